@@ -1,0 +1,1 @@
+"""Counterpoint: a team's run as one orchestration trace."""

@@ -1,0 +1,107 @@
+"""The command line: one file per command, none imported before it is called.
+
+Always true: results go to stdout, notes and progress to stderr; a `CounterpointError` ends the command with its own exit
+code and one message; every command takes `--json`.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from counterpoint import registry
+from counterpoint.errors import CounterpointError
+
+__all__ = ["main"]
+
+_HIDDEN = {"commands", "completion"}
+
+
+class _LazyGroup(click.Group):
+    """A group whose commands are the files beside this one, imported when called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return registry.ids("command")
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in registry.ids("command"):
+            return None
+        command = registry.get("command", cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from counterpoint.errors import did_you_mean
+
+            raise click.UsageError(f"{error.message} {did_you_mean(args[0], registry.ids('command'))}", ctx) from None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = [(name, registry.summary("command", name)) for name in self.list_commands(ctx) if name not in _HIDDEN]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+@click.group(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog="\b\nExamples:\n  counterpoint demo\n  counterpoint check run.trace.json --json",
+)
+@click.version_option(package_name="counterpoint")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.pass_context
+def cli(ctx: click.Context, debug: bool) -> None:
+    """Counterpoint: a team's run as one trace; check it, keep it, question it."""
+    ctx.obj = {"debug": debug}
+
+
+def _print_error(error: CounterpointError, *, as_json: bool) -> None:
+    if as_json:
+        from counterpoint.app.cli._output import emit
+
+        emit(error.as_dict())
+        return
+    where = f"{error.where}: " if error.where else ""
+    lines = [f"error: {where}{error.what}"]
+    lines += [f"why    {error.why}"] if error.why else []
+    lines += [f"fix    {error.fix}"] if error.fix else []
+    click.echo("\n".join(lines), err=True)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run a command and end the process with its exit code."""
+    args = sys.argv[1:] if argv is None else argv
+    debug = "--debug" in args
+    args = [a for a in args if a != "--debug"]
+    try:
+        code = cli.main(args, prog_name="counterpoint", standalone_mode=False)
+    except CounterpointError as error:
+        if debug:
+            raise
+        _print_error(error, as_json="--json" in args)
+        code = error.exit_code
+    except click.exceptions.Exit as exit_:
+        code = exit_.exit_code
+    except click.ClickException as error:
+        error.show()
+        code = 2
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        code = 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        code = 0
+    except OSError as error:
+        if debug:
+            raise
+        from counterpoint.app.cli._output import os_error
+
+        mended = os_error(error)
+        _print_error(mended, as_json="--json" in args)
+        code = mended.exit_code
+    sys.exit(code if isinstance(code, int) else 0)

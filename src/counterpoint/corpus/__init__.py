@@ -1,0 +1,1 @@
+"""What is known: the survey's paper pool as data, with its statistics, claims and corrections."""

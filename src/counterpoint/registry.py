@@ -1,0 +1,83 @@
+"""Plug-ins by file name: adding one thing is adding one file.
+
+Always true: the id of a plug-in is its file's name, the file defines one object of that name (a trailing underscore, as in
+`import_.py`, belongs to Python and not to the id), and files that begin with an underscore are not plug-ins. Code outside
+the package is named `"my_lab.rewards:novelty"`. Nothing is imported until it is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+from counterpoint.errors import InputError, NotFound, did_you_mean
+
+__all__ = ["get", "ids", "kinds", "summary"]
+
+_ROOT = Path(__file__).parent
+
+# kind -> the package whose files are its plug-ins
+_ROOMS = {
+    "format": "formats",
+    "reward": "reward",
+    "credit": "credit",
+    "env": "envs",
+    "preset": "train/presets",
+    "claim": "bench/claims",
+    "command": "app/cli",
+}
+
+
+def kinds() -> list[str]:
+    """The kinds of plug-in there are."""
+    return sorted(_ROOMS)
+
+
+def _folder(kind: str) -> Path:
+    if kind not in _ROOMS:
+        raise NotFound(f"no kind of plug-in named {kind!r}", fix=did_you_mean(kind, _ROOMS))
+    return _ROOT / _ROOMS[kind]
+
+
+def ids(kind: str) -> list[str]:
+    """The ids of all shipped plug-ins of a kind, sorted."""
+    folder = _folder(kind)
+    files = folder.glob("*.py") if folder.is_dir() else ()
+    return sorted(f.stem.rstrip("_") for f in files if not f.stem.startswith("_"))
+
+
+def _file(kind: str, name: str) -> Path:
+    folder = _folder(kind)
+    for stem in (name, f"{name}_"):
+        path = folder / f"{stem}.py"
+        if path.is_file() and not stem.startswith("_"):
+            return path
+    raise NotFound(f"no {kind} named {name!r}", fix=did_you_mean(name, ids(kind)))
+
+
+def get(kind: str, name: str) -> Any:
+    """The plug-in object: a shipped one by id, or anybody's by `"package.module:object"`."""
+    if ":" in name:
+        return _outside(kind, name)
+    path = _file(kind, name)
+    module = importlib.import_module("counterpoint." + ".".join([*_ROOMS[kind].split("/"), path.stem]))
+    return getattr(module, path.stem)
+
+
+def _outside(kind: str, name: str) -> Any:
+    module_name, _, attribute = name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise NotFound(f"no {kind} {name!r}: {error}", fix="install the package or put it on PYTHONPATH") from error
+    try:
+        return getattr(module, attribute)
+    except AttributeError as error:
+        raise InputError(f"module {module_name!r} has no {attribute!r}", fix=did_you_mean(attribute, dir(module))) from error
+
+
+def summary(kind: str, name: str) -> str:
+    """The first line of the plug-in file's docstring, read as text: nothing is imported."""
+    with _file(kind, name).open(encoding="utf-8") as file:
+        return file.readline().strip().strip('"').strip()

@@ -1,0 +1,269 @@
+"""Is it a trace? References, cycles, time, and whether the team's story holds together.
+
+Always true: `problems` reads the trace and changes nothing; an error means that some question about the trace has no answer
+(a reference to nowhere, an effect before its cause), a warning that the source left something out or contradicts itself.
+The survey's schema itself is checked when a file is read (`wire`, `schema_check`); `problems` repeats it for traces that
+were built in memory.
+
+| code | severity | what it says |
+|---|---|---|
+| duplicate-id, dangling-edge, cycle | error | the records are not a graph |
+| time-backwards | error | an edge leads to an event that started before its cause |
+| act-before-spawn | error | an agent acts before the spawn that created it |
+| negative, non-finite | error | a cost, count or duration below zero, or not a number |
+| field | error | a record built in memory breaks the schema |
+| orphan-result | warning | a tool result with no call before it |
+| return-elsewhere | warning | an agent returns to somebody other than its spawner |
+| act-after-despawn | warning | an agent acts after it was ended |
+| idle-agent | warning | an agent was spawned and never acts |
+| spawned-twice | warning | two spawns create one agent |
+| costs-differ | warning | the trace's costs and its events do not add up |
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.errors import InvalidTrace
+from counterpoint.trace import schema_check, wire
+from counterpoint.trace.graph import cycle
+from counterpoint.trace.link import Links, link
+from counterpoint.trace.problems import DEFAULT_LIMIT, Findings, Problem
+from counterpoint.trace.records import AMOUNTS, Event
+from counterpoint.trace.trace import Trace
+from counterpoint.trace.vocabulary import EVENT_TYPES
+
+__all__ = ["CODES", "findings", "problems"]
+
+CODES = tuple(
+    name.strip()
+    for line in (__doc__ or "").splitlines()
+    if line.startswith("| ") and ("error" in line or "warning" in line)
+    for name in line.split("|")[1].split(",")
+)
+
+_CODE = {name: code for code, name in enumerate(EVENT_TYPES)}
+_SPAWN, _DESPAWN, _CALL, _RESULT, _RETURN, _MESSAGE = (
+    _CODE[n] for n in ("spawn", "despawn", "tool_call", "tool_result", "return", "message")
+)
+# How far a stated cost may lie from the sum of its parts before we say so: sources round.
+_SLACK = 1e-6
+
+
+def problems(trace: Trace, limit: int | None = None) -> list[Problem]:
+    """Everything wrong with a trace, errors and warnings; all of them unless a limit is given."""
+    return findings(trace, limit).problems
+
+
+def findings(trace: Trace, limit: int | None = DEFAULT_LIMIT, *, is_strict: bool = False) -> Findings:
+    """The same with counts; the first `limit` of each severity in full.
+
+    `is_strict` says that the trace came from `wire.decode_strictly`, whose decoder has checked every field already.
+    """
+    found = Findings(limit)
+    if not is_strict and not _records_hold(trace, found):
+        return found
+    links = link(trace.events, trace.edges)
+    columns = _Columns(trace.events)
+    _references(trace, links, found)
+    _numbers(trace, found)
+    _time(trace, links, columns, found)
+    _agents(trace, columns, found)
+    _results(trace, links, columns, found)
+    _costs(trace, columns, found)
+    return found
+
+
+class _Columns:
+    """The few event fields that every rule needs, as arrays. Comprehensions, as each is half the time of a getter."""
+
+    def __init__(self, events: list[Event]) -> None:
+        self.events = events
+        self.t: NDArray[np.float64] = np.array([e.t for e in events], np.float64)
+        self.type = np.frombuffer(bytes([_CODE[e.type] for e in events]), np.uint8)
+
+    def of_type(self, code: int) -> list[int]:
+        return np.flatnonzero(self.type == code).tolist()
+
+
+def _records_hold(trace: Trace, found: Findings) -> bool:
+    """A trace built in memory may hold anything: write it out and read it back, as a file would be."""
+    try:
+        data = wire.encode(trace)
+        if wire.decode_strictly(data) is not None:
+            return True
+        checked = schema_check.problems(data, found.limit)
+    except InvalidTrace as error:
+        found.error("non-finite", error.where or "$", error.what, error.fix or "")
+        return False
+    except (ValueError, TypeError) as error:
+        found.error("field", "$", f"a record cannot be written as JSON: {error}")
+        return False
+    for problem in checked.errors:
+        found.error("field", problem.where, problem.what, problem.hint)
+    if not checked.error_count:
+        _own_fields(trace, found)
+    return not checked.error_count
+
+
+def _own_fields(trace: Trace, found: Findings) -> None:
+    """Our own fields, which the survey's schema leaves open: their types and ranges."""
+    for i, event in enumerate(trace.events):
+        for field in AMOUNTS:
+            value = getattr(event, field)
+            if schema_check.is_number(value) and value < 0:
+                found.error("negative", f"events[{i}].{field}", f"must not be negative, is {value}")
+        again = wire.event_from_dict(wire.event_dict(event))
+        moved = set(again.extra or ()) - set(event.extra or ())
+        for field in sorted(moved):
+            found.error("field", f"events[{i}].{field}", "is of another type", "put foreign values into `extra`")
+
+
+def _references(trace: Trace, links: Links, found: Findings) -> None:
+    for i in links.repeated.tolist():
+        name = trace.events[i].id
+        found.error("duplicate-id", f"events[{i}]", f"the id {name!r} was used before", "make ids unique")
+    for k in np.flatnonzero((links.src < 0) | (links.dst < 0)).tolist():
+        for end, number in (("src", links.src[k]), ("dst", links.dst[k])):
+            if number < 0:
+                name = getattr(trace.edges[k], end)
+                found.error("dangling-edge", f"edges[{k}].{end}", f"there is no event {name!r}", "add it or drop the edge")
+    whole = (links.src >= 0) & (links.dst >= 0)
+    src, dst = links.src[whole], links.dst[whole]
+    if bool((src < dst).all()):
+        return
+    loop = cycle(len(trace.events), src, dst)
+    if loop:
+        names = " -> ".join(trace.events[i].id for i in [*loop[:8], loop[0]])
+        found.error("cycle", f"events[{loop[0]}]", f"a cycle of {len(loop)} events: {names}", "drop or turn one edge")
+
+
+def _numbers(trace: Trace, found: Findings) -> None:
+    for name, value in trace.costs.items():
+        if value < 0:
+            found.error("negative", f"$.costs.{name}", f"a cost is not negative, is {value}")
+
+
+def _time(trace: Trace, links: Links, columns: _Columns, found: Findings) -> None:
+    whole = (links.src >= 0) & (links.dst >= 0)
+    late = np.flatnonzero(whole & (columns.t[links.src] > columns.t[links.dst]))
+    for k in late.tolist():
+        edge, s, d = trace.edges[k], trace.events[links.src[k]], trace.events[links.dst[k]]
+        found.error(
+            "time-backwards",
+            f"edges[{k}]",
+            f"{edge.dst!r} at t={d.t} depends on {edge.src!r} at t={s.t}, which is later",
+            "an effect cannot start before its cause; mend the clock or the edge",
+        )
+
+
+def _agents(trace: Trace, columns: _Columns, found: Findings) -> None:
+    events = trace.events
+    spawned: dict[str, int] = {}
+    for i in columns.of_type(_SPAWN):
+        child = events[i].to
+        if child is None:
+            continue
+        if child in spawned:
+            what = f"{child!r} was spawned by {events[spawned[child]].id!r} already"
+            found.warning("spawned-twice", f"events[{i}]", what, "give each instance its own name")
+        else:
+            spawned[child] = i
+    if not spawned:
+        return
+    early = _early(columns, spawned)
+    for child, i in spawned.items():
+        act = early.get(child, i)
+        if act is None:
+            found.warning("idle-agent", f"events[{i}]", f"{child!r} is spawned and never acts")
+        elif columns.t[act] < columns.t[i]:
+            what = f"{child!r} acts at t={events[act].t}, before its spawn {events[i].id!r} at t={events[i].t}"
+            found.error("act-before-spawn", f"events[{act}]", what, "an agent exists from its spawn on")
+    _ends(trace, columns, spawned, found)
+
+
+def _early(columns: _Columns, spawned: dict[str, int]) -> dict[str, int | None]:
+    """Of the spawned agents, those that never act (None) or act at a place before their spawn's (their first act)."""
+    agents = [e.agent for e in columns.events]
+    if not bool((columns.t[1:] >= columns.t[:-1]).all()):
+        first = _acts(columns, is_first=True)
+        return {child: first.get(child) for child in spawned}
+    # In time order one growing set of who has acted so far answers for all; a spawn by the agent itself is no act of it.
+    seen: set[str] = set()
+    begin, out = 0, {}
+    for child, i in sorted(spawned.items(), key=lambda item: item[1]):
+        seen.update(agents[begin:i])
+        begin = i
+        if child in seen:
+            out[child] = agents.index(child)
+    seen.update(agents[begin:])
+    return out | {child: None for child in spawned if child not in seen}
+
+
+def _acts(columns: _Columns, *, is_first: bool) -> dict[str, int]:
+    """The first (or last) event of each agent, by time."""
+    agents = [e.agent for e in columns.events]
+    by_time = np.argsort(columns.t, kind="stable").tolist()
+    return {agents[i]: i for i in (reversed(by_time) if is_first else by_time)}
+
+
+def _ends(trace: Trace, columns: _Columns, spawned: dict[str, int], found: Findings) -> None:
+    events = trace.events
+    despawns = columns.of_type(_DESPAWN)
+    last = _acts(columns, is_first=False) if despawns else {}
+    for i in despawns:
+        ended = events[i].to
+        if ended is not None and ended in last and columns.t[last[ended]] > columns.t[i]:
+            what = f"{ended!r} was ended by {events[i].id!r} at t={events[i].t}"
+            found.warning("act-after-despawn", f"events[{last[ended]}]", what, "an ended agent does not act")
+    for i in columns.of_type(_RETURN):
+        event = events[i]
+        who = event.from_ or event.agent
+        if who in spawned and event.to is not None and event.to != events[spawned[who]].agent:
+            what = f"{who!r} returns to {event.to!r}, but {events[spawned[who]].agent!r} spawned it"
+            found.warning("return-elsewhere", f"events[{i}]", what, "a return goes to the spawner; use a message")
+
+
+def _results(trace: Trace, links: Links, columns: _Columns, found: Findings) -> None:
+    """A result must follow a call: an edge from one, or an earlier call of the same tool that nobody has answered."""
+    events = trace.events
+    whole = (links.src >= 0) & (links.dst >= 0)
+    from_call = np.zeros(len(events), np.bool_)
+    from_call[links.dst[whole & (columns.type[links.src] == _CALL)]] = True
+    orphans = np.flatnonzero((columns.type == _RESULT) & ~from_call).tolist()
+    if not orphans:
+        return
+    called: dict[str | None, list[float]] = {}
+    for i in columns.of_type(_CALL):
+        called.setdefault(events[i].tool, []).append(events[i].t)
+    earliest = {tool: min(times) for tool, times in called.items()}
+    for i in orphans:
+        tool = events[i].tool
+        if tool not in earliest or earliest[tool] > events[i].t:
+            what = f"a result of {tool!r} with no call before it"
+            found.warning("orphan-result", f"events[{i}]", what, "record the tool_call, with an edge to its result")
+
+
+def _costs(trace: Trace, columns: _Columns, found: Findings) -> None:
+    def differ(name: str, counted: float, how: str) -> None:
+        found.warning("costs-differ", f"$.costs.{name}", f"states {trace.costs[name]:g}, {how} {counted:g}")
+
+    def compare(name: str, counted: float) -> None:
+        if abs(trace.costs.get(name, counted) - counted) > _SLACK * max(1.0, abs(counted)):
+            differ(name, counted, "its events carry")
+
+    # One pass, and the dearer question (does any event carry it at all?) only when the sum is nothing.
+    tokens = sum([(e.tokens_in or 0) + (e.tokens_out or 0) for e in trace.events])
+    if tokens or any(e.tokens_in is not None or e.tokens_out is not None for e in trace.events):
+        compare("tokens", tokens)
+    if "cost_usd" in trace.costs and any(e.cost_usd is not None for e in trace.events):
+        compare("cost_usd", sum([e.cost_usd or 0 for e in trace.events]))
+    for name, code in (("tool_calls", _CALL), ("messages", _MESSAGE)):
+        counted = int((columns.type == code).sum())
+        if name in trace.costs and trace.costs[name] != counted:
+            differ(name, counted, "its events are")
+    stated = trace.costs.get("wall_clock_s")
+    span = float(columns.t.max() - columns.t.min()) if len(columns.t) else 0.0
+    if stated is not None and stated < span * (1 - _SLACK):
+        differ("wall_clock_s", span, "its events span")

@@ -1,0 +1,234 @@
+"""The survey's JSON Schema, checked over raw bytes, with every violation named.
+
+Always true: `problems(data)` finds an error exactly when a Draft 2020-12 validator refuses the document or it is not JSON in
+UTF-8 (NaN, infinities and numbers beyond a double are not JSON numbers). It is the slow road: valid files never take it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from counterpoint.errors import did_you_mean
+from counterpoint.trace.problems import Findings
+from counterpoint.trace.records import Number
+from counterpoint.trace.vocabulary import COST_FIELDS, EDGE_TYPES, EVENT_TYPES, TOPOLOGIES
+
+__all__ = ["SURVEY_EVENT_FIELDS", "costs_are_valid", "is_number", "not_json", "problems"]
+
+_TOP = ("trace_id", "task_id", "system", "topology", "events", "edges", "rewards", "costs", "metrics")
+_TOP_REQUIRED = ("trace_id", "task_id", "events", "edges", "rewards", "costs")
+_STRINGS = ("role", "from", "to", "tool", "content_ref")
+SURVEY_EVENT_FIELDS = frozenset(("id", "t", "type", "agent", "trusted", *_STRINGS))
+
+_any = msgspec.json.Decoder()
+_object = msgspec.json.Decoder(dict[str, Raw])
+_array = msgspec.json.Decoder(list[Raw])
+
+
+def costs_are_valid(costs: dict[str, Number]) -> bool:
+    """The two required costs are there, and the four named ones are not negative."""
+    return "tokens" in costs and "wall_clock_s" in costs and all(costs.get(k, 0) >= 0 for k in COST_FIELDS)
+
+
+def problems(data: bytes | bytearray | memoryview, limit: int | None = 50) -> Findings:
+    """Every way in which the bytes of a file break the survey's schema; the first `limit` of them in full."""
+    found = Findings(limit)
+    text = bytes(data)
+    if _unreadable(text, found):
+        return found
+    if not text.lstrip(b" \t\r\n").startswith(b"{"):
+        _wrong_shape(_any.decode(text), found)
+        return found
+    top = _object.decode(text)
+    for name in _TOP_REQUIRED:
+        if name not in top:
+            found.error("required", "$", f"required field {name!r} is missing", _shape_hint(top))
+    for name in top:
+        if name not in _TOP:
+            hint = "the survey's schema allows no other top-level field; put it in an event or in metrics"
+            found.error("unknown-field", f"$.{name}", f"unknown top-level field {name!r}", hint)
+    _check_top(top, found)
+    if "events" in top:
+        _check_list(top["events"], "events", _check_event, found)
+    if "edges" in top:
+        _check_list(top["edges"], "edges", _check_edge, found)
+    return found
+
+
+def _unreadable(text: bytes, found: Findings) -> bool:
+    try:
+        _any.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        not_json(text, error, found)
+        return True
+    return False
+
+
+def not_json(text: bytes, error: Exception, found: Findings) -> None:
+    """Say why bytes are not a JSON document: empty, another encoding, NaN, truncated, or malformed at a place."""
+    if not text.strip():
+        found.error("empty", "byte 0", "the file is empty", "a trace is one JSON object; see `counterpoint schema`")
+        return
+    if text[:2] in (b"\xff\xfe", b"\xfe\xff") or (len(text) > 3 and text[1] == 0 and text[3] == 0):
+        found.error("encoding", "byte 0", "the file is not UTF-8: it looks like UTF-16", "save it as UTF-8")
+        return
+    try:
+        text.decode("utf-8")
+    except UnicodeDecodeError as wrong:
+        place = _place(text, wrong.start)
+        found.error("encoding", place, f"byte 0x{text[wrong.start]:02x} is not UTF-8", "save the file as UTF-8")
+        return
+    message = str(error)
+    at = int(m.group(1)) if (m := re.search(r"byte (\d+)", message)) else None
+    if isinstance(error, RecursionError):
+        found.error("nesting", "$", "the JSON is nested too deeply", "flatten it: a trace needs four levels")
+    elif at is not None and (word := _infinite(text, at)):
+        hint = "JSON has no NaN or infinity; leave the field out where there is no value"
+        found.error("non-finite", _place(text, at), f"{word} is not a JSON number", hint)
+    elif "out of range" in message:
+        found.error("non-finite", _path(message), "a number is beyond what a double holds", "write a finite number")
+    elif "trailing" in message and at is not None:
+        hint = "one file holds one trace; for one record per line use the .jsonl form"
+        found.error("json", _place(text, at), "there is more after the end of the JSON object", hint)
+    elif "truncated" in message:
+        hint = "the file was cut off while it was written or copied; take it again from its source"
+        if re.search(rb"\\u[dD][89a-fA-F]", text):
+            hint = "or a string holds half of a surrogate pair (\\ud800...), which is not Unicode"
+        found.error("truncated", _place(text, len(text)), "the JSON ends before it is complete", hint)
+    else:
+        what = "not JSON: " + re.sub(r"^JSON is malformed: |\s*\(byte \d+\)", "", message)
+        found.error("json", _place(text, at or 0), what, "is this a trace file? `counterpoint import` takes others")
+
+
+def _infinite(text: bytes, at: int) -> str:
+    """`NaN`, `Infinity` or `-Infinity` where the decoder stopped, which may be one byte into it; else nothing."""
+    found = re.search(rb"-?(?:NaN|Infinity)", text[max(0, at - 1) : at + 9])
+    return found.group(0).decode() if found else ""
+
+
+def _place(text: bytes, at: int) -> str:
+    line, start = text.count(b"\n", 0, at) + 1, text.rfind(b"\n", 0, at) + 1
+    return f"line {line}, column {at - start + 1}" if line > 1 else f"byte {at}"
+
+
+def _path(message: str) -> str:
+    return m.group(1) if (m := re.search(r"at `(\S+)`", message)) else "$"
+
+
+def _wrong_shape(value: Any, found: Findings) -> None:
+    hint = "a trace is one JSON object with trace_id, task_id, events, edges, rewards, costs"
+    found.error("shape", "$", f"the document is {_name(value)}, not an object", hint)
+
+
+def _shape_hint(top: dict[str, Raw]) -> str:
+    if not set(top) & set(_TOP):
+        return "this is JSON of another kind; `counterpoint import` reads other systems' logs"
+    return ""
+
+
+def _name(value: Any) -> str:
+    names = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+def is_number(value: Any) -> bool:
+    """A JSON number: in Python a boolean is an int, in JSON it is not."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _string(value: Any, where: str, found: Findings, *, empty_ok: bool) -> bool:
+    if not isinstance(value, str):
+        found.error("type", where, f"must be a string, not {_name(value)}")
+        return False
+    if not value and not empty_ok:
+        found.error("empty-string", where, "must not be empty")
+        return False
+    return True
+
+
+def _one_of(value: Any, known: tuple[str, ...], where: str, found: Findings) -> None:
+    if not isinstance(value, str):
+        found.error("type", where, f"must be a string, not {_name(value)}")
+    elif value not in known:
+        found.error("enum", where, f"unknown value {value!r}", did_you_mean(value, known))
+
+
+def _number(value: Any, where: str, found: Findings, *, at_least_zero: bool = False) -> None:
+    if not is_number(value):
+        found.error("type", where, f"must be a number, not {_name(value)}")
+    elif at_least_zero and value < 0:
+        found.error("minimum", where, f"must not be negative, is {value}")
+
+
+def _check_top(top: dict[str, Raw], found: Findings) -> None:
+    for name in ("trace_id", "task_id", "system"):
+        if name in top:
+            _string(_any.decode(top[name]), f"$.{name}", found, empty_ok=name == "system")
+    if "topology" in top:
+        _one_of(_any.decode(top["topology"]), TOPOLOGIES, "$.topology", found)
+    for name in ("rewards", "costs", "metrics"):
+        if name in top:
+            _check_numbers(name, _any.decode(top[name]), found)
+
+
+def _check_numbers(name: str, value: Any, found: Findings) -> None:
+    if not isinstance(value, dict):
+        found.error("type", f"$.{name}", f"must be an object of numbers, not {_name(value)}")
+        return
+    for key, number in value.items():
+        _number(number, f"$.{name}.{key}", found, at_least_zero=name == "costs" and key in COST_FIELDS)
+    for key in ("tokens", "wall_clock_s") if name == "costs" else ():
+        if key not in value:
+            found.error("required", "$.costs", f"required cost {key!r} is missing")
+
+
+def _check_list(raw: Raw, name: str, check: Any, found: Findings) -> None:
+    try:
+        items = _array.decode(raw)
+    except msgspec.ValidationError:
+        found.error("type", f"$.{name}", f"must be an array, not {_name(_any.decode(raw))}")
+        return
+    if name == "events" and not items:
+        found.error("no-events", "$.events", "a trace has at least one event")
+    for i, item in enumerate(items):
+        value = _any.decode(item)
+        if not isinstance(value, dict):
+            found.error("type", f"{name}[{i}]", f"must be an object, not {_name(value)}")
+        else:
+            check(value, f"{name}[{i}]", found)
+
+
+def _check_event(event: dict[str, Any], where: str, found: Findings) -> None:
+    for name in ("id", "t", "type", "agent"):
+        if name not in event:
+            found.error("required", where, f"required field {name!r} is missing")
+    for name in ("id", "agent"):
+        if name in event:
+            _string(event[name], f"{where}.{name}", found, empty_ok=False)
+    if "t" in event:
+        _number(event["t"], f"{where}.t", found, at_least_zero=True)
+    if "type" in event:
+        _one_of(event["type"], EVENT_TYPES, f"{where}.type", found)
+    for name in _STRINGS:
+        if name in event:
+            _string(event[name], f"{where}.{name}", found, empty_ok=True)
+    if "trusted" in event and not isinstance(event["trusted"], bool):
+        found.error("type", f"{where}.trusted", f"must be true or false, not {_name(event['trusted'])}")
+
+
+def _check_edge(edge: dict[str, Any], where: str, found: Findings) -> None:
+    for name in ("src", "dst", "type"):
+        if name not in edge:
+            found.error("required", where, f"required field {name!r} is missing")
+    for name in ("src", "dst"):
+        if name in edge:
+            _string(edge[name], f"{where}.{name}", found, empty_ok=False)
+    if "type" in edge:
+        _one_of(edge["type"], EDGE_TYPES, f"{where}.type", found)
+    for name in edge:
+        if name not in ("src", "dst", "type"):
+            found.error("unknown-field", f"{where}.{name}", f"an edge has no field {name!r}")

@@ -1,0 +1,227 @@
+"""Records to and from JSON in the survey's shape, without losing a field.
+
+Always true: `encode(decode(data))` says the same as `data`, field for field and number for number; what `encode` writes
+passes the survey's JSON Schema whenever the trace was valid. Three routes in: typed decoding when a file has only declared
+fields (the usual case, and the fast one); event by event when some events carry other fields; and, when the file breaks the
+schema, `schema_check` to say how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isfinite
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from counterpoint.errors import InputError, InvalidTrace
+from counterpoint.trace import schema_check
+from counterpoint.trace.records import AMOUNTS, FIELDS, Edge, Event, Name, Number, wire_name
+from counterpoint.trace.trace import Trace, summed_costs
+from counterpoint.trace.vocabulary import Topology
+
+__all__ = [
+    "decode",
+    "decode_event",
+    "decode_loosely",
+    "decode_strictly",
+    "encode",
+    "encode_event",
+    "event_dict",
+    "event_from_dict",
+]
+
+Data = bytes | bytearray | memoryview
+
+
+class _File(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A survey-format file: exactly the fields that its schema allows."""
+
+    trace_id: Name
+    task_id: Name
+    system: str = None  # type: ignore[assignment]  # absent, never null: see records.py
+    topology: Topology = None  # type: ignore[assignment]
+    events: Annotated[list[Event], Meta(min_length=1)]
+    edges: list[Edge]
+    rewards: dict[str, Number]
+    costs: dict[str, Number]
+    metrics: dict[str, Number] = None  # type: ignore[assignment]
+
+
+class _LooseFile(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The same with events left as bytes, to be taken one by one."""
+
+    trace_id: Name
+    task_id: Name
+    system: str = None  # type: ignore[assignment]
+    topology: Topology = None  # type: ignore[assignment]
+    events: Annotated[list[Raw], Meta(min_length=1)]
+    edges: list[Edge]
+    rewards: dict[str, Number]
+    costs: dict[str, Number]
+    metrics: dict[str, Number] = None  # type: ignore[assignment]
+
+
+_file = msgspec.json.Decoder(_File)
+_loose_file = msgspec.json.Decoder(_LooseFile)
+_event = msgspec.json.Decoder(Event)
+_any = msgspec.json.Decoder()
+_encode = msgspec.json.Encoder().encode
+
+_DECLARED = {wire_name(f): f for f in FIELDS}
+_REQUIRED = ("id", "t", "type", "agent")
+
+
+def decode(data: Data, *, where: str | None = None) -> Trace:
+    """A trace from the bytes of a survey-format file; `InvalidTrace`, with every problem, when it breaks the schema."""
+    return decode_strictly(data) or decode_loosely(data, where=where)
+
+
+def decode_strictly(data: Data) -> Trace | None:
+    """The fast route: a trace whose every field is declared, well typed and in range; None for anything else."""
+    try:
+        file = _file.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return _trace(file, file.events) if schema_check.costs_are_valid(file.costs) else None
+
+
+def _trace(file: _File | _LooseFile, events: list[Event]) -> Trace:
+    return Trace(
+        trace_id=file.trace_id,
+        task_id=file.task_id,
+        system=file.system,
+        topology=file.topology,
+        events=events,
+        edges=file.edges,
+        rewards=file.rewards,
+        costs=file.costs,
+        metrics=file.metrics,
+    )
+
+
+def decode_loosely(data: Data, *, where: str | None = None) -> Trace:
+    """The route for files with fields of their own; ends in `InvalidTrace` with a full list of problems."""
+    data = data[3:] if bytes(data[:3]) == b"\xef\xbb\xbf" else data  # a byte order mark says nothing in UTF-8
+    try:
+        file = _loose_file.decode(data)
+        if schema_check.costs_are_valid(file.costs):
+            return _trace(file, [decode_event(raw) for raw in file.events])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
+    found = schema_check.problems(data)
+    if not found.error_count:
+        # Typed decoding refused what the schema allows: that is our defect, and must not pass as the user's.
+        raise AssertionError("the decoder and the schema disagree")  # pragma: no cover
+    raise InvalidTrace(
+        found.headline(), problems=found.problems, where=where, fix="see `counterpoint check` for the whole list"
+    )
+
+
+def decode_event(raw: bytes | Raw | memoryview) -> Event:
+    """One event from its JSON object; fields that are not declared, or not of their type, are kept in `extra`."""
+    try:
+        return _event.decode(raw)
+    except msgspec.ValidationError:
+        return event_from_dict(_any.decode(raw))
+
+
+def event_from_dict(obj: dict[str, Any]) -> Event:
+    """The same from a decoded object. Raises `msgspec.ValidationError` when a survey field is missing or wrong."""
+    declared = {k: v for k, v in obj.items() if k in _DECLARED}
+    extra = {k: v for k, v in obj.items() if k not in _DECLARED}
+    out_of_range: dict[str, Any] = {}
+    try:
+        event = msgspec.convert(declared, Event)
+    except msgspec.ValidationError:
+        for name in [n for n in declared if n not in schema_check.SURVEY_EVENT_FIELDS]:
+            if not _fits(name, declared[name]):
+                value = declared.pop(name)
+                # A negative count is of the right type: it stays in its field, where `check` will name it.
+                is_negative = name in AMOUNTS and schema_check.is_number(value) and _fits(name, -value)
+                (out_of_range if is_negative else extra)[name] = value
+        event = msgspec.convert(declared, Event)
+    return msgspec.structs.replace(event, extra=extra or None, **out_of_range) if extra or out_of_range else event
+
+
+def _fits(name: str, value: Any) -> bool:
+    try:
+        msgspec.convert({"id": "-", "t": 0, "type": "message", "agent": "-", name: value}, Event)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def event_dict(event: Event) -> dict[str, Any]:
+    """The event as the JSON object that a survey-format file holds: `extra` spread back among the fields."""
+    fields: dict[str, Any] = msgspec.to_builtins(event)
+    extra = fields.pop("extra", None)
+    if extra:
+        for name, value in extra.items():
+            fields.setdefault(name, value)
+    return fields
+
+
+def encode_event(event: Event) -> bytes:
+    """One event as a JSON object on one line."""
+    return _to_json(event if event.extra is None else event_dict(event))
+
+
+def encode(trace: Trace) -> bytes:
+    """The trace in the survey's format; `meta` and `contents` stay behind."""
+    events: list[Any] = trace.events
+    if any(e.extra is not None for e in events):
+        events = [e if e.extra is None else event_dict(e) for e in events]
+    file: dict[str, Any] = {"trace_id": trace.trace_id, "task_id": trace.task_id}
+    if trace.system is not None:
+        file["system"] = trace.system
+    if trace.topology is not None:
+        file["topology"] = trace.topology
+    file |= {"events": events, "edges": trace.edges, "rewards": trace.rewards}
+    # The schema demands these two; where a trace in memory has none, they are counted from its events.
+    if not trace.costs.keys() >= {"tokens", "wall_clock_s"}:
+        counted = summed_costs(trace.events)
+        file["costs"] = {k: counted[k] for k in ("tokens", "wall_clock_s")} | trace.costs
+    else:
+        file["costs"] = trace.costs
+    if trace.metrics is not None:
+        file["metrics"] = trace.metrics
+    return _finite(_to_json(file), trace)
+
+
+def _to_json(value: Any) -> bytes:
+    try:
+        return _encode(value)
+    except UnicodeEncodeError as error:
+        raise InputError("a text holds half of a surrogate pair, which no JSON file can carry", why=str(error)) from error
+
+
+def _finite(data: bytes, trace: Trace) -> bytes:
+    """The encoder writes NaN as null without a word; where there is a null, make sure that it was one."""
+    if b"null" in data:
+        for where, value in _numbers(trace):
+            if isinstance(value, float) and not isfinite(value):
+                raise InvalidTrace(f"{value} is not a JSON number", where=where, fix="leave out what has no value")
+    return data
+
+
+def _numbers(trace: Trace) -> Iterator[tuple[str, Any]]:
+    for name in ("rewards", "costs", "metrics"):
+        yield from ((f"$.{name}.{k}", v) for k, v in (getattr(trace, name) or {}).items())
+    for i, event in enumerate(trace.events):
+        for name in ("t", "dur", "cost_usd", "logp", "at"):
+            yield f"events[{i}].{name}", getattr(event, name)
+        for nested in (event.reward, event.extra):
+            yield from _leaves(f"events[{i}]", nested)
+
+
+def _leaves(where: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _leaves(f"{where}.{key}", inner)
+    elif isinstance(value, list):
+        for i, inner in enumerate(value):
+            yield from _leaves(f"{where}[{i}]", inner)
+    else:
+        yield where, value
