@@ -1,1 +1,70 @@
-"""Counterpoint: a team's run as one orchestration trace."""
+"""Counterpoint: a team's run as one orchestration trace.
+
+```python
+import counterpoint as cpt
+
+trace = cpt.load("run.trace.json")      # or an id in the store
+cpt.problems(trace)                     # what is wrong with it
+trace.graph.critical_path(...)          # what it waited for
+```
+Importing this costs almost nothing: each name below is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from counterpoint.app.library import load, save
+    from counterpoint.errors import (
+        CounterpointError,
+        InputError,
+        InvalidTrace,
+        NotFound,
+        NotIdentified,
+        Refused,
+        TryAgain,
+    )
+    from counterpoint.store import Store
+    from counterpoint.trace import Edge, Event, Findings, Graph, Problem, Trace, content_ref, problems
+    from counterpoint.trace.batch import TraceBatch
+
+__version__ = "0.1.0"
+
+# The public names, each with the module that defines it. One table: `__all__` and `__getattr__` both read it.
+_HOME = {
+    "CounterpointError": "errors",
+    "Edge": "trace",
+    "Event": "trace",
+    "Findings": "trace",
+    "Graph": "trace",
+    "InputError": "errors",
+    "InvalidTrace": "errors",
+    "NotFound": "errors",
+    "NotIdentified": "errors",
+    "Problem": "trace",
+    "Refused": "errors",
+    "Store": "store",
+    "Trace": "trace",
+    "TraceBatch": "trace.batch",
+    "TryAgain": "errors",
+    "content_ref": "trace",
+    "load": "app.library",
+    "problems": "trace",
+    "save": "app.library",
+}
+
+__all__ = [*_HOME]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'counterpoint' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"counterpoint.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

@@ -61,18 +61,20 @@ class InputError(CounterpointError, ValueError):
 
 
 class InvalidTrace(InputError):
-    """A trace that breaks the schema or cannot be a graph; `problems` holds each finding."""
+    """A trace that breaks the schema or cannot be a graph; `problems` holds the first findings, `findings` all counts."""
 
     def __init__(
         self,
         what: str,
         *,
         problems: Sequence[Any] = (),
+        findings: Any = None,
         where: str | None = None,
         why: str | None = None,
         fix: str | None = None,
     ) -> None:
-        self.problems = list(problems)
+        self.problems = list(problems) if findings is None else findings.problems
+        self.findings = findings
         super().__init__(what, where=where, why=why, fix=fix)
 
 

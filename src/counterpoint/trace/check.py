@@ -22,6 +22,9 @@ were built in memory.
 
 from __future__ import annotations
 
+from typing import Literal
+
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -56,14 +59,18 @@ def problems(trace: Trace, limit: int | None = None) -> list[Problem]:
     return findings(trace, limit).problems
 
 
-def findings(trace: Trace, limit: int | None = DEFAULT_LIMIT, *, is_strict: bool = False) -> Findings:
+def findings(
+    trace: Trace, limit: int | None = DEFAULT_LIMIT, *, known: Literal["nothing", "schema", "fields"] = "nothing"
+) -> Findings:
     """The same with counts; the first `limit` of each severity in full.
 
-    `is_strict` says that the trace came from `wire.decode_strictly`, whose decoder has checked every field already.
+    `known` says what decoding has shown already: `schema` after `wire.decode_loosely`, every field after `decode_strictly`.
     """
     found = Findings(limit)
-    if not is_strict and not _records_hold(trace, found):
+    if known == "nothing" and not _records_hold(trace, found):
         return found
+    if known == "schema":
+        _own_fields(trace, found)
     links = link(trace.events, trace.edges)
     columns = _Columns(trace.events)
     _references(trace, links, found)
@@ -89,8 +96,9 @@ class _Columns:
 
 def _records_hold(trace: Trace, found: Findings) -> bool:
     """A trace built in memory may hold anything: write it out and read it back, as a file would be."""
+    costs = {"tokens": 0, "wall_clock_s": 0} | trace.costs  # a trace in memory need not state them
     try:
-        data = wire.encode(trace)
+        data = wire.encode(msgspec.structs.replace(trace, costs=costs))
         if wire.decode_strictly(data) is not None:
             return True
         checked = schema_check.problems(data, found.limit)

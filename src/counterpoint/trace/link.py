@@ -56,7 +56,7 @@ def _by_number(ids: list[str], src: list[str], dst: list[str]) -> Links | None:
         if wanted is None:
             return None
         # Numbers outside the range all meet at the last place, which no event holds.
-        found.append(place[np.where((wanted < low) | (wanted > high), -1, wanted - low)])
+        found.append(place[np.where((wanted < low) | (wanted > high), -1, wanted - np.int64(low))])
     repeated = np.flatnonzero(place[values - low] != np.arange(len(values)))
     return Links(found[0], found[1], repeated.astype(np.int32))
 

@@ -24,6 +24,9 @@ _TOP_REQUIRED = ("trace_id", "task_id", "events", "edges", "rewards", "costs")
 _STRINGS = ("role", "from", "to", "tool", "content_ref")
 SURVEY_EVENT_FIELDS = frozenset(("id", "t", "type", "agent", "trusted", *_STRINGS))
 
+# What would work, where nothing more exact can be said.
+_SEE = "`counterpoint schema` prints what is allowed"
+
 _any = msgspec.json.Decoder()
 _object = msgspec.json.Decoder(dict[str, Raw])
 _array = msgspec.json.Decoder(list[Raw])
@@ -93,7 +96,7 @@ def not_json(text: bytes, error: Exception, found: Findings) -> None:
         found.error("non-finite", _path(message), "a number is beyond what a double holds", "write a finite number")
     elif "trailing" in message and at is not None:
         hint = "one file holds one trace; for one record per line use the .jsonl form"
-        found.error("json", _place(text, at), "there is more after the end of the JSON object", hint)
+        found.error("json", _place(text, at - 1), "there is more after the end of the JSON object", hint)
     elif "truncated" in message:
         hint = "the file was cut off while it was written or copied; take it again from its source"
         if re.search(rb"\\u[dD][89a-fA-F]", text):
@@ -127,7 +130,7 @@ def _wrong_shape(value: Any, found: Findings) -> None:
 def _shape_hint(top: dict[str, Raw]) -> str:
     if not set(top) & set(_TOP):
         return "this is JSON of another kind; `counterpoint import` reads other systems' logs"
-    return ""
+    return _SEE
 
 
 def _name(value: Any) -> str:
@@ -142,26 +145,26 @@ def is_number(value: Any) -> bool:
 
 def _string(value: Any, where: str, found: Findings, *, empty_ok: bool) -> bool:
     if not isinstance(value, str):
-        found.error("type", where, f"must be a string, not {_name(value)}")
+        found.error("type", where, f"must be a string, not {_name(value)}", _SEE)
         return False
     if not value and not empty_ok:
-        found.error("empty-string", where, "must not be empty")
+        found.error("empty-string", where, "must not be empty", _SEE)
         return False
     return True
 
 
 def _one_of(value: Any, known: tuple[str, ...], where: str, found: Findings) -> None:
     if not isinstance(value, str):
-        found.error("type", where, f"must be a string, not {_name(value)}")
+        found.error("type", where, f"must be a string, not {_name(value)}", _SEE)
     elif value not in known:
         found.error("enum", where, f"unknown value {value!r}", did_you_mean(value, known))
 
 
 def _number(value: Any, where: str, found: Findings, *, at_least_zero: bool = False) -> None:
     if not is_number(value):
-        found.error("type", where, f"must be a number, not {_name(value)}")
+        found.error("type", where, f"must be a number, not {_name(value)}", _SEE)
     elif at_least_zero and value < 0:
-        found.error("minimum", where, f"must not be negative, is {value}")
+        found.error("minimum", where, f"must not be negative, is {value}", _SEE)
 
 
 def _check_top(top: dict[str, Raw], found: Findings) -> None:
@@ -177,27 +180,27 @@ def _check_top(top: dict[str, Raw], found: Findings) -> None:
 
 def _check_numbers(name: str, value: Any, found: Findings) -> None:
     if not isinstance(value, dict):
-        found.error("type", f"$.{name}", f"must be an object of numbers, not {_name(value)}")
+        found.error("type", f"$.{name}", f"must be an object of numbers, not {_name(value)}", _SEE)
         return
     for key, number in value.items():
         _number(number, f"$.{name}.{key}", found, at_least_zero=name == "costs" and key in COST_FIELDS)
     for key in ("tokens", "wall_clock_s") if name == "costs" else ():
         if key not in value:
-            found.error("required", "$.costs", f"required cost {key!r} is missing")
+            found.error("required", "$.costs", f"required cost {key!r} is missing", _SEE)
 
 
 def _check_list(raw: Raw, name: str, check: Any, found: Findings) -> None:
     try:
         items = _array.decode(raw)
     except msgspec.ValidationError:
-        found.error("type", f"$.{name}", f"must be an array, not {_name(_any.decode(raw))}")
+        found.error("type", f"$.{name}", f"must be an array, not {_name(_any.decode(raw))}", _SEE)
         return
     if name == "events" and not items:
-        found.error("no-events", "$.events", "a trace has at least one event")
+        found.error("no-events", "$.events", "a trace has at least one event", _SEE)
     for i, item in enumerate(items):
         value = _any.decode(item)
         if not isinstance(value, dict):
-            found.error("type", f"{name}[{i}]", f"must be an object, not {_name(value)}")
+            found.error("type", f"{name}[{i}]", f"must be an object, not {_name(value)}", _SEE)
         else:
             check(value, f"{name}[{i}]", found)
 
@@ -205,7 +208,7 @@ def _check_list(raw: Raw, name: str, check: Any, found: Findings) -> None:
 def _check_event(event: dict[str, Any], where: str, found: Findings) -> None:
     for name in ("id", "t", "type", "agent"):
         if name not in event:
-            found.error("required", where, f"required field {name!r} is missing")
+            found.error("required", where, f"required field {name!r} is missing", _SEE)
     for name in ("id", "agent"):
         if name in event:
             _string(event[name], f"{where}.{name}", found, empty_ok=False)
@@ -217,13 +220,13 @@ def _check_event(event: dict[str, Any], where: str, found: Findings) -> None:
         if name in event:
             _string(event[name], f"{where}.{name}", found, empty_ok=True)
     if "trusted" in event and not isinstance(event["trusted"], bool):
-        found.error("type", f"{where}.trusted", f"must be true or false, not {_name(event['trusted'])}")
+        found.error("type", f"{where}.trusted", f"must be true or false, not {_name(event['trusted'])}", _SEE)
 
 
 def _check_edge(edge: dict[str, Any], where: str, found: Findings) -> None:
     for name in ("src", "dst", "type"):
         if name not in edge:
-            found.error("required", where, f"required field {name!r} is missing")
+            found.error("required", where, f"required field {name!r} is missing", _SEE)
     for name in ("src", "dst"):
         if name in edge:
             _string(edge[name], f"{where}.{name}", found, empty_ok=False)
@@ -231,4 +234,4 @@ def _check_edge(edge: dict[str, Any], where: str, found: Findings) -> None:
         _one_of(edge["type"], EDGE_TYPES, f"{where}.type", found)
     for name in edge:
         if name not in ("src", "dst", "type"):
-            found.error("unknown-field", f"{where}.{name}", f"an edge has no field {name!r}")
+            found.error("unknown-field", f"{where}.{name}", f"an edge has no field {name!r}", _SEE)

@@ -35,7 +35,7 @@ __all__ = [
 Data = bytes | bytearray | memoryview
 
 
-class _File(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class SurveyFile(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A survey-format file: exactly the fields that its schema allows."""
 
     trace_id: Name
@@ -63,7 +63,7 @@ class _LooseFile(Struct, kw_only=True, forbid_unknown_fields=True):
     metrics: dict[str, Number] = None  # type: ignore[assignment]
 
 
-_file = msgspec.json.Decoder(_File)
+_file = msgspec.json.Decoder(SurveyFile)
 _loose_file = msgspec.json.Decoder(_LooseFile)
 _event = msgspec.json.Decoder(Event)
 _any = msgspec.json.Decoder()
@@ -87,7 +87,7 @@ def decode_strictly(data: Data) -> Trace | None:
     return _trace(file, file.events) if schema_check.costs_are_valid(file.costs) else None
 
 
-def _trace(file: _File | _LooseFile, events: list[Event]) -> Trace:
+def _trace(file: SurveyFile | _LooseFile, events: list[Event]) -> Trace:
     return Trace(
         trace_id=file.trace_id,
         task_id=file.task_id,
@@ -115,7 +115,7 @@ def decode_loosely(data: Data, *, where: str | None = None) -> Trace:
         # Typed decoding refused what the schema allows: that is our defect, and must not pass as the user's.
         raise AssertionError("the decoder and the schema disagree")  # pragma: no cover
     raise InvalidTrace(
-        found.headline(), problems=found.problems, where=where, fix="see `counterpoint check` for the whole list"
+        found.headline(), findings=found, where=where, fix="see `counterpoint check` for the whole list"
     )
 
 

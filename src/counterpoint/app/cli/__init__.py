@@ -1,7 +1,7 @@
 """The command line: one file per command, none imported before it is called.
 
-Always true: results go to stdout, notes and progress to stderr; a `CounterpointError` ends the command with its own exit
-code and one message; every command takes `--json`.
+Always true: results go to stdout, notes and progress to stderr; a `CounterpointError` ends the command with its own
+exit code and one message; every command takes `--json`.
 """
 
 from __future__ import annotations
@@ -104,4 +104,10 @@ def main(argv: list[str] | None = None) -> None:
         mended = os_error(error)
         _print_error(mended, as_json="--json" in args)
         code = mended.exit_code
+    except Exception as error:
+        if debug:
+            raise
+        fix = "this is a defect of Counterpoint: run it again with --debug and report what it prints"
+        _print_error(CounterpointError(f"{type(error).__name__}: {error}", fix=fix), as_json="--json" in args)
+        code = 1
     sys.exit(code if isinstance(code, int) else 0)

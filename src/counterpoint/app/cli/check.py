@@ -1,0 +1,75 @@
+"""Check trace files: schema, references, cycles, time, and the story."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from counterpoint.app.checking import Report, check_file, check_trace
+from counterpoint.app.cli._output import emit, json_option, os_error
+from counterpoint.app.cli._progress import track
+from counterpoint.app.cli._store import store_option
+from counterpoint.app.library import load, looks_like_path
+from counterpoint.errors import CounterpointError
+from counterpoint.trace import Findings
+
+__all__ = ["check"]
+
+# Which exit code wins when files differ: unreadable before missing before wrong.
+_WORST = (2, 3, 1, 4, 0)
+
+
+@click.command(
+    epilog="\b\nExamples:\n  counterpoint check run.trace.json\n  counterpoint check traces/*.json --json | jq .ok\n\n"
+    "\b\nExit codes: 0 all valid, 2 a file could not be read, 3 no such file, 4 a trace is invalid."
+)
+@click.argument("files", nargs=-1, required=True, metavar="FILE|ID...")
+@click.option("--limit", default=50, show_default=True, help="Show this many errors and warnings of each file; all are counted.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only files with errors.")
+@store_option
+@json_option
+def check(files: tuple[str, ...], limit: int, quiet: bool, store: str | None, as_json: bool) -> None:
+    """Check trace files, or traces in a store, against the survey's schema and against themselves.
+
+    Errors make a trace invalid: broken schema, repeated ids, edges to nowhere, cycles, effects before causes. Warnings say
+    what the source left out or contradicts.
+    """
+    codes = {0}
+    for name in track(files, "checking", quiet=quiet or as_json):
+        report, code = _report(name, limit, store)
+        codes.add(code)
+        if as_json:
+            emit(report.as_dict())
+        elif not (quiet and report.ok):
+            _print(report)
+    raise SystemExit(next(code for code in _WORST if code in codes))
+
+
+def _report(name: str, limit: int, store: str | None) -> tuple[Report, int]:
+    try:
+        if looks_like_path(name):
+            report = check_file(name, limit)
+        else:
+            report = check_trace(load(name, store=store), name=name, format_="store", limit=limit)
+        return report, report.exit_code
+    except (CounterpointError, OSError) as error:
+        mended = error if isinstance(error, CounterpointError) else os_error(error)
+        found = Findings(limit)
+        found.error("unreadable" if mended.exit_code == 2 else "not-found", name, mended.what, mended.fix or "")
+        return Report(file=name, format=None, findings=found), mended.exit_code
+
+
+def _print(report: Report) -> None:
+    found = report.findings
+    verdict = "ok" if report.ok else "INVALID"
+    shape = f"{report.events:,} events, {report.edges:,} edges, {report.agents:,} agents"
+    counts = f"{found.error_count:,} errors, {found.warning_count:,} warnings"
+    click.echo(f"{os.fspath(report.file)}: {verdict}  ({report.format or 'unknown format'}; {shape}; {counts})")
+    for severity, shown in (("error", found.errors), ("warning", found.warnings)):
+        for problem in shown:
+            click.echo(f"  {severity:7} {problem.code:17} {problem}")
+        hidden = found.count(severity) - len(shown)
+        if hidden > 0:
+            by_code = ", ".join(f"{code} {n:,}" for code, n in found.by_code(severity).items())
+            click.echo(f"  ... and {hidden:,} more {severity}s (in all: {by_code})")

@@ -1,0 +1,127 @@
+"""`load` and `save`: a trace by path or by id, whatever form it is in.
+
+Always true: a file is written whole or not at all (a temporary file beside it, synced, then renamed), and reading changes
+nothing. A name with a slash, a known suffix or an existing file is a path; anything else is an id, or the unique beginning of
+one, in the store.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from counterpoint import registry
+from counterpoint.errors import InputError, NotFound
+from counterpoint.formats._format import Format
+from counterpoint.formats._sniff import detect
+from counterpoint.trace import Trace
+
+__all__ = ["DEFAULT_STORE", "load", "looks_like_path", "opened", "read", "save", "store_path", "write_whole"]
+
+DEFAULT_STORE = "traces"
+_SUFFIXES = (".json", ".jsonl", ".parquet", ".csv")
+# Files above this are mapped, not read: the bytes need not fit beside the trace.
+_MAP_ABOVE = 8 << 20
+
+
+def store_path(path: str | os.PathLike[str] | None = None) -> Path:
+    """Where the store is: the path given, else `$COUNTERPOINT_STORE`, else `./traces`."""
+    return Path(path or os.environ.get("COUNTERPOINT_STORE") or DEFAULT_STORE)
+
+
+def looks_like_path(ref: str) -> bool:
+    """Whether a reference names a file rather than a trace in a store."""
+    return os.sep in ref or "/" in ref or ref.endswith(_SUFFIXES) or Path(ref).exists()
+
+
+def load(ref: str | os.PathLike[str], *, store: str | os.PathLike[str] | None = None) -> Trace:
+    """The trace in a file, or the one in the store whose id is `ref` or begins with it."""
+    if isinstance(ref, os.PathLike) or looks_like_path(ref):
+        traces = list(read(ref))
+        if len(traces) != 1:
+            raise InputError(f"holds {len(traces)} traces, not one", where=os.fspath(ref), fix="import it, then name one by id")
+        return traces[0]
+    from counterpoint.store import Store
+
+    folder = store_path(store)
+    if not folder.exists():
+        fix = "name a file, or a store with --store DIR; `counterpoint demo` makes one to try"
+        raise NotFound(f"no trace {ref!r}: there is no file of that name and no store at {os.fspath(folder)!r}", fix=fix)
+    with Store(folder, create=False) as opened_store:
+        return opened_store.get(opened_store.find(ref))
+
+
+def read(path: str | os.PathLike[str]) -> Iterator[Trace]:
+    """Every trace in a file, by whichever format its content shows."""
+    with opened(path) as data:
+        name = detect(bytes(data[:4096]), os.fspath(path))
+        format_: Format = registry.get("format", name)
+        if format_.read is None:
+            raise InputError(f"{name} files are written, not read", where=os.fspath(path))
+        try:
+            yield from format_.read(data)
+        except InputError as error:
+            if error.where is None or os.fspath(path) not in error.where:
+                error.where = f"{os.fspath(path)}: {error.where}" if error.where else os.fspath(path)
+                error.args = (error.one_line(),)
+            raise
+
+
+@contextmanager
+def opened(path: str | os.PathLike[str]) -> Iterator[bytes | memoryview]:
+    """The bytes of a file: read, or mapped when large. Raises `InputError` for a directory, as the system would not."""
+    if os.path.isdir(path):
+        raise InputError("is a directory, not a trace file", where=os.fspath(path), fix="name a file in it, or use --store")
+    with open(path, "rb") as file:
+        if os.fstat(file.fileno()).st_size <= _MAP_ABOVE:
+            yield file.read()
+            return
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+            view = memoryview(mapped)
+            try:
+                yield view
+            finally:
+                view.release()
+
+
+def save(trace: Trace, path: str | os.PathLike[str], *, to: str | None = None, overwrite: bool = True) -> Path:
+    """Write a trace to a file, whole or not at all; the format is `to`, else what the suffix says, else the survey's."""
+    target = Path(path)
+    name = to or ("jsonl" if target.suffix == ".jsonl" else "survey")
+    format_: Format = registry.get("format", name)
+    if format_.write is None:
+        raise InputError(f"{name} files are read, not written", fix="use --to survey")
+    write: Callable[[Trace], bytes] = format_.write
+    return write_whole(target, write(trace), overwrite=overwrite)
+
+
+def write_whole(target: Path, data: bytes, *, overwrite: bool = True) -> Path:
+    """Bytes into a file so that a reader sees the old file or the new one, never half of it, even after a crash."""
+    if target.is_dir():
+        raise InputError("is a directory", where=os.fspath(target), fix="name a file in it")
+    if target.exists() and not overwrite:
+        raise InputError("the file exists", where=os.fspath(target), fix="use --force to replace it, or another name")
+    if target.exists() and not target.is_file():
+        raise InputError("is not a plain file", where=os.fspath(target), fix="name a plain file")
+    fd, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return target
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
