@@ -22,6 +22,7 @@ were built in memory.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Literal
 
 import msgspec
@@ -90,6 +91,20 @@ class _Columns:
         self.t: NDArray[np.float64] = np.array([e.t for e in events], np.float64)
         self.type = np.frombuffer(bytes([_CODE[e.type] for e in events]), np.uint8)
 
+    @cached_property
+    def agents(self) -> list[str]:
+        return [e.agent for e in self.events]
+
+    def acts(self, *, is_first: bool) -> dict[str, int]:
+        """The first (or last) event of each agent, by time: what a sweep towards that end leaves as its last write."""
+        if bool((self.t[1:] >= self.t[:-1]).all()):
+            numbers = range(len(self.agents))
+            if is_first:
+                return dict(zip(reversed(self.agents), reversed(numbers), strict=True))
+            return dict(zip(self.agents, numbers, strict=True))
+        by_time = np.argsort(self.t, kind="stable").tolist()
+        return {self.agents[i]: i for i in (reversed(by_time) if is_first else by_time)}
+
     def of_type(self, code: int) -> list[int]:
         return np.flatnonzero(self.type == code).tolist()
 
@@ -112,7 +127,7 @@ def _records_hold(trace: Trace, found: Findings) -> bool:
         found.error("field", problem.where, problem.what, problem.hint)
     if not checked.error_count:
         _own_fields(trace, found)
-    return not checked.error_count
+    return not found.by_code("error").get("field")
 
 
 def _own_fields(trace: Trace, found: Findings) -> None:
@@ -180,9 +195,9 @@ def _agents(trace: Trace, columns: _Columns, found: Findings) -> None:
             spawned[child] = i
     if not spawned:
         return
-    early = _early(columns, spawned)
+    first = columns.acts(is_first=True)
     for child, i in spawned.items():
-        act = early.get(child, i)
+        act = first.get(child)
         if act is None:
             found.warning("idle-agent", f"events[{i}]", f"{child!r} is spawned and never acts")
         elif columns.t[act] < columns.t[i]:
@@ -191,40 +206,15 @@ def _agents(trace: Trace, columns: _Columns, found: Findings) -> None:
     _ends(trace, columns, spawned, found)
 
 
-def _early(columns: _Columns, spawned: dict[str, int]) -> dict[str, int | None]:
-    """Of the spawned agents, those that never act (None) or act at a place before their spawn's (their first act)."""
-    agents = [e.agent for e in columns.events]
-    if not bool((columns.t[1:] >= columns.t[:-1]).all()):
-        first = _acts(columns, is_first=True)
-        return {child: first.get(child) for child in spawned}
-    # In time order one growing set of who has acted so far answers for all; a spawn by the agent itself is no act of it.
-    seen: set[str] = set()
-    begin, out = 0, {}
-    for child, i in sorted(spawned.items(), key=lambda item: item[1]):
-        seen.update(agents[begin:i])
-        begin = i
-        if child in seen:
-            out[child] = agents.index(child)
-    seen.update(agents[begin:])
-    return out | {child: None for child in spawned if child not in seen}
-
-
-def _acts(columns: _Columns, *, is_first: bool) -> dict[str, int]:
-    """The first (or last) event of each agent, by time."""
-    agents = [e.agent for e in columns.events]
-    by_time = np.argsort(columns.t, kind="stable").tolist()
-    return {agents[i]: i for i in (reversed(by_time) if is_first else by_time)}
-
-
 def _ends(trace: Trace, columns: _Columns, spawned: dict[str, int], found: Findings) -> None:
     events = trace.events
-    despawns = columns.of_type(_DESPAWN)
-    last = _acts(columns, is_first=False) if despawns else {}
-    for i in despawns:
-        ended = events[i].to
-        if ended is not None and ended in last and columns.t[last[ended]] > columns.t[i]:
-            what = f"{ended!r} was ended by {events[i].id!r} at t={events[i].t}"
-            found.warning("act-after-despawn", f"events[{last[ended]}]", what, "an ended agent does not act")
+    ended = {name: i for i in columns.of_type(_DESPAWN) if (name := events[i].to) is not None}
+    last = columns.acts(is_first=False) if ended else {}
+    for name, i in ended.items():
+        act = last.get(name, i)
+        if columns.t[act] > columns.t[i]:
+            what = f"{name!r} was ended by {events[i].id!r} at t={events[i].t}"
+            found.warning("act-after-despawn", f"events[{act}]", what, "an ended agent does not act")
     for i in columns.of_type(_RETURN):
         event = events[i]
         who = event.from_ or event.agent
@@ -261,12 +251,13 @@ def _costs(trace: Trace, columns: _Columns, found: Findings) -> None:
         if abs(trace.costs.get(name, counted) - counted) > _SLACK * max(1.0, abs(counted)):
             differ(name, counted, "its events carry")
 
-    # One pass, and the dearer question (does any event carry it at all?) only when the sum is nothing.
-    tokens = sum([(e.tokens_in or 0) + (e.tokens_out or 0) for e in trace.events])
-    if tokens or any(e.tokens_in is not None or e.tokens_out is not None for e in trace.events):
-        compare("tokens", tokens)
-    if "cost_usd" in trace.costs and any(e.cost_usd is not None for e in trace.events):
-        compare("cost_usd", sum([e.cost_usd or 0 for e in trace.events]))
+    tokens = [e.tokens_in for e in trace.events], [e.tokens_out for e in trace.events]
+    if any(column.count(None) < len(column) for column in tokens):
+        compare("tokens", sum(sum(filter(None, column)) for column in tokens))
+    if "cost_usd" in trace.costs:
+        spent = [e.cost_usd for e in trace.events]
+        if spent.count(None) < len(spent):
+            compare("cost_usd", sum(filter(None, spent)))
     for name, code in (("tool_calls", _CALL), ("messages", _MESSAGE)):
         counted = int((columns.type == code).sum())
         if name in trace.costs and trace.costs[name] != counted:

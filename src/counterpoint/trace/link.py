@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from counterpoint.trace.records import Edge, Event
 
-__all__ = ["Links", "link"]
+__all__ = ["Ints", "Links", "link"]
 
 # Below this many events a dict is as fast, and Arrow's import (0.2 s) would be the larger part.
 _LARGE = 150_000
@@ -41,54 +41,47 @@ def link(events: Sequence[Event], edges: Sequence[Edge]) -> Links:
 
 def _by_number(ids: list[str], src: list[str], dst: list[str]) -> Links | None:
     """The integer route, or None when some id is not the common prefix and a number without leading zeros."""
-    prefix = ids[0].rstrip("0123456789") if ids else ""
-    values = _numbers(ids, prefix)
-    if values is None or not len(values):
+    n, m = len(ids), len(src)
+    values = _numbers(ids + src + dst, ids[0].rstrip("0123456789")) if n else None
+    if values is None:
         return None
-    low, high = int(values.min()), int(values.max())
-    if high - low > 8 * len(values) + 1024:
-        return None
-    place = np.full(high - low + 2, -1, np.int32)
-    place[(values - low)[::-1]] = np.arange(len(values) - 1, -1, -1, dtype=np.int32)
-    found = []
-    for names in (src, dst):
-        wanted = _numbers(names, prefix)
-        if wanted is None:
-            return None
-        # Numbers outside the range all meet at the last place, which no event holds.
-        found.append(place[np.where((wanted < low) | (wanted > high), -1, wanted - np.int64(low))])
-    repeated = np.flatnonzero(place[values - low] != np.arange(len(values)))
-    return Links(found[0], found[1], repeated.astype(np.int32))
+    low, high = values[:n].min(), values[:n].max()
+    if int(high) - int(low) > 8 * n + 1024 or values.min() < low or values.max() > high:
+        return None  # too sparse for a table, or an edge to nowhere: a dict serves both
+    values -= low
+    number = np.arange(n, dtype=np.int32)
+    if high - low == n - 1 and bool((values[:n] == number).all()):
+        return Links(values[n : n + m].astype(np.int32), values[n + m :].astype(np.int32), number[:0])
+    place = np.full(int(high) - int(low) + 1, -1, np.int32)
+    place[values[:n][::-1]] = number[::-1]
+    found = place[values]
+    return Links(found[n : n + m], found[n + m :], np.flatnonzero(found[:n] != number).astype(np.int32))
 
 
 def _numbers(names: list[str], prefix: str) -> NDArray[Any] | None:
     """The numbers behind a prefix, digit by digit over all names at once; None unless each is prefix + decimal digits."""
-    n = len(names)
-    if not n:
-        return np.empty(0, np.int32)
-    lead = prefix.encode("utf-8", "surrogatepass")
+    n, lead = len(names), prefix.encode("utf-8", "surrogatepass")
     text = np.frombuffer("\n".join(names).encode("utf-8", "surrogatepass"), np.uint8)
     breaks = np.flatnonzero(text == 10)
     if len(breaks) != n - 1:
         return None
-    start, end = np.empty(n, np.int64), np.empty(n, np.int64)
+    start, end = np.empty(n, np.intp), np.empty(n, np.intp)
     start[0], end[-1] = 0, len(text)
     start[1:], end[:-1] = breaks + 1, breaks
-    if int((end - start).min()) <= len(lead) or any(bool((text[start + k] != byte).any()) for k, byte in enumerate(lead)):
+    length = end - start - len(lead)
+    shortest, longest = int(length.min()), int(length.max())
+    if shortest < 1 or longest > 17 or any(bool((text[start + k] != byte).any()) for k, byte in enumerate(lead)):
         return None
-    start += len(lead)
-    length = end - start
-    longest = int(length.max())
     digit = text - np.uint8(48)
-    lead_digits = sum(48 <= byte <= 57 for byte in lead)
-    has_leading_zero = bool(((digit[start] == 0) & (length > 1)).any())  # `e07` and `e7` are two ids of one number
-    if longest > 17 or has_leading_zero or np.count_nonzero(digit < 10) != int(length.sum()) + n * lead_digits:
+    has_leading_zero = bool(((digit[start + len(lead)] == 0) & (length > 1)).any())  # `e07` and `e7` are two ids of one number
+    digits_in_lead = sum(48 <= byte <= 57 for byte in lead)
+    if has_leading_zero or np.count_nonzero(digit < 10) != int(length.sum()) + n * digits_in_lead:
         return None
     size = np.int32 if longest <= 9 else np.int64
     values: Any = digit[end - 1].astype(size)
     for k in range(1, longest):
         # Where a name is shorter the byte belongs to its neighbour: it is read, and counts for nothing.
-        values += digit[end - 1 - k] * ((length > k) * size(10**k))
+        values += digit[end - 1 - k] * (size(10**k) if k < shortest else (length > k) * size(10**k))
     return values
 
 
