@@ -18,7 +18,7 @@ import click
 
 from counterpoint.errors import CounterpointError, InputError, NotFound, TryAgain
 
-__all__ = ["SCHEMA_VERSION", "emit", "json_option", "note", "number", "os_error", "table"]
+__all__ = ["SCHEMA_VERSION", "emit", "json_option", "note", "number", "os_error", "plain_text", "table"]
 
 # The version of every `--json` output; a field that changes meaning raises it.
 SCHEMA_VERSION = 1
@@ -63,14 +63,14 @@ def _width() -> int:
     return shutil.get_terminal_size((110, 24)).columns if sys.stdout.isatty() else 200
 
 
-def _safe(text: str) -> str:
-    """Text without control characters: trace text must not steer the reader's terminal."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+def plain_text(text: str, *, keep_lines: bool = False) -> str:
+    """Text without control characters: what a trace says must not steer the reader's terminal."""
+    return "".join(c if c.isprintable() or (keep_lines and c in "\n\t") else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Sequence[int] = ()) -> str:
     """Aligned columns in plain text; columns in `right` are right-aligned; the widest is cut to fit a terminal."""
-    body = [[_safe(c) if isinstance(c, str) else number(c) for c in row] for row in rows]
+    body = [[plain_text(c) if isinstance(c, str) else number(c) for c in row] for row in rows]
     cells = [list(header), *body]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
     over = sum(widths) + 2 * (len(widths) - 1) - _width()

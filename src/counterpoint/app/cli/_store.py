@@ -1,0 +1,43 @@
+"""Which store a command works on: `--store DIR`, else `$COUNTERPOINT_STORE`, else `./traces`.
+
+Always true: a command that only reads never makes a store; one that is not there is `NotFound`, with what would make it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from counterpoint.errors import NotFound
+
+if TYPE_CHECKING:
+    from counterpoint.store import Store
+
+__all__ = ["open_store", "store_option", "store_path"]
+
+store_option = click.option(
+    "--store",
+    "store",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="The store's folder (default: $COUNTERPOINT_STORE or ./traces).",
+)
+
+
+def store_path(store: str | os.PathLike[str] | None = None) -> Path:
+    """The folder that an option's value, the environment or the default names."""
+    return Path(store or os.environ.get("COUNTERPOINT_STORE") or "traces")
+
+
+def open_store(store: str | os.PathLike[str] | None = None, *, create: bool = False, read_only: bool = False) -> Store:
+    """The store, opened; `NotFound` when it is not there and `create` is not set."""
+    from counterpoint.store import Store
+
+    path = store_path(store)
+    if not create and not path.exists():
+        fix = "name one with --store DIR, or make one: counterpoint demo"
+        raise NotFound("there is no store here", where=os.fspath(path), fix=fix)
+    return Store(path, create=create, read_only=read_only)

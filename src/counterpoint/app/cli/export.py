@@ -1,0 +1,235 @@
+"""Hand a trace over: survey JSON, lines, Parquet, CSV, or a Perfetto timeline.
+
+Always true: every file is made before the first is put in place, and each appears whole or not at all; nothing that exists is
+replaced without --force; what a target leaves out is printed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from counterpoint import registry
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
+from counterpoint.app.cli._store import store_option
+from counterpoint.app.library import load
+from counterpoint.errors import InputError, did_you_mean
+from counterpoint.formats._format import Format
+from counterpoint.trace import Trace
+
+__all__ = ["export"]
+
+
+class _File(NamedTuple):
+    """One file to be written."""
+
+    path: Path
+    data: bytes
+    rows: int
+
+    def as_dict(self) -> dict[str, Any]:
+        digest = hashlib.sha256(self.data).hexdigest()
+        return {"path": os.fspath(self.path), "rows": self.rows, "bytes": len(self.data), "sha256": digest}
+
+
+@click.command(
+    epilog="\b\nExamples:\n  counterpoint export run.trace.json --to perfetto -o run.perfetto.json\n"
+    "  counterpoint export t1 t2 --to parquet -o tables/ --store traces"
+)
+@click.argument("traces", nargs=-1, metavar="TRACE...")
+@click.option("--to", "target", default="survey", metavar="TARGET", help="survey (default), jsonl, parquet, csv, perfetto.")
+@click.option("-o", "--output", metavar="FILE|DIR|-", help="Where to; a folder for tables or several traces; - is stdout.")
+@click.option("--list", "is_list", is_flag=True, help="Show every target, what it holds and what it loses.")
+@click.option("--dry-run", "is_dry", is_flag=True, help="Do everything but write.")
+@click.option("--force", is_flag=True, help="Replace files that exist.")
+@store_option
+@json_option
+def export(
+    traces: tuple[str, ...],
+    target: str,
+    output: str | None,
+    is_list: bool,
+    is_dry: bool,
+    force: bool,
+    store: str | None,
+    as_json: bool,
+) -> None:
+    """Write traces in a form that others read.
+
+    TRACE is a file, or the id (or its unique beginning) of a trace in the store. Parquet and CSV make a folder of tables;
+    the other targets make one file per trace. Texts behind content references leave only with jsonl.
+    """
+    if is_list:
+        _list(as_json=as_json)
+        return
+    format_ = _target(target)
+    _refuse_usage(traces, target, output, format_)
+    assert output is not None
+    loaded = [load(ref, store=store) for ref in traces]
+    files = _files(loaded, format_, output, folder_wanted=len(traces) > 1)
+    left_out = _left_out(loaded, format_)
+    if output == "-":
+        if not is_dry:
+            sys.stdout.buffer.write(files[0].data)
+            sys.stdout.buffer.flush()
+        note(_summary(files, left_out, format_, is_dry=is_dry))
+        return
+    _put(files, force=force, is_dry=is_dry)
+    if as_json:
+        asked = {"to": target, "traces": [t.trace_id for t in loaded], "dry_run": is_dry}
+        written = {"files": [f.as_dict() for f in files], "left_out": left_out, "lost": format_.lost}
+        emit({"schema": SCHEMA_VERSION, **asked, **written})
+    else:
+        click.echo(_summary(files, left_out, format_, is_dry=is_dry))
+
+
+def _target(name: str) -> Format:
+    writers = [n for n in registry.ids("format") if _can_write(registry.get("format", n))]
+    if ":" not in name and name not in writers:
+        what = "is read, not written" if name in registry.ids("format") else "is not a target we know"
+        raise InputError(f"{name!r} {what}", where="--to", fix=did_you_mean(name, writers))
+    format_: Format = registry.get("format", name)
+    return format_
+
+
+def _can_write(format_: Format) -> bool:
+    return format_.write is not None or format_.write_tables is not None
+
+
+def _refuse_usage(traces: tuple[str, ...], target: str, output: str | None, format_: Format) -> None:
+    if not traces:
+        raise InputError("no trace was named", fix="counterpoint export TRACE -o FILE; `counterpoint ls` lists traces")
+    if output is None:
+        example = f"-o {target}/" if format_.write is None else f"-o run{format_.suffixes[0]}"
+        raise InputError("there is no place to write to", fix=f"add {example}, or -o - for stdout")
+    if output == "-" and format_.write is None:
+        raise InputError(f"{target} makes several files, which stdout cannot hold", where="-o -", fix=f"use -o {target}/")
+    if output == "-" and len(traces) > 1:
+        raise InputError("stdout holds one trace, not several", where="-o -", fix="name a folder, or export them one by one")
+
+
+def _files(traces: Sequence[Trace], format_: Format, output: str, *, folder_wanted: bool) -> list[_File]:
+    """What is to be written where."""
+    place = Path(output)
+    if format_.write_tables is not None:
+        if place.exists() and not place.is_dir():
+            raise InputError("is a file, and tables need a folder", where=output, fix="name a folder, new or not")
+        return [_File(place / name, table.data, table.rows) for name, table in format_.write_tables(traces).items()]
+    write = format_.write
+    assert write is not None
+    if folder_wanted or place.is_dir() or output.endswith(("/", os.sep)):
+        if place.exists() and not place.is_dir():
+            raise InputError("is a file, and several traces need a folder", where=output, fix="name a folder, new or not")
+        files = [_File(place / (_file_name(t.trace_id) + format_.suffixes[0]), write(t), len(t.events)) for t in traces]
+        if len({f.path for f in files}) < len(files):
+            raise InputError("two of the traces have the same id", fix="export them into two folders")
+        return files
+    return [_File(place, write(traces[0]), len(traces[0].events))]
+
+
+def _file_name(trace_id: str) -> str:
+    """The id where it can be a file's name; otherwise what can, and a hash so that no two ids share a name."""
+    plain = re.sub(r"[^A-Za-z0-9._-]", "_", trace_id).lstrip(".")[:120]
+    return plain if plain == trace_id else f"{plain}-{hashlib.sha256(trace_id.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+
+
+def _put(files: Sequence[_File], *, force: bool, is_dry: bool) -> None:
+    """All files into place, or none: each is written and synced beside its place first, and then renamed."""
+    for file in files:
+        if file.path.is_dir() or (file.path.exists() and not file.path.is_file()):
+            raise InputError("is not a plain file", where=os.fspath(file.path), fix="choose another name")
+        if file.path.exists() and not force:
+            raise InputError("exists already", where=os.fspath(file.path), fix="use --force to replace it, or another -o")
+    if is_dry:
+        return
+    ready: list[tuple[str, Path]] = []
+    try:
+        for file in files:
+            file.path.parent.mkdir(parents=True, exist_ok=True)
+            ready.append((_written(file), file.path))
+        while ready:
+            os.replace(*ready[0])
+            ready.pop(0)
+    finally:
+        for temporary, _ in ready:
+            Path(temporary).unlink(missing_ok=True)
+    for folder in {file.path.parent for file in files}:
+        _sync(folder)
+
+
+def _written(file: _File) -> str:
+    """A temporary file beside the place, holding the bytes durably; nothing is left behind when that fails."""
+    temporary = ""
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=file.path.parent)
+        with os.fdopen(handle, "wb") as out:
+            out.write(file.data)
+            out.flush()
+            os.fsync(out.fileno())
+        mask = os.umask(0)
+        os.umask(mask)
+        # Temporary files are for their owner alone; a file to hand over has the mode any other new file would have.
+        os.chmod(temporary, 0o666 & ~mask)
+    except BaseException as error:
+        if temporary:
+            Path(temporary).unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror, os.fspath(file.path)) from error
+        raise
+    return temporary
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _left_out(traces: Sequence[Trace], format_: Format) -> dict[str, int]:
+    """How many texts and meta entries the traces have that the target does not carry."""
+    counts = {name: sum(len(getattr(t, name)) for t in traces) for name in ("contents", "meta")}
+    return {name: n for name, n in counts.items() if n and name not in format_.keeps}
+
+
+def _summary(files: Sequence[_File], left_out: dict[str, int], format_: Format, *, is_dry: bool) -> str:
+    unit, lead = "row" if format_.write is None else "event", "would write " if is_dry else ""
+    lines = []
+    for file in files:
+        digest = hashlib.sha256(file.data).hexdigest()
+        lines.append(f"{lead}{file.path}  {_count(file.rows, unit)}  {len(file.data):,} bytes  sha256 {digest}")
+    words = {"contents": "content text", "meta": "meta entry"}
+    missing = " · ".join(_count(n, words[name]) for name, n in left_out.items())
+    return "\n".join([*lines, f"left out  {missing or 'nothing'}", f"lost      {format_.lost}"])
+
+
+def _count(n: int, word: str) -> str:
+    plural = word if n == 1 else word.removesuffix("y") + "ies" if word.endswith("y") else word + "s"
+    return f"{n:,} {plural}"
+
+
+def _list(*, as_json: bool) -> None:
+    for name in registry.ids("format"):
+        format_: Format = registry.get("format", name)
+        if not _can_write(format_):
+            continue
+        can_read = format_.read is not None or format_.read_tables is not None
+        if as_json:
+            columns = {part: list(names) for part, names in format_.columns.items()}
+            shape = {"suffixes": list(format_.suffixes), "folder": format_.write is None, "reads_back": can_read}
+            emit({"schema": SCHEMA_VERSION, "target": name, **shape, "columns": columns, "lost": format_.lost})
+            continue
+        kind = "a folder of tables" if format_.write is None else f"one {format_.suffixes[0]} file per trace"
+        click.echo(f"{name}: {kind}{'' if can_read else ', not read back'}")
+        for part, names in format_.columns.items():
+            click.echo(f"  {part}: {', '.join(names)}")
+        click.echo(f"  lost: {format_.lost}\n")

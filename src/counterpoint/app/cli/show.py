@@ -1,0 +1,132 @@
+"""Show one trace: its card, its team, its critical path; or one event."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from counterpoint.app.cli._output import emit, json_option, number, plain_text, table
+from counterpoint.app.cli._store import store_option
+from counterpoint.app.library import load
+from counterpoint.errors import NotFound, did_you_mean
+from counterpoint.trace import Event, Trace
+from counterpoint.trace.team import Team
+from counterpoint.trace.wire import event_dict
+
+__all__ = ["show"]
+
+# How much of a text is shown of one event, and how many agents of a team, before it is cut; --all shows the rest.
+_TEXT, _AGENTS, _EVENTS = 2000, 40, 12
+
+
+@click.command(epilog="\b\nExamples:\n  counterpoint show run.trace.json\n  counterpoint show research-team e12 --store counterpoint_demo")
+@click.argument("trace")
+@click.argument("event", required=False)
+@click.option("--events", "listed", is_flag=True, help="List the events themselves.")
+@click.option("--all", "whole", is_flag=True, help="Cut nothing.")
+@store_option
+@json_option
+def show(trace: str, event: str | None, listed: bool, whole: bool, store: Path | None, as_json: bool) -> None:
+    """Show a trace: who was spawned by whom, what was waited for. Name an EVENT to see it whole, with its causes."""
+    loaded = load(trace, store=store)
+    if event is not None:
+        _show_event(loaded, event, whole=whole, as_json=as_json)
+    elif as_json:
+        emit(_card(loaded) | {"critical_path": _path(loaded), "team": _tree(loaded)})
+    else:
+        _show_trace(loaded, listed=listed, whole=whole)
+
+
+def _card(trace: Trace) -> dict[str, Any]:
+    shape = {"events": len(trace.events), "edges": len(trace.edges), "agents": len(Team(trace))}
+    named = {"trace_id": trace.trace_id, "task_id": trace.task_id, "system": trace.system, "topology": trace.topology}
+    return named | shape | {"rewards": trace.rewards, "costs": trace.costs, "metrics": trace.metrics, "meta": trace.meta}
+
+
+def _weights(trace: Trace) -> tuple[np.ndarray, str]:
+    """Durations where the trace has them; otherwise each event weighs one."""
+    if any(e.dur is not None for e in trace.events):
+        return np.array([e.dur or 0 for e in trace.events], float), "s"
+    return np.ones(len(trace.events)), "events"
+
+
+def _path(trace: Trace) -> dict[str, Any]:
+    weight, unit = _weights(trace)
+    total, path = trace.graph.critical_path(weight)
+    return {"length": total, "unit": unit, "events": [trace.events[i].id for i in path]}
+
+
+def _tree(trace: Trace) -> list[dict[str, Any]]:
+    team = Team(trace)
+    own = team.per_agent(np.ones(len(trace.events), np.int64))
+    tokens = team.per_agent(np.array([(e.tokens_in or 0) + (e.tokens_out or 0) for e in trace.events], np.int64))
+    out = []
+    stack = [a for a in reversed(range(len(team))) if team.parent_A[a] < 0]
+    while stack:
+        a = stack.pop()
+        stack += reversed(team.children[a])
+        row = {"agent": team.names[a], "depth": int(team.depth_A[a]), "events": int(own[a]), "tokens": int(tokens[a])}
+        out.append(row | {"role": _role(trace, team, a)})
+    return out
+
+
+def _role(trace: Trace, team: Team, agent: int) -> str | None:
+    spawn = int(team.spawn_A[agent])
+    if spawn >= 0:
+        return trace.events[spawn].role
+    return next((e.role for e in trace.events if e.agent == team.names[agent] and e.role and e.type != "spawn"), None)
+
+
+def _show_trace(trace: Trace, *, listed: bool, whole: bool) -> None:
+    card = _card(trace)
+    click.echo(f"{plain_text(trace.trace_id)}  {trace.topology or 'unknown topology'}  task {plain_text(trace.task_id)}")
+    click.echo(f"{card['agents']:,} agents, {card['events']:,} events, {card['edges']:,} edges")
+    for name in ("rewards", "costs", "metrics"):
+        if card[name]:
+            click.echo(f"{name:8} " + "  ".join(f"{plain_text(k)} {number(v)}" for k, v in card[name].items()))
+    path = _path(trace)
+    ids = path["events"]
+    head = " > ".join(ids if whole or len(ids) <= _EVENTS else [*ids[: _EVENTS // 2], f"... {len(ids) - _EVENTS} ...", *ids[-_EVENTS // 2 :]])
+    click.echo(f"path     {number(path['length'])} {path['unit']} over {len(ids):,} events: {plain_text(head)}\n")
+    rows = _tree(trace)
+    shown = rows if whole else rows[:_AGENTS]
+    cells = [["  " * r["depth"] + r["agent"], r["role"] or "-", number(r["events"]), number(r["tokens"])] for r in shown]
+    click.echo(table(["agent", "role", "events", "tokens"], cells, right=(2, 3)))
+    if len(shown) < len(rows):
+        click.echo(f"... {len(rows) - len(shown):,} more agents: --all")
+    if listed:
+        _list_events(trace.events, whole=whole)
+
+
+def _list_events(events: list[Event], *, whole: bool) -> None:
+    shown = events if whole else events[:200]
+    cells = [[e.id, number(e.t), e.type, e.agent, e.tool or e.to or e.decision or "", number(e.dur)] for e in shown]
+    click.echo("\n" + table(["event", "t", "type", "agent", "what", "dur"], cells, right=(1, 5)))
+    if len(shown) < len(events):
+        click.echo(f"... {len(events) - len(shown):,} more events: --all")
+
+
+def _show_event(trace: Trace, name: str, *, whole: bool, as_json: bool) -> None:
+    if name not in trace.index:
+        raise NotFound(f"no event {name!r} in {trace.trace_id}", fix=did_you_mean(name, list(trace.index)[:5000]))
+    number_, event = trace.index[name], trace.events[trace.index[name]]
+    causes = [{"event": e.src, "edge": e.type} for e in trace.edges if e.dst == name]
+    effects = [{"event": e.dst, "edge": e.type} for e in trace.edges if e.src == name]
+    cone = int(trace.graph.descendants(number_).sum()) - 1
+    text = trace.text(event)
+    if as_json:
+        emit({"event": event_dict(event), "caused_by": causes, "led_to": effects, "cone": cone, "text": text})
+        return
+    for key, value in event_dict(event).items():
+        click.echo(f"{plain_text(str(key)):12} {plain_text(str(value))}")
+    for label, linked in (("caused by", causes), ("led to", effects)):
+        click.echo(f"{label:12} " + (", ".join(f"{plain_text(c['event'])} ({c['edge']})" for c in linked) or "-"))
+    click.echo(f"{'cone':12} {cone:,} of {len(trace.events):,} events depend on it")
+    if text is None:
+        click.echo(f"{'text':12} not in this file" if event.content_ref else f"{'text':12} -")
+        return
+    cut = text if whole or len(text) <= _TEXT else text[:_TEXT] + f"\n[cut: {_TEXT:,} of {len(text):,} characters; --all]"
+    click.echo("\n" + plain_text(cut, keep_lines=True))
