@@ -54,7 +54,7 @@ GOOD = b'{"trace_id": "t", "events": [1, 2'
         (b'{"t": NaN}', "non-finite", "byte 6", "NaN"),
         (b'{"t": Infinity}', "non-finite", "byte 6", "Infinity"),
         (b'{"t":\n  -Infinity}', "non-finite", "line 2", "-Infinity"),
-        (b'{"t": 1e999}', "non-finite", "$", "double"),
+        (b'{"t": 1e999}', "non-finite", "byte 6", "double"),
         (b"not json", "json", "byte", "not JSON"),
         (b'{"a": 1}\n{"a": 2}\n', "json", "line 2, column 1", "more after the end"),
         (b"[1, 2]", "shape", "$", "an array"),

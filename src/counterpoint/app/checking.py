@@ -43,7 +43,7 @@ class Report(Struct, frozen=True, kw_only=True):
         """0 fine, 2 unreadable, 4 examined and found wrong."""
         if self.ok:
             return 0
-        return 2 if any(code in UNREADABLE for code in self.findings.by_code("error")) and not self.events else 4
+        return 2 if any(code in UNREADABLE for code in self.findings.by_code("error")) else 4
 
     def as_dict(self) -> dict[str, Any]:
         """The object that `check --json` prints."""
@@ -83,7 +83,7 @@ def check_file(path: str | os.PathLike[str], limit: int | None = 50) -> Report:
             strict = wire.decode_strictly(data)
             if strict is not None:
                 return _report(name, "survey", strict, check.findings(strict, limit, known="fields"))
-            loose = wire.decode_loosely(data)
+            loose = wire.decode_loosely(data, limit=limit)
             return _report(name, "survey", loose, check.findings(loose, limit, known="schema"))
         except InvalidTrace as error:
             return Report(file=name, format=None, findings=_of_error(error, limit), **_sizes(data))

@@ -136,7 +136,7 @@ def _own_fields(trace: Trace, found: Findings) -> None:
         for field in AMOUNTS:
             value = getattr(event, field)
             if schema_check.is_number(value) and value < 0:
-                found.error("negative", f"events[{i}].{field}", f"must not be negative, is {value}")
+                found.error("negative", f"events[{i}].{field}", f"must not be negative, is {value}", "leave it out where it is not known")
         again = wire.event_from_dict(wire.event_dict(event))
         moved = set(again.extra or ()) - set(event.extra or ())
         for field in sorted(moved):
@@ -165,7 +165,7 @@ def _references(trace: Trace, links: Links, found: Findings) -> None:
 def _numbers(trace: Trace, found: Findings) -> None:
     for name, value in trace.costs.items():
         if value < 0:
-            found.error("negative", f"$.costs.{name}", f"a cost is not negative, is {value}")
+            found.error("negative", f"$.costs.{name}", f"a cost is not negative, is {value}", "leave it out where it is not known")
 
 
 def _time(trace: Trace, links: Links, columns: _Columns, found: Findings) -> None:
@@ -199,7 +199,7 @@ def _agents(trace: Trace, columns: _Columns, found: Findings) -> None:
     for child, i in spawned.items():
         act = first.get(child)
         if act is None:
-            found.warning("idle-agent", f"events[{i}]", f"{child!r} is spawned and never acts")
+            found.warning("idle-agent", f"events[{i}]", f"{child!r} is spawned and never acts", "record what it did")
         elif columns.t[act] < columns.t[i]:
             what = f"{child!r} acts at t={events[act].t}, before its spawn {events[i].id!r} at t={events[i].t}"
             found.error("act-before-spawn", f"events[{act}]", what, "an agent exists from its spawn on")
@@ -245,7 +245,8 @@ def _results(trace: Trace, links: Links, columns: _Columns, found: Findings) -> 
 
 def _costs(trace: Trace, columns: _Columns, found: Findings) -> None:
     def differ(name: str, counted: float, how: str) -> None:
-        found.warning("costs-differ", f"$.costs.{name}", f"states {trace.costs[name]:g}, {how} {counted:g}")
+        what = f"states {trace.costs[name]:g}, {how} {counted:g}"
+        found.warning("costs-differ", f"$.costs.{name}", what, "a source that rounds or leaves events out says so in meta")
 
     def compare(name: str, counted: float) -> None:
         if abs(trace.costs.get(name, counted) - counted) > _SLACK * max(1.0, abs(counted)):

@@ -7,6 +7,7 @@ UTF-8 (NaN, infinities and numbers beyond a double are not JSON numbers). It is 
 from __future__ import annotations
 
 import re
+from math import isinf
 from typing import Any
 
 import msgspec
@@ -93,7 +94,7 @@ def not_json(text: bytes, error: Exception, found: Findings) -> None:
         hint = "JSON has no NaN or infinity; leave the field out where there is no value"
         found.error("non-finite", _place(text, at), f"{word} is not a JSON number", hint)
     elif "out of range" in message:
-        found.error("non-finite", _path(message), "a number is beyond what a double holds", "write a finite number")
+        found.error("non-finite", _too_large(text), "a number is beyond what a double holds", "write a finite number")
     elif "trailing" in message and at is not None:
         hint = "one file holds one trace; for one record per line use the .jsonl form"
         found.error("json", _place(text, at - 1), "there is more after the end of the JSON object", hint)
@@ -118,8 +119,11 @@ def _place(text: bytes, at: int) -> str:
     return f"line {line}, column {at - start + 1}" if line > 1 else f"byte {at}"
 
 
-def _path(message: str) -> str:
-    return m.group(1) if (m := re.search(r"at `(\S+)`", message)) else "$"
+def _too_large(text: bytes) -> str:
+    for found in re.finditer(rb"-?\d+(?:\.\d+)?[eE]\+?\d+", text):
+        if isinf(float(found.group(0))):
+            return _place(text, found.start())
+    return "$"
 
 
 def _wrong_shape(value: Any, found: Findings) -> None:

@@ -17,6 +17,7 @@ from msgspec import Meta, Raw, Struct
 
 from counterpoint.errors import InputError, InvalidTrace
 from counterpoint.trace import schema_check
+from counterpoint.trace.problems import DEFAULT_LIMIT
 from counterpoint.trace.records import AMOUNTS, FIELDS, Edge, Event, Name, Number, wire_name
 from counterpoint.trace.trace import Trace, summed_costs
 from counterpoint.trace.vocabulary import Topology
@@ -101,8 +102,8 @@ def _trace(file: SurveyFile | _LooseFile, events: list[Event]) -> Trace:
     )
 
 
-def decode_loosely(data: Data, *, where: str | None = None) -> Trace:
-    """The route for files with fields of their own; ends in `InvalidTrace` with a full list of problems."""
+def decode_loosely(data: Data, *, where: str | None = None, limit: int | None = DEFAULT_LIMIT) -> Trace:
+    """The route for files with fields of their own; ends in `InvalidTrace` with the first `limit` problems, all counted."""
     data = data[3:] if bytes(data[:3]) == b"\xef\xbb\xbf" else data  # a byte order mark says nothing in UTF-8
     try:
         file = _loose_file.decode(data)
@@ -110,7 +111,7 @@ def decode_loosely(data: Data, *, where: str | None = None) -> Trace:
             return _trace(file, [decode_event(raw) for raw in file.events])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         pass
-    found = schema_check.problems(data)
+    found = schema_check.problems(data, limit)
     if not found.error_count:
         # Typed decoding refused what the schema allows: that is our defect, and must not pass as the user's.
         raise AssertionError("the decoder and the schema disagree")  # pragma: no cover

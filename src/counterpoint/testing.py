@@ -1,0 +1,169 @@
+"""For tests, benchmarks and authors of plug-ins: invented traces, and contracts that can be called.
+
+Always true: nothing in the package imports this module; a check returns nothing when a plug-in keeps its contract and raises
+`ConformanceError`, which says what was expected and what came instead, when it does not. There is one check per kind of
+plug-in, `CHECKS` names them, and `tests/test_conformance.py` runs them over everything the registry knows.
+
+    from counterpoint.testing import check_format
+    check_format(my_format)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+from msgspec.structs import replace
+
+from counterpoint.envs.synthetic import SHAPES, SIZES, synthetic_trace
+from counterpoint.errors import InputError
+from counterpoint.formats._format import Format
+from counterpoint.trace import Edge, Event, Trace, encode
+from counterpoint.trace.lines import encode_lines
+
+__all__ = ["CHECKS", "SHAPES", "SIZES", "ConformanceError", "check_command", "check_format", "odd_trace", "synthetic_trace"]
+
+
+class ConformanceError(AssertionError):
+    """A plug-in breaks the contract of its kind."""
+
+
+def _require(holds: bool, what: str) -> None:
+    if not holds:
+        raise ConformanceError(what)
+
+
+def odd_trace() -> Trace:
+    """A small valid trace with everything that is easily lost: unknown fields, nulls, other scripts, whole and huge numbers."""
+    decided = Event(id="=a", t=0, type="orchestrator_decision", agent="@lead", decision="stop", options=[], logp=-0.5, ok=False)
+    call: dict[str, Any] = {"tool": "", "trusted": True, "dur": 2, "tokens_in": 1 << 70, "cost_usd": 0}
+    said: dict[str, Any] = {"from_": "Ω agent", "to": "@lead", "reward": {}, "extra": {"x": None, "y": [1]}}
+    alarm: dict[str, Any] = {"source": "peer", "reward": {"a": 1, "b": 0.25}, "at": 1.7e9, "error": "\u2028"}
+    return Trace(
+        trace_id="odd/1 é",
+        task_id="-task",
+        events=[
+            decided,
+            Event(id='b,"\n', t=1.5, type="tool_call", agent="Ω agent", **call),
+            Event(id="c", t=2, type="message", agent="Ω agent", **said),
+            Event(id="d", t=2, type="safety_event", agent="@lead", **alarm),
+        ],
+        edges=[Edge("=a", 'b,"\n', "causal"), Edge("c", "d", "safety_flow")],
+        rewards={"team": 1, "process": -0.25},
+        costs={"tokens": 1 << 70, "wall_clock_s": 2.0, "other": 3},
+        meta={"from": "a test"},
+        contents={"sha256:0": "text"},
+    )
+
+
+# -- formats -------------------------------------------------------------------------------------------------------------
+
+
+def check_format(format_: Format) -> None:
+    """A format describes itself, knows its own files, writes the same bytes twice, and reads back what it wrote."""
+    _require(isinstance(format_, Format), f"is a {type(format_).__name__}, not a Format")
+    _require(bool(format_.suffixes) and all(s.startswith(".") for s in format_.suffixes), "suffixes begin with a dot")
+    _require(bool(format_.lost.strip()), "`lost` says what is lost, or 'nothing'")
+    _require(set(format_.keeps) <= {"contents", "meta"}, "`keeps` names contents or meta")
+    _require(bool(format_.columns), "`columns` says what a file holds")
+    one, many = format_.write is not None, format_.write_tables is not None
+    _require(not (one and many), "has `write` or `write_tables`, not both")
+    _require(one or many or format_.read is not None, "neither reads nor writes")
+    for head in (b"", b"\x00", b"\xff\xfe", b"{", b"[]", b"plain words", b'{"a":1}'):
+        _require(format_.sniff(head) is False, f"takes {head!r} for its own")
+    for trace in [*(synthetic_trace(3, 9, shape, contents=True) for shape in SHAPES), odd_trace()]:
+        _check_one(format_, trace) if one else _check_tables(format_, trace) if many else None
+    _check_garbage(format_)
+
+
+def _carried(format_: Format, trace: Trace) -> Trace:
+    """What of a trace a format promises to bring back."""
+    return replace(trace, **{name: {} for name in ("contents", "meta") if name not in format_.keeps})
+
+
+def _check_one(format_: Format, trace: Trace) -> None:
+    assert format_.write is not None
+    before = encode_lines(trace)
+    data = format_.write(trace)
+    _require(isinstance(data, bytes), "`write` gives bytes")
+    _require(format_.write(trace) == data, "the same trace gives other bytes the second time")
+    _require(encode_lines(trace) == before, "`write` changed the trace")
+    _require(format_.sniff(data[:4096]) is True, "does not know its own file")
+    if format_.read is not None:
+        _same(list(format_.read(data)), format_, trace)
+        _same(list(format_.read(memoryview(data))), format_, trace)
+
+
+def _check_tables(format_: Format, trace: Trace) -> None:
+    assert format_.write_tables is not None
+    other = replace(trace, trace_id=trace.trace_id + "-2")
+    files = format_.write_tables([trace, other])
+    _require(bool(files), "`write_tables` gives no file")
+    _require(format_.write_tables([trace, other]) == files, "the same traces give other bytes the second time")
+    for name, table in files.items():
+        _require(name.endswith(format_.suffixes), f"the file {name} has none of the suffixes")
+        _require(name in format_.columns, f"`columns` does not say what is in {name}")
+        _require(format_.sniff(table.data[:4096]) is True, f"does not know its own {name}")
+    if format_.read_tables is not None:
+        again = list(format_.read_tables({name: table.data for name, table in files.items()}))
+        _require(len(again) == 2, f"wrote two traces and read {len(again)}")
+        _same(again[:1], format_, trace)
+        _same(again[1:], format_, other)
+
+
+def _same(found: list[Trace], format_: Format, trace: Trace) -> None:
+    wanted = _carried(format_, trace)
+    _require(len(found) == 1, f"wrote one trace and read {len(found)}")
+    _require(found[0] == wanted, f"what was read differs from what was written (trace {trace.trace_id!r})")
+    # Equality takes 1 for 1.0; bytes do not.
+    _require(encode(found[0]) == encode(wanted), f"numbers changed their kind (trace {trace.trace_id!r})")
+
+
+def _check_garbage(format_: Format) -> None:
+    garbage: tuple[bytes, ...] = (b"", b"\x00" * 9, b"\xff" * 9, b"{", b'{"a":1}', b"[]", b"words\n", b"PAR1PAR1", b"[" * 5000)
+    for data in garbage:
+        if format_.read is not None:
+            _refuses(lambda data=data: list(format_.read(data)), data)  # type: ignore[misc]
+        if format_.read_tables is not None:
+            files = dict.fromkeys(format_.columns, data)
+            _refuses(lambda files=files: list(format_.read_tables(files)), data)  # type: ignore[misc]
+    if format_.read_tables is not None:
+        _refuses(lambda: list(format_.read_tables({})), b"no file")  # type: ignore[misc]
+
+
+def _refuses(reads: Callable[[], Any], data: bytes) -> None:
+    try:
+        reads()
+    except InputError:
+        return
+    except Exception as error:
+        raise ConformanceError(f"{data[:20]!r} ends in {type(error).__name__} and not in an InputError: {error}") from error
+    raise ConformanceError(f"{data[:20]!r} is read as if it were a trace")
+
+
+# -- commands ------------------------------------------------------------------------------------------------------------
+
+
+def check_command(command: click.Command) -> None:
+    """A command says in one line what it does, gives two examples, and takes `--json`; so does each part of a group."""
+    _require(isinstance(command, click.Command), f"is a {type(command).__name__}, not a click command")
+    _require(bool((command.help or "").strip()), f"{command.name}: has no docstring")
+    first = (command.help or "").strip().splitlines()[0]
+    _require(first.endswith((".", ":")), f"{command.name}: the first help line is a sentence: {first!r}")
+    context = click.Context(command, info_name=command.name)
+    text = command.get_help(context)
+    examples = [line for line in text.splitlines() if line.strip().startswith("counterpoint ")]
+    _require(len(examples) >= 2, f"{command.name}: --help ends with two examples, and has {len(examples)}")
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            part = command.get_command(context, name)
+            _require(part is not None, f"{command.name}: there is no part {name}")
+            check_command(part)  # type: ignore[arg-type]
+        return
+    flags = {flag for parameter in command.params for flag in parameter.opts}
+    _require("--json" in flags, f"{command.name}: takes no --json")
+
+
+CHECKS: Mapping[str, Callable[[Any], None]] = {"format": check_format, "command": check_command}
+"""Kind of plug-in to its check; a kind that is not here has no contract yet."""

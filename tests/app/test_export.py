@@ -1,0 +1,266 @@
+"""`counterpoint export` as a user meets it."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from counterpoint import registry
+from counterpoint.app.cli import main
+from counterpoint.store import Store
+from counterpoint.testing import odd_trace, synthetic_trace
+from counterpoint.trace import Event, Trace, decode, encode
+from counterpoint.trace.lines import decode_lines, encode_lines
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run `counterpoint export ...` in an empty folder: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COUNTERPOINT_STORE", raising=False)
+
+    def call(*args: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as end:
+            main(["export", *args])
+        out, err = capsys.readouterr()
+        return int(end.value.code or 0), out, err
+
+    return call
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Trace:
+    """A trace with texts and meta, in run.jsonl."""
+    made = replace(synthetic_trace(3, 19, contents=True), meta={"by": "test"})
+    (tmp_path / "run.jsonl").write_bytes(encode_lines(made))
+    return made
+
+
+def test_survey_is_the_default_and_says_what_stayed(run: Run, trace: Trace) -> None:
+    code, out, err = run("run.jsonl", "-o", "out.json")
+    data = Path("out.json").read_bytes()
+    assert (code, err) == (0, "")
+    assert decode(data) == replace(trace, contents={}, meta={})
+    first, left, lost = out.splitlines()
+    assert first == f"out.json  58 events  {len(data):,} bytes  sha256 {hashlib.sha256(data).hexdigest()}"
+    assert left == f"left out  {len(trace.contents)} content texts · 1 meta entry"
+    assert lost == "lost      texts behind content references, meta"
+
+
+def test_a_trace_in_the_store_by_the_beginning_of_its_id(run: Run, trace: Trace) -> None:
+    with Store("kept") as store:
+        store.add(replace(trace, trace_id="a1b2c3"))
+    assert run("a1b", "--store", "kept", "--to", "jsonl", "-o", "out.jsonl")[0] == 0
+    assert decode_lines(Path("out.jsonl").read_bytes()).events == trace.events
+
+
+def test_lines_keep_everything(run: Run, trace: Trace) -> None:
+    code, out, _ = run("run.jsonl", "--to", "jsonl", "-o", "out.jsonl")
+    assert code == 0
+    assert decode_lines(Path("out.jsonl").read_bytes()) == trace
+    assert "left out  nothing" in out
+
+
+def test_json_says_the_same(run: Run, trace: Trace) -> None:
+    code, out, _ = run("run.jsonl", "--to", "perfetto", "-o", "t.json", "--json")
+    said = json.loads(out)
+    data = Path("t.json").read_bytes()
+    assert code == 0
+    assert said["schema"] == 1
+    assert (said["to"], said["traces"], said["dry_run"]) == ("perfetto", [trace.trace_id], False)
+    assert said["files"] == [
+        {"path": "t.json", "rows": 58, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    ]
+    assert said["left_out"] == {"contents": len(trace.contents), "meta": 1}
+    assert json.loads(data)["traceEvents"]
+
+
+@pytest.mark.parametrize("target", ["parquet", "csv"])
+def test_tables_make_a_folder(run: Run, trace: Trace, target: str) -> None:
+    Path("two.trace.json").write_bytes(encode(synthetic_trace(2, 5, "debate")))
+    code, out, _ = run("run.jsonl", "two.trace.json", "--to", target, "-o", "new/tables")
+    assert code == 0
+    assert sorted(os.listdir("new/tables")) == [f"{n}.{target}" for n in ("edges", "events", "traces")]
+    assert "2 rows" in out
+
+
+def test_parquet_comes_back(run: Run, trace: Trace) -> None:
+    run("run.jsonl", "--to", "parquet", "-o", "t")
+    files = {p.name: p.read_bytes() for p in Path("t").iterdir()}
+    assert list(registry.get("format", "parquet").read_tables(files)) == [replace(trace, contents={}, meta={})]
+
+
+def test_several_traces_make_one_file_each(run: Run, trace: Trace) -> None:
+    Path("odd.jsonl").write_bytes(encode_lines(odd_trace()))
+    code, _, _ = run("run.jsonl", "odd.jsonl", "-o", "many")
+    assert code == 0
+    names = sorted(os.listdir("many"))
+    assert names[1] == "synthetic-centralized-3x19-0.trace.json"
+    assert names[0].startswith("odd_1__-")
+    assert decode(Path("many", names[0]).read_bytes()).trace_id == "odd/1 é"
+
+
+def test_a_folder_takes_one_trace_too(run: Run, trace: Trace) -> None:
+    assert run("run.jsonl", "-o", "dir/")[0] == 0
+    assert os.listdir("dir") == [f"{trace.trace_id}.trace.json"]
+    assert run("run.jsonl", "--to", "perfetto", "-o", "dir")[0] == 0
+    assert f"{trace.trace_id}.perfetto.json" in os.listdir("dir")
+
+
+def test_ids_never_leave_the_folder(run: Run) -> None:
+    for i, name in enumerate(["../up", "a/b", "..", ".hidden", "x" * 300, "é", "a b"]):
+        Path(f"{i}.jsonl").write_bytes(encode_lines(replace(synthetic_trace(1, 1), trace_id=name)))
+    code, _, _ = run(*(f"{i}.jsonl" for i in range(7)), "-o", "deep/many")
+    assert code == 0
+    assert len(os.listdir("deep/many")) == 7
+    assert os.listdir("deep") == ["many"]
+    assert not [n for n in os.listdir("deep/many") if n.startswith(".")]
+
+
+def test_stdout(trace: Trace, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["export", str(tmp_path / "run.jsonl"), "-o", "-"])
+    out, err = capfdbinary.readouterr()
+    assert end.value.code == 0
+    assert decode(out) == replace(trace, contents={}, meta={})
+    assert b"left out" in err
+
+
+def test_dry_run_writes_nothing_and_refuses_the_same(run: Run, trace: Trace) -> None:
+    before = sorted(os.listdir())
+    code, out, _ = run("run.jsonl", "--to", "csv", "-o", "new", "--dry-run")
+    assert code == 0
+    assert out.startswith("would write new/events.csv  58 rows")
+    assert sorted(os.listdir()) == before
+    assert run("run.jsonl", "-o", "run.jsonl", "--dry-run")[0] == 2
+
+
+def test_what_exists_stays_without_force(run: Run, trace: Trace) -> None:
+    Path("out.json").write_text("mine")
+    code, _, err = run("run.jsonl", "-o", "out.json")
+    assert code == 2
+    assert "out.json: exists already" in err
+    assert "--force" in err
+    assert Path("out.json").read_text() == "mine"
+    assert run("run.jsonl", "-o", "out.json", "--force")[0] == 0
+    assert decode(Path("out.json").read_bytes()).trace_id == trace.trace_id
+
+
+def test_one_table_that_exists_stops_all(run: Run, trace: Trace) -> None:
+    Path("t").mkdir()
+    Path("t/traces.csv").write_text("mine")
+    assert run("run.jsonl", "--to", "csv", "-o", "t")[0] == 2
+    assert os.listdir("t") == ["traces.csv"]
+
+
+def test_its_own_file_can_be_replaced(run: Run, trace: Trace) -> None:
+    assert run("run.jsonl", "--to", "jsonl", "-o", "run.jsonl", "--force")[0] == 0
+    assert decode_lines(Path("run.jsonl").read_bytes()) == trace
+
+
+@pytest.mark.parametrize(("number", "code", "says"), [(errno.ENOSPC, 1, "no space left"), (errno.EACCES, 2, "permission denied")])
+def test_a_failing_disk_leaves_nothing_behind(
+    run: Run, trace: Trace, monkeypatch: pytest.MonkeyPatch, number: int, code: int, says: str
+) -> None:
+    Path("t").mkdir()
+    Path("t/events.csv").write_text("old")
+    calls: list[int] = []
+
+    def fails(handle: int) -> None:
+        calls.append(handle)
+        if len(calls) == 2:
+            raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", fails)
+    found, _, err = run("run.jsonl", "--to", "csv", "-o", "t", "--force")
+    assert found == code
+    assert says in err
+    assert "t/edges.csv" in err
+    assert os.listdir("t") == ["events.csv"]
+    assert Path("t/events.csv").read_text() == "old"
+
+
+def test_new_files_have_the_usual_mode(run: Run, trace: Trace) -> None:
+    mask = os.umask(0o022)
+    try:
+        run("run.jsonl", "-o", "out.json")
+    finally:
+        os.umask(mask)
+    assert Path("out.json").stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "says"),
+    [
+        (["run.jsonl", "--to", "perfeto", "-o", "x"], 2, "did you mean 'perfetto'?"),
+        (["run.jsonl", "--to", "zzz", "-o", "x"], 2, "known: csv, jsonl, parquet, perfetto, survey"),
+        (["run.jsonl"], 2, "-o run.trace.json"),
+        (["run.jsonl", "--to", "csv"], 2, "-o csv/"),
+        (["-o", "x"], 2, "no trace was named"),
+        (["run.jsonl", "--to", "parquet", "-o", "-"], 2, "-o parquet/"),
+        (["run.jsonl", "run.jsonl", "-o", "-"], 2, "one trace"),
+        (["run.jsonl", "run.jsonl", "-o", "dir"], 2, "same id"),
+        (["run.jsonl", "run.jsonl", "--to", "csv", "-o", "dir"], 2, "have the id"),
+        (["run.jsonl", "run.jsonl", "-o", "run.jsonl"], 2, "need a folder"),
+        (["run.jsonl", "--to", "csv", "-o", "run.jsonl"], 2, "need a folder"),
+        (["gone.json", "-o", "x"], 3, "no such file"),
+        (["no-such-id", "-o", "x"], 3, "no-such-id"),
+        (["not.json", "-o", "x"], 2, "not.json"),
+        (["picture.bin", "-o", "x"], 2, "known formats"),
+        ([".", "-o", "x"], 2, "directory"),
+        (["time.perfetto.json", "-o", "x"], 2, "written, not read"),
+    ],
+)
+def test_bad_use_says_what_would_work(run: Run, trace: Trace, args: list[str], code: int, says: str) -> None:
+    Path("not.json").write_text('{"trace_id": 1}')
+    Path("picture.bin").write_bytes(b"\xff\xd8\xff")
+    Path("time.perfetto.json").write_text('{"traceEvents": []}')
+    before = sorted(os.listdir())
+    found, out, err = run(*args)
+    assert found == code, err
+    assert says in err
+    assert out == ""
+    assert sorted(os.listdir()) == before
+
+
+def test_a_trace_that_breaks_the_schema_is_refused_for_survey_only(
+    run: Run, trace: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = Trace(trace_id="bad", task_id="t", events=[Event(id="", t=0, type="message", agent="a")])
+    monkeypatch.setattr("counterpoint.app.cli.export.load", lambda ref, store=None: bad)
+    code, _, err = run("run.jsonl", "-o", "x.json")
+    assert code == 2
+    assert "events[0].id" in err
+    assert run("run.jsonl", "--to", "csv", "-o", "t")[0] == 0
+
+
+def test_a_trace_with_other_errors_is_still_exported(run: Run) -> None:
+    loop: dict[str, Any] = json.loads(encode(synthetic_trace(1, 1)))
+    loop["edges"].append({"src": "e3", "dst": "e1", "type": "causal"})
+    Path("loop.json").write_text(json.dumps(loop))
+    for target in ("survey", "perfetto"):
+        assert run("loop.json", "--to", target, "-o", target)[0] == 0
+
+
+def test_list_names_every_target_with_columns_and_losses(run: Run) -> None:
+    code, out, _ = run("--list")
+    assert code == 0
+    for name in registry.ids("format"):
+        assert f"{name}: " in out
+        assert f"lost: {registry.get('format', name).lost}" in out
+    assert "events.parquet: trace_id, id, t," in out
+    code, out, _ = run("--list", "--json")
+    listed = {row["target"]: row for row in map(json.loads, out.splitlines())}
+    assert listed["csv"]["folder"] is True
+    assert listed["csv"]["reads_back"] is False
+    assert listed["survey"]["columns"]["edges"] == ["src", "dst", "type"]

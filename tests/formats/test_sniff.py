@@ -1,0 +1,57 @@
+"""Which format a file is in."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from counterpoint import registry
+from counterpoint.errors import InputError
+from counterpoint.formats._sniff import detect
+from counterpoint.testing import synthetic_trace
+
+
+def test_each_format_knows_its_own_file_and_no_other() -> None:
+    trace = synthetic_trace(3, 9)
+    for name in registry.ids("format"):
+        format_ = registry.get("format", name)
+        files = [format_.write(trace)] if format_.write else [t.data for t in format_.write_tables([trace]).values()]
+        for data in files:
+            assert detect(data[:4096], "no-suffix") == name
+            assert [n for n in registry.ids("format") if registry.get("format", n).sniff(data[:4096])] == [name]
+
+
+@pytest.mark.parametrize(
+    ("head", "name", "found"),
+    [
+        (b'{"counterpoint":1,"trace_id":"a"', "x.json", "jsonl"),
+        (b'\xef\xbb\xbf {"trace_id": "a"', "x.csv", "survey"),
+        (b'{\n  "events": [', "x", "survey"),
+        (b'{"counterpoint":1}', "x.trace.json", "jsonl"),
+        (b"", "x.trace.json", "survey"),
+        (b"", "x.JSONL", "jsonl"),
+        (b"nonsense", "dir/x.jsonl", "jsonl"),
+        (b"", "x.perfetto.json", "perfetto"),
+        (b'{"a": 1}', "x", "survey"),
+        (b"[1, 2]", "x", "survey"),
+        (b"PAR1\x15", "x", "parquet"),
+    ],
+)
+def test_content_before_name(head: bytes, name: str, found: str) -> None:
+    assert detect(head, name) == found
+
+
+@pytest.mark.parametrize("head", [b"", b"hello", b"\x00\x01", b"\xff\xd8\xff\xe0"])
+def test_what_is_nothing_we_know_is_refused_with_what_we_do(head: bytes) -> None:
+    with pytest.raises(InputError, match=r"known formats: .*survey"):
+        detect(head, "picture.jpg")
+
+
+def test_finding_out_imports_no_arrow() -> None:
+    program = (
+        "import sys; from counterpoint.formats._sniff import detect; detect(b'{\"a\":1}', 'x'); detect(b'PAR1', 'x');"
+        "assert 'pyarrow' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
