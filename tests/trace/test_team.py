@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from audit.made import Story, fan_out, random_traces
 from hypothesis import given, settings
 
+from audit.made import Story, fan_out, random_traces
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.team import Team, critical_steps, pieces, profile, story
 
@@ -158,7 +158,7 @@ def test_pieces_count_nested_and_overlapping_spans_once() -> None:
 
 
 @given(random_traces())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_laws_of_the_team(trace: Trace) -> None:
     team = Team(trace)
     assert sorted(team.down) == list(range(len(team)))

@@ -53,6 +53,7 @@ _SPAWN, _DESPAWN, _CALL, _RESULT, _RETURN, _MESSAGE = (
 )
 # How far a stated cost may lie from the sum of its parts before we say so: sources round.
 _SLACK = 1e-6
+_UNKNOWN = "leave it out where it is not known"
 
 
 def problems(trace: Trace, limit: int | None = None) -> list[Problem]:
@@ -92,18 +93,22 @@ class _Columns:
         self.type = np.frombuffer(bytes([_CODE[e.type] for e in events]), np.uint8)
 
     @cached_property
-    def agents(self) -> list[str]:
-        return [e.agent for e in self.events]
+    def by_time(self) -> list[int] | range:
+        """Event numbers in order of time, file order among equals; in nearly every trace that is file order."""
+        is_in_order = bool((self.t[1:] >= self.t[:-1]).all())
+        return range(len(self.t)) if is_in_order else np.argsort(self.t, kind="stable").tolist()
 
-    def acts(self, *, is_first: bool) -> dict[str, int]:
-        """The first (or last) event of each agent, by time: what a sweep towards that end leaves as its last write."""
-        if bool((self.t[1:] >= self.t[:-1]).all()):
-            numbers = range(len(self.agents))
-            if is_first:
-                return dict(zip(reversed(self.agents), reversed(numbers), strict=True))
-            return dict(zip(self.agents, numbers, strict=True))
-        by_time = np.argsort(self.t, kind="stable").tolist()
-        return {self.agents[i]: i for i in (reversed(by_time) if is_first else by_time)}
+    @cached_property
+    def agents_by_time(self) -> list[str]:
+        events = self.events
+        return [e.agent for e in events] if isinstance(self.by_time, range) else [events[i].agent for i in self.by_time]
+
+    def places(self, numbers: list[int]) -> list[tuple[int, int]]:
+        """Of some events, their places in the order of time with their numbers, earliest first."""
+        if isinstance(self.by_time, range):
+            return [(i, i) for i in numbers]
+        wanted = set(numbers)
+        return [(place, i) for place, i in enumerate(self.by_time) if i in wanted]
 
     def of_type(self, code: int) -> list[int]:
         return np.flatnonzero(self.type == code).tolist()
@@ -136,7 +141,7 @@ def _own_fields(trace: Trace, found: Findings) -> None:
         for field in AMOUNTS:
             value = getattr(event, field)
             if schema_check.is_number(value) and value < 0:
-                found.error("negative", f"events[{i}].{field}", f"must not be negative, is {value}", "leave it out where it is not known")
+                found.error("negative", f"events[{i}].{field}", f"must not be negative, is {value}", _UNKNOWN)
         again = wire.event_from_dict(wire.event_dict(event))
         moved = set(again.extra or ()) - set(event.extra or ())
         for field in sorted(moved):
@@ -165,7 +170,7 @@ def _references(trace: Trace, links: Links, found: Findings) -> None:
 def _numbers(trace: Trace, found: Findings) -> None:
     for name, value in trace.costs.items():
         if value < 0:
-            found.error("negative", f"$.costs.{name}", f"a cost is not negative, is {value}", "leave it out where it is not known")
+            found.error("negative", f"$.costs.{name}", f"a cost is not negative, is {value}", _UNKNOWN)
 
 
 def _time(trace: Trace, links: Links, columns: _Columns, found: Findings) -> None:
@@ -195,26 +200,39 @@ def _agents(trace: Trace, columns: _Columns, found: Findings) -> None:
             spawned[child] = i
     if not spawned:
         return
-    first = columns.acts(is_first=True)
-    for child, i in spawned.items():
-        act = first.get(child)
-        if act is None:
-            found.warning("idle-agent", f"events[{i}]", f"{child!r} is spawned and never acts", "record what it did")
-        elif columns.t[act] < columns.t[i]:
+    _lives(trace, columns, spawned, found)
+    _returns(trace, columns, spawned, found)
+
+
+def _lives(trace: Trace, columns: _Columns, spawned: dict[str, int], found: Findings) -> None:
+    """Nobody acts before its spawn or after its despawn. One growing set of who has acted so far answers for all."""
+    events, agents, t = trace.events, columns.agents_by_time, columns.t
+    seen: set[str] = set()
+    done = 0
+    for place, i in columns.places(list(spawned.values())):
+        child = str(events[i].to)
+        seen.update(agents[done:place])
+        done = place
+        act = columns.by_time[agents.index(child)] if child in seen else i
+        if t[act] < t[i]:
             what = f"{child!r} acts at t={events[act].t}, before its spawn {events[i].id!r} at t={events[i].t}"
             found.error("act-before-spawn", f"events[{act}]", what, "an agent exists from its spawn on")
-    _ends(trace, columns, spawned, found)
-
-
-def _ends(trace: Trace, columns: _Columns, spawned: dict[str, int], found: Findings) -> None:
-    events = trace.events
-    ended = {name: i for i in columns.of_type(_DESPAWN) if (name := events[i].to) is not None}
-    last = columns.acts(is_first=False) if ended else {}
-    for name, i in ended.items():
-        act = last.get(name, i)
-        if columns.t[act] > columns.t[i]:
-            what = f"{name!r} was ended by {events[i].id!r} at t={events[i].t}"
+    seen.update(agents[done:])
+    for child, i in spawned.items():
+        if child not in seen:
+            found.warning("idle-agent", f"events[{i}]", f"{child!r} is spawned and never acts", "record what it did")
+    seen, done = set(), len(agents)
+    for place, i in reversed(columns.places(columns.of_type(_DESPAWN))):
+        seen.update(agents[place + 1 : done])
+        done, ended = place + 1, events[i].to
+        act = columns.by_time[len(agents) - 1 - agents[::-1].index(ended)] if ended is not None and ended in seen else i
+        if t[act] > t[i]:
+            what = f"{ended!r} was ended by {events[i].id!r} at t={events[i].t}"
             found.warning("act-after-despawn", f"events[{act}]", what, "an ended agent does not act")
+
+
+def _returns(trace: Trace, columns: _Columns, spawned: dict[str, int], found: Findings) -> None:
+    events = trace.events
     for i in columns.of_type(_RETURN):
         event = events[i]
         who = event.from_ or event.agent
@@ -252,13 +270,15 @@ def _costs(trace: Trace, columns: _Columns, found: Findings) -> None:
         if abs(trace.costs.get(name, counted) - counted) > _SLACK * max(1.0, abs(counted)):
             differ(name, counted, "its events carry")
 
-    tokens = [e.tokens_in for e in trace.events], [e.tokens_out for e in trace.events]
-    if any(column.count(None) < len(column) for column in tokens):
-        compare("tokens", sum(sum(filter(None, column)) for column in tokens))
+    # One pass each; the dearer question (does any event carry it at all?) only when the sum is nothing.
+    events, n = trace.events, len(trace.events)
+    tokens = sum([(e.tokens_in or 0) + (e.tokens_out or 0) for e in events])
+    if tokens or [e.tokens_in for e in events].count(None) < n or [e.tokens_out for e in events].count(None) < n:
+        compare("tokens", tokens)
     if "cost_usd" in trace.costs:
-        spent = [e.cost_usd for e in trace.events]
-        if spent.count(None) < len(spent):
-            compare("cost_usd", sum(filter(None, spent)))
+        spent = sum([e.cost_usd or 0 for e in events])
+        if spent or [e.cost_usd for e in events].count(None) < n:
+            compare("cost_usd", spent)
     for name, code in (("tool_calls", _CALL), ("messages", _MESSAGE)):
         counted = int((columns.type == code).sum())
         if name in trace.costs and trace.costs[name] != counted:

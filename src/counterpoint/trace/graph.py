@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidTrace
 from counterpoint.trace import kernels
+from counterpoint.trace.edges import Edges
 from counterpoint.trace.link import Ints, Links, link
 from counterpoint.trace.records import Edge, Event
 from counterpoint.trace.vocabulary import EDGE_TYPES
@@ -82,6 +83,8 @@ class Graph:
     @cached_property
     def edge_type(self) -> NDArray[np.uint8]:
         """Codes into `EDGE_TYPES`, in pass order."""
+        if isinstance(self._edges, Edges):
+            return self._edges.type if self.by is None else self._edges.type[self.by]
         codes = np.frombuffer(bytes(map(_TYPE_CODE.__getitem__, (e.type for e in self._edges))), np.uint8)
         return codes if self.by is None else codes[self.by]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -34,7 +34,7 @@ class Trace(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True, we
     """One of the survey's shapes."""
     events: list[Event]
     """The vertices, in file order."""
-    edges: list[Edge] = field(default_factory=list)
+    edges: Sequence[Edge] = field(default_factory=list)
     """The dependencies; information edges are what was actually read."""
     rewards: dict[str, Number] = field(default_factory=dict)
     """Reward channel to number."""

@@ -8,7 +8,7 @@ schema, `schema_check` to say how.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import isfinite
 from typing import Annotated, Any
 
@@ -17,6 +17,7 @@ from msgspec import Meta, Raw, Struct
 
 from counterpoint.errors import InputError, InvalidTrace
 from counterpoint.trace import schema_check
+from counterpoint.trace.edges import scan
 from counterpoint.trace.problems import DEFAULT_LIMIT
 from counterpoint.trace.records import AMOUNTS, FIELDS, Edge, Event, Name, Number, wire_name
 from counterpoint.trace.trace import Trace, summed_costs
@@ -35,6 +36,9 @@ __all__ = [
 
 Data = bytes | bytearray | memoryview
 
+# From here on edges are scanned into arrays: no slower than records then, and the memory counts.
+_LARGE = 16 << 20
+
 
 class SurveyFile(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A survey-format file: exactly the fields that its schema allows."""
@@ -45,6 +49,20 @@ class SurveyFile(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields
     topology: Topology = None  # type: ignore[assignment]
     events: Annotated[list[Event], Meta(min_length=1)]
     edges: list[Edge]
+    rewards: dict[str, Number]
+    costs: dict[str, Number]
+    metrics: dict[str, Number] = None  # type: ignore[assignment]
+
+
+class _LargeFile(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The same with edges left as bytes, to be scanned as a pattern."""
+
+    trace_id: Name
+    task_id: Name
+    system: str = None  # type: ignore[assignment]
+    topology: Topology = None  # type: ignore[assignment]
+    events: Annotated[list[Event], Meta(min_length=1)]
+    edges: Raw
     rewards: dict[str, Number]
     costs: dict[str, Number]
     metrics: dict[str, Number] = None  # type: ignore[assignment]
@@ -65,6 +83,8 @@ class _LooseFile(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 _file = msgspec.json.Decoder(SurveyFile)
+_large_file = msgspec.json.Decoder(_LargeFile)
+_edges = msgspec.json.Decoder(list[Edge])
 _loose_file = msgspec.json.Decoder(_LooseFile)
 _event = msgspec.json.Decoder(Event)
 _any = msgspec.json.Decoder()
@@ -81,21 +101,28 @@ def decode(data: Data, *, where: str | None = None) -> Trace:
 
 def decode_strictly(data: Data) -> Trace | None:
     """The fast route: a trace whose every field is declared, well typed and in range; None for anything else."""
+    file: SurveyFile | _LargeFile
+    edges: Sequence[Edge]
     try:
-        file = _file.decode(data)
+        if len(data) < _LARGE:
+            file = _file.decode(data)
+            edges = file.edges
+        else:
+            file = _large_file.decode(data)
+            edges = scan(file.edges, file.events) or _edges.decode(file.edges)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    return _trace(file, file.events) if schema_check.costs_are_valid(file.costs) else None
+    return _trace(file, file.events, edges) if schema_check.costs_are_valid(file.costs) else None
 
 
-def _trace(file: SurveyFile | _LooseFile, events: list[Event]) -> Trace:
+def _trace(file: SurveyFile | _LargeFile | _LooseFile, events: list[Event], edges: Sequence[Edge]) -> Trace:
     return Trace(
         trace_id=file.trace_id,
         task_id=file.task_id,
         system=file.system,
         topology=file.topology,
         events=events,
-        edges=file.edges,
+        edges=edges,
         rewards=file.rewards,
         costs=file.costs,
         metrics=file.metrics,
@@ -108,7 +135,7 @@ def decode_loosely(data: Data, *, where: str | None = None, limit: int | None = 
     try:
         file = _loose_file.decode(data)
         if schema_check.costs_are_valid(file.costs):
-            return _trace(file, [decode_event(raw) for raw in file.events])
+            return _trace(file, [decode_event(raw) for raw in file.events], file.edges)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         pass
     found = schema_check.problems(data, limit)
@@ -179,7 +206,7 @@ def encode(trace: Trace) -> bytes:
         file["system"] = trace.system
     if trace.topology is not None:
         file["topology"] = trace.topology
-    file |= {"events": events, "edges": trace.edges, "rewards": trace.rewards}
+    file |= {"events": events, "edges": list(trace.edges), "rewards": trace.rewards}
     # The schema demands these two; where a trace in memory has none, they are counted from its events.
     if not trace.costs.keys() >= {"tokens", "wall_clock_s"}:
         counted = summed_costs(trace.events)

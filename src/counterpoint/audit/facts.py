@@ -1,0 +1,256 @@
+"""What measures and detectors read from a trace, as arrays, each worked out once.
+
+Always true: facts are what the records say; where they say nothing there is a mask that says so (`has_tokens_E`, `has_dur_E`).
+Information flows along every edge but one kind: a `temporal` edge between two agents says when, not what was read. Within one
+agent a temporal edge is its memory.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.trace import Event, Graph, Trace
+from counterpoint.trace.team import ACTING, OUTSIDE_ROLES, CriticalSteps, Pieces, Team, critical_steps, pieces
+from counterpoint.trace.vocabulary import EDGE_TYPES
+
+__all__ = ["ACTIONS", "Facts"]
+
+Mask = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+_TEMPORAL = EDGE_TYPES.index("temporal")
+ACTIONS = (*ACTING, "return")
+"""What an agent does that can help: its acts, and handing over its result."""
+# A spawn's duration is often its sub-agent's whole life, and people and monitors are not the team: none of these is work.
+_NO_WORK = ("spawn", "despawn", "human_intervention", "safety_event")
+
+
+class Facts:
+    """One trace, looked at."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.team = Team(trace)
+        self.graph: Graph = trace.graph
+
+    @property
+    def events(self) -> list[Event]:
+        return self.trace.events
+
+    @property
+    def n(self) -> int:
+        return len(self.trace.events)
+
+    def in_story(self, mask_E: Mask) -> list[int]:
+        """The marked events in the story's order."""
+        order: list[int] = self.team.order_E[mask_E[self.team.order_E]].tolist()
+        return order
+
+    # -- amounts -------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def tokens_in_E(self) -> Counts:
+        return np.array([e.tokens_in or 0 for e in self.events], np.int64)
+
+    @cached_property
+    def tokens_out_E(self) -> Counts:
+        return np.array([e.tokens_out or 0 for e in self.events], np.int64)
+
+    @cached_property
+    def tokens_E(self) -> Counts:
+        return self.tokens_in_E + self.tokens_out_E
+
+    @cached_property
+    def has_tokens_E(self) -> Mask:
+        return np.array([e.tokens_in is not None or e.tokens_out is not None for e in self.events], np.bool_)
+
+    @cached_property
+    def cost_E(self) -> Floats:
+        return np.array([e.cost_usd or 0.0 for e in self.events], np.float64)
+
+    @cached_property
+    def has_cost_E(self) -> Mask:
+        return np.array([e.cost_usd is not None for e in self.events], np.bool_)
+
+    @cached_property
+    def failed_E(self) -> Mask:
+        """Events that went wrong; `ok: false` on a message is a verdict on somebody else's work."""
+        return np.array([e.error is not None or (e.ok is False and e.type != "message") for e in self.events], np.bool_)
+
+    @cached_property
+    def thinks_E(self) -> Mask:
+        """Events that a member's model wrote: those that ought to carry tokens."""
+        return self.team.of_types(ACTIONS) & self.team.is_member_A[self.team.agent_E]
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def t_E(self) -> Floats:
+        return np.array([e.t for e in self.events], np.float64)
+
+    @cached_property
+    def dur_E(self) -> Floats:
+        return np.array([e.dur or 0.0 for e in self.events], np.float64)
+
+    @cached_property
+    def has_dur_E(self) -> Mask:
+        return np.array([e.dur is not None for e in self.events], np.bool_)
+
+    @cached_property
+    def work_E(self) -> Mask:
+        """Events that are work of a member of the team."""
+        return ~self.team.of_types(_NO_WORK) & self.team.is_member_A[self.team.agent_E]
+
+    @cached_property
+    def pieces(self) -> Pieces:
+        """The busy time that each work event adds to its agent's."""
+        return pieces(self.team, self.t_E, np.where(self.work_E, self.dur_E, 0.0))
+
+    @cached_property
+    def makespan(self) -> float:
+        """From the first start to the last end."""
+        return float((self.t_E + self.dur_E).max() - self.t_E.min()) if self.n else 0.0
+
+    @cached_property
+    def spans(self) -> tuple[Floats, Floats]:
+        """The start of each agent's first work and the end of its last."""
+        first, last = np.full(len(self.team), np.inf), np.full(len(self.team), -np.inf)
+        works = np.flatnonzero(self.work_E)
+        np.minimum.at(first, self.team.agent_E[works], self.t_E[works])
+        np.maximum.at(last, self.team.agent_E[works], self.t_E[works] + self.dur_E[works])
+        return first, last
+
+    @cached_property
+    def returned(self) -> set[int]:
+        """Agents that returned."""
+        return set(self.team.agent_E[self.team.of_types(("return",))].tolist())
+
+    @cached_property
+    def _in_order(self) -> Graph:
+        """The graph with events numbered by their place in the story."""
+        place = self.team.place_E
+        return Graph(self.n, place[self.graph.src], place[self.graph.dst])
+
+    def critical_path(self, weight_E: NDArray[np.generic]) -> tuple[float, list[int]]:
+        """`Graph.critical_path`, with ties broken by the story and not by the file."""
+        total, places = self._in_order.critical_path(weight_E[self.team.order_E])
+        path: list[int] = self.team.order_E[places].tolist()
+        return total, path
+
+    # -- steps ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def steps(self) -> CriticalSteps:
+        return critical_steps(self.team)
+
+    @cached_property
+    def steps_E(self) -> Mask:
+        return self.team.steps_E()
+
+    @cached_property
+    def steps_path(self) -> tuple[float, list[int]]:
+        """The longest chain of dependent steps."""
+        return self.critical_path(self.steps_E)
+
+    # -- what was read -------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _informs(self) -> Mask:
+        agent_E = self.team.agent_E
+        return (self.graph.edge_type != _TEMPORAL) | (agent_E[self.graph.src] == agent_E[self.graph.dst])
+
+    @cached_property
+    def info(self) -> Graph:
+        """The graph of information: what may have flowed where."""
+        keep, graph = self._informs, self.graph
+        return graph if bool(keep.all()) else Graph(graph.n, graph.src[keep], graph.dst[keep], order=graph.order)
+
+    @cached_property
+    def used_E(self) -> Mask:
+        """Events that some later event read."""
+        out = np.zeros(self.n, np.bool_)
+        out[self.info.src] = True
+        return out
+
+    @cached_property
+    def read_E(self) -> Mask:
+        """Events that an event of another agent read."""
+        out = np.zeros(self.n, np.bool_)
+        agent_E = self.team.agent_E
+        out[self.info.src[agent_E[self.info.src] != agent_E[self.info.dst]]] = True
+        return out
+
+    @cached_property
+    def result(self) -> tuple[list[int], str]:
+        """The events that are the result, and the rule by which they are.
+
+        Every aggregate of the orchestrator and its last stop decision (what it aggregated once stays in its context); else
+        the last return to it; else its last act. The orchestrator is `Team.main`.
+        """
+        team, main = self.team, self.team.main
+        if main is None:
+            return [], "no agent acts"
+        own = [i for i in team.events_of(("aggregate",)) if team.agent_E[i] == main]
+        stops = [i for i in team.events_of(("orchestrator_decision",)) if self.events[i].decision == "stop"]
+        own += [i for i in stops if team.agent_E[i] == main][-1:]
+        who = team.names[main]
+        if own:
+            return own, f"{who}'s aggregates and stop"
+        returns = [i for i in team.events_of(("return",)) if self.events[i].to == who]
+        if returns:
+            return returns[-1:], f"the last return to {who}"
+        acts = [i for i in team.events_of(ACTIONS) if team.agent_E[i] == main]
+        return acts[-1:], f"{who}'s last act"
+
+    @cached_property
+    def result_t(self) -> float:
+        """When the result was there."""
+        return max((float(self.t_E[i]) for i in self.result[0]), default=float("inf"))
+
+    @cached_property
+    def relevant_E(self) -> Mask:
+        """Events on a way to the result: it, and all that it depends on through what was read."""
+        info = self.info
+        return Graph(info.n, info.dst, info.src, order=np.ascontiguousarray(info.order[::-1])).reach(self.result[0])
+
+    # -- messages ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def messages(self) -> list[int]:
+        """Messages between agents of the team, in the story's order."""
+        return [i for i in self.team.events_of(("message",)) if self._is_between(self.events[i])]
+
+    @cached_property
+    def _is_team(self) -> bool:
+        return int(self.team.is_member_A.sum()) > 1
+
+    def _is_between(self, event: Event) -> bool:
+        team = self.team
+        sender, receiver = event.from_ or event.agent, event.to
+        a = team.number.get(sender)
+        if a is None or not team.is_member_A[a]:
+            return False
+        if receiver is None:
+            return self._is_team
+        b = team.number.get(receiver)
+        return receiver != sender and receiver not in OUTSIDE_ROLES and (b is None or bool(team.is_member_A[b]))
+
+    def text(self, i: int) -> str | None:
+        return self.trace.text(self.events[i])
+
+    @cached_property
+    def role_A(self) -> list[str | None]:
+        """The role of each agent: the first it acts in, else the one it was spawned for."""
+        found: list[str | None] = [None] * len(self.team)
+        for i in self.team.order_E.tolist():
+            event, a = self.events[i], int(self.team.agent_E[i])
+            if found[a] is None and event.type != "spawn" and self.team.names[a] == event.agent:
+                found[a] = event.role
+        for a, i in enumerate(self.team.spawn_A.tolist()):
+            if found[a] is None and i >= 0:
+                found[a] = self.events[i].role
+        return found

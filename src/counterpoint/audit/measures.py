@@ -1,0 +1,148 @@
+"""The survey's E1-E4 measures, scale and cost of one trace, and their summary over a batch.
+
+Always true: every name of `records.DEFINITIONS` comes out once, in that order, for every trace; a value that cannot be had is
+missing with its reason, never zero. The same records in another file order give the same measures.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.audit.collaboration import collaboration
+from counterpoint.audit.cost import Prices, cost
+from counterpoint.audit.facts import Facts
+from counterpoint.audit.overhead import overhead
+from counterpoint.audit.parallelism import parallelism
+from counterpoint.audit.records import DEFINITIONS, Measure, Summary, ids, standing
+from counterpoint.audit.redundancy import THRESHOLD
+from counterpoint.trace import Trace
+
+__all__ = ["DEFINITIONS", "Measure", "Prices", "Summary", "measures", "summary"]
+
+
+def measures(
+    trace: Trace,
+    *,
+    prices: Prices | None = None,
+    threshold: float = THRESHOLD,
+    k: int = 3,
+    similarity: Callable[[str, str], float] | None = None,
+    embed: Callable[[list[str]], NDArray[Any]] | None = None,
+    facts: Facts | None = None,
+) -> list[Measure]:
+    """Every measure of a trace.
+
+    `prices` turns tokens and calls into C_rollout; `threshold`, `k`, `similarity` and `embed` say when two messages are
+    the same (`collaboration.repeated`). `facts`, when given, are those of this trace, worked out before.
+    """
+    facts = facts or Facts(trace)
+    found = [
+        task_success(facts),
+        *parallelism(facts),
+        *collaboration(facts, threshold=threshold, k=k, similarity=similarity, embed=embed),
+        *overhead(facts),
+        *cost(facts, prices or Prices()),
+        *scale(facts),
+    ]
+    by_name = {m.name: m for m in found}
+    return [by_name[name] for name in DEFINITIONS]
+
+
+def task_success(facts: Facts) -> Measure:
+    """E1: `metrics.task_success`, else `rewards.team`, whichever the source states first. We judge no answer ourselves."""
+    name, metrics = "task_success", facts.trace.metrics or {}
+    if "task_success" in metrics:
+        return Measure.of(name, metrics["task_success"], "metrics.task_success")
+    if "team" in facts.trace.rewards:
+        return Measure.of(name, facts.trace.rewards["team"], "rewards.team; the source states no metrics.task_success")
+    return Measure.missing(name, "neither metrics.task_success nor rewards.team is stated")
+
+
+def scale(facts: Facts) -> list[Measure]:
+    """The size of the trace, as the survey's reporting checklist asks (section 7)."""
+    team = facts.team
+    out = [Measure.of("events", facts.n, "counted")]
+    for name, kind in (("messages", "message"), ("tool_calls", "tool_call")):
+        found = team.events_of((kind,))
+        out.append(Measure.of(name, len(found), "counted", events=ids(facts.trace, found)))
+    spawned = np.flatnonzero(team.parent_A >= 0)
+    spawns = ids(facts.trace, sorted(team.spawn_A[spawned].tolist(), key=team.place_E.__getitem__))
+    out.append(Measure.of("sub_agents", len(spawned), "spawn events that name a new agent", events=spawns))
+    out.append(Measure.of("depth", int(team.depth_A.max(initial=0)), "the spawn tree"))
+    return [*out, _wall_clock(facts), _tokens(facts)]
+
+
+def _wall_clock(facts: Facts) -> Measure:
+    name, stated = "wall_clock", facts.trace.costs.get("wall_clock_s", 0)
+    if stated:
+        return Measure.of(name, stated, "costs.wall_clock_s")
+    if bool(facts.has_dur_E.any()) and facts.makespan:
+        return Measure.of(name, facts.makespan, "span of the events, from t and dur")
+    return Measure.missing(name, "costs.wall_clock_s is absent or 0 and no event carries dur")
+
+
+def _tokens(facts: Facts) -> Measure:
+    name, stated, counted = "tokens", facts.trace.costs.get("tokens", 0), int(facts.tokens_E.sum())
+    has = facts.has_tokens_E
+    if not stated and not bool(has.any()):
+        return Measure.missing(name, "costs.tokens is absent or 0 and no event carries tokens")
+    text = f"{counted:,} on {int(has.sum()):,} of {facts.n:,} events"
+    events = ids(facts.trace, facts.in_story(has & (facts.tokens_E > 0)))
+    if stated > counted:
+        return Measure.of(name, stated, f"costs.tokens; {text}", events=events)
+    status, bound = standing(bool(has[facts.thinks_E].all()) or stated == counted)
+    return Measure.of(name, counted, text, status=status, bound=bound, events=events)
+
+
+def summary(
+    traces: Iterable[Trace] | Sequence[Sequence[Measure]],
+    *,
+    level: float = 0.95,
+    draws: int = 10_000,
+    seed: int = 0,
+    **options: Any,
+) -> list[Summary]:
+    """Each measure over many traces (or over measures already taken): its mean and a percentile bootstrap interval of it.
+
+    Traces without a value are counted in `missing` and left out of the mean; with fewer than two values there is no interval.
+    The draws depend on `seed` alone. Traces are taken as independent runs; several runs of one task are not.
+    """
+    taken = [list(t) if not isinstance(t, Trace) else measures(t, **options) for t in traces]
+    out = []
+    for k, (name, (family, unit, _)) in enumerate(DEFINITIONS.items()):
+        rows = [row[k] for row in taken]
+        values = [float(m.value) for m in rows if m.value is not None]
+        low, high = _interval(np.array(values), level, draws, np.random.default_rng([seed, k]))
+        out.append(
+            Summary(
+                name=name,
+                family=family,
+                unit=unit,
+                n=len(values),
+                missing=len(rows) - len(values),
+                estimated=sum(m.status == "estimated" for m in rows),
+                mean=math.fsum(values) / len(values) if values else None,
+                low=low,
+                high=high,
+            )
+        )
+    return out
+
+
+def _interval(
+    values: NDArray[np.float64], level: float, draws: int, rng: np.random.Generator
+) -> tuple[float | None, float | None]:
+    if len(values) < 2:
+        return None, None
+    block = max(1, 2_000_000 // len(values))  # so many draws at a time that memory stays flat
+    means = [
+        values[rng.integers(len(values), size=(min(block, draws - done), len(values)))].mean(axis=1)
+        for done in range(0, draws, block)
+    ]
+    low, high = np.quantile(np.concatenate(means), [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
