@@ -23,6 +23,7 @@ __all__ = ["Edges", "scan"]
 
 Ints = NDArray[np.int32]
 _CHUNK = 1 << 20
+_BLANK = b" \t\r\n"
 _edge = msgspec.json.Decoder(Edge)
 
 
@@ -86,6 +87,8 @@ def scan(raw: Raw | bytes, events: list[Event]) -> Edges | None:
             return None
         parts.append(part)
         begin = end
+    if not shape.is_whole():
+        return None
     src, dst, codes = (np.concatenate([part[k] for part in parts]) for k in range(3))
     low, found = place
     if min(src.min(), dst.min()) < low or max(src.max(), dst.max()) >= low + len(found):
@@ -120,6 +123,7 @@ class _Shape:
         self.words: NDArray[np.uint64] = np.ndarray((len(data) - 7,), "<u8", data, 0, (1,))
         """The eight bytes that begin at each place, as one number."""
         self.patterns: list[bytes] | None = None
+        self.begin = 0
         self.last: Places = np.empty(0, np.intp)
         """The closing quote of the edge before: the next one must follow it as all others follow theirs."""
 
@@ -136,6 +140,7 @@ class _Shape:
         if self.patterns is None:
             if not self._is_valid(q[:, 0]):
                 return None
+            self.begin = int(q[0][0])
             self.patterns = [self.text[a[0] : b[0]].tobytes() if len(a) else b"" for a, b in between]
         elif not self.patterns[3]:
             self.patterns[3] = self.text[before[0] : first[0]].tobytes()
@@ -158,6 +163,12 @@ class _Shape:
             return False
         strings = [text[q[k] + 1 : q[k + 1]].tobytes() for k in range(0, 12, 2)]
         return strings == [b"src", edge.src.encode(), b"dst", edge.dst.encode(), b"type", edge.type.encode()]
+
+    def is_whole(self) -> bool:
+        """Whether nothing stands before the first edge and after the last but the array's own brackets."""
+        head = self.text[: self.begin].tobytes().translate(None, _BLANK)
+        tail = self.text[int(self.last[0]) + 1 :].tobytes().translate(None, _BLANK)
+        return head == b"[{" and tail == b"}]"
 
     def _follows(self, begin: Places, end: Places, pattern: bytes) -> bool:
         """Whether the bytes from `begin` up to `end` are the pattern, everywhere."""
