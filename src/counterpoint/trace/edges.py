@@ -186,6 +186,8 @@ class _Shape:
     def _types(self, start: Places, end: Places) -> NDArray[np.uint8] | None:
         """The type between two quotes: its first eight bytes find the candidate, its length and last eight confirm it."""
         length = end - start
+        if int(length.min()) < int(_LENGTHS.min()):
+            return None  # no type is that short, and eight bytes from there might lie beyond the end
         head = self.words[start] & _HEAD_MASK[np.minimum(length, 8)]
         place = np.searchsorted(_HEADS, head).astype(np.uint8)
         place[place == len(_HEADS)] = 0

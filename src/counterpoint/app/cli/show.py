@@ -22,7 +22,9 @@ __all__ = ["show"]
 _TEXT, _AGENTS, _EVENTS = 2000, 40, 12
 
 
-@click.command(epilog="\b\nExamples:\n  counterpoint show run.trace.json\n  counterpoint show research-team e12 --store counterpoint_demo")
+@click.command(
+    epilog="\b\nExamples:\n  counterpoint show run.trace.json\n  counterpoint show research-team e12 --store counterpoint_demo"
+)
 @click.argument("trace")
 @click.argument("event", required=False)
 @click.option("--events", "listed", is_flag=True, help="List the events themselves.")
@@ -89,7 +91,9 @@ def _show_trace(trace: Trace, *, listed: bool, whole: bool) -> None:
             click.echo(f"{name:8} " + "  ".join(f"{plain_text(k)} {number(v)}" for k, v in card[name].items()))
     path = _path(trace)
     ids = path["events"]
-    head = " > ".join(ids if whole or len(ids) <= _EVENTS else [*ids[: _EVENTS // 2], f"... {len(ids) - _EVENTS} ...", *ids[-_EVENTS // 2 :]])
+    half = len(ids) if whole else _EVENTS // 2
+    cut = [f"... {len(ids) - 2 * half} ..."] if len(ids) > 2 * half else []
+    head = " > ".join([*ids[:half], *cut, *ids[half if not cut else -half :]])
     click.echo(f"path     {number(path['length'])} {path['unit']} over {len(ids):,} events: {plain_text(head)}\n")
     rows = _tree(trace)
     shown = rows if whole else rows[:_AGENTS]
