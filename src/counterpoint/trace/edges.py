@@ -144,6 +144,8 @@ class _Shape:
             self.patterns = [self.text[a[0] : b[0]].tobytes() if len(a) else b"" for a, b in between]
         elif not self.patterns[3]:
             self.patterns[3] = self.text[before[0] : first[0]].tobytes()
+        if self.patterns[3] and self.patterns[3].translate(None, _BLANK) != b'"},{':
+            return None  # the pattern between edges was taken from the first gap, and must be no more than a comma
         if not all(self._follows(a, b, p) for (a, b), p in zip(between, self.patterns, strict=True)):
             return None
         self.last = q[11][-1:]
