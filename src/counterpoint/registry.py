@@ -8,6 +8,7 @@ the package is named `"my_lab.rewards:novelty"`. Nothing is imported until it is
 from __future__ import annotations
 
 import importlib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +43,17 @@ def _folder(kind: str) -> Path:
 
 def ids(kind: str) -> list[str]:
     """The ids of all shipped plug-ins of a kind, sorted."""
+    return list(_ids(kind))
+
+
+@cache
+def _ids(kind: str) -> tuple[str, ...]:
     folder = _folder(kind)
     files = folder.glob("*.py") if folder.is_dir() else ()
-    return sorted(f.stem.rstrip("_") for f in files if not f.stem.startswith("_"))
+    return tuple(sorted(f.stem.rstrip("_") for f in files if not f.stem.startswith("_")))
 
 
+@cache
 def _file(kind: str, name: str) -> Path:
     folder = _folder(kind)
     for stem in (name, f"{name}_"):

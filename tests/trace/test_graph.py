@@ -88,10 +88,12 @@ def test_compiled_passes_give_the_same_numbers(dag: tuple[int, list[tuple[int, i
     pytest.importorskip("numba", reason="the compiled passes need the `fast` extra")
     n, edges, weight = dag
     plain = graph_of(n, edges)
-    start, marks = np.zeros(n), np.zeros(n, np.uint8)
+    finish, marks = weight.copy(), np.zeros(n, np.uint8)
     marks[0] = 1
-    kernels.longest(plain.src, plain.dst, weight, start)
-    assert start.tolist() == plain.starts(weight).tolist()
+    kernels.longest(plain.src, plain.dst, weight, finish)
+    assert finish.tolist() == plain._finish_list(weight.tolist())
+    assert finish.tolist() == (plain.starts(weight) + weight).tolist()
+    assert plain._compiled_path(weight) == plain.critical_path(weight)
     for forward, mask in ((True, plain.descendants(0)), (False, plain.ancestors(0))):
         marked = marks.copy()
         kernels.spread(plain.src, plain.dst, marked, forward)

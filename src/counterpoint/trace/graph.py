@@ -100,8 +100,9 @@ class Graph:
 
     @cached_property
     def parents(self) -> tuple[Ints, Ints]:
-        """CSR of in-edges, the same way."""
-        return _csr(self.n, self.dst, self.src)
+        """CSR of in-edges, the same way; each event's parents in file order."""
+        by_source = np.argsort(self.src, kind="stable")
+        return _csr(self.n, self.dst[by_source], self.src[by_source])
 
     def in_degree(self) -> Ints:
         """How many edges come into each event."""
@@ -164,19 +165,32 @@ class Graph:
 
     def starts(self, weight: NDArray[Any]) -> NDArray[np.float64]:
         """The earliest start of each event when event i takes `weight[i]` and waits for all it depends on."""
+        start = np.zeros(self.n)
+        np.maximum.at(start, self.dst, self.finishes(weight)[self.src])
+        return start
+
+    def finishes(self, weight: NDArray[Any]) -> NDArray[np.float64]:
+        """When each event is over at the earliest: its own weight after the latest of its causes."""
+        w = self._weight(weight)
+        if not kernels.pays(self.m):
+            return np.array(self._finish_list(w.tolist()))
+        finish = w.copy()
+        kernels.longest(self.src, self.dst, w, finish)
+        return finish
+
+    def _weight(self, weight: NDArray[Any]) -> NDArray[np.float64]:
         w = np.asarray(weight, np.float64)
         if w.shape != (self.n,):
             raise ValueError(f"weight has shape {w.shape}, not ({self.n},)")
-        if kernels.pays(self.m):
-            start = np.zeros(self.n)
-            kernels.longest(self.src, self.dst, w, start)
-            return start
-        begin, took = [0.0] * self.n, w.tolist()
+        return w
+
+    def _finish_list(self, took: list[float]) -> list[float]:
+        over = took.copy()
         for s, d in zip(*self._pairs, strict=True):
-            ready = begin[s] + took[s]
-            if ready > begin[d]:
-                begin[d] = ready
-        return np.array(begin)
+            then = over[s] + took[d]
+            if then > over[d]:
+                over[d] = then
+        return over
 
     def critical_path(self, weight: NDArray[Any]) -> tuple[float, list[int]]:
         """The heaviest chain of dependent events: its total weight and its events, first to last.
@@ -185,20 +199,32 @@ class Graph:
         """
         if not self.n:
             return 0.0, []
-        w = np.asarray(weight, np.float64)
-        start = self.starts(w)
-        end = int(np.argmax(start + w))
-        total, path = float(start[end] + w[end]), [end]
-        first, sources = self.parents
+        if kernels.pays(self.m):
+            return self._compiled_path(self._weight(weight))
+        took = self._weight(weight).tolist()
+        over = self._finish_list(took)
+        total = max(over)
+        path, (first, sources) = [over.index(total)], self._parent_lists
         while True:
             here = path[-1]
-            before = sources[first[here] : first[here + 1]]
-            tight = before[start[before] + w[before] == start[here]]
-            # An event that waits for nothing heavier than zero may still have parents of weight zero: they are on the way.
-            if not len(tight):
-                break
-            path.append(int(tight.min()))
-        return total, path[::-1]
+            own, end = took[here], over[here]
+            for p in sources[first[here] : first[here + 1]]:
+                if over[p] + own == end:  # exactly what the pass computed, parents of weight zero included
+                    path.append(p)
+                    break
+            else:
+                return total, path[::-1]
+
+    def _compiled_path(self, w: NDArray[np.float64]) -> tuple[float, list[int]]:
+        finish, path = self.finishes(w), np.empty(self.n, np.int32)
+        path[0] = np.argmax(finish)
+        n = kernels.way_back(*self.parents, w, finish, path)
+        return float(finish[path[0]]), path[:n][::-1].tolist()
+
+    @cached_property
+    def _parent_lists(self) -> tuple[list[int], list[int]]:
+        first, sources = self.parents
+        return first.tolist(), sources.tolist()
 
     # -- orders --------------------------------------------------------------------------------------------------
 

@@ -6,16 +6,19 @@ Always true: a kernel gives the same numbers as the plain loop in `graph.py`; wi
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 from numpy.typing import NDArray
 
-__all__ = ["longest", "pays", "spread"]
+__all__ = ["longest", "pays", "spread", "way_back"]
 
-# Importing numba and loading its cache costs half a second; a plain pass over this many edges costs about a tenth of that.
+# Importing numba and loading its cache costs half a second, and a plain pass over this many edges a tenth of that; where
+# somebody has imported it already, much less is enough.
 _WORTH_IT = 400_000
+_WORTH_IT_LOADED = 1_000
 
 
 @cache
@@ -25,22 +28,38 @@ def _is_installed() -> bool:
 
 def pays(edges: int) -> bool:
     """Whether the compiled pass is the quicker way for this many edges."""
-    return edges >= _WORTH_IT and _is_installed()
+    return edges >= (_WORTH_IT_LOADED if "numba" in sys.modules else _WORTH_IT) and _is_installed()
 
 
 @cache
-def _compiled(function: Callable[..., None]) -> Callable[..., None]:
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     import numba
 
-    compiled: Callable[..., None] = numba.njit(cache=True)(function)
+    compiled: Callable[..., Any] = numba.njit(cache=True)(function)
     return compiled
 
 
-def _longest(src: Any, dst: Any, weight: Any, start: Any) -> None:
+def _longest(src: Any, dst: Any, weight: Any, finish: Any) -> None:
     for k in range(len(src)):
-        ready = start[src[k]] + weight[src[k]]
-        if ready > start[dst[k]]:
-            start[dst[k]] = ready
+        then = finish[src[k]] + weight[dst[k]]
+        if then > finish[dst[k]]:
+            finish[dst[k]] = then
+
+
+def _way_back(first: Any, sources: Any, weight: Any, finish: Any, path: Any) -> int:
+    """Fill `path` from its first entry backwards along the edges that bind; return how long it is."""
+    n = 1
+    while True:
+        here = path[n - 1]
+        found = False
+        for k in range(first[here], first[here + 1]):
+            if finish[sources[k]] + weight[here] == finish[here]:
+                path[n] = sources[k]
+                n += 1
+                found = True
+                break
+        if not found:
+            return n
 
 
 def _forward(src: Any, dst: Any, marked: Any) -> None:
@@ -55,9 +74,14 @@ def _backward(src: Any, dst: Any, marked: Any) -> None:
             marked[src[k]] = 1
 
 
-def longest(src: NDArray[Any], dst: NDArray[Any], weight: NDArray[Any], start: NDArray[Any]) -> None:
-    """Fill `start` with the earliest start of each event; see `Graph.starts`."""
-    _compiled(_longest)(src, dst, weight, start)
+def longest(src: NDArray[Any], dst: NDArray[Any], weight: NDArray[Any], finish: NDArray[Any]) -> None:
+    """Raise `finish`, which begins as the weights, to when each event is over at the earliest; see `Graph`."""
+    _compiled(_longest)(src, dst, weight, finish)
+
+
+def way_back(first: NDArray[Any], sources: NDArray[Any], weight: NDArray[Any], finish: NDArray[Any], path: NDArray[Any]) -> int:
+    """The critical path from its end, `path[0]`, to its beginning; returns its length."""
+    return int(_compiled(_way_back)(first, sources, weight, finish, path))
 
 
 def spread(src: NDArray[Any], dst: NDArray[Any], marked: NDArray[Any], forward: bool) -> None:

@@ -55,7 +55,7 @@ class Trace(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True, we
     @cached_property
     def agents(self) -> list[str]:
         """Every agent that acts, in order of first appearance."""
-        return list(dict.fromkeys(e.agent for e in self.events))
+        return list(dict.fromkeys([e.agent for e in self.events]))
 
     @cached_property
     def index(self) -> dict[str, int]:

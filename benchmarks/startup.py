@@ -1,0 +1,43 @@
+"""Start-up: what `counterpoint --help` and `import counterpoint` cost before anything is done."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from _timing import arguments, report, row
+
+
+def cpu_ms(command: list[str], repeats: int) -> float:
+    """Median CPU milliseconds of a process, user and system."""
+    taken = []
+    for _ in range(repeats):
+        before = os.times()
+        subprocess.run(command, capture_output=True, check=True)
+        after = os.times()
+        taken.append((after.children_user + after.children_system - before.children_user - before.children_system) * 1e3)
+    return statistics.median(taken)
+
+
+def rows(repeats: int) -> list[dict[str, Any]]:
+    command = str(Path(sys.executable).parent / "counterpoint")
+    python, imported = ([sys.executable, "-c", code] for code in ("pass", "import counterpoint"))
+    nothing = cpu_ms(python, repeats)
+    return [
+        row("counterpoint --help | python -c pass", cpu_ms([command, "--help"], repeats), nothing, "ms CPU", limit=150),
+        row("import counterpoint | python -c pass", cpu_ms(imported, repeats), nothing, "ms CPU", limit=150),
+    ]
+
+
+def main() -> None:
+    """Run and print."""
+    asked = arguments(__doc__)
+    report("Start-up", rows(7 if asked.quick else 21), as_json=asked.json)
+
+
+if __name__ == "__main__":
+    main()
