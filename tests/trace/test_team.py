@@ -8,7 +8,8 @@ from hypothesis import given, settings
 
 from audit.made import Story, fan_out, random_traces
 from counterpoint.trace import Edge, Event, Trace
-from counterpoint.trace.team import Team, critical_steps, pieces, profile, story
+from counterpoint.trace.busy import pieces, profile
+from counterpoint.trace.team import Team, critical_steps, story
 
 
 def _stages(plan: list[tuple[int, list[int]]]) -> Trace:

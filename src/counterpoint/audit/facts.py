@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.trace import Event, Graph, Trace
-from counterpoint.trace.team import ACTING, OUTSIDE_ROLES, CriticalSteps, Pieces, Team, critical_steps, pieces
+from counterpoint.trace.busy import Pieces, pieces
+from counterpoint.trace.team import ACTING, OUTSIDE_ROLES, CriticalSteps, Team, critical_steps
 from counterpoint.trace.vocabulary import EDGE_TYPES
 
 __all__ = ["ACTIONS", "Facts"]
@@ -129,17 +130,9 @@ class Facts:
         """Agents that returned."""
         return set(self.team.agent_E[self.team.of_types(("return",))].tolist())
 
-    @cached_property
-    def _in_order(self) -> Graph:
-        """The graph with events numbered by their place in the story."""
-        place = self.team.place_E
-        return Graph(self.n, place[self.graph.src], place[self.graph.dst])
-
     def critical_path(self, weight_E: NDArray[np.generic]) -> tuple[float, list[int]]:
         """`Graph.critical_path`, with ties broken by the story and not by the file."""
-        total, places = self._in_order.critical_path(weight_E[self.team.order_E])
-        path: list[int] = self.team.order_E[places].tolist()
-        return total, path
+        return self.team.critical_path(weight_E)
 
     # -- steps ---------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from counterpoint.audit.facts import ACTIONS, Facts
 from counterpoint.audit.records import Bound, Measure, Status, ids, standing
-from counterpoint.trace.team import profile
+from counterpoint.trace.busy import profile
 
 __all__ = ["parallelism"]
 

@@ -23,12 +23,9 @@ __all__ = [
     "ACTING",
     "OUTSIDE_ROLES",
     "CriticalSteps",
-    "Pieces",
     "Stage",
     "Team",
     "critical_steps",
-    "pieces",
-    "profile",
     "story",
 ]
 
@@ -200,6 +197,20 @@ class Team:
         acts = self.per_agent(self.of_types(ACTING))
         return max(self.roots, key=lambda a: (size[a], leads[a], acts[a], -a))
 
+    # -- the story's graph ---------------------------------------------------------------------------------------
+
+    @cached_property
+    def _in_order(self) -> Graph:
+        """The graph with events numbered by their place in the story."""
+        graph = self.trace.graph
+        return Graph(len(self.order_E), self.place_E[graph.src], self.place_E[graph.dst])
+
+    def critical_path(self, weight_E: NDArray[Any]) -> tuple[float, list[int]]:
+        """`Graph.critical_path`, with ties broken by the story and not by the file."""
+        total, places = self._in_order.critical_path(weight_E[self.order_E])
+        path: list[int] = self.order_E[places].tolist()
+        return total, path
+
     # -- per agent -----------------------------------------------------------------------------------------------
 
     def per_agent(self, weight_E: NDArray[Any]) -> NDArray[Any]:
@@ -285,7 +296,7 @@ def critical_steps(team: Team, acting: Collection[str] = ACTING) -> CriticalStep
         walk.extend(slowest[a])
     best, events_E = 0 if top is None else critical[top], steps_E & on_way[team.agent_E]
     if len(team.roots) > 1:
-        chain, path = team.trace.graph.critical_path(steps_E)
+        chain, path = team.critical_path(steps_E)
         if chain > best:
             best, events_E = int(chain), np.zeros_like(steps_E)
             events_E[path] = True
@@ -341,51 +352,3 @@ def _stages(entries: list[tuple[int, int, int]]) -> list[tuple[int, list[int]]]:
             spawned.append(child)
             members.add(child)
     return [*out, (own, spawned)]
-
-
-# -- time ------------------------------------------------------------------------------------------------------------
-
-
-class Pieces(NamedTuple):
-    """The time each event adds to its agent's busy time: disjoint within an agent, so nested spans count once."""
-
-    start_E: Floats
-    end_E: Floats
-
-    @property
-    def length_E(self) -> Floats:
-        """Seconds that each event adds."""
-        return self.end_E - self.start_E
-
-
-def pieces(team: Team, start_E: Floats, dur_E: Floats) -> Pieces:
-    """Cut each agent's intervals [start, start + dur) into disjoint pieces: an event gets what no earlier one covers.
-
-    The pieces of an agent sum to the length of the union of its intervals, so no chain of events is longer than all work.
-    """
-    end_E = start_E + dur_E
-    chosen = np.flatnonzero(dur_E > 0)
-    if not len(chosen):
-        return Pieces(start_E, start_E)
-    agent = team.agent_E[chosen]
-    by = chosen[np.lexsort((team.place_E[chosen], start_E[chosen], agent))]
-    agent, end = team.agent_E[by], end_E[by]
-    # The running latest end per agent: ends as ranks, lifted per agent, so that one accumulate serves all of them exactly.
-    values, rank = np.unique(end, return_inverse=True)
-    lift = np.cumsum(np.concatenate(([0], agent[1:] != agent[:-1]))) * len(values)
-    latest = values[np.maximum.accumulate(rank + lift) - lift]
-    before = np.concatenate(([-np.inf], latest[:-1]))
-    before[np.concatenate(([True], agent[1:] != agent[:-1]))] = -np.inf
-    begin_E, until_E = start_E.copy(), start_E.copy()
-    begin_E[by] = np.maximum(start_E[by], before)
-    until_E[by] = np.maximum(begin_E[by], end)
-    return Pieces(begin_E, until_E)
-
-
-def profile(cut: Pieces) -> tuple[Floats, Ints]:
-    """How many agents run at once: times, and the count from each time until the next (the last is zero)."""
-    has = cut.end_E > cut.start_E
-    start, end = cut.start_E[has], cut.end_E[has]
-    times, at = np.unique(np.concatenate((start, end)), return_inverse=True)
-    change = np.bincount(at, np.repeat((1, -1), len(start)), minlength=len(times))
-    return times, np.cumsum(change).astype(np.int32)
