@@ -292,7 +292,9 @@ def check(ctx: click.Context, paths: tuple[Path, ...], as_json: bool) -> None:
 @corpus.command(epilog=_example("add --file paper.json --to corpus.jsonl", "add --file paper.json --set year=2026 --dry-run"))
 @click.option("--file", "source", type=click.Path(path_type=Path), help="A JSON object with the fields; - for stdin.")
 @click.option("--set", "pairs", multiple=True, metavar="FIELD=VALUE", help="One field; overrides the file.")
-@click.option("--to", "target", type=click.Path(path_type=Path), default=Path("corpus.jsonl"), show_default=True)
+@click.option(
+    "--to", "target", type=click.Path(path_type=Path), default=Path("corpus.jsonl"), show_default=True, help="Your own file."
+)
 @click.option("--dry-run", is_flag=True, help="Check and print the line; write nothing.")
 @json_option
 def add(source: Path | None, pairs: tuple[str, ...], target: Path, dry_run: bool, as_json: bool) -> None:
