@@ -128,6 +128,19 @@ def test_no_permission(tmp_path: Path) -> None:
     assert "permission" in json.loads(done.stdout)["errors"][0]["what"]
 
 
+def test_no_permission_as_the_system_says_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "locked.trace.json"
+
+    def refuse(_: Any) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("counterpoint.app.checking.opened", refuse)
+    path.write_bytes(doc())
+    code, report = verdict(path)
+    assert (code, report["errors"][0]["code"]) == (2, "unreadable")
+    assert report["errors"][0]["hint"]
+
+
 def test_a_hundred_megabytes_on_one_line(tmp_path: Path) -> None:
     path = tmp_path / "long.trace.json"
     path.write_bytes(doc(system="x" * 100_000_000))

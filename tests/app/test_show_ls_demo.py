@@ -1,0 +1,146 @@
+"""`demo`, `ls`, `show`, `schema`, `commands`: what they print, and that every number leads to its events."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import counterpoint
+from counterpoint.app.cli import cli
+from counterpoint.errors import InputError, NotFound
+from counterpoint.trace import Edge, Event, Trace
+
+SIX = ["assistant", "build", "code-team", "crawl", "panel", "research-team"]
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(cli, list(arguments), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("demo") / "here"
+    run("demo", "--to", str(folder), "--json")
+    return str(folder)
+
+
+def test_demo_writes_one_valid_trace_of_each_topology(tmp_path: Path) -> None:
+    rows = lines(run("demo", "--to", str(tmp_path / "d"), "--json"))
+    assert sorted(r["trace"] for r in rows) == SIX
+    assert len({r["topology"] for r in rows}) == 6
+    assert all(r["errors"] == 0 and r["warnings"] == 0 and r["hacks"] == [] for r in rows)
+    files = sorted((tmp_path / "d" / "samples").glob("*.json"))
+    assert [f.name.removesuffix(".trace.json") for f in files] == SIX
+    assert all(counterpoint.problems(counterpoint.load(f)) == [] for f in files)
+
+
+def test_demo_again_changes_nothing_and_another_seed_does(tmp_path: Path) -> None:
+    folder = tmp_path / "d"
+    run("demo", "--to", str(folder))
+    before = {f: f.read_bytes() for f in (folder / "samples").iterdir()}
+    run("demo", "--to", str(folder))
+    assert {f: f.read_bytes() for f in (folder / "samples").iterdir()} == before
+    run("demo", "--to", str(folder), "--seed", "1")
+    assert {f: f.read_bytes() for f in (folder / "samples").iterdir()} != before
+    assert len(lines(run("ls", "--store", str(folder), "--json"))) == 6
+
+
+def test_demo_refuses_a_folder_that_is_something_else(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("precious")
+    with pytest.raises(InputError, match="not a store"):
+        CliRunner().invoke(cli, ["demo", "--to", str(tmp_path / "mine")], catch_exceptions=False)
+    assert [p.name for p in (tmp_path / "mine").iterdir()] == ["thesis.tex"]
+
+
+def test_ls_lists_and_filters(store: str) -> None:
+    names = lambda *query: sorted(r["id"] for r in lines(run("ls", *query, "--store", store, "--json")))  # noqa: E731
+    assert names() == SIX
+    assert names("topology:swarm") == ["crawl"]
+    assert names("agents>10", "events<500") == ["build", "research-team"]
+    assert names("tokens>=0.1m") == ["build", "code-team", "crawl", "research-team"]
+    assert names("team") == ["code-team", "research-team"]
+    assert names("open") == []
+    assert [r["id"] for r in lines(run("ls", "--sort", "events", "--limit", "1", "--store", store, "--json"))] == ["crawl"]
+    assert "research-team" in run("ls", "--store", store)
+
+
+@pytest.mark.parametrize("query", ["topologi:swarm", "agents>many", "'unclosed"])
+def test_a_query_that_means_nothing_is_an_error(query: str, store: str) -> None:
+    with pytest.raises(InputError):
+        CliRunner().invoke(cli, ["ls", query, "--store", store], catch_exceptions=False)
+
+
+def test_show_prints_the_team_and_the_path(store: str) -> None:
+    card = json.loads(run("show", "research-team", "--store", store, "--json"))
+    trace = counterpoint.load("research-team", store=store)
+    seconds = [e.dur or 0 for e in trace.events]
+    total, path = trace.graph.critical_path(seconds)  # type: ignore[arg-type]
+    assert card["critical_path"]["length"] == total
+    assert card["critical_path"]["events"] == [trace.events[i].id for i in path]
+    assert sum(row["events"] for row in card["team"]) == len(trace.events)
+    assert sum(row["tokens"] for row in card["team"]) == trace.costs["tokens"]
+    text = run("show", "research-team", "--store", store, "--events")
+    assert "orchestrator" in text
+    assert "e1 > " in text
+
+
+def test_show_takes_a_prefix_and_one_event(store: str) -> None:
+    shown = json.loads(run("show", "resea", "e30", "--store", store, "--json"))
+    trace = counterpoint.load("research-team", store=store)
+    assert shown["event"]["id"] == "e30"
+    assert shown["caused_by"] == [{"event": e.src, "edge": e.type} for e in trace.edges if e.dst == "e30"]
+    assert shown["cone"] == int(trace.graph.descendants(trace.index["e30"]).sum()) - 1
+    assert shown["text"] == trace.text(trace.events[trace.index["e30"]])
+    assert "depend on it" in run("show", "resea", "e30", "--store", store)
+
+
+def test_show_an_event_that_is_not_there(store: str) -> None:
+    with pytest.raises(NotFound, match="did you mean 'e300'"):
+        CliRunner().invoke(cli, ["show", "research-team", "e300000", "--store", store], catch_exceptions=False)
+
+
+def test_what_a_trace_says_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    evil = "\x1b]0;owned\x07\x1b[2J"
+    events = [Event(id="a" + evil, t=0, type="message", agent="x" + evil, role=evil, content_ref="r"), Event(id="b", t=1, type="message", agent="y")]
+    trace = Trace(trace_id=evil, task_id=evil, events=events, edges=[Edge("a" + evil, "b", "causal")], rewards={evil: 1}, contents={"r": evil})
+    path = tmp_path / "evil.jsonl"
+    counterpoint.save(trace, path)
+    for arguments in (["show", str(path), "--events"], ["show", str(path), "a" + evil], ["top", str(path)], ["check", str(path)]):
+        assert "\x1b" not in CliRunner().invoke(cli, arguments).output
+    assert "\x1b" not in CliRunner().invoke(cli, ["audit", str(path)]).output
+
+
+def test_schema_is_json() -> None:
+    assert json.loads(run("schema")) == json.loads(run("schema", "--json"))
+
+
+def test_commands_describe_themselves() -> None:
+    described = {c["name"]: c for c in json.loads(run("commands", "--json"))["commands"]}
+    assert {"check", "ls", "show", "top", "audit", "sql", "export", "corpus", "demo", "schema"} <= described.keys()
+    assert any("--json" in p["flags"] for p in described["check"]["parameters"])
+    assert {"stats", "ls", "claims", "add", "bib"} <= {c["name"] for c in described["corpus"]["commands"]}
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_covers_both_names(shell: str) -> None:
+    code = run("completion", shell)
+    assert "_COUNTERPOINT_COMPLETE" in code
+    assert "_CPT_COMPLETE" in code
+
+
+def test_help_fits_a_screen_and_names_every_command() -> None:
+    text = run("--help")
+    assert len(text.splitlines()) <= 40
+    for name in ("check", "ls", "show", "top", "audit", "sql", "export", "corpus", "demo", "schema"):
+        assert f"\n  {name} " in text
