@@ -1,0 +1,227 @@
+"""Adding traces to the lake: checked, compared with what is stored, written as a part, committed.
+
+Always true: the part is durable before the commit names it; a trace that cannot be stored exactly is refused before anything
+is written; adding the same content twice stores it once, whoever added it first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+import pyarrow as pa
+from msgspec.structs import replace
+
+from counterpoint.errors import InputError, InvalidTrace
+from counterpoint.store import disk
+from counterpoint.store.lake import Lake
+from counterpoint.store.log import Commit, Log, Row, Span, State
+from counterpoint.store.parts import SCHEMAS, PartWriter, Unit
+from counterpoint.trace import Trace, findings, summed_costs
+from counterpoint.trace.columns import edge_table, event_table, present
+from counterpoint.trace.link import link
+
+__all__ = ["Adder", "check"]
+
+# Errors that edges as numbers, or typed columns, cannot represent. Others (a cycle, time running backwards) are kept and counted.
+_UNSTORABLE = {"duplicate-id", "dangling-edge", "field", "non-finite"}
+_PART_TRACES, _PART_EVENTS = 1024, 2_000_000
+_NOWHERE = Span(0, 0, 0)
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+def check(trace: Trace) -> int:
+    """How many errors the trace has; `InvalidTrace` when one of them cannot be stored."""
+    where = f"trace {trace.trace_id!r}"
+    try:
+        found = findings(trace)
+        fatal = [p for p in found.errors if p.code in _UNSTORABLE]
+        if fatal:
+            more = f", and {len(fatal) - 1} more" if len(fatal) > 1 else ""
+            what, fix = f"cannot be stored: {fatal[0]}{more}", "`counterpoint check` lists every problem"
+            raise InvalidTrace(what, problems=found.problems, where=where, fix=fix)
+        loose = [trace.meta, trace.contents, *(e.extra for e in trace.events if e.extra is not None)]
+        if _decode(_encode(loose)) != loose or not all(isinstance(v, str) for v in trace.contents.values()):
+            raise InvalidTrace(
+                "meta, contents or extra hold something that JSON cannot carry, such as NaN or a tuple", where=where
+            )
+    except (OverflowError, UnicodeEncodeError, TypeError, msgspec.MsgspecError) as error:
+        raise InvalidTrace(f"cannot be stored: {error}", where=where, fix="write finite numbers and whole Unicode") from error
+    return found.error_count
+
+
+def _digest(trace: Trace) -> str:
+    """One hash of all that a trace says: events, edges, maps, meta and texts."""
+    return hashlib.sha256(_encode([getattr(trace, name) for name in trace.__struct_fields__])).hexdigest()
+
+
+def unit_of(trace: Trace, source: str | None, digest: str, errors: int) -> Unit:
+    """A trace as tables, with the row that the manifest will keep."""
+    links = link(trace.events, trace.edges)
+    tokens, wall_clock_s = trace.costs.get("tokens"), trace.costs.get("wall_clock_s")
+    if tokens is None or wall_clock_s is None:
+        counted = summed_costs(trace.events)
+        tokens = counted["tokens"] if tokens is None else tokens
+        wall_clock_s = counted["wall_clock_s"] if wall_clock_s is None else wall_clock_s
+    contents = None
+    if trace.contents:
+        columns = [pa.array(trace.contents.keys(), pa.string()), pa.array(trace.contents.values(), pa.large_string())]
+        contents = pa.table(columns, schema=pa.schema(list(SCHEMAS["contents"])[1:]))
+    row = Row(
+        id=trace.trace_id,
+        task=trace.task_id,
+        system=trace.system,
+        topology=trace.topology,
+        events=_NOWHERE,
+        edges=_NOWHERE,
+        head=0,
+        agents=len(trace.agents),
+        tokens=tokens,
+        wall_clock_s=wall_clock_s,
+        rewards=trace.rewards,
+        costs=trace.costs,
+        metrics=trace.metrics,
+        has_meta=bool(trace.meta),
+        errors=errors,
+        decisions=sum(e.decision is not None for e in trace.events),
+        digest=digest,
+        source=source,
+        added=time.time(),
+    )
+    meta = msgspec.json.encode(trace.meta).decode() if trace.meta else None
+    events = event_table(trace.events)
+    row = replace(row, present=present(events))
+    return Unit(row, events, edge_table(trace.edges, links.src, links.dst), contents, meta)
+
+
+class Adder:
+    """Adds traces to one store."""
+
+    def __init__(self, log: Log, lake: Lake) -> None:
+        self._log, self._lake = log, lake
+
+    def add_many(
+        self, traces: Iterable[Trace], source: str | Sequence[str | None] | None, *, is_open: Callable[[str], bool]
+    ) -> list[str]:
+        """What happened to each: added, unchanged or updated."""
+        sources: Iterable[str | None] = itertools.repeat(source) if source is None or isinstance(source, str) else source
+        batch = _Batch(self, self._log.refresh())
+        for trace, origin in zip(traces, sources, strict=False):
+            try:
+                if is_open(trace.trace_id):
+                    fix = "finish it with store.resume(id), or drop it with store.remove(id)"
+                    raise InputError(f"trace {trace.trace_id!r} is being recorded, or was cut off", fix=fix)
+                batch.take(trace, origin)
+            except BaseException:
+                batch.commit()
+                raise
+        batch.commit()
+        return batch.whats
+
+    def seal(self, trace: Trace) -> None:
+        """Move a finished run into the lake; nothing to do when it is there already."""
+        batch = _Batch(self, self._log.refresh(), is_new=True)
+        batch.take(trace, None)
+        batch.commit()
+
+    def write(self, units: list[Unit], decide: Callable[[State, list[Row]], list[Row]]) -> None:
+        """Write units as one part and commit the rows that `decide` keeps, looking at the newest state."""
+        writer = None
+        with disk.explained(self._lake.folder):
+            try:
+                day = datetime.now(UTC).strftime("%Y-%m-%d")
+                writer = PartWriter(self._lake.folder, day)
+                for unit in units:
+                    writer.add(unit)
+                part = writer.close()
+                rows = writer.rows
+
+                def change(state: State) -> Commit | None:
+                    kept = decide(state, rows)
+                    return Commit(at=time.time(), parts=[part], rows=kept) if kept else None
+
+                if self._log.commit(change) is None:
+                    writer.abandon()
+            except BaseException:
+                if writer is not None and not self._is_named(writer.name):
+                    writer.abandon()
+                raise
+
+    def _is_named(self, part: str) -> bool:
+        """Whether the log names a part: an error may come after the commit was linked, and then its files are the store's."""
+        try:
+            return part in self._log.refresh().parts
+        except Exception:
+            return True  # cannot tell, so keep them: a stray file does no harm
+
+
+class _Batch:
+    """Traces on their way into one part."""
+
+    def __init__(self, adder: Adder, state: State, *, is_new: bool = False) -> None:
+        self._adder, self._state, self._is_new = adder, state, is_new
+        self.whats: list[str] = []
+        self._units: dict[str, Unit] = {}
+        self._places: dict[str, int] = {}
+        self._events = 0
+
+    def take(self, trace: Trace, source: str | None) -> None:
+        """Check a trace and hold it until there are enough for a part."""
+        name = trace.trace_id
+        if name in self._units:
+            self.commit()
+        errors = check(trace)
+        digest = _digest(trace)
+        what = self._what(self._state.rows.get(name), digest, source)
+        self.whats.append(what)
+        if what == "unchanged":
+            return
+        try:
+            self._units[name] = unit_of(trace, source, digest, errors)
+        except OverflowError as error:
+            raise InvalidTrace(f"cannot be stored: {error}", where=f"trace {name!r}", fix="write finite numbers") from error
+        self._places[name] = len(self.whats) - 1
+        self._events += len(trace.events)
+        if len(self._units) >= _PART_TRACES or self._events >= _PART_EVENTS:
+            self.commit()
+
+    def _what(self, stored: Row | None, digest: str, source: str | None) -> str:
+        if stored is None:
+            return "added"
+        if stored.digest == digest:
+            return "unchanged"
+        if self._is_new:
+            fix = "record under another id; store.add(trace) replaces a stored one"
+            raise InputError(f"trace {stored.id!r} was stored by somebody else meanwhile", fix=fix)
+        if stored.source is not None and source is not None and stored.source != source:
+            raise InputError(
+                f"trace {stored.id!r} is stored already, from {stored.source}",
+                why=f"this one is from {source} and differs",
+                fix="give it another trace_id, or remove the stored one first",
+            )
+        return "updated"
+
+    def commit(self) -> None:
+        """Write and commit what is held."""
+        if not self._units:
+            return
+        units, places = list(self._units.values()), self._places
+        self._units, self._places, self._events = {}, {}, 0
+        self._adder.write(units, lambda state, rows: self._decide(state, rows, places))
+
+    def _decide(self, state: State, rows: list[Row], places: dict[str, int]) -> list[Row]:
+        """Again, with what others committed while we wrote."""
+        kept = []
+        for row in rows:
+            stored = state.rows.get(row.id)
+            what = self.whats[places[row.id]] = self._what(stored, row.digest, row.source)
+            if what == "updated" and stored is not None:
+                kept.append(replace(row, added=stored.added, source=row.source or stored.source))
+            elif what == "added":
+                kept.append(row)
+        return kept

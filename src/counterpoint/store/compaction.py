@@ -1,0 +1,149 @@
+"""Compaction: many small parts become few large ones, and dead rows and files go.
+
+Always true: live traces move between parts in one commit, so a reader sees each once, before or after; a trace that was
+updated or removed meanwhile stays so; parts that are replaced stay on disk for a grace period, for readers that still have
+the old manifest, and are deleted by a later compaction. Parts are merged within their day.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import defaultdict
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from counterpoint.errors import CounterpointError
+from counterpoint.store import disk
+from counterpoint.store.lake import Gone, Lake
+from counterpoint.store.log import Commit, Log, Part, State
+from counterpoint.store.parts import SCHEMAS, PartWriter, part_path
+
+__all__ = ["Report", "compact", "tidy"]
+
+_LARGE_TRACES, _LARGE_EVENTS = 1024, 2_000_000
+# While adding: this many parts of about one size are merged into one. Each trace is so rewritten a few times at most.
+_TIERS = ((16, 32), (128, 16))
+_STRAY_AGE_S = 3600.0
+
+
+class Report(Struct, frozen=True):
+    """What a compaction did."""
+
+    merged: int
+    """Parts that were replaced."""
+    written: int
+    """Parts that took their place."""
+    deleted: int
+    """Files deleted: of parts that died a grace period ago, and strays of killed writers."""
+
+
+def compact(log: Log, lake: Lake, *, grace_s: float) -> Report:
+    """Merge all that is small or holds dead rows, then delete what died `grace_s` ago."""
+    merged = written = 0
+    state = log.refresh()
+    by_day: dict[str, list[Part]] = defaultdict(list)
+    for part in state.parts.values():
+        by_day[part.day].append(part)
+    for parts in by_day.values():
+        worth = [p for p in parts if state.live[p.name] < p.traces or not _is_large(p)]
+        for group in _groups(worth):
+            if (len(group) > 1 or state.live[group[0].name] < group[0].traces) and _merge(log, lake, group):
+                merged, written = merged + len(group), written + 1
+    return Report(merged, written, _delete_dead(log, lake, grace_s))
+
+
+def tidy(log: Log, lake: Lake) -> None:
+    """After adding: merge the smallest parts when there are many. Never fails the addition that called it."""
+    state = log.state
+    for below, many in _TIERS:
+        by_day: dict[str, list[Part]] = defaultdict(list)
+        for part in state.parts.values():
+            if part.traces < below and not _is_large(part):
+                by_day[part.day].append(part)
+        for parts in by_day.values():
+            if len(parts) >= many:
+                with suppress(CounterpointError, OSError):
+                    for group in _groups(parts):
+                        _merge(log, lake, group)
+
+
+def _is_large(part: Part) -> bool:
+    return part.traces >= _LARGE_TRACES or part.events >= _LARGE_EVENTS
+
+
+def _groups(parts: list[Part]) -> list[list[Part]]:
+    """Parts to be merged together, none of the results too large."""
+    groups: list[list[Part]] = []
+    traces = events = 0
+    for part in sorted(parts, key=lambda p: (p.traces, p.name)):
+        if not groups or traces + part.traces > _LARGE_TRACES or events + part.events > _LARGE_EVENTS:
+            groups.append([])
+            traces = events = 0
+        groups[-1].append(part)
+        traces, events = traces + part.traces, events + part.events
+    return groups
+
+
+def _merge(log: Log, lake: Lake, parts: list[Part]) -> bool:
+    """Write the live traces of some parts into one; False when another process was quicker."""
+    names = {p.name for p in parts}
+    rows = [r for r in log.state.rows.values() if r.part in names]
+    rows.sort(key=lambda r: (r.part, r.head))
+    with disk.explained(lake.folder):
+        writer = PartWriter(lake.folder, parts[0].day)
+        try:
+            for row in rows:
+                writer.add(lake.unit(row))
+            part = writer.close()
+
+            def change(state: State) -> Commit | None:
+                if not names <= state.parts.keys():
+                    return None
+                return Commit(at=time.time(), parts=[part], rows=writer.rows, replaces=sorted(names))
+
+            done = log.commit(change) is not None
+        except Gone:
+            done = False  # another compaction was quicker, and its grace period is over
+        except BaseException:
+            done = _is_named(log, writer.name)
+            raise
+        finally:
+            if not done:
+                writer.abandon()
+    return done
+
+
+def _is_named(log: Log, part: str) -> bool:
+    try:
+        return part in log.refresh().parts
+    except Exception:
+        return True
+
+
+def _delete_dead(log: Log, lake: Lake, grace_s: float) -> int:
+    state, now = log.refresh(), time.time()
+    deleted = 0
+    for name in [n for n, died in state.dead.items() if now - died >= grace_s]:
+        lake.forget(name)
+        for kind in SCHEMAS:
+            path = part_path(lake.folder, name, kind)
+            deleted += path.exists()
+            disk.remove(path)
+        del state.dead[name]
+    known = state.parts.keys() | state.dead.keys()
+    for path in lake.folder.glob("day=*/shard=*/*.parquet"):
+        name = os.fspath(path.relative_to(lake.folder)).split(".")[0]
+        if name not in known and _age(path, now) > max(grace_s, _STRAY_AGE_S):
+            disk.remove(path)
+            deleted += 1
+    return deleted
+
+
+def _age(path: Path, now: float) -> float:
+    try:
+        return now - path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0

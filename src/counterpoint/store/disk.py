@@ -1,0 +1,165 @@
+"""Files that are there or not, never half: write, sync, link; locks that die with their process; system errors in our words.
+
+Always true: when `create` or `replace_file` returns, the file survives a power cut; when it raises, no new file is visible.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from counterpoint.errors import CounterpointError, InputError, NotFound, TryAgain
+
+__all__ = [
+    "create",
+    "explained",
+    "lock",
+    "make_folder",
+    "remove",
+    "replace_file",
+    "sweep",
+    "sync_file",
+    "sync_folder",
+    "temporary",
+    "write_all",
+]
+
+_FULLSYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+TEMPORARY = ".tmp-"
+
+
+@contextmanager
+def explained(where: str | os.PathLike[str]) -> Iterator[None]:
+    """System errors inside become one of ours, about `where`."""
+    try:
+        yield
+    except CounterpointError:
+        raise
+    except OSError as error:
+        raise in_our_words(error, os.fspath(where)) from error
+
+
+def in_our_words(error: OSError, where: str) -> CounterpointError:
+    """What a system error means for the store."""
+    if isinstance(error.filename, (str, os.PathLike)):
+        where = os.fspath(error.filename)
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
+            why = "what was acknowledged before is kept; what was being written is not stored"
+            return CounterpointError("no space left to write", where=where, why=why, fix="free some space and run it again")
+        case errno.EACCES | errno.EPERM:
+            return InputError("permission denied", where=where, fix="check the folder's owner and mode, or use --store DIR")
+        case errno.EROFS:
+            return InputError("the file system is read-only", where=where, fix="open it with read_only=True, or use --store DIR")
+        case errno.ENOENT:
+            return NotFound("no such file or folder", where=where, fix="check the path")
+        case errno.ENOTDIR | errno.EEXIST:
+            return InputError("is a file, not a folder", where=where, fix="name a folder with --store DIR")
+        case errno.EMFILE | errno.ENFILE:
+            return TryAgain("too many open files", where=where, fix="close some, or raise `ulimit -n`")
+    return CounterpointError(error.strerror or str(error), where=where)
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Every byte, or an error: a full disk may take a part of a write and say so only on the next."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def sync_file(fd: int) -> None:
+    """Wait until the file's bytes are on the medium: on macOS fsync alone leaves them in the drive's cache."""
+    if _FULLSYNC is None:
+        os.fdatasync(fd)
+    else:  # pragma: no cover
+        fcntl.fcntl(fd, _FULLSYNC)
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder survive a power cut."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def make_folder(path: Path) -> None:
+    """The folder and its parents, durable."""
+    if path.is_dir():
+        return
+    make_folder(path.parent)
+    with suppress(FileExistsError):
+        path.mkdir()
+    sync_folder(path.parent)
+
+
+def temporary(folder: Path) -> Path:
+    """A name in the folder that nobody reads."""
+    return folder / f"{TEMPORARY}{uuid.uuid4().hex}"
+
+
+def create(path: Path, data: bytes) -> bool:
+    """A new file with these bytes, whole and durable; False when somebody made it first."""
+    draft = temporary(path.parent)
+    try:
+        _write(draft, data)
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            return False
+        sync_folder(path.parent)
+        return True
+    finally:
+        remove(draft)
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """The file with these bytes, in place of what was there; readers see the old or the new."""
+    draft = temporary(path.parent)
+    try:
+        _write(draft, data)
+        os.replace(draft, path)
+        sync_folder(path.parent)
+    finally:
+        remove(draft)
+
+
+def _write(path: Path, data: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    try:
+        write_all(fd, data)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def remove(path: Path) -> None:
+    """Gone, whether or not it was there."""
+    with suppress(FileNotFoundError):
+        path.unlink()
+
+
+def lock(fd: int) -> bool:
+    """Take the file's lock, which the system frees when its holder dies; False when it is taken."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            return False
+        raise
+    return True
+
+
+def sweep(folder: Path, older_than_s: float) -> None:
+    """Remove drafts that a dead process left behind."""
+    for entry in folder.glob(f"{TEMPORARY}*"):
+        with suppress(FileNotFoundError):
+            if time.time() - entry.stat().st_mtime > older_than_s:
+                entry.unlink()

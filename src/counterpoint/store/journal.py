@@ -1,0 +1,210 @@
+"""The journal: one append-only file per running trace, in the form of `trace/lines.py`.
+
+Always true: the writer holds the file's lock as long as it lives; every commit is whole lines and their sum, written and then
+synced; when `append` returns, its records survive kill -9 and a power cut; when it raises, the file ends where it ended
+before. Bytes after the last sum were never acknowledged: a torn tail, cut when the next writer takes the file. A wrong byte
+before a sum is reported, never skipped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import weakref
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from counterpoint.errors import InputError, InvalidTrace, TryAgain
+from counterpoint.store import disk
+from counterpoint.trace.lines import LineReader, header_line, sum_line
+
+__all__ = ["Journal", "journals", "path_of", "peek"]
+
+_SUFFIX = ".jsonl"
+
+
+def path_of(folder: Path, trace_id: str) -> Path:
+    """The file of a trace: a readable beginning, and a hash so that no two ids share a file on any file system."""
+    slug = re.sub(r"[^A-Za-z0-9._-]+", "_", trace_id)[:40].strip("._-")
+    digest = hashlib.sha256(trace_id.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return folder / f"{slug or 'trace'}-{digest}{_SUFFIX}"
+
+
+def journals(folder: Path) -> Iterator[Path]:
+    """The journal files of a folder, in order of name."""
+    with suppress(FileNotFoundError):
+        yield from (Path(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(_SUFFIX))
+
+
+def peek(path: Path) -> LineReader | None:
+    """What a journal says so far, whoever is writing it; None when it is gone."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    return _read(data, path)[0]
+
+
+def _read(data: bytes, path: Path) -> tuple[LineReader, int]:
+    """The whole lines of a journal, and where its torn tail begins."""
+    reader = LineReader(where=os.fspath(path))
+    try:
+        return reader, reader.feed(data)
+    except InvalidTrace:
+        if reader.at <= data.rfind(b'\n{"sum":') or reader.line <= 1:
+            raise
+        # Past the last sum nothing was acknowledged: after a power cut even a whole line there may be wrong.
+        end = reader.at
+    reader = LineReader(where=os.fspath(path))
+    return reader, reader.feed(data[:end])
+
+
+class Journal:
+    """The writer of one journal file."""
+
+    def __init__(self, path: Path, fd: int, size: int, crc: int) -> None:
+        """Use `create` or `resume`."""
+        self.path, self._fd, self._size, self._crc = path, fd, size, crc
+        _live.add(self)
+
+    @classmethod
+    def create(
+        cls, folder: Path, trace_id: str, task_id: str, system: str | None, topology: Any, meta: dict[str, Any]
+    ) -> Journal:
+        """A new journal with its header, durable and locked before anybody can see it."""
+        header = header_line(trace_id, task_id, system, topology, meta)
+        path, draft = path_of(folder, trace_id), disk.temporary(folder)
+        with disk.explained(path):
+            fd = os.open(draft, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            try:
+                disk.lock(fd)
+                disk.write_all(fd, header)
+                os.fsync(fd)
+                os.link(draft, path)
+                disk.sync_folder(folder)
+            except BaseException as error:
+                os.close(fd)
+                if isinstance(error, FileExistsError):
+                    raise _taken(path, trace_id) from None
+                raise
+            finally:
+                disk.remove(draft)
+        return cls(path, fd, len(header), zlib.crc32(header))
+
+    @classmethod
+    def resume(cls, path: Path) -> tuple[Journal, LineReader] | None:
+        """Take over a dead writer's journal and cut its torn tail; None when it is held, or gone meanwhile."""
+        with disk.explained(path):
+            try:
+                fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return None
+            try:
+                if not disk.lock(fd) or not _is_at(path, fd):
+                    os.close(fd)
+                    return None
+                with open(fd, "rb", closefd=False) as file:
+                    data = file.read()
+                reader, size = _read(data, path)
+                if size < len(data):
+                    os.ftruncate(fd, size)
+                    os.fsync(fd)
+            except BaseException:
+                with suppress(OSError):
+                    os.close(fd)
+                raise
+        return cls(path, fd, size, reader.crc), reader
+
+    @staticmethod
+    def drop(path: Path) -> bool:
+        """Delete a dead writer's journal, readable or not; False when somebody holds it."""
+        with disk.explained(path):
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                if not disk.lock(fd):
+                    return False
+                disk.remove(path)
+                disk.sync_folder(path.parent)
+            finally:
+                os.close(fd)
+        return True
+
+    @property
+    def is_open(self) -> bool:
+        """Whether this process still holds the file."""
+        return self._fd >= 0
+
+    def append(self, lines: bytes) -> None:
+        """Write whole lines and their sum, and wait until they are durable."""
+        if not self.is_open:
+            raise InputError("this run is closed, or belongs to the process that forked this one", where=str(self.path))
+        data = lines + sum_line(zlib.crc32(lines, self._crc))
+        with disk.explained(self.path):
+            try:
+                disk.write_all(self._fd, data)
+                disk.sync_file(self._fd)
+            except OSError:
+                # Back to the last durable byte. The records stay with the caller, so that trying again writes them anew
+                # even where a failed sync has left the cache and the disk in disagreement.
+                os.ftruncate(self._fd, self._size)
+                raise
+        self._size += len(data)
+        self._crc = 0
+
+    def read(self) -> LineReader:
+        """Everything that is in the file."""
+        with disk.explained(self.path), open(self.path, "rb") as file:
+            return _read(file.read(), self.path)[0]
+
+    def delete(self) -> None:
+        """Remove the file, which the lake has made needless, and let go of it."""
+        disk.remove(self.path)
+        disk.sync_folder(self.path.parent)
+        self.release()
+
+    def release(self) -> None:
+        """Let go of the file; it stays."""
+        fd, self._fd = self._fd, -1
+        _live.discard(self)
+        if fd >= 0:
+            os.close(fd)
+
+
+def _taken(path: Path, trace_id: str) -> InputError | TryAgain:
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return TryAgain(f"trace {trace_id!r} was being recorded a moment ago", where=os.fspath(path))
+    try:
+        is_dead = disk.lock(fd)
+    finally:
+        os.close(fd)
+    if is_dead:
+        fix = "store.resume(id) goes on with it, store.remove(id) drops it"
+        return InputError(f"trace {trace_id!r} was begun and not finished", where=os.fspath(path), fix=fix)
+    fix = "wait for it, or record under another id"
+    return TryAgain(f"trace {trace_id!r} is being recorded", where=os.fspath(path), fix=fix)
+
+
+def _is_at(path: Path, fd: int) -> bool:
+    """Whether the path still names the file we have open: another process may have sealed and removed it."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(fd))
+    except FileNotFoundError:
+        return False
+
+
+_live: weakref.WeakSet[Journal] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """A forked child must not write into its parent's journals, nor keep their locks alive after it."""
+    for journal in list(_live):
+        journal.release()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,192 @@
+"""SQL over the lake, by DuckDB, read only.
+
+Always true: a query can read the store's own Parquet files and nothing else: no other file, no network, no extension, no
+setting; only statements that read are run. Views hold the finished traces, each once; what runs is in the journal, not here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from counterpoint.errors import CounterpointError, InputError, Refused
+from counterpoint.store.lake import Gone
+from counterpoint.store.log import State
+from counterpoint.store.parts import SCHEMAS, part_path
+
+__all__ = ["VIEWS", "Query", "Result"]
+
+VIEWS = ("traces", "events", "edges", "rewards", "costs")
+_HIDDEN = ("ints", "exact")
+_SETTINGS = (
+    "SET parquet_metadata_cache = true",
+    "SET autoinstall_known_extensions = false",
+    "SET autoload_known_extensions = false",
+    "SET enable_external_access = false",
+    "SET lock_configuration = true",
+)
+_ENTRIES = "unnest(map_entries(from_json({column}, '\"MAP(VARCHAR, DOUBLE)\"')))"
+
+
+class Result:
+    """The answer to a query: column names, rows as tuples, or the Arrow table."""
+
+    def __init__(self, table: pa.Table, *, is_cut: bool = False) -> None:
+        self._table = table
+        self.is_cut = is_cut
+        """Whether a limit left rows out."""
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self._table.column_names)
+
+    @property
+    def rows(self) -> list[tuple[Any, ...]]:
+        """Rows as Python values; whole decimals, which sums of integers are, become integers."""
+        columns = [_plain(c.to_pylist()) for c in self._table.columns]
+        return list(zip(*columns, strict=True))
+
+    def to_arrow(self) -> pa.Table:
+        return self._table
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    def __repr__(self) -> str:
+        return f"<Result of {len(self):,} rows: {', '.join(self.columns)}>"
+
+
+def _plain(values: list[Any]) -> list[Any]:
+    def one(value: Any) -> Any:
+        if isinstance(value, Decimal):
+            return int(value) if value == value.to_integral_value() else float(value)
+        return None if isinstance(value, float) and math.isnan(value) else value
+
+    return [one(v) for v in values] if any(isinstance(v, (Decimal, float)) for v in values) else values
+
+
+class Query:
+    """A connection with the views of one state of the store."""
+
+    def __init__(self, state: State, lake: Path) -> None:
+        self.number = state.number
+        self._connection = duckdb.connect(":memory:", config={"python_enable_replacements": "false"})
+        try:
+            files = self._make_views(state, lake)
+            self._connection.execute(f"SET allowed_paths = {_list(files)}")
+            for setting in _SETTINGS:
+                self._connection.execute(setting)
+        except duckdb.IOException as error:
+            raise Gone(str(error)) from error
+        except duckdb.Error as error:
+            raise InputError("a file of the lake is damaged", where=str(lake), why=_first_line(error)) from error
+
+    def close(self) -> None:
+        self._connection.close()
+
+    # -- views ---------------------------------------------------------------------------------------------------
+
+    def _make_views(self, state: State, lake: Path) -> list[str]:
+        files: list[str] = []
+        for kind in ("traces", "events", "edges"):
+            files += self._view(kind, state, lake)
+        paid = sorted(p.name for p in state.parts.values() if p.has_rewards)
+        per_event = ""
+        if paid:
+            # Only parts where an event is paid: reading a JSON column of all the others would find nothing.
+            per_event = f"""UNION ALL SELECT trace_id, id, e.key, e.value FROM
+                (SELECT trace_id, id, {_ENTRIES.format(column="reward")} AS e FROM events WHERE reward IS NOT NULL)"""
+        self._connection.execute(f"""CREATE VIEW rewards AS
+            SELECT trace_id, NULL::VARCHAR AS event_id, e.key AS channel, e.value AS value FROM
+            (SELECT trace_id, {_ENTRIES.format(column="rewards")} AS e FROM traces) {per_event}""")
+        self._connection.execute(f"""CREATE VIEW costs AS SELECT trace_id, e.key AS name, e.value AS value FROM
+            (SELECT trace_id, {_ENTRIES.format(column="costs")} AS e FROM traces)""")
+        return files
+
+    def _view(self, kind: str, state: State, lake: Path) -> list[str]:
+        columns = ", ".join(f'"{name}"' for name in SCHEMAS[kind].names if name not in _HIDDEN)
+        if not state.parts:
+            self._connection.register(f"_{kind}", SCHEMAS[kind].empty_table())
+            self._connection.execute(f"CREATE TABLE {kind} AS SELECT {columns} FROM _{kind}")
+            return []
+        clean = [p for p in state.parts if state.live[p] == state.parts[p].traces]
+        mixed = [p for p in state.parts if state.live[p] < state.parts[p].traces]
+        paths = {p: str(part_path(lake.absolute(), p, kind)) for p in state.parts}
+        selects = []
+        if clean:
+            files = _list([paths[p] for p in clean])
+            selects.append(f"SELECT {columns} FROM read_parquet({files}, hive_partitioning = false)")
+        if mixed:
+            # These parts also hold rows of traces that were removed or replaced.
+            live = [(r.id, paths[r.part]) for r in state.rows.values() if r.part in set(mixed)]
+            table = pa.table({"trace_id": [i for i, _ in live], "filename": [f for _, f in live]})
+            self._connection.register("_arrow_live", table)
+            self._connection.execute(f"CREATE TABLE _live_{kind} AS SELECT * FROM _arrow_live")
+            self._connection.unregister("_arrow_live")
+            files = _list([paths[p] for p in mixed])
+            selects.append(
+                f"SELECT {columns} FROM read_parquet({files}, hive_partitioning = false, filename = true)"
+                f" SEMI JOIN _live_{kind} USING (trace_id, filename)"
+            )
+        self._connection.execute(f"CREATE VIEW {kind} AS {' UNION ALL '.join(selects)}")
+        return list(paths.values())
+
+    # -- asking --------------------------------------------------------------------------------------------------
+
+    def run(self, query: str, params: Sequence[Any] | None, limit: int | None) -> Result:
+        """The answer; `InputError` for what DuckDB cannot do, `Refused` for what would write or reach out."""
+        try:
+            statements = self._connection.extract_statements(query)
+            kinds = [s.type for s in statements]
+            if not kinds:
+                raise InputError("the query is empty", fix='for example: "select trace_id, tokens from traces"')
+            if len(kinds) > 1:
+                raise InputError("one statement at a time", fix="split the query at its semicolon")
+            if kinds[0] not in (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN):
+                raise _refused(kinds[0].name)
+            if kinds[0] == duckdb.StatementType.EXPLAIN and "analyze" in query.lower():
+                raise _refused("EXPLAIN ANALYZE")
+            return self._fetch(query, params, limit)
+        except duckdb.PermissionException as error:
+            raise _refused(_first_line(error)) from error
+        except duckdb.IOException as error:
+            if "No such file" in str(error):
+                raise Gone(str(error)) from error
+            raise InputError("the query failed", why=_first_line(error)) from error
+        except duckdb.Error as error:
+            raise InputError(
+                _first_line(error), where=_line_of(error), fix="`counterpoint sql` lists views and columns"
+            ) from error
+
+    def _fetch(self, query: str, params: Sequence[Any] | None, limit: int | None) -> Result:
+        answer = self._connection.sql(query, params=list(params)) if params else self._connection.sql(query)
+        if limit is None:
+            return Result(answer.to_arrow_table())
+        table = answer.limit(limit + 1).to_arrow_table()
+        return Result(table.slice(0, limit), is_cut=table.num_rows > limit)
+
+
+def _list(files: list[str]) -> str:
+    return "[" + ", ".join("'" + f.replace("'", "''") + "'" for f in files) + "]"
+
+
+def _refused(what: str) -> CounterpointError:
+    fix = "select from traces, events, edges, rewards, costs; to write results use --json or --csv"
+    return Refused(f"sql only reads the store: {what}", fix=fix)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n")[0]
+
+
+def _line_of(error: Exception) -> str | None:
+    """Where in the query, as DuckDB draws it."""
+    lines = str(error).split("\n")
+    found = next((i for i, line in enumerate(lines) if line.startswith("LINE ")), None)
+    return None if found is None else lines[found].strip()

@@ -1,0 +1,366 @@
+"""`Run`: recording one trace. `event` appends to a list; threads and tasks that ask for durability share one sync.
+
+Always true: `sync` and `asynced` return only when every record made before the call is on disk, or raise; a record that the
+disk refused stays and is tried again at the next sync; a record that no line can carry is kept in `refused`, and every sync
+says so until `drop_refused`. An event is in the journal before any edge that names it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from counterpoint.errors import CounterpointError, InputError, InvalidTrace, did_you_mean
+from counterpoint.store.journal import Journal
+from counterpoint.trace import Edge, Event, Trace, content_ref, summed_costs
+from counterpoint.trace.lines import Close, Content, Finish, LineReader, Open, Refusal, encode_records
+from counterpoint.trace.records import FIELDS, wire_name
+from counterpoint.trace.wire import event_from_dict
+
+__all__ = ["Flusher", "Run"]
+
+Numbers = dict[str, int | float]
+Check = Callable[[Trace], object]
+Seal = Callable[[Trace], None]
+
+
+class Run:
+    """The recorder of one trace; safe to share between threads and tasks."""
+
+    def __init__(
+        self, trace_id: str, journal: Journal, flusher: Flusher, check: Check, seal: Seal, *, so_far: LineReader | None = None
+    ) -> None:
+        """Use `Store.record` or `Store.resume`."""
+        self.trace_id = trace_id
+        self.refused: list[Refusal] = []
+        """Records that no line can carry, with the reason."""
+        self._journal, self._flusher = journal, flusher
+        self._check, self._seal = check, seal
+        self._buffer: list[Any] = []
+        self._ids: set[str] = {e.id for e in so_far.events} if so_far else set()
+        self._open: set[str] = set(so_far.open) if so_far else set()
+        self._refs: set[str] = set(so_far.contents) if so_far else set()
+        self._lost: set[str] = set()
+        self._done = 0
+        self._commit_lock = threading.Lock()
+        self._waiting: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
+        self._is_over = False
+        flusher.add(self)
+
+    # -- recording -----------------------------------------------------------------------------------------------
+
+    def event(self, event: Event) -> None:
+        """Record an event. It is durable after the next `sync`, or within the store's flush interval."""
+        name = event.id
+        if name in self._ids or self._is_over:
+            raise self._repeated(name)
+        self._buffer.append(event)
+        self._ids.add(name)
+
+    def edge(self, src: str, dst: str, type: str) -> None:
+        """Record that event `dst` depends on, or read, event `src`. Both must be recorded already."""
+        ids = self._ids
+        if src not in ids or dst not in ids or self._is_over:
+            self._alive()
+            missing = src if src not in ids else dst
+            raise InvalidTrace(f"there is no event {missing!r} yet", where=self._where, fix="record the event before its edge")
+        self._buffer.append(Edge(src, dst, type))  # type: ignore[arg-type]  # checked when the line is written
+
+    def content(self, text: str) -> str:
+        """Keep a text, once; returns its reference, for an event's `content_ref`."""
+        self._alive()
+        ref = content_ref(text)
+        if ref not in self._refs:
+            self._refs.add(ref)
+            self._buffer.append(Content(ref, text))
+        return ref
+
+    def open(self, event: Event) -> str:
+        """Record that an event began; until `close` it stands in the trace as open. Returns its id."""
+        if event.id in self._ids or self._is_over:
+            raise self._repeated(event.id)
+        _, refused = encode_records([Open(event)])
+        if refused:  # at once, for a close without its open could not be read back
+            raise InvalidTrace(f"event {event.id!r} cannot be written: {refused[0].why}", where=self._where)
+        self._buffer.append(Open(event))
+        self._ids.add(event.id)
+        self._open.add(event.id)
+        return event.id
+
+    def close(self, event_id: str, **fields: Any) -> None:
+        """Record that an open event ended, with the fields that are known now: `run.close("e7", dur=1.5, ok=True)`."""
+        self._alive()
+        if event_id not in self._open:
+            what = f"event {event_id!r} is not open"
+            raise InvalidTrace(what, where=self._where, fix=did_you_mean(event_id, self._open))
+        unknown = [f for f in fields if f not in FIELDS or f == "id"]
+        if unknown:
+            raise InputError(f"an event has no field {unknown[0]!r} to close with", fix=did_you_mean(unknown[0], FIELDS))
+        known = {wire_name(k): v for k, v in fields.items() if v is not None}
+        try:
+            is_typed = event_from_dict({"id": "-", "t": 0, "type": "message", "agent": "-"} | known).extra is None
+        except msgspec.ValidationError:
+            is_typed = False
+        if not is_typed:
+            raise InvalidTrace(f"event {event_id!r} cannot close with a field of another type", where=self._where)
+        self._open.discard(event_id)
+        self._buffer.append(Close(event_id, known))
+
+    def _repeated(self, name: str) -> CounterpointError:
+        self._alive()
+        return InvalidTrace(f"the event id {name!r} was used before", where=self._where, fix="make ids unique")
+
+    @property
+    def _where(self) -> str:
+        return f"trace {self.trace_id!r}"
+
+    def _alive(self) -> None:
+        if self._is_over or not self._journal.is_open:
+            raise InputError("this run is over", where=self._where, fix="store.resume(id) goes on with an unfinished one")
+
+    # -- durability ----------------------------------------------------------------------------------------------
+
+    def sync(self) -> None:
+        """Return when everything recorded so far is durable. Threads that wait together share one sync of the disk."""
+        self._alive()
+        # In this order: a commit in between can only make the number too large, which costs a sync and loses nothing.
+        upto = len(self._buffer)
+        upto += self._done
+        self._commit(upto)
+        if self.refused:
+            raise self._refusal()
+
+    def asynced(self) -> asyncio.Future[None]:
+        """The same for tasks, `await run.asynced()`: the event loop goes on while the disk works."""
+        if self._is_over:
+            self._alive()
+        loop = asyncio.get_running_loop()
+        # One future each, not one shared: a task that is cancelled cancels what it waits for.
+        future = loop.create_future()
+        waiting = self._waiting.get(loop)
+        if waiting is None:
+            waiting = self._waiting.setdefault(loop, [])
+        waiting.append(future)
+        if len(waiting) == 1:
+            self._flusher.wake(self)
+        return future
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a task waits for its records to be durable."""
+        return any(self._waiting.values())
+
+    def _commit(self, upto: int | None = None) -> None:
+        """Take what there is, write it, sync, and tell those who wait; nothing to do when a leader has got to `upto`."""
+        with self._commit_lock:
+            if upto is not None and self._done >= upto:
+                return
+            # Slices and not swaps: another thread may append between any two steps here, and must find the same list.
+            waiting = {loop: futures[:] for loop, futures in list(self._waiting.items())}
+            batch = self._buffer[:]
+            error: CounterpointError | None = None
+            try:
+                if batch:
+                    lines, refused = self._lines(batch)
+                    if lines:
+                        self._journal.append(lines)
+                    self.refused += refused
+                    self._done += len(batch)
+                    del self._buffer[: len(batch)]
+                error = self._refusal() if self.refused else None
+            except CounterpointError as failed:
+                error = failed
+                raise
+            finally:
+                for loop, futures in waiting.items():
+                    del self._waiting[loop][: len(futures)]
+                    if futures and not loop.is_closed():
+                        loop.call_soon_threadsafe(_resolve, futures, error)
+
+    def _lines(self, batch: list[Any]) -> tuple[bytes, list[Refusal]]:
+        """The lines of a batch. An edge falls with its event, so that the journal never names what it does not hold."""
+        lines, refused = encode_records(batch)
+        if not refused and not self._lost:
+            return lines, refused
+        self._lost |= {r.record.id for r in refused if isinstance(r.record, Event)}
+        fallen = [r for r in batch if isinstance(r, Edge) and (r.src in self._lost or r.dst in self._lost)]
+        lines, refused = encode_records([r for r in batch if r not in fallen])
+        return lines, refused + [Refusal(edge, "one of its events was refused") for edge in fallen]
+
+    def _refusal(self) -> InvalidTrace:
+        first = self.refused[0]
+        more = f", and {len(self.refused) - 1} more" if len(self.refused) > 1 else ""
+        name = getattr(first.record, "id", type(first.record).__name__.lower())
+        return InvalidTrace(
+            f"record {name!r} cannot be written: {first.why}{more}",
+            where=self._where,
+            why="everything else is durable",
+            fix="mend it and record it again; run.drop_refused() goes on without it",
+        )
+
+    def drop_refused(self) -> list[Refusal]:
+        """Go on without the records that could not be written; returns them."""
+        with self._commit_lock:
+            dropped, self.refused = self.refused, []
+            self._ids -= self._lost
+            self._lost = set()
+        return dropped
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def finish(
+        self,
+        rewards: Numbers | None = None,
+        costs: Numbers | None = None,
+        metrics: Numbers | None = None,
+        meta: dict[str, Any] | None = None,
+    ) -> Trace:
+        """End the trace and move it from the journal to the lake. Costs that are not given are counted from the events."""
+        if self._has_finish and self._journal.is_open:  # sealing failed before, and is tried again
+            trace = self._journal.read().trace()
+        else:
+            self.sync()
+            so_far = self._journal.read()
+            end = Finish.of(rewards, dict(summed_costs(so_far.events)) | (costs or {}), metrics, meta)
+            so_far.finished = end.finish
+            trace = so_far.trace()
+            self._check(trace)
+            self._write_finish(end)
+        self._seal(trace)
+        self._journal.delete()
+        return trace
+
+    def _write_finish(self, end: Finish) -> None:
+        lines, refused = encode_records([end])
+        if refused:
+            raise InvalidTrace(f"the trace cannot end so: {refused[0].why}", where=self._where)
+        with self._commit_lock:
+            if self._buffer:
+                raise InputError("something was recorded while the trace was ending", where=self._where, fix="finish it again")
+            self._journal.append(lines)
+            self._is_over = self._has_finish = True
+        self._flusher.discard(self)
+
+    _has_finish = False
+
+    def release(self) -> None:
+        """Stop recording and leave the trace unfinished, in the journal, for `Store.resume`."""
+        try:
+            if not self._is_over and self._journal.is_open:
+                self._commit()
+        finally:
+            self._is_over = True
+            self._flusher.discard(self)
+            self._journal.release()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            self.release()
+        except CounterpointError as failed:
+            if error is None:
+                raise
+            error.add_note(f"and the journal could not be written: {failed}")
+
+
+def _resolve(futures: list[asyncio.Future[None]], error: CounterpointError | None) -> None:
+    for future in futures:
+        try:
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+        except asyncio.InvalidStateError:
+            pass  # its task was cancelled meanwhile
+
+
+class Flusher:
+    """One thread per store that syncs what nobody waits for, at most every `interval_s`, and what tasks wait for, at once."""
+
+    def __init__(self, interval_s: float) -> None:
+        self._interval_s = interval_s
+        self._runs: set[Run] = set()
+        self._asked: set[Run] = set()
+        self._lock = threading.Lock()
+        self._wakes = threading.Event()
+        self._thread: threading.Thread | None = None
+        _flushers.add(self)
+
+    def add(self, run: Run) -> None:
+        with self._lock:
+            self._runs.add(run)
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._work, name="counterpoint-flusher", daemon=True)
+                self._thread.start()
+
+    def discard(self, run: Run) -> None:
+        with self._lock:
+            self._runs.discard(run)
+        self._wakes.set()
+
+    def wake(self, run: Run) -> None:
+        self._asked.add(run)
+        self._wakes.set()
+
+    def _work(self) -> None:
+        due = time.monotonic() + self._interval_s
+        while True:
+            self._wakes.wait(max(0.0, due - time.monotonic()))
+            self._wakes.clear()
+            is_due = time.monotonic() >= due
+            with self._lock:
+                if not self._runs:
+                    self._thread = None
+                    return
+                runs = [r for r in self._runs if is_due or r in self._asked]
+                self._asked.difference_update(runs)
+            self.flush(runs)
+            if is_due:
+                due = time.monotonic() + self._interval_s
+
+    def flush(self, runs: list[Run]) -> None:
+        for run in runs:
+            while run._buffer or run.is_awaited:
+                try:
+                    run._commit()
+                except CounterpointError:
+                    break  # those who waited were told; the records stay, and the next sync says it again
+                if not run.is_awaited:
+                    break
+
+    def close(self) -> None:
+        """Leave every run unfinished in its journal."""
+        for run in list(self._runs):
+            run.release()
+
+
+_flushers: weakref.WeakSet[Flusher] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """In a forked child there is no flusher thread, and the journals are its parent's: every run is over."""
+    for flusher in list(_flushers):
+        for run in flusher._runs:
+            run._is_over = True
+        flusher._runs = set()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+@atexit.register
+def _at_exit() -> None:
+    """A process that ends without closing its runs still leaves what it recorded."""
+    for flusher in list(_flushers):
+        flusher.flush(list(flusher._runs))

@@ -1,0 +1,354 @@
+"""`Store`: a folder of traces. Running ones lie in the journal, finished ones in the lake.
+
+Always true: a trace is in the lake whole or not at all; an id names at most one trace; what `add`, `sync` or `finish` has
+acknowledged is found by every later reader, whatever was killed in between. Any number of processes may write and read one
+store. Opening never changes what another process is writing.
+
+    counterpoint.json   what this folder is, and which version wrote it
+    journal/            a file per running trace
+    log/                the manifest: numbered commits and checkpoints
+    lake/               Parquet: day=YYYY-MM-DD/shard=X/<part>.{traces,events,edges,contents}.parquet
+    hot/                an Arrow file for sampling, rebuilt at will
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from counterpoint.errors import CounterpointError, InputError, NotFound, TryAgain, did_you_mean
+from counterpoint.store import compaction, disk, recovery
+from counterpoint.store.adding import Adder, check
+from counterpoint.store.hot import Hot
+from counterpoint.store.journal import Journal, journals, path_of, peek
+from counterpoint.store.lake import Gone, Lake
+from counterpoint.store.log import Commit, Log, Row, State
+from counterpoint.store.parts import SCHEMAS, part_path
+from counterpoint.store.query import Query, Result
+from counterpoint.store.run import Flusher, Run
+from counterpoint.store.summary import Summary
+from counterpoint.trace import Trace
+from counterpoint.trace.batch import TraceBatch
+
+__all__ = ["Store"]
+
+VERSION = 1
+_MARK = "counterpoint.json"
+_FOLDERS = ("journal", "log", "lake")
+
+
+class Store:
+    """Traces at rest, in one folder."""
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, create: bool = True, read_only: bool = False, flush_ms: float = 50.0
+    ) -> None:
+        """Open a store, recovering what a killed process left; make it when it is not there, unless told otherwise.
+
+        `flush_ms` is how long a record may wait for the disk when nobody asks with `sync`.
+        """
+        self.path = Path(path)
+        self.is_read_only = read_only
+        with disk.explained(self.path):
+            _open_folder(self.path, create=create and not read_only)
+        self._log = Log(self.path / "log")
+        self._lake = Lake(self.path / "lake", self._sums)
+        self._log.refresh()
+        self._flusher = Flusher(flush_ms / 1000)
+        self._adder = Adder(self._log, self._lake)
+        self._query: Query | None = None
+        self._hot: Hot | None = None
+        self.unsealed: list[CounterpointError] = []
+        """Journals that could not be recovered, each with the reason; they are left as they are."""
+        if not read_only:
+            self.unsealed = recovery.recover(self._journal_folder, self._adder)
+
+    @property
+    def _journal_folder(self) -> Path:
+        return self.path / "journal"
+
+    def _sums(self, part: str) -> dict[str, list[tuple[int, int]]]:
+        known = self._log.state.parts.get(part)
+        if known is None:
+            raise Gone(part)
+        return known.sums
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of every run (unfinished ones stay in the journal) and of all files."""
+        self._flusher.close()
+        self._lake.close()
+        if self._query is not None:
+            self._query.close()
+            self._query = None
+
+    def __repr__(self) -> str:
+        return f"<Store {os.fspath(self.path)}: {len(self._log.state.rows):,} traces>"
+
+    def _writable(self) -> None:
+        if self.is_read_only:
+            raise InputError("this store was opened read-only", where=str(self.path), fix="open it with read_only=False")
+
+    # -- recording -----------------------------------------------------------------------------------------------
+
+    def record(
+        self,
+        trace_id: str,
+        *,
+        task_id: str,
+        system: str | None = None,
+        topology: str | None = None,
+        meta: dict[str, Any] | None = None,
+    ) -> Run:
+        """Begin a trace. Use it as a context: leaving it without `finish` leaves the trace unfinished, not lost."""
+        self._writable()
+        if trace_id in self._log.refresh().rows:
+            fix = "record under another id; store.add(trace) replaces a stored one"
+            raise InputError(f"trace {trace_id!r} is stored already", where=str(self.path), fix=fix)
+        journal = Journal.create(self._journal_folder, trace_id, task_id, system, topology, meta or {})
+        return Run(trace_id, journal, self._flusher, check, self._adder.seal)
+
+    def resume(self, trace_id: str) -> Run:
+        """Go on with a trace whose writer died or let go; `TryAgain` while somebody still records it."""
+        self._writable()
+        path = path_of(self._journal_folder, trace_id)
+        taken = Journal.resume(path)
+        if taken is None:
+            if path.exists():
+                raise TryAgain(f"trace {trace_id!r} is being recorded", where=str(path), fix="wait for its writer to end")
+            raise self._not_found(trace_id, self.open_ids())
+        journal, so_far = taken
+        return Run(trace_id, journal, self._flusher, check, self._adder.seal, so_far=so_far)
+
+    def open_ids(self) -> list[str]:
+        """The traces that are running, or were cut off: in the journal and not yet in the lake."""
+        return [s.id for s in self._open_summaries()]
+
+    def _open_summaries(self) -> list[Summary]:
+        sealed = self._log.refresh().rows
+        found = []
+        for path in journals(self._journal_folder):
+            reader = peek(path)
+            if reader is not None and reader.header is not None and reader.header.trace_id not in sealed:
+                found.append(Summary.of_lines(reader, path.stat().st_mtime if path.exists() else time.time()))
+        return found
+
+    # -- adding --------------------------------------------------------------------------------------------------
+
+    def add(self, trace: Trace, source: str | None = None) -> str:
+        """Store a trace: "added", "unchanged" when this very content is stored, "updated" when the id had another.
+
+        `source` names where it came from; one id from two sources is refused. `InvalidTrace` when it is not a graph.
+        """
+        return self.add_many([trace], source)[0]
+
+    def add_many(self, traces: Iterable[Trace], source: str | Sequence[str | None] | None = None) -> list[str]:
+        """The same for many, which is quicker: they are written together. All that came before an error are stored."""
+        self._writable()
+        whats = self._adder.add_many(traces, source, is_open=lambda name: path_of(self._journal_folder, name).exists())
+        compaction.tidy(self._log, self._lake)
+        return whats
+
+    def remove(self, trace_id: str) -> None:
+        """Drop a trace. Its bytes go with the next compaction."""
+        self._writable()
+        path = path_of(self._journal_folder, trace_id)
+        had_journal = path.exists()
+        if had_journal and not Journal.drop(path):
+            raise TryAgain(f"trace {trace_id!r} is being recorded", where=str(path), fix="wait for its writer to end")
+
+        def drop(state: State) -> Commit | None:
+            return Commit(at=time.time(), drop=[trace_id]) if trace_id in state.rows else None
+
+        if self._log.commit(drop) is None and not had_journal:
+            raise self._not_found(trace_id, self._log.state.rows)
+
+    def compact(self, *, grace_s: float = 600.0) -> compaction.Report:
+        """Merge small parts, drop the rows of removed and superseded traces, delete files that died `grace_s` ago."""
+        self._writable()
+        return compaction.compact(self._log, self._lake, grace_s=grace_s)
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def ids(self) -> list[str]:
+        """The finished traces, in the order they were added."""
+        return list(self._log.refresh().rows)
+
+    def __contains__(self, trace_id: object) -> bool:
+        return trace_id in self._log.refresh().rows
+
+    def __len__(self) -> int:
+        return len(self._log.refresh().rows)
+
+    def rows(self) -> list[Summary]:
+        """A line per trace, finished and open, by the time it was added. Reads the manifest, not the lake."""
+        done = [Summary.of_row(r) for r in self._log.refresh().rows.values()]
+        return sorted(done + self._open_summaries(), key=lambda s: s.added)
+
+    def find(self, prefix: str) -> str:
+        """The one id that is, or begins with, `prefix`."""
+        known = dict.fromkeys([*self._log.refresh().rows, *self.open_ids()])
+        if prefix in known:
+            return prefix
+        found = [name for name in known if name.startswith(prefix)] if prefix else []
+        if len(found) == 1:
+            return found[0]
+        if found:
+            shown = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
+            raise InputError(f"{prefix!r} begins the ids of {len(found)} traces: {shown}", fix="give more of the id")
+        raise self._not_found(prefix, known)
+
+    def get(self, trace_id: str) -> Trace:
+        """A trace, whole. One that is not finished comes as far as it is recorded, with `unfinished` in its meta."""
+
+        def read(state: State) -> Trace | None:
+            row = state.rows.get(trace_id)
+            return None if row is None else self._lake.trace(row)
+
+        for _ in range(2):  # a trace may be sealed between the look into the lake and the look into the journal
+            found = self._reading(read)
+            if found is not None:
+                return found
+            lines = peek(path_of(self._journal_folder, trace_id))
+            if lines is not None and lines.header is not None:
+                return lines.trace()
+        raise self._not_found(trace_id, [*self._log.state.rows, *self.open_ids()])
+
+    def batch(self, ids: Sequence[str], columns: Sequence[str] | None = None, *, edges: bool = False) -> TraceBatch:
+        """Finished traces as columns; all columns, edges, meta and texts unless some are named."""
+        if not ids:
+            raise InputError("a batch needs at least one trace")
+        names = None if columns is None else _columns(columns)
+
+        def read(state: State) -> TraceBatch:
+            rows = [self._row(state, name) for name in ids]
+            return self._lake.whole_batch(rows) if names is None else self._lake.batch(rows, names, edges=edges)
+
+        return self._reading(read)
+
+    def sample(
+        self, n: int, rng: np.random.Generator, columns: Sequence[str] | None = None, *, edges: bool = False
+    ) -> TraceBatch:
+        """A batch of `n` different finished traces, drawn evenly."""
+        return self.batch(draw(self.ids(), n, rng), columns, edges=edges)
+
+    def hot(self, *, rebuild: bool = False) -> Hot:
+        """The finished traces in one memory-mapped file, for sampling at memory speed; made anew when traces changed."""
+        state = self._log.refresh()
+        if self._hot is None or self._hot.number != state.number or rebuild:
+            self._hot = self._reading(lambda s: Hot.of(self.path / "hot", s, self._lake, rebuild=rebuild))
+        return self._hot
+
+    def sql(self, query: str, params: Sequence[Any] | None = None, *, limit: int | None = None) -> Result:
+        """Ask the finished traces in SQL: views `traces`, `events`, `edges`, `rewards`, `costs`. Nothing can be written."""
+
+        def ask(state: State) -> Result:
+            if self._query is None or self._query.number != state.number:
+                self._query = Query(state, self._lake.folder)
+            return self._query.run(query, params, limit)
+
+        return self._reading(ask)
+
+    def files(self, kind: str = "events") -> list[Path]:
+        """The Parquet files that hold the finished traces, for other tools: traces, events, edges or contents.
+
+        The folder may also hold files that compaction has replaced and not yet deleted, and these files rows of traces that
+        were removed or replaced; right after `compact(grace_s=0)` neither is so.
+        """
+        if kind not in SCHEMAS:
+            raise InputError(f"there are no {kind!r} files", fix=did_you_mean(kind, SCHEMAS))
+        parts = self._log.refresh().parts.values()
+        return [part_path(self._lake.folder, p.name, kind) for p in parts if kind in p.sums]
+
+    def _row(self, state: State, trace_id: str) -> Row:
+        row = state.rows.get(trace_id)
+        if row is None:
+            raise self._not_found(trace_id, state.rows)
+        return row
+
+    def _reading(self, read: Callable[[State], Any]) -> Any:
+        """Read with the newest manifest, and again as often as compaction has taken a file away in between."""
+        while True:
+            number = self._log.refresh().number
+            try:
+                return read(self._log.state)
+            except Gone as gone:
+                self._query = None
+                if self._log.refresh().number == number:
+                    fix = "restore the file from a copy"
+                    raise InputError("a file of the lake is missing", where=str(gone), fix=fix) from gone
+
+    def _not_found(self, trace_id: str, known: Iterable[str]) -> NotFound:
+        # Comparing with every id of a large store would take a second; those that begin alike are the likely ones.
+        names = list(known)
+        near = [n for n in names if n[:2] == trace_id[:2]][:1000] or names[:1000]
+        return NotFound(f"no trace {trace_id!r}", where=str(self.path), fix=did_you_mean(trace_id, near))
+
+
+def draw(ids: Sequence[str], n: int, rng: np.random.Generator) -> list[str]:
+    """`n` different ids, drawn evenly."""
+    if not 0 < n <= len(ids):
+        raise InputError(f"cannot draw {n} traces from {len(ids)}", fix="ask for fewer, or add more traces")
+    return [ids[i] for i in rng.choice(len(ids), n, replace=False)]
+
+
+def _columns(columns: Sequence[str]) -> list[str]:
+    from counterpoint.trace.columns import EVENT_SCHEMA
+
+    known = EVENT_SCHEMA.names[:-2]
+    names = ["from_" if c == "from" else c for c in columns]
+    for name in names:
+        if name not in known:
+            raise InputError(f"events have no column {name!r}", fix=did_you_mean(name, known))
+    return names
+
+
+def _open_folder(path: Path, *, create: bool) -> None:
+    """Make sure that the folder is a store of a version that we can read; make it one when it is new or empty."""
+    mark = path / _MARK
+    if mark.is_file():
+        _check_mark(mark)
+        return
+    if path.exists() and not path.is_dir():
+        raise InputError("is a file, not a store", where=str(path), fix="name a folder with --store DIR")
+    if path.is_dir() and any(path.iterdir()) and not _is_half_made(path):
+        raise InputError("this folder is not a store", where=str(path), fix="name an empty or new folder with --store DIR")
+    if not create:
+        fix = "name one with --store DIR, or make one: counterpoint demo"
+        raise NotFound("there is no store here", where=str(path), fix=fix)
+    for folder in _FOLDERS:
+        disk.make_folder(path / folder)
+    # The mark comes last: a folder that has it is whole.
+    disk.create(mark, msgspec.json.encode({"counterpoint_store": VERSION}) + b"\n")
+
+
+def _is_half_made(path: Path) -> bool:
+    """What a process that was killed while it made a store leaves: nothing but our empty folders and drafts."""
+    names = [entry.name for entry in path.iterdir() if not entry.name.startswith(disk.TEMPORARY)]
+    return all(name in _FOLDERS and not any((path / name).iterdir()) for name in names)
+
+
+def _check_mark(mark: Path) -> None:
+    try:
+        version = msgspec.json.decode(mark.read_bytes(), type=dict[str, int])["counterpoint_store"]
+    except (msgspec.MsgspecError, KeyError) as error:
+        fix = f'it should say {{"counterpoint_store":{VERSION}}}'
+        raise InputError("the store's mark is damaged", where=str(mark), why=str(error), fix=fix) from error
+    if version > VERSION:
+        raise InputError(
+            f"the store was written by a newer Counterpoint (form {version}; this one knows up to {VERSION})",
+            where=str(mark.parent),
+            fix="upgrade: pip install -U counterpoint",
+        )

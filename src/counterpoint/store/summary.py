@@ -1,0 +1,77 @@
+"""`Summary`: one line about one trace, for lists.
+
+Always true: it costs no look into the lake; what is not known is None.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from counterpoint.store.log import Row
+from counterpoint.trace import summed_costs
+from counterpoint.trace.lines import LineReader
+
+__all__ = ["Summary"]
+
+
+class Summary(Struct, frozen=True, kw_only=True):
+    """What `counterpoint ls` shows of a trace."""
+
+    id: str
+    task_id: str
+    system: str | None
+    topology: str | None
+    events: int
+    edges: int
+    agents: int
+    tokens: int | float | None
+    wall_clock_s: int | float | None
+    team_reward: int | float | None
+    errors: int
+    """How many errors `check` finds in it."""
+    source: str | None
+    added: float
+    """When it was first added, seconds since the epoch; of an open one, when it was last written."""
+    is_open: bool = False
+    """Whether it is still in the journal: running, or cut off."""
+
+    @classmethod
+    def of_row(cls, row: Row) -> Summary:
+        """Of a finished trace."""
+        return cls(
+            id=row.id,
+            task_id=row.task,
+            system=row.system,
+            topology=row.topology,
+            events=row.events.rows,
+            edges=row.edges.rows,
+            agents=row.agents,
+            tokens=row.tokens,
+            wall_clock_s=row.wall_clock_s,
+            team_reward=row.rewards.get("team"),
+            errors=row.errors,
+            source=row.source,
+            added=row.added,
+        )
+
+    @classmethod
+    def of_lines(cls, lines: LineReader, at: float) -> Summary:
+        """Of an open one, from its journal."""
+        assert lines.header is not None
+        counted = summed_costs(lines.events)
+        return cls(
+            id=lines.header.trace_id,
+            task_id=lines.header.task_id,
+            system=lines.header.system,
+            topology=lines.header.topology,
+            events=len(lines.events),
+            edges=len(lines.edges),
+            agents=len({e.agent for e in lines.events}),
+            tokens=counted["tokens"],
+            wall_clock_s=counted["wall_clock_s"],
+            team_reward=None,
+            errors=0,
+            source=None,
+            added=at,
+            is_open=True,
+        )

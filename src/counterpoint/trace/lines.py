@@ -1,0 +1,371 @@
+"""A trace as lines: a header, then one record per line. The journal's form, and the `.jsonl` file's.
+
+Always true: `decode_lines(encode_lines(trace)) == trace`, number for number; a record is one line and no line holds a line
+break, so a file that was cut off anywhere is a valid file plus a torn tail; a line is decoded or named, never skipped.
+
+| line | says |
+|---|---|
+| `{"counterpoint":1,"trace_id":..,"task_id":..,"system":..,"topology":..,"meta":{}}` | the header, first |
+| `{"event":{..}}` | an event; `"extra"` beside it holds what its own field names would hide |
+| `{"open":{..}}`, `{"close":"e7","fields":{..}}` | an event that began; what is known at its end |
+| `{"edge":{"src":..,"dst":..,"type":..}}` | an edge |
+| `{"content":"sha256:..","text":".."}` | a text |
+| `{"finish":{"rewards":{},"costs":{},"metrics":{},"meta":{}}}` | the end, last; without it the trace is unfinished |
+| `{"sum":123}` | CRC-32 of all bytes since the last sum: a changed byte before it is found |
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from counterpoint.errors import InputError, InvalidTrace
+from counterpoint.trace.line_records import (
+    OPEN_EVENTS,
+    UNFINISHED,
+    UNREADABLE,
+    VERSION,
+    Close,
+    Content,
+    Finish,
+    Finished,
+    Header,
+    Open,
+    Record,
+    any_decoder,
+    event_decoder,
+    event_of,
+    header_decoder,
+    line_decoder,
+    object_decoder,
+)
+from counterpoint.trace.records import FIELDS, Edge, Event, wire_name
+from counterpoint.trace.trace import Trace
+from counterpoint.trace.wire import event_dict, event_from_dict
+
+__all__ = [
+    "OPEN_EVENTS",
+    "UNFINISHED",
+    "VERSION",
+    "Close",
+    "Content",
+    "Finish",
+    "Header",
+    "LineReader",
+    "Open",
+    "Refusal",
+    "decode_lines",
+    "encode_lines",
+    "encode_records",
+    "header_line",
+    "is_lines",
+    "sum_line",
+]
+
+
+class Refusal(Struct, frozen=True):
+    """A record that no line can carry, and why."""
+
+    record: Any
+    why: str
+
+
+_encoder = msgspec.json.Encoder()
+_DECLARED = frozenset(wire_name(f) for f in FIELDS) | {"extra"}
+
+
+# -- writing -----------------------------------------------------------------------------------------------------
+
+
+def header_line(
+    trace_id: str, task_id: str, system: str | None = None, topology: Any = None, meta: dict[str, Any] | None = None
+) -> bytes:
+    """The first line; raises `InvalidTrace` for an empty id, an unknown topology, or meta that is not JSON."""
+    header = Header(counterpoint=VERSION, trace_id=trace_id, task_id=task_id, system=system, topology=topology, meta=meta or {})
+    why = _unlike(header, header_decoder.decode)
+    if why:
+        raise InvalidTrace(f"the header cannot be written: {why}", where=f"trace {trace_id!r}")
+    return _encoder.encode(header) + b"\n"
+
+
+def sum_line(crc: int) -> bytes:
+    """The line that seals the bytes before it."""
+    return b'{"sum":%d}\n' % crc
+
+
+def encode_records(records: Sequence[Record]) -> tuple[bytes, list[Refusal]]:
+    """Records as lines that are known to read back; those that would not are refused, and the rest written."""
+    try:
+        is_plain = all(type(r) is Event and r.extra is None for r in records)
+        data = _plain_events(records) if is_plain else _mixed(records)
+        if data is not None:
+            return data, []
+    except (*UNREADABLE, ValueError, TypeError, AttributeError):
+        pass
+    lines, refused = [], []
+    for record in records:
+        why = _unlike(record, _record_of)
+        if why:
+            refused.append(Refusal(record, why))
+        else:
+            lines.append(_encoder.encode(_object(record)) + b"\n")
+    return b"".join(lines), refused
+
+
+def _plain_events(events: Sequence[Record]) -> bytes | None:
+    """The usual batch, in three calls; a line break cannot be inside a JSON string, so replacing it frames every event."""
+    data = _encoder.encode_lines(events)
+    event_decoder.decode_lines(data)
+    return b'{"event":' + data[:-1].replace(b"\n", b'}\n{"event":') + b"}\n" if data else b""
+
+
+def _mixed(records: Sequence[Record]) -> bytes | None:
+    data = _encoder.encode_lines([_object(r) for r in records])
+    # The encoder writes NaN as null without a word, and where a field holds anything the decoder lets it pass.
+    if b"null" in data:
+        return None
+    line_decoder.decode_lines(data)
+    return data
+
+
+def _object(record: Record) -> Any:
+    """What the encoder writes for a record."""
+    if isinstance(record, Event):
+        return _event_object("event", record)
+    if isinstance(record, Edge):
+        return {"edge": record}
+    if isinstance(record, Open):
+        return _event_object("open", record.open)
+    return record
+
+
+def _event_object(kind: str, event: Event) -> dict[str, Any]:
+    extra = event.extra
+    if extra is None:
+        return {kind: event}
+    if not extra or not _DECLARED.isdisjoint(extra):
+        # Spread among the fields, these would come back as the fields themselves, or not at all.
+        return {kind: replace(event, extra=None), "extra": extra}
+    return {kind: event_dict(event)}
+
+
+def _unlike(record: Any, decode: Any) -> str:
+    """Why a record does not come back equal from its own line; nothing when it does."""
+    try:
+        again = decode(_encoder.encode(record if isinstance(record, Header) else _object(record)))
+    except (*UNREADABLE, ValueError, TypeError, AttributeError, OverflowError) as error:
+        return str(error)
+    if again == record:
+        return ""
+    return "it holds something that JSON cannot carry, such as NaN, a tuple or a key that is not a string"
+
+
+def _record_of(line: bytes) -> Record:
+    """One line as the record it was."""
+    obj = object_decoder.decode(line)
+    match next(iter(obj)):
+        case "event":
+            return event_of(obj, "event")
+        case "open":
+            return Open(event_of(obj, "open"))
+        case "edge":
+            return msgspec.json.decode(obj["edge"], type=Edge)
+        case "close":
+            return msgspec.json.decode(line, type=Close)
+        case "content":
+            return msgspec.json.decode(line, type=Content)
+        case _:
+            return msgspec.json.decode(line, type=Finish)
+
+
+def encode_lines(trace: Trace) -> bytes:
+    """The whole trace as the bytes of a `.jsonl` file."""
+    records: list[Record] = [*trace.events, *trace.edges]
+    records += [Content(ref, text) for ref, text in trace.contents.items()]
+    records.append(Finish.of(trace.rewards, trace.costs, trace.metrics))
+    data, refused = encode_records(records)
+    if refused:
+        what = f"{_name(refused[0].record)} cannot be written: {refused[0].why}"
+        raise InvalidTrace(what, where=f"trace {trace.trace_id!r}", fix="see `counterpoint check` for the whole list")
+    return header_line(trace.trace_id, trace.task_id, trace.system, trace.topology, trace.meta) + data
+
+
+def _name(record: Any) -> str:
+    if isinstance(record, Open):
+        record = record.open
+    return f"event {record.id!r}" if isinstance(record, Event) else f"a record of kind {type(record).__name__.lower()}"
+
+
+# -- reading -----------------------------------------------------------------------------------------------------
+
+
+def is_lines(head: bytes) -> bool:
+    """Whether a file that begins with these bytes is a trace as lines."""
+    return re.match(rb'\s*\{\s*"counterpoint"\s*:\s*\d', head) is not None
+
+
+def decode_lines(data: bytes | bytearray | memoryview, *, where: str | None = None) -> Trace:
+    """A trace from the bytes of a `.jsonl` file; `InvalidTrace` with the line's number when a line is wrong.
+
+    A last line without its line break counts when it is whole: people edit such files. A file with no `finish` line is an
+    unfinished trace, and its `meta` says so.
+    """
+    text = bytes(data)  # no copy where it is bytes already
+    reader = LineReader(where=where)
+    reader.feed(text if text.endswith(b"\n") or not text else text + b"\n")
+    return reader.trace()
+
+
+class LineReader:
+    """Reads lines as they come, keeps what they say, and gives the trace so far."""
+
+    def __init__(self, *, where: str | None = None) -> None:
+        self.where = where
+        self.header: Header | None = None
+        self.events: list[Event] = []
+        self.edges: list[Edge] = []
+        self.contents: dict[str, str] = {}
+        self.open: dict[str, int] = {}
+        """Events that have begun and not ended, by id, with their place."""
+        self.finished: Finished | None = None
+        self.line = 0
+        self.at = 0
+        """Where the line being read begins, in the bytes last fed."""
+        self.crc = 0
+        """CRC-32 of the bytes since the last sum."""
+
+    def feed(self, data: bytes) -> int:
+        """Read the whole lines of these bytes; returns how many bytes they are. What follows is a torn tail."""
+        end = data.rfind(b"\n") + 1
+        summed = begin = 0
+        while begin < end:
+            stop = data.index(b"\n", begin)
+            line, self.at = data[begin:stop], begin
+            self.line += 1
+            if line.startswith(b'{"sum":'):
+                self._check_sum(line, zlib.crc32(data[summed:begin], self.crc))
+                self.crc, summed = 0, stop + 1
+            elif line and not line.isspace():
+                self._take(line)
+            begin = stop + 1
+        self.crc = zlib.crc32(data[summed:end], self.crc)
+        return end
+
+    def _check_sum(self, line: bytes, crc: int) -> None:
+        try:
+            stated = line_decoder.decode(line).sum
+        except UNREADABLE as error:
+            raise self._wrong(str(error)) from error
+        if stated != crc:
+            raise self._wrong("a byte before it has changed since it was written", "take the file from a copy")
+
+    def _take(self, line: bytes) -> None:
+        if self.header is None:
+            self.header = self._read_header(line)
+            return
+        if self.finished is not None:
+            raise self._wrong("there is a record after the finish", "one file holds one trace")
+        try:
+            record = line_decoder.decode(line)
+            if record.event is not None:
+                self.events.append(record.event)
+                return
+        except UNREADABLE:
+            self._take_slowly(line)
+            return
+        if record.edge is not None:
+            self.edges.append(record.edge)
+        elif record.open is not None:
+            self._open(record.open)
+        elif record.close is not None:
+            self._close(record.close, record.fields or {})
+        elif record.content is not None and record.text is not None:
+            self.contents[record.content] = record.text
+        elif record.finish is not None:
+            self.finished = record.finish
+        else:
+            raise self._wrong("is not a record of a trace", "a record is event, open, close, edge, content or finish")
+
+    def _take_slowly(self, line: bytes) -> None:
+        """Events with fields of their own; everything else that comes here is wrong."""
+        try:
+            obj = object_decoder.decode(line)
+            if "event" in obj and obj.keys() <= {"event", "extra"}:
+                self.events.append(event_of(obj, "event"))
+                return
+            if "open" in obj and obj.keys() <= {"open", "extra"}:
+                self._open(event_of(obj, "open"))
+                return
+            line_decoder.decode(line)
+        except UNREADABLE as error:
+            raise self._wrong(_plain(error)) from error
+        raise AssertionError("a line that is both wrong and right")  # pragma: no cover
+
+    def _open(self, event: Event) -> None:
+        self.open[event.id] = len(self.events)
+        self.events.append(event)
+
+    def _close(self, name: str, fields: dict[str, Any]) -> None:
+        if name not in self.open:
+            raise self._wrong(f"closes {name!r}, which is not open", "an event opens once and closes once")
+        place = self.open.pop(name)
+        try:
+            self.events[place] = event_from_dict(event_dict(self.events[place]) | fields)
+        except UNREADABLE as error:
+            raise self._wrong(_plain(error)) from error
+
+    def _read_header(self, line: bytes) -> Header:
+        try:
+            version = any_decoder.decode(object_decoder.decode(line).get("counterpoint", b"null"))
+        except UNREADABLE as error:
+            raise self._wrong(_plain(error), "is this a trace as lines? its first line is the header") from error
+        if not isinstance(version, int):
+            raise self._wrong("is not a header", 'the first line is {"counterpoint":1,"trace_id":..,"task_id":..}')
+        if version > VERSION:
+            raise InputError(
+                f"was written by a newer Counterpoint (form {version}; this one reads up to {VERSION})",
+                where=self.where,
+                fix="upgrade: pip install -U counterpoint",
+            )
+        try:
+            return header_decoder.decode(line)
+        except UNREADABLE as error:
+            raise self._wrong(_plain(error)) from error
+
+    def _wrong(self, what: str, fix: str | None = None) -> InvalidTrace:
+        place = f"line {self.line}"
+        return InvalidTrace(what, where=f"{self.where}: {place}" if self.where else place, fix=fix)
+
+    def trace(self) -> Trace:
+        """The trace as far as it was read; an unfinished one says so in `meta`."""
+        if self.header is None:
+            raise self._wrong("there is no header", 'the first line is {"counterpoint":1,"trace_id":..,"task_id":..}')
+        head, end = self.header, self.finished or Finished()
+        meta = head.meta | end.meta
+        if self.finished is None:
+            meta[UNFINISHED] = True
+        if self.open:
+            meta[OPEN_EVENTS] = list(self.open)
+        return Trace(
+            trace_id=head.trace_id,
+            task_id=head.task_id,
+            system=head.system,
+            topology=head.topology,
+            events=list(self.events),
+            edges=list(self.edges),
+            rewards=end.rewards,
+            costs=end.costs,
+            metrics=end.metrics,
+            meta=meta,
+            contents=dict(self.contents),
+        )
+
+
+def _plain(error: Exception) -> str:
+    return re.sub(r"^JSON is malformed: ", "not JSON: ", str(error))

@@ -1,0 +1,324 @@
+"""The journal: durable when it says so, cut where it was torn, and loud about what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from counterpoint.errors import CounterpointError, InputError, InvalidTrace, TryAgain
+from counterpoint.store import Run, Store, disk
+from counterpoint.trace import Event
+
+
+def _event(name: str, **fields: object) -> Event:
+    return Event(id=name, t=0, type="message", agent="a", **fields)  # type: ignore[arg-type]
+
+
+async def _asynced(run: Run) -> None:
+    await run.asynced()
+
+
+def _journal(folder: Path) -> Path:
+    (path,) = folder.glob("journal/*.jsonl")
+    return path
+
+
+def _killed(folder: Path, events: int = 5) -> bytes:
+    """A journal as a killed writer leaves it: no finish, and a copy of its bytes."""
+    store = Store(folder)
+    with store.record("t1", task_id="demo") as run:
+        for i in range(events):
+            run.event(_event(f"e{i}", tool="grep"))
+            run.edge(f"e{i - 1}", f"e{i}", "causal") if i else None
+            run.sync()
+    return _journal(folder).read_bytes()
+
+
+def test_what_is_synced_is_in_the_file(tmp_path: Path) -> None:
+    store = Store(tmp_path, flush_ms=60_000)
+    with store.record("t1", task_id="demo") as run:
+        run.event(_event("e1"))
+        assert b"e1" not in _journal(tmp_path).read_bytes()
+        run.sync()
+        assert b"e1" in _journal(tmp_path).read_bytes()
+
+
+def test_what_nobody_syncs_reaches_the_file_soon(tmp_path: Path) -> None:
+    store = Store(tmp_path, flush_ms=5)
+    with store.record("t1", task_id="demo") as run:
+        run.event(_event("e1"))
+        for _ in range(400):
+            if b"e1" in _journal(tmp_path).read_bytes():
+                return
+            threading.Event().wait(0.01)
+    pytest.fail("four seconds without a flush")
+
+
+def test_a_journal_cut_at_any_byte_gives_a_prefix_and_goes_on(tmp_path: Path) -> None:
+    whole = _killed(tmp_path / "made", events=3)
+    name = _journal(tmp_path / "made").name
+    header = whole.index(b"\n") + 1
+    folder = tmp_path / "cut"
+    Store(folder).close()
+    for cut in range(header, len(whole) + 1):
+        path = folder / "journal" / name
+        path.write_bytes(whole[:cut])
+        acknowledged = whole[:cut].count(b'{"sum":') - (b'{"sum":' in whole[:cut].rsplit(b"\n", 1)[-1])
+        with Store(folder) as store:
+            assert whole.startswith(path.read_bytes())
+            assert path.read_bytes().endswith(b"\n")
+            trace = store.get("t1")
+            assert len(trace.events) >= acknowledged
+            assert [e.id for e in trace.events] == [f"e{i}" for i in range(len(trace.events))]
+            with store.resume("t1") as run:
+                run.event(_event("after"))
+                run.sync()
+            assert store.get("t1").events[-1].id == "after"
+
+
+def test_a_journal_without_a_whole_header_never_shows(tmp_path: Path) -> None:
+    whole = _killed(tmp_path)
+    path = _journal(tmp_path)
+    for cut in (0, 1, whole.index(b"\n")):
+        path.write_bytes(whole[:cut])
+        with Store(tmp_path) as store:
+            assert store.open_ids() == []
+
+
+@pytest.mark.parametrize("at", [b"grep", b'{"event"', b'"e2"'])
+def test_a_wrong_byte_in_the_middle_is_reported_and_nothing_is_dropped(tmp_path: Path, at: bytes) -> None:
+    whole = _killed(tmp_path)
+    path = _journal(tmp_path)
+    place = whole.index(at, whole.index(b"\n"))
+    bad = whole[: place + 1] + b"~" + whole[place + 2 :]
+    path.write_bytes(bad)
+    with Store(tmp_path) as store:
+        with pytest.raises(InvalidTrace, match=r"jsonl: line \d"):
+            store.get("t1")
+        with pytest.raises(InvalidTrace):
+            store.resume("t1")
+    assert path.read_bytes() == bad
+
+
+def test_a_torn_and_garbled_tail_is_cut_with_what_follows_the_last_sum(tmp_path: Path) -> None:
+    whole = _killed(tmp_path)
+    _journal(tmp_path).write_bytes(whole + b'{"event":{"id":"x"\x00\x00\x00}\n{"eve')
+    with Store(tmp_path) as store:
+        assert len(store.get("t1").events) == 5
+    assert _journal(tmp_path).read_bytes() == whole
+
+
+def test_a_finished_journal_is_sealed_when_the_store_opens(tmp_path: Path) -> None:
+    whole = _killed(tmp_path)
+    _journal(tmp_path).write_bytes(whole + b'{"finish":{"rewards":{"team":1}}}\n')
+    with Store(tmp_path, read_only=True) as store:
+        assert store.open_ids() == ["t1"]
+        assert store.get("t1").rewards == {"team": 1}
+    with Store(tmp_path) as store:
+        assert store.ids() == ["t1"]
+        assert store.open_ids() == []
+        assert store.get("t1").rewards == {"team": 1}
+    assert list(tmp_path.glob("journal/*")) == []
+
+
+def test_opening_does_not_touch_a_journal_that_is_being_written(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with store.record("t1", task_id="demo") as run:
+        run.event(_event("e1"))
+        run.sync()
+        with open(_journal(tmp_path), "ab") as torn:
+            torn.write(b'{"eve')
+        size = _journal(tmp_path).stat().st_size
+        with Store(tmp_path) as other:
+            assert _journal(tmp_path).stat().st_size == size
+            assert [e.id for e in other.get("t1").events] == ["e1"]
+            for take in (other.resume, lambda name: other.record(name, task_id="x"), other.remove):
+                with pytest.raises(TryAgain, match="is being recorded"):
+                    take("t1")
+
+
+def test_threads_that_wait_together_share_syncs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    syncs = []
+    real = disk.sync_file
+
+    def slow(fd: int) -> None:
+        syncs.append(fd)
+        threading.Event().wait(0.005)
+        real(fd)
+
+    monkeypatch.setattr(disk, "sync_file", slow)
+    store = Store(tmp_path, flush_ms=60_000)
+    with store.record("t1", task_id="demo") as run:
+
+        def agent(k: int) -> None:
+            for i in range(5):
+                run.event(_event(f"{k}-{i}"))
+                run.sync()
+
+        threads = [threading.Thread(target=agent, args=(k,)) for k in range(20)]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+        assert len(syncs) < 50
+        assert len(store.get("t1").events) == 100
+
+
+def test_tasks_share_syncs_too(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+
+    async def agent(k: int) -> None:
+        for i in range(20):
+            run.event(_event(f"{k}-{i}"))
+            await run.asynced()
+            assert f'"{k}-{i}"'.encode() in _journal(tmp_path).read_bytes()
+
+    async def team() -> None:
+        await asyncio.wait_for(asyncio.gather(*(agent(k) for k in range(20))), 60)
+
+    with store.record("t1", task_id="demo") as run:
+        asyncio.run(team())
+        assert _journal(tmp_path).read_bytes().count(b'{"sum":') < 400
+        assert len(run.finish().events) == 400
+
+
+def test_a_full_disk_is_said_and_the_records_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path, flush_ms=60_000)
+    with store.record("t1", task_id="demo") as run:
+        run.event(_event("e1"))
+        run.sync()
+        durable = _journal(tmp_path).read_bytes()
+
+        def full(fd: int, data: bytes) -> None:
+            os.write(fd, data[:10])
+            raise OSError(28, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(disk, "write_all", full)
+            run.event(_event("e2"))
+            with pytest.raises(CounterpointError, match="no space left") as caught:
+                run.sync()
+            assert caught.value.exit_code == 1
+            assert _journal(tmp_path).read_bytes() == durable
+            with pytest.raises(CounterpointError, match="no space left"):
+                asyncio.run(_asynced(run))
+        run.sync()
+        assert [e.id for e in store.get("t1").events] == ["e1", "e2"]
+
+
+def test_a_failed_sync_is_no_acknowledgement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path, flush_ms=60_000)
+
+    def broken(fd: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    with store.record("t1", task_id="demo") as run:
+        run.event(_event("e1"))
+        with monkeypatch.context() as patch:
+            patch.setattr(disk, "sync_file", broken)
+            with pytest.raises(CounterpointError, match="Input/output error"):
+                run.sync()
+        run.sync()
+        assert [e.id for e in store.get("t1").events] == ["e1"]
+
+
+def test_a_record_that_cannot_be_written_is_named_until_dropped(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with store.record("t1", task_id="demo") as run:
+        run.event(_event("good"))
+        run.event(_event("bad", dur=float("nan")))
+        run.edge("good", "bad", "causal")
+        for _ in range(2):
+            with pytest.raises(InvalidTrace, match="record 'bad' cannot be written"):
+                run.sync()
+        with pytest.raises(InvalidTrace):
+            run.finish()
+        assert len(run.drop_refused()) == 2
+        run.event(_event("bad", dur=1.5))
+        run.edge("good", "bad", "causal")
+        assert len(run.finish().edges) == 1
+
+
+def test_wrong_records_are_refused_at_once(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with store.record("t1", task_id="demo") as run:
+        run.event(_event("e1"))
+        with pytest.raises(InvalidTrace, match="'e1' was used before"):
+            run.event(_event("e1"))
+        with pytest.raises(InvalidTrace, match="no event 'e2' yet"):
+            run.edge("e1", "e2", "causal")
+        with pytest.raises(InvalidTrace, match="cannot be written"):
+            run.open(_event("e3", dur=float("nan")))
+        run.open(_event("e3"))
+        with pytest.raises(InvalidTrace, match="'e1' is not open"):
+            run.close("e1")
+        with pytest.raises(InputError, match="did you mean 'dur'"):
+            run.close("e3", duration=1)
+        with pytest.raises(InvalidTrace, match="another type"):
+            run.close("e3", dur="long")
+        run.close("e3", dur=1, ok=True, from_="b")
+        run.edge("e1", "e3", "friend")
+        with pytest.raises(InvalidTrace, match="Invalid enum value 'friend'"):
+            run.sync()
+        run.drop_refused()
+        run.finish()
+    assert store.get("t1").events[1].from_ == "b"
+    with pytest.raises(InputError, match="this run is over"):
+        run.event(_event("e9"))
+    with pytest.raises(InputError, match="this run is over"):
+        run.finish()
+
+
+def test_a_hung_tool_is_visible(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with store.record("t1", task_id="demo") as run:
+        run.open(_event("call", tool="browser"))
+        run.sync()
+        assert store.get("t1").meta == {"unfinished": True, "open_events": ["call"]}
+        run.finish()
+    assert store.get("t1").meta == {"open_events": ["call"]}
+
+
+def test_leaving_by_an_exception_leaves_the_trace_unfinished(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with pytest.raises(ZeroDivisionError), store.record("t1", task_id="demo") as run:  # noqa: PT012
+        run.event(_event("e1"))
+        raise ZeroDivisionError
+    assert store.ids() == []
+    assert store.open_ids() == ["t1"]
+    assert store.get("t1").meta == {"unfinished": True}
+    with pytest.raises(InputError, match=r"begun and not finished.*store\.resume"):
+        store.record("t1", task_id="demo")
+    with store.resume("t1") as run, pytest.raises(InvalidTrace, match="used before"):
+        run.event(_event("e1"))
+    store.remove("t1")
+    assert store.open_ids() == []
+
+
+def test_a_content_is_kept_once(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with store.record("t1", task_id="demo") as run:
+        ref = run.content("hello")
+        assert run.content("hello") == ref
+        run.event(_event("e1", content_ref=ref))
+        trace = run.finish(rewards={"team": 1.0}, meta={"k": 1})
+    assert store.get("t1") == trace
+    assert trace.text(trace.events[0]) == "hello"
+
+
+def test_a_fork_cannot_write_into_its_parents_journal(tmp_path: Path) -> None:
+    store = Store(tmp_path, flush_ms=60_000)
+    with store.record("t1", task_id="demo") as run:
+        run.event(_event("e1"))
+        pid = os.fork()
+        if pid == 0:
+            try:
+                run.sync()
+            except InputError:
+                os._exit(7)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+        run.sync()
+        run.finish()

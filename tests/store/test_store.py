@@ -1,0 +1,237 @@
+"""The store as its users meet it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+import counterpoint
+from counterpoint.errors import InputError, InvalidTrace, NotFound
+from counterpoint.store import Store
+from counterpoint.testing import synthetic_trace
+from counterpoint.trace import Edge, Event, Trace
+
+
+def _trace(name: str, seed: int = 0) -> Trace:
+    return synthetic_trace(3, 12, "swarm", seed, trace_id=name, task_id="demo")
+
+
+def test_the_api_of_the_design(tmp_path: Path) -> None:
+    store = counterpoint.Store(tmp_path / "traces")
+    with store.record("t1", task_id="demo", topology="swarm") as run:
+        run.event(Event(id="e1", t=0, type="message", agent="a"))
+        run.event(Event(id="e2", t=1, type="message", agent="b", tokens_in=7))
+        run.edge("e1", "e2", "causal")
+        run.sync()
+        run.finish(rewards={"team": 1.0})
+    trace = store.get("t1")
+    assert [e.id for e in trace.events] == ["e1", "e2"]
+    assert trace.rewards == {"team": 1.0}
+    assert trace.costs == {"tokens": 7, "wall_clock_s": 1, "tool_calls": 0, "messages": 2}
+    assert store.ids() == ["t1"]
+    assert store.add(replace(trace, trace_id="t2")) == "added"
+    assert store.sql("select sum(tokens) from traces").rows == [(14,)]
+
+
+def test_adding_again_changes_nothing_and_adding_more_updates(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    small, grown = _trace("t1"), synthetic_trace(3, 20, "swarm", trace_id="t1", task_id="demo")
+    assert store.add(small, "file.json") == "added"
+    first = store.rows()[0].added
+    assert store.add(small, "file.json") == "unchanged"
+    assert len(list(tmp_path.glob("lake/*/*/*.events.parquet"))) == 1
+    time.sleep(0.01)
+    assert store.add(grown, "file.json") == "updated"
+    assert store.get("t1") == grown
+    assert store.ids() == ["t1"]
+    assert store.rows()[0].added == first
+    assert store.sql("select count(*) from events").rows == [(len(grown.events),)]
+
+
+def test_one_id_from_two_sources_is_refused(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.add(_trace("t1"), "a.json")
+    assert store.add(_trace("t1"), "b.json") == "unchanged"
+    with pytest.raises(InputError, match=r"stored already, from a\.json"):
+        store.add(_trace("t1", seed=1), "b.json")
+    assert store.get("t1") == _trace("t1")
+
+
+def test_adding_many_says_what_happened_to_each(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.add(_trace("a"))
+    many = [_trace("a"), _trace("b"), _trace("b"), _trace("b", seed=1), _trace("a", seed=1)]
+    assert store.add_many(many) == ["unchanged", "added", "unchanged", "updated", "updated"]
+    assert store.get("b") == _trace("b", seed=1)
+    assert len(store) == 2
+    assert store.add_many([]) == []
+
+
+def test_what_came_before_a_bad_trace_is_stored(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    bad = Trace(trace_id="bad", task_id="d", events=[Event(id="e", t=0, type="message", agent="a")] * 2)
+    with pytest.raises(InvalidTrace, match="'e' was used before"):
+        store.add_many([_trace("a"), bad, _trace("b")])
+    assert store.ids() == ["a"]
+
+
+E1, E2 = (Event(id=f"e{i}", t=2 - i, type="message", agent="a") for i in (1, 2))
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        Trace(trace_id="x", task_id="d", events=[]),
+        Trace(trace_id="x", task_id="d", events=[E1], edges=[Edge("e1", "e9", "causal")]),
+        Trace(trace_id="x", task_id="d", events=[E1], rewards={"team": float("nan")}),
+        Trace(trace_id="x", task_id="d", events=[E1], meta={"x": float("inf")}),
+        Trace(trace_id="x", task_id="d", events=[E1], meta={"x": (1, 2)}),
+        Trace(trace_id="x", task_id="d", events=[E1], contents={"r": "\ud800"}),
+        Trace(trace_id="x", task_id="d", events=[replace(E1, t=10**400)]),
+        Trace(trace_id="", task_id="d", events=[E1]),
+    ],
+)
+def test_what_cannot_be_kept_exactly_is_refused_and_nothing_is_written(tmp_path: Path, trace: Trace) -> None:
+    store = Store(tmp_path)
+    with pytest.raises(InvalidTrace):
+        store.add(trace)
+    assert store.ids() == []
+    assert list(tmp_path.glob("lake/**/*.parquet")) == []
+
+
+def test_errors_that_can_be_kept_are_kept_and_counted(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    loop = Trace(trace_id="x", task_id="d", events=[E1, E2], edges=[Edge("e1", "e2", "causal"), Edge("e2", "e1", "causal")])
+    assert store.add(loop) == "added"
+    assert store.get("x") == loop
+    assert store.rows()[0].errors == 2
+    assert store.sql("select errors from traces").rows == [(2,)]
+
+
+def test_rows_list_finished_and_open_without_the_lake(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    trace = _trace("done")
+    store.add(trace, "x.json")
+    for file in tmp_path.glob("lake/**/*.parquet"):
+        file.write_bytes(b"not read")
+    with store.record("open", task_id="demo", system="sim") as run:
+        run.event(Event(id="e1", t=0, type="message", agent="a", tokens_in=3))
+        run.sync()
+        done, running = store.rows()
+    assert (done.id, done.events, done.edges, done.agents) == ("done", len(trace.events), len(trace.edges), len(trace.agents))
+    assert (done.tokens, done.wall_clock_s) == (trace.costs["tokens"], trace.costs["wall_clock_s"])
+    assert (done.team_reward, done.source, done.is_open) == (trace.rewards.get("team"), "x.json", False)
+    assert (running.id, running.system, running.events, running.tokens, running.is_open) == ("open", "sim", 1, 3, True)
+
+
+def test_a_trace_is_found_by_the_beginning_of_its_id(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.add_many([_trace("run-a1"), _trace("run-b2"), _trace("run")])
+    assert store.find("run-a") == "run-a1"
+    assert store.find("run") == "run"
+    with pytest.raises(InputError, match="begins the ids of 2 traces: run-a1, run-b2"):
+        store.find("run-")
+    with pytest.raises(NotFound, match="did you mean 'run-b2'"):
+        store.find("run-b3")
+    with pytest.raises(NotFound):
+        store.find("")
+
+
+def test_a_stored_id_cannot_be_recorded_again_nor_an_open_one_added(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.add(_trace("t1"))
+    with pytest.raises(InputError, match="stored already"):
+        store.record("t1", task_id="demo")
+    with store.record("t2", task_id="demo"), pytest.raises(InputError, match="is being recorded"):
+        store.add(_trace("t2"))
+
+
+def test_removing(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.add_many([_trace("a"), _trace("b")])
+    store.remove("a")
+    assert store.ids() == ["b"]
+    with pytest.raises(NotFound, match="no trace 'a'"):
+        store.get("a")
+    with pytest.raises(NotFound):
+        store.remove("a")
+    assert store.sql("select trace_id from traces").rows == [("b",)]
+    assert store.sql("select distinct trace_id from events").rows == [("b",)]
+    assert store.add(_trace("a")) == "added"
+
+
+def test_batches_hold_what_was_asked_for(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    traces = [_trace(f"t{i}", seed=i) for i in range(5)]
+    store.add_many(traces[:3])
+    store.add_many(traces[3:])
+    batch = store.batch(["t4", "t0"], columns=["t", "agent", "from"], edges=True)
+    assert batch.column("t").tolist() == [e.t for i in (4, 0) for e in traces[i].events]
+    codes, names = batch.codes("agent")
+    assert [names[c] for c in codes] == [e.agent for i in (4, 0) for e in traces[i].events]
+    assert batch.n_edges == len(traces[4].edges) + len(traces[0].edges)
+    assert batch.reward().tolist() == [traces[i].rewards["team"] for i in (4, 0)]
+    with pytest.raises(NotFound, match="ask for it"):
+        batch.column("tokens_in")
+    with pytest.raises(InputError, match=r"store\.get"):
+        batch.trace(0)
+    assert store.batch(["t1"]).traces() == [traces[1]]
+    with pytest.raises(InputError, match="did you mean 'agent'"):
+        store.batch(["t1"], columns=["agnt"])
+    with pytest.raises(NotFound):
+        store.batch(["t9"])
+    with pytest.raises(InputError):
+        store.batch([])
+
+
+def test_sampling_is_repeatable_and_without_repeats(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.add_many(_trace(f"t{i}") for i in range(6))
+    first = store.sample(4, np.random.default_rng(3), columns=["t"]).ids
+    assert first == store.sample(4, np.random.default_rng(3), columns=["t"]).ids
+    assert len(set(first)) == 4
+    with pytest.raises(InputError, match="cannot draw 7 traces from 6"):
+        store.sample(7, np.random.default_rng(0))
+
+
+def test_read_only_reads_and_writes_nothing(tmp_path: Path) -> None:
+    Store(tmp_path).add(_trace("t1"))
+    before = sorted((p, p.stat().st_mtime_ns) for p in tmp_path.rglob("*"))
+    with Store(tmp_path, read_only=True) as store:
+        assert store.get("t1") == _trace("t1")
+        assert store.sql("select count(*) from events").rows == [(len(_trace("t1").events),)]
+        for write in (
+            lambda: store.add(_trace("x")),
+            lambda: store.remove("t1"),
+            store.compact,
+            lambda: store.record("x", task_id="d"),
+        ):
+            with pytest.raises(InputError, match="read-only"):
+                write()
+    assert before == sorted((p, p.stat().st_mtime_ns) for p in tmp_path.rglob("*"))
+
+
+def test_ids_of_any_kind_have_files_of_their_own(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    names = ["a/b", "a_b", "..", "A", "a", "ü" * 300, "x\ny", "CON", "-"]
+    for name in names:
+        with store.record(name, task_id="demo") as run:
+            run.event(Event(id="e", t=0, type="message", agent="a"))
+    assert sorted(store.open_ids()) == sorted(names)
+    for name in names:
+        with store.resume(name) as run:
+            run.finish()
+    assert sorted(store.ids()) == sorted(names)
+    assert all(store.get(n).trace_id == n for n in names)
+
+
+def test_another_process_or_object_sees_what_was_committed(tmp_path: Path) -> None:
+    one, two = Store(tmp_path), Store(tmp_path)
+    for i in range(80):  # past a checkpoint and its sweep
+        (one if i % 2 else two).add(_trace(f"t{i}"))
+        assert len(one) == len(two) == i + 1
+    assert Store(tmp_path, create=False).ids() == one.ids() == two.ids()
