@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import counterpoint
-from counterpoint.app.library import write_whole
 from counterpoint.errors import InputError, InvalidTrace, NotFound
+from counterpoint.files import put
 from counterpoint.testing import synthetic_trace
 
 
@@ -75,19 +75,19 @@ def test_a_full_disk_leaves_the_old_file_and_no_other(step: str, tmp_path: Path,
 
 def test_what_is_no_plain_file_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="directory"):
-        write_whole(tmp_path, b"x")
+        put([(tmp_path, b"x")])
     with pytest.raises(InputError, match="not a plain file"):
-        write_whole(Path("/dev/null"), b"x")
+        put([(Path("/dev/null"), b"x")])
     (tmp_path / "there").write_bytes(b"old")
     with pytest.raises(InputError, match="--force"):
-        write_whole(tmp_path / "there", b"new", overwrite=False)
+        put([(tmp_path / "there", b"new")], overwrite=False)
     assert (tmp_path / "there").read_bytes() == b"old"
 
 
 def test_a_new_file_has_the_usual_mode(tmp_path: Path) -> None:
     old = os.umask(0o027)
     try:
-        path = write_whole(tmp_path / "f", b"x")
+        put([(tmp_path / "f", b"x")])
     finally:
         os.umask(old)
-    assert path.stat().st_mode & 0o777 == 0o640
+    assert (tmp_path / "f").stat().st_mode & 0o777 == 0o640

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 
 import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
@@ -235,3 +238,38 @@ def test_another_process_or_object_sees_what_was_committed(tmp_path: Path) -> No
         (one if i % 2 else two).add(_trace(f"t{i}"))
         assert len(one) == len(two) == i + 1
     assert Store(tmp_path, create=False).ids() == one.ids() == two.ids()
+
+
+def test_threads_share_one_store(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.add(_trace("first"))
+    wrong: list[BaseException] = []
+
+    def work(k: int) -> None:
+        try:
+            for i in range(6):
+                store.add(_trace(f"t{k}-{i}"))
+                assert store.get(f"t{k}-{i}").task_id == "demo"
+                assert store.sql("select count(*) from traces").rows[0][0] >= 1
+                assert store.rows()
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert len(store) == len(Store(tmp_path)) == 25
+
+
+def test_other_tools_read_the_files(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    trace = _trace("t1")
+    store.add_many([trace, _trace("t2")])
+    table = pq.read_table(store.files("events"), partitioning=None)
+    assert table.filter(pc.field("trace_id") == "t1")["id"].to_pylist() == [e.id for e in trace.events]
+    assert store.files("contents") == []
+    with pytest.raises(InputError, match="did you mean 'events'"):
+        store.files("event")

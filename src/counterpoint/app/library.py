@@ -1,26 +1,25 @@
 """`load` and `save`: a trace by path or by id, whatever form it is in.
 
-Always true: a file is written whole or not at all (a temporary file beside it, synced, then renamed), and reading changes
-nothing. A name with a slash, a known suffix or an existing file is a path; anything else is an id, or the unique beginning of
-one, in the store.
+Always true: a file is written whole or not at all, and reading changes nothing. A name with a slash, a known suffix or an
+existing file is a path; anything else is an id, or the unique beginning of one, in the store.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from counterpoint import registry
 from counterpoint.errors import InputError, NotFound
+from counterpoint.files import put
 from counterpoint.formats._format import Format
 from counterpoint.formats._sniff import detect
 from counterpoint.trace import Trace
 
-__all__ = ["DEFAULT_STORE", "load", "looks_like_path", "opened", "read", "save", "store_path", "write_whole"]
+__all__ = ["DEFAULT_STORE", "load", "looks_like_path", "opened", "read", "save", "store_path"]
 
 DEFAULT_STORE = "traces"
 _SUFFIXES = (".json", ".jsonl", ".parquet", ".csv")
@@ -96,32 +95,5 @@ def save(trace: Trace, path: str | os.PathLike[str], *, to: str | None = None, o
     if format_.write is None:
         raise InputError(f"{name} files are read, not written", fix="use --to survey")
     write: Callable[[Trace], bytes] = format_.write
-    return write_whole(target, write(trace), overwrite=overwrite)
-
-
-def write_whole(target: Path, data: bytes, *, overwrite: bool = True) -> Path:
-    """Bytes into a file so that a reader sees the old file or the new one, never half of it, even after a crash."""
-    if target.is_dir():
-        raise InputError("is a directory", where=os.fspath(target), fix="name a file in it")
-    if target.exists() and not overwrite:
-        raise InputError("the file exists", where=os.fspath(target), fix="use --force to replace it, or another name")
-    if target.exists() and not target.is_file():
-        raise InputError("is not a plain file", where=os.fspath(target), fix="name a plain file")
-    fd, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    put([(target, write(trace))], overwrite=overwrite)
     return target
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from counterpoint.corpus.load import papers, read_papers
 from counterpoint.corpus.records import Paper
 from counterpoint.corpus.validate import Seen
 from counterpoint.errors import InputError, NotFound, TryAgain
+from counterpoint.files import put, refuse
 
 __all__ = ["add", "line"]
 
@@ -64,48 +64,17 @@ def _check(paper: Paper, path: Path) -> int:
     return len(held)
 
 
-def _write(target: Path, data: bytes) -> None:
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        # mkstemp makes files private; the corpus keeps the mode it had, or the usual one
-        os.chmod(name, target.stat().st_mode & 0o7777 if target.exists() else 0o666 & ~_umask())
-        os.replace(name, target)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name)
-        raise
-    if os.name != "posix":  # elsewhere a folder cannot be opened
-        return
-    folder = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
 def add(paper: Paper, path: Path, *, dry_run: bool = False) -> int:
     """Append a checked paper to the file at `path`; returns how many papers it then holds."""
     target = Path(os.path.realpath(path))  # a link stays a link
     if not target.parent.is_dir():
         raise NotFound("no such folder", where=str(path.parent), fix=f"mkdir -p {path.parent}")
-    if target.exists() and not target.is_file():
-        # the rename would put a plain file in the place of a device, pipe or folder
-        raise InputError("is not a plain file", where=str(path), fix="name a file, as in --to corpus.jsonl")
+    refuse(target, overwrite=True)
     with _turn(target.parent):
         count = _check(paper, path)
         if not dry_run:
             old = target.read_bytes() if target.exists() else b""
             if old and not old.endswith(b"\n"):
                 old += b"\n"
-            _write(target, old + line(paper).encode() + b"\n")
+            put([(target, old + line(paper).encode() + b"\n")])
     return count + 1

@@ -45,7 +45,7 @@ def compact(log: Log, lake: Lake, *, grace_s: float) -> Report:
     merged = written = 0
     state = log.refresh()
     by_day: dict[str, list[Part]] = defaultdict(list)
-    for part in state.parts.values():
+    for part in list(state.parts.values()):
         by_day[part.day].append(part)
     for parts in by_day.values():
         worth = [p for p in parts if state.live[p.name] < p.traces or not _is_large(p)]
@@ -60,7 +60,7 @@ def tidy(log: Log, lake: Lake) -> None:
     state = log.state
     for below, many in _TIERS:
         by_day: dict[str, list[Part]] = defaultdict(list)
-        for part in state.parts.values():
+        for part in list(state.parts.values()):
             if part.traces < below and not _is_large(part):
                 by_day[part.day].append(part)
         for parts in by_day.values():
@@ -90,7 +90,7 @@ def _groups(parts: list[Part]) -> list[list[Part]]:
 def _merge(log: Log, lake: Lake, parts: list[Part]) -> bool:
     """Write the live traces of some parts into one; False when another process was quicker."""
     names = {p.name for p in parts}
-    rows = [r for r in log.state.rows.values() if r.part in names]
+    rows = [r for r in list(log.state.rows.values()) if r.part in names]
     rows.sort(key=lambda r: (r.part, r.head))
     with disk.explained(lake.folder):
         writer = PartWriter(lake.folder, parts[0].day)

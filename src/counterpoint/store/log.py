@@ -9,6 +9,7 @@ sees half a commit. Commits older than the checkpoint before last are swept.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -147,6 +148,7 @@ class Log:
         self.state = State()
         self._seen_mtime = -1
         self._since_checkpoint = 0
+        self._lock = threading.RLock()
 
     def _commit_path(self, number: int) -> Path:
         return self.folder / f"{number:012d}.json"
@@ -155,7 +157,7 @@ class Log:
 
     def refresh(self) -> State:
         """The newest state. Cheap when nothing is new: one look for the next number, one at the folder's time."""
-        with disk.explained(self.folder):
+        with self._lock, disk.explained(self.folder):
             if self._seen_mtime >= 0 and self._follow():
                 return self.state
             mtime = os.stat(self.folder).st_mtime_ns
@@ -224,11 +226,11 @@ class Log:
     def commit(self, change: Callable[[State], Commit | None]) -> Commit | None:
         """Make a change: `change` reads the newest state and gives the commit, or None for nothing to do, or raises."""
         for _ in range(_ATTEMPTS):
-            state = self.refresh()
-            commit = change(state)
-            if commit is None:
-                return None
-            with disk.explained(self.folder):
+            with self._lock, disk.explained(self.folder):
+                state = self.refresh()
+                commit = change(state)
+                if commit is None:
+                    return None
                 if disk.create(self._commit_path(state.number + 1), msgspec.json.encode(commit)):
                     self._apply(commit)
                     self._maybe_checkpoint()

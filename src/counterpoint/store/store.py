@@ -14,6 +14,7 @@ store. Opening never changes what another process is writing.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -64,6 +65,7 @@ class Store:
         self._flusher = Flusher(flush_ms / 1000)
         self._adder = Adder(self._log, self._lake)
         self._query: Query | None = None
+        self._asking = threading.Lock()
         self._hot: Hot | None = None
         self.unsealed: list[CounterpointError] = []
         """Journals that could not be recovered, each with the reason; they are left as they are."""
@@ -142,7 +144,11 @@ class Store:
         for path in journals(self._journal_folder):
             reader = peek(path)
             if reader is not None and reader.header is not None and reader.header.trace_id not in sealed:
-                found.append(Summary.of_lines(reader, path.stat().st_mtime if path.exists() else time.time()))
+                try:
+                    at = path.stat().st_mtime
+                except FileNotFoundError:
+                    continue  # sealed while we looked
+                found.append(Summary.of_lines(reader, at))
         return found
 
     # -- adding --------------------------------------------------------------------------------------------------
@@ -194,7 +200,7 @@ class Store:
 
     def rows(self) -> list[Summary]:
         """A line per trace, finished and open, by the time it was added. Reads the manifest, not the lake."""
-        done = [Summary.of_row(r) for r in self._log.refresh().rows.values()]
+        done = [Summary.of_row(r) for r in list(self._log.refresh().rows.values())]
         return sorted(done + self._open_summaries(), key=lambda s: s.added)
 
     def find(self, prefix: str) -> str:
@@ -255,9 +261,10 @@ class Store:
         """Ask the finished traces in SQL: views `traces`, `events`, `edges`, `rewards`, `costs`. Nothing can be written."""
 
         def ask(state: State) -> Result:
-            if self._query is None or self._query.number != state.number:
-                self._query = Query(state, self._lake.folder)
-            return self._query.run(query, params, limit)
+            with self._asking:
+                if self._query is None or self._query.number != state.number:
+                    self._query = Query(state, self._lake.folder)
+                return self._query.run(query, params, limit)
 
         return self._reading(ask)
 

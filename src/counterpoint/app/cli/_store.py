@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from counterpoint.app.library import store_path
 from counterpoint.errors import NotFound
 
 if TYPE_CHECKING:
     from counterpoint.store import Store
 
-__all__ = ["open_store", "store_option", "store_path"]
+__all__ = ["open_store", "store_option"]
 
 store_option = click.option(
     "--store",
@@ -25,11 +26,6 @@ store_option = click.option(
     type=click.Path(path_type=Path),
     help="The store's folder (default: $COUNTERPOINT_STORE or ./traces).",
 )
-
-
-def store_path(store: str | os.PathLike[str] | None = None) -> Path:
-    """The folder that an option's value, the environment or the default names."""
-    return Path(store or os.environ.get("COUNTERPOINT_STORE") or "traces")
 
 
 def open_store(store: str | os.PathLike[str] | None = None, *, create: bool = False, read_only: bool = False) -> Store:

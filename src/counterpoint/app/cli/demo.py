@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 import time
 from pathlib import Path
 
@@ -80,13 +82,20 @@ def _print(folder: Path, rows: list[dict[str, object]], seconds: float) -> None:
         for r in rows
     ]
     click.echo(table(header, cells, right=(2, 3, 4, 6, 7, 8, 9)))
+    # Where our command is not on the path (a fresh clone), say where it is.
+    command = "counterpoint" if shutil.which("counterpoint") else os.path.relpath(sys.argv[0])
     place = os.fspath(folder)
+    steps = [
+        ("show research-team", "who did what, and what was waited for"),
+        ("top research-team", "where the tokens went"),
+        ("audit research-team", "E1-E4, and reward hacks, with their events"),
+        ("sql 'select topology, count(*) from traces group by all'", "any question, in SQL"),
+        (f"check {place}/samples/*.json", "the same traces as files"),
+    ]
+    width = max(len(arguments) for arguments, _ in steps)
     click.echo(f"\nNext  export COUNTERPOINT_STORE={place}")
-    click.echo("      counterpoint show research-team        who did what, and what was waited for")
-    click.echo("      counterpoint top research-team         where the tokens went")
-    click.echo("      counterpoint audit research-team       E1-E4, and reward hacks, with their events")
-    click.echo("      counterpoint sql 'select topology, sum(tokens_out) from events join traces using (trace_id) group by 1'")
-    click.echo(f"      counterpoint check {place}/samples/*.json")
+    for arguments, why in steps:
+        click.echo(f"      {command} {arguments.ljust(width)}  {why}")
 
 
 def _verdict(row: dict[str, object]) -> str:

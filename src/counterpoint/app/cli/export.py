@@ -10,7 +10,6 @@ import hashlib
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.library import load
 from counterpoint.errors import InputError, did_you_mean
+from counterpoint.files import put, refuse
 from counterpoint.formats._format import Format
 from counterpoint.trace import Trace
 
@@ -82,7 +82,11 @@ def export(
             sys.stdout.buffer.flush()
         note(_summary(files, left_out, format_, is_dry=is_dry))
         return
-    _put(files, force=force, is_dry=is_dry)
+    if is_dry:
+        for file in files:
+            refuse(file.path, overwrite=force)
+    else:
+        put([(file.path, file.data) for file in files], overwrite=force)
     if as_json:
         asked = {"to": target, "traces": [t.trace_id for t in loaded], "dry_run": is_dry}
         written = {"files": [f.as_dict() for f in files], "left_out": left_out, "lost": format_.lost}
@@ -139,60 +143,6 @@ def _file_name(trace_id: str) -> str:
     """The id where it can be a file's name; otherwise what can, and a hash so that no two ids share a name."""
     plain = re.sub(r"[^A-Za-z0-9._-]", "_", trace_id).lstrip(".")[:120]
     return plain if plain == trace_id else f"{plain}-{hashlib.sha256(trace_id.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
-
-
-def _put(files: Sequence[_File], *, force: bool, is_dry: bool) -> None:
-    """All files into place, or none: each is written and synced beside its place first, and then renamed."""
-    for file in files:
-        if file.path.is_dir() or (file.path.exists() and not file.path.is_file()):
-            raise InputError("is not a plain file", where=os.fspath(file.path), fix="choose another name")
-        if file.path.exists() and not force:
-            raise InputError("exists already", where=os.fspath(file.path), fix="use --force to replace it, or another -o")
-    if is_dry:
-        return
-    ready: list[tuple[str, Path]] = []
-    try:
-        for file in files:
-            file.path.parent.mkdir(parents=True, exist_ok=True)
-            ready.append((_written(file), file.path))
-        while ready:
-            os.replace(*ready[0])
-            ready.pop(0)
-    finally:
-        for temporary, _ in ready:
-            Path(temporary).unlink(missing_ok=True)
-    for folder in {file.path.parent for file in files}:
-        _sync(folder)
-
-
-def _written(file: _File) -> str:
-    """A temporary file beside the place, holding the bytes durably; nothing is left behind when that fails."""
-    temporary = ""
-    try:
-        handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=file.path.parent)
-        with os.fdopen(handle, "wb") as out:
-            out.write(file.data)
-            out.flush()
-            os.fsync(out.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        # Temporary files are for their owner alone; a file to hand over has the mode any other new file would have.
-        os.chmod(temporary, 0o666 & ~mask)
-    except BaseException as error:
-        if temporary:
-            Path(temporary).unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise OSError(error.errno, error.strerror, os.fspath(file.path)) from error
-        raise
-    return temporary
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _left_out(traces: Sequence[Trace], format_: Format) -> dict[str, int]:
