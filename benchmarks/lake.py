@@ -99,6 +99,13 @@ def _arrays(batch: Any, columns: list[str]) -> list[Any]:
     return [batch.codes(c) if c == "role" else batch.column(c) for c in columns]
 
 
+def _once(call: Callable[[], Any]) -> tuple[float, Any]:
+    """Milliseconds of one call, for what takes many seconds, and its result."""
+    begin = time.perf_counter()
+    result = call()
+    return (time.perf_counter() - begin) * 1e3, result
+
+
 def _fill(folder: Path, count: int, agents: int, steps: int) -> tuple[Store, Peers, float]:
     """The store and its peers with the same different traces, and the seconds that the store took."""
     store, peers, taken = Store(folder / "store"), Peers(folder), 0.0
@@ -164,7 +171,7 @@ def _one(label: str, store: Store, peers: Peers, repeats: int) -> list[dict[str,
     if peers.polars is not None:
         work["polars"] = lambda: peers.polars_one(some())
     taken = {k: v * 1e3 for k, v in interleaved(work, repeats).items()}
-    slow = interleaved({"jsonl": lambda: peers.jsonl_one(some())}, 1)["jsonl"] * 1e3
+    slow, _ = _once(lambda: peers.jsonl_one(some()))
     return [
         row(f"{label}: one trace as columns, polars filter", taken["columns"], taken.get("polars"), "ms", limit=2.0),
         row(f"{label}: one trace as a Trace, SQLite rows", taken["objects"], taken["sqlite"], "ms"),
@@ -203,8 +210,8 @@ def _scan(label: str, store: Store, peers: Peers, repeats: int) -> list[dict[str
         "sqlite": lambda: peers.sqlite.execute(query).fetchall(),
     }
     taken = {k: v * 1e3 for k, v in interleaved(work, max(3, repeats // 3)).items()}
-    slow = interleaved({"jsonl": peers.jsonl_scan}, 1)["jsonl"] * 1e3
-    assert dict(store.sql(query).rows) == peers.jsonl_scan(), "the scans disagree"
+    slow, tokens = _once(peers.jsonl_scan)
+    assert dict(store.sql(query).rows) == tokens, "the scans disagree"
     return [
         row(f"{label}: tokens per role, gzip JSONL", taken["ours"], slow, "ms", target=100.0),
         row(f"{label}: tokens per role, SQLite", taken["ours"], taken["sqlite"], "ms"),

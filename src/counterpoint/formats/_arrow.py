@@ -1,8 +1,7 @@
 """Traces as Arrow tables in Parquet files, and back.
 
-Always true: `list(read(write(traces)))` equals the traces less `meta` and `contents`, integers staying integers. A number
-that its column's type cannot hold as it is (an integer among doubles, a count beyond 64 bits) is also written, as JSON, in
-`exact`.
+Always true: `list(read(write(traces)))` equals the traces less `meta` and `contents`, number for number. Events have the columns
+of the store's lake (`trace/columns.py`), under the survey's names and with the trace's id; edges name their events.
 """
 
 from __future__ import annotations
@@ -12,39 +11,27 @@ from io import BytesIO
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from counterpoint.errors import InputError, InvalidTrace
 from counterpoint.formats._format import Data, Table
-from counterpoint.formats._rows import EDGE_COLUMNS, EVENT_COLUMNS, TRACE_COLUMNS, json_cell, refuse_doubles, trace_row
+from counterpoint.formats._rows import EDGE_COLUMNS, TRACE_COLUMNS, json_cell, refuse_doubles, trace_row
 from counterpoint.trace import Trace
-from counterpoint.trace.records import FIELDS, Edge, Event, wire_name
+from counterpoint.trace.columns import EVENT_SCHEMA, event_table, events_of
+from counterpoint.trace.records import Edge, wire_name
 
 __all__ = ["read", "write"]
 
-_DOUBLES = ("t", "dur", "cost_usd", "logp", "at")
-_COUNTS = ("tokens_in", "tokens_out", "turn")
-_FLAGS = ("trusted", "ok")
-_LARGEST = 1 << 63
 _TOGETHER = "keep the three files of one export together"
 
 _decode = msgspec.json.Decoder().decode
 
-
-def _type(column: str) -> pa.DataType:
-    if column in _DOUBLES:
-        return pa.float64()
-    if column in _COUNTS:
-        return pa.int64()
-    if column in _FLAGS:
-        return pa.bool_()
-    return pa.list_(pa.string()) if column == "options" else pa.string()
-
-
-_EVENTS = pa.schema([*((c, _type(c)) for c in EVENT_COLUMNS), ("exact", pa.string())])
+_EVENTS = pa.schema([("trace_id", pa.string()), *((wire_name(f.name), f.type) for f in EVENT_SCHEMA)])
 _EDGES = pa.schema([(c, pa.string()) for c in EDGE_COLUMNS])
 _TRACES = pa.schema([(c, pa.int64() if c in ("events", "edges") else pa.string()) for c in TRACE_COLUMNS])
+_PARTS = (("events.parquet", _EVENTS), ("edges.parquet", _EDGES), ("traces.parquet", _TRACES))
 
 
 def write(traces: Sequence[Trace]) -> dict[str, Table]:
@@ -76,56 +63,42 @@ def _edges(trace: Trace) -> pa.Table:
 
 
 def _events(trace: Trace) -> pa.Table:
-    events = trace.events
-    exact: dict[int, dict[str, Any]] = {}
-    columns = [pa.array([trace.trace_id] * len(events), pa.string())]
-    for field in FIELDS:
-        column = wire_name(field)
-        values: list[Any] = [getattr(e, field) for e in events]
-        if column in _DOUBLES or column in _COUNTS:
-            values = _numbers(column, values, exact)
-        elif column == "reward":
-            values = [json_cell(v, f"events[{i}].reward") for i, v in enumerate(values)]
-        columns.append(pa.array(values, _type(column)))
-    columns.append(pa.array([json_cell(e.extra, f"events[{i}]") for i, e in enumerate(events)], pa.string()))
-    columns.append(pa.array([json_cell(exact.get(i), f"events[{i}]") for i in range(len(events))], pa.string()))
-    return pa.Table.from_arrays(columns, schema=_EVENTS)
-
-
-def _numbers(column: str, values: list[Any], exact: dict[int, dict[str, Any]]) -> list[Any]:
-    """The values as the column can hold them; the others noted in `exact`."""
-    wanted = float if column in _DOUBLES else int
-    for i, value in enumerate(values):
-        if value is None or (type(value) is wanted and (wanted is float or -_LARGEST <= value < _LARGEST)):
-            continue
-        exact.setdefault(i, {})[column] = value
-        is_close = wanted is float and isinstance(value, int) and abs(value) < _LARGEST
-        values[i] = float(value) if is_close else None
-    return values
+    for i, event in enumerate(trace.events):  # what the columns would carry as null without a word
+        json_cell(event.reward, f"events[{i}].reward")
+        json_cell(event.extra, f"events[{i}]")
+    ids = pa.array([trace.trace_id] * len(trace.events), pa.string())
+    return pa.Table.from_arrays([ids, *event_table(trace.events).columns], schema=_EVENTS)
 
 
 def read(files: Mapping[str, Data]) -> Iterator[Trace]:
     """The traces in the three files, in the order they were written."""
-    events, edges, traces = (_rows(files, name, schema) for name, schema in _PARTS)
-    by_trace: dict[str, tuple[list[Event], list[Edge]]] = {row["trace_id"]: ([], []) for row in traces}
-    try:
-        for row in events:
-            by_trace[row["trace_id"]][0].append(_event(row))
-        for row in edges:
-            by_trace[row["trace_id"]][1].append(Edge(row["src"], row["dst"], row["type"]))
-    except KeyError as error:
-        raise InputError(f"the trace {error} is not in traces.parquet", fix=_TOGETHER) from error
-    for row in traces:
-        own_events, own_edges = by_trace[row["trace_id"]]
+    events, edges, traces = (_table(files, name, schema) for name, schema in _PARTS)
+    rows = traces.to_pylist()
+    known = [row["trace_id"] for row in rows]
+    events_by, edges_by = _parts(events, known), _parts(edges, known)
+    for row in rows:
         fields: dict[str, Any] = {name: row[name] for name in ("trace_id", "task_id", "system", "topology")}
         fields |= {name: _json(row[name], f"traces.parquet.{name}") for name in ("rewards", "costs", "metrics")}
-        yield Trace(**fields, events=own_events, edges=own_edges)
+        own = events_by[row["trace_id"]].drop_columns("trace_id").rename_columns(EVENT_SCHEMA.names)
+        ends = [edges_by[row["trace_id"]][name].to_pylist() for name in ("src", "dst", "type")]
+        try:
+            yield Trace(**fields, events=events_of(own), edges=list(map(Edge, *ends)))
+        except msgspec.MsgspecError as error:
+            raise InputError("a column that holds JSON does not", where="events.parquet", why=str(error)) from error
 
 
-_PARTS = (("events.parquet", _EVENTS), ("edges.parquet", _EDGES), ("traces.parquet", _TRACES))
+def _parts(table: pa.Table, known: list[str]) -> dict[str, pa.Table]:
+    """The rows of each trace, in their order."""
+    codes = table["trace_id"].combine_chunks().dictionary_encode()
+    names, code = codes.dictionary.to_pylist(), codes.indices.to_numpy()
+    lost = set(names) - set(known)
+    if lost:
+        raise InputError(f"the trace {min(lost)!r} is not in traces.parquet", fix=_TOGETHER)
+    found = {name: table.take(np.flatnonzero(code == k)) for k, name in enumerate(names)}
+    return {name: found.get(name, table.slice(0, 0)) for name in known}
 
 
-def _rows(files: Mapping[str, Data], name: str, schema: pa.Schema) -> list[dict[str, Any]]:
+def _table(files: Mapping[str, Data], name: str, schema: pa.Schema) -> pa.Table:
     if name not in files:
         raise InputError(f"{name} is missing", fix=_TOGETHER)
     try:
@@ -134,8 +107,7 @@ def _rows(files: Mapping[str, Data], name: str, schema: pa.Schema) -> list[dict[
         raise InputError("is not a whole Parquet file", where=name, why=str(error)) from error
     if not table.schema.equals(schema):
         raise InputError("has other columns than an exported trace", where=name, fix=f"its columns are {', '.join(schema.names)}")
-    rows: list[dict[str, Any]] = table.to_pylist()
-    return rows
+    return table
 
 
 def _json(text: str | None, where: str) -> Any:
@@ -143,11 +115,3 @@ def _json(text: str | None, where: str) -> Any:
         return None if text is None else _decode(text)
     except msgspec.MsgspecError as error:
         raise InputError("is not JSON", where=where, why=str(error)) from error
-
-
-def _event(row: dict[str, Any]) -> Event:
-    values: dict[str, Any] = {f: row[wire_name(f)] for f in FIELDS if row[wire_name(f)] is not None}
-    if "reward" in values:
-        values["reward"] = _json(values["reward"], "events.parquet.reward")
-    values |= _json(row["exact"], "events.parquet.exact") or {}
-    return Event(**values, extra=_json(row["extra"], "events.parquet.extra"))

@@ -1,7 +1,7 @@
 """Parquet: events.parquet, edges.parquet and traces.parquet, for DuckDB, Polars, Spark and pandas.
 
 Always true: columns and types do not depend on the data; reading the three files back gives the same traces, number for
-number (an integer that stands where numbers may have a fraction is noted in `exact`). One row group per trace. What is lost
+number (`ints` and `exact` say what a typed column cannot; see `trace/columns.py`). One row group per trace. What is lost
 in translation: `meta`, and the texts behind content references.
 """
 
@@ -39,6 +39,6 @@ parquet = Format(
     sniff=_sniff,
     read_tables=_read_tables,
     write_tables=_write_tables,
-    columns={"events.parquet": (*EVENT_COLUMNS, "exact"), "edges.parquet": EDGE_COLUMNS, "traces.parquet": TRACE_COLUMNS},
+    columns={"events.parquet": (*EVENT_COLUMNS, "ints", "exact"), "edges.parquet": EDGE_COLUMNS, "traces.parquet": TRACE_COLUMNS},
     lost="texts behind content references, meta",
 )

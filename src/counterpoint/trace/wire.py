@@ -40,46 +40,37 @@ Data = bytes | bytearray | memoryview
 _LARGE = 16 << 20
 
 
-class SurveyFile(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A survey-format file: exactly the fields that its schema allows."""
+class _Rest(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a survey-format file holds beside events and edges: exactly the fields that its schema allows."""
 
     trace_id: Name
     task_id: Name
     system: str = None  # type: ignore[assignment]  # absent, never null: see records.py
     topology: Topology = None  # type: ignore[assignment]
-    events: Annotated[list[Event], Meta(min_length=1)]
-    edges: list[Edge]
     rewards: dict[str, Number]
     costs: dict[str, Number]
     metrics: dict[str, Number] = None  # type: ignore[assignment]
 
 
-class _LargeFile(Struct, kw_only=True, forbid_unknown_fields=True):
+class SurveyFile(_Rest, kw_only=True):
+    """A survey-format file."""
+
+    events: Annotated[list[Event], Meta(min_length=1)]
+    edges: list[Edge]
+
+
+class _LargeFile(_Rest, kw_only=True):
     """The same with edges left as bytes, to be scanned as a pattern."""
 
-    trace_id: Name
-    task_id: Name
-    system: str = None  # type: ignore[assignment]
-    topology: Topology = None  # type: ignore[assignment]
     events: Annotated[list[Event], Meta(min_length=1)]
     edges: Raw
-    rewards: dict[str, Number]
-    costs: dict[str, Number]
-    metrics: dict[str, Number] = None  # type: ignore[assignment]
 
 
-class _LooseFile(Struct, kw_only=True, forbid_unknown_fields=True):
+class _LooseFile(_Rest, kw_only=True):
     """The same with events left as bytes, to be taken one by one."""
 
-    trace_id: Name
-    task_id: Name
-    system: str = None  # type: ignore[assignment]
-    topology: Topology = None  # type: ignore[assignment]
     events: Annotated[list[Raw], Meta(min_length=1)]
     edges: list[Edge]
-    rewards: dict[str, Number]
-    costs: dict[str, Number]
-    metrics: dict[str, Number] = None  # type: ignore[assignment]
 
 
 _file = msgspec.json.Decoder(SurveyFile)
@@ -115,7 +106,7 @@ def decode_strictly(data: Data) -> Trace | None:
     return _trace(file, file.events, edges) if schema_check.costs_are_valid(file.costs) else None
 
 
-def _trace(file: SurveyFile | _LargeFile | _LooseFile, events: list[Event], edges: Sequence[Edge]) -> Trace:
+def _trace(file: _Rest, events: list[Event], edges: Sequence[Edge]) -> Trace:
     return Trace(
         trace_id=file.trace_id,
         task_id=file.task_id,
