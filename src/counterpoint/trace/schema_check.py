@@ -105,7 +105,7 @@ def not_json(text: bytes, error: Exception, found: Findings) -> None:
         found.error("truncated", _place(text, len(text)), "the JSON ends before it is complete", hint)
     else:
         what = "not JSON: " + re.sub(r"^JSON is malformed: |\s*\(byte \d+\)", "", message)
-        found.error("json", _place(text, at or 0), what, "is this a trace file? `counterpoint import` takes others")
+        found.error("json", _place(text, at or 0), what, "is this a trace file? `counterpoint schema` prints what one holds")
 
 
 def _infinite(text: bytes, at: int) -> str:
@@ -133,7 +133,7 @@ def _wrong_shape(value: Any, found: Findings) -> None:
 
 def _shape_hint(top: dict[str, Raw]) -> str:
     if not set(top) & set(_TOP):
-        return "this is JSON of another kind; `counterpoint import` reads other systems' logs"
+        return "this is JSON of another kind; `counterpoint schema` prints what a trace holds"
     return _SEE
 
 
