@@ -13,6 +13,7 @@ PINNED = [
     "Edge",
     "Event",
     "Findings",
+    "Format",
     "Graph",
     "InputError",
     "InvalidTrace",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         Refused,
         TryAgain,
     )
+    from counterpoint.formats._format import Format
     from counterpoint.store import Store
     from counterpoint.trace import Edge, Event, Findings, Graph, Problem, Trace, content_ref, problems
     from counterpoint.trace.batch import TraceBatch
@@ -38,6 +39,7 @@ _HOME = {
     "Edge": "trace",
     "Event": "trace",
     "Findings": "trace",
+    "Format": "formats._format",
     "Graph": "trace",
     "InputError": "errors",
     "InvalidTrace": "errors",
