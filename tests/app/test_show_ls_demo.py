@@ -121,6 +121,15 @@ def test_what_a_trace_says_cannot_steer_the_terminal(tmp_path: Path) -> None:
     assert "\x1b" not in CliRunner().invoke(cli, ["audit", str(path)]).output
 
 
+@pytest.mark.parametrize("command", ["show", "top", "audit"])
+def test_what_is_no_graph_is_named_with_its_file(command: str, tmp_path: Path) -> None:
+    events = [Event(id=n, t=0, type="message", agent="x") for n in "ab"]
+    trace = Trace(trace_id="t", task_id="q", events=events, edges=[Edge("a", "b", "causal"), Edge("b", "a", "causal")])
+    path = counterpoint.save(trace, tmp_path / "loop.trace.json")
+    with pytest.raises(InputError, match=r"loop\.trace\.json: edges: the edges form a cycle"):
+        CliRunner().invoke(cli, [command, str(path)], catch_exceptions=False)
+
+
 def test_schema_is_json() -> None:
     assert json.loads(run("schema")) == json.loads(run("schema", "--json"))
 

@@ -19,7 +19,7 @@ from counterpoint.formats._format import Format
 from counterpoint.formats._sniff import detect
 from counterpoint.trace import Trace
 
-__all__ = ["DEFAULT_STORE", "load", "looks_like_path", "opened", "read", "save", "store_path"]
+__all__ = ["DEFAULT_STORE", "about", "load", "looks_like_path", "opened", "read", "save", "store_path"]
 
 DEFAULT_STORE = "traces"
 _SUFFIXES = (".json", ".jsonl", ".parquet", ".csv")
@@ -61,13 +61,20 @@ def read(path: str | os.PathLike[str]) -> Iterator[Trace]:
         format_: Format = registry.get("format", name)
         if format_.read is None:
             raise InputError(f"{name} files are written, not read", where=os.fspath(path))
-        try:
+        with about(os.fspath(path)):
             yield from format_.read(data)
-        except InputError as error:
-            if error.where is None or os.fspath(path) not in error.where:
-                error.where = f"{os.fspath(path)}: {error.where}" if error.where else os.fspath(path)
-                error.args = (error.one_line(),)
-            raise
+
+
+@contextmanager
+def about(name: str) -> Iterator[None]:
+    """Errors inside say which file or trace they are about."""
+    try:
+        yield
+    except InputError as error:
+        if name not in (error.where or ""):
+            error.where = f"{name}: {error.where}" if error.where else name
+            error.args = (error.one_line(),)
+        raise
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import msgspec
 
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, number, table
 from counterpoint.app.cli._store import store_option
-from counterpoint.app.library import load
+from counterpoint.app.library import about, load
 from counterpoint.audit.facts import Facts
 from counterpoint.audit.hacks import collusion_over, hacks
 from counterpoint.audit.measures import Prices, measures, summary
@@ -62,7 +62,8 @@ def audit(
     judged: list[list[Finding]] = []
     for k, ref in enumerate(traces):
         trace = load(ref, store=store)
-        facts = Facts(trace)
+        with about(ref):
+            facts = Facts(trace)
         found = [f for f in hacks(trace, facts=facts) if f.hack in chosen] if chosen & set(HACKS) else []
         judged.append(found)
         values = measures(trace, prices=prices, threshold=alike, facts=facts) if chosen & set(DEFINITIONS) else []

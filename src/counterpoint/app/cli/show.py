@@ -10,7 +10,7 @@ import numpy as np
 
 from counterpoint.app.cli._output import emit, json_option, number, plain_text, table
 from counterpoint.app.cli._store import store_option
-from counterpoint.app.library import load
+from counterpoint.app.library import about, load
 from counterpoint.errors import NotFound, did_you_mean
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.team import Team
@@ -34,12 +34,13 @@ _TEXT, _AGENTS, _EVENTS = 2000, 40, 12
 def show(trace: str, event: str | None, listed: bool, whole: bool, store: Path | None, as_json: bool) -> None:
     """Show a trace: who was spawned by whom, what was waited for. Name an EVENT to see it whole, with its causes."""
     loaded = load(trace, store=store)
-    if event is not None:
-        _show_event(loaded, event, whole=whole, as_json=as_json)
-    elif as_json:
-        emit(_card(loaded) | {"critical_path": _path(loaded), "team": _tree(loaded)})
-    else:
-        _show_trace(loaded, listed=listed, whole=whole)
+    with about(trace):
+        if event is not None:
+            _show_event(loaded, event, whole=whole, as_json=as_json)
+        elif as_json:
+            emit(_card(loaded) | {"critical_path": _path(loaded), "team": _tree(loaded)})
+        else:
+            _show_trace(loaded, listed=listed, whole=whole)
 
 
 def _card(trace: Trace) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import msgspec
 
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, number, table
 from counterpoint.app.cli._store import store_option
-from counterpoint.app.library import load
+from counterpoint.app.library import about, load
 from counterpoint.audit.facts import Facts
 from counterpoint.audit.rollups import BY, Coverage, Row, behind, coverage, path_weight, rollup
 from counterpoint.trace import Trace
@@ -69,7 +69,8 @@ def top(
     busy is time in which an agent worked, path% its share of the critical path (of time, else tokens, else steps).
     """
     loaded = load(trace, store=store)
-    facts = Facts(loaded)
+    with about(trace):
+        facts = Facts(loaded)
     rows = rollup(loaded, group, facts=facts)  # type: ignore[arg-type]  # click has checked it
     by = by or next(f for f in _FIGURES if f == "events" or any(getattr(r, _FIGURES[f][0]) is not None for r in rows))
     if name is not None:
