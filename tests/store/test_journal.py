@@ -153,7 +153,6 @@ def test_threads_that_wait_together_share_syncs(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(disk, "sync_file", slow)
     store = Store(tmp_path, flush_ms=60_000)
     with store.record("t1", task_id="demo") as run:
-
         together = threading.Barrier(20)
 
         def agent(k: int) -> None:

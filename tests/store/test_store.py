@@ -273,3 +273,14 @@ def test_other_tools_read_the_files(tmp_path: Path) -> None:
     assert store.files("contents") == []
     with pytest.raises(InputError, match="did you mean 'events'"):
         store.files("event")
+
+
+def test_a_whole_batch_answers_for_columns_that_nobody_filled(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    trace = Trace(trace_id="t", task_id="d", events=[Event(id="e", t=1.5, type="message", agent="a")])
+    store.add(trace)
+    batch = store.batch(["t"])
+    assert np.isnan(batch.column("tokens_in")).all()
+    assert batch.codes("role").codes.tolist() == [-1]
+    assert "role" in batch.columns
+    assert batch.traces() == [trace]

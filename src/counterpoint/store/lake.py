@@ -194,7 +194,7 @@ class Lake:
         bits = 0
         for row in rows:
             bits |= row.present
-        events = _all_columns(self._tables(rows, "events", columns_in(bits)))
+        events = self._tables(rows, "events", columns_in(bits))
         edges = self._tables(rows, "edges", _EDGES)
         heads = [head(r, [], [], self.meta(r), self.contents(r)) for r in rows]
         offsets, edge_offsets = _offsets([r.events.rows for r in rows]), _offsets([r.edges.rows for r in rows])
@@ -242,14 +242,6 @@ def head(row: Row, events: Any, edges: Any, meta: dict[str, Any], contents: dict
         meta=meta,
         contents=contents,
     )
-
-
-def _all_columns(table: pa.Table) -> pa.Table:
-    """The table with the columns that need not be read, as they hold nothing."""
-    n = table.num_rows
-    have = dict(zip(table.column_names, table.columns, strict=True))
-    have.setdefault("ints", pa.chunked_array([np.zeros(n, np.uint8)]))
-    return pa.table({f.name: have.get(f.name, pa.nulls(n, f.type)) for f in EVENT_SCHEMA})
 
 
 def _offsets(lengths: Sequence[int]) -> NDArray[np.int64]:

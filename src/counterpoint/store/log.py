@@ -25,9 +25,11 @@ from counterpoint.store import disk
 __all__ = ["Commit", "Log", "Part", "Row", "Span", "State"]
 
 _ATTEMPTS = 200
-# A checkpoint is due when reading the commits since the last would cost about as much as reading the checkpoint.
-_CHECKPOINT_EVERY = 32
-_ROWS_PER_COMMIT = 64
+# A checkpoint is due when reading the commits since the last costs half of reading the state itself, counted in rows: opening a
+# commit's file costs as much as decoding eight rows. So the log grows by half between checkpoints, and all of them together
+# write a few times the state.
+_ROWS_PER_FILE = 8
+_CHECKPOINT_ROWS = 256
 
 
 class Span(Struct, frozen=True, array_like=True, gc=False):
@@ -178,7 +180,7 @@ class Log:
     def _apply(self, commit: Commit) -> None:
         self.state.apply(commit)
         self.state.number += 1
-        self._since_checkpoint += 1 + len(commit.rows) // _ROWS_PER_COMMIT
+        self._since_checkpoint += _ROWS_PER_FILE + len(commit.rows)
 
     def _reload(self) -> None:
         """Begin from the newest checkpoint that can be read, when it is ahead of us."""
@@ -238,7 +240,7 @@ class Log:
         raise TryAgain("other writers were faster every time", where=str(self.folder), fix="run it again in a moment")
 
     def _maybe_checkpoint(self) -> None:
-        if self._since_checkpoint >= max(_CHECKPOINT_EVERY, len(self.state.rows) // 16):
+        if self._since_checkpoint >= max(_CHECKPOINT_ROWS, len(self.state.rows) // 2):
             # A checkpoint only makes opening quicker: a full disk must not fail the commit that is done already.
             with suppress(OSError):
                 self.checkpoint()

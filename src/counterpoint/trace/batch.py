@@ -97,7 +97,8 @@ class TraceBatch:
     @property
     def columns(self) -> list[str]:
         """The event columns that this batch holds."""
-        return [c for c in self.events.column_names if c in EVENT_SCHEMA.names[:-2]]
+        names = EVENT_SCHEMA.names[:-2]
+        return names if self.is_whole else [c for c in self.events.column_names if c in names]
 
     @property
     def n_events(self) -> int:
@@ -122,6 +123,8 @@ class TraceBatch:
     def _arrow(self, name: str) -> pa.ChunkedArray:
         name = "from_" if name == "from" else name
         if name not in self.events.column_names:
+            if self.is_whole and name in EVENT_SCHEMA.names:  # nothing was said in it, so it was not read
+                return pa.chunked_array([pa.nulls(self.n_events, EVENT_SCHEMA.field(name).type)])
             known = name in EVENT_SCHEMA.names
             fix = f"ask for it: columns=[{name!r}, ...]" if known else did_you_mean(name, EVENT_SCHEMA.names[:-2])
             raise NotFound(f"this batch has no column {wire_name(name)!r}", fix=fix)
