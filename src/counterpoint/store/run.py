@@ -52,7 +52,7 @@ class Run:
         self._lost: set[str] = set()
         self._done = 0
         self._commit_lock = threading.Lock()
-        self._waiting: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
+        self._waiting: dict[asyncio.AbstractEventLoop, _Answer] = {}
         self._is_over = False
         flusher.add(self)
 
@@ -144,28 +144,26 @@ class Run:
         if self._is_over:
             self._alive()
         loop = asyncio.get_running_loop()
-        # One future each, not one shared: a task that is cancelled cancels what it waits for.
-        future = loop.create_future()
-        waiting = self._waiting.get(loop)
-        if waiting is None:
-            waiting = self._waiting.setdefault(loop, [])
-        waiting.append(future)
-        if len(waiting) == 1:
+        # Whoever asks before the next commit begins shares one answer: a future each would be a tenth of the whole cost.
+        future = self._waiting.get(loop)
+        if future is None:
+            future = self._waiting[loop] = _Answer(loop=loop)
             self._flusher.wake(self)
         return future
 
     @property
     def is_awaited(self) -> bool:
         """Whether a task waits for its records to be durable."""
-        return any(self._waiting.values())
+        return bool(self._waiting)
 
     def _commit(self, upto: int | None = None) -> None:
         """Take what there is, write it, sync, and tell those who wait; nothing to do when a leader has got to `upto`."""
         with self._commit_lock:
             if upto is not None and self._done >= upto:
                 return
-            # Slices and not swaps: another thread may append between any two steps here, and must find the same list.
-            waiting = {loop: futures[:] for loop, futures in list(self._waiting.items())}
+            # Those who wait first, then what there is: who asks in between gets the next commit's answer, never too early a
+            # one. A slice and not a swap: another thread may append between any two steps here, and must find the same list.
+            waiting = {loop: self._waiting.pop(loop) for loop in list(self._waiting)}
             batch = self._buffer[:]
             error: CounterpointError | None = None
             try:
@@ -181,10 +179,9 @@ class Run:
                 error = failed
                 raise
             finally:
-                for loop, futures in waiting.items():
-                    del self._waiting[loop][: len(futures)]
-                    if futures and not loop.is_closed():
-                        loop.call_soon_threadsafe(_resolve, futures, error)
+                for loop, answer in waiting.items():
+                    if not loop.is_closed():
+                        loop.call_soon_threadsafe(answer.tell, error)
 
     def _lines(self, batch: list[Any]) -> tuple[bytes, list[Refusal]]:
         """The lines of a batch. An edge falls with its event, so that the journal never names what it does not hold."""
@@ -274,15 +271,22 @@ class Run:
             error.add_note(f"and the journal could not be written: {failed}")
 
 
-def _resolve(futures: list[asyncio.Future[None]], error: CounterpointError | None) -> None:
-    for future in futures:
-        try:
-            if error is None:
-                future.set_result(None)
-            else:
-                future.set_exception(error)
-        except asyncio.InvalidStateError:
-            pass  # its task was cancelled meanwhile
+class _Answer(asyncio.Future[None]):
+    """What the disk says, shared by all tasks that wait for it: one of them cannot cancel it for the others.
+
+    A task that is cancelled while it waits is cancelled as soon as the disk has answered.
+    """
+
+    def cancel(self, msg: Any = None) -> bool:
+        return False
+
+    def tell(self, error: CounterpointError | None) -> None:
+        """Wake everybody."""
+        if error is None:
+            self.set_result(None)
+        else:
+            self.set_exception(error)
+            self.exception()  # seen: a task that was cancelled meanwhile will not ask
 
 
 class Flusher:
