@@ -156,7 +156,7 @@ def main() -> None:
     asked = arguments(__doc__)
     rows = [*end_to_end("k26", 9), *passes("k26", 15)]
     if not asked.quick:
-        rows += [*end_to_end("x10", 3), *passes("x10", 5)]
+        rows += [*end_to_end("x10", 1), *passes("x10", 5)]
     report("Graph", [*rows, growth(quick=asked.quick)], as_json=asked.json)
 
 

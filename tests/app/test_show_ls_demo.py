@@ -55,6 +55,11 @@ def test_demo_again_changes_nothing_and_another_seed_does(tmp_path: Path) -> Non
     assert len(lines(run("ls", "--store", str(folder), "--json"))) == 6
 
 
+def test_demo_can_be_tried_dry(tmp_path: Path) -> None:
+    assert "Would write" in run("demo", "--to", str(tmp_path / "d"), "--dry-run")
+    assert not (tmp_path / "d").exists()
+
+
 def test_demo_refuses_a_folder_that_is_something_else(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("precious")

@@ -39,28 +39,34 @@ _SHOWN = ("parallelism_efficiency", "useful_agent_utilisation", "protocol_overhe
 )
 @click.option("--to", "folder", default="counterpoint_demo", show_default=True, type=click.Path(path_type=Path), help="Where.")
 @click.option("--seed", default=0, show_default=True, help="Another seed, other traces.")
+@click.option("--dry-run", "is_dry", is_flag=True, help="Check and audit, and write nothing.")
 @json_option
-def demo(folder: Path, seed: int, as_json: bool) -> None:
+def demo(folder: Path, seed: int, is_dry: bool, as_json: bool) -> None:
     """Write six sample traces, one of each topology, check and audit them. Offline, a few seconds."""
     begin = time.perf_counter()
     traces = [
         synthetic_trace(agents, steps, topology, seed, contents=True, trace_id=name) for name, agents, steps, topology in _SAMPLES
     ]
-    if folder.exists() and not folder.is_dir():
-        raise InputError("is a file, not a folder", where=os.fspath(folder), fix="name a new folder with --to")
-    with Store(folder) as store:
-        for trace in traces:
-            store.add(trace)
-    samples = folder / "samples"
-    samples.mkdir(exist_ok=True)
-    for trace in traces:
-        save(trace, samples / f"{trace.trace_id}.trace.json")
+    if not is_dry:
+        _write(folder, traces)
     rows = [_row(trace) for trace in traces]
     if as_json:
         for row in rows:
             emit(row)
         return
-    _print(folder, rows, time.perf_counter() - begin)
+    what = "Would write" if is_dry else "Wrote"
+    took = time.perf_counter() - begin
+    click.echo(f"{what} {os.fspath(folder)}/: {len(rows)} traces, a store and a file each ({took:.1f} s, offline)\n")
+    _print(folder, rows)
+
+
+def _write(folder: Path, traces: list[Trace]) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise InputError("is a file, not a folder", where=os.fspath(folder), fix="name a new folder with --to")
+    with Store(folder) as store:
+        store.add_many(traces)
+    for trace in traces:
+        save(trace, folder / "samples" / f"{trace.trace_id}.trace.json")
 
 
 def _row(trace: Trace) -> dict[str, object]:
@@ -72,8 +78,7 @@ def _row(trace: Trace) -> dict[str, object]:
     return {"trace": trace.trace_id, "topology": trace.topology} | counts | verdict | {n: found.get(n) for n in _SHOWN}
 
 
-def _print(folder: Path, rows: list[dict[str, object]], seconds: float) -> None:
-    click.echo(f"Wrote {os.fspath(folder)}/: {len(rows)} traces, a store and a file each ({seconds:.1f} s, offline)\n")
+def _print(folder: Path, rows: list[dict[str, object]]) -> None:
     header = ["trace", "topology", "agents", "events", "R", "check", "speed-up", "useful", "overhead", "redundant", "hacks"]
     cells = [
         [str(r["trace"]), str(r["topology"]), *(number(r[k]) for k in ("agents", "events", "reward")), _verdict(r)]  # type: ignore[arg-type]
