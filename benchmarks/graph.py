@@ -132,8 +132,9 @@ def passes(name: str, repeats: int) -> list[dict[str, Any]]:
     took = interleaved(work, repeats, "cpu")
     out = []
     for what in ("path", "reach 10"):
-        out.append(row(f"{what} alone, {name}, without numba | networkx", took[f"{what} plain"] * 1e3, took[f"{what} networkx"] * 1e3, "ms CPU"))
-        out.append(row(f"{what} alone, {name}, without numba | rustworkx", took[f"{what} plain"] * 1e3, took[f"{what} rustworkx"] * 1e3, "ms CPU"))
+        for peer in ("networkx", "rustworkx"):
+            mine, other = took[f"{what} plain"] * 1e3, took[f"{what} {peer}"] * 1e3
+            out.append(row(f"{what} alone, {name}, without numba | {peer}", mine, other, "ms CPU"))
     for what, by_networkx, by_rustworkx in (("path", 30, 1.5), ("cone", 30, 1.5), ("reach 10", 30, 1.5)):
         for peer, target in (("networkx", by_networkx), ("rustworkx", by_rustworkx)):
             mine, other = took[f"{what} ours"] * 1e3, took[f"{what} {peer}"] * 1e3
