@@ -35,7 +35,7 @@ _SHOWN = ("parallelism_efficiency", "useful_agent_utilisation", "protocol_overhe
 
 
 @click.command(
-    epilog="\b\nExamples:\n  counterpoint demo\n  counterpoint demo --to /tmp/samples --seed 7",
+    epilog="\b\nExamples:\n  counterpoint demo\n  counterpoint demo --to samples --seed 7",
 )
 @click.option("--to", "folder", default="counterpoint_demo", show_default=True, type=click.Path(path_type=Path), help="Where.")
 @click.option("--seed", default=0, show_default=True, help="Another seed, other traces.")
