@@ -17,7 +17,7 @@ Bytes = NDArray[np.uint8]
 Places = NDArray[np.intp]
 _LONGEST = 17
 # What is in hand at a time fits the processor's cache, and memory stays bounded.
-_CHUNK = 1 << 16
+_CHUNK = 1 << 14
 
 
 def prefix_of(name: str) -> bytes:

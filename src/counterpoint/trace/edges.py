@@ -22,7 +22,7 @@ from counterpoint.trace.vocabulary import EDGE_TYPES
 __all__ = ["Edges", "scan"]
 
 Ints = NDArray[np.int32]
-_CHUNK = 1 << 20
+_CHUNK = 1 << 18
 _BLANK = b" \t\r\n"
 _edge = msgspec.json.Decoder(Edge)
 

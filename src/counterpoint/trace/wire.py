@@ -37,7 +37,7 @@ __all__ = [
 Data = bytes | bytearray | memoryview
 
 # From here on edges are scanned into arrays: no slower than records then, and the memory counts.
-_LARGE = 16 << 20
+_LARGE = 4 << 20
 
 
 class _Rest(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
