@@ -11,7 +11,7 @@ import pytest
 
 from counterpoint import registry, testing
 from counterpoint.formats._format import Format
-from counterpoint.testing import ConformanceError, check_command, check_format, odd_trace
+from counterpoint.testing import CHECKS, ConformanceError, check_claim, check_command, check_format, odd_trace
 from counterpoint.trace import Trace, problems, wire
 
 
@@ -69,6 +69,42 @@ def test_a_command_without_examples_or_json_is_caught() -> None:
     silent.epilog = "\b\nExamples:\n  counterpoint silent\n  counterpoint silent twice"
     with pytest.raises(ConformanceError, match="--json"):
         check_command(silent)
+
+
+def _holds(*, seed: int, seeds: int, scale: float = 1.0) -> Iterator[Any]:
+    """Would cost an hour: a check does not run it."""
+    raise AssertionError("a claim was run")
+
+
+def _positional(seed: int, seeds: int) -> None:
+    """Takes its seeds by place."""
+
+
+def _demanding(*, seed: int, seeds: int, model: str) -> None:
+    """Needs something that nobody gives it."""
+
+
+def _silent(*, seed: int, seeds: int) -> None: ...
+
+
+def test_a_claim_is_looked_at_and_not_run() -> None:
+    check_claim(_holds)
+    assert CHECKS["claim"] is check_claim
+
+
+@pytest.mark.parametrize(
+    ("claim", "says"),
+    [
+        (3, "not a function"),
+        (lambda: None, "`seed`"),
+        (_positional, "keyword-only"),
+        (_demanding, "model"),
+        (_silent, "docstring"),
+    ],
+)
+def test_a_broken_claim_is_caught(claim: Any, says: str) -> None:
+    with pytest.raises(ConformanceError, match=says):
+        check_claim(claim)
 
 
 def test_public_names_are_there() -> None:

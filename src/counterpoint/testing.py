@@ -10,19 +10,33 @@ plug-in, `CHECKS` names them, and `tests/test_conformance.py` runs them over eve
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
 from msgspec.structs import replace
 
+from counterpoint.envs._check import check_world
+from counterpoint.envs._world import World
 from counterpoint.envs.synthetic import SHAPES, SIZES, synthetic_trace
 from counterpoint.errors import InputError
 from counterpoint.formats._format import Format
 from counterpoint.trace import Edge, Event, Trace, encode
 from counterpoint.trace.lines import encode_lines
 
-__all__ = ["CHECKS", "SHAPES", "SIZES", "ConformanceError", "check_command", "check_format", "odd_trace", "synthetic_trace"]
+__all__ = [
+    "CHECKS",
+    "SHAPES",
+    "SIZES",
+    "ConformanceError",
+    "check_claim",
+    "check_command",
+    "check_env",
+    "check_format",
+    "odd_trace",
+    "synthetic_trace",
+]
 
 
 class ConformanceError(AssertionError):
@@ -165,5 +179,40 @@ def check_command(command: click.Command) -> None:
     _require("--json" in flags, f"{command.name}: takes no --json")
 
 
-CHECKS: Mapping[str, Callable[[Any], None]] = {"format": check_format, "command": check_command}
+# -- environments --------------------------------------------------------------------------------------------------------
+
+
+def check_env(world: World, *, episodes: int = 60) -> None:
+    """A world declares itself, plays each seed one way however it is asked, logs valid traces, and is not beaten.
+
+    `episodes` is how many each policy plays against the optimum, which its mean may pass by four standard errors at most.
+    """
+    try:
+        check_world(world, _require, episodes=episodes)
+    except ConformanceError:
+        raise
+    except Exception as error:
+        raise ConformanceError(f"the world ends in {type(error).__name__}: {error}") from error
+
+
+# -- claims --------------------------------------------------------------------------------------------------------------
+
+
+def check_claim(claim: Callable[..., Any]) -> None:
+    """A claim is a documented function of `seed` and `seeds`, by keyword. It is not run: that is what `reproduce` does."""
+    _require(callable(claim), f"is a {type(claim).__name__}, not a function")
+    found = inspect.signature(claim).parameters
+    for name in ("seed", "seeds"):
+        _require(name in found and found[name].kind is inspect.Parameter.KEYWORD_ONLY, f"takes no keyword-only `{name}`")
+    open_ = [p.name for p in found.values() if p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    _require(set(open_) <= {"seed", "seeds"}, f"needs more than seed and seeds: {', '.join(open_)}")
+    _require(bool((inspect.getdoc(claim) or "").strip()), "has no docstring")
+
+
+CHECKS: Mapping[str, Callable[[Any], None]] = {
+    "format": check_format,
+    "command": check_command,
+    "env": check_env,
+    "claim": check_claim,
+}
 """Kind of plug-in to its check; a kind that is not here has no contract yet."""

@@ -1,0 +1,56 @@
+"""What it takes to ask "what if": a replay that can fork a trace at an event, and the four things that can be done there.
+
+Always true: a fork keeps every event before `at`, applies `do` to the event `at`, and lets everybody react from there on. With
+`seed=None` the fork shares all noise with the original (coupled); with a seed, draws after `at` are fresh. A fork with `do=None`
+and no seed reproduces the trace. Who cannot fork raises `NotIdentified`, and says what would make it possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from counterpoint.trace.trace import Trace
+
+__all__ = ["Delete", "Do", "Force", "Insert", "Replay", "Substitute"]
+
+
+@dataclass(frozen=True)
+class Delete:
+    """The event never happens: a message is not delivered, an agent is not spawned, a decision becomes a noop."""
+
+
+@dataclass(frozen=True)
+class Substitute:
+    """The event happens with other content. `value=None` draws it anew from whoever wrote it (needs `draw`, default 1)."""
+
+    value: Any = None
+    draw: int = 1
+    """Which of the fresh draws, 1 and up, when `value` is None."""
+
+
+@dataclass(frozen=True)
+class Insert:
+    """One more message, delivered right after the event: `value` is what it says; the rest says who to whom about what."""
+
+    value: Any
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Force:
+    """The decision is another one: `action` in the world's own terms, such as `{"spawn": 0}` or `{"stop": True}`."""
+
+    action: Mapping[str, Any]
+
+
+Do = Delete | Substitute | Insert | Force
+
+
+@runtime_checkable
+class Replay(Protocol):
+    """Something that can run a recorded team again from any of its events."""
+
+    def fork(self, trace: Trace, at: str, do: Do | None = None, seed: int | None = None) -> Trace:
+        """The trace that would have come about, had `do` been done at event id `at`."""
