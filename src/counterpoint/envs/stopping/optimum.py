@@ -1,0 +1,281 @@
+"""What is the best that can be done: the optimal stop rule, the best fixed cap and the prophet of each stopping world.
+
+Always true: nothing here draws a number or shares code with the sampler. With Ȳ_t(s) the expected payoff of stopping in state s
+at checkpoint t, and s a sufficient state (research notes, stopping worlds):
+
+    W_t(s) = max(0, E[Ȳ_{t+1} − Ȳ_t | s] + E[W_{t+1}(s') | s]),   W_H = 0,   J* = Y_0 + W_0,   Y_0 = 0;   stop where W_t(s) = 0.
+
+| world | sufficient state | prophet |
+|---|---|---|
+| S0 | none: only time matters | walk of independent Poisson finds (`maximum`) |
+| S1, S1b | items found | the same given the mean, averaged over its Gamma prior by Gauss points |
+| S2 | size of the margin | first round with a right majority: E[max(0, 1 − price·τ)] |
+| S3 | rounds since the last gain; or "has lost" | walk that ends with the phase (`maximum`) |
+
+Sums are cut where what is left out has a chance below 1e-15; J* and the prophet are then right to about 1e-9.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from counterpoint.envs.stopping.config import Config, PoissonSearch, Saturation, Votes, WideSearch
+from counterpoint.envs.stopping.maximum import expected_maximum, gamma_nodes, poisson_pmf
+
+__all__ = ["Solution", "mean_payoffs", "prophet", "solve", "state_of"]
+
+_TAIL = 1e-15
+
+Mean = Callable[[np.ndarray], np.ndarray]
+"""f on the states of the next checkpoint to E[f | state] on the states of this one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Solution:
+    """A stopping world, solved."""
+
+    value: float
+    """J*: points per episode of the optimal rule."""
+    cap: float
+    """Points per episode of the best fixed round."""
+    cap_round: int
+    """That round; the earliest of equals."""
+    prophet: float
+    """E[max_t Y_t]: points per episode of somebody who sees the future."""
+    stop: np.ndarray
+    """(H+1, S) whether to stop at checkpoint t in state s (`state_of`); equals stop."""
+    worth: np.ndarray
+    """(H+1, S) W: points that going on is worth above stopping now."""
+    mean_round: float
+    """The expected round at which the optimal rule stops."""
+
+    @property
+    def ceiling(self) -> float:
+        """(J* − cap)/(prophet − cap): the share of the prophet gap that any rule can close; 0 where there is no gap."""
+        gap = self.prophet - self.cap
+        return (self.value - self.cap) / gap if gap > 1e-12 else 0.0
+
+
+@lru_cache(maxsize=64)
+def solve(config: Config) -> Solution:
+    """Backward induction over the sufficient state, from the horizon."""
+    horizon, states = config.horizon, _states(config)
+    stop, worth = np.ones((horizon + 1, states), bool), np.zeros((horizon + 1, states))
+    rounds = np.zeros(states)
+    for t in range(horizon - 1, -1, -1):
+        gain, mean = _ahead(config, t)
+        going_on = gain + mean(worth[t + 1])
+        seen = len(gain)  # states beyond these have next to no chance at t: they do as the last one does
+        stop[t, :seen], worth[t, :seen] = going_on <= 0, np.maximum(going_on, 0)
+        stop[t, seen:], worth[t, seen:] = stop[t, seen - 1], worth[t, seen - 1]
+        after = np.where(stop[t, :seen], 0.0, 1 + mean(rounds))
+        rounds = np.concatenate([after, np.full(states - seen, after[-1])])
+    fixed = mean_payoffs(config)
+    for array in (stop, worth):
+        array.setflags(write=False)
+    cap_round = int(np.argmax(fixed))
+    return Solution(
+        value=float(worth[0, 0]),
+        cap=float(fixed[cap_round]),
+        cap_round=cap_round,
+        prophet=prophet(config),
+        stop=stop,
+        worth=worth,
+        mean_round=float(rounds[0]),
+    )
+
+
+def state_of(config: Config, features: np.ndarray) -> np.ndarray:
+    """(E,) the column of `Solution.stop` for features (E, d) as the sampler names them: the sufficient state."""
+    evidence, quiet, drop = features[:, 1].astype(int), features[:, 3].astype(int), features[:, 4]
+    match config:
+        case PoissonSearch():
+            return np.zeros(len(features), int)
+        case Saturation():
+            return np.where(drop > 0, config.horizon + 1, quiet)
+        case _:
+            return np.minimum(evidence, _states(config) - 1)
+
+
+def mean_payoffs(config: Config) -> np.ndarray:
+    """(H+1,) E[Y_t]: what stopping at a fixed round pays."""
+    t = np.arange(config.horizon + 1)
+    match config:
+        case PoissonSearch():
+            quality = config.mean * (1 - (1 - config.find) ** t)
+        case WideSearch():
+            quality = config.shape / config.rate * (1 - (1 - config.find) ** t)
+        case Votes():
+            quality = sum(
+                (w * _majority(r, config.horizon) for r, w in zip(config.reliabilities, config.weights, strict=True)), 0.0 * t
+            )
+        case Saturation():
+            lasts = (1 - config.hazard) ** t[1:]
+            quality = np.concatenate([[0.0], np.cumsum(lasts * config.gain - (1 - lasts) * config.loss)])
+    return np.asarray(quality - config.price * t)
+
+
+def _majority(reliability: float, horizon: int) -> np.ndarray:
+    """(H+1,) the chance that more than half of t votes are right, by the law of the margin."""
+    law, right = np.zeros(2 * horizon + 1), np.zeros(horizon + 1)
+    law[horizon] = 1
+    for t in range(1, horizon + 1):
+        law = reliability * np.roll(law, 1) + (1 - reliability) * np.roll(law, -1)
+        right[t] = law[horizon + 1 :].sum()
+    return right
+
+
+# -- one step ahead ------------------------------------------------------------------------------------------------------
+
+
+def _states(config: Config) -> int:
+    match config:
+        case PoissonSearch():
+            return 1
+        case WideSearch():
+            return _most_found(config, config.horizon) + 1
+        case Votes():
+            return config.horizon + 1
+        case Saturation():
+            return config.horizon + 2
+
+
+def _ahead(config: Config, t: int) -> tuple[np.ndarray, Mean]:
+    """For the states at t: the expected gain of one more round, price paid, and the mean over the next state."""
+    match config:
+        case PoissonSearch():
+            return np.array([config.mean * config.find * (1 - config.find) ** t - config.price]), lambda f: f
+        case WideSearch():
+            return _search_ahead(config, t)
+        case Votes():
+            return _votes_ahead(config, t)
+        case Saturation():
+            return _saturation_ahead(config)
+
+
+def _search_ahead(config: WideSearch, t: int) -> tuple[np.ndarray, Mean]:
+    """Next finds given k: negative binomial, shape a = shape + k, odds c/b with b = rate + 1 − q^t, c = find·q^t."""
+    left = (1 - config.find) ** t
+    b, c = config.rate + 1 - left, config.find * left
+    k, states = np.arange(_most_found(config, t) + 1), _states(config)
+    if c == 0:
+        return np.full(len(k), -config.price), lambda f: f[: len(k)]
+    n = np.arange(_longest(config.shape + k[-1], c / b) + 1)
+    log_gamma = np.array([math.lgamma(config.shape + j) for j in range(len(k) + len(n))])
+    log_factorial = np.concatenate([[0.0], np.cumsum(np.log(n[1:]))])
+    law = log_gamma[k[:, None] + n] - log_gamma[k, None] - log_factorial
+    law += (config.shape + k[:, None]) * math.log(b / (b + c)) + n * (math.log(c) - math.log(b + c))
+    np.exp(law, out=law)
+    law /= law.sum(axis=1, keepdims=True)
+    to = np.minimum(k[:, None] + n, states - 1)
+    return (config.shape + k) * c / b - config.price, lambda f: np.einsum("kn,kn->k", law, f[to])
+
+
+@lru_cache(maxsize=4096)
+def _most_found(config: WideSearch, t: int) -> int:
+    """More finds than this by round t have next to no chance: found ~ negative binomial(shape, (1 − q^t)/rate)."""
+    return _longest(config.shape, (1 - (1 - config.find) ** t) / config.rate)
+
+
+def _longest(shape: float, odds: float) -> int:
+    """Where the tail of the negative binomial with this shape and mean shape·odds ends, for all we care."""
+    if odds <= 0:
+        return 0
+    log_ratio, n, log_p = math.log(odds) - math.log1p(odds), 0, -shape * math.log1p(odds)
+    top = (shape - 1) * odds  # the mode: the law rises up to here and falls after it
+    while n < top or log_p > math.log(_TAIL) - math.log1p(odds):
+        log_p += math.log((shape + n) / (n + 1)) + log_ratio
+        n += 1
+    return n
+
+
+def _votes_ahead(config: Votes, t: int) -> tuple[np.ndarray, Mean]:
+    """The margin m goes to m + 1 when the next vote is for the leader, else to |m − 1|; from 0 it goes to 1."""
+    m = np.arange(t + 1)
+    right, wrong = _leads(config, t)
+    chance = np.asarray(config.reliabilities)[:, None]
+    up = _share((right * chance + wrong * (1 - chance)).sum(axis=0), (right + wrong).sum(axis=0))
+    now, then = _is_right(config, t), _is_right(config, t + 1)
+    return up * then[m + 1] + (1 - up) * then[abs(m - 1)] - now - config.price, lambda f: up * f[m + 1] + (1 - up) * f[abs(m - 1)]
+
+
+def _leads(config: Votes, t: int) -> tuple[np.ndarray, np.ndarray]:
+    """(R, t+1) the joint weight of reliability r, margin m and a right (wrong) leader, up to a common factor of each m.
+
+    With b = (t − m)/2 votes against the leader: weight·(r(1 − r))^b·r^m, and (1 − r)^m in place of r^m when the leader is wrong.
+    """
+    r, m = np.asarray(config.reliabilities)[:, None], np.arange(t + 1)
+    pair = r * (1 - r) / (max((r * (1 - r)).max(), 1e-300))
+    weight = np.asarray(config.weights)[:, None] * pair ** ((t - m) / 2)
+    return weight * r**m, weight * (1 - r) ** m
+
+
+def _is_right(config: Votes, t: int) -> np.ndarray:
+    """(t+1,) the chance that the majority is right at each margin; a tie is not."""
+    right, wrong = (x.sum(axis=0) for x in _leads(config, t))
+    return np.where(np.arange(t + 1) > 0, _share(right, right + wrong), 0.0)
+
+
+def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """part / whole, and a half where the whole is nothing: a margin that cannot come about."""
+    return np.divide(part, whole, out=np.full(len(whole), 0.5), where=whole > 0)
+
+
+def _saturation_ahead(config: Saturation) -> tuple[np.ndarray, Mean]:
+    """States: z rounds since the last gain, z = 0..H, then "has lost": no gain can come any more."""
+    improves, total = np.ones(config.horizon + 1), 1.0
+    for z in range(config.horizon + 1):
+        improves[z] = total * (1 - config.hazard)  # in the coming round, after z quiet ones
+        quiet = improves[z] * (1 - config.gain)
+        total = quiet / nothing if (nothing := quiet + (1 - improves[z]) * (1 - config.loss)) > 0 else 0.0
+    up, down = improves * config.gain, (1 - improves) * config.loss
+    gain = np.append(up - down, -config.loss) - config.price
+
+    def mean(f: np.ndarray) -> np.ndarray:
+        later = np.append(f[1:-1], f[-2])
+        return np.append(up * f[0] + down * f[-1] + (1 - up - down) * later, f[-1])
+
+    return gain, mean
+
+
+# -- somebody who sees the future ----------------------------------------------------------------------------------------
+
+
+def prophet(config: Config) -> float:
+    """E[max_t Y_t]."""
+    match config:
+        case PoissonSearch():
+            return float(_search_prophet(config, np.array([config.mean]))[0])
+        case WideSearch():
+            points, weights = gamma_nodes(config.shape, config.rate, 1 - (1 - config.find) ** config.horizon)
+            return float(weights @ _search_prophet(config, points))
+        case Votes():
+            pairs = zip(config.reliabilities, config.weights, strict=True)
+            return float(sum(weight * _votes_prophet(config, r) for r, weight in pairs))
+        case Saturation():
+            law = np.array([[1 - config.gain, config.gain]])
+            reach = np.arange(config.horizon, -1, -1) * max(1 - config.price, 0.0)
+            return float(expected_maximum([law] * config.horizon, config.price, config.hazard, reach)[0])
+
+
+def _search_prophet(config: PoissonSearch | WideSearch, means: np.ndarray) -> np.ndarray:
+    """Given the mean, finds of round t + 1 are Poisson(mean·find·q^t), independent of each other."""
+    left = (1 - config.find) ** np.arange(config.horizon + 1)
+    pmfs = [poisson_pmf(means * config.find * x) for x in left[:-1]]
+    reach = np.array([poisson_pmf(means.max(keepdims=True) * (x - left[-1])).shape[1] - 1.0 for x in left])
+    return expected_maximum(pmfs, config.price, 0.0, reach)
+
+
+def _votes_prophet(config: Votes, reliability: float) -> float:
+    """Σ_t P(the majority is right for the first time at t)·max(0, 1 − price·t): walks below zero, and their first step above."""
+    law, total = np.zeros(config.horizon + 2), 0.0  # law[i]: margin −i
+    law[0] = 1
+    for t in range(1, config.horizon + 1):
+        total += reliability * law[0] * max(0.0, 1 - config.price * t)
+        law = np.append(reliability * law[1:], 0.0) + np.concatenate([[0.0], (1 - reliability) * law[:-1]])
+    return total
