@@ -1,0 +1,1 @@
+"""TeamWorld: a dynamic Dec-POMDP in which all five orchestration sub-decisions matter, with known optima. See `world.py`."""

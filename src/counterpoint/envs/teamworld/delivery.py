@@ -1,0 +1,155 @@
+"""The way back (O4): late returns wait, what arrives passes the topology, and enters the draft by the rule.
+
+Always true: a return is written to the log whether or not it is read; what is not delivered, rejected, or dropped by a lossy
+summary enters no draft. Nothing here looks at a worker's truth except to score it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from counterpoint.envs._keyed import purpose
+from counterpoint.envs.teamworld.action import BAYES, Action, Spawns
+from counterpoint.envs.teamworld.calls import Table, passed, ranks
+from counterpoint.envs.teamworld.config import RULES
+from counterpoint.envs.teamworld.edits import Edit, find
+from counterpoint.envs.teamworld.population import spawn
+from counterpoint.envs.teamworld.rules import answers
+from counterpoint.envs.teamworld.state import COSTS
+from counterpoint.trace.replay import Delete, Insert
+
+if TYPE_CHECKING:
+    from counterpoint.envs.teamworld.engine import Batch
+
+__all__ = ["arrivals", "deliver", "put_off"]
+
+_MESSAGES, _TOPOLOGY = COSTS.index("messages"), COSTS.index("topology")
+_SUMMARY = purpose("lossy summary")
+_LOSSY = RULES.index("lossy")
+
+
+def put_off(batch: Batch, name: str, table: Table, longest: np.ndarray) -> np.ndarray:
+    """Keep late returns for the round in which they arrive, or wait the `longest` delay; returns which rows come now."""
+    s = batch.state
+    if batch.config.advance == "completion":
+        np.maximum.at(longest, table["ep"], table["delay"])
+        return np.ones(len(table["ep"]), np.bool_)
+    late = table["delay"] > 0
+    rows = {k: v[late] for k, v in table.items()}
+    rows["arrives"] = s.round[rows["ep"]] + rows["delay"]
+    s.busy[rows["ep"], rows["agent"]] = rows["arrives"] + 1
+    np.add.at(s.flying, (rows["ep"], rows["item"] + getattr(s.kinds, name).first_item), 1)
+    s.counts[:, 2] -= np.bincount(rows["ep"][rows["agent"] != 0], minlength=s.episodes)
+    old = s.pending.get(name)
+    s.pending[name] = rows if old is None else {k: np.concatenate([old[k], rows[k]]) for k in rows}
+    return ~late
+
+
+def arrivals(batch: Batch, goes: np.ndarray) -> dict[str, list[Table]]:
+    """Late returns that arrive in this round."""
+    s, out = batch.state, {}
+    for name, table in list(s.pending.items()):
+        due = (table["arrives"] <= s.round[table["ep"]]) & goes[table["ep"]]
+        if due.any():
+            s.pending[name] = {k: v[~due] for k, v in table.items()}
+            order = np.flatnonzero(due)[np.argsort(table["ep"][due], kind="stable")]
+            rows = {k: v[order] for k, v in table.items() if k != "arrives"}
+            np.subtract.at(s.flying, (rows["ep"], rows["item"] + getattr(s.kinds, name).first_item), 1)
+            s.counts[:, 2] += np.bincount(rows["ep"][rows["agent"] != 0], minlength=s.episodes)
+            out[name] = [rows]
+    return out
+
+
+def deliver(batch: Batch, arrived: dict[str, list[Table]], action: Action, goes: np.ndarray, edits: list[Edit]) -> None:
+    """The way back, then aggregation by each episode's rule."""
+    s, c = batch.state, batch.config
+    rule = np.full(s.episodes, BAYES) if action.rule is None else np.asarray(action.rule, np.int64)
+    heard = np.zeros(s.episodes, np.bool_) if action.broadcast is None else np.asarray(action.broadcast, np.bool_) & goes
+    s.costs[heard, _MESSAGES] += c.broadcast_price * (s.alive[heard].sum(axis=1) - 1)
+    kept: list[tuple[str, Table]] = []
+    read = np.zeros(s.episodes, np.bool_)
+    for edit in find(edits, "insert"):
+        read[edit.ep] |= goes[edit.ep]
+    for name in s.kinds.__dataclass_fields__:
+        parts = arrived.get(name, [])
+        if not parts:
+            continue
+        table = parts[0] if len(parts) == 1 else {k: np.concatenate([p[k] for p in parts]) for k in parts[0]}
+        if len(parts) > 1:
+            order = np.argsort(table["ep"], kind="stable")
+            table = {k: v[order] for k, v in table.items()}
+        sent, delivered, rejected = passed(batch, name, table, edits)
+        if c.topology == "planner_executor_critic" and name == "vote":
+            verdicts = np.bincount(table["ep"][sent], minlength=s.episodes)
+            s.costs[:, _TOPOLOGY] += c.critic_price * verdicts
+            s.counts[:, 2] += verdicts
+            votes: Any = s.kinds.vote
+            np.add.at(votes.rejected, tuple(table[k][rejected] for k in ("ep", "item", "family")), 1)
+        if batch.writer:
+            batch.writer.returned(name, table, sent, delivered, rejected)
+        _obeyed(batch, table, delivered, edits)
+        s.counts[:, 2] -= np.bincount(table["ep"][~sent], minlength=s.episodes)
+        read[table["ep"][delivered]] = True
+        counted = delivered & ~rejected
+        lossy = rule[table["ep"]] == _LOSSY
+        if lossy.any():
+            counted &= ~(lossy & (batch.way_back(name, table)(_SUMMARY) < c.summary_loss))
+        kept.append((name, table if counted.all() else {k: v[counted] for k, v in table.items()}))
+    frozen = {e.ep for e in find(edits, "aggregate") if isinstance(e.do, Delete)}
+    for name, table in kept:
+        _absorb(batch, name, table, rule, heard, frozen)
+    _inserted(batch, edits, rule, goes)
+    s.counts[:, 2] += read
+    if batch.writer:
+        batch.writer.aggregated(np.flatnonzero(goes), action, rule, batch.value(), batch.quality())
+
+
+def _obeyed(batch: Batch, table: Table, delivered: np.ndarray, edits: list[Edit]) -> None:
+    """Spawns that injected returns asked for, and got, as far as there is room (AV6)."""
+    heard = np.flatnonzero(table["asks"] & delivered)
+    if not len(heard):
+        return
+    s, ep = batch.state, table["ep"][heard]
+    s.asks += np.bincount(ep, minlength=s.episodes)
+    heard = heard[ranks(ep) < (batch.config.max_agents - s.spawned)[ep]]
+    because = table["back"][heard] if batch.writer else None
+    spawn(batch, Spawns.of(table["ep"][heard], 1, 0), edits, injected=True, because=because)
+
+
+def _absorb(batch: Batch, name: str, t: Table, rule: np.ndarray, heard: np.ndarray, frozen: set[int]) -> None:
+    """Returns of one kind enter the draft; the draft answers of `frozen` episodes stay as they are."""
+    s = batch.state
+    kind: Any = getattr(s.kinds, name)
+    s.counts[:, 1] += np.bincount(t["ep"], minlength=s.episodes)
+    match name:
+        case "vote":
+            kind.absorb(t["ep"], t["item"], t["family"], t["claim"], t["confidence"])
+            thaw = ~np.isin(t["ep"], list(frozen)) if frozen else slice(None)
+            ep, item = t["ep"][thaw], t["item"][thaw]
+            kind.answer[ep, item] = answers(batch.config, kind, ep, item, rule[ep])
+            kind.public[t["ep"], t["item"]] = heard[t["ep"]]
+        case "pool":
+            kind.absorb(t["ep"], t["item"], t["finds"])
+        case "draft":
+            kind.absorb(t["ep"], t["item"], t["claim"])
+        case "chain":
+            kind.absorb(t["ep"], t["item"], t["claim"], t["right"], t["purpose"])
+        case "node":
+            kind.absorb(t["ep"], t["item"], t["agent"], t["right"])
+
+
+def _inserted(batch: Batch, edits: list[Edit], rule: np.ndarray, goes: np.ndarray) -> None:
+    """Messages that a fork puts in: votes from outside the team."""
+    for edit in find(edits, "insert"):
+        if not isinstance(edit.do, Insert) or not goes[edit.ep]:
+            continue
+        votes, item = batch.state.kinds.vote, edit.do.about["item"]
+        ep, items = np.array([edit.ep]), np.array([item])
+        family = np.array(["AB".index(edit.do.about.get("family", "A"))])
+        votes.absorb(ep, items, family, np.array([int(edit.do.value)]), np.array([0.8]))  # type: ignore[union-attr]
+        votes.answer[ep, items] = answers(batch.config, votes, ep, items, rule[ep])  # type: ignore[union-attr, arg-type]
+        batch.state.counts[edit.ep, 2] += 1
+        if batch.writer:
+            batch.writer.inserted(edit.ep, item, int(edit.do.value))
