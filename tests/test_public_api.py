@@ -10,18 +10,22 @@ import counterpoint
 
 PINNED = [
     "CounterpointError",
+    "Delete",
     "Edge",
     "Event",
     "Findings",
+    "Force",
     "Format",
     "Graph",
     "InputError",
+    "Insert",
     "InvalidTrace",
     "NotFound",
     "NotIdentified",
     "Problem",
     "Refused",
     "Store",
+    "Substitute",
     "Trace",
     "TraceBatch",
     "TryAgain",
@@ -29,6 +33,7 @@ PINNED = [
     "load",
     "problems",
     "save",
+    "world",
 ]
 
 

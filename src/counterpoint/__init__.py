@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from counterpoint.app.library import load, save
+    from counterpoint.envs._find import world
     from counterpoint.errors import (
         CounterpointError,
         InputError,
@@ -30,24 +31,29 @@ if TYPE_CHECKING:
     from counterpoint.store import Store
     from counterpoint.trace import Edge, Event, Findings, Graph, Problem, Trace, content_ref, problems
     from counterpoint.trace.batch import TraceBatch
+    from counterpoint.trace.replay import Delete, Force, Insert, Substitute
 
 __version__ = "0.1.0"
 
 # The public names, each with the module that defines it. One table: `__all__` and `__getattr__` both read it.
 _HOME = {
     "CounterpointError": "errors",
+    "Delete": "trace.replay",
     "Edge": "trace",
     "Event": "trace",
     "Findings": "trace",
+    "Force": "trace.replay",
     "Format": "formats._format",
     "Graph": "trace",
     "InputError": "errors",
+    "Insert": "trace.replay",
     "InvalidTrace": "errors",
     "NotFound": "errors",
     "NotIdentified": "errors",
     "Problem": "trace",
     "Refused": "errors",
     "Store": "store",
+    "Substitute": "trace.replay",
     "Trace": "trace",
     "TraceBatch": "trace.batch",
     "TryAgain": "errors",
@@ -55,6 +61,7 @@ _HOME = {
     "load": "app.library",
     "problems": "trace",
     "save": "app.library",
+    "world": "envs._find",
 }
 
 __all__ = [*_HOME]

@@ -1,0 +1,114 @@
+"""Run the experiments behind our numbers again.
+
+Always true: nothing is read from a stored result; rows are printed as they come, and one missed target ends with exit code 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from counterpoint import registry
+from counterpoint.app.cli._output import emit, json_option, note, number, plain_text, table
+from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
+
+if TYPE_CHECKING:
+    from counterpoint.bench.claims._rows import Row
+
+__all__ = ["reproduce"]
+
+_WIDTHS = (52, 10, 10, 10, 6, 0)
+
+
+@click.command(
+    epilog="\b\nExamples:\n  counterpoint reproduce --list\n  counterpoint reproduce --all --seed 7 --json\n\n"
+    "\b\nExit codes: 0 every target is met, 2 a wrong option, 3 no such claim, 4 a target is missed."
+)
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--list", "is_list", is_flag=True, help="List the claims and run nothing.")
+@click.option("--all", "is_all", is_flag=True, help="Run every claim.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="The first seed; another, fresh data.")
+@click.option("--seeds", default=5, show_default=True, type=click.IntRange(min=1), help="How many seeds.")
+@json_option
+def reproduce(names: tuple[str, ...], is_list: bool, is_all: bool, seed: int, seeds: int, as_json: bool) -> None:
+    """Run the experiments behind our numbers again.
+
+    NAME is a claim of --list, or one of yours as package.module:function. A row gives a value, its 95 % interval over the
+    seeds, and the target it is held to.
+    """
+    if is_list + is_all + bool(names) != 1:
+        raise InputError("name claims, or give --list or --all, one of the three", fix="counterpoint reproduce --list")
+    if is_list:
+        _list(as_json=as_json)
+        return
+    chosen = registry.ids("claim") if is_all else list(dict.fromkeys(_id(name) for name in names))
+    missed = total = 0
+    for name in chosen:
+        if not as_json:
+            head = ("\n" if total else "") + _shown(name)
+            click.echo(head + "\n" + _line(("name", "value", "95 % low", "high", "", "target")))
+        for row in _rows(name, seed, seeds):
+            total, missed = total + 1, missed + (not row.ok)
+            if as_json:
+                emit(({"claim": _shown(name)} if len(chosen) > 1 else {}) | row.as_dict())
+            else:
+                numbers = (number(row.value), number(row.low), number(row.high))
+                click.echo(_line((row.name, *numbers, "ok" if row.ok else "MISSED", row.target)))
+    if not as_json:
+        note(f"{total - missed} of {total} targets met")
+    raise SystemExit(4 if missed else 0)
+
+
+def _shown(name: str) -> str:
+    """A claim as people write it: with dashes."""
+    return name if ":" in name else name.replace("_", "-")
+
+
+def _id(name: str) -> str:
+    """The claim's id; all names are looked up before the first one runs."""
+    if ":" in name:
+        return name
+    id_ = name.lower().replace("-", "_")
+    if id_ not in registry.ids("claim"):
+        raise NotFound(f"no claim named {name!r}", fix=did_you_mean(_shown(name), map(_shown, registry.ids("claim"))))
+    return id_
+
+
+def _list(*, as_json: bool) -> None:
+    rows = [(_shown(name), registry.summary("claim", name)) for name in registry.ids("claim")]
+    if as_json:
+        for name, summary in rows:
+            emit({"name": name, "summary": summary})
+    elif rows:
+        click.echo(table(("claim", "what it shows"), rows))
+    else:
+        note("No claims are shipped yet.")
+
+
+def _rows(name: str, seed: int, seeds: int) -> Iterator[Row]:
+    """The rows of one claim as they come; whatever goes wrong in it says which claim it was."""
+    from counterpoint.bench.claims._rows import as_row
+
+    claim = registry.get("claim", name)
+    count = 0
+    try:
+        for given in claim(seed=seed, seeds=seeds):
+            yield as_row(given)
+            count += 1
+    except CounterpointError as error:
+        error.where = error.where or _shown(name)
+        raise
+    except Exception as error:
+        what = f"the claim crashed: {type(error).__name__}: {error}"
+        fix = "run it again with --debug for the traceback"
+        raise CounterpointError(what, where=_shown(name), fix=fix) from error
+    if not count:
+        raise CounterpointError("the claim yields no row, so it shows nothing", where=_shown(name))
+
+
+def _line(cells: tuple[str, ...]) -> str:
+    """A line of a table whose later rows are not known yet: fixed widths, numbers to the right."""
+    padded = [c.rjust(w) if 0 < i < 4 else c.ljust(w) for i, (c, w) in enumerate(zip(cells, _WIDTHS, strict=True))]
+    return plain_text("  ".join(padded)).rstrip()

@@ -1,0 +1,1 @@
+"""Judging: claims that can be run again, and what they are held to."""

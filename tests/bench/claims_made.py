@@ -1,0 +1,42 @@
+"""Claims from outside, for the tests of `reproduce`: one that holds, one that misses, one that crashes, and odd ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from counterpoint.bench.claims._rows import Row, at_least, at_most
+
+played: list[tuple[int, int]] = []
+
+
+def hit(*, seed: int, seeds: int) -> Iterator[Row]:
+    """Uniform numbers have a mean below one."""
+    played.append((seed, seeds))
+    means = [np.random.default_rng(seed + k).random(100).mean() for k in range(seeds)]
+    yield at_most("mean of a uniform", means, 1)
+    yield at_least("mean of a uniform, low end", means, 0, by="low")
+
+
+def miss(*, seed: int, seeds: int) -> Iterator[dict[str, Any]]:
+    """Says that one is two; rows as plain dictionaries."""
+    yield {"name": "one", "value": 1, "low": None, "high": None, "target": "= 2", "ok": False}
+    yield {"name": "two", "value": 2, "low": None, "high": None, "target": "= 2", "ok": True}
+
+
+def crash(*, seed: int, seeds: int) -> Iterator[Row]:
+    """Falls over after its first row."""
+    yield at_least("fine so far", 1, 0)
+    raise KeyError("oops")
+
+
+def empty(*, seed: int, seeds: int) -> Iterator[Row]:
+    """Shows nothing."""
+    yield from ()
+
+
+def wrong(*, seed: int, seeds: int) -> Iterator[dict[str, Any]]:
+    """Yields what is no row."""
+    yield {"name": "half a row"}
