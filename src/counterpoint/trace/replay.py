@@ -7,13 +7,15 @@ and no seed reproduces the trace. Who cannot fork raises `NotIdentified`, and sa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
 
 from counterpoint.trace.trace import Trace
 
-__all__ = ["Delete", "Do", "Force", "Insert", "Replay", "Substitute"]
+__all__ = ["Delete", "Do", "Force", "Fork", "Insert", "ManyReplay", "Replay", "Substitute"]
 
 
 @dataclass(frozen=True)
@@ -48,9 +50,25 @@ class Force:
 Do = Delete | Substitute | Insert | Force
 
 
+class Fork(NamedTuple):
+    """One fork to make."""
+
+    at: str
+    do: Do | None = None
+    seed: int | None = None
+
+
 @runtime_checkable
 class Replay(Protocol):
     """Something that can run a recorded team again from any of its events."""
 
     def fork(self, trace: Trace, at: str, do: Do | None = None, seed: int | None = None) -> Trace:
         """The trace that would have come about, had `do` been done at event id `at`."""
+
+
+@runtime_checkable
+class ManyReplay(Replay, Protocol):
+    """A replay that can run many forks at once, for those who need only what came of them."""
+
+    def returns(self, trace: Trace, forks: Sequence[Fork]) -> np.ndarray:
+        """The team reward of each fork, in the order given."""

@@ -12,11 +12,11 @@ from counterpoint import registry
 from counterpoint.bench.claims.fork_exact import fork_exact
 from counterpoint.envs.teamworld.config import TOPOLOGIES
 from counterpoint.envs.teamworld.policies import named
-from counterpoint.envs.teamworld.replay import Fork, TeamReplay
+from counterpoint.envs.teamworld.replay import TeamReplay
 from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.errors import InputError, NotFound, NotIdentified, Refused
 from counterpoint.trace import Event, Trace, encode, problems
-from counterpoint.trace.replay import Delete, Force, Insert, Replay, Substitute
+from counterpoint.trace.replay import Delete, Force, Fork, Insert, ManyReplay, Replay, Substitute
 
 W1: TeamWorld = registry.get("env", "wide_verify").replace(vote_items=24, max_agents=12)
 ONE = W1.replace(vote_items=1, max_agents=1, types=1, max_votes=1, spawn_price=0.0, round_price=0.0)
@@ -73,7 +73,7 @@ def test_an_empty_fork_is_the_trace_itself_at_every_kind_of_event(name: str, pol
 
 def test_a_world_and_its_replay_are_replays() -> None:
     assert isinstance(W1, Replay)
-    assert isinstance(TeamReplay(W1), Replay)
+    assert isinstance(TeamReplay(W1), ManyReplay)
 
 
 @pytest.mark.parametrize("kind", ["message", "tool_call", "tool_result", "return", "spawn", "aggregate", "orchestrator_decision"])

@@ -24,22 +24,14 @@ from counterpoint.envs.teamworld.results import columns, traced
 from counterpoint.envs.teamworld.script import as_action
 from counterpoint.errors import InputError, NotFound, NotIdentified, Refused
 from counterpoint.trace import Trace
-from counterpoint.trace.replay import Delete, Do, Force, Insert, Substitute
+from counterpoint.trace.replay import Delete, Do, Force, Fork, Insert, Substitute
 
 if TYPE_CHECKING:
     from counterpoint.envs.teamworld.world import TeamWorld
 
-__all__ = ["Fork", "TeamReplay"]
+__all__ = ["TeamReplay"]
 
 _DO = {"delete": Delete, "substitute": Substitute, "insert": Insert, "force": Force}
-
-
-class Fork(NamedTuple):
-    """One fork to make."""
-
-    at: str
-    do: Do | None = None
-    seed: int | None = None
 
 
 class _Place(NamedTuple):
@@ -82,6 +74,10 @@ class TeamReplay:
         joined = {name: np.concatenate([t[name] for t in told])[order] for name in told[0]}
         values = np.concatenate([batch.value() for _, batch in done])[order]
         return Runs(seeds=np.full(len(forks), trace.meta["seed"]), values=values, columns=joined)
+
+    def returns(self, trace: Trace, forks: Sequence[Fork]) -> np.ndarray:
+        """The returns of many forks, in the order given."""
+        return self.forks(trace, forks).values
 
     def _run(
         self, trace: Trace, forks: list[Fork], *, log: bool

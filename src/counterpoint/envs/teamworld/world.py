@@ -21,11 +21,11 @@ from counterpoint.envs.teamworld.env import TeamEnv
 from counterpoint.envs.teamworld.optimum.bound import optimum
 from counterpoint.envs.teamworld.play import play
 from counterpoint.envs.teamworld.policies import NAMES, Policy, named
-from counterpoint.envs.teamworld.replay import Fork, TeamReplay
+from counterpoint.envs.teamworld.replay import TeamReplay
 from counterpoint.envs.teamworld.results import columns, traced
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
-from counterpoint.trace.replay import Do
+from counterpoint.trace.replay import Do, Fork
 
 __all__ = ["VERSION", "TeamWorld"]
 
@@ -95,3 +95,7 @@ class TeamWorld:
     def forks(self, trace: Trace, forks: Sequence[Fork]) -> Runs:
         """Many forks of one trace at once, not logged: their returns."""
         return TeamReplay(self).forks(trace, forks)
+
+    def returns(self, trace: Trace, forks: Sequence[Fork]) -> np.ndarray:
+        """The returns of many forks of one trace."""
+        return self.forks(trace, forks).values
