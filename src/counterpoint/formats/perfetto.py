@@ -173,8 +173,9 @@ def _tokens(trace: Trace, order: list[int], starts: list[int], ends: list[int]) 
     stride = max(1, len(spent) // _SAMPLES)
     read = written = 0
     for k, i in enumerate(spent):
-        read += trace.events[i].tokens_in or 0
-        written += trace.events[i].tokens_out or 0
+        # a file of the survey's schema may say -1 for unknown: a counter never falls
+        read += max(0, trace.events[i].tokens_in or 0)
+        written += max(0, trace.events[i].tokens_out or 0)
         if k % stride == 0 or k == len(spent) - 1:
             yield _counter("tokens", starts[i], read=read, written=written)
 

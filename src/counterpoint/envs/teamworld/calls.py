@@ -17,7 +17,7 @@ from counterpoint.envs._keyed import bits, purpose
 from counterpoint.envs.teamworld.action import VERIFY, Calls
 from counterpoint.envs.teamworld.attacks import Attacked, attacked
 from counterpoint.envs.teamworld.config import KINDS, Config
-from counterpoint.envs.teamworld.edits import Edit, find
+from counterpoint.envs.teamworld.edits import Edit, find, is_neutral
 from counterpoint.envs.teamworld.kinds import KindState
 from counterpoint.envs.teamworld.kinds._work import Returns, Work
 from counterpoint.envs.teamworld.state import State
@@ -203,8 +203,8 @@ def _edited_knowledge(c: Calls, know: np.ndarray, edits: list[Edit]) -> np.ndarr
 
 
 def _spared(c: Calls, attack: Attacked, edits: list[Edit]) -> Attacked:
-    """The attack, but not on calls whose safety event a fork deleted."""
-    for edit in find(edits, "safety"):
+    """The attack, but not on calls whose safety event a fork deleted, or which it made neutral."""
+    for edit in [*find(edits, "safety"), *(e for e in edits if is_neutral(e.do))]:
         mine = (c.ep == edit.ep) & (c.agent == edit.slot) & (c.item == edit.item)
         attack = Attacked(
             *(np.where(mine, 0, getattr(attack, n)).astype(getattr(attack, n).dtype) for n in Attacked.__annotations__)
@@ -214,7 +214,7 @@ def _spared(c: Calls, attack: Attacked, edits: list[Edit]) -> Attacked:
 
 def _edited_claims(c: Calls, table: Table, edits: list[Edit], name: str) -> None:
     for edit in find(edits, "return", "tool_result"):
-        if isinstance(edit.do, Substitute) and edit.do.value is not None:
+        if isinstance(edit.do, Substitute) and edit.do.value is not None and not is_neutral(edit.do):
             mine = (c.ep == edit.ep) & (c.agent == edit.slot) & (c.item == edit.item)
             flipped = mine & (table["claim"] != int(edit.do.value))
             table["claim"] = np.where(mine, int(edit.do.value), table["claim"])

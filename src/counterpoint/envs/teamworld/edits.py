@@ -17,10 +17,12 @@ from counterpoint.envs.teamworld.config import FAMILIES, RULES, Config
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace.replay import Delete, Do, Force, Insert, Substitute
 
-__all__ = ["STAGES", "Edit", "check_edit", "edited_action", "edited_calls", "find"]
+__all__ = ["NEUTRAL", "STAGES", "Edit", "check_edit", "edited_action", "edited_calls", "find", "is_neutral"]
 
 # What can be edited: the decisions, a spawn or despawn, and the parts of a call.
 STAGES = (*DECISIONS, "spawned", "despawned", "brief", "tool_call", "tool_result", "return", "safety", "insert")
+NEUTRAL = "neutral"
+"""As the value of a Substitute: the same event without what an adversary planted in its call."""
 _FORCED = {
     "stop": {"stop"},
     "spawn": {"spawn", "family", "type", "parent"},
@@ -53,6 +55,9 @@ def check_edit(config: Config, edit: Edit) -> None:
                 raise InputError(f"a {stage} decision has no {name!r}", fix=did_you_mean(name, _FORCED[stage]))
         if "rule" in do.action and do.action["rule"] not in RULES:
             raise InputError(f"no rule {do.action['rule']!r}", fix=did_you_mean(str(do.action["rule"]), RULES))
+    elif is_neutral(do):
+        if stage not in ("brief", "tool_call", "tool_result", "return"):
+            raise InputError(f"a {stage} cannot be made neutral", fix="a brief, tool call, tool result or return; else delete it")
     elif isinstance(do, Substitute):
         if stage not in ("brief", "tool_result", "return", "spawned"):
             raise InputError(f"a {stage} has no content to substitute", fix="force a decision; delete it")
@@ -68,6 +73,11 @@ def check_edit(config: Config, edit: Edit) -> None:
             )
         if do.about.get("family", "A") not in FAMILIES:
             raise InputError(f"no family {do.about['family']!r}", fix="A or B")
+
+
+def is_neutral(do: Do) -> bool:
+    """Whether this takes back what was planted, and nothing else."""
+    return isinstance(do, Substitute) and do.value == NEUTRAL
 
 
 def find(edits: list[Edit], *stages: str) -> list[Edit]:
@@ -149,6 +159,6 @@ def edited_calls(calls: Calls, edits: list[Edit]) -> Calls:
         mine = (calls.ep == edit.ep) & (calls.agent == edit.slot) & (calls.item == edit.item)
         if isinstance(edit.do, Delete):
             calls = calls.where(~mine)
-        elif isinstance(edit.do, Substitute):
+        elif isinstance(edit.do, Substitute) and not is_neutral(edit.do):
             calls = replace(calls, brief=np.where(mine, int(edit.do.value), calls.brief))
     return calls

@@ -310,7 +310,7 @@ class Writer:
             attempt=t["attempt"][which],
             brief=-1,
             count=t["agent"][which],
-            value=~rejected[which],
+            value=np.where(rejected[which], 0, 1 + t["claim"][which]),  # a vote that is passed is passed on
             t=self._t(ep, _BACK),
             family=1,
             tokens_out=self.config.decision_tokens,

@@ -137,7 +137,7 @@ class Makers:
         for event, t, agent, to, row, cost in zip(p.ids, p.t, p.who(), p.who("to"), rows, p.priced(), strict=True):
             now, item, purpose, brief, value, reward, code, about, judged = row
             if agent == "critic":
-                said = text_of(f"{tasks[item]}: {'accept' if value else 'reject'}")
+                said = text_of(f"{tasks[item]}: {f'accept {value - 1}' if value else 'reject'}")
                 events.append(
                     replace(
                         verdict[cost],
