@@ -143,3 +143,14 @@ def test_the_best_cap_is_the_best_of_its_rehearsal() -> None:
     seeds = range(1_000_003, 1_000_003 + 16)
     worth = {cap: play(config, Team(config, Parts(cap=cap), "cap"), seeds).value().mean() for cap in (1, 2, 3, 4, 5)}
     assert worth[best] == max(worth.values())
+
+
+def test_the_six_topologies_are_asked_the_same_questions() -> None:
+    from counterpoint.envs.teamworld.config import TOPOLOGIES
+
+    states = [cpt.world("M", topology=t).batch(range(3)).state for t in TOPOLOGIES]
+    for state in states[1:]:
+        np.testing.assert_array_equal(state.kinds.vote.truth, states[0].kinds.vote.truth)
+        np.testing.assert_array_equal(state.kinds.pool.present, states[0].kinds.pool.present)
+        np.testing.assert_array_equal(state.kinds.node.needs, states[0].kinds.node.needs)
+        np.testing.assert_array_equal(state.item_type, states[0].item_type)

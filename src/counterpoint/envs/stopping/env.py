@@ -6,9 +6,9 @@ this checkpoint, and nothing later; a refused action changes nothing. The episod
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -18,17 +18,28 @@ from counterpoint.envs.stopping.traces import LEAD, worker_of
 from counterpoint.errors import InputError, Refused
 from counterpoint.trace import Trace
 
-if TYPE_CHECKING:
-    from counterpoint.envs.stopping.world import StoppingWorld
-
 __all__ = ["StoppingEnv"]
 
 _STOP_CHANCE = 0.1  # of a sampled action
 
 
+class Played(Protocol):
+    """What an episode asks of its world."""
+
+    @property
+    def config(self) -> Any:
+        """The world's parameters."""
+
+    def paths(self, seeds: Sequence[int]) -> Paths:
+        """The paths of some seeds."""
+
+    def trace(self, seed: int, policy: str, *, forced: bool, open_at: int | None) -> Trace:
+        """An episode as a trace."""
+
+
 @dataclass(frozen=True)
 class _Snapshot:
-    world: StoppingWorld
+    world: Played
     seed: int
     t: int
     is_over: bool
@@ -37,7 +48,7 @@ class _Snapshot:
 class StoppingEnv:
     """Gymnasium's habits over one path."""
 
-    def __init__(self, world: StoppingWorld) -> None:
+    def __init__(self, world: Played) -> None:
         self._world = world
         self._path: Paths | None = None
         self._seed, self._t, self._is_over = 0, 0, False

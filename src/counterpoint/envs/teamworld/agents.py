@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,13 +22,11 @@ from counterpoint.envs.teamworld.config import FAMILIES, KINDS
 from counterpoint.envs.teamworld.env import TeamEnv
 from counterpoint.envs.teamworld.observation import Observation
 from counterpoint.envs.teamworld.script import as_action
+from counterpoint.envs.teamworld.setting import Setting
 from counterpoint.envs.teamworld.traces import agent_names
 from counterpoint.envs.teamworld.words import PURPOSES
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace
-
-if TYPE_CHECKING:
-    from counterpoint.envs.teamworld.world import TeamWorld
 
 __all__ = ["ORCHESTRATOR", "Note", "Task", "TeamAgents", "WorkerView"]
 
@@ -79,9 +77,9 @@ class WorkerView:
 
 
 class TeamAgents:
-    """The agents of one TeamWorld episode."""
+    """The agents of one Setting episode."""
 
-    def __init__(self, world: TeamWorld) -> None:
+    def __init__(self, world: Setting) -> None:
         self._env = TeamEnv(world)
         self._order: Any = None
         self._views: dict[str, WorkerView] = {}

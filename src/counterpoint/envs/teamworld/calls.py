@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,33 +19,17 @@ from counterpoint.envs.teamworld.config import KINDS, Config
 from counterpoint.envs.teamworld.edits import Edit, find, is_neutral
 from counterpoint.envs.teamworld.kinds import KindState
 from counterpoint.envs.teamworld.kinds._work import Returns, Work
+from counterpoint.envs.teamworld.running import RESULT, Running, Table, ranks
 from counterpoint.envs.teamworld.state import State
 from counterpoint.errors import InputError
 from counterpoint.trace.replay import Delete, Substitute
 
-if TYPE_CHECKING:
-    from counterpoint.envs.teamworld.engine import Batch
+__all__ = ["answered", "attempts", "kind_of", "knowledge", "passed", "spoken"]
 
-__all__ = ["Table", "answered", "attempts", "kind_of", "knowledge", "passed", "ranks", "spoken"]
-
-Table = dict[str, np.ndarray]
-"""Calls of one kind as columns: ep, item (within the kind), agent, family, brief, purpose, attempt, claim, right, ...;
-`tool` is what the tool said, `claim` what the worker says, `said` what it said where the centre misread it."""
 
 _LATE, _DELAY, _LEVEL, _CRITIC, _CENTRE, _COIN, _REDRAW = (
     purpose(f"call {n}") for n in ("late", "delay", "level", "critic", "centre", "coin", "redraw")
 )
-# Places in a round, for the noise of fresh forks: the decisions 0-3, results, returns by kind, the draft.
-RESULT, RETURN, KIND_SPAN, AGGREGATE = 10, 10_000_000, 10_000_000, 100_000_000
-
-
-def ranks(ep: np.ndarray) -> np.ndarray:
-    """The place of each row among the rows of its episode; rows are sorted by episode."""
-    if not len(ep):
-        return np.zeros(0, np.int64)
-    begins = np.ones(len(ep), np.bool_)
-    np.not_equal(ep[1:], ep[:-1], out=begins[1:])
-    return np.arange(len(ep)) - np.flatnonzero(begins)[np.cumsum(begins) - 1]
 
 
 def knowledge(config: Config, s: State, c: Calls) -> np.ndarray:
@@ -79,7 +62,7 @@ def attempts(kind: KindState, c: Calls, item: np.ndarray, calls_so_far: np.ndarr
 
 
 def answered(
-    batch: Batch, name: str, kind: KindState, c: Calls, place: np.ndarray, edits: list[Edit]
+    batch: Running, name: str, kind: KindState, c: Calls, place: np.ndarray, edits: list[Edit]
 ) -> tuple[Table, Attacked | None]:
     """The calls on one kind, answered: what each will return, before the way back."""
     config, s = batch.config, batch.state
@@ -225,7 +208,7 @@ def _edited_claims(c: Calls, table: Table, edits: list[Edit], name: str) -> None
                 table["right"] = table["right"] ^ flipped
 
 
-def passed(batch: Batch, name: str, table: Table, edits: list[Edit]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def passed(batch: Running, name: str, table: Table, edits: list[Edit]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(sent, delivered, rejected): what is left of these returns after the way back. May turn votes into coins."""
     config, s = batch.config, batch.state
     ep, n = table["ep"], len(table["ep"])

@@ -6,22 +6,20 @@ summary enters no draft. Nothing here looks at a worker's truth except to score 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from counterpoint.envs._keyed import purpose
 from counterpoint.envs.teamworld.action import BAYES, Action, Spawns
-from counterpoint.envs.teamworld.calls import Table, passed, ranks
+from counterpoint.envs.teamworld.calls import passed
 from counterpoint.envs.teamworld.config import RULES
 from counterpoint.envs.teamworld.edits import Edit, find
 from counterpoint.envs.teamworld.population import spawn
 from counterpoint.envs.teamworld.rules import answers
+from counterpoint.envs.teamworld.running import Running, Table, ranks
 from counterpoint.envs.teamworld.state import COSTS
 from counterpoint.trace.replay import Delete, Insert
-
-if TYPE_CHECKING:
-    from counterpoint.envs.teamworld.engine import Batch
 
 __all__ = ["arrivals", "deliver", "put_off"]
 
@@ -30,7 +28,7 @@ _SUMMARY = purpose("lossy summary")
 _LOSSY = RULES.index("lossy")
 
 
-def put_off(batch: Batch, name: str, table: Table, longest: np.ndarray) -> np.ndarray:
+def put_off(batch: Running, name: str, table: Table, longest: np.ndarray) -> np.ndarray:
     """Keep late returns for the round in which they arrive, or wait the `longest` delay; returns which rows come now."""
     s = batch.state
     if batch.config.advance == "completion":
@@ -47,7 +45,7 @@ def put_off(batch: Batch, name: str, table: Table, longest: np.ndarray) -> np.nd
     return ~late
 
 
-def arrivals(batch: Batch, goes: np.ndarray) -> dict[str, list[Table]]:
+def arrivals(batch: Running, goes: np.ndarray) -> dict[str, list[Table]]:
     """Late returns that arrive in this round."""
     s, out = batch.state, {}
     for name, table in list(s.pending.items()):
@@ -62,7 +60,7 @@ def arrivals(batch: Batch, goes: np.ndarray) -> dict[str, list[Table]]:
     return out
 
 
-def deliver(batch: Batch, arrived: dict[str, list[Table]], action: Action, goes: np.ndarray, edits: list[Edit]) -> None:
+def deliver(batch: Running, arrived: dict[str, list[Table]], action: Action, goes: np.ndarray, edits: list[Edit]) -> None:
     """The way back, then aggregation by each episode's rule."""
     s, c = batch.state, batch.config
     rule = np.full(s.episodes, BAYES) if action.rule is None else np.asarray(action.rule, np.int64)
@@ -106,7 +104,7 @@ def deliver(batch: Batch, arrived: dict[str, list[Table]], action: Action, goes:
         batch.writer.aggregated(np.flatnonzero(goes), action, rule, batch.value(), batch.quality())
 
 
-def _obeyed(batch: Batch, table: Table, delivered: np.ndarray, edits: list[Edit]) -> None:
+def _obeyed(batch: Running, table: Table, delivered: np.ndarray, edits: list[Edit]) -> None:
     """Spawns that injected returns asked for, and got, as far as there is room (AV6)."""
     heard = np.flatnonzero(table["asks"] & delivered)
     if not len(heard):
@@ -118,7 +116,7 @@ def _obeyed(batch: Batch, table: Table, delivered: np.ndarray, edits: list[Edit]
     spawn(batch, Spawns.of(table["ep"][heard], 1, 0), edits, injected=True, because=because)
 
 
-def _absorb(batch: Batch, name: str, t: Table, rule: np.ndarray, heard: np.ndarray, frozen: set[int]) -> None:
+def _absorb(batch: Running, name: str, t: Table, rule: np.ndarray, heard: np.ndarray, frozen: set[int]) -> None:
     """Returns of one kind enter the draft; the draft answers of `frozen` episodes stay as they are."""
     s = batch.state
     kind: Any = getattr(s.kinds, name)
@@ -140,7 +138,7 @@ def _absorb(batch: Batch, name: str, t: Table, rule: np.ndarray, heard: np.ndarr
             kind.absorb(t["ep"], t["item"], t["agent"], t["right"])
 
 
-def _inserted(batch: Batch, edits: list[Edit], rule: np.ndarray, goes: np.ndarray) -> None:
+def _inserted(batch: Running, edits: list[Edit], rule: np.ndarray, goes: np.ndarray) -> None:
     """Messages that a fork puts in: votes from outside the team."""
     for edit in find(edits, "insert"):
         if not isinstance(edit.do, Insert) or not goes[edit.ep]:

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from counterpoint.envs._keyed import bits
 from counterpoint.envs.teamworld import attacks
 from counterpoint.envs.teamworld.action import Action, Calls
-from counterpoint.envs.teamworld.calls import KIND_SPAN, RETURN, Table, answered, kind_of, ranks, spoken
+from counterpoint.envs.teamworld.calls import answered, kind_of, spoken
 from counterpoint.envs.teamworld.config import KINDS, Config
 from counterpoint.envs.teamworld.delivery import arrivals, deliver, put_off
 from counterpoint.envs.teamworld.edits import Edit, check_edit, edited_action, edited_calls
@@ -26,7 +25,8 @@ from counterpoint.envs.teamworld.legal import check_action, limits
 from counterpoint.envs.teamworld.log import Log
 from counterpoint.envs.teamworld.observation import Observation, observation
 from counterpoint.envs.teamworld.population import despawn, spawn
-from counterpoint.envs.teamworld.state import COSTS, NEVER, State, blank, copied, picked
+from counterpoint.envs.teamworld.running import Running, ranks
+from counterpoint.envs.teamworld.state import COSTS, State, blank, copied, picked
 from counterpoint.errors import InputError
 
 __all__ = ["Batch", "Snapshot"]
@@ -54,17 +54,17 @@ def _checked(seeds: Sequence[int] | np.ndarray) -> np.ndarray:
     return array.astype(np.int64)
 
 
-class Batch:
+class Batch(Running):
     """E episodes of one configuration, stepped together."""
 
     def __init__(
         self, config: Config, seeds: Sequence[int] | np.ndarray, *, log: bool = False, edits: Sequence[Edit] = ()
     ) -> None:
-        self.config = config
-        self.state = blank(config, _checked(seeds))
-        attacks.plant(config, self.state)
+        state = blank(config, _checked(seeds))
+        attacks.plant(config, state)
+        rows = Log(state.episodes, config.max_agents + 1, config.items)
+        super().__init__(config, state, Writer(config, state, rows) if log else None)
         self._limits, self._kind = limits(config), kind_of(config)
-        self.writer = Writer(config, self.state, Log(self.state.episodes, config.max_agents + 1, config.items)) if log else None
         for edit in edits:
             check_edit(config, edit)
         self._edits: dict[int, list[Edit]] = {}
@@ -76,56 +76,6 @@ class Batch:
     def observe(self) -> Observation:
         """What the orchestrators see."""
         return observation(self.config, self.state, self)
-
-    def quality(self) -> np.ndarray:
-        """(E,) points for the drafts as they are, before costs."""
-        return np.asarray(sum(kind.quality(self.config) for _, kind in self.state.kinds.present()), np.float64)
-
-    def value(self) -> np.ndarray:
-        """(E,) the return if the team stopped now."""
-        return self.quality() - self.state.costs.sum(axis=1)
-
-    @property
-    def round(self) -> int:
-        """The round of the episodes that still run."""
-        running = self.state.round[~self.state.done]
-        return int(running[0]) if len(running) else int(self.state.round.max(initial=0))
-
-    # -- noise
-
-    def fresh_from(self, rounds: np.ndarray, cuts: np.ndarray, seeds: np.ndarray) -> None:
-        """Draw with other seeds after a place in a round, episode by episode; a negative seed keeps the noise as it is."""
-        s, seeds = self.state, np.asarray(seeds, np.int64)
-        start = np.where(seeds < 0, NEVER, rounds)
-        s.fresh_seed = np.column_stack([s.fresh_seed, np.maximum(seeds, 0).astype(np.uint64)])
-        s.fresh_round = np.column_stack([s.fresh_round, start])
-        s.fresh_cut = np.column_stack([s.fresh_cut, cuts])
-
-    def seeds(self, ep: np.ndarray, place: np.ndarray | int) -> np.ndarray:
-        """The seed in force for draws of these episodes at a place of the present round."""
-        s = self.state
-        out, now = s.seed[ep], s.round[ep]
-        for i in range(s.fresh_seed.shape[1]):
-            start = s.fresh_round[ep, i]
-            out = np.where((now > start) | ((now == start) & (place > s.fresh_cut[ep, i])), s.fresh_seed[ep, i], out)
-        return out
-
-    def way_back(self, name: str, table: Table) -> Callable[[int], np.ndarray]:
-        """Draws for returns on their way: keyed like the call, but at the time of the return."""
-        first = getattr(self.state.kinds, name).first_item
-        told = np.cumsum(table["agent"] != 0)
-        starts = np.searchsorted(table["ep"], table["ep"])
-        before = np.where(starts > 0, told[np.maximum(starts - 1, 0)], 0) if len(told) else told
-        place = RETURN + KIND_SPAN * KINDS.index(name) + told - before - 1
-
-        def draw(what: int) -> np.ndarray:
-            seeds = self.seeds(table["ep"], place)
-            key = self.state.key[table["ep"], table["agent"]]
-            return (bits(seeds, what, key, table["item"] + first, table["attempt"]) >> np.uint64(11)).astype(
-                np.float64
-            ) * 2.0**-53
-
-        return draw
 
     # -- acting
 

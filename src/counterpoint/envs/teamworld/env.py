@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,12 +18,10 @@ from counterpoint.envs.teamworld.observation import Observation, detached
 from counterpoint.envs.teamworld.policies import named
 from counterpoint.envs.teamworld.results import columns, traced
 from counterpoint.envs.teamworld.script import as_action, as_data
+from counterpoint.envs.teamworld.setting import Setting
 from counterpoint.envs.teamworld.traces import agent_names
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
-
-if TYPE_CHECKING:
-    from counterpoint.envs.teamworld.world import TeamWorld
 
 __all__ = ["EnvSnapshot", "TeamEnv"]
 
@@ -42,7 +40,7 @@ class EnvSnapshot:
 class TeamEnv:
     """A single TeamWorld episode."""
 
-    def __init__(self, world: TeamWorld, *, log: bool = True) -> None:
+    def __init__(self, world: Setting, *, log: bool = True) -> None:
         self.world, self._log = world, log
         self._batch: Batch | None = None
         self._seed = 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,10 +18,8 @@ from counterpoint.envs._keyed import purpose, uniform
 from counterpoint.envs.teamworld.action import DECISIONS
 from counterpoint.envs.teamworld.config import KINDS, Config
 from counterpoint.envs.teamworld.legal import limits
+from counterpoint.envs.teamworld.running import Running
 from counterpoint.envs.teamworld.state import State
-
-if TYPE_CHECKING:
-    from counterpoint.envs.teamworld.engine import Batch
 
 __all__ = ["SEEN", "Observation", "detached", "observation"]
 
@@ -124,7 +122,7 @@ def _ready(config: Config, s: State) -> np.ndarray:
     return ready
 
 
-def observation(config: Config, s: State, batch: Batch) -> Observation:
+def observation(config: Config, s: State, batch: Running) -> Observation:
     """The present observation of a batch."""
     seen = {}
     for name, kind in s.kinds.present():

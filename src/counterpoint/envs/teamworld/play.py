@@ -6,16 +6,13 @@ Always true: the loop asks the policy, steps the batch, and ends when every epis
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from counterpoint.envs.teamworld.config import Config
 from counterpoint.envs.teamworld.edits import Edit
 from counterpoint.envs.teamworld.engine import Batch
-
-if TYPE_CHECKING:
-    from counterpoint.envs.teamworld.policies import Policy
+from counterpoint.envs.teamworld.policy import Policy
 
 __all__ = ["finish", "play"]
 

@@ -6,27 +6,24 @@ spawn that a fork deletes keeps its slot and never lives, so that nobody else's 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from counterpoint.envs._keyed import mixed
 from counterpoint.envs.teamworld import attacks
 from counterpoint.envs.teamworld.action import Action, Spawns
-from counterpoint.envs.teamworld.calls import ranks
 from counterpoint.envs.teamworld.edits import Edit, find
+from counterpoint.envs.teamworld.running import Running, ranks
 from counterpoint.envs.teamworld.state import COSTS
 from counterpoint.trace.replay import Delete, Substitute
-
-if TYPE_CHECKING:
-    from counterpoint.envs.teamworld.engine import Batch
 
 __all__ = ["despawn", "spawn"]
 
 _SPAWN = COSTS.index("spawn")
 
 
-def spawn(batch: Batch, spawns: Spawns, edits: list[Edit], *, injected: bool = False, because: np.ndarray | None = None) -> None:
+def spawn(
+    batch: Running, spawns: Spawns, edits: list[Edit], *, injected: bool = False, because: np.ndarray | None = None
+) -> None:
     """New agents, in the order of the orders; injected ones because of the log's rows given."""
     s = batch.state
     if not len(spawns):
@@ -59,7 +56,7 @@ def spawn(batch: Batch, spawns: Spawns, edits: list[Edit], *, injected: bool = F
         batch.writer.spawned(ep[alive], slot[alive], marked[alive], because if because is None else because[alive])
 
 
-def _edited_spawns(batch: Batch, ep: np.ndarray, slot: np.ndarray, edits: list[Edit]) -> np.ndarray:
+def _edited_spawns(batch: Running, ep: np.ndarray, slot: np.ndarray, edits: list[Edit]) -> np.ndarray:
     """Which of these spawns happen, some with another family or type."""
     alive = np.ones(len(ep), np.bool_)
     for edit in find(edits, "spawned"):
@@ -73,7 +70,7 @@ def _edited_spawns(batch: Batch, ep: np.ndarray, slot: np.ndarray, edits: list[E
     return alive
 
 
-def despawn(batch: Batch, action: Action, edits: list[Edit]) -> None:
+def despawn(batch: Running, action: Action, edits: list[Edit]) -> None:
     """Agents that go; what they have out still comes back."""
     if action.despawns is None or not len(action.despawns[0]):
         return

@@ -9,25 +9,23 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from counterpoint.envs._world import Runs
 from counterpoint.envs.teamworld.action import DECISIONS, Action
-from counterpoint.envs.teamworld.calls import AGGREGATE, KIND_SPAN, RESULT, RETURN
 from counterpoint.envs.teamworld.config import KINDS, Config
 from counterpoint.envs.teamworld.edits import Edit
 from counterpoint.envs.teamworld.engine import Batch
 from counterpoint.envs.teamworld.policies import NAMES, Policy, named
 from counterpoint.envs.teamworld.results import columns, traced
+from counterpoint.envs.teamworld.running import AGGREGATE, KIND_SPAN, RESULT, RETURN
 from counterpoint.envs.teamworld.script import as_action
+from counterpoint.envs.teamworld.setting import Setting
 from counterpoint.errors import InputError, NotFound, NotIdentified, Refused
 from counterpoint.trace import Trace
 from counterpoint.trace.replay import Delete, Do, Force, Fork, Insert, Substitute
-
-if TYPE_CHECKING:
-    from counterpoint.envs.teamworld.world import TeamWorld
 
 __all__ = ["TeamReplay"]
 
@@ -47,7 +45,7 @@ class _Place(NamedTuple):
 class TeamReplay:
     """Forks traces of one world. `policy` goes on after the fork; without it, the policy that the trace names."""
 
-    def __init__(self, world: TeamWorld, policy: Policy | None = None) -> None:
+    def __init__(self, world: Setting, policy: Policy | None = None) -> None:
         self.world, self.policy = world, policy
 
     def fork(self, trace: Trace, at: str, do: Do | None = None, seed: int | None = None) -> Trace:
@@ -81,7 +79,7 @@ class TeamReplay:
 
     def _run(
         self, trace: Trace, forks: list[Fork], *, log: bool
-    ) -> tuple[Batch, Policy | None, list[list[dict[str, Any]]], TeamWorld]:
+    ) -> tuple[Batch, Policy | None, list[list[dict[str, Any]]], Setting]:
         config = self._config(trace)
         world = self.world if config == self.world.config else self.world.replace(**trace.meta["config"])
         is_changed = any(f.do is not None or f.seed is not None for f in forks)

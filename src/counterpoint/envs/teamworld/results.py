@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from counterpoint.envs.teamworld.engine import Batch
+from counterpoint.envs.teamworld.policy import Policy
+from counterpoint.envs.teamworld.setting import Setting
 from counterpoint.envs.teamworld.state import COSTS
 from counterpoint.envs.teamworld.traces import Episodes, agent_names
 from counterpoint.trace import Trace
-
-if TYPE_CHECKING:
-    from counterpoint.envs.teamworld.policies import Policy
-    from counterpoint.envs.teamworld.world import TeamWorld
 
 __all__ = ["columns", "meta", "traced"]
 
@@ -37,7 +35,7 @@ def columns(batch: Batch) -> dict[str, np.ndarray]:
     return out | {f"cost_{name}": s.costs[:, i].copy() for i, name in enumerate(COSTS)}
 
 
-def meta(world: TeamWorld, seed: int, policy: str | None, edits: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+def meta(world: Setting, seed: int, policy: str | None, edits: list[dict[str, Any]] | None = None) -> dict[str, Any]:
     """What it takes to run an episode again."""
     config = {k: list(v) if isinstance(v, tuple) else v for k, v in dataclasses.asdict(world.config).items()}
     return {
@@ -64,7 +62,7 @@ def parts_of(batch: Batch, ep: int) -> dict[str, float]:
 
 
 def traced(
-    world: TeamWorld,
+    world: Setting,
     batch: Batch,
     seeds: np.ndarray,
     policy: Policy | str | None,

@@ -6,11 +6,11 @@ observation; so the same seed gives the same action, alone or in a batch, and a 
 
 from __future__ import annotations
 
-from typing import Protocol
-
-from counterpoint.envs.teamworld.action import Action
 from counterpoint.envs.teamworld.config import Config
-from counterpoint.envs.teamworld.observation import Observation
+from counterpoint.envs.teamworld.policies.best_cap import best_cap
+from counterpoint.envs.teamworld.policies.parts import Parts, Team
+from counterpoint.envs.teamworld.policies.random_ import Random
+from counterpoint.envs.teamworld.policy import Policy
 from counterpoint.errors import NotFound, did_you_mean
 
 __all__ = ["NAMES", "Policy", "named"]
@@ -18,21 +18,8 @@ __all__ = ["NAMES", "Policy", "named"]
 NAMES = ("reference", "oracle", "best_cap", "majority", "first_answer", "serial", "spawn_all", "random")
 
 
-class Policy(Protocol):
-    """Decides for every episode of a batch at once."""
-
-    name: str
-
-    def act(self, obs: Observation) -> Action:
-        """This round's action."""
-
-
 def named(name: str, config: Config) -> Policy:
     """A hand-made policy, prepared for a configuration."""
-    from counterpoint.envs.teamworld.policies.best_cap import best_cap
-    from counterpoint.envs.teamworld.policies.parts import Parts, Team
-    from counterpoint.envs.teamworld.policies.random_ import Random
-
     match name:
         case "reference":
             return Team(config, Parts(), name)

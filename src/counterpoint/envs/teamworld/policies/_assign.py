@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from counterpoint.envs.teamworld.calls import ranks
 from counterpoint.envs.teamworld.observation import Observation
+from counterpoint.envs.teamworld.running import ranks
 
 __all__ = ["Triple", "assigned", "builders", "matched", "panel", "searchers", "within_budget"]
 

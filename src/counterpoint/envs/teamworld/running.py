@@ -1,0 +1,91 @@
+"""A batch as its parts see it: configuration, state, log, and the noise in force.
+
+Always true: which seed a draw uses depends on its place in the round, so that a fresh fork keeps all noise up to its event and
+none after it. Flat tables hold one row per call, sorted by episode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from counterpoint.envs._keyed import bits
+from counterpoint.envs.teamworld.config import KINDS, Config
+from counterpoint.envs.teamworld.events import Writer
+from counterpoint.envs.teamworld.state import NEVER, State
+
+__all__ = ["AGGREGATE", "KIND_SPAN", "RESULT", "RETURN", "Running", "Table", "ranks"]
+
+Table = dict[str, np.ndarray]
+"""Calls of one kind as columns: ep, item (within the kind), agent, family, brief, purpose, attempt, claim, right, ...;
+`tool` is what the tool said, `claim` what the worker says, `said` what it said where the centre misread it."""
+
+# Places in a round, for the noise of fresh forks: the decisions 0-3, results, returns by kind, the draft.
+RESULT, RETURN, KIND_SPAN, AGGREGATE = 10, 10_000_000, 10_000_000, 100_000_000
+
+
+def ranks(ep: np.ndarray) -> np.ndarray:
+    """The place of each row among the rows of its episode; rows are sorted by episode."""
+    if not len(ep):
+        return np.zeros(0, np.int64)
+    begins = np.ones(len(ep), np.bool_)
+    np.not_equal(ep[1:], ep[:-1], out=begins[1:])
+    return np.arange(len(ep)) - np.flatnonzero(begins)[np.cumsum(begins) - 1]
+
+
+class Running:
+    """Episodes under way."""
+
+    def __init__(self, config: Config, state: State, writer: Writer | None) -> None:
+        self.config, self.state, self.writer = config, state, writer
+
+    def quality(self) -> np.ndarray:
+        """(E,) points for the drafts as they are, before costs."""
+        return np.asarray(sum(kind.quality(self.config) for _, kind in self.state.kinds.present()), np.float64)
+
+    def value(self) -> np.ndarray:
+        """(E,) the return if the team stopped now."""
+        return self.quality() - self.state.costs.sum(axis=1)
+
+    @property
+    def round(self) -> int:
+        """The round of the episodes that still run."""
+        running = self.state.round[~self.state.done]
+        return int(running[0]) if len(running) else int(self.state.round.max(initial=0))
+
+    # -- noise
+
+    def fresh_from(self, rounds: np.ndarray, cuts: np.ndarray, seeds: np.ndarray) -> None:
+        """Draw with other seeds after a place in a round, episode by episode; a negative seed keeps the noise as it is."""
+        s, seeds = self.state, np.asarray(seeds, np.int64)
+        start = np.where(seeds < 0, NEVER, rounds)
+        s.fresh_seed = np.column_stack([s.fresh_seed, np.maximum(seeds, 0).astype(np.uint64)])
+        s.fresh_round = np.column_stack([s.fresh_round, start])
+        s.fresh_cut = np.column_stack([s.fresh_cut, cuts])
+
+    def seeds(self, ep: np.ndarray, place: np.ndarray | int) -> np.ndarray:
+        """The seed in force for draws of these episodes at a place of the present round."""
+        s = self.state
+        out, now = s.seed[ep], s.round[ep]
+        for i in range(s.fresh_seed.shape[1]):
+            start = s.fresh_round[ep, i]
+            out = np.where((now > start) | ((now == start) & (place > s.fresh_cut[ep, i])), s.fresh_seed[ep, i], out)
+        return out
+
+    def way_back(self, name: str, table: Table) -> Callable[[int], np.ndarray]:
+        """Draws for returns on their way: keyed like the call, but at the time of the return."""
+        first = getattr(self.state.kinds, name).first_item
+        told = np.cumsum(table["agent"] != 0)
+        starts = np.searchsorted(table["ep"], table["ep"])
+        before = np.where(starts > 0, told[np.maximum(starts - 1, 0)], 0) if len(told) else told
+        place = RETURN + KIND_SPAN * KINDS.index(name) + told - before - 1
+
+        def draw(what: int) -> np.ndarray:
+            seeds = self.seeds(table["ep"], place)
+            key = self.state.key[table["ep"], table["agent"]]
+            return (bits(seeds, what, key, table["item"] + first, table["attempt"]) >> np.uint64(11)).astype(
+                np.float64
+            ) * 2.0**-53
+
+        return draw
