@@ -11,19 +11,24 @@ plug-in, `CHECKS` names them, and `tests/test_conformance.py` runs them over eve
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
 from msgspec.structs import replace
 
+from counterpoint.credit._mechanism import Mechanism
 from counterpoint.envs._check import check_world
 from counterpoint.envs._world import World
 from counterpoint.envs.synthetic import SHAPES, SIZES, synthetic_trace
-from counterpoint.errors import InputError
+from counterpoint.errors import CounterpointError, InputError
 from counterpoint.formats._format import Format
+from counterpoint.reward._reward import Reward
 from counterpoint.trace import Edge, Event, Trace, encode
+from counterpoint.trace.batch import TraceBatch
 from counterpoint.trace.lines import encode_lines
+from counterpoint.trace.vocabulary import REWARD_FAMILIES, UNITS
 
 __all__ = [
     "CHECKS",
@@ -32,8 +37,10 @@ __all__ = [
     "ConformanceError",
     "check_claim",
     "check_command",
+    "check_credit",
     "check_env",
     "check_format",
+    "check_reward",
     "odd_trace",
     "synthetic_trace",
 ]
@@ -209,10 +216,92 @@ def check_claim(claim: Callable[..., Any]) -> None:
     _require(bool((inspect.getdoc(claim) or "").strip()), "has no docstring")
 
 
+# -- rewards and credit --------------------------------------------------------------------------------------------------
+
+
+def _scored(count: int = 3) -> list[Trace]:
+    """Runs of one task in every shape, with rewards that differ."""
+    made = [synthetic_trace(4, 30, shape, seed=i, contents=True) for shape in SHAPES for i in range(count)]
+    return [replace(t, trace_id=f"{t.trace_id}-{i}", task_id="task", rewards={"team": i % 5 - 1.5}) for i, t in enumerate(made)]
+
+
+def _known_ids(trace: Trace) -> dict[str, set[str]]:
+    """The ids that a unit may have in a trace; tokens and turns are checked by their first part."""
+    agents, events = set(trace.agents), {e.id for e in trace.events}
+    roles = {e.role for e in trace.events if e.role}
+    some: dict[str, set[str]] = {"team": {""}, "agent": agents, "orchestrator": agents | events, "role": roles}
+    return some | {"message": events, "tool": events, "token": events, "turn": agents | events}
+
+
+def _check_unit(unit: str, unit_id: str, known: dict[str, set[str]], what: str) -> None:
+    first = unit_id.rsplit("#", 1)[0] if unit in ("token", "turn") else unit_id
+    _require(unit in known, f"{what}: {unit!r} is no unit")
+    _require(first in known[unit] or unit_id in known[unit], f"{what}: no {unit} {unit_id!r} in the trace")
+
+
+def check_reward(reward: Reward) -> None:
+    """A reward is tagged, repeats itself, changes no trace, and pays finite numbers to units that are there, or says why not."""
+    _require(isinstance(reward, Reward), f"is a {type(reward).__name__}, not a Reward")
+    _require(reward.family in REWARD_FAMILIES, f"family {reward.family!r} is none of {', '.join(REWARD_FAMILIES)}")
+    _require(reward.unit in UNITS and bool(reward.source.strip()), "names no unit, or no source")
+    traces = _scored(1)
+    _refuses_options(lambda: reward(traces[0], **{_NO_OPTION: 1}))
+    for trace in traces:
+        before, known = encode(trace), _known_ids(trace)
+        try:
+            signals = reward(trace)
+        except CounterpointError:
+            continue
+        for s in signals:
+            _check_unit(s.unit, s.unit_id, known, "pays")
+            _require(math.isfinite(s.value), f"pays {s.value} to {s.unit} {s.unit_id!r}")
+        _require(signals == reward(trace), "pays another time something else")
+        _require(encode(trace) == before, "changes the trace")
+
+
+def check_credit(mechanism: Mechanism) -> None:
+    """A mechanism states its estimand, repeats itself, changes no trace, and credits units that are there, or says why not."""
+    _require(isinstance(mechanism, Mechanism), f"is a {type(mechanism).__name__}, not a Mechanism")
+    for name in ("estimand", "assumptions", "cost", "source"):
+        _require(bool(getattr(mechanism, name).strip()), f"states no {name}")
+    _require(mechanism.unit in UNITS, f"unit {mechanism.unit!r} is none of {', '.join(UNITS)}")
+    traces = _scored()
+    _refuses_options(lambda: mechanism(traces, **{_NO_OPTION: 1}))
+    before = [encode(t) for t in traces]
+    try:
+        credit = mechanism(traces)
+    except CounterpointError:
+        return
+    known = [_known_ids(t) for t in traces]
+    for row in credit.rows:
+        _check_unit(row.unit, row.unit_id, known[row.trace], "credits")
+    _require(
+        credit.additive == mechanism.additive or not credit.additive, "says that it is not additive, and its credit says it is"
+    )
+    _require(credit.rows == mechanism(traces).rows, "credits another time something else")
+    _require(credit.rows == mechanism(TraceBatch.of(traces)).rows, "a batch is credited otherwise than its traces")
+    _require([encode(t) for t in traces] == before, "changes a trace")
+
+
+_NO_OPTION = "no_such_option"
+
+
+def _refuses_options(call: Callable[[], Any]) -> None:
+    try:
+        call()
+    except InputError:
+        return
+    except Exception as error:
+        raise ConformanceError(f"an unknown option ends in {type(error).__name__} and not in an InputError: {error}") from error
+    raise ConformanceError("takes an option that it does not have")
+
+
 CHECKS: Mapping[str, Callable[[Any], None]] = {
     "format": check_format,
     "command": check_command,
     "env": check_env,
     "claim": check_claim,
+    "reward": check_reward,
+    "credit": check_credit,
 }
 """Kind of plug-in to its check; a kind that is not here has no contract yet."""

@@ -1,0 +1,1 @@
+"""What is paid: one file per reward family or plug-in; schedules; balancing. Pure: a trace in, rows out."""

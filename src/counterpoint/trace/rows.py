@@ -1,0 +1,163 @@
+"""Rows that rooms exchange: `Signals` (what was paid) and `Credit` (who earned it), as columns over many traces, no padding.
+
+Always true: a row names its trace, a unit of the survey (team, orchestrator, role, agent, turn, message, tool, token) and the
+unit's id in that trace; what was not scored has no row, so that absent is never 0. Values are finite. Rows of one trace stand
+together, in the order of the traces.
+
+Unit ids: team `""`; orchestrator and agent: the agent's name; role: the role; turn: `agent#turn`; message, tool and decision: the
+event's id; token: `event#place`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from counterpoint.errors import InputError, did_you_mean
+from counterpoint.trace.vocabulary import UNITS
+
+__all__ = ["Cost", "Credit", "CreditRow", "Signal", "Signals", "rows_of"]
+
+
+class Signal(NamedTuple):
+    """One reward: what a plug-in of `reward/` gives for one trace."""
+
+    unit: str
+    unit_id: str
+    channel: str
+    value: float
+
+
+class CreditRow(NamedTuple):
+    """One amount of credit."""
+
+    trace: int
+    """Place of the trace among the traces judged."""
+    unit: str
+    unit_id: str
+    value: float
+    se: float | None = None
+    """Standard error, where the amount is an estimate."""
+
+
+class Cost(NamedTuple):
+    """What a mechanism spent beyond the traces it was given."""
+
+    forks: int = 0
+    tokens: int = 0
+
+
+def _check(unit: str, value: float, where: str) -> None:
+    if unit not in UNITS:
+        raise InputError(f"no unit {unit!r}", where=where, fix=did_you_mean(unit, UNITS))
+    if not np.isfinite(value):
+        raise InputError(f"{value} is no amount", where=where, fix="leave out what was not scored")
+
+
+@dataclass(frozen=True)
+class Signals:
+    """Rewards of many traces: row i is paid to `unit_ids[i]` of trace `trace[i]`."""
+
+    trace_ids: tuple[str, ...]
+    trace: np.ndarray
+    units: tuple[str, ...]
+    unit_ids: tuple[str, ...]
+    channels: tuple[str, ...]
+    values: np.ndarray
+
+    @staticmethod
+    def of(rows: Mapping[str, Iterable[Signal]]) -> Signals:
+        """The signals of traces by their ids, in the order of the mapping."""
+        flat = [(i, s) for i, signals in enumerate(rows.values()) for s in signals]
+        for _, s in flat:
+            _check(s.unit, s.value, f"{s.channel} of {s.unit} {s.unit_id!r}")
+        return Signals(
+            tuple(rows),
+            np.array([i for i, _ in flat], np.int64),
+            tuple(s.unit for _, s in flat),
+            tuple(s.unit_id for _, s in flat),
+            tuple(s.channel for _, s in flat),
+            np.array([s.value for _, s in flat], np.float64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def where(self, *, unit: str | None = None, channel: str | None = None) -> Signals:
+        """The rows of a unit, of a channel, or of both."""
+        keep = [
+            i
+            for i in range(len(self))
+            if (unit is None or self.units[i] == unit) and (channel is None or self.channels[i] == channel)
+        ]
+        pick = lambda column: tuple(column[i] for i in keep)  # noqa: E731
+        return Signals(
+            self.trace_ids, self.trace[keep], pick(self.units), pick(self.unit_ids), pick(self.channels), self.values[keep]
+        )
+
+    def totals(self) -> np.ndarray:
+        """(traces,) the sum of the rows of each trace; NaN for a trace without rows."""
+        count = np.bincount(self.trace, minlength=len(self.trace_ids))
+        sums = np.bincount(self.trace, self.values, len(self.trace_ids))
+        return np.where(count > 0, sums, np.nan)
+
+
+@dataclass(frozen=True)
+class Credit:
+    """Credit of many traces, and what kind of number it is."""
+
+    mechanism: str
+    estimand: str
+    """What is estimated, in words or a formula."""
+    additive: bool
+    """The rows of a unit sum to `declared`, trace by trace."""
+    trace_ids: tuple[str, ...]
+    rows: tuple[CreditRow, ...]
+    declared: np.ndarray | None = None
+    """(traces,) what the rows of an additive mechanism sum to."""
+    cost: Cost = field(default_factory=Cost)
+    unidentified: Mapping[tuple[int, str], str] = field(default_factory=dict)
+    """(trace, unit id) to the reason why there is no answer; such a unit has no row."""
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """What a reader should see beside the numbers: groups and their sizes, conventions, residuals."""
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            _check(row.unit, row.value, f"{self.mechanism}: {row.unit} {row.unit_id!r}")
+        if self.additive:
+            self._add_up()
+
+    def _add_up(self) -> None:
+        if self.declared is None:
+            raise InputError(f"{self.mechanism} is additive and does not say what its rows sum to", fix="give `declared`")
+        for unit in {row.unit for row in self.rows}:
+            of_unit = [row for row in self.rows if row.unit == unit]
+            sums = np.bincount([r.trace for r in of_unit], [r.value for r in of_unit], len(self.trace_ids))
+            size = np.bincount([r.trace for r in of_unit], [abs(r.value) for r in of_unit], len(self.trace_ids))
+            has = np.isin(np.arange(len(self.trace_ids)), [r.trace for r in of_unit])
+            gap = np.abs(sums - self.declared)[has]
+            if (gap > 1e-9 * np.maximum(1.0, size[has])).any():
+                raise InputError(
+                    f"{self.mechanism}: the {unit} rows miss their sum by {gap.max():.3g}", fix="a defect; report it"
+                )
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """The units that have rows, coarse to fine."""
+        return tuple(u for u in UNITS if any(row.unit == u for row in self.rows))
+
+    def of(self, trace: int, unit: str | None = None) -> dict[str, float]:
+        """Unit id to amount, of one trace (and one unit, where there are several)."""
+        return {r.unit_id: r.value for r in self.rows if r.trace == trace and (unit is None or r.unit == unit)}
+
+    def renamed(self, mechanism: str) -> Credit:
+        """The same credit under another name."""
+        return replace(self, mechanism=mechanism)
+
+
+def rows_of(trace: int, unit: str, amounts: Mapping[str, float], se: Mapping[str, float] | None = None) -> Sequence[CreditRow]:
+    """Rows of one trace and unit from a mapping."""
+    return [CreditRow(trace, unit, name, float(value), None if se is None else se.get(name)) for name, value in amounts.items()]
