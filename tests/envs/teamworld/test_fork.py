@@ -301,3 +301,19 @@ def test_replacing_parameters_travels_with_the_trace() -> None:
     trace = run(W1)
     assert encode(base.fork(trace, trace.events[3].id)) == encode(trace)
     assert dataclasses.asdict(W1.config)["vote_items"] == trace.meta["config"]["vote_items"]
+
+
+def test_a_late_return_can_be_substituted_drawn_anew_and_deleted() -> None:
+    world = W1.replace(straggler_rate=0.5, straggler_rounds=3)
+    trace = run(world, seed=4)
+    called = {str(e.key): e.turn for e in trace.events if e.type == "tool_result"}
+    late = next(e for e in trace.events if e.type == "return" and called[str(e.key).replace("|return|", "|result|")] != e.turn)
+    other = 1 - int((late.extra or {})["claim"])
+    fork = world.fork(trace, late.id, Substitute(other))
+    assert next((e.extra or {})["claim"] for e in fork.events if e.key == late.key) == other
+    drawn = {
+        next((e.extra or {})["claim"] for e in world.fork(trace, late.id, Substitute(draw=d)).events if e.key == late.key)
+        for d in range(1, 40)
+    }
+    assert drawn == {0, 1}
+    assert late.key not in {e.key for e in world.fork(trace, late.id, Delete()).events if e.turn == late.turn}

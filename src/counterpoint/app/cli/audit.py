@@ -31,7 +31,8 @@ _ONLY = (*_FAMILIES, "hacks", *DEFINITIONS, *HACKS)
 
 @click.command(
     epilog="\b\nExamples:\n  counterpoint audit run.trace.json\n  counterpoint audit t1 t2 --only hacks --json\n\n"
-    "\b\nExit codes: 0 no reward hack found, 2 a trace could not be read, 3 no such trace, 4 a reward hack was found."
+    "\b\nExit codes: 0 no reward hack found, 2 a trace could not be read, 3 no such trace, 4 a reward hack or, with --taint,\n"
+    "an authority violation was found."
 )
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
 @click.option("--only", multiple=True, metavar="WHAT", help="E1-E4, cost, scale, hacks, or one by name; may be repeated.")
@@ -39,6 +40,9 @@ _ONLY = (*_FAMILIES, "hacks", *DEFINITIONS, *HACKS)
 @click.option("--price-tool", type=click.FloatRange(min=0), metavar="USD", help="Price of one tool call, for rollout_cost.")
 @click.option("--alike", type=click.FloatRange(0, 1), default=0.8, show_default=True, help="Similarity of repeated messages.")
 @click.option("--summary", "is_summary", is_flag=True, help="Means and intervals over all traces instead of each.")
+@click.option(
+    "--taint", "is_taint", is_flag=True, help="What untrusted content may have reached, and where it decided something."
+)
 @store_option
 @json_option
 def audit(
@@ -48,6 +52,7 @@ def audit(
     price_tool: float | None,
     alike: float,
     is_summary: bool,
+    is_taint: bool,
     store: str | None,
     as_json: bool,
 ) -> None:
@@ -55,6 +60,10 @@ def audit(
 
     Each value names what it rests on and, with --json, the events behind it. TRACE is a file or an id in the store.
     """
+    if is_taint:
+        from counterpoint.app.cli._taint import report
+
+        raise SystemExit(4 if report(traces, store, as_json=as_json) else 0)
     chosen = _chosen(only)
     prices = Prices(token=None if price_token is None else price_token / 1e6, tool=price_tool)
     loaded: list[Trace] = []

@@ -40,6 +40,8 @@ class _Place(NamedTuple):
     cut: int
     slot: int = -1
     item: int = -1
+    called: int | None = None
+    """Of a return: the round of its call, when it was late."""
 
 
 class TeamReplay:
@@ -207,7 +209,9 @@ def _place(trace: Trace, at: str) -> _Place:
             kind = str(event.task).split()[0]
             earlier = [e for e in trace.events[:index] if e.type == "return" and e.turn == event.turn]
             place = sum(str(e.task).split()[0] == kind for e in earlier)
-            return _Place("return", turn, RETURN + KIND_SPAN * KINDS.index(kind) + place, slots[event.agent], item)
+            cut, said = RETURN + KIND_SPAN * KINDS.index(kind) + place, str(event.key).replace("|return|", "|result|")
+            called = next((e.turn for e in trace.events[:index] if e.key == said), turn)
+            return _Place("return", turn, cut, slots[event.agent], item, called)
     raise InputError(f"event {at} is a {event.type} of {event.agent}", where=trace.trace_id, fix="fork at what the team did")
 
 
@@ -228,6 +232,7 @@ def _note(place: _Place, fork: Fork) -> dict[str, Any] | None:
         "cut": place.cut,
         "slot": place.slot,
         "item": place.item,
+        "called": place.called,
         "do": do,
         "seed": fork.seed,
     }
@@ -241,7 +246,9 @@ def _edit(ep: int, note: dict[str, Any]) -> Edit | None:
     fields = {k: v for k, v in note["do"].items() if k != "name"}
     do = _DO[note["do"]["name"]](**fields)
     stage = "insert" if isinstance(do, Insert) else note["stage"]
-    return Edit(ep, note["round"], stage, do, note["slot"], note["item"])
+    # what a return says was settled when its call was made, and shows when it arrives
+    turn = note["called"] if isinstance(do, Substitute) and note.get("called") is not None else note["round"]
+    return Edit(ep, turn, stage, do, note["slot"], note["item"])
 
 
 def _freshen(batch: Batch, notes: list[list[dict[str, Any]]]) -> None:

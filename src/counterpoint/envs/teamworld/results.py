@@ -80,7 +80,7 @@ def traced(
         task = f"{world.name}{world.variant}-{seed}"
         tag = f"{task}-{name or 'by-hand'}" + "".join(f"-{edit['id']}" for edit in done)
         rewards = parts_of(batch, i) | rows.means(i)
-        about = {"task_id": f"{world.name}-{seed}", "system": f"teamworld/{world.version}", "meta": meta(world, seed, name, done)}
+        about = {"task_id": task, "system": f"teamworld/{world.version}", "meta": meta(world, seed, name, done)}
         return rows.trace(i, names, rewards, trace_id=tag, policy=name, **about)
 
     return make

@@ -1,0 +1,179 @@
+"""Change one event of a simulated run, see what comes of it, keep the fork.
+
+Always true: the recorded trace is not touched; with one fork no effect is claimed, an interval needs `--samples`. The samples
+pair the run with and without the edit on the same fresh noise after the event.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, number, plain_text
+from counterpoint.app.cli._store import open_store, store_option
+from counterpoint.app.library import about, load, looks_like_path, save
+from counterpoint.errors import InputError, NotFound, NotIdentified
+from counterpoint.trace import Trace
+from counterpoint.trace.replay import Delete, Do, Force, Fork, ManyReplay, Substitute
+
+if TYPE_CHECKING:
+    from counterpoint.audit.blast import Blast
+    from counterpoint.audit.diff import Diff
+
+__all__ = ["fork"]
+
+
+@click.command(
+    epilog="\b\nExamples:\n  counterpoint fork wide_verify-0-reference --at e30 --delete --samples 16\n"
+    "  counterpoint fork run.jsonl --at e2 --force '{\"spawn\": 2}' -o fork.jsonl --json\n\n"
+    "\b\nExit codes: 0 forked, 2 the event cannot take this edit, 3 no such trace or event, 5 this trace cannot be forked."
+)
+@click.argument("trace")
+@click.option("--at", required=True, metavar="EVENT", help="The event to change.")
+@click.option("--delete", "is_deleted", is_flag=True, help="The event never happens.")
+@click.option("--substitute", metavar="VALUE", help="It says something else: JSON, or plain text.")
+@click.option("--force", metavar="JSON", help='The decision is another one, such as {"spawn": 2} or {"stop": true}.')
+@click.option("--seed", type=click.IntRange(min=0), help="Fresh noise after the event, instead of the recorded one.")
+@click.option("--samples", type=click.IntRange(min=2), metavar="K", help="Estimate the effect over K fresh continuations.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the fork here (.jsonl can be forked)."
+)
+@store_option
+@json_option
+def fork(
+    trace: str,
+    at: str,
+    is_deleted: bool,
+    substitute: str | None,
+    force: str | None,
+    seed: int | None,
+    samples: int | None,
+    output: Path | None,
+    store: Path | None,
+    as_json: bool,
+) -> None:
+    """Change one event of a simulated run and see what would have come of it.
+
+    A fork of a stored trace is stored beside it; a fork of a file is written with -o, or stored with --store.
+    """
+    from counterpoint.audit.blast import blast_radius
+    from counterpoint.audit.diff import diff
+
+    loaded = load(trace, store=store)
+    do = _edit(is_deleted, substitute, force)
+    with about(trace):
+        replay = _replay(loaded)
+        forked = replay.fork(loaded, at, do, seed)
+        found = diff(loaded, forked)
+        blast = blast_radius(loaded, forked, at) if seed is None else None
+        effect = None if samples is None else _effect(replay, loaded, at, do, seed or 0, samples)
+    kept = _keep(forked, trace, output, store)
+    if as_json:
+        emit(_object(loaded, forked, at, found, blast, effect, kept))
+    else:
+        click.echo(_text(loaded, forked, at, found, blast, effect, kept))
+
+
+def _edit(is_deleted: bool, substitute: str | None, force: str | None) -> Do:
+    if is_deleted + (substitute is not None) + (force is not None) != 1:
+        raise InputError("one edit at a time", fix="give one of --delete, --substitute VALUE and --force JSON")
+    if is_deleted:
+        return Delete()
+    try:
+        value = json.loads(force if force is not None else substitute or "")
+    except ValueError:
+        value = substitute
+    if force is None:
+        return Substitute(value)
+    if not isinstance(value, dict):
+        raise InputError(f"no JSON object: {force!r}", where="--force", fix="as in --force '{\"spawn\": 2}'")
+    return Force(value)
+
+
+def _replay(trace: Trace) -> ManyReplay:
+    """The world that made the trace."""
+    from counterpoint.envs._find import world
+
+    name = trace.meta.get("world")
+    record = "fork a trace of `counterpoint world run NAME --store`; a .jsonl file keeps what it takes, .json does not"
+    if not isinstance(name, str):
+        raise NotIdentified("nothing says how this team would have gone on", record, where=trace.trace_id)
+    try:
+        found = world(name)
+    except NotFound:
+        raise NotIdentified(f"its world {name!r} is not here", record, where=trace.trace_id) from None
+    if not isinstance(found, ManyReplay):
+        fix = "fork a trace of a TeamWorld: W1, W2, D, P, V, A or M"
+        raise NotIdentified(f"the world {name} cannot fork", fix, where=trace.trace_id)
+    return found
+
+
+def _effect(replay: ManyReplay, trace: Trace, at: str, do: Do, seed: int, samples: int) -> dict[str, Any]:
+    """Team reward with the edit less without it, on the same fresh noise."""
+    from counterpoint.bench.claims._rows import mean_interval
+
+    seeds = range(seed, seed + samples)
+    values = replay.returns(trace, [Fork(at, d, s) for d in (do, None) for s in seeds])
+    mean, low, high = mean_interval((values[:samples] - values[samples:]).tolist())
+    return {"mean": mean, "low": low, "high": high, "samples": samples, "seed": seed}
+
+
+def _keep(forked: Trace, ref: str, output: Path | None, store: Path | None) -> str | None:
+    if output is not None:
+        return str(save(forked, output))
+    if looks_like_path(ref) and store is None:
+        return None
+    with open_store(store, create=True) as opened:
+        opened.add(forked)
+    return forked.trace_id
+
+
+def _counts(found: Diff, blast: Blast | None) -> dict[str, int]:
+    out = {"reused": found.same, "re-run": len(found.changed), "new": len(found.new), "gone": len(found.gone)}
+    if blast is not None:
+        again = int(blast.reran.sum()) - len(found.gone)
+        out |= {"reused": len(blast.reran) - int(blast.reran.sum()), "re-run": max(again, 0)}
+    return out
+
+
+def _object(
+    trace: Trace, forked: Trace, at: str, found: Diff, blast: Blast | None, effect: dict[str, Any] | None, kept: str | None
+) -> dict[str, Any]:
+    team = {"before": trace.rewards.get("team"), "after": forked.rewards.get("team")}
+    reach = None
+    if blast is not None:
+        reach = {"closure": int(blast.closure.sum()), "changed": int(blast.changed.sum()), "held": list(blast.held)}
+    return {
+        "schema": SCHEMA_VERSION,
+        "trace_id": trace.trace_id,
+        "fork": forked.trace_id,
+        "at": at,
+        "team": team,
+        "effect": effect,
+        "badges": _counts(found, blast),
+        "reach": reach,
+        "first": msgspec.to_builtins(found.first),
+        "kept": kept,
+    }
+
+
+def _text(
+    trace: Trace, forked: Trace, at: str, found: Diff, blast: Blast | None, effect: dict[str, Any] | None, kept: str | None
+) -> str:
+    lines = [f"fork {forked.trace_id} at {at} of {trace.trace_id}"]
+    lines.append(" · ".join(f"{name} {count:,}" for name, count in _counts(found, blast).items()))
+    if blast is not None:
+        share = f"{int(blast.closure.sum()):,} of {len(trace.events):,} events could depend on it"
+        lines.append(f"reach  {share}, {int(blast.changed.sum()):,} changed")
+    before, after = trace.rewards.get("team"), forked.rewards.get("team")
+    one = "" if effect else "  (one continuation is no effect; --samples 16 for an interval)"
+    lines.append(f"team   {number(before)} -> {number(after)}{one}")
+    if effect is not None:
+        ends = f"95 % {number(effect['low'])} to {number(effect['high'])}"
+        lines.append(f"effect {effect['mean']:+.4g}  ({ends}, {effect['samples']} paired samples)")
+    lines.append(f"kept   {kept}" if kept else "not kept: -o FILE or --store DIR")
+    return plain_text("\n".join(lines), keep_lines=True)
