@@ -1,4 +1,4 @@
-"""Message credit by masked replay: one message gone, everything else frozen, the aggregator run again; no calls.
+"""Message credit by masked replay: one message gone, all else frozen, the aggregator run again; no calls.
 
     c_mask(m) = worth(answer with all votes) - worth(answer without m)
 
