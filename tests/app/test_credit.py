@@ -72,6 +72,9 @@ def test_a_group_is_several_traces_of_a_task(stored: tuple[str, list[str]]) -> N
     out = run(ids[0], ids[2], "--store", store, "--method", "group_relative", "--json")
     assert out.exit_code == 0, out.output
     values = [r["value"] for r in json.loads(out.output)["rows"] if r["unit"] == "team"]
+    text = run(ids[0], ids[2], "--store", store, "--method", "group_relative").output
+    assert "ddof: 1" in text  # the convention, and who was compared with whom, are printed
+    assert ids[2] in text.split("compared:")[1]
     assert sum(values) == pytest.approx(0, abs=1e-9)
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["credit"]
 
 _SHOWN = 25
+_WIDE = 160
 
 
 @click.command(
@@ -69,6 +70,8 @@ def credit(
         return None
     for i, trace in enumerate(loaded):
         click.echo(_shown(trace, i, found, unit, limit))
+    for one in found:
+        click.echo(_notes(one))
     return None
 
 
@@ -168,6 +171,15 @@ def _table(rows: list[CreditRow], others: list[dict[str, float]], found: list[Cr
     ]
     text = table(header, cells, right=tuple(range(2, len(header))))
     return text + (f"\n{len(ordered) - len(shown):,} smaller rows: --limit 0 shows all" if len(shown) < len(ordered) else "")
+
+
+def _notes(one: Credit) -> str:
+    """What to know beside the numbers: who was compared with whom, and by which convention."""
+    lines = [f"{one.mechanism}: {'additive' if one.additive else 'not additive'}"]
+    for name, value in one.notes.items():
+        text = value if isinstance(value, str) else json.dumps(value, default=str)
+        lines.append(f"  {name}: {text if len(text) <= _WIDE else text[: _WIDE - 1] + '…'}")
+    return "\n".join(lines)
 
 
 def _sum(one: Credit, i: int, unit: str | None) -> str:
