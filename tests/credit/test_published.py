@@ -579,3 +579,21 @@ def test_more_presets_of_gae() -> None:
     assert [r.value for r in maac.rows] == close(v.GROUPS["collm_maac.batch_normalisation"][3])
     maporl = gae(chain([1.0, 2.0, 4.0]), value=lambda t: [0.0] * 3, preset="maporl")  # three agents: three chains of one
     assert list(maporl.of(0).values()) == pytest.approx((np.array([1, 2, 4]) - 7 / 3) / np.std([1, 2, 4], ddof=1), abs=1e-6)
+
+
+def test_marshal_as_released_is_its_five_steps_one_after_another() -> None:
+    from counterpoint.credit.marshal import released
+
+    rewards = [0.0, 0.1, 1.0, 0.0, -0.4, 0.0, 0.5]
+    ends = [False, True, True, False, True, False, True]
+    chains, players = [0, 0, 0, 1, 1, 2, 2], [0, 0, 0, 0, 0, 1, 1]
+    x = np.array(rewards)
+    for player in (0, 1):
+        here = [i for i in range(7) if ends[i] and players[i] == player]
+        x[here] -= np.mean([rewards[i] for i in here])
+    x = (x - x.mean()) / np.sqrt(x.var(ddof=1) + 1e-8)
+    back = [sum(x[j] for j in range(i, 7) if chains[j] == chains[i]) for i in range(7)]
+    centred = [b - np.mean(sorted({back[j] for j in range(7) if players[j] == players[i]})) for i, b in enumerate(back)]
+    expected = (centred - np.mean(centred)) / np.sqrt(np.var(centred, ddof=1) + 1e-8)
+    np.testing.assert_allclose(released(rewards, ends, chains, players), expected, atol=1e-9)
+    assert not np.allclose(released(rewards, ends, chains, players, padded=True), expected)

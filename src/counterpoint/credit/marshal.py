@@ -4,8 +4,8 @@
 
 Always true: players are never compared with each other. `form="unique"` subtracts the mean of the DISTINCT returns, which is
 step 4 of the released pipeline and weighs a value once however often it occurs.
-Source: MARSHAL arXiv 2510.15414; official code. Departures: the released whitenings before and after (steps 1, 2 and 5) are
-left out.
+Source: MARSHAL arXiv 2510.15414; official code. Departures: the whitenings before and after (steps 1, 2 and 5) need tokens and
+are left out of the adapter; `released` is the whole released pipeline on token arrays.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterpoint.credit._gae import reward_to_go
-from counterpoint.credit._groups import Floats, group_codes, group_stats
+from counterpoint.credit._groups import Floats, group_codes, group_stats, whiten
 from counterpoint.credit._mechanism import Mechanism
 from counterpoint.credit._table import Key, Row, credit_of, keys_of, paid_steps, unit_events
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
 from counterpoint.trace.rows import Credit
 
-__all__ = ["marshal", "player_centred"]
+__all__ = ["marshal", "player_centred", "released"]
 
 _ESTIMAND = "return from this turn on - mean over the player's turns"
 
@@ -37,6 +37,24 @@ def player_centred(returns: ArrayLike, players: ArrayLike, *, form: str = "plain
         raise InputError(f"no form {form!r}", fix="plain or unique")
     pairs = np.unique(np.stack([code.astype(np.float64), g]), axis=1)
     return g - group_stats(pairs[1], pairs[0].astype(np.int64)).mean[code]
+
+
+def released(rewards: ArrayLike, is_end: ArrayLike, chains: ArrayLike, players: ArrayLike, *, padded: bool = False) -> Floats:
+    """The released pipeline on flat response tokens: `rewards` stand at turn ends, `chains` are one player's tokens of a game.
+
+    (1) minus the player's mean over turn ends; (2) whitened over all tokens, which moves the zeros between too; (3) reverse sums
+    along a chain; (4) minus the player's mean of distinct values, with one zero more where batches are `padded`; (5) whitened.
+    """
+    x, code = np.array(rewards, np.float64), np.asarray(players, np.int64)
+    end = np.asarray(is_end, np.bool_)
+    x[end] -= group_stats(x[end], code[end]).mean[code[end]] if end.any() else 0.0
+    g = reward_to_go(whiten(x), segments=chains)
+    if padded:
+        every = np.unique(code)
+        g = player_centred(np.append(g, np.zeros(len(every))), np.append(code, every), form="unique")[: len(g)]
+    else:
+        g = player_centred(g, code, form="unique")
+    return whiten(g)
 
 
 def _run(
