@@ -349,11 +349,11 @@ def test_what_cannot_be_answered_is_refused(trace):
     with pytest.raises(NotIdentified, match="worth"):
         shapley(synthetic_trace(5, 50))
     with pytest.raises(InputError, match="too many"):
-        shapley(synthetic_trace(30, 200), worth=lambda t, agents: 0.0)
+        shapley(synthetic_trace(30, 200), worth=lambda t, agents: 0.0, value="exact")
     with pytest.raises(InputError, match="did you mean 'permission'"):
         shapley(trace, value="permision")
     with pytest.raises(InputError, match="no orders"):
-        shapley(trace, orders=8)
+        shapley(trace, value="exact", orders=8)
 
 
 def test_keys_and_their_partners_fill_every_stratum_once_and_errors_are_careful():
@@ -380,3 +380,15 @@ def test_spearman_by_hand_with_ties():
     assert spearman(np.array([1.0, 2.0, 3.0]), np.array([10.0, 30.0, 20.0])) == pytest.approx(0.5)
     # Ranks 0.5, 0.5, 2 against 0, 1, 2: 1.5 / sqrt(1.5 * 2).
     assert spearman(np.array([5.0, 5.0, 9.0]), np.array([1.0, 2.0, 3.0])) == pytest.approx(1.5 / 3**0.5)
+
+
+def test_by_default_a_large_team_is_sampled_and_a_small_one_exact() -> None:
+    from counterpoint import registry
+    from counterpoint.testing import synthetic_trace
+
+    shapley = registry.get("credit", "shapley")
+    for agents, orders in ((5, 0), (24, 64)):
+        trace = synthetic_trace(agents, 4 * agents, "swarm", seed=1)
+        found = shapley([trace], worth=lambda trace, some: float(len(some)))
+        assert found.notes["traces"][0]["orders"] == orders
+        assert all(abs(row.value - 1) < 1e-9 for row in found.rows)

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from counterpoint.credit._games import MOST_EXACT, TeamGame, VoteGame
 from counterpoint.credit._mechanism import Mechanism
 from counterpoint.credit._team_games import Worth, play, solve
 from counterpoint.trace import Trace
@@ -33,7 +34,7 @@ __all__ = ["shapley"]
 def _run(
     traces: list[Trace],
     *,
-    value: str = "exact",
+    value: str = "auto",
     worth: Worth | None = None,
     replay: Replay | None = None,
     orders: int | None = None,
@@ -45,7 +46,8 @@ def _run(
     declared, costs, about = [], [], []
     for k, trace in enumerate(traces):
         played = play(trace, worth=worth, replay=replay, tie=tie)
-        found = solve(played.game, value, played.parent_A, orders=orders, seed=[seed, k], stop_se=stop_se)
+        asked = _pick(value, played.game, orders)
+        found = solve(played.game, asked, played.parent_A, orders=orders, seed=[seed, k], stop_se=stop_se)
         se = [None] * len(played.names) if found.se_A is None else [float(s) if np.isfinite(s) else None for s in found.se_A]
         rows += [CreditRow(k, "agent", *row) for row in zip(played.names, found.value_A.tolist(), se, strict=True)]
         everybody, nobody = played.all_and_nobody
@@ -64,6 +66,14 @@ def _run(
     )
 
 
+def _pick(value: str, game: TeamGame, orders: int | None) -> str:
+    """`auto`: exact where that is cheap and no number of orders is asked for, sampled elsewhere."""
+    if value != "auto":
+        return value
+    is_cheap = orders is None and (game.n <= MOST_EXACT or isinstance(game, VoteGame))
+    return "exact" if is_cheap else "sampled"
+
+
 def _note(trace: Trace, worth: str, everybody: float, nobody: float, orders: int) -> dict[str, Any]:
     note: dict[str, Any] = {"worth": worth, "v_all": everybody, "v_nobody": nobody, "orders": orders}
     recorded = trace.rewards.get("R1" if worth == "votes" else "team")
@@ -71,6 +81,7 @@ def _note(trace: Trace, worth: str, everybody: float, nobody: float, orders: int
 
 
 _ESTIMANDS = {
+    "auto": "Shapley value of v, exact where that is cheap, sampled elsewhere",
     "exact": "Shapley value of v",
     "sampled": "Shapley value of v, mean over sampled orders",
     "permission": "Shapley value of v(sigma(S)): an absent spawner takes its subtree along",

@@ -98,7 +98,9 @@ def _mechanism(name: str) -> Mechanism:
 def _run(name: str, traces: list[Trace], pairs: tuple[str, ...]) -> Credit:
     """The credit of these traces; a world is the replay of its own traces where the mechanism can use one."""
     mechanism, given = _mechanism(name), _options(pairs)
-    if "replay" in mechanism.options and "replay" not in given:
+    # who can do without a replay is asked for it with --option replay=true: forks cost time
+    is_wanted = "replay" in mechanism.needs or given.pop("replay", False)
+    if is_wanted and "replay" in mechanism.options:
         from counterpoint.app.replaying import replay_of
 
         given["replay"] = replay_of(traces[0])
