@@ -145,16 +145,6 @@ class Blast(NamedTuple):
         return not self.missed and not self.held
 
     @property
-    def reran_share(self) -> float:
-        """Re-executed events as a share of the trace, the new ones included."""
-        return (int(self.reran.sum()) + self.new) / max(1, len(self.reran) + self.new)
-
-    @property
-    def changed_share(self) -> float:
-        """Changed and new events as a share of the trace."""
-        return (int(self.changed.sum()) + self.new) / max(1, len(self.changed) + self.new)
-
-    @property
     def amplification(self) -> int:
         """Events that changed, came or went because of the one that was edited."""
         return int(self.changed.sum()) + self.new - 1

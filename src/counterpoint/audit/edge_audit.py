@@ -61,11 +61,6 @@ class EdgeAudit(NamedTuple):
         return len({miss.edited for miss in self.misses})
 
     @property
-    def forks_upper(self) -> float:
-        """The upper end of the share of forks that show a miss."""
-        return upper(self.bad_forks, self.forks)
-
-    @property
     def verdict(self) -> Literal["complete", "audit more", "fall back"]:
         """`fall back` to full-return advantages above the limit; `audit more` while the upper end is above it."""
         if self.rate is not None and self.rate > self.limit:
