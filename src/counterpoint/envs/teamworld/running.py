@@ -42,7 +42,11 @@ class Running:
 
     def quality(self) -> np.ndarray:
         """(E,) points for the drafts as they are, before costs."""
-        return np.asarray(sum(kind.quality(self.config) for _, kind in self.state.kinds.present()), np.float64)
+        return np.asarray(sum(kind.worth(self.config).sum(axis=1) for _, kind in self.state.kinds.present()), np.float64)
+
+    def worth(self) -> np.ndarray:
+        """(E, N) the same, item by item: what a verifier of single answers would say. Nobody in the team is shown it."""
+        return np.concatenate([np.asarray(k.worth(self.config), np.float64) for _, k in self.state.kinds.present()], axis=1)
 
     def value(self) -> np.ndarray:
         """(E,) the return if the team stopped now."""

@@ -92,7 +92,7 @@ class ChainState:
         self.attempts[e, i] += 1
         self.passes[e, i] = self.fails[e, i] = 0
 
-    def quality(self, config: Config) -> np.ndarray:
-        """(E,) points for chains that are finished and right throughout."""
+    def worth(self, config: Config) -> np.ndarray:
+        """(E, n) points for each chain, if it is finished and right throughout."""
         finished = self.has & (self.hop == config.chain_hops - 1)
-        return config.chain_weight * (finished & self.right & self.sound).sum(axis=1)
+        return config.chain_weight * (finished & self.right & self.sound)

@@ -61,6 +61,6 @@ class DraftState:
         self.lost[ep, item] |= change < 0
         self.shown[ep, item] = claim
 
-    def quality(self, config: Config) -> np.ndarray:
-        """(E,) points for the levels as they are."""
-        return config.draft_weight * self.level.sum(axis=1)
+    def worth(self, config: Config) -> np.ndarray:
+        """(E, n) points for the levels as they are."""
+        return config.draft_weight * self.level

@@ -80,6 +80,6 @@ class NodeState:
         """Take delivered nodes."""
         self.right[ep, item], self.done[ep, item], self.by[ep, item] = right, True, agent
 
-    def quality(self, config: Config) -> np.ndarray:
-        """(E,) points for nodes done and right."""
-        return config.node_weight * (self.right & self.done).sum(axis=1)
+    def worth(self, config: Config) -> np.ndarray:
+        """(E, n) points for each node, if done and right."""
+        return config.node_weight * (self.right & self.done)

@@ -83,6 +83,6 @@ class PoolState:
         np.logical_or.at(self.found, (ep, item), finds)
         self.news[ep, item] = self.found[ep, item].sum(axis=1) - before
 
-    def quality(self, config: Config) -> np.ndarray:
-        """(E,) points for what was found."""
-        return config.pool_weight * self.found.sum(axis=(1, 2))
+    def worth(self, config: Config) -> np.ndarray:
+        """(E, n) points for what was found in each."""
+        return config.pool_weight * self.found.sum(axis=2)

@@ -107,6 +107,6 @@ class VoteState:
         self.first[ep[back][unset[back]], item[back][unset[back]]] = claim[back][unset[back]]
         self.note[ep, item] = claim
 
-    def quality(self, config: Config) -> np.ndarray:
-        """(E,) points for the draft as it is."""
-        return config.vote_weight * (self.answer == self.truth).sum(axis=1)
+    def worth(self, config: Config) -> np.ndarray:
+        """(E, n) points for each answer as it is."""
+        return config.vote_weight * (self.answer == self.truth)
