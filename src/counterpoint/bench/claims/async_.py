@@ -1,4 +1,4 @@
-"""Asynchronous rollouts in real processes: faster than waiting, the same bytes in order, and no bias once weighted.
+"""Asynchronous rollouts in real processes: faster than waiting, same bytes in order, no bias once weighted.
 
 Always true: twelve worker processes, and every launch, wait, arrival, drop and version is real; what is simulated is the
 inside of a rollout: returns are drawn from a known distribution, and the wait for model calls is `time.sleep`. One launch in
