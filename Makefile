@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 
 .PHONY: demo test check fix bench clean
 
-demo: $(VENV)/.core
+demo: $(VENV)/.train
 	$(BIN)/counterpoint demo
 
 test: $(VENV)/.dev
@@ -34,10 +34,14 @@ $(VENV)/.core: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) -e .
 	@touch $@
 
+$(VENV)/.train: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) -e '.[train,plot]'
+	@touch $@ $(VENV)/.core
+
 $(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) -e '.[dev]'
-	@touch $@ $(VENV)/.core
+	@touch $@ $(VENV)/.train $(VENV)/.core
 
 $(VENV)/.bench: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) -e '.[dev,bench]'
-	@touch $@ $(VENV)/.dev $(VENV)/.core
+	@touch $@ $(VENV)/.dev $(VENV)/.train $(VENV)/.core

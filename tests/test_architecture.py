@@ -40,6 +40,7 @@ HEAVY = {
     "requests": (),
     "networkx": (),
     "pandas": (),
+    "matplotlib": ("app/plots/",),
 }
 # Mathematics reads no file, clock, network, environment or hidden random state.
 PURE = ("trace/", "reward/", "credit/", "audit/", "train/losses.py")

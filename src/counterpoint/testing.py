@@ -29,6 +29,7 @@ from counterpoint.trace import Edge, Event, Trace, encode
 from counterpoint.trace.batch import TraceBatch
 from counterpoint.trace.lines import encode_lines
 from counterpoint.trace.vocabulary import REWARD_FAMILIES, UNITS
+from counterpoint.train.preset import Preset
 
 __all__ = [
     "CHECKS",
@@ -40,6 +41,7 @@ __all__ = [
     "check_credit",
     "check_env",
     "check_format",
+    "check_preset",
     "check_reward",
     "odd_trace",
     "synthetic_trace",
@@ -283,6 +285,35 @@ def check_credit(mechanism: Mechanism) -> None:
     _require([encode(t) for t in traces] == before, "changes a trace")
 
 
+# -- presets -------------------------------------------------------------------------------------------------------------
+
+
+def check_preset(preset: Preset) -> None:
+    """A preset is data, states source and departures, and names only what there is. It is not trained: that takes a while."""
+    from counterpoint.train.assign import check
+
+    _require(isinstance(preset, Preset), f"is a {type(preset).__name__}, not a Preset")
+    for name in ("source", "departures"):
+        _require(bool(getattr(preset, name).strip()), f"states no {name}")
+    for part in (preset.reward, preset.credit, preset.loss, preset.rates):
+        _require(not any(callable(value) for value in _leaves(part)), "holds code: a preset is names and numbers")
+    _require(set(preset.rates) == {"policy", "spawn", "critic"}, f"rates name policy, spawn, critic, not {sorted(preset.rates)}")
+    _require(all(rate > 0 for rate in preset.rates.values()), "a learning rate is above 0")
+    _require(bool(preset.reward), "pays nothing")
+    # a stop that was written down and not carried out is in no trace
+    _require(not (preset.goes_on and preset.uses_traces), "goes on after stops, which credit judged on traces cannot see")
+    try:
+        check(preset)
+    except CounterpointError as error:
+        raise ConformanceError(f"names what there is not: {error}") from error
+
+
+def _leaves(value: Any) -> list[Any]:
+    if isinstance(value, Mapping):
+        return [leaf for part in value.values() for leaf in _leaves(part)]
+    return [leaf for part in value for leaf in _leaves(part)] if isinstance(value, list | tuple) else [value]
+
+
 _NO_OPTION = "no_such_option"
 
 
@@ -303,5 +334,6 @@ CHECKS: Mapping[str, Callable[[Any], None]] = {
     "claim": check_claim,
     "reward": check_reward,
     "credit": check_credit,
+    "preset": check_preset,
 }
 """Kind of plug-in to its check; a kind that is not here has no contract yet."""

@@ -30,12 +30,12 @@ def lines(text: str) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("demo") / "here"
-    run("demo", "--to", str(folder), "--json")
+    run("demo", "--quick", "--to", str(folder), "--json")
     return str(folder)
 
 
 def test_demo_writes_one_valid_trace_of_each_topology(tmp_path: Path) -> None:
-    rows = lines(run("demo", "--to", str(tmp_path / "d"), "--json"))
+    rows = lines(run("demo", "--quick", "--to", str(tmp_path / "d"), "--json"))
     assert sorted(r["trace"] for r in rows) == SIX
     assert len({r["topology"] for r in rows}) == 6
     assert all(r["errors"] == 0 and r["warnings"] == 0 and r["hacks"] == [] for r in rows)
@@ -46,17 +46,17 @@ def test_demo_writes_one_valid_trace_of_each_topology(tmp_path: Path) -> None:
 
 def test_demo_again_changes_nothing_and_another_seed_does(tmp_path: Path) -> None:
     folder = tmp_path / "d"
-    run("demo", "--to", str(folder))
+    run("demo", "--quick", "--to", str(folder))
     before = {f: f.read_bytes() for f in (folder / "samples").iterdir()}
-    run("demo", "--to", str(folder))
+    run("demo", "--quick", "--to", str(folder))
     assert {f: f.read_bytes() for f in (folder / "samples").iterdir()} == before
-    run("demo", "--to", str(folder), "--seed", "1")
+    run("demo", "--quick", "--to", str(folder), "--seed", "1")
     assert {f: f.read_bytes() for f in (folder / "samples").iterdir()} != before
     assert len(lines(run("ls", "--store", str(folder), "--json"))) == 6
 
 
 def test_demo_can_be_tried_dry(tmp_path: Path) -> None:
-    assert "Would write" in run("demo", "--to", str(tmp_path / "d"), "--dry-run")
+    assert "Would write" in run("demo", "--quick", "--to", str(tmp_path / "d"), "--dry-run")
     assert not (tmp_path / "d").exists()
 
 
@@ -64,7 +64,7 @@ def test_demo_refuses_a_folder_that_is_something_else(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("precious")
     with pytest.raises(InputError, match="not a store"):
-        CliRunner().invoke(cli, ["demo", "--to", str(tmp_path / "mine")], catch_exceptions=False)
+        CliRunner().invoke(cli, ["demo", "--quick", "--to", str(tmp_path / "mine")], catch_exceptions=False)
     assert [p.name for p in (tmp_path / "mine").iterdir()] == ["thesis.tex"]
 
 

@@ -1,107 +1,121 @@
-"""Write sample traces, check and audit them, and say where to look next."""
+"""Train a team, and show it beside hand-made ones."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
-import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
-from counterpoint.app.checking import check_trace
-from counterpoint.app.cli._output import emit, json_option, number, table
-from counterpoint.app.library import save
-from counterpoint.audit.hacks import hacks
-from counterpoint.audit.measures import measures
-from counterpoint.envs.synthetic import synthetic_trace
+from counterpoint.app.cli._demo_quick import command_name, quick_demo
+from counterpoint.app.cli._demo_screen import decisions_screen, measures_screen, policies_screen
+from counterpoint.app.cli._output import emit, json_option, note
 from counterpoint.errors import InputError
-from counterpoint.store import Store
-from counterpoint.trace import Trace
 
 __all__ = ["demo"]
 
-# name, sub-agents, steps, topology: one of each of the survey's six shapes.
-_SAMPLES = (
-    ("research-team", 13, 180, "centralized"),
-    ("code-team", 6, 60, "planner_executor_critic"),
-    ("panel", 4, 24, "debate"),
-    ("crawl", 40, 400, "swarm"),
-    ("build", 12, 90, "hierarchical"),
-    ("assistant", 1, 20, "harness"),
-)
-_SHOWN = ("parallelism_efficiency", "useful_agent_utilisation", "protocol_overhead", "message_redundancy")
+_TASKS = 60
+_SHOWN = ("random", "serial", "best_cap", "reference")
 
 
 @click.command(
-    epilog="\b\nExamples:\n  counterpoint demo\n  counterpoint demo --to samples --seed 7",
+    epilog="\b\nExamples:\n  counterpoint demo\n  counterpoint demo --quick --to samples --seed 7",
 )
 @click.option("--to", "folder", default="counterpoint_demo", show_default=True, type=click.Path(path_type=Path), help="Where.")
-@click.option("--seed", default=0, show_default=True, help="Another seed, other traces.")
-@click.option("--dry-run", "is_dry", is_flag=True, help="Check and audit, and write nothing.")
+@click.option("--seed", default=0, show_default=True, help="Another seed, other traces, another run.")
+@click.option("--quick", is_flag=True, help="Train nothing: write and audit six sample traces, in seconds.")
+@click.option("--world", default="M", show_default=True, help="The TeamWorld to train in.")
+@click.option("--updates", default=90, show_default=True, help="Updates to train for.")
+@click.option("--dry-run", "is_dry", is_flag=True, help="With --quick: check and audit, and write nothing.")
 @json_option
-def demo(folder: Path, seed: int, is_dry: bool, as_json: bool) -> None:
-    """Write six sample traces, one of each topology, check and audit them. Offline, a few seconds."""
-    begin = time.perf_counter()
-    traces = [
-        synthetic_trace(agents, steps, topology, seed, contents=True, trace_id=name) for name, agents, steps, topology in _SAMPLES
-    ]
-    if not is_dry:
-        _write(folder, traces)
-    rows = [_row(trace) for trace in traces]
-    if as_json:
-        for row in rows:
-            emit(row)
+def demo(folder: Path, seed: int, quick: bool, world: str, updates: int, is_dry: bool, as_json: bool) -> None:
+    """Train an orchestrator whose five decisions are all learned; a few minutes on two cores, offline."""
+    if quick:
+        quick_demo(folder, seed, is_dry=is_dry, as_json=as_json)
         return
-    what = "Would write" if is_dry else "Wrote"
-    took = time.perf_counter() - begin
-    click.echo(f"{what} {os.fspath(folder)}/: {len(rows)} traces, a store and a file each ({took:.1f} s, offline)\n")
-    _print(folder, rows)
+    if is_dry:
+        raise InputError("--dry-run goes with --quick", fix="counterpoint demo --quick --dry-run")
+    if importlib.util.find_spec("torch") is None:
+        fix = "pip install 'counterpoint[train]', or counterpoint demo --quick"
+        raise InputError("the demo trains a policy, and torch is not installed", fix=fix)
+    run = folder / "run"
+    if run.exists():
+        shutil.rmtree(run)  # a run of an earlier demo, ours to replace
+    begin = time.perf_counter()
+    found = _trained(run, world, seed, updates)
+    found["seconds"] = round(time.perf_counter() - begin, 1)
+    if as_json:
+        emit(found)
+        return
+    click.echo(_title(found, updates))
+    click.echo(policies_screen(found))
+    click.echo(measures_screen(found))
+    click.echo(decisions_screen(found))
+    _next_steps(run, found)
 
 
-def _write(folder: Path, traces: list[Trace]) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise InputError("is a file, not a folder", where=os.fspath(folder), fix="name a new folder with --to")
-    with Store(folder) as store:
-        store.add_many(traces)
-    for trace in traces:
-        save(trace, folder / "samples" / f"{trace.trace_id}.trace.json")
+def _title(found: dict[str, Any], updates: int) -> str:
+    spent = found["spent"]
+    return (
+        f"Trained preset counterpoint on {found['world']} for {updates} updates: {spent['episodes']:,} episodes, "
+        f"{spent['calls']:,} worker calls, {found['seconds']:.0f} s in all\n"
+    )
 
 
-def _row(trace: Trace) -> dict[str, object]:
-    report = check_trace(trace)
-    found = {m.name: m.value for m in measures(trace)}
-    fired = [f.hack for f in hacks(trace) if f.status == "found"]
-    counts = {"agents": len(trace.agents), "events": len(trace.events), "reward": trace.rewards.get("team")}
-    verdict = {"errors": report.findings.error_count, "warnings": report.findings.warning_count, "hacks": fired}
-    return {"trace": trace.trace_id, "topology": trace.topology} | counts | verdict | {n: found.get(n) for n in _SHOWN}
+def _trained(run: Path, world: str, seed: int, updates: int) -> dict[str, Any]:
+    """Train, evaluate, and look at what was learned."""
+    from counterpoint.train.before_after import first_and_last
+    from counterpoint.train.start import train_run
+
+    config = {
+        "preset": "counterpoint", "world": world, "seed": seed, "updates": updates, "budget_calls": 0,
+        "eval_every": max(10, updates // 4), "runner": "processes", "workers": 2, "staleness": 1,
+    }  # fmt: skip
+    done = train_run(run, config, progress=_progress(updates))
+    with done:
+        return first_and_last(done, tasks=_TASKS, hand_made=_SHOWN)
 
 
-def _print(folder: Path, rows: list[dict[str, object]]) -> None:
-    header = ["trace", "topology", "agents", "events", "R", "check", "speed-up", "useful", "overhead", "redundant", "hacks"]
-    cells = [
-        [str(r["trace"]), str(r["topology"]), *(number(r[k]) for k in ("agents", "events", "reward")), _verdict(r)]  # type: ignore[arg-type]
-        + [number(r[k], 3) for k in _SHOWN]  # type: ignore[arg-type]
-        + [", ".join(r["hacks"]) or "-"]  # type: ignore[arg-type]
-        for r in rows
-    ]
-    click.echo(table(header, cells, right=(2, 3, 4, 6, 7, 8, 9)))
-    # Where our command is not on the path (a fresh clone), say where it is.
-    command = "counterpoint" if shutil.which("counterpoint") else os.path.relpath(sys.argv[0])
-    place = os.fspath(folder)
+def _progress(updates: int) -> Any:
+    """A bar on a terminal, a line every ten seconds elsewhere."""
+    begin = last = time.monotonic()
+    is_terminal = os.isatty(2)
+
+    def tell(kind: str, row: Mapping[str, Any]) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if kind != "update" or (now - last < (0.2 if is_terminal else 10.0) and row["update"] < updates):
+            return
+        last = now
+        share = row["update"] / updates
+        bar = "█" * round(24 * share) + "░" * (24 - round(24 * share))
+        left = (now - begin) / max(share, 1e-9) * (1 - share)
+        line = f"training {bar} {row['update']:>3}/{updates}  reward {row['reward']:7.1f}  team {row['agents']:4.1f}"
+        line += f"  {left:4.0f} s left"
+        if is_terminal:
+            click.echo(f"\r{line}\x1b[K", nl=row["update"] >= updates, err=True)
+        else:
+            note(line)
+
+    return tell
+
+
+def _next_steps(run: Path, found: dict[str, Any]) -> None:
+    command, place = command_name(), os.fspath(run)
+    first = found["traces"][0] if found["traces"] else "TRACE"
     steps = [
-        ("show research-team", "who did what, and what was waited for"),
-        ("top research-team", "where the tokens went"),
-        ("audit research-team", "E1-E4, and reward hacks, with their events"),
-        ("sql 'select topology, count(*) from traces group by all'", "any question, in SQL"),
-        (f"check {place}/samples/*.json", "the same traces as files"),
+        (f"show --store {place}/store {first}", "the learned team, event by event"),
+        (f"credit --store {place}/store {first}", "who earned it"),
+        (f"plot {place}", "learning curves, stop times, team sizes"),
+        (f"train --preset grpo --world {found['short']}", "another method on the same world"),
+        (f"compare --presets counterpoint,grpo --world {found['short']} --seeds 3", "paired, equal budget, intervals"),
     ]
     width = max(len(arguments) for arguments, _ in steps)
-    click.echo(f"\nNext  export COUNTERPOINT_STORE={place}")
-    for arguments, why in steps:
-        click.echo(f"      {command} {arguments.ljust(width)}  {why}")
-
-
-def _verdict(row: dict[str, object]) -> str:
-    return "ok" if not row["errors"] else f"{row['errors']} errors"
+    click.echo(f"Run     {place} (settings, metrics, checkpoints)\nTraces  {place}/store")
+    for i, (arguments, why) in enumerate(steps):
+        click.echo(f"{'Next    ' if not i else '        '}{command} {arguments.ljust(width)}  {why}")

@@ -27,7 +27,7 @@ import numpy as np
 from counterpoint.envs.stopping.config import Config, PoissonSearch, Saturation, Votes, WideSearch
 from counterpoint.envs.stopping.maximum import expected_maximum, gamma_nodes, poisson_pmf
 
-__all__ = ["Solution", "mean_payoffs", "prophet", "solve", "state_of"]
+__all__ = ["Solution", "improving", "mean_payoffs", "prophet", "solve", "state_of"]
 
 _TAIL = 1e-15
 
@@ -226,13 +226,19 @@ def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     return np.divide(part, whole, out=np.full(len(whole), 0.5), where=whole > 0)
 
 
-def _saturation_ahead(config: Saturation) -> tuple[np.ndarray, Mean]:
-    """States: z rounds since the last gain, z = 0..H, then "has lost": no gain can come any more."""
+def improving(config: Saturation) -> np.ndarray:
+    """(H+1,) the posterior chance that the coming round still improves, after z quiet ones and no loss."""
     improves, total = np.ones(config.horizon + 1), 1.0
     for z in range(config.horizon + 1):
-        improves[z] = total * (1 - config.hazard)  # in the coming round, after z quiet ones
+        improves[z] = total * (1 - config.hazard)
         quiet = improves[z] * (1 - config.gain)
         total = quiet / nothing if (nothing := quiet + (1 - improves[z]) * (1 - config.loss)) > 0 else 0.0
+    return improves
+
+
+def _saturation_ahead(config: Saturation) -> tuple[np.ndarray, Mean]:
+    """States: z rounds since the last gain, z = 0..H, then "has lost": no gain can come any more."""
+    improves = improving(config)
     up, down = improves * config.gain, (1 - improves) * config.loss
     gain = np.append(up - down, -config.loss) - config.price
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from counterpoint.envs._world import Optimum, Runs, changed
+from counterpoint.envs.stopping import ahead as next_round
 from counterpoint.envs.stopping.config import Config
 from counterpoint.envs.stopping.env import StoppingEnv
 from counterpoint.envs.stopping.optimum import Solution, solve
@@ -79,6 +80,19 @@ class StoppingWorld:
         """Payoffs and features at every checkpoint, as forced continuation would show them: what stop learners train on."""
         given = _seeds(seeds)
         return paths_of(self.config, given, increments(self.config, [(0, given)]))
+
+    def ahead(self, t: int, features: np.ndarray, draws: int, seed: int) -> np.ndarray:
+        """(E, draws, d) what checkpoint t + 1 may show, given features (E, d) at t and nothing hidden; drawn by the seed."""
+        rng = np.random.default_rng([int(_seeds([seed])[0]), t])
+        return next_round.ahead(self.config, t, features, draws, rng)
+
+    def scores_seen(self, features: np.ndarray) -> np.ndarray:
+        """E[Y_t | what was observed] for features (..., d)."""
+        return next_round.scores_seen(self.config, features)
+
+    def lost(self, features: np.ndarray, times: np.ndarray) -> np.ndarray:
+        """(E,) expected points that stopping features (E, H+1, d) at these checkpoints loses to the optimal rule, exactly."""
+        return next_round.lost(self.config, features, times)
 
     def run(self, policy: Any, seeds: Sequence[int] | np.ndarray, *, log: bool = False) -> Runs:
         """Play one episode per seed; a policy is a name or a function (round, features (E, d)) to (E,) booleans or chances."""

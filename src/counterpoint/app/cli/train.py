@@ -1,0 +1,238 @@
+"""Train an orchestrator until its budget of calls is spent.
+
+Always true: everything named is looked up before anything is played or written; a run is left whole however it ends, and what
+it takes to go on with it is printed. Rows go to stdout, how far it is to stderr.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from counterpoint import registry
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, plain_text, table
+from counterpoint.errors import InputError, NotFound, did_you_mean
+
+if TYPE_CHECKING:
+    from counterpoint.train.folder import RunFolder
+
+__all__ = ["train"]
+
+_HOME = Path("runs")
+_FLAGS = {
+    "source": "RUN.toml", "preset": "--preset", "world": "--world", "pairs": "--set", "seed": "--seed", "seeds": "--seeds",
+    "budget": "--budget", "updates": "--updates", "out": "--out", "workers": "--workers", "staleness": "--staleness",
+    "runner": "--runner", "is_dry": "--dry-run",
+}  # fmt: skip
+_SETTINGS = {
+    "seed": "seed",
+    "budget": "budget_calls",
+    "updates": "updates",
+    "workers": "workers",
+    "staleness": "staleness",
+    "runner": "runner",
+}
+
+
+@click.command(
+    epilog="\b\nExamples:\n  counterpoint train --preset counterpoint --world W1 --set vote_items=64 --budget 100000 --watch\n"
+    "  counterpoint train run.toml --seeds 5 --out runs/mine --json\n"
+    "  counterpoint train --resume runs/mine-seed3\n\n"
+    "\b\nExit codes: 0 finished, 1 failed (a loss that is no number, a full disk), 2 a wrong option or setting,\n"
+    "3 no such file, run, preset or world, 5 the world or machine lacks what is asked for,\n"
+    "6 another process writes the run, 130 interrupted (a checkpoint is kept)."
+)
+@click.argument("source", required=False, metavar="[RUN.toml]", type=click.Path(path_type=Path))
+@click.option("--preset", metavar="NAME", help="A way to train, of --list, or package.module:object.  [default: counterpoint]")
+@click.option("--world", metavar="NAME", help="A TeamWorld: W1, W2, D, P, V, A, M, or package.module:object.")
+@click.option(
+    "--set", "pairs", multiple=True, metavar="NAME=VALUE",
+    help="A parameter of the world (vote_items=64) or a setting of the run (eval_every=10); may be repeated.",
+)  # fmt: skip
+@click.option("--seed", type=click.IntRange(min=0), help="Of everything random.  [default: 0]")
+@click.option("--seeds", type=click.IntRange(min=1), metavar="N", help="Train N runs, of seed, seed + 1, ...")
+@click.option("--budget", type=click.IntRange(min=1), metavar="CALLS", help="Worker calls to spend, forks included.")
+@click.option("--updates", type=click.IntRange(min=1), metavar="N", help="Updates after which it ends at the latest.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="The run's folder; with --seeds, DIR-seedS each.")
+@click.option("--runner", type=click.Choice(["here", "processes"]), help="Where episodes are played.")
+@click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Processes of the runner (implies --runner processes).")
+@click.option("--staleness", type=click.IntRange(min=0), metavar="K", help="Updates by which episodes may lag.")
+@click.option("--resume", type=click.Path(path_type=Path), metavar="DIR", help="Go on with a run that was cut off.")
+@click.option("--watch", is_flag=True, help="A live table, where there is a terminal.")
+@click.option("--dry-run", "is_dry", is_flag=True, help="Print the settings and train nothing.")
+@click.option("--list", "listing", is_flag=True, help="List the presets.")
+@json_option
+def train(resume: Path | None, watch: bool, listing: bool, as_json: bool, **given: Any) -> None:
+    """Train an orchestrator in a world whose optimum is known.
+
+    Settings come from RUN.toml or from --preset and --world; options override the file. Without --out a run goes to
+    runs/PRESET-WORLD-seedS, or runs/NAME-seedS for NAME.toml. --json prints one object per line.
+    """
+    if listing:
+        return _list(as_json)
+    if resume is not None:
+        unused = [flag for name, flag in _FLAGS.items() if not any(given[name] is x for x in (None, (), False))]
+        if unused:
+            raise InputError(f"{unused[0]} is for a new run", where="--resume", fix="a run goes on with its own run.toml")
+        _go(_found(resume), {}, is_resumed=True, watch=watch, as_json=as_json)
+        return None
+    planned = _plan(given)
+    if given["is_dry"]:
+        return _show_plan(planned, as_json)
+    for folder, config in planned:
+        _go(folder, config, is_resumed=len(planned) > 1 and _is_there(folder), watch=watch, as_json=as_json)
+    if len(planned) > 1 and not as_json:
+        first = planned[0][0].name.rsplit("-seed", 1)[0]
+        click.echo(plain_text(f"{len(planned)} runs: counterpoint plot {first}={planned[0][0].parent / first}-seed*"))
+    return None
+
+
+# -- presets -------------------------------------------------------------------------------------------------------------
+
+
+def _list(as_json: bool) -> None:
+    from counterpoint.train.preset import GRADES, named_preset
+
+    rows = [(name, named_preset(name)) for name in registry.ids("preset")]
+    if as_json:
+        for name, p in rows:
+            emit({"preset": name, "source": p.source, "grade": p.grade, "regime": p.regime, "credit": p.credit_name,
+                  "loss": p.loss_name, "needs": list(p.needs), "departures": p.departures})  # fmt: skip
+        return
+    cells = [(name, p.grade, p.regime, p.credit_name, p.loss_name, p.source) for name, p in rows]
+    click.echo(table(("preset", "grade", "regime", "credit", "loss", "source"), cells))
+    note("grade: " + ", ".join(f"{letter} {words}" for letter, words in GRADES.items()))
+
+
+# -- which runs ----------------------------------------------------------------------------------------------------------
+
+
+def _plan(given: Mapping[str, Any]) -> list[tuple[Path, dict[str, Any]]]:
+    """Every run to be trained: its folder and its settings, all looked up."""
+    source: Path | None = given["source"]
+    config = _base(source, given)
+    _known_preset(config["preset"])
+    config |= {name: given[flag] for flag, name in _SETTINGS.items() if given[flag] is not None}
+    if given["workers"] is not None and given["runner"] is None:
+        config["runner"] = "processes"
+    config = _with_pairs(config, given["pairs"])
+    from counterpoint.train.settings import settings_of
+
+    full = settings_of(config).as_dict()
+    short = "-".join([full["preset"].replace(":", "."), _world(full["world"], {}).name])
+    name = given["out"] or _HOME / (source.stem if source is not None else short)
+    seeds = range(full["seed"], full["seed"] + (given["seeds"] or 1))
+    is_one = given["out"] is not None and given["seeds"] is None
+    return [(name if is_one else name.with_name(f"{name.name}-seed{seed}"), full | {"seed": seed}) for seed in seeds]
+
+
+def _base(source: Path | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of the file, or none; preset and world as the options say."""
+    config: dict[str, Any] = {}
+    if source is not None:
+        from counterpoint.train.settings import read_settings
+
+        if source.is_dir():
+            fix = f"counterpoint train --resume {source}" if (source / "about.json").is_file() else "name a .toml file"
+            raise InputError("is a folder, not a TOML file", where=os.fspath(source), fix=fix)
+        config = read_settings(source).as_dict()
+    named = {name: given[name] for name in ("preset", "world") if given[name] is not None}
+    config = {"preset": "counterpoint"} | config | named
+    if "world" not in config:
+        fix = "--world W1, or RUN.toml; counterpoint world ls lists worlds, --list presets"
+        raise InputError("no world to train in", fix=fix)
+    return config
+
+
+def _known_preset(name: str) -> None:
+    if ":" not in name and name.replace("-", "_") not in registry.ids("preset"):
+        raise NotFound(f"no preset named {name!r}", fix=did_you_mean(name, registry.ids("preset")))
+
+
+def _world(name: str, changes: Mapping[str, Any]) -> Any:
+    from counterpoint.train.jobs import world_of
+
+    return world_of(name, changes)
+
+
+def _with_pairs(config: dict[str, Any], pairs: tuple[str, ...]) -> dict[str, Any]:
+    """--set: a setting of the run where there is one of that name, else a parameter of the world."""
+    from counterpoint.app.cli.world import _changed
+    from counterpoint.train.settings import Settings
+
+    names = {f.name for f in dataclasses.fields(Settings)} - {"preset", "world", "set"}
+    own = [pair for pair in pairs if pair.partition("=")[0] in names and "=" in pair]
+    for pair in own:
+        name, _, text = pair.partition("=")
+        try:
+            config[name] = json.loads(text)
+        except ValueError:
+            config[name] = text
+    before = _world(config["world"], config.get("set") or {})
+    try:
+        after = _changed(before, [pair for pair in pairs if pair not in own])
+    except InputError as error:
+        if error.what.startswith("no parameter named"):
+            asked = error.what.split("'")[1]
+            every = names | {f.name for f in dataclasses.fields(before.config)}
+            raise InputError(
+                f"no parameter of the world or setting {asked!r}", where="--set", fix=did_you_mean(asked, every)
+            ) from error
+        raise
+    fields = [f.name for f in dataclasses.fields(after.config)]
+    changes = {n: getattr(after.config, n) for n in fields if getattr(after.config, n) != getattr(before.config, n)}
+    return config | {"set": {**(config.get("set") or {}), **changes}}
+
+
+def _found(path: Path) -> Path:
+    """A run's folder, also by its name in ./runs."""
+    return _HOME / path if not path.exists() and (_HOME / path).exists() else path
+
+
+def _is_there(folder: Path) -> bool:
+    return (folder / "about.json").is_file()
+
+
+def _show_plan(planned: list[tuple[Path, dict[str, Any]]], as_json: bool) -> None:
+    if as_json:
+        return emit({"schema": SCHEMA_VERSION, "would_train": [{"folder": str(folder), **config} for folder, config in planned]})
+    for folder, config in planned:
+        rows = [(k, json.dumps(v, default=str)) for k, v in config.items()]
+        click.echo(f"would train {plain_text(str(folder))}\n" + table(("setting", "value"), rows))
+    return None
+
+
+# -- training ------------------------------------------------------------------------------------------------------------
+
+
+def _go(folder: Path, config: dict[str, Any], *, is_resumed: bool, watch: bool, as_json: bool) -> RunFolder:
+    from counterpoint.app.cli._train_table import ending, printer
+    from counterpoint.train.folder import RunFolder
+
+    try:
+        from counterpoint.train.start import train_run
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] != "torch":
+            raise
+        raise InputError("training needs torch, which is not installed", fix="pip install 'counterpoint[train]'") from error
+    if is_resumed and RunFolder.open(folder).about["status"] == "finished":
+        note(f"{folder} is finished already")
+    told = printer(as_json=as_json, watch=watch)
+    try:
+        run = train_run(folder, config, progress=told, resume=is_resumed)
+    except KeyboardInterrupt:
+        told.close()
+        if _is_there(folder) and RunFolder.open(folder).about["status"] != "finished":
+            note(f"go on with: counterpoint train --resume {folder}")
+        raise
+    finally:
+        told.close()
+    if not as_json:
+        click.echo("\n".join(ending(run)))
+    return run

@@ -1,0 +1,69 @@
+"""Training runs for claims: many at once, each a function of its settings, two at a time.
+
+Always true: what comes back is the mean network of a finished run, and what it spent; nothing is read from or kept on disk. A
+run here is the very loop of `counterpoint train`, without a folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from counterpoint.envs.teamworld.world import TeamWorld
+from counterpoint.train.jobs import policy_from
+from counterpoint.train.runner import Job, Processes
+
+__all__ = ["Learned", "share", "train_all", "values_of"]
+
+_WORK = "counterpoint.bench.claims._learned:work"
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A finished run."""
+
+    weights: dict[str, np.ndarray]
+    apart: bool
+    calls: int
+    updates: int
+
+
+def work(payload: Mapping[str, Any], weights: Any) -> Learned:
+    """One run, in whatever process."""
+    from counterpoint.train.jobs import play
+    from counterpoint.train.settings import settings_of
+    from counterpoint.train.training import Training
+
+    training = Training(settings_of(payload))
+    while not training.is_done:
+        job = training.job(training.update, training.update, training.weights())
+        training.learn([play(job.payload, job.weights)])
+    held = {k: v.numpy().copy() for k, v in training.player().state_dict().items()}
+    return Learned(held, training.preset.regime == "C", training.totals["calls"], training.update)
+
+
+def train_all(configs: Sequence[Mapping[str, Any]]) -> list[Learned]:
+    """Every run, in the order given; as many at once as there are cores, two at most."""
+    if not configs:
+        return []
+    found: dict[int, Learned] = {}
+    with Processes(min(2, os.cpu_count() or 1, len(configs))) as runner:
+        numbers = [runner.submit(Job(work=_WORK, payload=dict(c))) for c in configs]
+        while len(found) < len(numbers):
+            found.update({d.number: d.result for d in runner.collect()})
+    return [found[n] for n in numbers]
+
+
+def values_of(learned: Learned, world: TeamWorld, seeds: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(returns, agents spawned) of the learned policy, played greedily."""
+    runs = world.run(policy_from(learned.weights, apart=learned.apart), np.asarray(seeds))
+    return runs.values, runs.columns["agents"]
+
+
+def share(learned: Learned, world: TeamWorld, seeds: Sequence[int] | np.ndarray) -> float:
+    """Mean return over the certified bound."""
+    return float(values_of(learned, world, seeds)[0].mean() / world.optimum().value)

@@ -1,0 +1,50 @@
+"""A policy trained on W1 with at most 64 questions is used, as it is, with 256, 1,024 and 4,096.
+
+Always true: training sees tasks of 16, 32 and 64 questions and nothing larger; no parameter of the optimum is read; the
+network is not changed afterwards. A share is the mean return over the certified bound of the larger world (which may spawn as
+many agents as it wants). Research notes section 5, survey P5 (trained at k agents, used at k').
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from counterpoint import registry
+from counterpoint.bench.claims._learned import share, train_all
+from counterpoint.bench.claims._rows import Row, at_least
+from counterpoint.envs.teamworld.world import TeamWorld
+from counterpoint.errors import InputError
+
+__all__ = ["generalise"]
+
+SMALL = ({"vote_items": 16}, {"vote_items": 32}, {"vote_items": 64})
+_SIZES = {64: (200, 0.93), 256: (60, 0.93), 1024: (16, 0.9), 4096: (6, 0.9)}
+UPDATES = 150
+
+
+def generalise(*, seed: int, seeds: int) -> Iterator[Row]:
+    """One run per seed on small tasks; shares of the bound at four sizes."""
+    if seeds < 1:
+        raise InputError(f"seeds is at least 1, not {seeds}")
+    w1: TeamWorld = registry.get("env", "wide_verify")
+    runs = train_all(
+        [
+            {
+                "preset": "counterpoint",
+                "world": "W1",
+                "seed": s,
+                "mix": [dict(m) for m in SMALL],
+                "updates": UPDATES,
+                "budget_calls": 0,
+            }
+            for s in range(seed, seed + seeds)
+        ]
+    )
+    for size, (episodes, target) in _SIZES.items():
+        world = w1.replace(vote_items=size, max_agents=512)
+        tasks = np.arange(episodes) + 500_000
+        yield at_least(
+            f"trained at N <= 64, used at N={size}: share of the bound", [share(r, world, tasks) for r in runs], target
+        )

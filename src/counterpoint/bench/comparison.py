@@ -1,0 +1,236 @@
+"""Is one way of training better than another? Paired differences over training seeds and tasks, with honest intervals.
+
+Always true: pure functions of arrays and a seed; the same call gives the same bytes; a difference with its sides swapped has
+the opposite sign and the same p.
+
+A side is a matrix y[s, t]: training seed s, held-out task t. Every seed plays the same tasks, so seeds and tasks are
+*crossed*, and a draw of the bootstrap resamples rows and columns at once (the pigeonhole bootstrap; Owen 2007, Annals of
+Applied Statistics 1, 386-411): resampling tasks anew inside each seed would treat one hard task as many. Two sides that share
+training seeds and tasks are subtracted first, y[s, t] = a[s, t] - b[s, t], so that what they share cancels.
+
+With few seeds the percentiles of such draws are too narrow: for 2, 3, 5, 10 seeds that carry all the variance, 95 % intervals
+held the truth in 55, 76, 82, 90 % of 400 simulations. So the draws give the standard error, and the interval is Student's:
+
+    se^2 = var(draws) + sum_i var(rows_i) / (n_i - 1)       the resampled mean of n rows has (n - 1)/n of the variance
+    mean +- t(0.975, df) se,   p = 2 (1 - F_t(|mean| / se; df))
+    df   = se^4 / (sum_i v_i^2 / (n_i - 1) + v_tasks^2 / (T - 1))          (Welch-Satterthwaite)
+
+which held it in 95, 94, 94, 94 % of 1,000 (97 % where noise within a run is most of the variance). Several
+tests of one call are adjusted by Holm (1979).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from counterpoint.errors import InputError
+
+__all__ = [
+    "DRAWS",
+    "Comparison",
+    "Difference",
+    "Estimate",
+    "Side",
+    "compare",
+    "difference",
+    "estimate",
+    "holm",
+    "student_quantile",
+    "student_two_sided",
+]
+
+DRAWS = 10_000
+_CHUNK = 1_000
+# Two floating-point means of the same episodes are the same task result.
+_SAME = 1e-9
+
+
+@dataclass(frozen=True)
+class Side:
+    """One method: what each of its runs got on each task."""
+
+    label: str
+    seeds: tuple[int, ...]
+    """The training seed of each row."""
+    values_ST: np.ndarray
+
+    def __post_init__(self) -> None:
+        if self.values_ST.ndim != 2 or self.values_ST.shape[0] != len(self.seeds) or not self.values_ST.size:
+            raise InputError(f"{self.values_ST.shape} values for {len(self.seeds)} seeds", where=self.label, fix="seeds x tasks")
+        if len(set(self.seeds)) != len(self.seeds):
+            twice = next(s for s in self.seeds if self.seeds.count(s) > 1)
+            raise InputError(f"training seed {twice} comes twice", where=self.label, fix="name each run once, with its own seed")
+        if not np.isfinite(self.values_ST).all():
+            raise InputError("holds values that are not numbers", where=self.label, fix="leave those tasks out on every side")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean and how sure it is; None where there is nothing to be sure by."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    p: float | None
+    """Two-sided, for a true mean of zero."""
+    df: float | None
+    over_seeds: bool
+    """Whether the interval covers training seeds as well as tasks."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One side less the one it is held against."""
+
+    label: str
+    against: str
+    estimate: Estimate
+    p_holm: float | None
+    paired_seeds: tuple[int, ...]
+    """The training seeds that both have and that were subtracted one by one; none when rows were resampled apart."""
+    by_task_T: np.ndarray
+    """The mean difference on each task."""
+
+    def counts(self) -> tuple[int, int, int]:
+        """Tasks with more, with less, and with the same."""
+        more, less = int((self.by_task_T > _SAME).sum()), int((self.by_task_T < -_SAME).sum())
+        return more, less, len(self.by_task_T) - more - less
+
+    def losses(self, most: int = 3) -> list[int]:
+        """The places of the tasks that lose the most, the worst first; none that does not lose."""
+        order = np.argsort(self.by_task_T, kind="stable")[:most]
+        return [int(i) for i in order if self.by_task_T[i] < -_SAME]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All sides, and every other one against the baseline."""
+
+    means: tuple[Estimate, ...]
+    differences: tuple[Difference, ...]
+
+
+def compare(sides: Sequence[Side], *, baseline: int = 0, seed: int = 0, draws: int = DRAWS) -> Comparison:
+    """Each side's mean; each side less the baseline, in the order given; Holm over these differences."""
+    if len({side.values_ST.shape[1] for side in sides}) != 1:
+        raise InputError("the sides have different numbers of tasks", fix="compare them on the tasks that all have")
+    means = tuple(estimate([(1, side.values_ST)], seed=seed, draws=draws) for side in sides)
+    found = [difference(s, sides[baseline], seed=seed, draws=draws) for i, s in enumerate(sides) if i != baseline]
+    adjusted = holm([one.estimate.p for one in found])
+    return Comparison(means, tuple(replace(one, p_holm=p) for one, p in zip(found, adjusted, strict=True)))
+
+
+def difference(side: Side, against: Side, *, seed: int = 0, draws: int = DRAWS) -> Difference:
+    """`side - against`, on the training seeds that both have when those are most of each side, else with seeds apart."""
+    shared = tuple(s for s in side.seeds if s in set(against.seeds))
+    most = 2 * len(shared) > max(len(side.seeds), len(against.seeds))
+    if most:
+        a = side.values_ST[[side.seeds.index(s) for s in shared]]
+        b = against.values_ST[[against.seeds.index(s) for s in shared]]
+        parts, by_task = [(1, a - b)], (a - b).mean(0)
+    else:
+        parts = [(1, side.values_ST), (-1, against.values_ST)]
+        by_task = side.values_ST.mean(0) - against.values_ST.mean(0)
+    found = estimate(parts, seed=seed, draws=draws)
+    return Difference(side.label, against.label, found, found.p, shared if most else (), by_task)
+
+
+def estimate(parts: Sequence[tuple[int, np.ndarray]], *, seed: int = 0, draws: int = DRAWS) -> Estimate:
+    """The signed sum of the parts' means: rows of a part are resampled by themselves, columns (tasks) in all parts together."""
+    mean = float(sum(sign * y.mean() for sign, y in parts))
+    tasks = parts[0][1].shape[1]
+    total, rows = _draws(parts, np.random.default_rng(seed), draws)
+    sizes = [len(y) for _, y in parts]
+    over_seeds = min(sizes) > 1
+    if not over_seeds and tasks < 2:
+        return Estimate(mean, None, None, None, None, False)
+    spread = [float(r.var()) * n / (n - 1) if n > 1 else 0.0 for r, n in zip(rows, sizes, strict=True)]
+    se2 = float(total.var()) + sum(v / n for v, n in zip(spread, sizes, strict=True))
+    if se2 <= (1e-12 * max(1.0, abs(mean))) ** 2:  # nothing varies: not a measure of doubt, but there is none to be had
+        return Estimate(mean, mean, mean, 1.0 if abs(mean) <= _SAME else 0.0, None, over_seeds)
+    rest = max(se2 - sum(spread), 0.0)
+    doubt = sum(v * v / (n - 1) for v, n in zip(spread, sizes, strict=True) if n > 1)
+    doubt += rest * rest / (tasks - 1) if tasks > 1 else 0.0
+    df, se = se2 * se2 / doubt, math.sqrt(se2)
+    half = student_quantile(df) * se
+    return Estimate(mean, mean - half, mean + half, student_two_sided(mean / se, df), df, over_seeds)
+
+
+def _draws(parts: Sequence[tuple[int, np.ndarray]], rng: np.random.Generator, draws: int) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Resampled means of the whole; and of each part with its rows resampled only."""
+    tasks = parts[0][1].shape[1]
+    total, rows = np.zeros(draws), [np.zeros(draws) for _ in parts]
+    # by content, so that two sides in the other order get the same draws
+    order = sorted(range(len(parts)), key=lambda i: (len(parts[i][1]), parts[i][1].tobytes()))
+    for begin in range(0, draws, _CHUNK):
+        size = min(_CHUNK, draws - begin)
+        at = slice(begin, begin + size)
+        columns = _weights(tasks, size, rng)
+        for i in order:
+            sign, y = parts[i]
+            weights = _weights(len(y), size, rng)
+            total[at] += sign * ((weights @ y) * columns).sum(1)
+            rows[i][at] = weights @ y.mean(1)
+    return total, rows
+
+
+def _weights(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
+    """How often each of n is drawn, as shares, in `size` resamples of n."""
+    drawn = rng.integers(0, n, (size, n)) + n * np.arange(size)[:, None]
+    return np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n) / n
+
+
+def holm(ps: Sequence[float | None]) -> list[float | None]:
+    """Holm's step-down adjustment: the i-th smallest of m times m - i + 1, never below the one before; None is no test."""
+    known = sorted((p, i) for i, p in enumerate(ps) if p is not None)
+    out: list[float | None] = [None] * len(ps)
+    so_far = 0.0
+    for rank, (p, i) in enumerate(known):
+        so_far = max(so_far, min(1.0, p * (len(known) - rank)))
+        out[i] = so_far
+    return out
+
+
+def student_two_sided(t: float, df: float) -> float:
+    """P(|T| >= |t|) for Student's T: the regularised incomplete beta I_x(df/2, 1/2) at x = df / (df + t^2)."""
+    return _incomplete_beta(df / (df + t * t), df / 2, 0.5)
+
+
+def student_quantile(df: float, level: float = 0.975) -> float:
+    """The t that T stays below with this probability, by bisection."""
+    low, high = 0.0, 1.0
+    while student_two_sided(high, df) > 2 * (1 - level):
+        high *= 2
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if student_two_sided(middle, df) > 2 * (1 - level) else (low, middle)
+    return (low + high) / 2
+
+
+def _incomplete_beta(x: float, a: float, b: float) -> float:
+    """I_x(a, b) by its continued fraction (Abramowitz and Stegun 26.5.8), from the side where that converges fast."""
+    if x <= 0.0 or x >= 1.0:
+        return float(x >= 1.0)
+    if x > (a + 1) / (a + b + 2):
+        return 1.0 - _incomplete_beta(1 - x, b, a)
+    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)) / a
+    tiny = 1e-300
+    f, c, d = 1.0, 1.0, 0.0
+    for i in range(400):
+        m = i // 2
+        if i == 0:
+            term = 1.0
+        elif i % 2 == 0:
+            term = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        else:
+            term = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        d = 1.0 / (1.0 + term * d or tiny)
+        c = 1.0 + term / c or tiny
+        f *= c * d
+        if i and abs(1.0 - c * d) < 1e-14:
+            break
+    return front * (f - 1.0)

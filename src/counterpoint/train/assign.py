@@ -1,0 +1,293 @@
+"""From a preset's names to advantages: rewards are paid on traces, a mechanism gives credit, and credit lands on decision rows.
+
+Always true: a decision row gets the most specific credit there is, and one only: its own event's; for a call, that of its
+brief (or, with delegate "agent", of the worker's return and call); then the turn's, the agent's, the role's, the
+orchestrator's, the team's. With delegate "agent" the worker that was called comes before the orchestrator. A worker's own
+decision gets the worker's credit, or the team's. A row that nothing covers, or whose unit the mechanism names as refused, gets
+0 and is counted: no credit is made up. The traces given are never changed.
+
+Rewards are summed with their weights; with `gain`, less the value of the draft before the first round: what the team added. What is paid to the team or to the orchestrator as a whole becomes the trace's team
+reward; what is paid to agents or roles comes on top of it, as signals, for mechanisms that read signals. A mechanism that
+needs a critic gets the network's: V = the draft's value so far + what the team critic expects of going on; before the first
+round, the mean of the batch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+
+from counterpoint import registry
+from counterpoint.credit._mechanism import Mechanism
+from counterpoint.errors import InputError, NotIdentified, did_you_mean
+from counterpoint.reward._reward import Reward
+from counterpoint.trace import Trace
+from counterpoint.trace.rows import Credit, Signal, Signals
+from counterpoint.train import mixing
+from counterpoint.train.learner import Options
+from counterpoint.train.policy.network import Network
+from counterpoint.train.preset import Preset
+from counterpoint.train.returns import team_scale
+from counterpoint.train.rollouts import Rollout
+
+__all__ = ["Assigned", "advantages", "assigned", "check", "needs_critic", "prefix_values", "weight_at"]
+
+_MAIN = "orchestrator"
+_DECISION = {"stop": "stop", "spawn": "spawn", "talk": "communicate", "rule": "aggregate"}
+_OURS = ("weight", "gain")  # options of a reward that are not the plug-in's
+_LOSS_OPTIONS = {"clip": Options, "reinforce": Options, "td": mixing.Options}
+
+
+@dataclass(frozen=True)
+class Assigned:
+    """Advantages by decision type, and what they rest on."""
+
+    advantages: dict[str, np.ndarray]
+    """`item`, `brief` and `point` are rows of the item table; the others of their own."""
+    uncovered: dict[str, int]
+    """Rows that no credit covers, by decision type; they got 0."""
+    credit: Credit
+
+
+def advantages(preset: Preset, out: Rollout, traces: Sequence[Trace], net: Network, *, progress: float) -> dict[str, np.ndarray]:
+    """Advantages of every decision row of a rollout whose traces are given in the order of its episodes."""
+    return assigned(preset, out, traces, net, progress=progress).advantages
+
+
+def assigned(preset: Preset, out: Rollout, traces: Sequence[Trace], net: Network, *, progress: float) -> Assigned:
+    """The same, with what was not covered and the credit itself."""
+    if len(traces) != len(out.values):
+        raise InputError(f"{len(traces)} traces for {len(out.values)} episodes", fix="log the rollouts")
+    mechanism: Mechanism = registry.get("credit", preset.credit_name)
+    options = dict(preset.credit[preset.credit_name])
+    paid, signals = _paid(preset, out, traces, mechanism, progress)
+    if signals is not None:
+        options["signals"] = signals
+    if "value" in mechanism.options and "critic" in mechanism.needs:
+        known = prefix_values(net, out)
+        place = {t.trace_id: i for i, t in enumerate(traces)}
+        options["value"] = lambda t: [known[e.turn or 0, place[t.trace_id]] for e in t.events]
+    credit, kept = _identified(mechanism, paid, options)
+    books = [_Book(t) for t in traces]
+    for row in credit.rows:
+        books[kept[row.trace]].put(row.unit, row.unit_id, row.value)
+    for (i, unit_id), _ in credit.unidentified.items():
+        books[kept[i]].refuse(unit_id)
+    found = _rows(out, books, preset.delegate == "agent")
+    lacking = {name: int(np.isnan(v).sum()) for name, v in found.items()}
+    return Assigned(
+        {name: np.nan_to_num(v, nan=0.0) for name, v in found.items()}, {n: k for n, k in lacking.items() if k}, credit
+    )
+
+
+# -- names
+
+
+def needs_critic(preset: Preset) -> bool:
+    """Whether the credit rests on critics; where it does not, they only say which item is the most work."""
+    return not preset.uses_traces or "critic" in registry.get("credit", preset.credit_name).needs
+
+
+def check(preset: Preset) -> None:
+    """Raise where a preset names a reward, a mechanism or an option that there is not; before anything is played."""
+    for name, given in preset.reward.items():
+        _known("reward", name, Reward, {k: v for k, v in given.items() if k not in _OURS})
+        weight_at(given.get("weight", 1.0), 0.0, name)
+    if preset.uses_traces:
+        _known("credit", preset.credit_name, Mechanism, preset.credit[preset.credit_name])
+    if preset.loss_name in _LOSS_OPTIONS:
+        taken = [f.name for f in dataclasses.fields(_LOSS_OPTIONS[preset.loss_name])]
+        _taken(f"loss {preset.loss_name}", preset.loss[preset.loss_name], taken)
+
+
+def _known(kind: str, name: str, of: type[Reward] | type[Mechanism], given: Mapping[str, Any]) -> None:
+    found = registry.get(kind, name)
+    if not isinstance(found, of):
+        raise InputError(f"{name} is a {type(found).__name__}, not a {of.__name__}")
+    _taken(f"{kind} {name}", given, found.options)
+
+
+def _taken(what: str, given: Mapping[str, Any], taken: Iterable[str]) -> None:
+    for option in given:
+        if option not in taken:
+            raise InputError(f"{what} has no option {option!r}", fix=did_you_mean(option, list(taken)))
+
+
+# -- rewards
+
+
+def weight_at(weight: Any, progress: float, name: str = "reward") -> float:
+    """A weight of the run: a number, or {"from": a, "to": b}, which goes straight from a to b."""
+    if isinstance(weight, Mapping) and set(weight) == {"from", "to"}:
+        return float(weight["from"] + (weight["to"] - weight["from"]) * min(1.0, max(0.0, progress)))
+    if isinstance(weight, int | float) and not isinstance(weight, bool):
+        return float(weight)
+    raise InputError(f"the weight of {name} is {weight!r}", fix='a number, or {"from": 0.2, "to": 0.0}')
+
+
+def _paid(
+    preset: Preset, out: Rollout, traces: Sequence[Trace], mechanism: Mechanism, progress: float
+) -> tuple[list[Trace], Signals | None]:
+    """Traces whose team reward is what the preset pays, and signals of finer units, where it pays any."""
+    totals = np.zeros(len(traces))
+    fine: list[dict[tuple[str, str], float]] = [{} for _ in traces]
+    for name, given in preset.reward.items():
+        options = {k: v for k, v in given.items() if k not in _OURS}
+        totals -= out.value_TE[0] if given.get("gain") else 0.0
+        weight, reward = weight_at(given.get("weight", 1.0), progress, name), registry.get("reward", name)
+        for i, trace in enumerate(traces):
+            for s in reward(trace, **options):
+                if s.unit == "team" or (s.unit == "orchestrator" and s.unit_id == _MAIN):
+                    totals[i] += weight * s.value
+                elif s.unit in ("agent", "role") and "signals" in mechanism.options:
+                    fine[i][s.unit, s.unit_id] = fine[i].get((s.unit, s.unit_id), 0.0) + weight * s.value
+                else:
+                    what = f"reward {name} pays a {s.unit}, which mechanism {preset.credit_name} does not read"
+                    raise InputError(what, fix="agent_wise or hierarchical read signals of agents and roles")
+    paid = [msgspec.structs.replace(t, rewards={**t.rewards, "team": float(x)}) for t, x in zip(traces, totals, strict=True)]
+    if not any(fine):
+        return paid, None
+    units = {unit for own in fine for unit, _ in own}
+    rows = {t.trace_id: [*_topped(t, own, units, float(x))] for t, own, x in zip(traces, fine, totals, strict=True)}
+    return paid, Signals.of(rows)
+
+
+def _topped(trace: Trace, own: Mapping[tuple[str, str], float], units: set[str], total: float) -> Iterable[Signal]:
+    """Every agent's (or role's) share of the team reward, all of it, and its own on top."""
+    names = {"agent": dict.fromkeys(e.agent for e in trace.events), "role": dict.fromkeys(e.role for e in trace.events if e.role)}
+    for unit in sorted(units):
+        for name in names[unit]:
+            yield Signal(unit, name, "team", total + own.get((unit, name), 0.0))
+
+
+# -- credit
+
+
+def prefix_values(net: Network, out: Rollout) -> np.ndarray:
+    """(T, E) V of the prefix at each round: value of the draft so far, and what the team critic expects of going on."""
+    t = out.tables["stop"]
+    known = np.full(out.value_TE.shape, float(out.values.mean()))
+    known[1:] = out.value_TE[1:]
+    with torch.no_grad():
+        going = net.judge_teams(torch.from_numpy(t["x"]))[0].numpy().astype(np.float64)
+    known[t["round"], t["ep"]] += going * float(net.team_scale) * team_scale(t)
+    return known
+
+
+def _identified(mechanism: Mechanism, traces: Sequence[Trace], options: dict[str, Any]) -> tuple[Credit, list[int]]:
+    """The credit of the traces that the mechanism can judge, and their places; a trace it refuses by name is left out."""
+    kept = list(range(len(traces)))
+    while True:
+        try:
+            return mechanism([traces[i] for i in kept], **options), kept
+        except NotIdentified as error:
+            left = [i for i in kept if traces[i].trace_id != error.where]
+            if not left or len(left) == len(kept):
+                raise
+            kept = left
+
+
+class _Book:
+    """The credit of one trace, by unit, and by the key of an event."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._key = {e.id: e.key for e in trace.events}
+        self._amount: dict[tuple[str, str], float] = {}
+        self._lead: dict[tuple[str, int], float] = {}
+        spawns = [e for e in trace.events if e.type == "spawn" and e.extra and "slot" in e.extra and e.to]
+        self.names = {0: _MAIN} | {e.extra["slot"]: e.to for e in spawns}  # type: ignore[index,misc]
+        self._role: dict[str, str] = {_MAIN: _MAIN} | {e.to or "": e.role or "" for e in spawns}
+        self._tail: dict[tuple[int | None, str, str], str] = {}
+        for e in trace.events:
+            if e.type == "tool_call" and e.key is not None:
+                name, _, item, attempt = e.key.split("|")
+                self._tail[e.turn, name, item] = f"{item}|{attempt}"
+
+    def put(self, unit: str, unit_id: str, value: float) -> None:
+        """Enter an amount: under the event's key, where the id is an event's."""
+        key = self._key.get(unit_id)
+        self._amount[(unit, unit_id) if key is None else ("event", key)] = value
+
+    def refuse(self, unit_id: str) -> None:
+        """Enter that a unit has no answer: what it covers gets none from coarser units either."""
+        key = self._key.get(unit_id)
+        names = [("event", key)] if key is not None else [(u, unit_id) for u in ("agent", "role", "turn", "orchestrator", "team")]
+        for name in names:
+            self._amount.setdefault(name, np.nan)
+
+    def _first(self, places: Iterable[tuple[str, str]]) -> float | None:
+        return next((self._amount[p] for p in places if p in self._amount), None)
+
+    def decision(self, name: str, now: int) -> float:
+        """The credit of a decision of the orchestrator."""
+        if (name, now) not in self._lead:
+            own = [("event", f"{_MAIN}|{name}|{now}")] + ([("event", f"{_MAIN}|draft|{now}")] if name == "aggregate" else [])
+            wider = [("turn", f"{_MAIN}#{now}"), ("agent", _MAIN), ("role", _MAIN), ("orchestrator", _MAIN), ("team", "")]
+            found = self._first([*own, *wider])
+            self._lead[name, now] = np.nan if found is None else found
+        return self._lead[name, now]
+
+    def call(self, slot: int, item: int, now: int, *, to_agent: bool) -> float | None:
+        """The credit of a call, None where only its decision may have one."""
+        name = self.names.get(slot) or ""
+        tail = self._tail.get((now, name, str(item)))
+        brief = [("event", f"{name}|brief|{tail}")] + ([("event", f"{name}|tool|{tail}")] if slot == 0 else [])
+        return self._first([*self._work(name, tail, now), *brief] if to_agent else brief)
+
+    def _work(self, name: str, tail: str | None, now: int) -> list[tuple[str, str]]:
+        """Where the credit of what a worker did with a call may stand."""
+        own = [("event", f"{name}|{what}|{tail}") for what in ("return", "tool")]
+        return [*own, ("turn", f"{name}#{now}"), ("agent", name), ("role", self._role.get(name) or "")]
+
+    def worker(self, slot: int, item: int, now: int) -> float:
+        """The credit of what a worker did with a call."""
+        name = self.names.get(slot) or ""
+        found = self._first([*self._work(name, self._tail.get((now, name, str(item))), now), ("team", "")])
+        return np.nan if found is None else found
+
+
+def _rows(out: Rollout, books: Sequence[_Book], to_agent: bool) -> dict[str, np.ndarray]:
+    """Credit by decision type, NaN where there is none."""
+    found: dict[str, np.ndarray] = {}
+    for table, name in _DECISION.items():
+        if table in out.tables:
+            t = out.tables[table]
+            found[table] = _each(t, lambda ep, now, name=name: books[ep].decision(name, now))  # type: ignore[misc]
+    if "worker" in out.tables:
+        t = out.tables["worker"]
+        columns = (t[c].tolist() for c in ("ep", "agent", "item", "round"))
+        found["worker"] = np.array(
+            [books[ep].worker(slot, item, now) for ep, slot, item, now in zip(*columns, strict=True)], np.float64
+        )
+    if "item" in out.tables:
+        found |= _item_rows(out.tables["item"], books, to_agent)
+    return found
+
+
+def _item_rows(t: Mapping[str, np.ndarray], books: Sequence[_Book], to_agent: bool) -> dict[str, np.ndarray]:
+    """Purposes, briefs and pointers: the call's credit, or else that of the decision to make it."""
+    found: dict[str, np.ndarray] = {}
+    called = t["agent"] >= 0
+    own = np.full(len(called), np.nan)
+    refused = np.zeros(len(called), np.bool_)
+    at = np.flatnonzero(called)
+    columns = (t[c][at].tolist() for c in ("ep", "agent", "item", "round"))
+    for row, ep, slot, item, now in zip(at.tolist(), *columns, strict=True):
+        amount = books[ep].call(slot, item, now, to_agent=to_agent)
+        if amount is not None:
+            own[row], refused[row] = amount, np.isnan(amount)
+    for name, decision in (("item", "delegate"), ("brief", "communicate"), ("point", "delegate")):
+        wider = _each(t, lambda ep, now, decision=decision: books[ep].decision(decision, now))  # type: ignore[misc]
+        amounts = np.where(np.isnan(own) & ~refused, wider, own)
+        found[name] = amounts if name == "item" else np.where(called, amounts, 0.0)
+    return found
+
+
+def _each(t: Mapping[str, np.ndarray], amount: Callable[[int, int], float]) -> np.ndarray:
+    return np.array([amount(ep, now) for ep, now in zip(t["ep"].tolist(), t["round"].tolist(), strict=True)], np.float64)

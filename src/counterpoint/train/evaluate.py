@@ -1,0 +1,172 @@
+"""Held-out episodes: how the learned team does on seeds that it never trains on, beside hand-made ones and the optimum.
+
+Always true: every run of a world is held to the same seeds, 0, 1, ..., each played greedily; where a run mixes variants, seed
+i is of variant i modulo their number, so tasks pair across runs. Nothing here changes the network or spends its budget.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from counterpoint.envs.teamworld.config import Config
+from counterpoint.envs.teamworld.play import play
+from counterpoint.envs.teamworld.policies import named
+from counterpoint.envs.teamworld.results import columns
+from counterpoint.envs.teamworld.world import TeamWorld
+from counterpoint.errors import InputError, NotFound
+from counterpoint.trace import Trace
+from counterpoint.train.folder import RunFolder
+from counterpoint.train.policy.acting import TeamPolicy
+from counterpoint.train.policy.network import Network
+from counterpoint.train.settings import settings_of
+from counterpoint.train.training import Training
+
+__all__ = [
+    "HAND_MADE",
+    "HeldOut",
+    "hand_made",
+    "held_out",
+    "marked",
+    "optimum",
+    "plain_name",
+    "policy_of",
+    "reference_rounds",
+    "widths",
+]
+
+HAND_MADE = ("reference", "majority", "first_answer", "serial", "spawn_all", "random")
+"""Those that need no search of their own."""
+_COUNTS = ("vote_items", "pool_items", "draft_items", "chain_items", "node_modules")
+_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
+_LARGEST = 2048
+
+
+@dataclass
+class HeldOut:
+    """One evaluation: lists with one number per held-out seed, and the traces that were kept."""
+
+    values: np.ndarray
+    columns: dict[str, np.ndarray]
+    traces: list[Trace] = field(default_factory=list)
+
+    @property
+    def mean(self) -> float:
+        """The mean return."""
+        return float(self.values.mean())
+
+    @property
+    def se(self) -> float:
+        """Its standard error over tasks."""
+        return float(self.values.std(ddof=1) / np.sqrt(len(self.values))) if len(self.values) > 1 else 0.0
+
+    def row(self) -> dict[str, Any]:
+        """What `RunFolder.append_eval` is given."""
+        lists = {"values": self.values, "agents": self.columns["agents"], "rounds": self.columns["rounds"]}
+        lists |= {"calls_made": self.columns["calls"], "quality": self.columns["quality"]}
+        plain = {name: list_.tolist() for name, list_ in lists.items()}
+        return {"first_seed": 0, "mean": self.mean, "se": self.se, **plain, "traces": [t.trace_id for t in self.traces]}
+
+
+def _shares(variants: int, episodes: int) -> list[np.ndarray]:
+    """The held-out seeds of each variant."""
+    seeds = np.arange(episodes)
+    return [seeds[seeds % variants == v] for v in range(variants)]
+
+
+def held_out(net: Network, worlds: Sequence[TeamWorld], episodes: int, *, name: str = "learned", keep: int = 0) -> HeldOut:
+    """Play the held-out seeds greedily; the first `keep` of them are logged."""
+    parts: list[tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]] = []
+    traces: list[tuple[int, Trace]] = []
+    policy = TeamPolicy(net, name=name)
+    for world, seeds in zip(worlds, _shares(len(worlds), episodes), strict=True):
+        for some, log in ((seeds[seeds < keep], True), (seeds[seeds >= keep], False)):
+            if len(some):
+                runs = world.run(policy, some, log=log)
+                parts.append((some, runs.values, dict(runs.columns)))
+                traces += [(int(seed), runs.trace(i)) for i, seed in enumerate(some)] if log else []
+    order = np.argsort(np.concatenate([seeds for seeds, _, _ in parts]))
+    joined = {k: np.concatenate([c[k] for _, _, c in parts])[order] for k in parts[0][2]}
+    values = np.concatenate([v for _, v, _ in parts])[order]
+    return HeldOut(values, joined, [t for _, t in sorted(traces, key=lambda pair: pair[0])])
+
+
+def marked(traces: Iterable[Trace], **about: Any) -> list[Trace]:
+    """The traces, each saying of which run and update it is."""
+    return [msgspec.structs.replace(t, meta={**t.meta, **about}) for t in traces]
+
+
+def plain_name(text: str) -> str:
+    """A name that can be part of a trace id and of a folder's name."""
+    return re.sub(r"[^\w.-]+", "-", text)
+
+
+# -- what to hold it against
+
+
+@lru_cache(maxsize=64)
+def _played(config: Config, policy: str, episodes: int, first: int, step: int) -> tuple[tuple[float, ...], tuple[int, ...]]:
+    """Values and rounds of a hand-made policy on the seeds first, first + step, ...; several runs of a world ask the same."""
+    batch = play(config, named(policy, config), np.arange(first, episodes, step))
+    return tuple(batch.value().tolist()), tuple(columns(batch)["rounds"].tolist())
+
+
+def hand_made(worlds: Sequence[TeamWorld], episodes: int) -> dict[str, float]:
+    """Mean returns of the hand-made policies on the held-out seeds."""
+    n = len(worlds)
+    return {
+        p: float(np.mean([x for v, w in enumerate(worlds) for x in _played(w.config, p, episodes, v, n)[0]])) for p in HAND_MADE
+    }
+
+
+def reference_rounds(worlds: Sequence[TeamWorld], episodes: int, policy: str = "reference") -> list[int]:
+    """In which round a hand-made policy stops each held-out task."""
+    out, n = np.zeros(episodes, np.int64), len(worlds)
+    for v, world in enumerate(worlds):
+        out[v::n] = _played(world.config, policy, episodes, v, n)[1]
+    return out.tolist()
+
+
+def optimum(worlds: Sequence[TeamWorld], episodes: int) -> dict[str, Any]:
+    """The optimum of the held-out tasks: the mean over the variants, as often as each is played."""
+    found = [world.optimum() for world in worlds]
+    counts = [len(seeds) for seeds in _shares(len(worlds), episodes)]
+    value = sum(o.value * c for o, c in zip(found, counts, strict=True)) / sum(counts)
+    kind = "exact" if all(o.kind == "exact" for o in found) else "upper bound"
+    return {"value": value, "kind": kind, "over": found[0].over, "how": found[0].how}
+
+
+def widths(net: Network, world: TeamWorld, *, episodes: int = 6) -> list[dict[str, Any]]:
+    """Team sizes by task size: every count of items times 1/4, 1/2, 1, 2, 4, as far as that is a task of another size."""
+    rows: dict[int, dict[str, Any]] = {}
+    policy = TeamPolicy(net)
+    for factor in _FACTORS:
+        counts = {n: max(1, round(getattr(world.config, n) * factor)) for n in _COUNTS if getattr(world.config, n)}
+        try:
+            scaled = world.replace(**counts)
+        except InputError:
+            continue  # some count has a limit of its own
+        size = scaled.config.items
+        if size in rows or size > max(_LARGEST, world.config.items):
+            continue
+        learned = columns(play(scaled.config, policy, np.arange(episodes)))["agents"]
+        by_hand = columns(play(scaled.config, named("reference", scaled.config), np.arange(episodes)))["agents"]
+        rows[size] = {"size": size, "agents": learned.tolist(), "reference": float(by_hand.mean())}
+    return [rows[size] for size in sorted(rows)]
+
+
+def policy_of(run: RunFolder, which: str = "last") -> TeamPolicy:
+    """The policy of a run's last or best checkpoint, greedy; `TeamReplay(world, policy)` forks its traces with it."""
+    path = run.best_checkpoint() if which == "best" else run.latest_checkpoint()
+    if path is None:
+        raise NotFound("has no checkpoint yet", where=str(run.path), fix=f"counterpoint train --resume {run.path}")
+    training = Training(settings_of(run.config(), where=str(run.path / "run.toml")))
+    training.restore(path.read_bytes(), str(path))
+    s = training.settings
+    return TeamPolicy(training.player(), name=f"{plain_name(s.preset)}-s{s.seed}-u{training.update}")

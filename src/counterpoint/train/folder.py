@@ -1,0 +1,330 @@
+"""A run on disk: settings, what it is, metrics, evaluations, alerts, checkpoints, traces.
+
+    runs/NAME/
+      run.toml            every setting, resolved; written once
+      about.json          what it is: world, seed, versions, status, what was spent (replaced whole at each change)
+      metrics.jsonl       one row per update; episodes, forks, calls, decisions are totals so far
+      evals.jsonl         one row per evaluation on the held-out seeds, one number per task in each list
+      alerts.jsonl        {"update", "code", "what", "traces", "fix"}
+      checkpoints/        000120.pt; `last` and `best` name one, after it is complete; the newest three and the best stay
+      store/              traces of samples
+
+Always true: the folder appears whole or not at all; after a kill or a full disk everything before the last row can be read,
+and one process at a time writes. `calls` counts every call that was paid for, those of forks included. An evaluation may
+carry, beside its lists, `stops` = {"reference": [...], "name": "optimum"} (the round in which another policy stops each task;
+beside "rounds") and `width` = [{"size": N, "agents": [...], "reference": x}] (team sizes by task size); plots show them.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from counterpoint.errors import InputError, NotFound, Refused
+from counterpoint.files import put
+from counterpoint.train._run_lines import Lines, explained, json_bytes, read_lines
+from counterpoint.train._run_toml import toml_text
+
+__all__ = ["FORMAT", "STATUSES", "TOTALS", "RunFolder", "check_format", "format_of"]
+
+FORMAT = 1
+STATUSES = ("running", "finished", "interrupted", "failed")
+TOTALS = ("episodes", "forks", "calls", "decisions")
+_REQUIRED = ("preset", "world", "world_version", "world_config", "seed")
+_FILES = ("metrics", "evals", "alerts")
+_KEPT = 3
+
+
+def check_format(found: Any, where: str | os.PathLike[str]) -> None:
+    """Raise unless this is the format that we read; for runs, and for what a checkpoint says of itself."""
+    if found != FORMAT:
+        said = "of no stated format" if found is None else f"of format {found}"
+        fix = "use the version of Counterpoint that wrote it: about.json names it"
+        raise InputError(f"is {said}; this version reads format {FORMAT}", where=os.fspath(where), fix=fix)
+
+
+def format_of(path: str | os.PathLike[str]) -> Any:
+    """The format that a run says it has, without opening it."""
+    return _read_about(Path(path)).get("format")
+
+
+def _read_about(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        raise NotFound("there is no run here", where=os.fspath(path), fix="counterpoint train makes one")
+    file = path / "about.json"
+    if not path.is_dir() or not file.is_file():
+        raise InputError(
+            "is not a run: it has no about.json", where=os.fspath(path), fix="name a folder that counterpoint train made"
+        )
+    try:
+        found = msgspec.json.decode(file.read_bytes())
+    except msgspec.DecodeError as error:
+        raise InputError(
+            f"is not JSON: {error}", where=os.fspath(file), fix="restore the file, or begin the run again"
+        ) from error
+    if not isinstance(found, dict):
+        raise InputError("is not a JSON object", where=os.fspath(file), fix="restore the file, or begin the run again")
+    return found
+
+
+def _versions() -> dict[str, str | None]:
+    """Asked of the installer: nothing is imported for it."""
+
+    def one(name: str) -> str | None:
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            return None
+
+    return {
+        "counterpoint": one("counterpoint"),
+        "python": platform.python_version(),
+        "numpy": one("numpy"),
+        "torch": one("torch"),
+    }
+
+
+class RunFolder:
+    """One run. `create` makes it, `open` reads it, `open(..., write=True)` goes on with it."""
+
+    def __init__(self, path: Path, about: dict[str, Any], *, write: bool) -> None:
+        """Use `create` or `open`."""
+        self.path, self._about = path, about
+        self._lines: dict[str, Lines] = {}
+        try:
+            for name in _FILES if write else ():
+                self._lines[name] = Lines(path / f"{name}.jsonl", run=path)
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str], config: Mapping[str, Any], about: Mapping[str, Any]) -> RunFolder:
+        """A new run. `about` gives preset, world, world_version, world_config and seed, and may give more."""
+        path = Path(path)
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            fix = f"another name, or go on with it: counterpoint train --resume {path}"
+            raise InputError("exists already and is not empty", where=os.fspath(path), fix=fix)
+        missing = [name for name in _REQUIRED if name not in about]
+        if missing:
+            raise InputError(f"a run needs {', '.join(missing)}", where="about", fix="state every one: " + ", ".join(_REQUIRED))
+        started = datetime.now(UTC).isoformat(timespec="seconds")
+        first = {"format": FORMAT, "run": path.name, "versions": _versions(), "started_at": started, "status": "running"}
+        full = {**first, "updates": 0, "spent": dict.fromkeys(TOTALS, 0), **about}
+        text = toml_text(config)
+        with explained(path, path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # made beside its place and renamed: a kill in between leaves no half of a run
+            draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+            try:
+                (draft / "checkpoints").mkdir()
+                put([(draft / "run.toml", text.encode()), (draft / "about.json", json_bytes(full) + b"\n")])
+                for name in _FILES:
+                    (draft / f"{name}.jsonl").touch()
+                draft.chmod(0o755)
+                os.rename(draft, path)
+            except BaseException:
+                shutil.rmtree(draft, ignore_errors=True)
+                raise
+        return cls(path, _read_about(path), write=True)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, write: bool = False) -> RunFolder:
+        """A run that is there; with `write` the torn last lines are cut and nobody else may write."""
+        path = Path(path)
+        about = _read_about(path)
+        check_format(about.get("format"), path)
+        missing = [name for name in (*_REQUIRED, "status") if name not in about]
+        if missing:
+            raise InputError(
+                f"does not say {', '.join(missing)}", where=os.fspath(path / "about.json"), fix="begin the run again"
+            )
+        return cls(path, about, write=write)
+
+    def __enter__(self) -> RunFolder:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let others write. The status stays what it was."""
+        for lines in self._lines.values():
+            lines.close()
+        self._lines = {}
+
+    # -- what it is ------------------------------------------------------------------------------------------------------
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What the run says of itself, as of when it was opened or last changed here; a copy."""
+        return dict(self._about)
+
+    @property
+    def store_path(self) -> Path:
+        """Where its sample traces are."""
+        return self.path / "store"
+
+    def config(self) -> dict[str, Any]:
+        """Every setting, as in run.toml."""
+        file = self.path / "run.toml"
+        try:
+            return tomllib.loads(file.read_text())
+        except FileNotFoundError as error:
+            raise InputError("is missing", where=os.fspath(file), fix="restore the file, or begin the run again") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise InputError(f"is not TOML: {error}", where=os.fspath(file), fix="restore the file") from error
+
+    def spent(self) -> dict[str, int]:
+        """Totals of episodes, forks, calls and decisions: its own statement once finished, else those of the last update."""
+        rows = self.metrics() if self._about["status"] != "finished" else []
+        source = rows[-1] if rows else self._about.get("spent") or {}
+        return {name: source.get(name) or 0 for name in TOTALS}
+
+    def change(self, **changes: Any) -> None:
+        """Other values in about.json, all at once; readers see the old ones or the new ones."""
+        self._writer("metrics")
+        full = {**self._about, **changes}
+        with explained(self.path / "about.json", self.path):
+            put([(self.path / "about.json", json_bytes(full) + b"\n")])
+        self._about = msgspec.json.decode(json_bytes(full))
+
+    def set_status(self, status: str, *, why: str | None = None, **changes: Any) -> None:
+        """Running, finished, interrupted or failed (with `why`); further changes go along."""
+        if status not in STATUSES:
+            raise InputError(f"no status {status!r}", fix="one of " + ", ".join(STATUSES))
+        for lines in self._lines.values():
+            lines.sync()
+        self._about.pop("why", None)
+        self.change(status=status, **({} if why is None else {"why": why}), **changes)
+
+    # -- rows ------------------------------------------------------------------------------------------------------------
+
+    def _writer(self, name: str) -> Lines:
+        if name not in self._lines:
+            raise Refused("is open for reading only", where=os.fspath(self.path), fix="RunFolder.open(path, write=True)")
+        return self._lines[name]
+
+    def _append(self, name: str, row: Mapping[str, Any], *, after: int) -> None:
+        """`after` is the least step from the last row's update: 1 where an update has one row."""
+        lines, update = self._writer(name), row.get("update")
+        if not isinstance(update, int) or update < 0:
+            raise InputError(f"a row needs its update, not {update!r}", where=os.fspath(lines.path))
+        last = None if lines.last is None else lines.last.get("update", 0)
+        if last is not None and update < last + after:
+            raise InputError(
+                f"update {update} comes after update {last}", where=os.fspath(lines.path), fix="go back with resume(k)"
+            )
+        lines.append(row)
+
+    def append_metrics(self, row: Mapping[str, Any]) -> None:
+        """The row of one update: its number, the totals so far, and any further columns."""
+        missing = [name for name in TOTALS if name not in row]
+        if missing:
+            raise InputError(f"a row of metrics needs {', '.join(missing)}", where=os.fspath(self.path / "metrics.jsonl"))
+        self._append("metrics", row, after=1)
+
+    def append_eval(self, row: Mapping[str, Any]) -> None:
+        """One evaluation: `first_seed`, and `values` and further lists with one number per held-out task."""
+        where = os.fspath(self.path / "evals.jsonl")
+        if "first_seed" not in row or "values" not in row:
+            raise InputError("an evaluation needs first_seed and values", where=where)
+        tasks = len(row["values"])
+        wrong = [n for n in ("agents", "rounds", "calls_made") if n in row and len(row[n]) != tasks]
+        if wrong:
+            raise InputError(f"{wrong[0]} has {len(row[wrong[0]])} numbers for {tasks} tasks", where=where, fix="one per task")
+        self._append("evals", row, after=0)
+
+    def append_alert(self, row: Mapping[str, Any]) -> None:
+        """Something to look at: update, code, what, traces, fix."""
+        missing = [name for name in ("code", "what") if name not in row]
+        if missing:
+            raise InputError(f"an alert needs {', '.join(missing)}", where=os.fspath(self.path / "alerts.jsonl"))
+        self._append("alerts", row, after=0)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Every row of metrics."""
+        return read_lines(self.path / "metrics.jsonl")
+
+    def evals(self) -> list[dict[str, Any]]:
+        """Every evaluation."""
+        return read_lines(self.path / "evals.jsonl")
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """Every alert."""
+        return read_lines(self.path / "alerts.jsonl")
+
+    def columns(self, *names: str) -> dict[str, np.ndarray]:
+        """Columns of the metrics as float64, `entropy.spawn` for one inside another; NaN where a row has none."""
+        rows = self.metrics()
+        return {name: np.array([_number(row, name) for row in rows], dtype=np.float64) for name in names}
+
+    def resume(self, update: int) -> None:
+        """Go back to the end of an update: later rows and checkpoints are dropped, the run is running again."""
+        for name in _FILES:
+            self._writer(name).cut(update)
+        for path in self._checkpoints():
+            if int(path.stem) > update:
+                path.unlink()
+        left = self._checkpoints()
+        if left:
+            with explained(left[-1], self.path):
+                put([(self.path / "checkpoints" / "last", left[-1].name.encode() + b"\n")])
+        last = self._lines["metrics"].last
+        spent = {name: last[name] for name in TOTALS} if last else dict.fromkeys(TOTALS, 0)
+        self.set_status("running", updates=update, spent=spent)
+
+    # -- checkpoints -----------------------------------------------------------------------------------------------------
+
+    def add_checkpoint(self, update: int, data: bytes, *, is_best: bool = False) -> Path:
+        """Keep the state after an update: the file, then the name in `last` (and `best`), then the oldest go."""
+        for lines in (self._writer(name) for name in _FILES):
+            lines.sync()
+        folder = self.path / "checkpoints"
+        path = folder / f"{update:06d}.pt"
+        with explained(path, self.path):
+            put([(path, data)])
+            put([(folder / name, path.name.encode() + b"\n") for name in ("last", *(["best"] if is_best else []))])
+            kept = {*self._checkpoints()[-_KEPT:], self.best_checkpoint()}
+            for old in set(self._checkpoints()) - kept:
+                old.unlink()
+        return path
+
+    def _checkpoints(self) -> list[Path]:
+        """All, the oldest first."""
+        found = (p for p in (self.path / "checkpoints").glob("*.pt") if re.fullmatch(r"\d+", p.stem))
+        return sorted(found, key=lambda p: int(p.stem))
+
+    def _named(self, name: str) -> Path | None:
+        try:
+            path = self.path / "checkpoints" / Path((self.path / "checkpoints" / name).read_text().strip()).name
+        except FileNotFoundError:
+            return None
+        return path if path.is_file() else None
+
+    def latest_checkpoint(self) -> Path | None:
+        """The newest complete one; None before the first."""
+        return self._named("last") or next(reversed(self._checkpoints()), None)
+
+    def best_checkpoint(self) -> Path | None:
+        """The one that was the best when it was added; None where none was."""
+        return self._named("best")
+
+
+def _number(row: Any, name: str) -> float:
+    for part in name.split("."):
+        row = row.get(part) if isinstance(row, Mapping) else None
+    return float(row) if isinstance(row, (int, float)) else float("nan")

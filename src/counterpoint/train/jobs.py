@@ -1,0 +1,94 @@
+"""The work that runners carry out: rollouts of a learned policy, with weights and payload given, wherever it runs.
+
+Always true: the result depends on payload and weights alone. Traces are made where the episodes were played; what travels back
+is rows, and traces only where they were asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from counterpoint.envs._find import world as find
+from counterpoint.envs.teamworld.world import TeamWorld
+from counterpoint.errors import InputError
+from counterpoint.trace import Trace
+
+__all__ = ["Played", "one_core", "play", "policy_from", "world_of"]
+
+WORK = "counterpoint.train.jobs:play"
+
+
+@dataclass
+class Played:
+    """What came of a job."""
+
+    rollout: Any
+    traces: list[Trace] = field(default_factory=list)
+
+
+def world_of(name: str, changes: Mapping[str, Any]) -> TeamWorld:
+    """A TeamWorld by name, with changed parameters."""
+    world = find(name)
+    if not isinstance(world, TeamWorld):
+        raise InputError(
+            f"{name} is no TeamWorld",
+            fix="W1, W2, D, P, V, A or M; stopping worlds have trainers of their own (counterpoint.train.stopping)",
+        )
+    return world.replace(**changes) if changes else world
+
+
+def one_core() -> None:
+    """One thread, and plain matrix products, for this process: networks this small lose more to threads, and to the set-up of
+    oneDNN's kernels (on Arm, 100 to 500 microseconds a layer), than they gain."""
+    import torch
+
+    torch.set_num_threads(1)
+    torch.backends.mkldnn.set_flags(False)
+
+
+def play(payload: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Played:
+    """Rollouts of one job: world, set, seeds, salts, apart, goes_on, gate (forced arms), workers (whether they learn) and log."""
+    import torch
+
+    from counterpoint.envs.teamworld.results import traced
+    from counterpoint.train.policy.acting import Force
+    from counterpoint.train.policy.network import Network
+    from counterpoint.train.rollouts import play_out
+
+    one_core()
+    world = world_of(payload["world"], payload["set"])
+    net = Network(apart=payload["apart"])
+    net.load_state_dict({k: torch.tensor(v) for k, v in weights.items()})
+    gate = payload.get("gate")
+    out = play_out(
+        world.config, net, payload["seeds"], payload["salts"], log=payload["log"], goes_on=payload["goes_on"],
+        force=None if gate is None else Force(gate), name=payload["name"], workers=payload.get("workers", False),
+    )  # fmt: skip
+    traces: list[Trace] = []
+    if out.batch is not None:
+        make = traced(world, out.batch, out.seeds, payload["name"])
+        traces = [_named(make(i), int(out.salts[i])) for i in range(len(out.values))]
+        out.batch = None
+    return Played(out, traces)
+
+
+def _named(trace: Trace, salt: int) -> Trace:
+    """A trace id that tells the episodes of one seed apart."""
+    return msgspec.structs.replace(trace, trace_id=f"{trace.trace_id}-{salt}")
+
+
+def policy_from(weights: Mapping[str, np.ndarray], *, apart: bool = False, name: str = "learned") -> Any:
+    """The greedy policy of a network given as arrays."""
+    import torch
+
+    from counterpoint.train.policy.acting import TeamPolicy
+    from counterpoint.train.policy.network import Network
+
+    net = Network(apart=apart)
+    net.load_state_dict({k: torch.tensor(v) for k, v in weights.items()})
+    return TeamPolicy(net, name=name)

@@ -1,0 +1,275 @@
+"""One update: log-probabilities of the recorded rows under the network, a clipped policy loss by decision type, critics' losses.
+
+Always true: the loss is the mean over the rows of each decision type, then the sum over types with their weights, so that an
+episode with many items does not outweigh many with few (research note B7). Ratios are per decision. A loss that is not finite
+changes nothing: `NotFinite` is raised before the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from counterpoint.errors import CounterpointError
+from counterpoint.train.policy.network import Network
+
+__all__ = ["TYPES", "NotFinite", "Options", "Rows", "finite", "log_probs", "update"]
+
+TYPES = ("item", "brief", "point", "stop", "spawn", "size", "talk", "rule", "worker")
+Table = Mapping[str, np.ndarray]
+_SHRINK = 8.0  # rows at the pooled spread that every kind of item is given
+
+
+@dataclass(frozen=True)
+class Options:
+    """How an update is made."""
+
+    epochs: int = 4
+    """Passes over the batch."""
+    parts: int = 3
+    """Parts of the batch, by episode, one step each."""
+    clip: float = 0.2
+    """Ratios are clipped at 1 - clip and 1 + clip_high."""
+    clip_high: float | None = None
+    """None: the same as `clip`."""
+    dual: float | None = None
+    """Bound of the loss where the advantage is negative (dual clip); None: none."""
+    entropy: float = 0.005
+    """Weight of the entropy bonus at the start; it falls to 0."""
+    scale: bool = True
+    """Divide advantages by their spread within a decision type and kind of item."""
+    max_norm: float = 0.5
+    """Of the gradient."""
+
+
+class NotFinite(CounterpointError):
+    """A loss became infinite or no number; nothing was changed by it."""
+
+
+def finite(loss: Tensor, what: str) -> Tensor:
+    """The loss, or `NotFinite`."""
+    if not torch.isfinite(loss):
+        raise NotFinite(
+            f"the {what} loss is {float(loss.detach())}", fix="a lower learning rate; the last good checkpoint is kept"
+        )
+    return loss
+
+
+def _segment_logp(score: Tensor, row: Tensor, picked: Tensor, rows: int) -> tuple[Tensor, Tensor]:
+    """log softmax of the picked candidates within their rows; (rows,), and which rows have any."""
+    top = torch.full((rows,), -torch.inf).scatter_reduce(0, row, score.detach(), "amax")
+    total = torch.zeros(rows).index_add(0, row, torch.exp(score - top[row]))
+    has = torch.isfinite(top)
+    own = torch.zeros(rows).index_add(0, row[picked], score[picked] - top[row[picked]])
+    return torch.where(has, own - torch.log(total.clamp_min(1e-30)), torch.zeros(())), has
+
+
+def log_probs(net: Network, tables: Mapping[str, Table]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """New log-probabilities and entropies of every decision type, in the order of its rows."""
+    logp: dict[str, Tensor] = {}
+    entropy: dict[str, Tensor] = {}
+    if "item" in tables:
+        _items(net, tables["item"], tables.get("candidate"), logp, entropy)
+    if "stop" in tables or "talk" in tables:
+        _teams(net, tables, logp, entropy)
+    if "spawn" in tables:
+        t = tables["spawn"]
+        gate, size = net.roles(torch.from_numpy(t["x"]))
+        go = torch.from_numpy(t["choice"].astype(np.float32))
+        logp["spawn"] = -F.binary_cross_entropy_with_logits(gate, go, reduction="none")
+        entropy["spawn"] = F.softplus(gate) - gate * torch.sigmoid(gate)
+        z = (torch.from_numpy(t["size"].astype(np.float32)) - size) / net.log_scale.exp()
+        logp["size"] = -0.5 * z**2 - net.log_scale
+        entropy["size"] = net.log_scale.expand(len(z))
+    if "worker" in tables:
+        t = tables["worker"]
+        logit = net.workers(torch.from_numpy(t["x"]))
+        logp["worker"] = -F.binary_cross_entropy_with_logits(
+            logit, torch.from_numpy(t["choice"].astype(np.float32)), reduction="none"
+        )
+        entropy["worker"] = F.softplus(logit) - logit * torch.sigmoid(logit)
+    return logp, entropy
+
+
+def _items(net: Network, t: Table, candidates: Table | None, logp: dict[str, Tensor], entropy: dict[str, Tensor]) -> None:
+    purpose, brief, query = net.items(torch.from_numpy(t["x"]))
+    logits = purpose.masked_fill(~torch.from_numpy(t["mask"]), -1e9).log_softmax(-1)
+    logp["item"] = logits.gather(1, torch.from_numpy(t["choice"])[:, None])[:, 0]
+    entropy["item"] = -(logits.exp() * logits).sum(-1)
+    said = brief.log_softmax(-1)
+    logp["brief"] = said.gather(1, torch.from_numpy(t["brief"])[:, None])[:, 0]
+    entropy["brief"] = -(said.exp() * said).sum(-1)
+    if candidates is not None:
+        row = torch.from_numpy(candidates["row"])
+        key = net.key(torch.from_numpy(candidates["agent_x"]))
+        score = (query.index_select(0, row) * key).sum(-1) + net.pair(torch.from_numpy(candidates["pair_x"]))[:, 0]
+        logp["point"], _ = _segment_logp(score, row, torch.from_numpy(candidates["picked"]), len(t["ep"]))
+        entropy["point"] = -logp["point"]
+
+
+def _teams(net: Network, tables: Mapping[str, Table], logp: dict[str, Tensor], entropy: dict[str, Tensor]) -> None:
+    last: np.ndarray | None = None
+    for name in ("stop", "talk", "rule"):
+        if name not in tables:
+            continue
+        t = tables[name]
+        if last is None or not np.array_equal(last, t["x"]):  # talk and rule are of the same rounds
+            stop, rule, talk = net.teams(torch.from_numpy(t["x"]))
+        last = t["x"]
+        if name == "rule":
+            logits = rule.log_softmax(-1)
+            logp[name] = logits.gather(1, torch.from_numpy(t["choice"])[:, None])[:, 0]
+            entropy[name] = -(logits.exp() * logits).sum(-1)
+            continue
+        logit = stop if name == "stop" else talk
+        chosen = torch.from_numpy(t["choice"].astype(np.float32))
+        logp[name] = -F.binary_cross_entropy_with_logits(logit, chosen, reduction="none")
+        entropy[name] = F.softplus(logit) - logit * torch.sigmoid(logit)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What an update reads of one decision type: which rows count, their old log-probabilities, advantages and weights."""
+
+    at: np.ndarray
+    old: np.ndarray
+    advantage: np.ndarray
+    weight: np.ndarray
+
+
+def rows_of(tables: Mapping[str, Table], advantages: Mapping[str, np.ndarray], *, scale: bool = True) -> dict[str, Rows]:
+    """Rows by decision type; with `scale`, advantages are divided by their spread in the type and kind of item, shrunk to the
+    type's: (n_k s_k^2 + n_0 s^2) / (n_k + n_0) (research note B7). Types without advantages are left out."""
+    out: dict[str, Rows] = {}
+
+    def put(name: str, at: np.ndarray, old: np.ndarray, adv: np.ndarray, sort: np.ndarray | None = None) -> None:
+        if len(at) and scale:
+            code = np.zeros(len(at), np.int64) if sort is None else sort[at]
+            square = adv[at] ** 2 if adv.ndim == 1 else (adv[at] ** 2).mean(axis=1)
+            count = np.bincount(code)
+            each = np.bincount(code, square)
+            pooled = each.sum() / count.sum()
+            spread = np.sqrt((each + _SHRINK * pooled) / (count + _SHRINK))[code]
+            unit = np.maximum(spread, 1e-6)
+            out[name] = Rows(at, old[at], adv[at] / (unit if adv.ndim == 1 else unit[:, None]), np.ones(len(at)))
+        elif len(at):
+            out[name] = Rows(at, old[at], adv[at], np.ones(len(at)))
+
+    if "item" in tables and "item" in advantages:
+        t = tables["item"]
+        called = np.flatnonzero(t["agent"] >= 0)
+        real = np.flatnonzero(t["mask"].sum(axis=1) > 1)
+        kind = t["x"][:, :5].argmax(axis=1)
+        put("item", real, t["logp"], advantages["item"], kind)
+        put("brief", called[t["agent"][called] > 0], t["brief_logp"], advantages["brief"], kind)
+        put("point", called, t["point_logp"], advantages["point"], kind)
+    for name in ("stop", "rule", "worker"):
+        if name in tables and name in advantages:
+            put(name, np.arange(len(tables[name]["ep"])), tables[name]["logp"], advantages[name])
+    if "talk" in tables and "talk" in advantages:
+        t = tables["talk"]
+        put("talk", np.arange(len(t["ep"])), t["logp"], advantages["talk"][:, None] * np.ones((1, 2)))
+    if "spawn" in tables and "spawn" in advantages:
+        t = tables["spawn"]
+        free = np.flatnonzero(~t["forced"])
+        put("spawn", free, t["logp"], advantages["spawn"])
+        put("size", np.flatnonzero(t["choice"]), t["size_logp"], advantages["spawn"])
+    return out
+
+
+def update(
+    net: Network, optimizer: torch.optim.Optimizer, tables: Mapping[str, Table], advantages: Mapping[str, np.ndarray],
+    episodes: int, options: Options, rng: np.random.Generator, skip: Collection[str] = (),
+) -> dict[str, float]:  # fmt: skip
+    """Several clipped steps on one batch of rollouts, some episodes at a time."""
+    rows = {k: v for k, v in rows_of(tables, advantages, scale=options.scale).items() if k not in skip}
+    tables, rows = _needed(tables, rows)
+    stats: dict[str, float] = {}
+    sums: dict[str, list[float]] = {}
+    loss = torch.zeros(())
+    for epoch in range(options.epochs):
+        for part in np.array_split(rng.permutation(episodes), options.parts):
+            member = np.zeros(episodes, np.bool_)
+            member[part] = True
+            small, small_rows = _part(tables, rows, member)
+            if not small_rows:
+                continue  # none of these episodes made a decision that counts
+            loss = _policy_loss(net, small, small_rows, options, sums if epoch == options.epochs - 1 else None)
+            optimizer.zero_grad()
+            finite(loss, "policy").backward()
+            torch.nn.utils.clip_grad_norm_(net.policy_parameters(), options.max_norm)
+            optimizer.step()
+    stats |= {k: float(np.mean(v)) for k, v in sums.items()}
+    stats["loss"] = float(loss.detach())
+    return stats
+
+
+def _policy_loss(
+    net: Network, tables: Mapping[str, Table], rows: Mapping[str, Rows], options: Options, sums: dict[str, list[float]] | None
+) -> Tensor:  # fmt: skip
+    logp, entropy = log_probs(net, tables)
+    loss = torch.zeros(())
+    for name, r in rows.items():
+        at = torch.from_numpy(r.at)
+        adv = torch.from_numpy(r.advantage.astype(np.float32))
+        log_ratio = logp[name][at] - torch.from_numpy(r.old.astype(np.float32))
+        ratio = log_ratio.clamp(-10, 10).exp()
+        high = options.clip if options.clip_high is None else options.clip_high
+        part = torch.maximum(-adv * ratio, -adv * ratio.clamp(1 - options.clip, 1 + high))
+        if options.dual is not None:
+            part = torch.where(adv < 0, torch.minimum(part, -adv * options.dual), part)
+        loss = loss + part.mean() - options.entropy * entropy[name][at].mean()
+        if sums is not None:
+            sums.setdefault(f"kl_{name}", []).append(float((ratio - 1 - log_ratio).mean().detach()))
+            sums.setdefault(f"entropy_{name}", []).append(float(entropy[name][at].mean().detach()))
+    return loss
+
+
+_TABLE = {"brief": "item", "point": "item", "size": "spawn"}
+_READ = {
+    "item": ("ep", "x", "mask", "choice", "brief"), "candidate": ("ep", "row", "agent_x", "pair_x", "picked"),
+    "spawn": ("ep", "x", "choice", "size"), "stop": ("ep", "x", "choice"), "rule": ("ep", "x", "choice"),
+    "talk": ("ep", "x", "choice"), "worker": ("ep", "x", "choice"),
+}  # fmt: skip
+
+
+def _needed(tables: Mapping[str, Table], rows: Mapping[str, Rows]) -> tuple[dict[str, Table], dict[str, Rows]]:
+    """Only the rows that count in some decision type, and of them only what `log_probs` reads: the loss is the same."""
+    used: dict[str, np.ndarray] = {}
+    for name, r in rows.items():
+        table = _TABLE.get(name, name)
+        used.setdefault(table, np.zeros(len(tables[table]["ep"]), np.bool_))[r.at] = True
+    small: dict[str, Any] = {name: {k: tables[name][k][keep] for k in _READ[name]} for name, keep in used.items()}
+    place = {name: np.cumsum(keep) - 1 for name, keep in used.items()}
+    if "point" in rows and "candidate" in tables:
+        keep = used["item"][tables["candidate"]["row"]]
+        small["candidate"] = {k: tables["candidate"][k][keep] for k in _READ["candidate"]}
+        small["candidate"]["row"] = place["item"][small["candidate"]["row"]]
+    moved = {n: Rows(place[_TABLE.get(n, n)][r.at], r.old, r.advantage, r.weight) for n, r in rows.items()}
+    return small, moved
+
+
+def _part(tables: Mapping[str, Table], rows: Mapping[str, Rows], member: np.ndarray) -> tuple[dict[str, Table], dict[str, Rows]]:
+    """The rows of some episodes."""
+    small: dict[str, Table] = {}
+    place: dict[str, np.ndarray] = {}
+    for name, t in tables.items():
+        keep = member[t["ep"]]
+        if keep.any():
+            small[name] = {k: v[keep] for k, v in t.items()}
+            place[name] = np.cumsum(keep) - 1
+    if "candidate" in small:
+        small["candidate"] = {**small["candidate"], "row": place["item"][small["candidate"]["row"]]}
+    out: dict[str, Rows] = {}
+    for name, r in rows.items():
+        table = _TABLE.get(name, name)
+        keep = member[tables[table]["ep"][r.at]]
+        if keep.any():
+            out[name] = Rows(place[table][r.at[keep]], r.old[keep], r.advantage[keep], r.weight[keep])
+    return small, out

@@ -1,0 +1,1 @@
+"""The learned orchestrator: features of the prefix, the network, and how it acts."""

@@ -1,0 +1,117 @@
+"""What a preset is: a way to train an orchestrator, as data.
+
+Always true: a preset holds names and numbers, no code; what it names is looked up when a run starts, and a name that does not
+exist, an option that is not taken, or a world that lacks what the preset needs is one clear error before anything is played. A
+preset whose meaning changes gets a new name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from counterpoint import registry
+from counterpoint.envs.teamworld.config import Config
+from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
+
+__all__ = ["CAPABILITIES", "GRADES", "LOSSES", "REGIMES", "Preset", "named_preset"]
+
+REGIMES = {
+    "A": "sub-agents frozen, the orchestrator learns",
+    "B": "all learn jointly, one network",
+    "C": "networks apart, signals apart",
+}
+LOSSES = ("clip", "reinforce", "soft", "td")
+GRADES = {"P": "paper read", "R": "code read", "S": "secondary", "M": "measured here"}
+CAPABILITIES = {
+    "workers": lambda c: c.max_agents > 0,
+    "votes": lambda c: c.vote_items > 0,
+    "spawn": lambda c: c.max_agents > 1,
+}
+"""What a preset may need of a world."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """One method."""
+
+    source: str
+    """Paper, with arXiv id, or research note."""
+    grade: str
+    """How the source was read: P, R, S or M (`GRADES`)."""
+    departures: str
+    """Where this differs from the source."""
+    credit: Mapping[str, Mapping[str, Any]]
+    """One credit mechanism of `credit/` with its options, judged on traces; or {"rows": {}}, the causal cone on rollout rows."""
+    loss: Mapping[str, Mapping[str, Any]]
+    """One of `LOSSES` with its options (see `learner.Options`, `soft`, `mixing`)."""
+    reward: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"team_outcome": {}})
+    """Rewards of `reward/` with their options; an option `weight` (a number, or {"from": a, "to": b} over the run) scales it."""
+    group: int = 4
+    """Episodes of one task that are compared."""
+    episodes: int = 24
+    """Per update."""
+    regime: str = "A"
+    """Who learns: one of `REGIMES`."""
+    delegate: str = "orchestrator"
+    """Whose credit a delegation gets: the orchestrator's, or the agent's it went to."""
+    forks: float = 0.0
+    """Share of the episodes in which one spawn decision is forced (research note B3)."""
+    goes_on: bool = False
+    """Stops are recorded and not carried out in training (forced continuation, research note B1)."""
+    rates: Mapping[str, float] = field(default_factory=lambda: {"policy": 3e-3, "spawn": 2e-2, "critic": 3e-3})
+    """Learning rates at the start; they fall linearly to a tenth."""
+    averaging: float = 0.9
+    """What is kept of the running mean of the weights at each update; evaluations play with that mean."""
+    needs: tuple[str, ...] = ()
+    """Of the world: names in `CAPABILITIES`."""
+
+    def __post_init__(self) -> None:
+        whose = ("orchestrator", "agent")
+        named = (("grade", self.grade, GRADES), ("regime", self.regime, REGIMES), ("delegate", self.delegate, whose))
+        for what, value, known in named:
+            if value not in known:
+                raise InputError(f"no {what} {value!r}", fix=did_you_mean(value, known))
+        for what, given in (("credit mechanism", self.credit), ("loss", self.loss)):
+            if len(given) != 1:
+                raise InputError(f"a preset has one {what}, not {len(given)}")
+        if self.loss_name not in LOSSES:
+            raise InputError(f"no loss {self.loss_name!r}", fix=did_you_mean(self.loss_name, LOSSES))
+        if self.group < 1 or self.episodes % self.group:
+            raise InputError(f"{self.episodes} episodes do not make groups of {self.group}", fix="a multiple of it")
+        for need in self.needs:
+            if need not in CAPABILITIES:
+                raise InputError(f"nothing is known of the need {need!r}", fix=did_you_mean(need, CAPABILITIES))
+
+    @property
+    def loss_name(self) -> str:
+        """Which loss."""
+        return next(iter(self.loss))
+
+    @property
+    def credit_name(self) -> str:
+        """Which mechanism."""
+        return next(iter(self.credit))
+
+    @property
+    def uses_traces(self) -> bool:
+        """Whether credit is judged on traces, so that rollouts are logged."""
+        return self.credit_name != "rows"
+
+    def refuse(self, config: Config, name: str) -> None:
+        """Raise where the world lacks what this preset needs."""
+        for need in self.needs:
+            if not CAPABILITIES[need](config):
+                raise Refused(f"preset {name} needs {need}, which the world has not", fix="another world, or another preset")
+
+
+def named_preset(name: str) -> Preset:
+    """A preset by its file's name, or "package.module:object"."""
+    try:
+        found = registry.get("preset", name)
+    except NotFound as error:
+        raise NotFound(f"no preset named {name!r}", fix=did_you_mean(name, registry.ids("preset"))) from error
+    if not isinstance(found, Preset):
+        raise InputError(f"{name} is a {type(found).__name__}, not a Preset")
+    return found

@@ -1,0 +1,23 @@
+"""Ours: soft policy iteration on causal cones, all-stops stopping, forced spawn forks.
+
+Purposes (leave, answer, verify, next) and stops are learned from critics of every alternative at once; briefs, pointers, rules
+and spawns by clipped steps on what those critics leave unexplained; two forced spawn decisions in 24 episodes keep both arms
+covered.
+"""
+
+from __future__ import annotations
+
+from counterpoint.train.preset import Preset
+
+__all__ = ["counterpoint"]
+
+counterpoint = Preset(
+    source="research notes B1 (all stops), B3 (forced forks, spawn advantage), B5 (ledger, cone form), B7 (replay, scaling)",
+    grade="M",
+    departures="the spawn head's natural gradient is linear in role features, not tabular; critics are small networks",
+    credit={"rows": {}},
+    loss={"soft": {}},
+    forks=0.1,
+    goes_on=True,
+    rates={"policy": 5e-3, "spawn": 2e-2, "critic": 3e-3},
+)

@@ -1,0 +1,27 @@
+"""PARL: only the orchestrator learns, centred in its group, with parallel and finish terms that fade to zero.
+
+    r = lambda1 r_parallel + lambda2 r_finish + r_perf;      A = r - mean(r), no scale;   lambdas fall to 0 over the run
+
+Source: Kimi K2.5, arXiv 2602.02276, section on PARL.
+"""
+
+from __future__ import annotations
+
+from counterpoint.train.preset import Preset
+
+__all__ = ["kimi_parl"]
+
+kimi_parl = Preset(
+    source="Kimi K2.5 (PARL), arXiv 2602.02276",
+    grade="P",
+    departures="lambdas (0.2), their straight fall, r_parallel = min(1, spawned / 10) and r_finish = returned / spawned are "
+    "ours: the report publishes none; no budget of critical steps, because the world itself charges for time; PPO's"
+    " clip instead of the mask on log ratios with its squared penalty; Adam, not MuonClip",
+    reward={"team_outcome": {}, "orchestration": {"parts": ("parallel", "finish"), "weight": {"from": 0.2, "to": 0.0}}},
+    credit={"critical_steps": {}},
+    loss={"clip": {"clip": 0.2, "scale": False}},
+    group=8,
+    episodes=32,
+    regime="A",
+    needs=("workers",),
+)

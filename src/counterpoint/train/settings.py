@@ -1,0 +1,144 @@
+"""The settings of a run: what a TOML file says, resolved and checked.
+
+Always true: every key is known and of its type, or there is one clear error that names it; names (preset, world, parameters)
+are looked up before anything is played. A run is a function of its settings.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
+
+__all__ = ["Settings", "read_settings", "settings_of"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """One training run."""
+
+    preset: str
+    """A preset's name, or "package.module:object"."""
+    world: str
+    """A TeamWorld: W1, W2, D, P, V, A, M, or "package.module:object"."""
+    seed: int = 0
+    """Of everything random in the run."""
+    set: Mapping[str, Any] = field(default_factory=dict)
+    """Parameters of the world that differ from its own."""
+    mix: tuple[Mapping[str, Any], ...] = ()
+    """Variants played in turn, each a set of further parameters: [{vote_items = 16}, {vote_items = 64}]."""
+    budget_calls: int = 300_000
+    """Worker calls to spend, those of forks included; learning rates and temperatures fall over it."""
+    updates: int = 0
+    """Updates after which it ends at the latest; 0 is no limit."""
+    episodes: int = 0
+    """Per update; 0 is the preset's number."""
+    eval_every: int = 20
+    """Updates between evaluations on the held-out seeds."""
+    eval_episodes: int = 40
+    """Held-out episodes per evaluation."""
+    runner: str = "here"
+    """"here" (this process) or "processes"."""
+    workers: int = 2
+    """Processes of the runner."""
+    staleness: int = 0
+    """Updates by which rollouts may lag; they are used in the order of launch."""
+    checkpoint_every: int = 20
+    """Updates between checkpoints."""
+    keep_traces: int = 4
+    """Episodes of each evaluation whose traces go to the store."""
+    device: str = "cpu"
+    """Where the network lives; only "cpu" pays for networks this small."""
+
+    def __post_init__(self) -> None:
+        for f in dataclasses.fields(self):
+            _check(f.name, getattr(self, f.name), f.type)
+        if self.runner not in ("here", "processes"):
+            raise InputError(f"runner is {self.runner!r}", fix="here or processes")
+        if self.budget_calls < 1 and self.updates < 1:
+            raise InputError("a run without an end", fix="budget_calls or updates")
+        for name, least in _LEAST.items():
+            if getattr(self, name) < least:
+                raise InputError(f"{name} is {getattr(self, name)}", fix=f"{least} or more")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Every key, for `run.toml`."""
+        out = dataclasses.asdict(self)
+        out["mix"] = [dict(m) for m in self.mix]
+        out["set"] = dict(self.set)
+        return out
+
+    def variants(self) -> list[dict[str, Any]]:
+        """The parameter sets that are played in turn."""
+        return [{**self.set, **m} for m in self.mix] or [dict(self.set)]
+
+    def check_device(self) -> None:
+        """Raise where the device is not there."""
+        if self.device == "cpu":
+            return
+        import torch
+
+        kind = self.device.split(":")[0]
+        if kind != "cuda":
+            raise InputError(f"no device {self.device!r}", fix="cpu, or cuda")
+        if not torch.cuda.is_available():
+            raise Refused("no GPU is there: device is 'cuda'", fix='device = "cpu"; the networks here are small')
+
+
+_LEAST = {
+    "seed": 0, "eval_every": 1, "eval_episodes": 1, "workers": 1, "staleness": 0, "checkpoint_every": 1, "keep_traces": 0,
+    "budget_calls": 0, "updates": 0, "episodes": 0,
+}  # fmt: skip
+_KINDS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,)}
+
+
+def _check(name: str, value: Any, annotation: Any) -> None:
+    wanted = _KINDS.get(str(annotation))
+    if wanted and (not isinstance(value, wanted) or isinstance(value, bool)):
+        raise InputError(f"{name} is {value!r}", fix=f"a {'text' if wanted == (str,) else 'whole number'}")
+    if name == "set" and not isinstance(value, Mapping):
+        raise InputError(f"set is {value!r}", fix="a table: [set] with parameters of the world")
+    if name == "mix" and not (isinstance(value, tuple | list) and all(isinstance(v, Mapping) for v in value)):
+        raise InputError(f"mix is {value!r}", fix="a list of tables: mix = [{vote_items = 16}, {vote_items = 64}]")
+
+
+def settings_of(given: Mapping[str, Any], *, where: str | None = None) -> Settings:
+    """Settings from keys and values; unknown keys are an error."""
+    known = [f.name for f in dataclasses.fields(Settings)]
+    for key in given:
+        if key not in known:
+            raise InputError(f"no setting {key!r}", where=where, fix=did_you_mean(key, known))
+    for key in ("preset", "world"):
+        if key not in given:
+            raise InputError(f"{key} is missing", where=where, fix=f'{key} = "{"counterpoint" if key == "preset" else "W1"}"')
+    listed: dict[str, Any] = {
+        k: _tuples(v) if k == "set" else tuple(_tuples(m) for m in v) if k == "mix" and isinstance(v, list) else v
+        for k, v in given.items()
+    }
+    try:
+        return Settings(**listed)
+    except InputError as error:
+        raise InputError(error.what, where=where, fix=error.fix) from error
+
+
+def _tuples(table: Any) -> Any:
+    """Lists of a TOML table as tuples, which the worlds' parameters are."""
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()} if isinstance(table, Mapping) else table
+
+
+def read_settings(path: Path) -> Settings:
+    """The settings of a TOML file."""
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError as error:
+        raise NotFound("no such file", where=str(path), fix="counterpoint train --preset counterpoint --world W1") from error
+    try:
+        given = tomllib.loads(text.decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"not a TOML file: {error}", where=str(path), fix="key = value lines; see docs/training.md") from error
+    return settings_of(given, where=str(path))

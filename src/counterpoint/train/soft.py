@@ -1,0 +1,205 @@
+"""Soft policy iteration over the rows of rollouts: critics of every alternative, and heads that move to the better ones.
+
+    Q(row, purpose)      regressed on Vbar + A of `returns.py`,  Vbar = sum_a pi(a) Q(a)
+    B(row, brief), P(row, agent), S(team, rule)      regressed on what is left, by brief, by agent, by the round's rule and talk
+    C(team)              regressed on what going on brought; stopping is worth 0 from there
+    heads                minimise  sum_a pi(a) (tau log pi(a) - Q(a)),  whose minimum is  pi = softmax(Q / tau)
+
+Always true: leaving an item is worth 0 from there, exactly, so its Q is not learned. All alternatives of a row move at once,
+as in the all-stops gradient (research note B1); nothing is sampled twice and no baseline is needed. Q is in units of its
+kind's spread, so that a question worth one point and a chain worth ten are learned at one pace. tau falls as training goes on.
+Relatives: natural policy gradient by compatible critics (Kakade 2001), discrete SAC (arXiv 1910.07207); departures: returns of
+a causal cone, not of the team.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from counterpoint.train.learner import finite
+from counterpoint.train.policy.network import Network
+from counterpoint.train.returns import Lesson
+
+__all__ = ["fit", "improve"]
+
+Table = Mapping[str, np.ndarray]
+
+
+def _joined(lessons: Sequence[Lesson], table: str, names: Sequence[str]) -> dict[str, np.ndarray]:
+    return {n: np.concatenate([x.tables[table][n] for x in lessons if table in x.tables]) for n in names}
+
+
+def fit(
+    net: Network,
+    optimizer: torch.optim.Optimizer,
+    lessons: Sequence[Lesson],
+    rng: np.random.Generator,
+    *,
+    steps: int,
+    size: int = 1024,
+) -> dict[str, float]:
+    """Regress every critic on recent lessons."""
+    item = _joined(lessons, "item", ("x", "choice", "calls_to_go", "brief", "agent", "worth", "agent_x", "pair_x"))
+    item |= {n: np.concatenate([getattr(x, m) for x in lessons]) for n, m in (("y", "item"), ("left", "left"), ("g", "worth"))}
+    unit = net.scale.numpy()[item["x"][:, :5].argmax(axis=1)]
+    item["worth"] = (item["worth"] / unit)[:, None].astype(np.float32)
+    team = _joined(lessons, "stop", ("x",)) | {"y": np.concatenate([x.team for x in lessons])}
+    every = {"item": item, "team": team}
+    if any("rule" in x.tables for x in lessons):  # somebody was called
+        every["rule"] = _joined(lessons, "rule", ("x", "choice", "talk")) | {"y": np.concatenate([x.rule for x in lessons])}
+    tables = {
+        name: {k: torch.from_numpy(v.astype(np.float32) if v.dtype == np.float64 else v) for k, v in t.items()}
+        for name, t in every.items()
+    }
+    sums: dict[str, float] = {}
+    for _ in range(steps):
+        some = {name: _some(rng, t, size if name == "item" else size // 4) for name, t in tables.items()}
+        losses = _losses(net, some)
+        loss = torch.stack(list(losses.values())).sum()
+        optimizer.zero_grad()
+        finite(loss, "critics'").backward()
+        optimizer.step()
+        for k, v in losses.items():
+            sums[f"critic_{k}"] = sums.get(f"critic_{k}", 0.0) + float(v.detach()) / steps
+    return sums
+
+
+def _some(rng: np.random.Generator, t: Mapping[str, Tensor], size: int) -> dict[str, Tensor]:
+    n = len(t["y"])
+    at = torch.from_numpy(rng.integers(0, n, min(size, n)))
+    return {k: v[at] for k, v in t.items()}
+
+
+def _losses(net: Network, some: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    t, out = some["item"], {}
+    q, brief, work, query = net.judge_items(t["x"])
+    go, told, called = (t["choice"] > 0).float(), (t["agent"] > 0).float(), (t["agent"] >= 0).float()
+    own = q.gather(1, (t["choice"][:, None] - 1).clamp_min(0))[:, 0]
+    out["item"] = (go * (own - t["y"]) ** 2).sum() / go.sum().clamp_min(1)
+    said = brief.gather(1, t["brief"][:, None])[:, 0]
+    out["brief"] = (told * (said - t["left"]) ** 2).sum() / told.sum().clamp_min(1)
+    whom = net.judge_pairs(query, t["agent_x"], t["pair_x"])
+    out["point"] = (called * (whom - t["left"]) ** 2).sum() / called.sum().clamp_min(1)
+    out["work"] = F.mse_loss(work, torch.log1p(t["calls_to_go"]))
+    out["value"] = F.mse_loss(net.item_value(torch.cat([t["x"], t["worth"]], dim=1)).squeeze(-1), t["g"])
+    r, team = some.get("rule"), some["team"]
+    value, rules, talk = net.judge_teams(team["x"] if r is None else torch.cat([team["x"], r["x"]]))
+    at = len(team["y"])
+    if r is not None:
+        made = rules[at:].gather(1, r["choice"][:, None])[:, 0] + (talk[at:] * r["talk"]).sum(-1)
+        out["rule"] = F.mse_loss(made, r["y"])
+    out["team"] = F.mse_loss(value[:at], team["y"])
+    return out
+
+
+def improve(
+    net: Network,
+    optimizer: torch.optim.Optimizer,
+    tables: Mapping[str, Table],
+    rng: np.random.Generator,
+    *,
+    tau: float,
+    steps: int,
+    size: int = 1024,
+    heads: tuple[str, ...] = ("purpose", "brief", "point", "stop", "rule"),
+) -> dict[str, float]:
+    """Move purposes, briefs, pointers and rules towards the better alternatives."""
+    t = tables["item"]
+    stats: dict[str, float] = {}
+    c = tables.get("candidate")
+    starts = np.searchsorted(c["row"], np.arange(len(t["ep"]) + 1)) if c is not None else None
+    for _ in range(steps):
+        at = np.unique(rng.integers(0, len(t["ep"]), min(size, len(t["ep"]))))
+        loss = _item_loss(net, t, at, tau, stats, heads)
+        if c is not None and starts is not None and "point" in heads:
+            loss = loss + _point_loss(net, t, c, at, starts, tau, stats)
+        loss = loss + _team_loss(net, tables, rng, size // 4, tau, stats, heads)
+        optimizer.zero_grad()
+        finite(loss, "policy").backward()
+        torch.nn.utils.clip_grad_norm_(net.policy_parameters(), 1.0)
+        optimizer.step()
+    return stats
+
+
+def _expected(log_pi: Tensor, q: Tensor, tau: float) -> Tensor:
+    """sum_a pi(a) (tau log pi(a) - q(a)), in units of tau so that its gradient does not fade as tau falls."""
+    return (log_pi.exp() * (log_pi - q / tau)).sum(-1).mean()
+
+
+def _team_loss(
+    net: Network,
+    tables: Mapping[str, Table],
+    rng: np.random.Generator,
+    size: int,
+    tau: float,
+    stats: dict[str, float],
+    heads: tuple[str, ...],
+) -> Tensor:
+    """Stop against going on, which rule, and what is said."""
+    loss = torch.zeros(())
+    for name in ("stop", "rule"):
+        if name not in tables or name not in heads:
+            continue
+        t = tables[name]
+        x = torch.from_numpy(t["x"][rng.integers(0, len(t["ep"]), min(size, len(t["ep"])))])
+        stop, rule, talk = net.teams(x)
+        with torch.no_grad():
+            going, rules, said = net.judge_teams(x)
+        if name == "rule":
+            log_pi = rule.log_softmax(-1)
+            loss = loss + _expected(log_pi, rules, tau) + _choice(talk, said, tau)
+            stats["entropy_rule"] = float(-(log_pi.exp() * log_pi).sum(-1).mean().detach())
+        else:
+            loss = loss + _choice(stop, -going, tau)
+            stats["stop_share"] = float(torch.sigmoid(stop).mean().detach())
+    return loss
+
+
+def _choice(logit: Tensor, gain: Tensor, tau: float) -> Tensor:
+    """`_expected` of a yes or no, where yes is worth `gain` more."""
+    return _expected(
+        torch.stack([F.logsigmoid(logit), F.logsigmoid(-logit)], -1), torch.stack([gain, torch.zeros_like(gain)], -1), tau
+    )
+
+
+def _item_loss(net: Network, t: Table, at: np.ndarray, tau: float, stats: dict[str, float], heads: tuple[str, ...]) -> Tensor:
+    x = torch.from_numpy(t["x"][at])
+    purpose, brief, _ = net.items(x)
+    mask = torch.from_numpy(t["mask"][at])
+    log_pi = purpose.masked_fill(~mask, -1e9).log_softmax(-1)
+    with torch.no_grad():
+        q, b, _, _ = net.judge_items(x)
+        q = F.pad(q, (1, 0))
+    stats["entropy_item"] = float(-(log_pi.exp() * log_pi).sum(-1).mean().detach())
+    said = brief.log_softmax(-1)
+    stats["entropy_brief"] = float(-(said.exp() * said).sum(-1).mean().detach())
+    loss = _expected(log_pi, q, tau) if "purpose" in heads else torch.zeros(())
+    return loss + _expected(said, b, tau) if "brief" in heads else loss
+
+
+def _point_loss(
+    net: Network, t: Table, c: Table, at: np.ndarray, starts: np.ndarray, tau: float, stats: dict[str, float]
+) -> Tensor:
+    count = starts[at + 1] - starts[at]
+    rows = at[count > 1][:256]
+    if not len(rows):
+        return torch.zeros(())
+    count = starts[rows + 1] - starts[rows]
+    flat = np.repeat(starts[rows], count) + np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    row = torch.from_numpy(np.repeat(np.arange(len(rows)), count))
+    x = torch.from_numpy(t["x"][rows])
+    agent_x, pair_x = torch.from_numpy(c["agent_x"][flat]), torch.from_numpy(c["pair_x"][flat])
+    score = (net.items(x)[2][row] * net.key(agent_x)).sum(-1) + net.pair(pair_x)[:, 0]
+    with torch.no_grad():
+        q = net.judge_pairs(net.judge_items(x)[3][row], agent_x, pair_x)
+    top = torch.full((len(rows),), -torch.inf).scatter_reduce(0, row, score.detach(), "amax")
+    total = torch.zeros(len(rows)).index_add(0, row, torch.exp(score - top[row]))
+    log_pi = score - top[row] - total.log()[row]
+    each = torch.zeros(len(rows)).index_add(0, row, log_pi.exp() * (log_pi - q / tau))
+    stats["entropy_point"] = float(-torch.zeros(len(rows)).index_add(0, row, log_pi.exp() * log_pi).mean().detach())
+    return each.mean()

@@ -1,0 +1,332 @@
+"""A training run from start to end: play, learn, write, evaluate, until the budget is spent.
+
+Always true: the run's folder is whole after every step, whatever ends it. The same settings give the same metrics (but for
+`seconds`), evaluations and weights, in one go or resumed, however long anything took. Ctrl-C drops what is being played or
+finishes what is being learnt, writes a checkpoint and is passed on; a loss that is no number leaves the last good checkpoint
+and says which batch it was. Evaluation seeds are 0, 1, ...; training seeds begin at 1,000,000.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from counterpoint import registry
+from counterpoint.errors import CounterpointError, InputError
+from counterpoint.store import Store
+from counterpoint.trace import Trace
+from counterpoint.train import alerts, evaluate
+from counterpoint.train.folder import RunFolder
+from counterpoint.train.interrupts import Interrupts
+from counterpoint.train.jobs import play, world_of
+from counterpoint.train.learner import NotFinite
+from counterpoint.train.policy.network import Network
+from counterpoint.train.rollouts import merged
+from counterpoint.train.runner import Here, Job, Ordered, Processes, Runner, Taken
+from counterpoint.train.settings import Settings, settings_of
+from counterpoint.train.training import Training
+
+__all__ = ["Progress", "resolved", "train_run"]
+
+Progress = Callable[[str, Mapping[str, Any]], None]
+"""Told ("start" | "update" | "eval" | "alert" | "checkpoint" | "end", row) as the run goes on."""
+_CHECKED = 10
+_IDLE = 100
+
+
+def resolved(config: Mapping[str, Any], *, where: str | None = None) -> Settings:
+    """The settings, with the world and the preset by the names that runs are compared by (W1 is wide_verify)."""
+    settings = settings_of(config, where=where)
+    world = settings.world if ":" in settings.world else world_of(settings.world, {}).name
+    dashed = settings.preset.replace("-", "_")
+    return dataclasses.replace(settings, world=world, preset=dashed if dashed in registry.ids("preset") else settings.preset)
+
+
+def train_run(
+    folder: str | os.PathLike[str], config: Mapping[str, Any], *, progress: Progress | None = None, resume: bool = False
+) -> RunFolder:
+    """Train as `config` says (its keys are those of `settings.Settings`) and leave the run in `folder`, which must be new.
+
+    With `resume`, go on with the run that is there, by its own run.toml; `config` is empty then, or the same. A finished run is
+    left as it is. `KeyboardInterrupt` comes out after a checkpoint was written.
+    """
+    path = Path(folder)
+    run, training = _reopened(path, config) if resume else _begun(path, resolved(config))
+    with run:
+        if run.about["status"] != "finished":
+            _Session(run, training, progress or (lambda kind, row: None)).go()
+    return RunFolder.open(path)
+
+
+def _begun(path: Path, settings: Settings) -> tuple[RunFolder, Training]:
+    training = Training(settings)
+    training.episodes  # noqa: B018  groups that do not fit are told before anything is written
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):  # before the levels below are computed
+        fix = f"another name, or go on with it: counterpoint train --resume {path}"
+        raise InputError("exists already and is not empty", where=os.fspath(path), fix=fix)
+    whole = world_of(settings.world, settings.set)
+    world_config = dataclasses.asdict(whole.config) | ({"mix": [dict(m) for m in settings.mix]} if settings.mix else {})
+    about = {
+        "preset": settings.preset, "world": settings.world, "world_version": whole.version, "world_config": world_config,
+        "seed": settings.seed, "eval_seeds": [0, settings.eval_episodes], "source": training.preset.source,
+        "grade": training.preset.grade, "optimum": evaluate.optimum(training.worlds, settings.eval_episodes),
+        "hand_made": evaluate.hand_made(training.worlds, settings.eval_episodes),
+    }  # fmt: skip
+    return RunFolder.create(path, settings.as_dict(), about), training
+
+
+def _reopened(path: Path, config: Mapping[str, Any]) -> tuple[RunFolder, Training]:
+    run = RunFolder.open(path, write=True)
+    try:
+        settings = resolved(run.config(), where=os.fspath(path / "run.toml"))
+        if config and resolved(config) != settings:
+            differ = [k for k, v in resolved(config).as_dict().items() if v != settings.as_dict()[k]]
+            raise InputError(f"is a run of other settings: {', '.join(differ)}", where=os.fspath(path), fix="begin another run")
+        training = Training(settings)
+        if run.about["status"] != "finished":
+            last = run.latest_checkpoint()
+            if last is not None:
+                _restore(training, last)
+            run.resume(training.update)
+        return run, training
+    except BaseException:
+        run.close()
+        raise
+
+
+def _restore(training: Training, path: Path) -> None:
+    try:
+        training.restore(path.read_bytes(), os.fspath(path))
+    except CounterpointError:
+        raise
+    except (KeyError, RuntimeError, TypeError, ValueError) as error:  # parts of other names or shapes
+        why = " ".join(str(error).split())[:200]
+        fix = "use the version of Counterpoint that wrote it: about.json names it"
+        raise InputError("is a checkpoint of another version", where=os.fspath(path), why=why, fix=fix) from error
+
+
+class _Session:
+    """A run while it is going on."""
+
+    def __init__(self, run: RunFolder, training: Training, tell: Progress) -> None:
+        self.run, self.training, self.settings, self.tell = run, training, training.settings, tell
+        self.metrics, self.evals, self.alerts = run.metrics(), run.evals(), run.alerts()
+        self.interrupts = Interrupts()
+        self._saved = -1 if run.latest_checkpoint() is None else training.update
+        self._store: Store | None = None
+        self._spare = Network(apart=training.preset.regime == "C")
+        self._playing: Taken | None = None
+        self._number = training.update
+        """The update that is being made."""
+
+    def go(self) -> None:
+        """Until the budget is spent, or something ends it."""
+        try:
+            with self.interrupts:
+                try:
+                    self._loop()
+                except KeyboardInterrupt:
+                    self._stopped()
+                    raise
+        except NotFinite as error:
+            why = f"update {self._number}: {error.what}; batch of training seeds {self._batch()}"
+            self._failed(why)
+            kept = self.run.latest_checkpoint()
+            where, fix = os.fspath(self.run.path), "a lower learning rate, or another seed"
+            last = f"the last good checkpoint is {kept.name}" if kept else "there was no checkpoint yet"
+            raise NotFinite(why, where=where, why=last, fix=fix) from error
+        except Exception as error:
+            self._failed(error.one_line() if isinstance(error, CounterpointError) else f"{type(error).__name__}: {error}")
+            raise
+        finally:
+            if self._store is not None:
+                self._store.close()
+
+    def _loop(self) -> None:
+        t, s = self.training, self.settings
+        with self.interrupts.whole():
+            self.tell("start", {**self.run.about, "run": os.fspath(self.run.path), "update": t.update})
+            if not self.evals:
+                self._evaluate()
+            if t.is_done:  # it ended between its last checkpoint and the word "finished"
+                self._finish()
+        runner: Runner = Processes(s.workers) if s.runner == "processes" else Here()
+        try:
+            batch = t.jobs_per_update()
+            feed = Ordered(runner, batch=batch, staleness=s.staleness, start=t.update * batch)
+            t.past = t.past or {t.update: t.weights()}
+            while not t.is_done:
+                begin = time.perf_counter()
+                self._fill(feed)
+                taken = feed.take(t.update)
+                with self.interrupts.whole():
+                    self._learn(taken, begin)
+                    if t.is_done:
+                        self._finish()
+        finally:
+            runner.close()
+
+    def _fill(self, feed: Ordered) -> None:
+        """Launch what there is room for; nothing beyond the last update, where that is known."""
+        t, last = self.training, self.settings.updates * feed.batch or None
+        while feed.room > 0 and (last is None or feed.launched < last):
+            version = feed.version_of(feed.launched)
+            feed.launch(t.job(feed.launched, version, t.past[version]))
+
+    # -- one update
+
+    def _learn(self, taken: Taken, begin: float) -> None:
+        t, s = self.training, self.settings
+        self._playing, self._number = taken, t.update + 1
+        out = merged([d.result.rollout for d in taken.done])
+        seen = alerts.signals(out)
+        if t.update % _CHECKED == 0:
+            gap, worst = self._mismatch(taken)
+            seen.row["mismatch"] = gap
+            seen.worst["mask_mismatch"] = seen.worst["mask_mismatch"] or worst
+        stale = int(taken.staleness_N.max())
+        row = self._updated(taken, stale)
+        t.past[t.update] = t.weights()
+        t.past = {v: w for v, w in t.past.items() if v >= t.update - s.staleness}
+        row |= {"stale": stale, "signals": seen.row, "seconds": time.perf_counter() - begin}
+        self.run.append_metrics(row)
+        self.metrics.append(row)
+        self.tell("update", row | {"progress": t.progress})
+        is_best = self._evaluate() if t.is_done or t.update % s.eval_every == 0 else False
+        self._alert(taken, seen.worst)
+        if is_best or t.is_done or t.update % s.checkpoint_every == 0:
+            self._save(is_best=is_best)
+        self._refuse_idle()
+
+    def _updated(self, taken: Taken, stale: int) -> dict[str, Any]:
+        """One update; weights that are no numbers are the same end as a loss that is none, wherever they first show."""
+        try:
+            row = self.training.learn([d.result for d in taken.done], stale=stale)
+        except NotFinite:
+            raise
+        except Exception as error:
+            self._refuse_weights(error)
+            raise
+        self._refuse_weights(None)
+        return row
+
+    def _refuse_weights(self, error: Exception | None) -> None:
+        if not all(bool(torch.isfinite(p).all()) for p in self.training.net.state_dict().values()):
+            raise NotFinite("the weights are no finite numbers any more") from error
+
+    def _mismatch(self, taken: Taken) -> tuple[float, tuple[int, ...]]:
+        """Recomputed against recorded log-probabilities, each job with its own weights."""
+        largest, first = 0.0, 0
+        worst: list[int] = []
+        for done, job in zip(taken.done, taken.jobs, strict=True):
+            self._spare.load_state_dict({k: torch.tensor(v) for k, v in job.weights.items()})
+            gap, episodes = alerts.mismatch(self._spare, done.result.rollout)
+            largest, worst = max(largest, gap), worst + [first + e for e in episodes]
+            first += len(done.result.rollout.values)
+        return largest, tuple(worst[: alerts.SHOWN])
+
+    def _refuse_idle(self) -> None:
+        """A team that calls nobody never spends its budget: that is an end too."""
+        t, s = self.training, self.settings
+        if s.updates or t.is_done or len(self.metrics) <= _IDLE:
+            return
+        spent = t.totals["calls"] - self.metrics[-1 - _IDLE]["calls"]
+        if spent < 0.0005 * s.budget_calls:
+            self._save()
+            what = f"the team has stopped calling anybody: {_IDLE} updates spent {spent:,} of {s.budget_calls:,} calls"
+            raise CounterpointError(what, where=os.fspath(self.run.path), fix="another preset or seed; `updates` ends a run too")
+
+    # -- evaluations, alerts, traces
+
+    def _evaluate(self) -> bool:
+        """The held-out seeds; whether it is the best so far."""
+        t, s = self.training, self.settings
+        net = t.player()
+        name = f"{evaluate.plain_name(s.preset)}-s{s.seed}-u{t.update}"
+        held = evaluate.held_out(net, t.worlds, s.eval_episodes, name=name, keep=s.keep_traces)
+        row: dict[str, Any] = {"update": t.update, **t.totals, **held.row()}
+        if t.is_done:
+            row["stops"] = {"reference": evaluate.reference_rounds(t.worlds, s.eval_episodes), "name": "reference"}
+            row["width"] = evaluate.widths(net, t.worlds[-1])
+        best = max((e["mean"] for e in self.evals), default=-np.inf)
+        self._keep(held.traces, "held-out")
+        self.run.append_eval(row)
+        self.evals.append(row)
+        self.tell("eval", row | {"stored": 0 if self._store is None else len(self._store)})
+        return held.mean > best and t.update > 0
+
+    def _alert(self, taken: Taken, worst: Mapping[str, tuple[int, ...]]) -> None:
+        variants = len(self.training.worlds)
+        window = -(-alerts.WINDOW // variants) * variants  # every variant as often
+        for found in alerts.found(self.metrics, self.evals, self.alerts, worst, window=window):
+            traces = _logged(taken.jobs, found.episodes)
+            self._keep(traces, "training")
+            ids = [t.trace_id for t in traces] + (self.evals[-1]["traces"] if found.is_held_out else [])
+            row = {"update": self.training.update, "code": found.code, "what": found.what, "traces": ids, "fix": found.fix}
+            self.run.append_alert(row)
+            self.alerts.append(row)
+            self.tell("alert", row)
+
+    def _keep(self, traces: list[Trace], kind: str) -> None:
+        if not traces:
+            return
+        if self._store is None:
+            self._store = Store(self.run.store_path, create=True)
+        self._store.add_many(evaluate.marked(traces, run=self.run.path.name, update=self.training.update, episode=kind))
+
+    # -- ends
+
+    def _save(self, *, is_best: bool = False) -> None:
+        path = self.run.add_checkpoint(self.training.update, self.training.state(), is_best=is_best)
+        self._saved = self.training.update
+        self.tell("checkpoint", {"update": self._saved, "path": os.fspath(path)})
+
+    def _end(self, status: str, **more: Any) -> None:
+        t = self.training
+        self.run.set_status(status, updates=t.update, spent=t.totals, **more)
+        self.tell("end", {"run": os.fspath(self.run.path), "status": status, "updates": t.update, **t.totals, **more})
+
+    def _finish(self) -> None:
+        if self._saved < self.training.update:
+            self._save()
+        self._end("finished")
+
+    def _stopped(self) -> None:
+        """Interrupted: keep the state, unless an update was cut in two; then the last checkpoint counts."""
+        if self.run.about["status"] == "finished":
+            return
+        if not self.interrupts.is_broken and self._saved < self.training.update:
+            self._save()
+        self._end("interrupted")
+
+    def _failed(self, why: str) -> None:
+        with suppress(CounterpointError, OSError):  # on a full disk the first error is the one to tell
+            self._end("failed", why=why)
+
+    def _batch(self) -> str:
+        if self._playing is None:
+            return "none"
+        seeds = np.concatenate([j.payload["seeds"] for j in self._playing.jobs])
+        return f"{seeds.min()} to {seeds.max()}"
+
+
+def _logged(jobs: tuple[Job, ...], episodes: tuple[int, ...]) -> list[Trace]:
+    """Traces of some episodes of a batch: played again with the same weights, seeds and noise, which gives the same ones."""
+    out: list[Trace] = []
+    first = 0
+    for job in jobs:
+        count = len(job.payload["seeds"])
+        at = np.array([e - first for e in episodes if first <= e < first + count], np.int64)
+        first += count
+        if len(at):
+            some = {k: job.payload[k][at] for k in ("seeds", "salts", "gate") if job.payload.get(k) is not None}
+            out += play({**job.payload, **some, "log": True}, job.weights).traces
+    return out

@@ -1,0 +1,137 @@
+"""The learned policy: any number of items and agents, in any order, and log-probabilities that can be computed again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import counterpoint as cpt
+from counterpoint.envs.teamworld.engine import Batch
+from counterpoint.train.learner import log_probs
+from counterpoint.train.policy import features as f
+from counterpoint.train.policy.acting import Force, TeamPolicy
+from counterpoint.train.policy.network import Network
+from counterpoint.train.rollouts import merged, play_out
+
+WORLDS = {"W1": {"vote_items": 6}, "D": {"chain_items": 2}, "P": {"node_modules": 2}, "V": {"vote_items": 6}, "A": {}, "W2": {}, "M": {}}
+
+
+def network(seed: int = 0) -> Network:
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+    net = Network()
+    with torch.no_grad():  # heads that depend on what they see
+        for p in net.parameters():
+            p.add_(0.3 * torch.randn_like(p))
+        net.stop.bias.fill_(-3.0)
+        net.purpose.bias[0] = -4.0
+        net.gate.bias.fill_(2.0)
+    return net
+
+
+def played(world: str, **changes: object):
+    w = cpt.world(world, **{**WORLDS[world], **changes})
+    return play_out(w.config, network(), np.arange(4), np.arange(4) + 1)
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_recorded_log_probabilities_are_those_of_the_network(world: str) -> None:
+    tables = played(world).tables
+    with torch.no_grad():
+        again, _ = log_probs(network(), tables)
+    item = tables["item"]
+    called = item["agent"] >= 0
+    assert np.allclose(again["item"], item["logp"], atol=2e-4)
+    assert np.allclose(again["brief"][called], item["brief_logp"][called], atol=2e-4)
+    assert np.allclose(again["point"][called], item["point_logp"][called], atol=2e-4)
+    for name in ("stop", "rule", "spawn"):
+        assert np.allclose(again[name], tables[name]["logp"], atol=2e-4)
+    assert np.allclose(again["size"], tables["spawn"]["size_logp"], atol=2e-3)
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_every_point_of_reward_is_on_a_row_or_is_the_teams(world: str) -> None:
+    out = played(world)
+    config, columns = out.config, out.columns
+    assert out.gap() < 1e-9
+    idle = out.columns["rounds"] - np.array([len(np.unique(out.tables["rule"]["round"][out.tables["rule"]["ep"] == e])) for e in range(4)])
+    told = -columns["cost_spawn"] - config.round_price * idle
+    heard = out.tables["rule"]["talk"][:, 1] > 0
+    alive = np.zeros(4)
+    for e in range(4):  # broadcasts are the team's too
+        spawned = columns["agents"][e]
+        alive[e] = config.broadcast_price * spawned * heard[out.tables["rule"]["ep"] == e].sum()
+    assert (out.extra["team"] <= told + 1e-9).all()
+    assert (out.extra["team"] >= told - alive - 1e-9).all()
+
+
+def test_items_and_agents_may_be_permuted() -> None:
+    world = cpt.world("W1", vote_items=8)
+    batch = Batch(world.config, np.arange(3))
+    net = network()
+    policy = TeamPolicy(net)
+    for _ in range(4):
+        batch.step(policy.act(batch.observe()))
+    obs = batch.observe()
+    about = f.context(obs)
+    rows = f.item_rows(obs, about, obs.free)
+    team = f.team_rows(obs, about, rows)
+    order = np.random.default_rng(0).permutation(8)
+    place = np.argsort(rows.ep * 8 + order[rows.item], kind="stable")
+    mixed = f.Rows(rows.ep[place], rows.item[place], rows.copy[place], rows.x[place])
+    assert np.allclose(f.team_rows(obs, about, mixed), team, atol=1e-6)
+    with torch.no_grad():
+        first, again = net.items(torch.from_numpy(rows.x))[0], net.items(torch.from_numpy(mixed.x))[0]
+    assert torch.allclose(first[place], again, atol=1e-6)
+
+
+def test_a_policy_of_small_tasks_plays_large_ones() -> None:
+    net = network()
+    for items, agents in ((3, 2), (40, 20), (300, 64)):
+        runs = cpt.world("W1", vote_items=items, max_agents=agents).run(TeamPolicy(net), range(2))
+        assert np.isfinite(runs.values).all()
+
+
+def test_a_batch_decides_as_its_episodes_would() -> None:
+    world = cpt.world("M", vote_items=6, pool_items=1, draft_items=1, chain_items=1, node_modules=1)
+    net = network()
+    together = play_out(world.config, net, np.array([5, 6, 7]), np.array([1, 2, 3]))
+    alone = [play_out(world.config, net, np.array([s]), np.array([k])) for s, k in ((5, 1), (6, 2), (7, 3))]
+    assert np.array_equal(together.values, np.concatenate([a.values for a in alone]))
+    joined = merged(alone)
+    assert np.array_equal(np.sort(joined.tables["item"]["reward"]), np.sort(together.tables["item"]["reward"]))
+    assert joined.decisions == together.decisions
+
+
+def test_salts_part_episodes_of_a_seed_and_greed_needs_none() -> None:
+    world, net = cpt.world("W1", vote_items=10), network()
+    noisy = play_out(world.config, net, np.zeros(6, np.int64), np.arange(6))
+    assert len(np.unique(noisy.values)) > 1
+    greedy = play_out(world.config, net, np.zeros(3, np.int64), np.arange(3), greedy=True)
+    assert len(np.unique(greedy.values)) == 1
+
+
+def test_forced_gates_are_obeyed_and_marked() -> None:
+    world, net = cpt.world("W1", vote_items=8), network()
+    gate = np.full((2, 4), -1)
+    gate[0], gate[1, 2] = 0, 1
+    spawn = play_out(world.config, net, np.arange(2), np.arange(2), force=Force(gate)).tables["spawn"]
+    start = spawn["round"] == 0
+    nobody = start & (spawn["ep"] == 0)
+    assert not spawn["choice"][nobody].any()
+    assert spawn["forced"][nobody].all()
+    one = start & (spawn["ep"] == 1) & (spawn["role"] == 2)
+    assert spawn["choice"][one].all()
+    assert spawn["forced"][one].all()
+
+
+def test_forced_continuation_records_stops_and_goes_on() -> None:
+    world, net = cpt.world("W1", vote_items=12), network()
+    with torch.no_grad():
+        net.stop.weight.zero_()
+        net.stop.bias.fill_(3.0)
+    stopped = play_out(world.config, net, np.arange(3), np.arange(3), goes_on=False)
+    forced = play_out(world.config, net, np.arange(3), np.arange(3), goes_on=True)
+    assert forced.tables["stop"]["choice"].any()
+    assert forced.columns["rounds"].mean() > stopped.columns["rounds"].mean()

@@ -1,0 +1,80 @@
+"""Settings: every key known and of its type, or one clear error that names it."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from counterpoint.envs.teamworld.config import Config
+from counterpoint.errors import InputError, NotFound
+from counterpoint.train._run_toml import toml_text
+from counterpoint.train.settings import Settings, read_settings, settings_of
+
+LEAST = {"preset": "counterpoint", "world": "W1"}
+
+
+def test_defaults_and_a_round_trip_through_toml(tmp_path: Path) -> None:
+    full = settings_of(
+        LEAST | {"set": {"vote_items": 16, "skill_a": [0.9, 0.8, 0.7]}, "mix": [{"vote_items": 4}, {"vote_items": 8}]}
+    )
+    assert full.set["skill_a"] == (0.9, 0.8, 0.7)
+    assert full.variants() == [{"vote_items": 4, "skill_a": (0.9, 0.8, 0.7)}, {"vote_items": 8, "skill_a": (0.9, 0.8, 0.7)}]
+    path = tmp_path / "run.toml"
+    path.write_text(toml_text(full.as_dict()))
+    assert read_settings(path) == full
+    assert settings_of(LEAST).variants() == [{}]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"wordl": "W1"}, "no setting 'wordl'.*did you mean 'world'"),
+        ({"seed": "3"}, "seed is '3'.*whole number"),
+        ({"seed": True}, "seed is True"),
+        ({"seed": -1}, "seed is -1; 0 or more"),
+        ({"eval_every": 0}, "eval_every is 0; 1 or more"),
+        ({"workers": 0}, "workers is 0"),
+        ({"staleness": 0.5}, "staleness is 0.5"),
+        ({"runner": "ray"}, "runner is 'ray'; here or processes"),
+        ({"preset": 7}, "preset is 7; a text"),
+        ({"set": 3}, "set is 3"),
+        ({"mix": "W1"}, "mix is 'W1'"),
+        ({"mix": [1, 2]}, "mix is"),
+        ({"budget_calls": 0}, "a run without an end"),
+    ],
+)
+def test_bad_settings_are_named(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words) as caught:
+        settings_of(LEAST | given, where="run.toml")
+    assert str(caught.value).startswith("run.toml: ")
+
+
+def test_what_is_missing_is_named() -> None:
+    with pytest.raises(InputError, match='world is missing; world = "W1"'):
+        settings_of({"preset": "counterpoint"})
+    with pytest.raises(InputError, match="preset is missing"):
+        settings_of({"world": "W1"})
+
+
+def test_files_that_are_not_there_or_not_toml(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="no such file"):
+        read_settings(tmp_path / "none.toml")
+    path = tmp_path / "bad.toml"
+    for text in (b"preset = \n", b"\xff\xfe"):
+        path.write_bytes(text)
+        with pytest.raises(InputError, match=r"bad\.toml: not a TOML file"):
+            read_settings(path)
+
+
+def test_devices(tmp_path: Path) -> None:
+    settings_of(LEAST).check_device()
+    with pytest.raises(InputError, match="no device 'tpu'"):
+        settings_of(LEAST | {"device": "tpu"}).check_device()
+
+
+def test_settings_and_parameters_of_worlds_have_different_names() -> None:
+    """`counterpoint train --set NAME=VALUE` takes either."""
+    assert not {f.name for f in dataclasses.fields(Settings)} & {f.name for f in dataclasses.fields(Config)}

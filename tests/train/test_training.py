@@ -1,0 +1,107 @@
+"""The learner's state: jobs by number, one update, budgets, and a checkpoint that holds all of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from counterpoint.errors import InputError, Refused
+from counterpoint.train.jobs import Played, play
+from counterpoint.train.settings import settings_of
+from counterpoint.train.training import Training
+from train.quick import CONFIG
+
+
+def training(**changes: object) -> Training:
+    return Training(settings_of(CONFIG | changes))
+
+
+def played(t: Training, number: int) -> Played:
+    job = t.job(number, t.update, t.weights())
+    return play(job.payload, job.weights)
+
+
+def test_a_job_is_a_function_of_its_number() -> None:
+    t = training(runner="processes", workers=2)
+    assert t.jobs_per_update() == 2
+    for number in range(6):
+        a, b = t.job(number, 0, {}).payload, t.job(number, 5, {}).payload
+        assert all(np.array_equal(a[k], b[k]) for k in a)
+    seeds = [t.job(number, 0, {}).payload["seeds"] for number in range(6)]
+    assert np.concatenate(seeds).min() >= 1_000_000
+    # groups stay whole: a seed is in one job, as often as the group is large
+    every, counts = np.unique(np.concatenate(seeds), return_counts=True)
+    assert (counts == 2).all()
+    assert len(every) == 12
+    other = training(seed=1).job(0, 0, {}).payload["seeds"]
+    assert not set(other) & set(every)
+
+
+def test_jobs_of_an_update_are_its_episodes_whatever_their_number() -> None:
+    one, two = training(), training(runner="processes", workers=2)
+    whole = one.job(3, 0, {}).payload
+    parts = [two.job(k, 0, {}).payload for k in (6, 7)]
+    for key in ("seeds", "salts"):
+        assert np.array_equal(whole[key], np.concatenate([p[key] for p in parts]))
+
+
+def test_an_update_counts_all_it_spent_and_changes_the_weights() -> None:
+    t = training()
+    before, out = t.weights(), played(t, 0)
+    row = t.learn([out])
+    assert t.update == row["update"] == 1
+    assert row["calls"] == out.rollout.calls == t.totals["calls"]
+    assert row["episodes"] == 8
+    forced = out.rollout.tables["spawn"]
+    assert row["forks"] == len(np.unique(forced["ep"][forced["forced"]]))
+    assert row["reward"] == pytest.approx(out.rollout.values.mean())
+    assert any(not np.array_equal(before[k], v) for k, v in t.weights().items())
+
+
+def test_progress_is_by_whichever_limit_is_nearer() -> None:
+    t = training(updates=4, budget_calls=1000)
+    t.update, t.totals = 1, {**t.totals, "calls": 100}
+    assert t.progress == 0.25
+    t.totals["calls"] = 600
+    assert t.progress == 0.6
+    t.totals["calls"] = 2000
+    assert t.is_done
+    assert training(budget_calls=0).progress == 0.0
+
+
+def test_a_checkpoint_holds_the_whole_state() -> None:
+    a, b = training(), training()
+    a.learn([played(a, 0)])
+    b.restore(a.state(), "a test")
+    assert b.update == 1
+    rows = [t.learn([played(t, 1)]) for t in (a, b)]
+    assert rows[0] == rows[1]
+    assert all(np.array_equal(v, b.weights()[k]) for k, v in a.weights().items())
+    assert all(torch.equal(v, b.mean[k]) for k, v in a.mean.items())
+
+
+def test_rollouts_of_the_present_weights_have_full_weight_and_older_ones_less() -> None:
+    t = training()
+    out = played(t, 0)
+    assert t.learn([out], stale=1)["ess"] == pytest.approx(1.0, abs=1e-3)
+    assert t.learn([out], stale=1)["ess"] < 0.9999
+
+
+def test_the_player_is_the_running_mean() -> None:
+    t = training()
+    t.learn([played(t, 0)])
+    net = t.player()
+    assert all(torch.equal(v, t.mean[k]) for k, v in net.state_dict().items())
+
+
+def test_what_cannot_be() -> None:
+    with pytest.raises(InputError, match="3 episodes do not make groups of 2"):
+        _ = training(episodes=3).episodes
+    with pytest.raises(Refused, match="needs votes"):
+        training(preset="train.quick:needy", world="D", set={})
+    t = training()
+    with pytest.raises(InputError, match="other settings: seed"):
+        training(seed=3).restore(t.state(), "here")
+    with pytest.raises(InputError, match="not a checkpoint"):
+        t.restore(b"nothing", "here")
