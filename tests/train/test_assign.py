@@ -187,6 +187,18 @@ def test_parl_adds_its_terms_and_then_leaves_them(net: Network, played: Played, 
         assert found == pytest.approx((out.values + weight * extra)[out.tables["spawn"]["ep"]])
 
 
+def test_a_gain_is_what_is_above_doing_nothing(net: Network, played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(traces: Sequence[Trace]) -> Credit:
+        return _credit(traces, [CreditRow(i, "team", "", t.rewards["team"]) for i, t in enumerate(traces)])
+
+    preset = _laboratory(monkeypatch, run, reward={"team_outcome": {"gain": True, "weight": 2.0}})
+    check(preset)
+    out = played.rollout
+    found = advantages(preset, out, played.traces, net, progress=0.0)["spawn"]
+    assert out.value_TE[0].any()
+    assert found == pytest.approx(2 * (out.values - out.value_TE[0])[out.tables["spawn"]["ep"]])
+
+
 def test_what_agents_are_paid_comes_on_top_of_the_teams(net: Network, played: Played) -> None:
     preset = named_preset("m_grpo")
     credit = assigned(preset, played.rollout, played.traces, net, progress=0.0).credit

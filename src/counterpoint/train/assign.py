@@ -6,10 +6,10 @@ orchestrator's, the team's. With delegate "agent" the worker that was called com
 decision gets the worker's credit, or the team's. A row that nothing covers, or whose unit the mechanism names as refused, gets
 0 and is counted: no credit is made up. The traces given are never changed.
 
-Rewards are summed with their weights; with `gain`, less the value of the draft before the first round: what the team added. What is paid to the team or to the orchestrator as a whole becomes the trace's team
-reward; what is paid to agents or roles comes on top of it, as signals, for mechanisms that read signals. A mechanism that
-needs a critic gets the network's: V = the draft's value so far + what the team critic expects of going on; before the first
-round, the mean of the batch.
+Rewards are summed with their weights; with `gain`, less the value of the draft before the first round: what the team added.
+What is paid to the team or to the orchestrator as a whole becomes the trace's team reward; what is paid to agents or roles
+comes on top of it, as signals, for mechanisms that read signals. A mechanism that needs a critic gets the network's: V = the
+draft's value so far + what the team critic expects of going on; before the first round, the mean of the batch.
 """
 
 from __future__ import annotations
@@ -139,8 +139,8 @@ def _paid(
     fine: list[dict[tuple[str, str], float]] = [{} for _ in traces]
     for name, given in preset.reward.items():
         options = {k: v for k, v in given.items() if k not in _OURS}
-        totals -= out.value_TE[0] if given.get("gain") else 0.0
         weight, reward = weight_at(given.get("weight", 1.0), progress, name), registry.get("reward", name)
+        totals -= weight * out.value_TE[0] if given.get("gain") else 0.0
         for i, trace in enumerate(traces):
             for s in reward(trace, **options):
                 if s.unit == "team" or (s.unit == "orchestrator" and s.unit_id == _MAIN):

@@ -3,7 +3,7 @@
     q_i(a)   = tau * logit_i(a), the mean over what head i decided in the round;   behaviour = softmax(q_i / tau)
     Q_tot    = |w2(s)| . elu(q |W1(s)| + b1(s)) + V(s)      (QMIX; W1, b1, w2, V are networks of the team's features s)
     Q_tot    = sum_i q_i + V(s)                             (VDN)
-    target   = r_t + gamma max_a Q_tot(s_{t+1}, a),  0 after the end;   loss = mean (Q_tot - target)^2
+    target   = r_t + gamma [(1 - lam) max_a Q_tot(s_{t+1}, a) + lam target_{t+1}],  0 after the end;   loss: squared error
 
 Always true: Q_tot never falls when a utility rises, so the best joint choice is the best choice of every head; the rewards r_t
 of an episode add up to its return, less what was there at the start. Means over rows make the mix indifferent to how many
@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from counterpoint.credit._gae import td_lambda
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.train.learner import finite
 from counterpoint.train.policy.features import TEAM
@@ -47,6 +48,8 @@ class Options:
     """`qmix`, or `vdn`: a plain sum."""
     gamma: float = 0.99
     """Per round."""
+    lam: float = 0.0
+    """Of TD(lambda): 0 is one step, as in the paper."""
     tau_from: float = 1.0
     """Temperature of the behaviour at the start."""
     tau_to: float = 0.2
@@ -201,11 +204,12 @@ def learn(
     tau = o.tau_from * (o.tau_to / o.tau_from) ** progress
     beats = beats_of(out)
     _measure(mixer, out)
-    reward = torch.from_numpy((beats.reward / out.config.items).astype(np.float32)) / mixer.unit
+    reward = beats.reward / out.config.items / float(mixer.unit)
     with torch.no_grad():  # the target network is the one of now: it stays while the steps are made
         best = mixer(utilities(net, out, beats, tau)[1], mixer.states(beats), mix=o.mix)
-        ahead = torch.where(torch.from_numpy(beats.last), torch.zeros(()), torch.cat([best[1:], torch.zeros(1)]))
-        target = reward + o.gamma * ahead
+    ahead = np.where(beats.last, 0.0, np.append(best.numpy()[1:], 0.0)).astype(np.float64)
+    y = td_lambda(reward, ahead, gamma=o.gamma, lam=o.lam, done=beats.last, segments=beats.ep)
+    target = torch.from_numpy(y.astype(np.float32))
     parameters = [*net.policy_parameters(), *mixer.parameters()]
     for _ in range(o.epochs):
         total = mixer(utilities(net, out, beats, tau)[0], mixer.states(beats), mix=o.mix)

@@ -14,8 +14,9 @@ __all__ = ["puppeteer"]
 puppeteer = Preset(
     source="Puppeteer, arXiv 2505.19591; official code",
     grade="R",
-    departures="a round has five decisions and an episode tens of rounds, where the paper has four steps: phi is 100; actions "
-    "are sampled, not taken by threshold with forks; the policy reads features, not a reward model's embedding",
+    departures="r is what the team added to the draft that was there before it began, since there is no baseline; a round has "
+    "five decisions and an episode tens of rounds, where the paper has four steps: phi is 100; actions are sampled,"
+    " not taken by threshold with forks; the policy reads features, not a reward model's embedding",
     reward={"team_outcome": {"gain": True}},
     credit={"puppeteer": {"lam": 0.1, "gamma": 0.99, "phi": 100.0}},
     loss={"reinforce": {"scale": False}},
