@@ -33,7 +33,7 @@ from counterpoint.train.training import Training
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 WIDTH, COPIES, TARGET = 48, 24, 50_000
-wide = replace(counterpoint, loss={"soft": {"keep": 1}})
+wide = replace(counterpoint, loss={"soft": {"keep": 192}})
 """The shipped preset, keeping one batch where it keeps eight: as many episodes, where a batch is eight times as large."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ from counterpoint.train.folder import RunFolder
 from counterpoint.train.preset import Preset
 
 quick = Preset(
-    source="a test", grade="M", departures="none", credit={"rows": {}}, loss={"soft": {"steps": 2, "keep": 2}}, group=2, episodes=8,
-    forks=0.2, goes_on=True,
+    source="a test", grade="M", departures="none", credit={"rows": {}}, loss={"soft": {"steps": 2, "keep": 16}}, group=2, episodes=8,
+    forks=0.2, keeps=0.1, goes_on=True,
 )  # fmt: skip
+tried = replace(quick, trial_every=2)
 needy = Preset(source="a test", grade="M", departures="none", credit={"rows": {}}, loss={"soft": {}}, needs=("votes",))
 wild = Preset(
     source="a test", grade="M", departures="none", credit={"rows": {}}, loss={"soft": {"steps": 2}}, group=2, episodes=8,

@@ -14,7 +14,15 @@ from counterpoint.train.policy.acting import Force, TeamPolicy
 from counterpoint.train.policy.network import Network
 from counterpoint.train.rollouts import merged, play_out
 
-WORLDS = {"W1": {"vote_items": 6}, "D": {"chain_items": 2}, "P": {"node_modules": 2}, "V": {"vote_items": 6}, "A": {}, "W2": {}, "M": {}}
+WORLDS = {
+    "W1": {"vote_items": 6},
+    "D": {"chain_items": 2},
+    "P": {"node_modules": 2},
+    "V": {"vote_items": 6},
+    "A": {},
+    "W2": {},
+    "M": {},
+}
 
 
 def network(seed: int = 0) -> Network:
@@ -55,7 +63,9 @@ def test_every_point_of_reward_is_on_a_row_or_is_the_teams(world: str) -> None:
     out = played(world)
     config, columns = out.config, out.columns
     assert out.gap() < 1e-9
-    idle = out.columns["rounds"] - np.array([len(np.unique(out.tables["rule"]["round"][out.tables["rule"]["ep"] == e])) for e in range(4)])
+    idle = out.columns["rounds"] - np.array(
+        [len(np.unique(out.tables["rule"]["round"][out.tables["rule"]["ep"] == e])) for e in range(4)]
+    )
     told = -columns["cost_spawn"] - config.round_price * idle
     heard = out.tables["rule"]["talk"][:, 1] > 0
     alive = np.zeros(4)
@@ -124,6 +134,23 @@ def test_forced_gates_are_obeyed_and_marked() -> None:
     one = start & (spawn["ep"] == 1) & (spawn["role"] == 2)
     assert spawn["choice"][one].all()
     assert spawn["forced"][one].all()
+
+
+def test_items_that_are_kept_are_never_left_while_something_can_be_done() -> None:
+    world, net = cpt.world("W1", vote_items=8), network()
+    with torch.no_grad():
+        net.purpose.bias.copy_(torch.tensor([6.0, 0.0, 0.0, 0.0]))  # leaves at once, if it may
+    keeps = np.zeros((2, world.config.items), np.bool_)
+    keeps[0, :3] = True
+    item = play_out(world.config, net, np.arange(2), np.arange(2), force=Force(keeps=keeps)).tables["item"]
+    kept = keeps[item["ep"], item["item"]]
+    assert kept.any()
+    assert (item["choice"][kept] > 0).all()
+    assert not item["mask"][kept, 0].any()
+    calls = [int((kept & (item["item"] == i)).sum()) for i in range(3)]
+    assert calls == [world.config.max_votes] * 3
+    assert (item["choice"][~kept] == 0).mean() > 0.9
+    assert item["mask"][~kept, 0].all()
 
 
 def test_forced_continuation_records_stops_and_goes_on() -> None:

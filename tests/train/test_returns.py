@@ -6,10 +6,12 @@ import numpy as np
 import torch
 
 import counterpoint as cpt
+from counterpoint.credit._gae import gae
 from counterpoint.train.policy.features import ROLE
 from counterpoint.train.policy.network import Network
-from counterpoint.train.returns import going_on, lesson, measure, row_advantages
+from counterpoint.train.returns import _along_chains, going_on, lesson, measure, row_advantages
 from counterpoint.train.rollouts import Rollout, along, play_out
+from counterpoint.train.soft import fit
 from counterpoint.train.spawn_gradient import SpawnGradient
 
 
@@ -51,6 +53,52 @@ def test_leaving_has_no_return_and_a_perfect_critic_no_surprise() -> None:
     assert np.array_equal(advantages["stop"] > 0, np.where(stop, taught.team < 0, taught.team > 0) & (chance > 0))
 
 
+def _chain(mask: list[bool]) -> dict:
+    n = len(mask)
+    may = np.ones((n, 4), np.bool_)
+    may[:, 0] = mask
+    return {"order": np.arange(n), "chain": np.zeros(n, np.int64), "mask": may, "ep": np.zeros(n, np.int64)}
+
+
+def test_a_row_kept_from_leaving_counts_as_left_as_often_as_the_policy_would() -> None:
+    t, r, w = _chain([True, False]), np.array([1.0, -4.0]), np.array([0.5, 2.0])
+    # lam 1, p = 0.75:  G_1 = -4,  G_0 = 1 + 0.25 * -4 = 0;  A = G - W;  the second row's own return is 0.25 * -4
+    adv, returns = _along_chains(t, r, w, np.array([0.0, 0.75]), 1.0)
+    assert np.allclose(adv, [-0.5, -6.0])
+    assert np.allclose(returns, [0.0, -1.0])
+    # lam 0.5:  G_0 = 1 + 0.5 * 2 + 0.5 * 0.25 * -4 = 1.5
+    adv, returns = _along_chains(t, r, w, np.array([0.0, 0.75]), 0.5)
+    assert np.allclose([adv[0], returns[0]], [1.0, 1.5])
+
+
+def test_where_nothing_was_kept_chains_are_plain_gae() -> None:
+    rng = np.random.default_rng(0)
+    t = _chain([True] * 9) | {"chain": np.repeat([0, 1, 2], 3)}
+    r, w = rng.normal(size=9), rng.normal(size=9)
+    adv, returns = _along_chains(t, r, w, np.zeros(9), 0.9)
+    expected = gae(r, w, segments=t["chain"], lam=0.9)
+    assert np.allclose(adv, expected[0])
+    assert np.allclose(returns, expected[1])
+
+
+def test_the_level_of_q_is_what_was_paid_even_where_nobody_leaves() -> None:
+    """Calls that change nothing are worth nothing, whatever the critics believed of them before."""
+    torch.manual_seed(0)
+    net = Network()
+    with torch.no_grad():
+        net.item_critic[-1].bias[:3] = 2.5  # a belief in every alternative
+        net.purpose.bias[0] = -30.0  # nobody ever leaves
+    out = play_out(cpt.world("W1", vote_items=12, price=(0.0, 0.0), round_price=0.0).config, net, np.arange(24), np.arange(24))
+    out.tables["item"]["reward"][:] = 0.0
+    optimizer = torch.optim.Adam(net.critic_parameters(), lr=3e-3)
+    for step in range(12):
+        taught = lesson(net, out)
+        assert taught is not None
+        fit(net, optimizer, [taught], np.random.default_rng(step), steps=24)
+    q = net.judge_items(torch.from_numpy(out.tables["item"]["x"]))[0].detach().numpy()[:, 0]
+    assert abs(q.mean()) < 0.3
+
+
 def _gate(net: Network) -> float:
     return float(net.roles(torch.eye(ROLE)[:1])[0].detach())
 
@@ -73,7 +121,7 @@ def test_the_spawn_gradient_finds_the_sign_and_forgets_nothing_between_updates()
         for _ in range(12):
             t, y = _spawn_rows(rng, 40, effect)
             gradient.add(net, t, y - y.mean())
-            gradient.step(net, t)
+            gradient.step(net, t, 12)
         gain, error = gradient.estimate(np.eye(ROLE)[:1], 0)
         assert np.sign(gain[0]) == np.sign(effect)
         assert abs(gain[0]) > 4 * error[0]
@@ -86,7 +134,7 @@ def test_noise_moves_the_spawn_head_little() -> None:
     for _ in range(12):
         t, y = _spawn_rows(rng, 40, 0.0)
         gradient.add(net, t, y - y.mean())
-        gradient.step(net, t)
+        gradient.step(net, t, 12)
     assert abs(_gate(net) - start) < 0.8
 
 

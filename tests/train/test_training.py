@@ -42,7 +42,7 @@ def test_jobs_of_an_update_are_its_episodes_whatever_their_number() -> None:
     one, two = training(), training(runner="processes", workers=2)
     whole = one.job(3, 0, {}).payload
     parts = [two.job(k, 0, {}).payload for k in (6, 7)]
-    for key in ("seeds", "salts"):
+    for key in ("seeds", "salts", "gate", "keeps"):
         assert np.array_equal(whole[key], np.concatenate([p[key] for p in parts]))
 
 
@@ -95,9 +95,25 @@ def test_the_player_is_the_running_mean() -> None:
     assert all(torch.equal(v, t.mean[k]) for k, v in net.state_dict().items())
 
 
+def test_an_update_widens_where_the_preset_says_so_and_not_against_the_run() -> None:
+    ours = {"preset": "counterpoint", "world": "W1", "set": {"vote_items": 8}, "updates": 3}
+    t = Training(settings_of(ours))
+    first, times = t.preset.widens
+    assert (t.episodes(first - 1), t.episodes(first)) == (24, 24 * times)
+    assert len(t.job(first, 0, {}).payload["seeds"]) == 24 * times
+    assert Training(settings_of({**ours, "episodes": 8})).episodes(first) == 8
+
+
+def test_fewer_items_are_kept_open_as_a_run_goes_on() -> None:
+    t = training(preset="counterpoint", episodes=24, set={"vote_items": 40})
+    early, late = (t.job(n, 0, {}).payload["keeps"].mean() for n in (0, 60))
+    assert early == pytest.approx(t.preset.keeps, abs=0.05)
+    assert late == pytest.approx(t.preset.keeps / 4, abs=0.03)
+
+
 def test_what_cannot_be() -> None:
     with pytest.raises(InputError, match="3 episodes do not make groups of 2"):
-        _ = training(episodes=3).episodes
+        training(episodes=3).episodes()
     with pytest.raises(Refused, match="needs votes"):
         training(preset="train.quick:needy", world="D", set={})
     t = training()

@@ -212,7 +212,7 @@ def test_r2_pays_herding_and_the_team_pays_for_what_is_new() -> None:
     with torch.no_grad():
         net.rule.bias[0] = 10.0  # bayes
     defer, report = [], []
-    for first in range(0, 1500, 300):
+    for first in range(0, 3000, 300):
         out = _played(net, 300, first=first)
         measure(net, out)
         known = lesson(net, out)

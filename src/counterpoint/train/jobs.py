@@ -52,7 +52,8 @@ def one_core() -> None:
 
 
 def play(payload: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Played:
-    """Rollouts of one job: world, set, seeds, salts, apart, goes_on, gate (forced arms), workers (whether they learn) and log."""
+    """Rollouts of one job: world, set, seeds, salts, apart, goes_on, gate (forced arms), keeps (items not to be left), workers
+    (whether they learn) and log."""
     import torch
 
     from counterpoint.envs.teamworld.results import traced
@@ -64,10 +65,10 @@ def play(payload: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Playe
     world = world_of(payload["world"], payload["set"])
     net = Network(apart=payload["apart"])
     net.load_state_dict({k: torch.tensor(v) for k, v in weights.items()})
-    gate = payload.get("gate")
+    gate, keeps = payload.get("gate"), payload.get("keeps")
     out = play_out(
         world.config, net, payload["seeds"], payload["salts"], log=payload["log"], goes_on=payload["goes_on"],
-        force=None if gate is None else Force(gate), name=payload["name"], workers=payload.get("workers", False),
+        force=Force(gate, keeps), name=payload["name"], workers=payload.get("workers", False),
     )  # fmt: skip
     traces: list[Trace] = []
     if out.batch is not None:

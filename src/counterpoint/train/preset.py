@@ -52,12 +52,19 @@ class Preset:
     """Episodes of one task that are compared."""
     episodes: int = 24
     """Per update."""
+    widens: tuple[int, int] = (0, 0)
+    """From which update on, and how many times, an update has more episodes; (0, 0): never."""
+    trial_every: int = 0
+    """Updates between trials in the second half of a run, the first after four times as many; the best network tried is the one
+    that plays (`Trials`). 0: the last one plays."""
     regime: str = "A"
     """Who learns: one of `REGIMES`."""
     delegate: str = "orchestrator"
     """Whose credit a delegation gets: the orchestrator's, or the agent's it went to."""
     forks: float = 0.0
     """Share of the episodes in which one spawn decision is forced (research note B3)."""
+    keeps: float = 0.0
+    """Share of the items that may not be left in training, at the first update; it falls as 1 / (1 + update / 20)."""
     goes_on: bool = False
     """Stops are recorded and not carried out in training (forced continuation, research note B1)."""
     rates: Mapping[str, float] = field(default_factory=lambda: {"policy": 3e-3, "spawn": 2e-2, "critic": 3e-3})

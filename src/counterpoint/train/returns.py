@@ -1,15 +1,16 @@
 """Credit of rollout rows by causal cone: a decision answers for what followed from it, and for nothing else.
 
-    item row      A = sum_k lam^k d_k along the item's own chain,  d = r + V(next row) - V(row);  Q should say Vbar + A
-    brief, whom   what is left: A - (Q(row, purpose) - Vbar)
+    item row      A = sum_k lam^k d_k along the item's own chain,  d = r + W(next row) - W(row);  Q should say V + A
+    brief, whom   what is left: A - (Q(row, purpose) - V)
     rule, talk    the sum of what is left over the round's calls, and the round's costs that no call bears
     stop          C = what going on brought, all later stop times taken with their chances
     spawn         R, less luck that neither the team's choice explains nor the critic expected, against the seed's other episodes
 
-Always true: baselines use what was there before the decision. V also knows the verifier's score of the draft at that moment;
-that is allowed in a baseline, because the decision could not depend on it, and it takes most of the luck of the instance away.
-Policies and Q never see it. Leaving an item is worth 0 from there. The ledger of research note B5 in its cone form, with
-critics V and Q of the prefix.
+Always true: baselines use what was there before the decision. W is a critic that also knows the verifier's score of the draft at
+that moment; that is allowed in a baseline, because the decision could not depend on it, and it takes most of the luck of the
+instance away. Policies, V and Q never see it. V is regressed on returns, so that the level of Q, against which leaving (worth 0)
+is weighed, is held by what was paid and not by Q itself. Leaving an item is worth 0 from there. The ledger of research note
+B5 in its cone form, with critics V and Q of the prefix.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from counterpoint.credit._gae import gae, scan
+from counterpoint.credit._gae import chain_ends, gae, scan
 from counterpoint.train.policy.network import Network
 from counterpoint.train.rollouts import Rollout, along
 
@@ -38,7 +39,9 @@ class Lesson:
 
     tables: Mapping[str, Table]
     item: np.ndarray
-    """What Q should say of item rows: Vbar + advantage."""
+    """What Q should say of item rows: V + advantage."""
+    advantage: np.ndarray
+    """Of item rows, in units of their kind."""
     worth: np.ndarray
     """lambda-returns of item rows, for the critic that knows the draft's score."""
     left: np.ndarray
@@ -85,12 +88,11 @@ def lesson(net: Network, out: Rollout, *, lam: float = 0.9) -> Lesson | None:
     t = out.tables["item"]
     unit = net.scale.numpy()[t["x"][:, :5].argmax(axis=1)].astype(np.float64)
     with torch.no_grad():
-        log_pi, q = alternatives(net, t)
-        v = (log_pi.exp() * q).sum(-1).numpy().astype(np.float64)
-        own = q.numpy().astype(np.float64)[np.arange(len(v)), t["choice"]]
+        q, _, _, _, level = net.judge_items(torch.from_numpy(t["x"]))
+        v = level.numpy().astype(np.float64)
+        own = F.pad(q, (1, 0)).numpy().astype(np.float64)[np.arange(len(v)), t["choice"]]
         known = net.item_value(torch.from_numpy(scored_rows(t, unit))).squeeze(-1).numpy().astype(np.float64)
-    order, adv, worth = t["order"], np.empty(len(v)), np.empty(len(v))
-    adv[order], worth[order] = gae(t["reward"][order] / unit[order], known[order], segments=t["chain"][order], lam=lam)
+    adv, worth = _along_chains(t, t["reward"] / unit, known, _would_leave(net, t), lam)
     item = adv + v
     left = np.where(t["agent"] >= 0, item - own, 0.0)
     rule = np.zeros(0)
@@ -100,7 +102,36 @@ def lesson(net: Network, out: Rollout, *, lam: float = 0.9) -> Lesson | None:
         rule = rule / float(net.round_scale)
     team = going_on(out) / team_scale(out.tables["stop"])
     _running(net.team_scale, team)
-    return Lesson(out.tables, item, worth, left, rule, team / float(net.team_scale), _spawn_returns(out, t, known * unit))
+    return Lesson(out.tables, item, adv, worth, left, rule, team / float(net.team_scale), _spawn_returns(out, t, known * unit))
+
+
+def _would_leave(net: Network, t: Table) -> np.ndarray:
+    """The chance that the present policy leaves, of rows where leaving was forbidden; 0 elsewhere."""
+    out, kept = np.zeros(len(t["ep"])), np.flatnonzero(~t["mask"][:, 0])
+    if len(kept):
+        mask = t["mask"][kept]
+        mask[:, 0] = True
+        with torch.no_grad():
+            out[kept] = alternatives(net, {"x": t["x"][kept], "mask": mask})[0][:, 0].exp().numpy()
+    return out
+
+
+def _along_chains(
+    t: Table, reward: np.ndarray, known: np.ndarray, leaves: np.ndarray, lam: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """(advantages, returns) of item rows: GAE in which a row that was forbidden to leave counts as left with the chance p that
+    the policy would have done so:
+
+    G_k = r_k + (1 - lam) W_{k+1} + lam (1 - p_{k+1}) G_{k+1},  A_k = G_k - W_k;  the return of such a row is (1 - p_k) G_k
+    """
+    order = t["order"]
+    ends = chain_ends(t["chain"][order], len(order))
+    w, p = known[order], leaves[order]
+    later, gone = (np.where(ends, 0.0, np.append(column[1:], 0.0)) for column in (w, p))
+    adv, returns = np.empty(len(order)), np.empty(len(order))
+    adv[order] = scan(reward[order] + later - w - lam * gone * later, np.where(ends, 0.0, lam * (1 - gone)))
+    returns[order] = (1 - p) * (adv[order] + w)
+    return adv, returns
 
 
 def going_on(out: Rollout) -> np.ndarray:
@@ -161,11 +192,7 @@ def team_scale(stop: Table) -> np.ndarray:
 
 def row_advantages(net: Network, out: Rollout, taught: Lesson) -> dict[str, np.ndarray]:
     """Advantages by decision type, of every row of a rollout."""
-    t = out.tables["item"]
-    with torch.no_grad():
-        log_pi, q = alternatives(net, t)
-        item = taught.item - (log_pi.exp() * q).sum(-1).numpy()
-    advantages = {"item": item, "brief": taught.left, "point": taught.left, "rule": taught.rule, "talk": taught.rule}
+    advantages = {"item": taught.advantage, "brief": taught.left, "point": taught.left, "rule": taught.rule, "talk": taught.rule}
     stop = out.tables["stop"]
     advantages["stop"] = np.where(stop["choice"], -(1 - stop["chance"]), stop["chance"]) * taught.team
     if "spawn" in out.tables:

@@ -1,6 +1,7 @@
 """Soft policy iteration over the rows of rollouts: critics of every alternative, and heads that move to the better ones.
 
-    Q(row, purpose)      regressed on Vbar + A of `returns.py`,  Vbar = sum_a pi(a) Q(a)
+    V(row)               regressed on the return to go; it has the level, which advantages alone would leave free to drift
+    Q(row, purpose)      regressed on V + A of `returns.py`
     B(row, brief), P(row, agent), S(team, rule)      regressed on what is left, by brief, by agent, by the round's rule and talk
     C(team)              regressed on what going on brought; stopping is worth 0 from there
     heads                minimise  sum_a pi(a) (tau log pi(a) - Q(a)),  whose minimum is  pi = softmax(Q / tau)
@@ -57,8 +58,11 @@ def fit(
         for name, t in every.items()
     }
     sums: dict[str, float] = {}
+    chances = _by_kind(item["x"])
     for _ in range(steps):
-        some = {name: _some(rng, t, size if name == "item" else size // 4) for name, t in tables.items()}
+        some = {name: _some(rng, t, size // 4) for name, t in tables.items() if name != "item"}
+        at = torch.from_numpy(_drawn(rng, chances, size))
+        some["item"] = {k: v[at] for k, v in tables["item"].items()}
         losses = _losses(net, some)
         loss = torch.stack(list(losses.values())).sum()
         optimizer.zero_grad()
@@ -69,6 +73,19 @@ def fit(
     return sums
 
 
+def _by_kind(x: np.ndarray) -> np.ndarray:
+    """Running sums of the chances to be drawn: every kind of item equally often, so that six chains are heard beside a hundred
+    questions."""
+    kind = x[:, :5].argmax(axis=1)
+    return np.cumsum(1.0 / np.bincount(kind, minlength=5)[kind])
+
+
+def _drawn(rng: np.random.Generator, chances: np.ndarray, size: int) -> np.ndarray:
+    """Places of rows drawn by their chances."""
+    n = min(size, len(chances))
+    return np.minimum(np.searchsorted(chances, rng.random(n) * chances[-1], side="right"), len(chances) - 1)
+
+
 def _some(rng: np.random.Generator, t: Mapping[str, Tensor], size: int) -> dict[str, Tensor]:
     n = len(t["y"])
     at = torch.from_numpy(rng.integers(0, n, min(size, n)))
@@ -77,7 +94,7 @@ def _some(rng: np.random.Generator, t: Mapping[str, Tensor], size: int) -> dict[
 
 def _losses(net: Network, some: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
     t, out = some["item"], {}
-    q, brief, work, query = net.judge_items(t["x"])
+    q, brief, work, query, level = net.judge_items(t["x"])
     go, told, called = (t["choice"] > 0).float(), (t["agent"] > 0).float(), (t["agent"] >= 0).float()
     own = q.gather(1, (t["choice"][:, None] - 1).clamp_min(0))[:, 0]
     out["item"] = (go * (own - t["y"]) ** 2).sum() / go.sum().clamp_min(1)
@@ -85,6 +102,7 @@ def _losses(net: Network, some: Mapping[str, Mapping[str, Tensor]]) -> dict[str,
     out["brief"] = (told * (said - t["left"]) ** 2).sum() / told.sum().clamp_min(1)
     whom = net.judge_pairs(query, t["agent_x"], t["pair_x"])
     out["point"] = (called * (whom - t["left"]) ** 2).sum() / called.sum().clamp_min(1)
+    out["level"] = F.mse_loss(level, t["g"])
     out["work"] = F.mse_loss(work, torch.log1p(t["calls_to_go"]))
     out["value"] = F.mse_loss(net.item_value(torch.cat([t["x"], t["worth"]], dim=1)).squeeze(-1), t["g"])
     r, team = some.get("rule"), some["team"]
@@ -113,8 +131,9 @@ def improve(
     stats: dict[str, float] = {}
     c = tables.get("candidate")
     starts = np.searchsorted(c["row"], np.arange(len(t["ep"]) + 1)) if c is not None else None
+    chances = _by_kind(t["x"])
     for _ in range(steps):
-        at = np.unique(rng.integers(0, len(t["ep"]), min(size, len(t["ep"]))))
+        at = np.unique(_drawn(rng, chances, size))
         loss = _item_loss(net, t, at, tau, stats, heads)
         if c is not None and starts is not None and "point" in heads:
             loss = loss + _point_loss(net, t, c, at, starts, tau, stats)
@@ -171,9 +190,10 @@ def _item_loss(net: Network, t: Table, at: np.ndarray, tau: float, stats: dict[s
     x = torch.from_numpy(t["x"][at])
     purpose, brief, _ = net.items(x)
     mask = torch.from_numpy(t["mask"][at])
+    mask[:, 0] = True  # forbidden to some in training, never in play
     log_pi = purpose.masked_fill(~mask, -1e9).log_softmax(-1)
     with torch.no_grad():
-        q, b, _, _ = net.judge_items(x)
+        q, b, *_ = net.judge_items(x)
         q = F.pad(q, (1, 0))
     stats["entropy_item"] = float(-(log_pi.exp() * log_pi).sum(-1).mean().detach())
     said = brief.log_softmax(-1)

@@ -29,7 +29,7 @@ _RIDGE = 0.5
 class SpawnGradient:
     """What has been learned of roles so far."""
 
-    def __init__(self, *, memory: float = 0.95) -> None:
+    def __init__(self, *, memory: float = 0.9) -> None:
         self.memory = memory
         self.square = np.zeros((2 * ROLE, 2 * ROLE))
         self.cross = np.zeros(2 * ROLE)
@@ -72,17 +72,20 @@ class SpawnGradient:
         return gain, np.sqrt(noise * np.einsum("rf,fg,rg->r", x, inverse[at, at], x)) + 1e-9
 
     def step(
-        self, net: Network, t: Table, *, eta: float = 1.0, eta_size: float = 0.3, most: float = 0.5, cap: float = 2.5
-    ) -> None:
-        """Move gate and size of the batch's roles along their gains."""
+        self, net: Network, t: Table, room: int, *, left: float = 1.0, eta: float = 1.0, eta_size: float = 0.6, most: float = 0.5,
+        cap: float = 2.5,
+    ) -> None:  # fmt: skip
+        """Move gate and size of the batch's roles along their gains, by `left` of a whole step; a mean size beyond the room would
+        feel nothing any more."""
+        top = float(np.log(max(room, 1)))
         x = t["x"].astype(np.float64)
         with torch.no_grad():
             gate, size = (v.numpy().astype(np.float64) for v in net.roles(torch.from_numpy(t["x"])))
-            for part, (head, old, rate, limit) in enumerate(((net.gate, gate, eta, most), (net.size, size, eta_size, most / 3))):
+            for part, (head, old, rate, limit) in enumerate(((net.gate, gate, eta, most), (net.size, size, eta_size, most / 2))):
                 gain, error = self.estimate(x, part)
                 square = (gain / error) ** 2
-                move = np.clip(rate * gain * square / (1 + square), -limit, limit)
-                target = np.clip(old + move, -cap, cap) if part == 0 else np.clip(old + move, 0.0, 9.0)
+                move = left * np.clip(rate * gain * square / (1 + square), -limit, limit)
+                target = np.clip(old + move, -cap, cap) if part == 0 else np.clip(old + move, 0.0, top)
                 weight = np.concatenate([head.weight.numpy()[0], head.bias.numpy()]).astype(np.float64)
                 full = np.concatenate([x, np.ones((len(x), 1))], axis=1)
                 change = np.linalg.solve(full.T @ full + 1e-3 * len(x) * np.eye(ROLE + 1), full.T @ (target - full @ weight))

@@ -68,7 +68,7 @@ def train_run(
 
 def _begun(path: Path, settings: Settings) -> tuple[RunFolder, Training]:
     training = Training(settings)
-    training.episodes  # noqa: B018  groups that do not fit are told before anything is written
+    training.episodes()  # groups that do not fit are told before anything is written
     if path.exists() and (not path.is_dir() or any(path.iterdir())):  # before the levels below are computed
         fix = f"another name, or go on with it: counterpoint train --resume {path}"
         raise InputError("exists already and is not empty", where=os.fspath(path), fix=fix)

@@ -7,7 +7,7 @@ that resumes gives the same numbers as one that never stopped. Budgets count eve
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from counterpoint.train.runner import Job
 from counterpoint.train.settings import Settings
 from counterpoint.train.spawn_gradient import SpawnGradient
 from counterpoint.train.staleness import correct
+from counterpoint.train.trials import Trials
 
 __all__ = ["Training"]
 
@@ -37,9 +38,9 @@ _KEPT = (
 _SOFT = {
     "tau_from": 0.3,
     "tau_to": 0.03,
-    "keep": 8,
+    "keep": 192,
     "lam": 0.9,
-    "steps": 24,
+    "steps": 48,
     "entropy": 0.005,
     "spread_from": 0.6,
     "spread_to": 0.15,
@@ -71,7 +72,7 @@ class Training:
         self.critic = torch.optim.Adam(self.net.critic_parameters(), fused=True)
         self.mean = {k: v.clone() for k, v in self.net.state_dict().items()}
         """A running mean of the weights: what plays when it counts."""
-        self.spawning = SpawnGradient()
+        self.spawning, self.trials = SpawnGradient(), Trials()
         self.update = 0
         self.totals = {"episodes": 0, "forks": 0, "calls": 0, "decisions": 0}
         self.recent: list[Rollout] = []
@@ -103,18 +104,18 @@ class Training:
         """The network as arrays."""
         return {k: v.numpy().copy() for k, v in self.net.state_dict().items()}
 
-    @property
-    def episodes(self) -> int:
-        """Per update."""
+    def episodes(self, update: int = 0) -> int:
+        """Of an update: a run's own number, or the preset's, which may widen."""
         n = self.settings.episodes or self.preset.episodes
         if n % self.preset.group:
             raise InputError(f"{n} episodes do not make groups of {self.preset.group}", fix=f"a multiple of {self.preset.group}")
-        return n
+        first, times = self.preset.widens
+        return n * times if times and not self.settings.episodes and update >= first else n
 
     def jobs_per_update(self) -> int:
         """Jobs into which an update's episodes are cut; groups stay whole."""
         parts = self.settings.workers if self.settings.runner == "processes" else 1
-        return max(1, min(parts, self.episodes // self.preset.group))
+        return max(1, min(parts, self.episodes() // self.preset.group))
 
     def job(self, number: int, version: int, weights: dict[str, np.ndarray]) -> Job:
         """The job of a launch number; seeds of training are never those of evaluation."""
@@ -123,7 +124,7 @@ class Training:
         p, group = self.preset, self.preset.group
         variants = self.settings.variants()
         changes = variants[update % len(variants)]
-        groups = np.array_split(np.arange(self.episodes // group), parts)[part]
+        groups = np.array_split(np.arange(self.episodes(update) // group), parts)[part]
         start = 1_000_000 + (self.settings.seed % 100_000) * 10_000_000 + update * 1_000
         seeds = np.repeat(start + groups, group)
         salts = np.arange(len(seeds)) + 1 + int(groups[0]) * group
@@ -138,13 +139,22 @@ class Training:
             "name": f"{self.settings.preset}-{update}",
             "workers": p.regime in "BC",
         }
-        if p.forks:
-            rng, roles = self.rng(1000 + part, update), 2 * self.worlds[update % len(variants)].config.types
-            gate = np.full((len(seeds), roles), -1)
-            forced = np.flatnonzero(rng.random(len(seeds)) < p.forks)
-            gate[forced, rng.integers(0, roles, len(forced))] = rng.integers(0, 2, len(forced))
-            payload["gate"] = gate
+        mine = slice(int(groups[0]) * group, int(groups[0]) * group + len(seeds))
+        payload |= {name: whole[mine] for name, whole in self._forced(update).items()}
         return Job(work=WORK, payload=payload, version=version, weights=weights)
+
+    def _forced(self, update: int) -> dict[str, np.ndarray]:
+        """What is done in an update's episodes whatever the policy wants: spawn arms, and items that are not left."""
+        p, n, config = self.preset, self.episodes(update), self.worlds[update % len(self.worlds)].config
+        out: dict[str, np.ndarray] = {}
+        if p.keeps:
+            out["keeps"] = self.rng(2000, update).random((n, config.items)) < p.keeps / (1 + update / 20)
+        if p.forks:
+            rng, roles = self.rng(1000, update), 2 * config.types
+            out["gate"] = np.full((n, roles), -1)
+            forced = np.flatnonzero(rng.random(n) < p.forks)
+            out["gate"][forced, rng.integers(0, roles, len(forced))] = rng.integers(0, 2, len(forced))
+        return out
 
     # -- learning
 
@@ -163,9 +173,14 @@ class Training:
         forks = len(np.unique(out.tables["spawn"]["ep"][forced])) if forced.any() else 0
         self._average()
         self.update += 1
-        added = {"episodes": len(out.values), "forks": forks, "calls": out.calls, "decisions": out.decisions}
-        self.totals = {k: v + added[k] for k, v in self.totals.items()}
+        self._spend({"episodes": len(out.values), "forks": forks, "calls": out.calls, "decisions": out.decisions})
+        every = self.preset.trial_every
+        if every and self.update >= 4 * every and (self.is_done or (self.progress >= 0.5 and self.update % every == 0)):
+            self._spend(self.trials.hold(self._of(self.mean), self.worlds, self.settings.seed, self.update))
         return self._row(out, stats)
+
+    def _spend(self, added: Mapping[str, int]) -> None:
+        self.totals = {k: v + added.get(k, 0) for k, v in self.totals.items()}
 
     def _rates(self) -> None:
         left = max(0.1, 1 - self.progress)
@@ -179,9 +194,12 @@ class Training:
             self.mean[name] += share * (value - self.mean[name])
 
     def player(self) -> Network:
-        """The network that evaluations and users play with: the running mean of the last ones."""
+        """The network that evaluations and users play with: the mean of the last ones; when all is spent, the best tried."""
+        return self._of(self.trials.best if self.is_done and self.trials.best is not None else self.mean)
+
+    def _of(self, weights: Mapping[str, torch.Tensor]) -> Network:
         net = Network(apart=self.preset.regime == "C")
-        net.load_state_dict(self.mean)
+        net.load_state_dict(weights)
         return net
 
     def _gate(self, out: Rollout, stats: dict[str, Any]) -> float:
@@ -232,9 +250,12 @@ class Training:
         advantages["worker"], stats = workers.taught(self.net, self.critic, out, self.rng(5), left=left)
         return stats
 
-    def _critics(self, out: Rollout, *, keep: int = 4, lam: float = 0.95, steps: int = 16) -> dict[str, float]:
+    def _critics(self, out: Rollout, *, keep: int = 96, lam: float = 0.95, steps: int = 16) -> dict[str, float]:
+        """Fit the critics on the last rollouts, as many as have `keep` episodes in all and at least the newest."""
         measure(self.net, out)
-        self.recent = [*self.recent, _trimmed(out)][-keep:]
+        self.recent.append(_trimmed(out))
+        while len(self.recent) > 1 and sum(len(r.values) for r in self.recent) > keep:
+            self.recent.pop(0)
         lessons = [x for x in (lesson(self.net, r, lam=lam) for r in self.recent) if x is not None]
         return soft.fit(self.net, self.critic, lessons, self.rng(0), steps=steps * (2 if self.update < 6 else 1))
 
@@ -255,7 +276,7 @@ class Training:
         bonus = 1 - self.progress
         if "spawn" in out.tables:
             self.spawning.add(self.net, out.tables["spawn"], advantages["spawn"])
-            self.spawning.step(self.net, out.tables["spawn"])
+            self.spawning.step(self.net, out.tables["spawn"], out.config.max_agents, left=max(0.25, 1 - self.progress))
             with torch.no_grad():
                 self.net.log_scale.fill_(float(np.log(o["spread_from"] * (o["spread_to"] / o["spread_from"]) ** self.progress)))
             gate = self.net.roles(torch.from_numpy(out.tables["spawn"]["x"]))[0].detach()
@@ -327,6 +348,7 @@ class Training:
             "recent": self.recent,
             "past": self.past,
             "spawning": self.spawning.state(),
+            "trials": self.trials.state(),
         }
         into = io.BytesIO()
         torch.save(held, into)
@@ -352,6 +374,7 @@ class Training:
         self.policy.load_state_dict(held["policy"])
         self.critic.load_state_dict(held["critic"])
         self.spawning.restore(held["spawning"])
+        self.trials.restore(held["trials"])
         self.update, self.totals, self.recent, self.past = held["update"], held["totals"], held["recent"], held["past"]
 
 

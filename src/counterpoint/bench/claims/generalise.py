@@ -21,7 +21,7 @@ __all__ = ["generalise"]
 
 SMALL = ({"vote_items": 16}, {"vote_items": 32}, {"vote_items": 64})
 _SIZES = {64: (200, 0.93), 256: (60, 0.93), 1024: (16, 0.9), 4096: (6, 0.9)}
-UPDATES = 150
+UPDATES = 100
 
 
 def generalise(*, seed: int, seeds: int) -> Iterator[Row]:

@@ -25,10 +25,10 @@ __all__ = ["teamworld"]
 _SIZES = {64: 200, 256: 60, 1024: 16}
 _W1 = {
     "preset": "counterpoint", "world": "W1", "mix": [{"vote_items": 32}, {"vote_items": 64}, {"vote_items": 128}],
-    "updates": 150, "budget_calls": 0,
+    "updates": 100, "budget_calls": 0,
 }  # fmt: skip
-_D = {"preset": "counterpoint", "world": "D", "updates": 80, "budget_calls": 0}
-_M = {"preset": "counterpoint", "world": "M", "updates": 110, "budget_calls": 0}
+_D = {"preset": "counterpoint", "world": "D", "updates": 50, "budget_calls": 0}
+_M = {"preset": "counterpoint", "world": "M", "updates": 60, "budget_calls": 0}
 _RIVAL_CALLS = 120_000
 _TASKS = np.arange(120) + 700_000
 RULES = ("best_cap", "majority", "first_answer", "serial", "spawn_all", "random")

@@ -30,9 +30,13 @@ _CHAIN = KINDS.index("chain")
 
 @dataclass(frozen=True)
 class Force:
-    """Arms that a forced fork takes whatever the policy wants: (E, roles) gate 0 or 1, -1 where it is free."""
+    """What is done whatever the policy wants."""
 
-    gate: np.ndarray
+    gate: np.ndarray | None = None
+    """(E, roles) spawn arms of forced forks: 0 or 1, -1 where it is free."""
+    keeps: np.ndarray | None = None
+    """(E, items) those that may not be left while anything can be done for them (forced continuation, research note B1): a kind
+    that pays only at its end would otherwise be given up before anybody has seen its end."""
 
 
 def _log_sigmoid(x: np.ndarray) -> np.ndarray:
@@ -145,7 +149,7 @@ class TeamPolicy:
         places = np.arange(roles)[None]
         u = self._noise(obs, "spawn", 0, places)
         go = (gate > 0) if u is None else np.log(u) < _log_sigmoid(gate)
-        if self.force is not None and obs.round == 0:
+        if self.force is not None and self.force.gate is not None and obs.round == 0:
             go = np.where(self.force.gate >= 0, self.force.gate == 1, go)
         z = self._normal(obs, places)
         wish = size + scale * z
@@ -158,7 +162,8 @@ class TeamPolicy:
         logp[:, 1] = np.where(asked, (gate_logp + np.where(go, size_logp, 0.0)).sum(axis=1), 0.0)
         if self.record is not None:
             ep, role = np.nonzero(np.broadcast_to(asked[:, None], go.shape))
-            forced = np.zeros(go.shape, np.bool_) if self.force is None or obs.round else self.force.gate >= 0
+            gates = None if self.force is None or obs.round else self.force.gate
+            forced = np.zeros(go.shape, np.bool_) if gates is None else gates >= 0
             self.record.add(
                 "spawn",
                 ep=ep,
@@ -197,6 +202,8 @@ class TeamPolicy:
             work = self.net.judge_items(x)[2].numpy()[sort]
             key = self.net.key(torch.from_numpy(agents)).numpy()
         mask = _legal(obs, rows)
+        if self.force is not None and self.force.keeps is not None:
+            mask[:, 0] &= ~self.force.keeps[rows.ep, rows.item] | (rows.copy > 0) | ~mask[:, 1:].any(axis=1)
         purpose_logp = _log_softmax(np.where(mask, purpose_logit, -np.inf).astype(np.float64))
         place = rows.item + obs.config.items * rows.copy
         u_all = [self._noise(obs, "delegate", code, np.arange(int(place.max()) + 1)[None]) for code in (0, 1, 2)]

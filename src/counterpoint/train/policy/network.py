@@ -31,7 +31,7 @@ _WIDTH, _POINT = 48, 8
 
 
 def _mlp(n_in: int, n_out: int | None = None) -> nn.Sequential:
-    layers: list[nn.Module] = [nn.Linear(n_in, _WIDTH), nn.SiLU(), nn.Linear(_WIDTH, _WIDTH), nn.SiLU()]
+    layers: list[nn.Module] = [nn.Linear(n_in, _WIDTH), nn.ReLU(), nn.Linear(_WIDTH, _WIDTH), nn.ReLU()]
     if n_out is not None:
         layers.append(_small(nn.Linear(_WIDTH, n_out)))
     return nn.Sequential(*layers)
@@ -73,7 +73,7 @@ class Network(nn.Module):
         with torch.no_grad():  # the sixth number says that the team has already been spawned once
             self.gate.weight[0, 6] = -4.0
         self.log_scale = nn.Parameter(torch.tensor(-0.5))
-        self.item_value, self.item_critic = _mlp(ITEM + 1, 1), _mlp(ITEM, 3 + 4 + 1 + _POINT)
+        self.item_value, self.item_critic = _mlp(ITEM + 1, 1), _mlp(ITEM, 3 + 4 + 2 + _POINT)
         self.team_critic, self.point_key = _mlp(TEAM, 3 + len(RULES)), nn.Linear(AGENT, _POINT)
         self.point_pair = nn.Linear(PAIR, 1, bias=False)
         nn.init.zeros_(self.point_pair.weight)
@@ -94,10 +94,10 @@ class Network(nn.Module):
         critics = (self.item_value, self.item_critic, self.team_critic, self.point_key, self.point_pair, self.worker_value)
         return [p for m in critics for p in m.parameters()]
 
-    def judge_items(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Q of answer, verify, next (R, 3); of briefs (R, 4); log calls to go (R,); the critic's query (R, D)."""
-        q, brief, work, query = self.item_critic(x).split([3, 4, 1, _POINT], dim=-1)
-        return q, brief, work[..., 0], query
+    def judge_items(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """Q of answer, verify, next (R, 3); of briefs (R, 4); log calls to go (R,); the critic's query (R, D); V (R,)."""
+        q, brief, work, level, query = self.item_critic(x).split([3, 4, 1, 1, _POINT], dim=-1)
+        return q, brief, work[..., 0], query, level[..., 0]
 
     def judge_pairs(self, query: Tensor, agent_x: Tensor, pair_x: Tensor) -> Tensor:
         """What an agent adds to an item's Q."""

@@ -18,6 +18,9 @@ counterpoint = Preset(
     credit={"rows": {}},
     loss={"soft": {}},
     forks=0.1,
+    keeps=0.15,
     goes_on=True,
+    widens=(40, 4),
+    trial_every=10,
     rates={"policy": 5e-3, "spawn": 2e-2, "critic": 3e-3},
 )
