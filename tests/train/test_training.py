@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -121,3 +125,17 @@ def test_what_cannot_be() -> None:
         training(seed=3).restore(t.state(), "here")
     with pytest.raises(InputError, match="not a checkpoint"):
         t.restore(b"nothing", "here")
+
+
+class _Trap:
+    def __reduce__(self) -> tuple[object, ...]:
+        return (os.mkdir, ("sprung",))
+
+
+def test_a_checkpoint_of_a_stranger_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    into = io.BytesIO()
+    torch.save({"format": 1, "settings": _Trap()}, into)
+    with pytest.raises(InputError, match="not a checkpoint"):
+        training().restore(into.getvalue(), "here")
+    assert not (tmp_path / "sprung").exists()

@@ -47,7 +47,8 @@ class Preset:
     loss: Mapping[str, Mapping[str, Any]]
     """One of `LOSSES` with its options (see `learner.Options`, `soft`, `mixing`)."""
     reward: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"team_outcome": {}})
-    """Rewards of `reward/` with their options; an option `weight` (a number, or {"from": a, "to": b} over the run) scales it."""
+    """Rewards of `reward/` with their options. An option `weight` (a number, or {"from": a, "to": b} over the run) scales it;
+    with `gain` = true the value of the draft before the first round is taken off, so that the team is paid for what it added."""
     group: int = 4
     """Episodes of one task that are compared."""
     episodes: int = 24

@@ -53,7 +53,7 @@ class Settings:
     keep_traces: int = 4
     """Episodes of each evaluation whose traces go to the store."""
     device: str = "cpu"
-    """Where the network lives; only "cpu" pays for networks this small."""
+    """Where the network lives: "cpu". Networks this small gain nothing elsewhere, and "cuda" is refused."""
 
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
@@ -88,6 +88,7 @@ class Settings:
             raise InputError(f"no device {self.device!r}", fix="cpu, or cuda")
         if not torch.cuda.is_available():
             raise Refused("no GPU is there: device is 'cuda'", fix='device = "cpu"; the networks here are small')
+        raise Refused("this learner has no GPU path: device is 'cuda'", fix='device = "cpu"; the networks here are small')
 
 
 _LEAST = {

@@ -6,7 +6,6 @@ that resumes gives the same numbers as one that never stopped. Budgets count eve
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 import torch
 
 from counterpoint.errors import InputError
-from counterpoint.train import assign, mixing, soft
+from counterpoint.train import assign, checkpoint, mixing, soft
 from counterpoint.train.folder import FORMAT, check_format
 from counterpoint.train.jobs import WORK, Played, one_core, world_of
 from counterpoint.train.learner import Options, log_probs, update
@@ -335,7 +334,7 @@ class Training:
 
     def state(self) -> bytes:
         """The whole state, for a checkpoint."""
-        held = {
+        return checkpoint.dump({
             "format": FORMAT,
             "settings": self.settings.as_dict(),
             "update": self.update,
@@ -349,18 +348,11 @@ class Training:
             "past": self.past,
             "spawning": self.spawning.state(),
             "trials": self.trials.state(),
-        }
-        into = io.BytesIO()
-        torch.save(held, into)
-        return into.getvalue()
+        })  # fmt: skip
 
     def restore(self, data: bytes, where: str) -> None:
         """Go on from a checkpoint."""
-        try:
-            held = torch.load(io.BytesIO(data), weights_only=False)
-        except Exception as error:
-            why = str(error).splitlines()[0][:200]
-            raise InputError("not a checkpoint, or a broken one", where=where, why=why, fix="an older one of the run") from error
+        held = checkpoint.load(data, where)
         check_format(held.get("format"), where)
         mine = self.settings.as_dict()
         differ = [k for k in ("preset", "world", "set", "mix", "seed") if held["settings"].get(k) != mine[k]]

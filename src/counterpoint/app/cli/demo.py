@@ -30,7 +30,7 @@ _SHOWN = ("random", "serial", "best_cap", "reference")
 @click.option("--seed", default=0, show_default=True, help="Another seed, other traces, another run.")
 @click.option("--quick", is_flag=True, help="Train nothing: write and audit six sample traces, in seconds.")
 @click.option("--world", default="M", show_default=True, help="The TeamWorld to train in.")
-@click.option("--updates", default=90, show_default=True, help="Updates to train for.")
+@click.option("--updates", default=50, show_default=True, help="Updates to train for.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="With --quick: check and audit, and write nothing.")
 @json_option
 def demo(folder: Path, seed: int, quick: bool, world: str, updates: int, is_dry: bool, as_json: bool) -> None:
