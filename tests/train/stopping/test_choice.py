@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from counterpoint import registry
 from counterpoint.errors import InputError, NotFound, NotIdentified, Refused
 from counterpoint.train.stopping import TRAINERS, Rule, best_cap, choose, from_traces, load_rule, stacked
+from counterpoint.train.stopping.choice import _undecided
 from counterpoint.train.stopping.expected import calmest, expected
 from counterpoint.train.stopping.paths import StopPaths, checked
 
@@ -33,6 +34,25 @@ def test_it_stays_at_the_cap_where_only_time_matters() -> None:
     choice, _ = choose(S0.paths(range(300)), 0)
     assert choice.winners == ("best_cap",)
     assert set(choice.gains) == {"threshold", "longstaff_schwartz", "pooled", "all_stops"}
+
+
+def test_what_the_traces_cannot_tell_apart_goes_on_longer() -> None:
+    """A hundred traces of S2 in which, by luck, one vote was enough: the cap would lose twice the gap."""
+    paths = S2.paths(range(10_000_000, 10_000_100))
+    choice, calm = choose(paths, 0)
+    assert max(mean - error for mean, error in choice.gains.values()) <= 1e-9  # nothing clearly beats the cap
+    assert len(choice.winners) == 1
+    assert gap(S2, best_cap(calm)) < -0.5
+    assert gap(S2, stacked(paths, 0)) > 0.5
+
+
+def test_the_longer_rule_needs_payoffs_that_do_not_speak_against_it() -> None:
+    rng = np.random.default_rng(0)
+    later = {"short": np.full(60, -1.0), "long": np.full(60, 2.0)}
+    noise = rng.normal(size=60)
+    assert _undecided({"short": noise, "long": noise - noise.mean()}, later) == "long"
+    assert _undecided({"short": noise, "long": noise - noise.mean() - 1.0}, later) == "best_cap"
+    assert _undecided({"short": noise, "long": noise}, {name: -np.abs(x) for name, x in later.items()}) == "best_cap"
 
 
 def test_expected_gains_have_the_same_mean_and_less_noise() -> None:

@@ -24,12 +24,12 @@ __all__ = ["teamworld"]
 
 _SIZES = {64: 200, 256: 60, 1024: 16}
 _W1 = {
-    "preset": "counterpoint", "world": "W1", "mix": [{"vote_items": 32}, {"vote_items": 64}, {"vote_items": 128}],
+    "preset": "counterpoint", "world": "W1", "mix": [{"vote_items": 16}, {"vote_items": 64}, {"vote_items": 192}],
     "updates": 100, "budget_calls": 0,
 }  # fmt: skip
 _D = {"preset": "counterpoint", "world": "D", "updates": 50, "budget_calls": 0}
 _M = {"preset": "counterpoint", "world": "M", "updates": 60, "budget_calls": 0}
-_RIVAL_CALLS = 120_000
+_RIVAL_CALLS = 80_000
 _TASKS = np.arange(120) + 700_000
 RULES = ("best_cap", "majority", "first_answer", "serial", "spawn_all", "random")
 """Hand-made policies that each follow one rule; the reference and the oracle solve the world instead."""
@@ -42,6 +42,7 @@ def teamworld(*, seed: int, seeds: int) -> Iterator[Row]:
         raise InputError(f"seeds is at least 1, not {seeds}")
     every = range(seed, seed + seeds)
     yield from _wide_verify(every)
+    yield from _other_prices(every)
     yield from _deep_chain(every)
     yield from _mixture(every)
 
@@ -67,10 +68,12 @@ def _wide_verify(every: range) -> Iterator[Row]:
         world = w1.replace(vote_items=size, max_agents=256)
         found = [share(r, world, np.arange(episodes) + 500_000) for r in runs]
         yield at_least(f"W1 N={size}: share of the certified bound", found, 0.95)
-    other = train_all([{**_W1, "seed": s, "set": _drawn(s)} for s in every])
-    found = [
-        share(r, w1.replace(vote_items=64, **_drawn(s)), np.arange(200) + 500_000) for s, r in zip(every, other, strict=True)
-    ]
+
+
+def _other_prices(every: range) -> Iterator[Row]:
+    w1: TeamWorld = registry.get("env", "wide_verify")
+    runs = train_all([{**_W1, "seed": s, "set": _drawn(s)} for s in every])
+    found = [share(r, w1.replace(vote_items=64, **_drawn(s)), np.arange(200) + 500_000) for s, r in zip(every, runs, strict=True)]
     yield at_least("W1 N=64, prices and skills drawn from the seed: share of the certified bound", found, 0.95)
 
 
