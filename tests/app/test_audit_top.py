@@ -11,23 +11,10 @@ import pytest
 
 from audit.made import Story, fan_out
 from counterpoint import registry
-from counterpoint.app.cli import main
 from counterpoint.audit.records import DEFINITIONS, HACKS
 from counterpoint.trace import Trace, encode
 
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*args: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main([str(a) for a in args])
-        out, err = capsys.readouterr()
-        assert isinstance(ended.value.code, int)
-        return ended.value.code, out, err
-
-    return call
 
 
 def _file(folder: Path, trace: Trace, name: str = "run.trace.json") -> Path:
@@ -43,7 +30,9 @@ def clean(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def serial(tmp_path: Path) -> Path:
-    return _file(tmp_path, fan_out(4, serial=True).trace(trace_id="slow", costs={"tokens": 0, "wall_clock_s": 0}), "slow.trace.json")
+    return _file(
+        tmp_path, fan_out(4, serial=True).trace(trace_id="slow", costs={"tokens": 0, "wall_clock_s": 0}), "slow.trace.json"
+    )
 
 
 @pytest.mark.parametrize("name", ["audit", "top"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,23 +11,13 @@ from typing import Any
 import pytest
 
 from app.runs_made import FIRST, TASKS, made
-from counterpoint.app.cli import main
 from counterpoint.train.folder import RunFolder
 
 
 @pytest.fixture
-def ends(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def ends(ends_of: Any) -> Any:
     """Run the command in an empty folder: exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str | Path) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as exit_:
-            main(["compare", *map(os.fspath, arguments)])
-        out = capsys.readouterr()
-        assert isinstance(exit_.value.code, int)
-        return exit_.value.code, out.out, out.err
-
-    return run
+    return ends_of("compare")
 
 
 def two_sides(folder: Path, **second: Any) -> None:

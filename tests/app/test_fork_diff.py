@@ -10,25 +10,12 @@ import pytest
 
 import counterpoint as cpt
 from counterpoint import registry
-from counterpoint.app.cli import main
 from counterpoint.app.library import load, save
 from counterpoint.store import Store
 from counterpoint.trace import Event, Trace
 
 Run = Callable[..., tuple[int, str, str]]
 WORLD = cpt.world("W1", vote_items=12)
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*args: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main([str(a) for a in args])
-        out, err = capsys.readouterr()
-        assert isinstance(ended.value.code, int)
-        return ended.value.code, out, err
-
-    return call
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from app.runs_made import TASKS, made
-from counterpoint.app.cli import main
 from counterpoint.app.cli._runs import groups_of
 from counterpoint.app.plots import panels
 from counterpoint.train.folder import RunFolder
@@ -29,18 +28,9 @@ MARKS = {"serial": 2.0, "best cap": 4.0, "reference": 9.8}
 
 
 @pytest.fixture
-def ends(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def ends(ends_of: Any) -> Any:
     """Run the command in an empty folder: exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str | Path) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as exit_:
-            main(["plot", *map(os.fspath, arguments)])
-        out = capsys.readouterr()
-        assert isinstance(exit_.value.code, int)
-        return exit_.value.code, out.out, out.err
-
-    return run
+    return ends_of("plot")
 
 
 def two_sides(folder: Path, **second: Any) -> None:

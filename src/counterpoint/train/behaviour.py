@@ -14,12 +14,11 @@ import numpy as np
 from counterpoint.envs.teamworld.config import FAMILIES, KINDS, RULES, Config
 from counterpoint.envs.teamworld.play import play
 from counterpoint.envs.teamworld.world import TeamWorld
+from counterpoint.train.evaluate import scaled
 from counterpoint.train.policy.network import Network
 from counterpoint.train.rollouts import play_out
 
-__all__ = ["Behaviour", "behaviour", "scaled"]
-
-_COUNTS = ("vote_items", "pool_items", "draft_items", "chain_items", "node_modules")
+__all__ = ["Behaviour", "behaviour"]
 
 
 @dataclass(frozen=True)
@@ -46,13 +45,6 @@ class Behaviour:
             "aggregate": self.aggregate,
             "stop": {k: {"learned": a, "other": b} for k, (a, b) in self.stop.items()},
         }
-
-
-def scaled(world: TeamWorld, factor: float) -> TeamWorld:
-    """The world with so many times the items of each kind, and room for as many more agents."""
-    config = world.config
-    changes: dict[str, Any] = {n: max(1, round(getattr(config, n) * factor)) for n in _COUNTS if getattr(config, n)}
-    return world.replace(**changes, max_agents=max(config.max_agents, round(config.max_agents * factor)))
 
 
 def _per_kind(config: Config, calls: np.ndarray) -> dict[str, float]:

@@ -38,6 +38,7 @@ __all__ = [
     "plain_name",
     "policy_of",
     "reference_rounds",
+    "scaled",
     "widths",
 ]
 
@@ -142,21 +143,27 @@ def optimum(worlds: Sequence[TeamWorld], episodes: int) -> dict[str, Any]:
     return {"value": value, "kind": kind, "over": found[0].over, "how": found[0].how}
 
 
+def scaled(world: TeamWorld, factor: float) -> TeamWorld:
+    """The world with so many times the items of each kind, and room for as many more agents."""
+    config = world.config
+    changes: dict[str, Any] = {n: max(1, round(getattr(config, n) * factor)) for n in _COUNTS if getattr(config, n)}
+    return world.replace(**changes, max_agents=max(config.max_agents, round(config.max_agents * factor)))
+
+
 def widths(net: Network, world: TeamWorld, *, episodes: int = 6) -> list[dict[str, Any]]:
     """Team sizes by task size: every count of items times 1/4, 1/2, 1, 2, 4, as far as that is a task of another size."""
     rows: dict[int, dict[str, Any]] = {}
     policy = TeamPolicy(net)
     for factor in _FACTORS:
-        counts = {n: max(1, round(getattr(world.config, n) * factor)) for n in _COUNTS if getattr(world.config, n)}
         try:
-            scaled = world.replace(**counts)
+            other = scaled(world, factor)
         except InputError:
             continue  # some count has a limit of its own
-        size = scaled.config.items
+        size = other.config.items
         if size in rows or size > max(_LARGEST, world.config.items):
             continue
-        learned = columns(play(scaled.config, policy, np.arange(episodes)))["agents"]
-        by_hand = columns(play(scaled.config, named("reference", scaled.config), np.arange(episodes)))["agents"]
+        learned = columns(play(other.config, policy, np.arange(episodes)))["agents"]
+        by_hand = columns(play(other.config, named("reference", other.config), np.arange(episodes)))["agents"]
         rows[size] = {"size": size, "agents": learned.tolist(), "reference": float(by_hand.mean())}
     return [rows[size] for size in sorted(rows)]
 
