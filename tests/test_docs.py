@@ -2,7 +2,7 @@
 
 In a fenced block a line that begins with `$ ` is a command and the lines below it are what it prints. `...` stands for
 anything, in a line or as lines left out; a line `$ # exit 4` states the exit code of the command before it. Commands of one
-page run in order in one empty folder.
+page run in order in one folder that holds nothing but the project's `examples`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "sources").glob("*.md"))]
 # These set up a machine, or run this very test.
 NOT_RUN = ("make ", "pip ", "uv ")
 
@@ -95,6 +95,7 @@ def test_every_block_runs_and_prints_what_the_page_says(page: Path, tmp_path: Pa
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "COLUMNS": "200"}
     environment.pop("COUNTERPOINT_STORE", None)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     for step in steps(page):
         where = f"{page.name}:{step.line}"
         if step.kind == "shell" and step.text.startswith(NOT_RUN):

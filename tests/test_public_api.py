@@ -31,7 +31,7 @@ PINNED = [
     "TryAgain",
     "content_ref",
     "load",
-    "problems",
+    "problems", "read_logs",
     "save",
     "world",
 ]

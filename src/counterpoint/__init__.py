@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from counterpoint.app.library import load, save
+    from counterpoint.app.logs import read_logs
     from counterpoint.envs._find import world
     from counterpoint.errors import (
         CounterpointError,
@@ -60,6 +61,7 @@ _HOME = {
     "content_ref": "trace",
     "load": "app.library",
     "problems": "trace",
+    "read_logs": "app.logs",
     "save": "app.library",
     "world": "envs._find",
 }

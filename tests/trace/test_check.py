@@ -70,6 +70,7 @@ def swapped(number: int, **fields: Any) -> Trace:
         (lambda: swapped(5, t=3.5), "act-after-despawn", "warning", "events[4]"),
         (lambda: trace([ev("b", 1, "spawn", "lead", to="w")]), "idle-agent", "warning", "events[0]"),
         (lambda: trace([ev("b", 1, "spawn", "lead", to="lead2"), ev("c", 2, "spawn", "lead2", to="lead2")]), "spawned-twice", "warning", "events[1]"),
+        (lambda: trace(*story(), meta={"import": {"lacks": {"timestamps": 1}}}), "source-lacks", "warning", "$.meta.import"),
         (lambda: trace(*story(), costs={"tokens": 99, "wall_clock_s": 6}), "costs-differ", "warning", "$.costs.tokens"),
         (lambda: trace(*story(), costs={"tokens": 17, "wall_clock_s": 6, "tool_calls": 3}), "costs-differ", "warning", "$.costs.tool_calls"),
         (lambda: trace(*story(), costs={"tokens": 17, "wall_clock_s": 2}), "costs-differ", "warning", "$.costs.wall_clock_s"),

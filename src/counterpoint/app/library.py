@@ -15,6 +15,7 @@ from pathlib import Path
 from counterpoint import registry
 from counterpoint.errors import InputError, NotFound
 from counterpoint.files import put
+from counterpoint.formats._files import HEAD
 from counterpoint.formats._format import Format
 from counterpoint.formats._sniff import detect
 from counterpoint.trace import Trace
@@ -57,7 +58,7 @@ def load(ref: str | os.PathLike[str], *, store: str | os.PathLike[str] | None = 
 def read(path: str | os.PathLike[str]) -> Iterator[Trace]:
     """Every trace in a file, by whichever format its content shows."""
     with opened(path) as data:
-        name = detect(bytes(data[:4096]), os.fspath(path))
+        name = detect(bytes(data[:HEAD]), os.fspath(path))
         format_: Format = registry.get("format", name)
         if format_.read is None:
             raise InputError(f"{name} files are written, not read", where=os.fspath(path))

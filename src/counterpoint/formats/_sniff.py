@@ -14,12 +14,14 @@ __all__ = ["detect"]
 
 # Our own two forms first: they are by far the most common, and nothing else needs to be imported for them.
 _FIRST = ("jsonl", "survey")
+_OURS = 1000
 
 
 def _formats() -> list[tuple[str, Format]]:
     names = registry.ids("format")
     ordered = [*(n for n in _FIRST if n in names), *(n for n in names if n not in _FIRST)]
-    return [(name, registry.get("format", name)) for name in ordered]
+    known = [(name, registry.get("format", name)) for name in ordered]
+    return sorted(known, key=lambda row: -getattr(row[1], "rank", _OURS))  # a dialect before the form it is a dialect of
 
 
 def detect(head: bytes, name: str = "") -> str:

@@ -18,6 +18,7 @@ were built in memory.
 | idle-agent | warning | an agent was spawned and never acts |
 | spawned-twice | warning | two spawns create one agent |
 | costs-differ | warning | the trace's costs and its events do not add up |
+| source-lacks | warning | the log it was imported from does not say this |
 """
 
 from __future__ import annotations
@@ -81,6 +82,7 @@ def findings(
     _agents(trace, columns, found)
     _results(trace, links, columns, found)
     _costs(trace, columns, found)
+    _source(trace, found)
     return found
 
 
@@ -259,6 +261,14 @@ def _results(trace: Trace, links: Links, columns: _Columns, found: Findings) -> 
         if tool not in earliest or earliest[tool] > events[i].t:
             what = f"a result of {tool!r} with no call before it"
             found.warning("orphan-result", f"events[{i}]", what, "record the tool_call, with an edge to its result")
+
+
+def _source(trace: Trace, found: Findings) -> None:
+    """What an importer said its source leaves out."""
+    about = trace.meta.get("import")
+    lacks = about.get("lacks") if isinstance(about, dict) else None
+    for what, times in lacks.items() if isinstance(lacks, dict) else ():
+        found.warning("source-lacks", "$.meta.import", f"{what} ({times})", "nothing was guessed in its place")
 
 
 def _costs(trace: Trace, columns: _Columns, found: Findings) -> None:
