@@ -39,7 +39,10 @@ _NO_TIMES = "timestamps: t counts events"
 class Draft:
     """Rows of events and edges between their ids, until `traces` makes them one."""
 
-    def __init__(self, trace_id: str, task_id: str, *, system: str, prices: Prices = PRICES) -> None:
+    def __init__(
+        self, trace_id: str, task_id: str, *, system: str, prices: Prices = PRICES, records: Report | None = None
+    ) -> None:
+        """`records` is what there is to say about the records of the whole session."""
         self.trace_id, self.task_id, self.system = _plain(trace_id) or "unnamed", _plain(task_id) or "unnamed", system
         self.prices = prices
         self.topology: str | None = None
@@ -52,6 +55,7 @@ class Draft:
         self.metrics: dict[str, float] = {}
         self.meta: dict[str, Any] = {}
         self.report = Report()
+        self._records = records
         self._lanes: dict[str, Lane] = {}
 
     # -- putting down ----------------------------------------------------------------------------------------------------
@@ -187,7 +191,10 @@ class Draft:
         costs = dict(summed_costs(events))
         if any(e.cost_usd is not None for e in events):
             costs["cost_usd"] = sum(e.cost_usd or 0 for e in events)
-        meta = {**self.meta, "import": self.report.as_dict()}
+        about = self.report.as_dict()
+        if self._records is not None and (self._records.broken_count or self._records.unknown):
+            about["session"] = self._records.as_dict()
+        meta = {**self.meta, "import": about}
         return Trace(
             trace_id=self.trace_id,
             task_id=self.task_id,

@@ -73,7 +73,7 @@ class Session:
 
     def draft(self, trace_id: str, task_id: str, *, system: str) -> Draft:
         """A trace to be."""
-        return Draft(trace_id, task_id, system=system, prices=self.prices)
+        return Draft(trace_id, task_id, system=system, prices=self.prices, records=self.report)
 
 
 def _one_each(files: Sequence[File]) -> Iterable[Session]:

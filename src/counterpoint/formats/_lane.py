@@ -35,12 +35,24 @@ class Lane:
         self._calls: dict[str, str] = {}
         self._turn = 0
         self._has_acted = False
+        self._latest: float | None = None
 
     # -- hearing ---------------------------------------------------------------------------------------------------------
 
-    def hears(self, event: str, edge: str = "causal") -> None:
-        """An event is in the agent's context from now on; its next step reads it."""
+    def hears(self, event: str, edge: str = "causal", at: float | None = None) -> None:
+        """An event is in the agent's context from now on (from `at`; else from its own end); its next step reads it."""
         self.heard.append((event, edge))
+        self.reached(at if at is not None else self._end(event))
+
+    def reached(self, at: float | None) -> None:
+        """Something came to the agent at this moment: its next step did not begin before."""
+        if at is not None and (self._latest is None or at > self._latest):
+            self._latest = at
+
+    def _end(self, event: str) -> float | None:
+        row = self.draft.rows[event]
+        at: float | None = row["at"]
+        return None if at is None else at + row.get("dur", 0.0)
 
     def told(
         self, text: str, *, by: str = "user", at: float | None = None, id: str | None = None, source: str = "user", **fields: Any
@@ -122,8 +134,7 @@ class Lane:
         return event
 
     def _began(self, end: float | None) -> float | None:
-        rows = self.draft.rows
-        known = [rows[e]["at"] for e, _ in self.heard] + ([rows[self.last]["at"]] if self.last else [])
+        known = [self._latest, self._end(self._step) if self._step else None]
         latest = max((t for t in known if t is not None), default=end)
         return latest if end is None or latest is None else min(latest, end)
 
@@ -229,7 +240,7 @@ class Lane:
             self._read(event, self._take())
         self.last = self._step = event
         if to is not None and heard:
-            self.draft.lane(to).hears(event, "return")
+            self.draft.lane(to).hears(event, "return", at)
         return event
 
     def despawn(self, child: str, *, at: float | None = None, id: str | None = None, **fields: Any) -> str:
