@@ -177,6 +177,27 @@ def test_turns_of_one_agent_are_one_agent_and_agents_at_one_time_are_led() -> No
     assert links(at_once) == {"inferred": {"agent spans of one workflow at one time": 2}}
 
 
+def test_an_agent_within_the_time_of_one_tool_call_is_that_tools() -> None:
+    spans = [
+        S("w", "chain", None, 0, 30),
+        S("a", "agent", "w", 0, 20, agent="lead"),
+        S("t", "tool", "a", 2, 9, tool="ask_math", output="4"),
+        S("u", "tool", "a", 3, 9.5, tool="ask_law"),
+        S("b", "agent", "w", 3, 8, agent="math"),
+        S("c", "agent", "w", 4, 8, agent="history"),
+        S("d", "agent", "w", 21, 22, agent="closing"),
+    ]
+    trace = one(*spans)
+    assert [(e.agent, e.to) for e in trace.events if e.type == "spawn"] == [
+        ("main", "a"), ("a", "b"), ("main", "c"), ("main", "d")  # history runs beside two calls: whose it is nothing says
+    ]  # fmt: skip
+    assert [e.tool for e in trace.events if e.type == "tool_call"] == ["ask_law"]
+    assert links(trace)["inferred"]["an agent span within the time of a tool call"] == 1
+    assert one(*[s for s in spans if s.id in "watd"]).meta["import"]["links"] == {
+        "inferred": {"agent spans one after the other under one workflow": 1}
+    }
+
+
 def test_agents_beside_the_main_agents_steps_are_its_own() -> None:
     trace = one(
         S("w", "chain", None, 0, 20, name="crew"),
@@ -279,6 +300,16 @@ def test_a_child_whose_clock_is_ahead() -> None:
 def test_the_later_telling_of_a_span_wins() -> None:
     trace = one(S("l", "llm", None, 0, None), S("l", "llm", None, 0, 3, usage=Usage(4, output=1)), S("l", "llm", None, 0, None))
     assert logs.tokens(trace) == {"main": (4, 1)}
+
+
+def test_agents_that_each_seem_to_run_within_the_other() -> None:
+    one(
+        S("w", "chain", None, 0, 9),
+        S("a", "agent", "w", 2, 3, agent="a"),
+        S("b", "agent", "w", 2, 3, agent="b"),
+        S("t", "tool", "a", 1, 4),
+        S("u", "tool", "b", 1, 4),
+    )
 
 
 def test_deep_nesting() -> None:

@@ -31,11 +31,13 @@ class Entries:
         self.instances = set(nest.agents.values())
         self.named = {s.agent: nest.agents[n] for n in reversed(agents) if (s := self.spans[n]).agent}
         """Agent name to its first instance."""
-        self.led = self._led(acting)
         self.targets: dict[str, str] = {}
         """Handoff span to the instance that control passes to."""
         self.handed: set[str] = set()
         self._hand_off(agents)
+        self.led = self._led(acting)
+        self.last = {nest.agents[n]: n for n in agents}
+        """Instance to its last span."""
         self.before: dict[str, str] = {}
         """Agent span to the instance that worked before it under the same workflow."""
         self._follow()
@@ -73,7 +75,7 @@ class Entries:
         led: dict[str, str] = {}
         groups: dict[str, list[str]] = {}
         for name in self.tops:
-            if self.nest.root[name] != name:
+            if self.nest.root[name] != name and name not in self.handed:
                 groups.setdefault(self.nest.root[name], []).append(name)
         for root, names in groups.items():
             at_once = any(self.nest.overlap(a, b) for a, b in pairwise(names))

@@ -26,6 +26,15 @@ class Nest:
         self.report = report
         self.spans = _once(spans)
         self.parent = self._parents()
+        self.adopted: dict[str, str] = {}
+        """Agent span to the tool span in whose time it ran, where that is all that joins them."""
+        self._build()
+        if self._adopt():
+            self.parent.update(self.adopted)
+            self._cut_circles(self.parent)
+            self._build()
+
+    def _build(self) -> None:
         self.children: dict[str | None, list[str]] = {None: []}
         for name, parent in self.parent.items():
             self.children.setdefault(parent, []).append(name)
@@ -161,6 +170,28 @@ class Nest:
         same_name = span.agent is not None and span.agent == above.agent and (span.agent_id is None or above.agent_id is None)
         return self.agents[boss] if same_id or same_name else span.agent_id or name
 
+    def _adopt(self) -> bool:
+        """Some tracers put every agent under the workflow: one that ran within one tool call of another is that tool's."""
+        taken = {self.via[n] for n in self.agents}
+        tools: dict[str, list[str]] = {}
+        for name in self.order:
+            if self.spans[name].kind == "tool" and name not in taken and self.spans[name].end is not None:
+                tools.setdefault(self.root[name], []).append(name)
+        for name in self.agents:
+            if self.boss[name] is None and self.via[name] is None and self.parent[name] is not None:
+                around = [t for t in tools.get(self.root[name], ()) if self._surrounds(t, name)]
+                if len(around) > 1:
+                    around = [t for t in around if _names(self.spans[t], self.spans[name])]
+                if len(around) == 1:
+                    self.adopted[name] = around[0]
+        return bool(self.adopted)
+
+    def _surrounds(self, tool: str, agent: str) -> bool:
+        outer, inner = self.spans[tool], self.spans[agent]
+        if inner.start is None or inner.end is None or self.boss[tool] == agent:
+            return False
+        return _or(outer.start, _NEVER) <= inner.start and inner.end <= _or(outer.end, -_NEVER)
+
     def overlap(self, a: str, b: str) -> bool:
         """Whether two spans ran at one time; not when a time is missing."""
         one, two = sorted((self.spans[a], self.spans[b]), key=lambda s: _or(s.start, -_NEVER))
@@ -189,6 +220,14 @@ def _once(spans: Iterable[Span]) -> dict[str, Span]:
         if before is None or span.end is not None or before.end is None:
             found[span.id] = span
     return found
+
+
+def _names(tool: Span, agent: Span) -> bool:
+    """Whether a tool is called after an agent: ask_math_specialist, after math_specialist."""
+    called, name = (
+        "".join(c for c in text.casefold() if c.isalnum()) for text in (tool.tool or tool.name, agent.agent or agent.name)
+    )
+    return bool(name) and name in called
 
 
 def _or(value: float | None, other: float) -> float:

@@ -131,7 +131,7 @@ class _Tree:
             event = lane.send(agent, text, at=at, id=span.id, extra=extra)
         else:
             event = lane.spawn(agent, role=role, text=text, at=at, id=span.id, extra=extra)
-        rule = self.entries.led.get(span.id)
+        rule = "an agent span within the time of a tool call" if span.id in self.nest.adopted else self.entries.led.get(span.id)
         self.draft.report.linked(rule or "an agent span inside its caller's", exact=rule is None)
         self._entered(agent, event, text)
         self._mark(span, event)
@@ -173,7 +173,8 @@ class _Tree:
         elif usage is not None or (span.output and lane.last is None):
             event = str(self._step(lane, span, f"{span.id}:output", usage))
         else:
-            lane.stops()
+            if self.entries.last[agent] == span.id:
+                lane.stops()
             self._fail(lane.last, span)
             return
         self._mark(span, event)
