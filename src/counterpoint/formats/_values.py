@@ -93,6 +93,8 @@ def count(value: Any) -> int | None:
 def seconds(value: Any) -> float | None:
     """A moment as seconds since the epoch: ISO 8601 text (UTC where no zone is given), or a number of s, ms, us or ns."""
     if isinstance(value, str):
+        if len(value) > 8 and value.isdecimal():  # "1704101960743156144" would pass for a day in 1704
+            return _epoch(number(value))
         try:
             moment = datetime.fromisoformat(value)
         except ValueError:
