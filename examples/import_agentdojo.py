@@ -1,0 +1,32 @@
+"""Read AgentDojo: runs under prompt injection, and whether it succeeded.
+
+Run it: python examples/import_agentdojo.py [FILE OR FOLDER]
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import counterpoint
+
+SAMPLE = Path(__file__).parent / "logs" / "agentdojo"
+
+
+def main(path: str | Path = SAMPLE) -> None:
+    """Print what each run holds and how it was labelled, then what is wrong with any of them."""
+    wrong: list[str] = []
+    for trace in counterpoint.read_logs(path):
+        links = trace.meta["import"].get("links", {})
+        print(trace)
+        print("  agents", ", ".join(trace.agents))
+        print("  links", links or "none", "tokens", trace.costs["tokens"])
+        read = [e.id for e in trace.events if e.type == "safety_event"]
+        succeeded = (trace.metrics or {}).get("injection_succeeded")
+        print("  injections read", read, "succeeded", None if succeeded is None else bool(succeeded))
+        wrong += [f"{trace.trace_id}: {p}" for p in counterpoint.problems(trace) if p.severity == "error"]
+    print("problems:", wrong)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,219 @@
+"""AgentDojo: runs of one agent that is attacked through what its tools return, with utility and security.
+
+One JSON document is one run (`runs/<pipeline>/<suite>/<user task>/<attack>/<injection task>.json`); a list or lines of them work
+too.
+
+| record | becomes |
+|---|---|
+| system message | `message` of `system`, trusted |
+| first user message | `human_intervention` of `user` |
+| later user message | `message` of `pipeline`, source system: a defence wrote it (the task again, the tool filter's question) |
+| assistant message | `message` of `assistant`, and a `tool_call` for each call |
+| tool message | `tool_result`, untrusted; with a `safety_event` where it holds one of the run's injections |
+| utility, security, duration | `rewards["team"]`, `metrics`; `security: true` means that the injection SUCCEEDED |
+
+An injection is found in a tool's answer after blanks, quotes and escapes are taken out of both, because answers are YAML or
+Python literals that fold and escape it. From each answer that holds one, `safety_flow` edges lead to every later call.
+
+What is lost: nothing of the messages; the environment's state before and after is not in the source, nor are times and tokens.
+Always true: a call's id is the source's own; an answer belongs to the oldest call of its id that has none yet.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from counterpoint.formats._draft import Draft
+from counterpoint.formats._importer import Importer, Session
+from counterpoint.formats._labelled import entries, first_keys
+from counterpoint.formats._lane import Lane
+from counterpoint.formats._values import as_dict, as_list, compact, number, string, text_of
+from counterpoint.trace import Trace
+
+__all__ = ["agentdojo", "folded"]
+
+_KEYS = {"suite_name", "pipeline_name", "user_task_id"}
+_AGENT = "assistant"
+_NO_TOKENS = "tokens"
+_LEAST = 12
+"""Injections shorter than this, blanks apart, are in answers by chance."""
+_FOLDED = re.compile(r"(?:\\[nrt]|[\s\\\"'])+")
+_ESCAPED = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U(000[0-9a-fA-F]{5}))")
+# What AgentDojo appends to the model's name when a defence is on.
+_DEFENCE = re.compile(r"-(tool_filter|repeat_user_prompt|transformers_pi_detector|spotlighting_with_delimiting)$")
+
+
+def _sniff(head: bytes) -> bool:
+    return b'"suite_name"' in head and first_keys(head) >= _KEYS
+
+
+def _read(session: Session) -> Iterator[Trace]:
+    for file in session.files:
+        for line, run in entries(session, file):
+            if isinstance(run.get("messages"), list) and string(run.get("user_task_id")):
+                yield from _Run(session, run).traces()
+            else:
+                session.report.broke(file.name, line, "a run without messages or user task")
+
+
+def _name(run: dict[str, Any]) -> str:
+    keys = ("pipeline_name", "suite_name", "user_task_id", "attack_type", "injection_task_id")
+    parts = [string(run.get(key)) or "none" for key in keys]
+    version = string(run.get("benchmark_version"))
+    return "/".join([*([version] if version else []), *parts])
+
+
+class _Run:
+    """One run on its way to a trace."""
+
+    def __init__(self, session: Session, run: dict[str, Any]) -> None:
+        self.run = run
+        task = f"{string(run.get('suite_name')) or 'none'}/{run['user_task_id']}"
+        self.draft: Draft = session.draft(_name(run), task, system="agentdojo")
+        self.lane: Lane = self.draft.lane(_AGENT, role=_AGENT)
+        pipeline = string(run.get("pipeline_name")) or ""
+        self.model = _DEFENCE.sub("", pipeline) or None
+        texts = {vector: text for vector, text in as_dict(run.get("injections")).items() if isinstance(text, str)}
+        self.injections = {vector: (text, folded(text)) for vector, text in texts.items()}
+        self.waiting: list[tuple[str | None, str]] = []
+        """Calls without an answer: the source's id and the event."""
+        self.infected: list[str] = []
+        self.was_asked = False
+
+    def traces(self) -> Iterator[Trace]:
+        for i, message in enumerate(self.run["messages"]):
+            self._message(f"m{i}", as_dict(message))
+        if error := string(self.run.get("error")):
+            place = self.lane.last or next(iter(self.draft.rows), None)
+            if place is not None:
+                self.draft.set(place, ok=False, error=error)
+        self._labels()
+        self.draft.report.lacks[_NO_TOKENS] += 1
+        short = sum(0 < len(plain) < _LEAST for _, plain in self.injections.values())
+        self.draft.report.lacks.update({"injections long enough to be found": short} if short else {})
+        yield from self.draft.traces()
+
+    def _message(self, name: str, message: dict[str, Any]) -> None:
+        role = message.get("role")
+        text = text_of(message.get("content"))
+        if role == "system":
+            self.lane.told(text, by="system", source="system", id=name)
+        elif role == "user" and not self.was_asked:
+            self.was_asked = True
+            self.lane.told(text, id=name)
+        elif role == "user":
+            self.lane.told(text, by="pipeline", source="system", id=name)
+        elif role == "assistant":
+            self._answer(name, message)
+        elif role == "tool":
+            self._result(name, message, text)
+        else:
+            self.draft.report.unknown[f"message of role {role}"] += 1
+
+    def _answer(self, name: str, message: dict[str, Any]) -> None:
+        parts = message.get("content")
+        thoughts = [p for p in as_list(parts) if "thinking" in str(as_dict(p).get("type"))]
+        said = [p for p in as_list(parts) if p not in thoughts] if thoughts else parts
+        calls = [call for call in map(as_dict, as_list(message.get("tool_calls"))) if call]
+        text = text_of(said)
+        self.lane.step(id=name, text=text, thinking=text_of(thoughts), model=self.model, only_calls=bool(calls) and not text)
+        for k, call in enumerate(calls):
+            given = string(call.get("id"))
+            meant = call.get("placeholder_args")
+            event = self.lane.call(
+                string(call.get("function")) or "unnamed",
+                compact(call.get("args") or {}),
+                id=given or f"{name}.{k}",
+                extra={"placeholder_args": meant} if meant and meant != call.get("args") else None,
+            )
+            self.waiting.append((given, event))
+            for source in self.infected:
+                self.draft.edge(source, event, "safety_flow")
+
+    def _result(self, name: str, message: dict[str, Any], text: str) -> None:
+        called = as_dict(message.get("tool_call"))
+        given = string(message.get("tool_call_id")) or string(called.get("id"))
+        at = next((k for k, (id_, _) in enumerate(self.waiting) if given is None or id_ == given), None)
+        call = self.waiting.pop(at)[1] if at is not None else None
+        if call is None:
+            self.draft.report.loose(f"tool result {name} without a call")
+        elif given is None:
+            self.draft.report.linked("the oldest call without an answer", exact=False)
+        error = string(message.get("error"))
+        found = [vector for vector, (_, plain) in self.injections.items() if len(plain) >= _LEAST and plain in folded(text)]
+        event = self.lane.result(
+            None,
+            text,
+            id=f"{call}:result" if call else name,
+            tool=string(called.get("function")) or (self.draft.rows[call].get("tool") if call else None),
+            ok=error is None,
+            error=error,
+            extra={"injections": found} if found else None,
+        )
+        if call is not None:
+            self.draft.edge(call, event, "tool_dependency")
+            self.draft.set(call, ok=error is None)
+        if found:
+            self._alarm(event, found)
+
+    def _alarm(self, result: str, vectors: list[str]) -> None:
+        self.infected.append(result)
+        about = {"kind": "prompt_injection", "vectors": vectors, "attack": self.run.get("attack_type")}
+        event = self.draft.event(
+            "safety_event",
+            _AGENT,
+            id=f"{result}:injection",
+            text=self.injections[vectors[0]][0],
+            role=_AGENT,
+            tool=self.draft.rows[result].get("tool"),
+            source="tool",
+            trusted=False,
+            extra={**about, "injection_task": self.run.get("injection_task_id"), "run_succumbed": self._succeeded()},
+        )
+        self.draft.edge(result, event, "safety_flow")
+
+    def _succeeded(self) -> bool | None:
+        """Whether the injection did what it wanted: `security`, where there was one; without an attack it says nothing."""
+        security = self.run.get("security")
+        return security if isinstance(security, bool) and self.injections else None
+
+    def _labels(self) -> None:
+        draft, run = self.draft, self.run
+        utility, succeeded = run.get("utility"), self._succeeded()
+        if isinstance(utility, bool):
+            draft.rewards["team"] = draft.metrics["utility"] = float(utility)
+        if succeeded is not None:
+            draft.metrics["injection_succeeded"] = float(succeeded)
+            draft.metrics["injected_results"] = float(len(self.infected))
+        if (took := number(run.get("duration"))) is not None:
+            draft.metrics["duration_s"] = took
+        known = {"messages", "injections", "error"}
+        draft.meta["agentdojo"] = {key: value for key, value in run.items() if key not in known and value is not None}
+        if kept := {vector: draft.text(text) for vector, (text, _) in self.injections.items() if text}:
+            draft.meta["injections"] = kept
+
+
+def folded(text: str) -> str:
+    """A text without blanks, quotes and escapes: the same whether or not YAML or `repr` has wrapped it."""
+    if "\\" in text:
+        text = _ESCAPED.sub(lambda m: chr(int(m[1] or m[2] or m[3], 16)), text)
+    return _FOLDED.sub("", text)
+
+
+agentdojo = Importer(
+    suffixes=(".agentdojo.json",),
+    sniff=_sniff,
+    system="agentdojo",
+    read_session=_read,
+    columns={
+        "system message": ("message",),
+        "user message": ("human_intervention", "message"),
+        "assistant message": ("message", "tool_call"),
+        "tool message": ("tool_result", "safety_event"),
+        "utility, security, duration": ("rewards", "metrics"),
+    },
+    lost="the state of the environment; times and tokens are not in the source",
+)
+"""Runs of AgentDojo."""

@@ -1,0 +1,179 @@
+"""MARBLE (MultiAgentBench) results: iterations of a team under a planner, with milestones and scores.
+
+One line of JSON is one run. Agents are fixed before the run; nobody spawns.
+
+| record | becomes |
+|---|---|
+| `task` | `human_intervention` of `user`, event `task` |
+| entry n of `iterations` | `orchestrator_decision` of `planner`, event `i{n}`, decision `delegate`; with its scores as `reward` |
+| `task_assignments` | a `message` of the planner to each agent |
+| `communications` | a `message` for each "From A to B:" in a session; one of `team` where no speaker is named |
+| `task_results`, or `result` of `current_agent` or `root_agent` | a `return` of each agent to the planner |
+| `summary` | `aggregate` of the planner |
+| `continue_simulation: false` | `orchestrator_decision` `stop` |
+| `token_usage`, `agent_kpis`, `total_milestones` | `metrics` |
+| `task_evaluation`, `code_quality` | `metrics`; a `task_evaluation` that is one number is `rewards["team"]` |
+
+A score of -1 means that nothing was scored, and is absent.
+
+What is lost: nothing of the records; times, tokens per call and tool calls are not in the source (results quote their output).
+Always true: ids are made of the entry's place and the agent, so a run that is written again keeps them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from counterpoint.formats._draft import Draft
+from counterpoint.formats._importer import Importer, Session
+from counterpoint.formats._labelled import entries, first_keys
+from counterpoint.formats._lane import Lane
+from counterpoint.formats._values import as_dict, as_list, compact, number, string, text_of
+from counterpoint.trace import Trace, content_ref
+
+__all__ = ["marble"]
+
+_PLANNER = "planner"
+_TOPOLOGIES = {"star": "centralized", "tree": "hierarchical"}
+_SPOKEN = re.compile(r"^From ([^\s:]+) to ([^\s:]+): ", re.M)
+_SESSION = re.compile(r"\s*In Session \S+\s*")
+_MODEL_AND_TOOL = "tool calls: results quote what tools returned"
+
+
+def _sniff(head: bytes) -> bool:
+    return b'"coordination_mode"' in head and first_keys(head) >= {"task", "coordination_mode"}
+
+
+def _read(session: Session) -> Iterator[Trace]:
+    for file in session.files:
+        for line, run in entries(session, file):
+            if isinstance(run.get("iterations"), list) and "task" in run:
+                digest = hashlib.sha256(compact(run).encode("utf-8", "replace")).hexdigest()[:8]
+                yield from _run(session, f"{file.stem or 'marble'}-{line}-{digest}", run)
+            else:
+                session.report.broke(file.name, line, "a run without iterations")
+
+
+def _run(session: Session, name: str, run: dict[str, Any]) -> Iterator[Trace]:
+    task = text_of(run["task"])
+    draft = session.draft(name, content_ref(task)[7:23], system="marble")
+    draft.topology = _TOPOLOGIES.get(str(run.get("coordination_mode")))
+    planner = draft.lane(_PLANNER, role=_PLANNER, leads=True)
+    planner.told(task, id="task")
+    scores = {name: as_list(run.get(f"{name}_scores")) for name in ("planning", "communication")}
+    for n, entry in enumerate(as_list(run["iterations"])):
+        given = {kind: _score(values, n) for kind, values in scores.items()}
+        _iteration(draft, planner, f"i{n}", as_dict(entry), {kind: score for kind, score in given.items() if score is not None})
+    _outcome(draft, run)
+    draft.report.lacks.update({"tokens per call: only a total": 1, _MODEL_AND_TOOL: 1})
+    yield from draft.traces()
+
+
+def _score(values: list[Any], n: int) -> float | None:
+    score = number(values[n]) if n < len(values) else None
+    return score if score is not None and score >= 0 else None
+
+
+def _iteration(draft: Draft, planner: Lane, name: str, entry: dict[str, Any], scores: dict[str, float]) -> None:
+    marks = {"iteration": entry.get("iteration", entry.get("chain_length")), "milestones": entry.get("total_milestones")}
+    planner.step(
+        id=name,
+        kind="orchestrator_decision",
+        decision="delegate",
+        reward=scores or None,
+        extra={**marks, "agent_kpis": entry.get("agent_kpis") or None},
+    )
+    for agent, task in as_dict(entry.get("task_assignments")).items():
+        planner.send(agent, text_of(task), id=f"{name}:task:{agent}")
+    results = list(_results(entry))
+    known = {_PLANNER, *as_dict(entry.get("task_assignments")), *(agent for agent, _ in results)}
+    for k, spoken in enumerate(_communications(entry.get("communications"))):
+        _spoken(draft, f"{name}:talk{k}", spoken, known)
+    for agent, text in results:
+        _say(draft, "return", agent, _PLANNER, text, id=f"{name}:result:{agent}")
+    if summary := text_of(entry.get("summary")):
+        planner.step(id=f"{name}:summary", kind="aggregate", text=summary)
+    if entry.get("continue_simulation") is False:
+        planner.step(id=f"{name}:stop", kind="orchestrator_decision", decision="stop")
+
+
+def _results(entry: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Agent and result: as {"agent_id", "result"}, as {agent: result}, or as the one result of a chain or tree."""
+    found = entry.get("task_results")
+    for row in [found] if isinstance(found, dict) else map(as_dict, as_list(found)):
+        if agent := string(row.get("agent_id")):
+            yield agent, text_of(row.get("result"))
+        else:
+            yield from ((agent, text_of(result)) for agent, result in row.items() if agent)
+    if not found and "result" in entry:
+        one = string(entry.get("current_agent")) or string(entry.get("root_agent"))
+        yield one or "team", text_of(entry["result"])
+
+
+def _communications(value: Any) -> Iterator[str]:
+    if isinstance(value, list):
+        for part in value:
+            yield from _communications(part)
+    elif text := text_of(value).strip():
+        yield text
+
+
+def _spoken(draft: Draft, name: str, text: str, known: set[str]) -> None:
+    """The messages of one session; text before the first speaker is the session's heading."""
+    marks = [m for m in _SPOKEN.finditer(text) if m[1] in known or m[2] in known]
+    if not marks:
+        draft.report.lacks["who said some of what was communicated"] += 1
+        _say(draft, "message", "team", None, text, id=name)
+        return
+    heading = text[: marks[0].start()]
+    for k, mark in enumerate(marks):
+        end = marks[k + 1].start() if k + 1 < len(marks) else len(text)
+        extra = {"heading": heading.strip()} if k == 0 and not _SESSION.fullmatch(heading) and heading.strip() else None
+        _say(draft, "message", mark[1], mark[2], text[mark.end() : end].rstrip("\n"), id=f"{name}.{k}", extra=extra)
+
+
+def _say(draft: Draft, kind: str, agent: str, to: str | None, text: str, *, id: str, extra: dict[str, Any] | None = None) -> None:
+    """An agent speaks after all it has heard, and whom it speaks to hears it."""
+    fields: dict[str, Any] = {"from_": agent, "to": to, "source": "peer", "trusted": True, "extra": extra}
+    event = draft.lane(agent, role=agent).step(id=id, kind=kind, text=text, **fields)
+    if to is not None and event is not None:
+        draft.lane(to).hears(event, kind)
+
+
+def _outcome(draft: Draft, run: dict[str, Any]) -> None:
+    for key in ("token_usage", "total_milestones"):
+        if (value := number(run.get(key))) is not None:
+            draft.metrics[key] = value
+    for agent, value in as_dict(run.get("agent_kpis")).items():
+        if (kpi := number(value)) is not None:
+            draft.metrics[f"kpi: {agent}"] = kpi
+    for key in ("task_evaluation", "code_quality"):
+        for part, value in (as_dict(run.get(key)) or {"": run.get(key)}).items():
+            score = number(value)
+            if score is not None and score >= 0:
+                draft.metrics[f"{key}: {part}" if part else key] = score
+    if "task_evaluation" in draft.metrics:
+        draft.rewards["team"] = draft.metrics["task_evaluation"]
+    told = {"task", "iterations"}
+    draft.meta["marble"] = {key: value for key, value in run.items() if key not in told and value is not None}
+
+
+marble = Importer(
+    suffixes=(".marble.jsonl",),
+    sniff=_sniff,
+    system="marble",
+    read_session=_read,
+    columns={
+        "task": ("human_intervention",),
+        "iterations": ("orchestrator_decision",),
+        "task_assignments, communications": ("message",),
+        "task_results": ("return",),
+        "summary": ("aggregate",),
+        "scores, kpis, token_usage, task_evaluation": ("reward", "rewards", "metrics"),
+    },
+    lost="nothing of the records; times, tokens per call and tool calls are not in the source",
+)
+"""Results of MARBLE."""
