@@ -135,4 +135,3 @@ def _refusal(path: Path) -> str | None:
 
 def _open(path: Path) -> BinaryIO:
     return path.open("rb")
-

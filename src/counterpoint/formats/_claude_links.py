@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from counterpoint.formats._claude_talk import Message, Talks, user_text
@@ -59,8 +60,9 @@ class Notice:
     text: str
 
 
+@lru_cache(maxsize=256)
 def notices(text: str) -> list[Notice]:
-    """The task notifications in a text."""
+    """The task notifications in a text. Each is asked for twice: to link, and to play."""
     found = []
     for body in _NOTICE.findall(text):
         got = {name: value.strip() for name, value in _FIELD.findall(body)}

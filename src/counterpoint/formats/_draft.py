@@ -78,19 +78,29 @@ class Draft:
         name = self._fresh_id(id or f"{kind}{len(self.rows)}")
         row: dict[str, Any] = {"id": name, "type": kind, "agent": _plain(agent) or "unnamed", "at": number(at)}
         self.rows[name] = row
-        kept = {k: v for k, v in extra.items() if v is not None} if extra else {}
-        self.set(name, end=end, text=text, usage=usage, **fields)
-        if kept:
-            row["extra"] = {**kept, **row.get("extra", {})}
+        if extra:
+            kept = {k: v for k, v in extra.items() if v is not None}
+            if kept:
+                row["extra"] = kept
+        self._say(row, end, text, usage, fields)
         return name
 
     def set(
         self, id: str, *, end: float | None = None, text: str | None = None, usage: Usage | None = None, **fields: Any
     ) -> None:
         """Say more about an event: what is None says nothing, a value of the wrong kind is kept in `extra`."""
-        row = self.rows[id]
+        self._say(self.rows[id], end, text, usage, fields)
+
+    def _say(
+        self, row: dict[str, Any], end: float | None, text: str | None, usage: Usage | None, fields: dict[str, Any]
+    ) -> None:
         for field, value in fields.items():
-            if value is not None:
+            if value is None:
+                continue
+            if field in _TEXTS and type(value) is str:  # by far the most common
+                if value:
+                    row[field] = value if value.isascii() else _plain(value)
+            else:
                 self._field(row, field, value)
         if end is not None and row["at"] is not None:
             row["dur"] = round(max(end - row["at"], 0.0), 6)
@@ -101,9 +111,7 @@ class Draft:
 
     def _field(self, row: dict[str, Any], field: str, value: Any) -> None:
         kept: Any = None
-        if field in _TEXTS:
-            kept = _plain(value) if isinstance(value, str) else None
-        elif field in _COUNTS:
+        if field in _COUNTS:
             kept = count(value)
         elif field in ("dur", "cost_usd"):
             kept = number(value)
@@ -115,11 +123,10 @@ class Draft:
             return
         elif field in ("options", "reward", "logp", "content_ref", "at"):
             kept = value
-        if kept is None or kept == "":
-            if value != "":
-                row["extra"] = {**row.get("extra", {}), f"source_{field.rstrip('_')}": value}
-        else:
+        if kept is not None:
             row[field] = kept
+        else:
+            row["extra"] = {**row.get("extra", {}), f"source_{field.rstrip('_')}": value}
 
     def _usage(self, row: dict[str, Any], usage: Usage) -> None:
         row["tokens_in"], row["tokens_out"] = usage.input, usage.output

@@ -57,7 +57,7 @@ def _sniff(head: bytes) -> bool:
         try:
             record = decode(line)
         except InputError:
-            if k == 0 and b'"sessionId":"' in line and (b'"parentUuid":' in line or b'"isSidechain":' in line):
+            if k == 0 and _SESSION.search(line) and (b'"parentUuid"' in line or b'"isSidechain"' in line or _UUID.search(line)):
                 return True  # one record longer than the head
             continue
         if not isinstance(record, dict) or not isinstance(record.get("type"), str):

@@ -45,7 +45,7 @@ def check(trace: Trace) -> int:
             more = f", and {len(fatal) - 1} more" if len(fatal) > 1 else ""
             what, fix = f"cannot be stored: {fatal[0]}{more}", "`counterpoint check` lists every problem"
             raise InvalidTrace(what, problems=found.problems, where=where, fix=fix)
-        loose = [trace.meta, trace.contents, *(e.extra for e in trace.events if e.extra is not None)]
+        loose = [trace.meta, list(trace.contents), *(e.extra for e in trace.events if e.extra is not None)]
         if _decode(_encode(loose)) != loose or not all(isinstance(v, str) for v in trace.contents.values()):
             raise InvalidTrace(
                 "meta, contents or extra hold something that JSON cannot carry, such as NaN or a tuple", where=where
@@ -56,8 +56,12 @@ def check(trace: Trace) -> int:
 
 
 def _digest(trace: Trace) -> str:
-    """One hash of all that a trace says: events, edges, maps, meta and texts."""
-    return hashlib.sha256(_encode([getattr(trace, name) for name in trace.__struct_fields__])).hexdigest()
+    """One hash of all that a trace says: events, edges, maps, meta and texts. `InvalidTrace` when a text cannot be written."""
+    try:
+        return hashlib.sha256(_encode([getattr(trace, name) for name in trace.__struct_fields__])).hexdigest()
+    except UnicodeEncodeError as error:
+        where, fix = f"trace {trace.trace_id!r}", "write whole Unicode"
+        raise InvalidTrace(f"cannot be stored: {error}", where=where, fix=fix) from error
 
 
 def unit_of(trace: Trace, source: str | None, digest: str, errors: int) -> Unit:

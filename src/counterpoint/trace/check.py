@@ -35,7 +35,7 @@ from counterpoint.trace import schema_check, wire
 from counterpoint.trace.graph import cycle
 from counterpoint.trace.link import Links, link
 from counterpoint.trace.problems import DEFAULT_LIMIT, Findings, Problem
-from counterpoint.trace.records import AMOUNTS, Event
+from counterpoint.trace.records import AMOUNTS, FIELDS, Event, wire_name
 from counterpoint.trace.trace import Trace
 from counterpoint.trace.vocabulary import EVENT_TYPES
 
@@ -54,6 +54,7 @@ _SPAWN, _DESPAWN, _CALL, _RESULT, _RETURN, _MESSAGE = (
 )
 # How far a stated cost may lie from the sum of its parts before we say so: sources round.
 _SLACK = 1e-6
+_NAMES = frozenset(map(wire_name, FIELDS))
 _UNKNOWN = "leave it out where it is not known"
 
 
@@ -120,8 +121,9 @@ def _records_hold(trace: Trace, found: Findings) -> bool:
     """A trace built in memory may hold anything: write it out and read it back, as a file would be."""
     costs = {"tokens": 0, "wall_clock_s": 0} | trace.costs  # a trace in memory need not state them
     try:
-        data = wire.encode(msgspec.structs.replace(trace, costs=costs))
-        if wire.decode_strictly(data) is not None:
+        whole = msgspec.structs.replace(trace, costs=costs)
+        data = wire.encode(whole)
+        if wire.decode_strictly(data) is not None or _declared_hold(whole):
             return True
         checked = schema_check.problems(data, found.limit)
     except InvalidTrace as error:
@@ -135,6 +137,14 @@ def _records_hold(trace: Trace, found: Findings) -> bool:
     if not checked.error_count:
         _own_fields(trace, found)
     return not found.by_code("error").get("field")
+
+
+def _declared_hold(trace: Trace) -> bool:
+    """Whether the declared fields alone pass, where nothing in `extra` bears the name of one: imported traces are like that."""
+    if not all(_NAMES.isdisjoint(e.extra) for e in trace.events if e.extra):
+        return False
+    bare = [msgspec.structs.replace(e, extra=None) if e.extra else e for e in trace.events]
+    return wire.decode_strictly(wire.encode(msgspec.structs.replace(trace, events=bare))) is not None
 
 
 def _own_fields(trace: Trace, found: Findings) -> None:

@@ -74,7 +74,9 @@ class Trace(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True, we
 
 def content_ref(text: str) -> str:
     """The reference of a text: sha256 of its canonical form (Unicode NFC, newlines as \\n)."""
-    canonical = unicodedata.normalize("NFC", text).replace("\r\n", "\n").replace("\r", "\n")
+    canonical = text if text.isascii() else unicodedata.normalize("NFC", text)
+    if "\r" in canonical:
+        canonical = canonical.replace("\r\n", "\n").replace("\r", "\n")
     return "sha256:" + hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
 
 

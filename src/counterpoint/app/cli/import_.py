@@ -1,0 +1,136 @@
+"""Turn logs into traces: Claude Code, Codex, Kimi, OpenTelemetry and many more.
+
+Always true: logs are only read; what could not be read is counted and named; running it twice changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
+from counterpoint.app.cli._progress import track
+from counterpoint.app.cli._store import open_store, store_option
+from counterpoint.errors import InputError, NotFound
+
+if TYPE_CHECKING:
+    from counterpoint.app.importing import Account
+    from counterpoint.app.logs import Found
+    from counterpoint.formats._usage import Prices
+
+__all__ = ["import_"]
+
+
+@click.command(
+    "import",
+    epilog="\b\nExamples:\n  counterpoint import --last 7d\n  counterpoint import spans.json ~/logs --store traces --json\n\n"
+    "\b\nExit codes: 0 imported (broken records are counted), 1 a session failed, 2 unreadable input,\n"
+    "3 no such path or no logs.",
+)
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.option("--last", metavar="SPAN", help="Only sessions changed within a span: 7d, 12h.")
+@click.option("--project", metavar="NAME", help="Only sessions of this folder.")
+@click.option("--limit", type=click.IntRange(min=1), help="Only the N newest sessions.")
+@click.option("--format", "format_", metavar="NAME", help="The source, where it is not to be found by content; `list` shows all.")
+@click.option("--prices", metavar="FILE", help="TOML of prices per model (default: $COUNTERPOINT_PRICES, and the package's own).")
+@click.option("--dry-run", "is_dry", is_flag=True, help="Read everything, store nothing.")
+@click.option("--strict", "is_strict", is_flag=True, help="End at the first record that cannot be read.")
+@click.option("--again", "is_again", is_flag=True, help="Read sessions that have not changed too.")
+@click.option("--follow", "is_following", is_flag=True, help="Go on with sessions that grow, until interrupted.")
+@store_option
+@json_option
+def import_(paths: tuple[str, ...], format_: str | None, is_following: bool, as_json: bool, **options: Any) -> None:
+    """Import recorded team runs. Without a PATH: this user's Claude Code, Codex and Kimi sessions.
+
+    The source is found by content. Sessions that grew since the last import are updated, the others are left as they are.
+    """
+    if format_ == "list":
+        _list(as_json=as_json)
+        return
+    places = list(paths) or _homes()
+    table = _prices(options["prices"])
+    if is_following:
+        from counterpoint.app.cli._follow import follow
+
+        follow(places, format_, table, options, as_json=as_json)
+        return
+    from counterpoint.app.importing import Account, import_sessions, sessions_under, span
+
+    since = time.time() - span(options["last"]) if options["last"] else None
+    found = sessions_under(places, format=format_, since=since, project=options["project"], limit=options["limit"])
+    if not found.sessions:
+        raise _nothing(found, places, options)
+    account = Account()
+    store = None if options["is_dry"] else open_store(options["store"], create=True)
+    try:
+        rows = track(found.sessions, "sessions", quiet=as_json)
+        for outcome in import_sessions(
+            rows, store, prices=table, is_strict=options["is_strict"], is_again=options["is_again"] or store is None
+        ):
+            account.add(outcome)
+    finally:
+        if store is not None:
+            store.close()
+    _say(account, found, is_dry=options["is_dry"], as_json=as_json)
+    if account.failed:
+        raise click.exceptions.Exit(1)
+
+
+def _homes() -> list[str]:
+    from counterpoint.app.importing import homes
+
+    found = homes()
+    if not found:
+        fix = "name a file or folder: counterpoint import PATH"
+        raise NotFound("no Claude Code, Codex or Kimi sessions in this user's home", fix=fix)
+    note("reading " + ", ".join(f"{path} ({name})" for name, path in found))
+    return [os.fspath(path) for _, path in found]
+
+
+def _prices(path: str | None) -> Prices:
+    from counterpoint.formats._usage import PRICES, Prices
+
+    name = path or os.environ.get("COUNTERPOINT_PRICES")
+    if not name:
+        return PRICES
+    try:
+        return Prices.with_file(tomllib.loads(Path(name).read_text(encoding="utf-8")), where=name)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError("is not TOML", where=name, why=str(error), fix='write ["model"] tables with input and output') from error
+
+
+def _nothing(found: Found, places: list[str], options: dict[str, Any]) -> Exception:
+    asked = [f"--{name} {options[name]}" for name in ("last", "project") if options[name]]
+    if asked:
+        return NotFound(f"no session matches {' '.join(asked)}", fix="leave the option out to see all")
+    why = "; ".join(f"{s.name}: {s.why}" for s in found.skipped[:3]) or "there is no file"
+    fix = "`counterpoint import --format list` shows the sources we know; --format NAME forces one"
+    return InputError("holds no log we know", where=", ".join(places), why=why, fix=fix)
+
+
+def _say(account: Account, found: Found, *, is_dry: bool, as_json: bool) -> None:
+    if as_json:
+        skipped = [{"file": s.name, "why": s.why} for s in found.skipped[:50]]
+        counts = {"files": found.files, "bytes": found.bytes, "skipped": len(found.skipped), "skipped_first": skipped}
+        emit({"schema": SCHEMA_VERSION, "dry_run": is_dry, **counts, **account.as_dict()})
+        return
+    from counterpoint.app.cli._import_summary import summary
+
+    click.echo(summary(account, found, is_dry=is_dry))
+
+
+def _list(*, as_json: bool) -> None:
+    from counterpoint import registry
+    from counterpoint.app.logs import importers
+
+    for name in sorted(importers()):
+        line = registry.summary("format", name)
+        if as_json:
+            emit({"schema": SCHEMA_VERSION, "format": name, "about": line, "lost": importers()[name].lost})
+        else:
+            click.echo(f"{name:16} {line}")

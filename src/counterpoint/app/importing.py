@@ -1,0 +1,294 @@
+"""Logs into a store: session by session, again and again without doubling, with an account of what was found.
+
+Always true: a session whose files have not changed since they were imported is not read again; one that grew replaces what it
+was; one that fails is named and the rest goes on. What is remembered about imports (`imports/` in the store) only saves work:
+without it everything is read again and the store stays the same. One session, and at most `_BATCH` events that wait
+to be stored, are in memory.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from counterpoint.app.logs import Found, find, importers
+from counterpoint.errors import InputError
+from counterpoint.files import put
+from counterpoint.formats._importer import Session
+from counterpoint.formats._mask import secrets
+from counterpoint.formats._report import Report
+from counterpoint.formats._usage import PRICES, Prices
+from counterpoint.store import Store
+from counterpoint.trace import Trace
+
+__all__ = ["Account", "Outcome", "homes", "import_sessions", "sessions_under", "span"]
+
+# Traces wait to be stored until there are this many events: small sessions share a part of the lake.
+_BATCH = 20_000
+_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_NO_USAGE = "the tokens of a model call"
+
+
+def homes() -> list[tuple[str, Path]]:
+    """Where Claude Code, Codex and Kimi keep their sessions on this machine: the folders that are there."""
+    env, home = os.environ.get, Path.home()
+    claude = Path(env("CLAUDE_CONFIG_DIR") or home / ".claude")
+    codex = Path(env("CODEX_HOME") or home / ".codex")
+    kimi = Path(env("KIMI_CODE_HOME") or home / ".kimi-code")
+    known = [
+        ("Claude Code", claude / "projects"),
+        ("Codex", codex / "sessions"),
+        ("Codex", codex / "archived_sessions"),
+        ("Kimi", home / ".kimi" / "sessions"),
+        ("Kimi", kimi / "sessions"),
+    ]
+    return [(name, path) for name, path in known if path.is_dir()]
+
+
+def span(text: str) -> float:
+    """Seconds of a span such as 7d, 12h or 90m."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw])", text.strip())
+    if not found:
+        raise InputError(f"{text!r} is not a span of time", where="--last", fix="write a number and s, m, h, d or w: 7d")
+    return float(found[1]) * _UNIT[found[2]]
+
+
+def sessions_under(
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    format: str | None = None,
+    since: float | None = None,
+    project: str | None = None,
+    limit: int | None = None,
+) -> Found:
+    """The sessions under some paths, newest last; of one project, of the last days, at most so many."""
+    found = find(paths, format=format, since=since)
+    if project is not None:
+        found.sessions = [row for row in found.sessions if _is_of(row[1], project)]
+    found.sessions.sort(key=lambda row: max((f.changed for f in row[1].files), default=0.0))
+    if limit is not None:
+        found.sessions = found.sessions[-limit:] if limit > 0 else []
+    return found
+
+
+def _is_of(session: Session, project: str) -> bool:
+    """Whether a session's files lie in a folder of that name, or its first records say they were made there."""
+    slug = re.sub(r"[^A-Za-z0-9]", "-", project)
+    if any(project in f.name or slug in f.name for f in session.files):
+        return True
+    where = re.compile(rb'"cwd"\s*:\s*"[^"]*' + re.escape(project.encode()))
+    return any(where.search(f.head()) for f in session.files)
+
+
+@dataclass
+class Outcome:
+    """What became of one session."""
+
+    importer: str
+    session: str
+    status: str
+    """added, updated, unchanged, empty or failed."""
+    traces: list[str] = field(default_factory=list)
+    agents: int = 0
+    events: int = 0
+    tokens: int = 0
+    report: Report = field(default_factory=Report)
+    secrets: Counter[str] = field(default_factory=Counter)
+    error: str | None = None
+    seconds: float = 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        plain = {"importer": self.importer, "session": self.session, "status": self.status, "traces": self.traces}
+        counts = {"agents": self.agents, "events": self.events, "tokens": self.tokens, "secrets": dict(self.secrets)}
+        return {**plain, **counts, "report": self.report.as_dict(), "error": self.error}
+
+
+@dataclass
+class Account:
+    """All outcomes together: what the summary says."""
+
+    by_importer: dict[str, Counter[str]] = field(default_factory=dict)
+    """Importer to counts: sessions, agents, events, and sessions by status."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    report: Report = field(default_factory=Report)
+    tokens: int = 0
+    secrets: Counter[str] = field(default_factory=Counter)
+    failed: list[Outcome] = field(default_factory=list)
+
+    def add(self, outcome: Outcome) -> None:
+        """Count an outcome in."""
+        counts = self.by_importer.setdefault(outcome.importer, Counter())
+        counts.update(sessions=1, agents=outcome.agents, events=outcome.events)
+        counts[outcome.status] += 1
+        self.seconds[outcome.importer] = self.seconds.get(outcome.importer, 0.0) + outcome.seconds
+        self.report.add(outcome.report)
+        self.tokens += outcome.tokens
+        self.secrets.update(outcome.secrets)
+        if outcome.status == "failed":
+            self.failed.append(outcome)
+
+    @property
+    def without_usage(self) -> int:
+        """Model calls whose tokens the source does not say."""
+        return self.report.lacks.get(_NO_USAGE, 0)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "sources": {name: dict(counts) for name, counts in self.by_importer.items()},
+            **self.report.as_dict(),
+            "tokens": {"accounted": self.tokens, "model_calls_without_usage": self.without_usage},
+            "secrets": dict(self.secrets),
+            "failed": [o.as_dict() for o in self.failed],
+        }
+
+
+def import_sessions(
+    sessions: Iterable[tuple[str, Session]],
+    store: Store | None,
+    *,
+    prices: Prices = PRICES,
+    is_strict: bool = False,
+    is_again: bool = False,
+) -> Iterator[Outcome]:
+    """Read sessions and put their traces into a store (None only reads). `is_again` reads what has not changed too."""
+    memory = _Memory(store)
+    waiting: list[tuple[Outcome, Trace]] = []
+    done: list[tuple[str, str, Outcome]] = []
+    try:
+        for name, session in sessions:
+            session.prices = prices
+            key, print_ = f"{name}:{session.key}", _fingerprint(session)
+            if not is_again and memory.knows(key, print_):
+                yield Outcome(name, session.key, "unchanged", traces=memory.traces(key))
+                continue
+            outcome, traces = _read(name, session, is_strict=is_strict)
+            waiting += [(outcome, trace) for trace in traces]
+            done.append((key, print_, outcome))
+            if sum(len(t.events) for _, t in waiting) >= _BATCH:
+                yield from _settle(waiting, done, store, memory)
+        yield from _settle(waiting, done, store, memory)
+    finally:
+        # Also when the caller stops asking, or an error ends it: what was read is not lost.
+        _settle(waiting, done, store, memory)
+        memory.save()
+
+
+def _settle(
+    waiting: list[tuple[Outcome, Trace]], done: list[tuple[str, str, Outcome]], store: Store | None, memory: _Memory
+) -> list[Outcome]:
+    """Store what waits; only then is a session done, and remembered."""
+    _store(waiting, store)
+    settled, done[:] = list(done), []
+    for key, print_, outcome in settled:
+        memory.note(key, print_, outcome)
+    return [outcome for _, _, outcome in settled]
+
+
+def _read(name: str, session: Session, *, is_strict: bool) -> tuple[Outcome, list[Trace]]:
+    outcome, traces = Outcome(name, session.key, "added"), []
+    begin = time.perf_counter()
+    try:
+        for trace in importers()[name].read_session(session):
+            trace.meta["import"] = {"format": name, "files": [f.name for f in session.files], **trace.meta["import"]}
+            traces.append(trace)
+            outcome.report.add(Report.of(trace.meta["import"]))
+            outcome.secrets.update(secrets(trace))
+    except InputError as error:
+        outcome.status, outcome.error, traces = "failed", error.one_line(), []
+    except Exception as error:
+        # A defect of ours must not cost the user the other sessions.
+        outcome.status, outcome.error, traces = "failed", f"defect: {type(error).__name__}: {error}", []
+    outcome.report.add(session.report)
+    if is_strict and (outcome.error or session.report.broken_count):
+        raise _strictly(outcome)
+    if not traces and outcome.status == "added":
+        outcome.status = "empty"
+    outcome.traces = [t.trace_id for t in traces]
+    outcome.agents, outcome.events = sum(len(t.agents) for t in traces), sum(len(t.events) for t in traces)
+    outcome.tokens = sum(int(t.costs.get("tokens", 0)) for t in traces)
+    outcome.seconds = time.perf_counter() - begin
+    return outcome, traces
+
+
+def _strictly(outcome: Outcome) -> InputError:
+    first = next(iter(outcome.report.broken), {"file": outcome.session, "line": None, "what": outcome.error})
+    where = f"{first['file']}:{first['line']}" if first["line"] else str(first["file"])
+    more = outcome.report.broken_count - 1
+    what = str(first["what"]) + (f", and {more:,} more" if more > 0 else "")
+    return InputError(what, where=where, fix="mend it, or import without --strict: the rest of the session is read")
+
+
+def _store(waiting: list[tuple[Outcome, Trace]], store: Store | None) -> None:
+    """Put the waiting traces away. An id that another source has is stored under its source's name."""
+    batch, waiting[:] = list(waiting), []
+    if store is None or not batch:
+        return
+    sources = [f"{outcome.importer}:{outcome.session}" for outcome, _ in batch]
+    try:
+        done = store.add_many([trace for _, trace in batch], sources)
+    except InputError:
+        done = [_store_alone(outcome, trace, source, store) for (outcome, trace), source in zip(batch, sources, strict=True)]
+    for (outcome, _), what in zip(batch, done, strict=True):
+        if outcome.status != "failed":
+            outcome.status = "updated" if what == "updated" else outcome.status if what == "added" else what
+
+
+def _store_alone(outcome: Outcome, trace: Trace, source: str, store: Store) -> str:
+    try:
+        return store.add(trace, source)
+    except InputError:
+        other = f"{outcome.importer}-{trace.trace_id}"
+        outcome.traces = [other if name == trace.trace_id else name for name in outcome.traces]
+        try:
+            return store.add(msgspec.structs.replace(trace, trace_id=other), source)
+        except InputError as error:
+            outcome.status, outcome.error = "failed", error.one_line()
+            return "failed"
+
+
+def _fingerprint(session: Session) -> str:
+    parts = [f"{f.name}\0{f.size}\0{f.changed!r}" for f in session.files]
+    return blake2b("\n".join(parts).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+
+
+class _Memory:
+    """What was imported when: session to the fingerprint of its files and the traces they gave."""
+
+    def __init__(self, store: Store | None) -> None:
+        self._store = store
+        self._path = None if store is None else store.path / "imports" / "sessions.json"
+        self._known: dict[str, list[Any]] = {}
+        self._new = False
+        if self._path is not None and self._path.exists():
+            try:
+                self._known = msgspec.json.decode(self._path.read_bytes(), type=dict[str, list[Any]])
+            except (msgspec.MsgspecError, OSError):
+                self._known = {}
+
+    def knows(self, key: str, fingerprint: str) -> bool:
+        known = self._known.get(key)
+        return bool(known and known[0] == fingerprint and self._store is not None and all(t in self._store for t in known[1]))
+
+    def traces(self, key: str) -> list[str]:
+        return list(self._known[key][1])
+
+    def note(self, key: str, fingerprint: str, outcome: Outcome) -> None:
+        if outcome.status != "failed":
+            self._known[key] = [fingerprint, outcome.traces]
+            self._new = True
+
+    def save(self) -> None:
+        if self._path is not None and self._new:
+            self._path.parent.mkdir(exist_ok=True)
+            put([(self._path, msgspec.json.encode(self._known))])

@@ -1,0 +1,280 @@
+"""`counterpoint import`: finds, reads, stores, tells; twice is once; bad input is named and costs nothing else."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from counterpoint import Store
+from counterpoint.app.importing import import_sessions, sessions_under, span
+from counterpoint.app.logs import find, importers, read_logs
+from counterpoint.errors import InputError
+from counterpoint.formats import _files
+from counterpoint.trace.check import problems
+from logs import REAL, SAMPLES, real
+
+CLAUDE = SAMPLES / "claude_code"
+CPT = (sys.executable, "-u", "-c", "from counterpoint.app.cli import main; main()")
+SHOP = "0a000000-0000-4000-8000-00000000000a"
+
+
+def cpt(*args: object, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    command = [*CPT, *map(str, args)]
+    plain = {k: v for k, v in os.environ.items() if k != "COUNTERPOINT_STORE"}
+    return subprocess.run(command, cwd=cwd, env={**plain, **env}, capture_output=True, text=True, timeout=60)
+
+
+def told(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_it_imports_once_and_says_what_it_found(tmp_path: Path) -> None:
+    done = cpt("import", CLAUDE, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "6 sessions" in done.stdout
+    assert "links    exact 7 · inferred 1 (1 same prompt) · unlinked 0" in done.stdout
+    assert f"{SHOP}.jsonl:7: is not JSON" in done.stdout
+    assert "1 records of kinds we do not know (1 hologram)" in done.stdout
+    assert "secrets" in done.stdout
+    with Store(tmp_path / "traces", create=False) as store:
+        assert len(store) == 7
+        assert store.get(SHOP).meta["import"]["format"] == "claude_code"
+        before = {name: store.get(name) for name in store.ids()}
+    again = told(cpt("import", CLAUDE, "--json", cwd=tmp_path))
+    assert again["sources"]["claude_code"]["unchanged"] == 6
+    forced = told(cpt("import", CLAUDE, "--json", "--again", cwd=tmp_path))
+    assert forced["sources"]["claude_code"]["sessions"] == 6
+    with Store(tmp_path / "traces", create=False) as store:
+        assert {name: store.get(name) for name in store.ids()} == before
+
+
+def test_a_session_that_grew_is_updated_not_doubled(tmp_path: Path) -> None:
+    source = CLAUDE / "projects" / "-repo-shop" / f"{SHOP}.jsonl"
+    lines = source.read_bytes().splitlines(keepends=True)
+    log = tmp_path / "logs" / source.name
+    log.parent.mkdir()
+    log.write_bytes(b"".join(lines[:8]))
+    told(cpt("import", "logs", "--json", cwd=tmp_path))
+    with Store(tmp_path / "traces", create=False) as store:
+        few = len(store.get(SHOP).events)
+    log.write_bytes(b"".join(lines))
+    account = told(cpt("import", "logs", "--json", cwd=tmp_path))
+    assert account["sources"]["claude_code"]["updated"] == 1
+    with Store(tmp_path / "traces", create=False) as store:
+        assert store.ids() == [SHOP]
+        assert len(store.get(SHOP).events) > few
+
+
+def test_dry_run_stores_nothing(tmp_path: Path) -> None:
+    done = cpt("import", CLAUDE, "--dry-run", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "nothing was stored" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_strict_ends_at_the_first_broken_record(tmp_path: Path) -> None:
+    done = cpt("import", CLAUDE, "--strict", "--store", tmp_path / "s", cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"{SHOP}.jsonl:7" in done.stderr
+    assert "without --strict" in done.stderr
+    with Store(tmp_path / "s", create=False) as store:
+        assert SHOP not in store
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "says"),
+    [
+        (["nowhere"], 3, "no such file or folder"),
+        (["words.txt"], 2, "holds no log we know"),
+        (["empty.jsonl"], 2, "is empty"),
+        ([CLAUDE, "--format", "claud"], 3, "claude_code"),
+        ([CLAUDE, "--last", "soon"], 2, "not a span"),
+        ([CLAUDE, "--project", "atlantis"], 3, "--project atlantis"),
+        ([CLAUDE, "--prices", "bad.toml"], 2, "not TOML"),
+        ([CLAUDE, "--limit", "0"], 2, "limit"),
+        ([], 3, "name a file or folder"),
+    ],
+)
+def test_bad_input_gets_one_clear_error(tmp_path: Path, args: list[object], code: int, says: str) -> None:
+    (tmp_path / "words.txt").write_text("just words\n")
+    (tmp_path / "empty.jsonl").write_text("")
+    (tmp_path / "bad.toml").write_text("= 3")
+    away = {name: str(tmp_path / "home") for name in ("HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "KIMI_CODE_HOME")}
+    done = cpt("import", *args, cwd=tmp_path, **away)
+    assert done.returncode == code, done.stderr
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "traces").exists()
+
+
+def test_without_a_path_it_finds_the_homes_and_only_reads(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    shutil.copytree(CLAUDE / "projects", home / ".claude" / "projects")
+    before = {p: (p.stat().st_mtime_ns, p.read_bytes()) for p in home.rglob("*") if p.is_file()}
+    gone = {name: "" for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "KIMI_CODE_HOME")}
+    done = cpt("import", "--json", cwd=tmp_path, HOME=str(home), **gone)
+    assert told(done)["sources"]["claude_code"]["sessions"] == 6
+    assert {p: (p.stat().st_mtime_ns, p.read_bytes()) for p in home.rglob("*") if p.is_file()} == before
+
+
+def test_last_project_and_limit_choose_sessions(tmp_path: Path) -> None:
+    logs = tmp_path / "projects"
+    shutil.copytree(CLAUDE / "projects", logs)
+    old = time.time() - 30 * 86400
+    for path in logs.rglob("*"):
+        if path.is_file() and "-repo-shop" not in path.as_posix():
+            os.utime(path, (old, old))
+    assert len(sessions_under([logs]).sessions) == 6
+    assert [s.key for _, s in sessions_under([logs], since=time.time() - span("7d")).sessions] == [SHOP]
+    assert [s.key for _, s in sessions_under([logs], project="/repo/shop").sessions][-1] == SHOP
+    assert len(sessions_under([logs], project="-repo-docs").sessions) == 1
+    assert [s.key for _, s in sessions_under([logs], limit=1).sessions] == [SHOP]
+
+
+def test_a_price_file_wins(tmp_path: Path) -> None:
+    (tmp_path / "prices.toml").write_text('["own-model-1"]\ninput = 1.0\noutput = 2.0\n')
+    told(cpt("import", CLAUDE, "--prices", "prices.toml", "--json", cwd=tmp_path))
+    with Store(tmp_path / "traces", create=False) as store:
+        event = next(e for e in store.get(SHOP).events if e.id == "msg_c2")
+    assert event.cost_usd == pytest.approx((5 + 950 + 40 + 2 * 15) / 1e6)
+
+
+def test_list_names_every_source(tmp_path: Path) -> None:
+    done = cpt("import", "--format", "list", cwd=tmp_path)
+    assert [line.split()[0] for line in done.stdout.splitlines()] == sorted(importers())
+
+
+# -- hostile trees -----------------------------------------------------------------------------------------------------
+
+
+def test_loops_of_links_unreadable_and_odd_files_are_named(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    shutil.copytree(CLAUDE / "projects" / "-repo-old", logs / "a")
+    (logs / "a" / "back").symlink_to(logs)
+    (logs / "dangling").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(logs / "pipe")
+    (logs / "noise.jsonl").write_bytes(os.urandom(4096))
+    found = find([logs, logs])
+    assert len(found.sessions) == 2
+    why = {Path(s.name).name: s.why for s in found.skipped}
+    assert set(why) == {"dangling", "pipe", "noise.jsonl"}
+    assert "not a plain file" in why["pipe"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_file_without_permission_is_named(tmp_path: Path) -> None:
+    log = tmp_path / "a.jsonl"
+    log.write_text("{}")
+    log.chmod(0)
+    assert find([log]).skipped[0].why == "permission denied"
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lambda data: zstandard.ZstdCompressor().compress(data)], ids=["gzip", "zstd"])
+def test_packed_files_are_unpacked_whatever_their_name(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    data = (CLAUDE / "projects" / "-repo-old" / "0b000000-0000-4000-8000-00000000000b.jsonl").read_bytes()
+    (tmp_path / "session.log").write_bytes(pack(data))
+    (trace,) = read_logs(tmp_path / "session.log")
+    assert len(trace.events) == 7
+    (tmp_path / "torn.log").write_bytes(pack(data * 300)[:-40])
+    (torn,) = read_logs(tmp_path / "torn.log")
+    assert torn.events
+
+
+def test_a_bomb_and_a_huge_record_stay_within_their_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_files, "MAX_UNPACKED", 1 << 20)
+    monkeypatch.setattr(_files.bounded, "__defaults__", (1 << 20,))
+    data = (CLAUDE / "projects" / "-repo-old" / "0b000000-0000-4000-8000-00000000000b.jsonl").read_bytes()
+    (tmp_path / "bomb.jsonl").write_bytes(gzip.compress(data + b" " * (64 << 20)))
+    (trace,) = read_logs(tmp_path / "bomb.jsonl")
+    assert "more than the limit" in trace.meta["import"]["session"]["broken_first"][0]["what"]
+    monkeypatch.setattr(_files, "MAX_LINE", 1 << 16)
+    lines = data.splitlines(keepends=True)
+    lines.insert(3, b'{"type":"user","text":"' + b"x" * (1 << 18) + b'"}\n')
+    (tmp_path / "long.jsonl").write_bytes(b"".join(lines))
+    (long,) = read_logs(tmp_path / "long.jsonl")
+    assert long.meta["import"]["session"]["broken_first"][0] == {
+        "file": (tmp_path / "long.jsonl").as_posix(), "line": 4, "what": "a record beyond the size limit"
+    }  # fmt: skip
+    assert len(long.events) == 7
+
+
+def test_a_record_of_fifty_megabytes_is_read(tmp_path: Path) -> None:
+    big = {"type": "user", "sessionId": "s", "uuid": "u", "timestamp": "2026-01-01T00:00:00Z", "message": {"content": "x" * (50 << 20)}}
+    (tmp_path / "big.jsonl").write_text(json.dumps(big) + "\n")
+    (trace,) = read_logs(tmp_path / "big.jsonl")
+    assert len(trace.text(trace.events[0]) or "") == 50 << 20
+
+
+def test_a_defect_in_one_session_does_not_cost_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = find([CLAUDE])
+    broken = found.sessions[2][1]
+    monkeypatch.setattr(type(broken), "draft", _defect(broken.key, type(broken).draft))
+    with Store(tmp_path / "s") as store:
+        outcomes = list(import_sessions(found.sessions, store))
+        assert [o.status for o in outcomes].count("failed") == 1
+        assert "defect: ZeroDivisionError" in str(next(o.error for o in outcomes if o.status == "failed"))
+        assert len(store) >= 5
+
+
+def _defect(key: str, real_draft: Callable[..., Any]) -> Callable[..., Any]:
+    def draft(self: Any, *args: Any, **more: Any) -> Any:
+        if self.key == key:
+            raise ZeroDivisionError
+        return real_draft(self, *args, **more)
+
+    return draft
+
+
+def test_following_sees_events_open_and_close(tmp_path: Path) -> None:
+    source = CLAUDE / "projects" / "-repo-old" / "0b000000-0000-4000-8000-00000000000b.jsonl"
+    lines = source.read_bytes().splitlines(keepends=True)
+    log = tmp_path / "logs" / source.name
+    log.parent.mkdir()
+    log.write_bytes(b"".join(lines[:4]))  # as far as the sub-agent's call of a tool
+    command = [*CPT, "import", "logs", "--follow", "--json"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        first = json.loads(process.stdout.readline())
+        assert first["status"] == "added"
+        with Store(tmp_path / "traces", create=False) as store:
+            call = next(e for e in store.get(source.stem).events if e.type == "tool_call")
+            assert call.dur is None
+        with log.open("ab") as file:
+            file.write(b"".join(lines[4:])[:-10])
+        second = json.loads(process.stdout.readline())
+        assert second["status"] == "updated"
+        with Store(tmp_path / "traces", create=False) as store:
+            trace = store.get(source.stem)
+            assert next(e for e in trace.events if e.id == call.id).dur == 1.0
+            assert "return" in {e.type for e in trace.events}
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+
+
+@pytest.mark.shared
+def test_every_real_file_is_imported_without_a_crash_or_an_error() -> None:
+    found = find([real()])
+    claimed: dict[str, int] = {}
+    for name, session in found.sessions:
+        for trace in importers()[name].read_session(session):
+            claimed[name] = claimed.get(name, 0) + 1
+            assert [str(p) for p in problems(trace) if p.severity == "error"] == [], (name, session.key)
+    skipped = {Path(s.name).relative_to(REAL).as_posix() for s in found.skipped}
+    # A workflow's script is no record; a table of sources, a licence or a specification is no log.
+    assert {name for name in skipped if not name.endswith((".csv", ".md", ".js", ".txt", ".yaml"))} == set()
+    assert len(claimed) >= 10
