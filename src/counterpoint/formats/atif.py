@@ -1,0 +1,253 @@
+"""ATIF, the agent trajectory format of Harbor: steps, tool calls, observations, and sub-agents by reference.
+
+A step of the agent is a step of its lane, its tool calls tool calls, its observations their answers. A result that refers to
+a sub-agent's trajectory makes its call a spawn: the trajectory, inside the document or in another file, is that agent, and the
+result is its return. A continuation goes on in the same lane, without the steps it copied.
+
+What is lost: token ids, log-probabilities per token (their sum is kept), tool definitions, images.
+Always true: a trajectory is played once; a sub-agent that cannot be found is said to be missing and its answer kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Any
+
+from counterpoint.errors import InputError
+from counterpoint.formats._atif_files import Library, Trajectory, documents, group, references
+from counterpoint.formats._chat import arguments_text
+from counterpoint.formats._draft import Draft
+from counterpoint.formats._files import File
+from counterpoint.formats._head import first_keys
+from counterpoint.formats._importer import Importer, Session
+from counterpoint.formats._lane import Lane
+from counterpoint.formats._usage import Usage
+from counterpoint.formats._values import as_dict, as_list, count, decode, number, seconds, string, text_of
+from counterpoint.trace import Trace
+
+__all__ = ["atif"]
+
+_DEEPEST = 50
+
+
+def _sniff(head: bytes) -> bool:
+    if b'"ATIF' not in head:
+        return False
+    return first_keys(head).get("schema_version", b"")[:5] == b'"ATIF'
+
+
+def _read(session: Session) -> Iterator[Trace]:
+    library = Library(t for file in session.files for item in _items(session, file) for t in documents(item, file.name))
+    for root in library.roots() if library.top else ():
+        try:
+            yield from _Story(session, library, root).draft.traces()
+        except RecursionError:
+            session.report.broke(root.file, None, "is nested too deeply")
+
+
+def _items(session: Session, file: File) -> Iterator[Any]:
+    """The documents of a file: one, a list, or one per line."""
+    try:
+        whole = decode(file.data())
+    except InputError:
+        yield from (record for _, record in session.records(file))
+        return
+    session.report.records += 1
+    yield from whole if isinstance(whole, list) else [whole]
+
+
+class _Story:
+    """The trajectories that hang on one root, on their way into a draft."""
+
+    def __init__(self, session: Session, library: Library, root: Trajectory) -> None:
+        self.library = library
+        stem = root.file.rsplit("/", 1)[-1].split(".", 1)[0]
+        name = root.id or root.session or stem or "trajectory"
+        asked = next((text_of(s.get("message")) for s in root.steps if s.get("source") == "user"), "")
+        task = f"task-{sha256(asked.encode('utf-8', 'replace')).hexdigest()[:12]}" if asked else name
+        self.draft: Draft = session.draft(name, task, system=string(as_dict(root.data.get("agent")).get("name")) or "atif")
+        self.draft.meta["agent"] = {
+            k: v for k, v in as_dict(root.data.get("agent")).items() if k in ("name", "version", "model_name")
+        }
+        self._played: set[int] = set()
+        self._promised: set[int] = set()  # trajectories that a spawn will play
+        self._told: set[str] = set()  # spawns whose agent has read its words
+        self._names: set[str] = set()
+        self._copied = 0
+        self._play(root, self._lane(root, name, leads=True), None, 0)
+        for made in root.inside:
+            if id(made) not in self._played:
+                lane = self._lane(made, made.id or made.session or f"{name}/sub")
+                self.draft.report.loose(f"the agent {lane.agent}: no step refers to its trajectory")
+                self._play(made, lane, None, 1)
+        self._finish(root)
+
+    def _lane(self, made: Trajectory, name: str, *, leads: bool = False) -> Lane:
+        unique, k = name, 2
+        while unique in self._names:
+            unique, k = f"{name}~{k}", k + 1
+        self._names.add(unique)
+        return self.draft.lane(unique, role=string(as_dict(made.data.get("agent")).get("name")), leads=leads)
+
+    def _finish(self, root: Trajectory) -> None:
+        if self._copied:
+            self.draft.meta["copied_steps"] = self._copied
+        totals = as_dict(root.data.get("final_metrics"))
+        wanted = (count(totals.get("total_prompt_tokens")) or 0) + (count(totals.get("total_completion_tokens")) or 0)
+        found = sum((row.get("tokens_in") or 0) + (row.get("tokens_out") or 0) for row in self.draft.rows.values())
+        if wanted > found:
+            self.draft.report.lacks["tokens that the trajectory counts and no step states"] += wanted - found
+        for place in (as_dict(totals.get("extra")), as_dict(root.data.get("extra"))):
+            if (reward := number(place.get("reward"))) is not None:
+                self.draft.rewards["team"] = reward
+            self.draft.rewards.update({k: v for k, v in as_dict(place.get("rewards")).items() if number(v) is not None})
+
+    # -- a trajectory ----------------------------------------------------------------------------------------------------
+
+    def _play(self, made: Trajectory, lane: Lane, parent: str | None, depth: int) -> None:
+        part = 0
+        while id(made) not in self._played:
+            self._played.add(id(made))
+            prefix = lane.agent if part == 0 else f"{lane.agent}+{part}"
+            for k, step in enumerate(made.steps):
+                if step.get("is_copied_context") is True:
+                    self._copied += 1
+                else:
+                    self._step(made, lane, step, f"{prefix}/{step.get('step_id', k + 1)}", parent, depth)
+            path = string(made.data.get("continued_trajectory_ref"))
+            following = self.library.at(path, made) if path else None
+            if path and following is None:
+                self.draft.report.lacks["the trajectory that goes on from a part of one"] += 1
+            if following is None:
+                return
+            made, part = following, part + 1
+
+    def _step(self, made: Trajectory, lane: Lane, step: dict[str, Any], key: str, parent: str | None, depth: int) -> None:
+        at, text = seconds(step.get("timestamp")), text_of(step.get("message"))
+        source = step.get("source")
+        extra = {"step_extra": step["extra"]} if as_dict(step.get("extra")) else None
+        if source == "agent":
+            self._acts(made, lane, step, key, at, text, extra)
+        elif source == "user" and parent is not None:
+            self._told_by_parent(lane, key, at, text, parent)
+        elif source == "user":
+            lane.told(text, at=at, id=key, extra=extra)
+        elif source == "system":
+            if text:
+                lane.told(text, by="system", source="system", at=at, id=key, extra=extra)
+        else:
+            self.draft.report.unknown[f"step of {source}"] += 1
+        self._observe(made, lane, step, key, at, depth)
+
+    def _told_by_parent(self, lane: Lane, key: str, at: float | None, text: str, parent: str) -> None:
+        """A sub-agent's user is the agent that made it; its first words are those of the spawn."""
+        spawn = next((event for event, kind in lane.heard if kind == "spawn"), None) if lane.last is None else None
+        if spawn is not None and spawn not in self._told:
+            self._told.add(spawn)
+            said = self.draft.rows[spawn].get("content_ref")
+            if said is not None and self.draft.contents[said] != text:
+                self.draft.set(spawn, extra={"arguments_ref": said})
+            self.draft.set(spawn, text=text)
+            return
+        event = lane.told(text, by=parent, source="peer", at=at, id=key)
+        self.draft.edge(spawn or self.draft.lane(parent).last, event, "causal")
+
+    def _acts(
+        self,
+        made: Trajectory,
+        lane: Lane,
+        step: dict[str, Any],
+        key: str,
+        at: float | None,
+        text: str,
+        extra: dict[str, Any] | None,
+    ) -> None:
+        metrics = as_dict(step.get("metrics"))
+        usage = Usage.whole(metrics.get("prompt_tokens"), metrics.get("completion_tokens"), cached=metrics.get("cached_tokens"))
+        if usage is None and step.get("llm_call_count") != 0:
+            self.draft.report.lacks["tokens of some steps"] += 1
+        logprobs = [p for value in as_list(metrics.get("logprobs")) if (p := number(value)) is not None]
+        calls = [c for c in as_list(step.get("tool_calls")) if isinstance(c, dict)]
+        lane.step(
+            id=key,
+            at=self._began(lane, at),
+            end=at,
+            text=text,
+            thinking=text_of(step.get("reasoning_content") or ""),
+            usage=usage,
+            cost_usd=number(metrics.get("cost_usd")),
+            logp=sum(logprobs) if logprobs else None,
+            model=string(step.get("model_name")) or string(as_dict(made.data.get("agent")).get("model_name")),
+            only_calls=bool(calls),
+            extra=extra,
+        )
+        spawning = {string(result.get("source_call_id")) for result, _ in references(step)}
+        for k, call in enumerate(calls):
+            name = string(call.get("tool_call_id"))
+            if name is None or name not in spawning:
+                tool = string(call.get("function_name")) or "tool"
+                event = f"{lane.agent}/{name}" if name else f"{key}/call{k}"
+                lane.call(tool, arguments_text(call.get("arguments")), call=name, at=at, id=event)
+
+    def _began(self, lane: Lane, end: float | None) -> float | None:
+        """A step's timestamp is when it was done; it began when all that it read was there."""
+        read = [self.draft.rows[e] for e in [*(event for event, _ in lane.heard), *([lane.last] if lane.last else [])]]
+        known = [row["at"] + (row.get("dur") or 0.0) for row in read if row["at"] is not None]
+        return end if not known or end is None else min(max(known), end)
+
+    # -- observations ----------------------------------------------------------------------------------------------------
+
+    def _observe(self, made: Trajectory, lane: Lane, step: dict[str, Any], key: str, at: float | None, depth: int) -> None:
+        calls = {c.get("tool_call_id"): c for c in as_list(step.get("tool_calls")) if isinstance(c, dict)}
+        made_now: list[tuple[Lane, str, Trajectory | None, dict[str, Any]]] = []
+        # All that a step spawns is spawned before the first of them is played: they may have worked side by side.
+        for k, (result, ref) in enumerate(references(step)):
+            call = as_dict(calls.get(result.get("source_call_id")))
+            made_now.append((*self._spawn(made, lane, ref, call, f"{key}/spawn{k}", at, depth), result))
+        for child, spawn, found, result in made_now:
+            if found is not None:
+                self._play(found, child, lane.agent, depth + 1)
+            back = self.draft.rows[child.last]["at"] if child.last else None
+            child.returns(lane.agent, text_of(result.get("content")), at=back, id=f"{spawn}/return")
+        for k, result in enumerate(as_list(as_dict(step.get("observation")).get("results"))):
+            if isinstance(result, dict) and not result.get("subagent_trajectory_ref"):
+                lane.result(string(result.get("source_call_id")), text_of(result.get("content")), id=f"{key}/result{k}")
+
+    def _spawn(
+        self, made: Trajectory, lane: Lane, ref: dict[str, Any], call: dict[str, Any], key: str, at: float | None, depth: int
+    ) -> tuple[Lane, str, Trajectory | None]:
+        found = self.library.find(ref, made)
+        session, path = string(ref.get("session_id")), string(ref.get("trajectory_path"))
+        # A session id that siblings share is the last name to take.
+        others = (path, session) if made.has_run_scoped_sessions else (session, path)
+        named = string(ref.get("trajectory_id")) or (found.child.id if found else None) or others[0] or others[1] or key
+        is_new = found is not None and id(found.child) not in self._played | self._promised and depth < _DEEPEST
+        leads_to = found.child if found is not None and is_new else None
+        child = self._lane(leads_to or Trajectory({}, ""), named)
+        extra = {"tool_name": string(call.get("function_name")), "call_id": string(call.get("tool_call_id"))}
+        text = arguments_text(call.get("arguments"))
+        spawn = lane.spawn(child.agent, role=child.role, text=text, at=at, id=key, extra=extra)
+        if found is None or leads_to is None:
+            self.draft.report.loose(f"the sub-agent {named}: its trajectory is not among the files, or not the only one")
+        else:
+            self._promised.add(id(leads_to))
+            self.draft.report.linked(found.rule, exact=found.is_stated)
+        return child, spawn, leads_to
+
+
+atif = Importer(
+    suffixes=(".trajectory.json",),
+    sniff=_sniff,
+    system="atif",
+    read_session=_read,
+    group=group,
+    columns={
+        "step of the agent": ("orchestrator_decision", "message", "aggregate", "tool_call"),
+        "step of the user": ("human_intervention",),
+        "step of the system": ("message",),
+        "observation": ("tool_result",),
+        "subagent_trajectory_ref": ("spawn", "return"),
+    },
+    lost="token ids, log-probabilities per token, tool definitions, images; a task has no id, its first words stand for one",
+)
