@@ -90,14 +90,15 @@ class _Tree:
         if span.agent_id is not None:
             return self._own(span.agent_id, span.agent)
         if span.agent is not None:
-            return self._own(self.entries.named.get(span.agent, span.agent), span.agent)
+            return self._own(span.agent, span.agent)
         if boss is None:
             root = self.spans[self.nest.root[span.id]]
             return self.draft.lane(MAIN, role=root.name if root.kind == "chain" else None, leads=True)
         return self.draft.lane(self.nest.agents[boss])
 
     def _own(self, agent: str, role: str | None) -> Lane:
-        """The lane of an agent that a span names beside the nesting."""
+        """The lane of an agent that a span names, by id or by name, beside the nesting."""
+        agent = agent if agent in self.entries.instances else self.entries.named.get(agent, agent)
         if not self.draft.has_lane(agent) and agent not in self.entries.instances and self.draft.rows:
             self.draft.report.loose(f"agent {role or agent}: named by its spans, its spawn is in none")
         return self.draft.lane(agent, role=role)
@@ -149,7 +150,7 @@ class _Tree:
             return
         if span.input:
             self._mark(span, lane.told(span.input, at=span.start, id=f"{span.id}:input"))
-        if span.id in self.nest.orphans or not (is_first or span.input or agent in self.met):
+        if span.id in self.nest.orphans or not (is_first or lane.heard or agent in self.met):
             self.draft.report.loose(f"agent {role or agent}: no span says who set it to work")
 
     def _entered(self, agent: str, event: str, text: str) -> None:
@@ -294,7 +295,7 @@ class _Tree:
         text = span.input or span.output
         fields: dict[str, Any] = {"ok": span.ok, "error": span.error}
         if target is not None:
-            self.draft.lane(target, role=span.to)
+            self.draft.lane(target, role=span.to if span.to != target else None)
             event = lane.send(target, text, at=span.start, id=span.id, extra=_extra(span), **fields)
             self.draft.report.linked("a handoff span")
             self._entered(target, event, text)
