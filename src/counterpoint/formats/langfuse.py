@@ -1,0 +1,179 @@
+"""Langfuse traces with their observations, as its interface, API and blob exports write them.
+
+Read are `{"trace": {...}, "observations": [...]}`, traces that hold their observations, pages and lists of either, and files
+with one per line, in camel or snake case. Generations become model steps with their tokens, tool observations calls with their
+results, agent observations agents (nested: sub-agents with spawn and return), guardrails safety events, scores rewards. What was
+exported as a plain span is recognised by the framework's own attributes: agents and tools of the GenAI conventions, of Pydantic
+AI, of LangGraph and of BeeAI. Other spans are wrappers.
+
+What is lost: prompt versions, model parameters, comments on scores beside the trace's `meta`.
+
+Always true: observation ids are event ids; an observation that stands in the trace and beside it counts once; input tokens hold
+the cache and output tokens the reasoning, as `inputUsage` and `outputUsage` do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from counterpoint.formats._documents import documents
+from counterpoint.formats._importer import Importer, Session
+from counterpoint.formats._langfuse_kinds import describe
+from counterpoint.formats._langgraph import mark_graphs
+from counterpoint.formats._said import opened
+from counterpoint.formats._span_trees import traces_of
+from counterpoint.formats._spans import Span
+from counterpoint.formats._values import as_dict, number, seconds, string
+from counterpoint.formats._wrappers import close
+from counterpoint.trace import Trace
+
+__all__ = ["langfuse"]
+
+_HEADED = re.compile(rb'"trace"\s*:\s*\{')
+_PARENTS = (b'"parentObservationId"', b'"parent_observation_id"')
+
+
+def _sniff(head: bytes) -> bool:
+    if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"["):
+        return False
+    return any(key in head for key in _PARENTS) or (bool(_HEADED.search(head)) and b'"projectId"' in head)
+
+
+def _read(session: Session) -> Iterator[Trace]:
+    found = _Found()
+    for file in session.files:
+        for document in documents(session, file):
+            found.take(document, session, file.name)
+    spans, metas = found.spans(session)
+    mark_graphs(spans, metas)
+    for trace in traces_of(spans, session, system="langfuse"):
+        scores = found.scores.get(trace.trace_id)
+        if scores:
+            trace.meta["scores"] = scores
+        yield trace
+
+
+class _Found:
+    """Traces and observations, each once."""
+
+    def __init__(self) -> None:
+        self.traces: dict[str, dict[str, Any]] = {}
+        self.observations: dict[str, dict[str, Any]] = {}
+        self.scores: dict[str, list[dict[str, Any]]] = {}
+
+    def take(self, document: Any, session: Session, file: str) -> None:
+        stack: list[Any] = [document]
+        while stack:
+            value = stack.pop()
+            if isinstance(value, list):
+                stack.extend(reversed(value))
+                continue
+            if not isinstance(value, dict):
+                continue
+            row = {_camel(k): v for k, v in value.items()}
+            if "parentObservationId" in row or ("traceId" in row and "type" in row and "startTime" in row):
+                self._observation(row, session, file)
+            elif isinstance(row.get("trace"), dict):
+                stack.extend([row.get("scores"), row.get("observations"), row["trace"]])
+            elif "observations" in row or ("timestamp" in row and "id" in row and "traceId" not in row):
+                if (name := string(row.get("id"))) is not None:
+                    self.traces[name] = row
+                stack.extend([row.get("scores"), row.get("observations")])
+            elif "dataType" in row and "name" in row:
+                self._score(row)
+            else:
+                stack.append(row.get("data"))
+
+    def _observation(self, row: dict[str, Any], session: Session, file: str) -> None:
+        name, trace = string(row.get("id")), string(row.get("traceId"))
+        if name is None or trace is None:
+            session.report.broke(file, None, "an observation without an id or trace")
+            return
+        self.observations[name] = row
+
+    def _score(self, row: dict[str, Any]) -> None:
+        kept = ("id", "name", "value", "stringValue", "dataType", "source", "comment", "observationId")
+        score = {key: row[key] for key in kept if row.get(key) not in (None, "")}
+        mine = self.scores.setdefault(str(row.get("traceId")), [])
+        if score not in mine:
+            mine.append(score)
+
+    def spans(self, session: Session) -> tuple[list[Span], dict[str, dict[str, Any]]]:
+        """The spans of all traces, and the metadata of each; every trace is the wrapper of what is in it."""
+        rows = list(self.observations.values())
+        wrapped = {str(row["traceId"]) for row in rows}
+        spans = [self._wrapper(name, i) for i, name in enumerate(sorted(wrapped))]
+        metas: dict[str, dict[str, Any]] = {}
+        for row in rows:
+            span = Span(row["id"], row["traceId"], string(row.get("parentObservationId")) or _root(row["traceId"]))
+            span.order, span.name = len(spans), string(row.get("name")) or str(row.get("type"))
+            span.start, span.end = seconds(row.get("startTime")), seconds(row.get("endTime"))
+            metas[span.id] = as_dict(opened(row.get("metadata")))
+            if not describe(span, row, metas[span.id]):
+                session.report.unknown[str(row.get("type"))] += 1
+            spans.append(span)
+        close(spans, {_root(name) for name in wrapped})
+        self._reward(spans)
+        return _joined(spans), metas
+
+    def _wrapper(self, name: str, order: int) -> Span:
+        row = self.traces.get(name, {})
+        return Span(_root(name), name, name=string(row.get("name")) or "trace", order=order, start=seconds(row.get("timestamp")))
+
+    def _reward(self, spans: list[Span]) -> None:
+        by_id = {span.id: span for span in spans}
+        for trace, scores in self.scores.items():
+            for score in scores:
+                span = by_id.get(str(score.get("observationId"))) or by_id.get(_root(trace))
+                value = number(score.get("value"))
+                if span is None or value is None:
+                    continue
+                key, k = str(score.get("name")), 2
+                while key in span.reward:
+                    key, k = f"{score.get('name')}~{k}", k + 1
+                span.reward[key] = value
+
+
+def _root(trace: str) -> str:
+    return f"{trace}:trace"
+
+
+def _camel(key: str) -> str:
+    first, *rest = key.split("_")
+    return first + "".join(part.title() for part in rest) if first else key
+
+
+def _joined(spans: list[Span]) -> list[Span]:
+    """One span where a framework wrote the phases of one step as spans of their own."""
+    first: dict[tuple[str, Any], Span] = {}
+    kept: list[Span] = []
+    for span in sorted(spans, key=lambda s: (s.start or 0.0, s.order)):
+        step = span.extra.pop("step", None)
+        before = first.setdefault((span.trace, step), span) if step else span
+        if before is span:
+            kept.append(span)
+            continue
+        before.end = max(filter(None, (before.end, span.end)), default=None)
+        before.output, before.input = before.output or span.output, before.input or span.input
+        before.usage = before.usage or span.usage
+        before.ok, before.error = (False, span.error) if span.ok is False else (before.ok, before.error)
+    return kept
+
+
+langfuse = Importer(
+    suffixes=(".json", ".jsonl"),
+    sniff=_sniff,
+    system="langfuse",
+    rank=10,
+    read_session=_read,
+    columns={
+        "GENERATION": ("orchestrator_decision", "message"),
+        "TOOL, RETRIEVER, EMBEDDING": ("tool_call", "tool_result"),
+        "AGENT": ("spawn", "return"),
+        "GUARDRAIL": ("safety_event",),
+        "score": ("rewards",),
+    },
+    lost="prompt versions, model parameters, and comments on scores beside the trace's meta",
+)
