@@ -348,7 +348,19 @@ def test_bytes_that_hold_no_session() -> None:
 def test_strange_values_anywhere_are_survived(value: Any) -> None:
     for folder in (CLI, CODE):
         files = {f.name: f.data() for f in logs.files_of(folder)}
-        for key in ("payload", "message", "event", "input", "usage", "function", "return_value", "args", "result", "agents"):
+        for key in (
+            "payload",
+            "message",
+            "event",
+            "input",
+            "usage",
+            "function",
+            "return_value",
+            "args",
+            "result",
+            "agents",
+            *MORE,
+        ):
             spoilt = {}
             for file, data in files.items():
                 lines = []
@@ -361,9 +373,14 @@ def test_strange_values_anywhere_are_survived(value: Any) -> None:
             logs.imported("kimi", spoilt)
 
 
+MORE = ("id", "part", "tool_calls", "content", "arguments", "origin", "uuid", "toolCallId", "agent_id", "items", "time")
+
+
 def _spoilt(record: Any, key: str, value: Any) -> Any:
     if isinstance(record, dict):
         return {k: value if k == key else _spoilt(v, key, value) for k, v in record.items()}
+    if isinstance(record, list):
+        return [_spoilt(v, key, value) for v in record]
     return record
 
 
