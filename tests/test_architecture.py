@@ -32,8 +32,9 @@ HEAVY = {
     "torch": ("train/", "team/"),
     "transformers": ("train/", "team/"),
     "ray": ("train/ray_runner.py",),
-    "starlette": ("app/viewer/",),
-    "uvicorn": ("app/viewer/",),
+    # Two servers: the viewer's, and the OTLP receiver, which is one file and is imported only by `serve`.
+    "starlette": ("app/viewer/", "app/receiver.py"),
+    "uvicorn": ("app/viewer/", "app/receiver.py"),
     "numba": ("trace/kernels.py", "envs/", "credit/", "train/"),
     "duckdb": ("store/",),
     "openai": ("team/",),

@@ -1,4 +1,4 @@
-"""What happened: E1-E4 measures and reward hacks, with their events.
+"""What happened: measures E1-E4 and reward hacks, with events.
 
 Always true: every value says measured, estimated or missing and what it rests on; a reward hack found in any trace ends the
 command with exit code 4, and what could not be judged is said, not passed over.

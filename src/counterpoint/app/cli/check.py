@@ -1,4 +1,4 @@
-"""Check trace files: schema, references, cycles, time, and the story."""
+"""Check trace files: schema, references, cycles, time, and story."""
 
 from __future__ import annotations
 

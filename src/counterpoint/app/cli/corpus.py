@@ -1,4 +1,4 @@
-"""What is known: the survey's papers, their counts, claims and errata.
+"""What is known: the survey's papers, counts, claims and errata.
 
 Always true: filters are checked before anything is searched; an empty answer to a valid question is an answer (exit 0);
 only `add` writes, and only to the file it names.

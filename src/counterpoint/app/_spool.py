@@ -1,0 +1,225 @@
+"""The spool of the receiver: lines that are on disk before anybody is told so, until their trace is sealed.
+
+Always true: when the future of `append` is done, its lines survive a power cut; requests that come together share one sync of
+the disk; a line that a kill tore is cut when the spool is opened again, and it was never acknowledged. A segment is deleted
+when nobody needs a line of it any more. One process has the spool at a time.
+
+    otlp/spool/00000001.jsonl   OTLP JSON, one object per line, as OpenTelemetry's own file exporter writes
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from counterpoint.errors import CounterpointError, TryAgain
+from counterpoint.store import disk
+
+__all__ = ["Place", "Spool"]
+
+_SEGMENT = 64 << 20
+_BLOCK = 1 << 20
+Then = Callable[[Sequence["Place"]], None]
+
+
+class Place(NamedTuple):
+    """Where a line lies."""
+
+    segment: int
+    offset: int
+    size: int
+
+
+class _Job(NamedTuple):
+    lines: Sequence[bytes]
+    then: Then
+    done: Future[None]
+
+
+class Spool:
+    """Lines at rest, in numbered segments of one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        """Take the folder, or `TryAgain` when another process has it. Read `recovered` to its end before the first `append`."""
+        self.folder = folder
+        with disk.explained(folder):
+            disk.make_folder(folder)
+            self._lock_fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            if not disk.lock(self._lock_fd):
+                os.close(self._lock_fd)
+                fix = "stop the other `counterpoint serve`, or use another --store"
+                raise TryAgain("another receiver writes to this store", where=os.fspath(folder), fix=fix)
+        numbers = sorted(int(path.stem) for path in folder.glob("*.jsonl") if path.stem.isdigit())
+        self._found = numbers
+        self._last = numbers[-1] if numbers else 0
+        self._fd: int | None = None
+        self._end = 0
+        self._live: Counter[int] = Counter()
+        """Segment to the number of lines in it that are still needed."""
+        self._disk = threading.Lock()
+        """Held by whoever writes, or takes a segment away."""
+        self._pending: list[_Job] = []
+        self._wake = threading.Condition()
+        self._is_closing = False
+        self._writer = threading.Thread(target=self._run, name="otlp-spool", daemon=True)
+        self._writer.start()
+
+    def _path(self, segment: int) -> Path:
+        return self.folder / f"{segment:08d}.jsonl"
+
+    # -- reading -----------------------------------------------------------------------------------------------------------
+
+    def recovered(self) -> Iterator[tuple[bytes, Place]]:
+        """Every whole line that an earlier process left, in order; a torn last one is cut."""
+        for segment in self._found:
+            with disk.explained(self._path(segment)):
+                yield from self._recovered(segment)
+        self.forget(())
+
+    def _recovered(self, segment: int) -> Iterator[tuple[bytes, Place]]:
+        offset = 0
+        self._live[segment] += 0
+        with self._path(segment).open("r+b") as file:
+            for line in file:
+                if not line.endswith(b"\n"):
+                    file.truncate(offset)
+                    os.fsync(file.fileno())
+                    break
+                self._live[segment] += 1
+                yield line, Place(segment, offset, len(line))
+                offset += len(line)
+
+    def read(self, places: Iterable[Place]) -> Iterator[bytes]:
+        """The lines at some places, in their order."""
+        fd, opened = -1, -1
+        try:
+            for place in places:
+                if place.segment != opened:
+                    if fd >= 0:
+                        os.close(fd)
+                    fd, opened = os.open(self._path(place.segment), os.O_RDONLY | os.O_CLOEXEC), place.segment
+                yield _whole(fd, place)
+        finally:
+            if fd >= 0:
+                os.close(fd)
+
+    def size(self) -> int:
+        """Bytes on disk."""
+        with self._disk:
+            return sum(self._path(s).stat().st_size for s in self._live if self._path(s).exists())
+
+    # -- writing -----------------------------------------------------------------------------------------------------------
+
+    def append(self, lines: Sequence[bytes], then: Then) -> Future[None]:
+        """Write lines (each with its line end); done when they are durable and `then` was told where they lie."""
+        done: Future[None] = Future()
+        with self._wake:
+            if self._is_closing:
+                done.set_exception(TryAgain("the receiver is shutting down"))
+                return done
+            self._pending.append(_Job(lines, then, done))
+            self._wake.notify()
+        return done
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                while not self._pending and not self._is_closing:
+                    self._wake.wait()
+                jobs, self._pending = self._pending, []
+            if not jobs:
+                return
+            try:
+                places = self._commit([line for job in jobs for line in job.lines])
+                begin = 0
+                for job in jobs:
+                    job.then(places[begin : begin + len(job.lines)])
+                    begin += len(job.lines)
+            except Exception as error:  # the writer must live on, and whoever waits must hear why
+                for job in jobs:
+                    job.done.set_exception(error)
+            else:
+                for job in jobs:
+                    job.done.set_result(None)
+
+    def _commit(self, lines: Sequence[bytes]) -> list[Place]:
+        with self._disk, disk.explained(self.folder):
+            if self._fd is not None and self._end >= _SEGMENT:
+                self._leave()
+            if self._fd is None:
+                self._begin()
+            assert self._fd is not None
+            places, offset = [], self._end
+            for line in lines:
+                places.append(Place(self._last, offset, len(line)))
+                offset += len(line)
+            try:
+                disk.write_all(self._fd, b"".join(lines))
+                disk.sync_file(self._fd)
+            except OSError:
+                # What the disk holds now is not known: the half is cut, and the next lines go to a new segment.
+                with suppress(OSError):
+                    os.ftruncate(self._fd, self._end)
+                self._leave()
+                raise
+            self._end = offset
+            self._live[self._last] += len(lines)
+            return places
+
+    def _begin(self) -> None:
+        path = self._path(self._last + 1)
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._last, self._end = self._last + 1, 0
+        self._live[self._last] += 0
+        disk.sync_folder(self.folder)
+
+    def _leave(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    # -- letting go --------------------------------------------------------------------------------------------------------
+
+    def forget(self, places: Iterable[Place]) -> None:
+        """These lines are needed no longer; segments without any other go."""
+        with self._disk, disk.explained(self.folder):
+            self._live.subtract(place.segment for place in places)
+            for segment in [s for s, n in self._live.items() if n <= 0]:
+                if segment == self._last:
+                    self._leave()
+                disk.remove(self._path(segment))
+                del self._live[segment]
+
+    def sparse(self) -> list[int]:
+        """Segments, but the one being written, that are kept for a few lines: worth moving those."""
+        with self._disk:
+            return [s for s, n in self._live.items() if s != self._last and 0 < n <= 64]
+
+    def close(self) -> None:
+        """Write what waits, and let the folder go."""
+        with self._wake:
+            if self._is_closing:
+                return
+            self._is_closing = True
+            self._wake.notify()
+        self._writer.join()
+        with self._disk:
+            self._leave()
+            os.close(self._lock_fd)
+
+
+def _whole(fd: int, place: Place) -> bytes:
+    parts, offset, left = [], place.offset, place.size
+    while left:
+        part = os.pread(fd, min(left, _BLOCK), offset)
+        if not part:
+            raise CounterpointError("the spool ends before a line it held", why="was the file changed by hand?")
+        parts.append(part)
+        offset, left = offset + len(part), left - len(part)
+    return b"".join(parts)

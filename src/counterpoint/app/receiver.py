@@ -1,0 +1,378 @@
+"""The OTLP/HTTP receiver: spans and log records of any instrumented program, streamed into a store.
+
+Always true: a request is answered 200 only when what it holds is on disk; no request, however large, slow or strange, takes
+more memory than the limits say or ends the receiver; nobody but programs on this machine is heard, unless that was asked for:
+the Host header must name this machine, so that no web page reaches it through a name of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import signal
+import socket
+import threading
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+import h11
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from counterpoint.app import _otlp
+from counterpoint.app._intake import Intake
+from counterpoint.errors import CounterpointError, InputError, TryAgain
+
+__all__ = ["Limits", "Server", "application", "bound", "is_loopback", "server"]
+
+JSON, PROTOBUF = "application/json", "application/x-protobuf"
+# google.rpc.Code, which OTLP answers carry beside the HTTP status.
+_CODES = {400: 3, 403: 7, 404: 5, 408: 4, 413: 8, 415: 3, 503: 14}
+_LINGER_S = 2.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a receiver takes."""
+
+    body: int = 64 << 20
+    """Bytes of a request, as sent and unpacked."""
+    held: int = 256 << 20
+    """Bytes of all requests that are being read or wait for the disk; beyond it senders are asked to come again."""
+    requests: int = 256
+    """Requests at once."""
+    connections: int = 512
+    seconds: float = 30.0
+    """For a request's head, and again for its body."""
+
+
+class _Refusal(Exception):
+    """A request that is answered with an error."""
+
+    def __init__(self, status: int, message: str, *, again_s: int | None = None) -> None:
+        self.status, self.message, self.again_s = status, message, again_s
+        super().__init__(message)
+
+
+# -- who may ask -----------------------------------------------------------------------------------------------------------
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine and nothing else: `localhost`, 127.0.0.0/8 or ::1."""
+    host = host.strip("[]").rstrip(".").lower()
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+class _LocalOnly:
+    """Refuses requests under a foreign name, and those that a web page of another place makes."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            headers = {k: v.decode("latin-1") for k, v in scope["headers"] if k in (b"host", b"origin")}
+            host, origin = headers.get(b"host", ""), headers.get(b"origin")
+            if not is_loopback(_name(f"//{host}")) or (origin is not None and not is_loopback(_name(origin))):
+                message = "this receiver answers under the names of this machine only: use http://127.0.0.1 or http://localhost"
+                await _error(_Refusal(403, message), is_protobuf=False)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def _name(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A listening socket; `TryAgain` when the port is taken."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        family, _, _, _, address = found
+        sock = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        raise InputError(f"cannot listen on {host!r}", why=str(error), fix="use --host 127.0.0.1") from error
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.listen(512)
+    except OSError as error:
+        sock.close()
+        where, fix = f"{host}:{port}", "choose another with --port, or --port 0 for any that is free"
+        if isinstance(error, PermissionError):
+            raise InputError("may not listen on this port", where=where, fix=fix) from error
+        raise TryAgain("cannot listen on this port", where=where, why=error.strerror, fix=fix) from error
+    return sock
+
+
+# -- one request -----------------------------------------------------------------------------------------------------------
+
+
+class _Receiver:
+    """Answers requests, and knows how much they hold."""
+
+    def __init__(self, intake: Intake, limits: Limits) -> None:
+        self._intake, self._limits = intake, limits
+        self._held = self._open = 0
+        # One batch is taken apart while the next is: more threads would only wait for each other.
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="otlp-read")
+
+    async def about(self, request: Request) -> Response:
+        """What this is, for whoever opens it in a browser."""
+        what = {"what": "counterpoint: an OTLP/HTTP receiver", "post": ["/v1/traces", "/v1/logs"], "types": [JSON, PROTOBUF]}
+        return JSONResponse(what | {"counts": self._intake.status()})
+
+    async def nothing(self, request: Request) -> Response:
+        """Metrics, which a trace has no place for."""
+        message = "metrics are not kept: set OTEL_METRICS_EXPORTER=none, or send them elsewhere"
+        return _error(_Refusal(404, message), is_protobuf=_type(request) == PROTOBUF)
+
+    async def export(self, request: Request, kind: _otlp.Kind) -> Response:
+        """Take a request."""
+        is_protobuf = _type(request) == PROTOBUF
+        self._open += 1
+        held = _Held(self)
+        try:
+            taken = await self._taken(request, kind, held, is_protobuf=is_protobuf)
+        except _Refusal as refusal:
+            self._intake.counts[f"answered {refusal.status}"] += 1
+            return _error(refusal, is_protobuf=is_protobuf)
+        finally:
+            self._open -= 1
+            held.free()
+        self._intake.counts["spans" if kind == "traces" else "log records"] += sum(taken.counts.values())
+        self._intake.counts["rejected"] += taken.rejected
+        self._intake.counts["requests"] += 1
+        return Response(_otlp.reply(taken, kind, is_protobuf=is_protobuf), media_type=PROTOBUF if is_protobuf else JSON)
+
+    async def _taken(self, request: Request, kind: _otlp.Kind, held: _Held, *, is_protobuf: bool) -> _otlp.Taken:
+        body = await self._body(request, held)
+        loop = asyncio.get_running_loop()
+        read = partial(_otlp.of_protobuf if is_protobuf else _otlp.of_json, body, kind)
+        try:
+            taken = await loop.run_in_executor(self._threads, read)
+        except InputError as error:
+            raise _Refusal(400, f"the body {error.one_line()}") from error
+        taken = self._without_late(taken)
+        if taken.lines:
+            try:
+                await asyncio.wrap_future(self._intake.put(taken))
+            except (CounterpointError, OSError) as error:
+                raise _Refusal(503, f"cannot be kept now: {error}", again_s=10) from error
+        return taken
+
+    def _without_late(self, taken: _otlp.Taken) -> _otlp.Taken:
+        late = [key for key in taken.lines if self._intake.is_over(key)]
+        if not late:
+            return taken
+        n = sum(taken.counts.pop(key) for key in late)
+        for key in late:
+            del taken.lines[key]
+        why = taken.why or "the trace was sealed too long ago to take more"
+        return taken._replace(rejected=taken.rejected + n, why=why)
+
+    async def _body(self, request: Request, held: _Held) -> bytes:
+        limits = self._limits
+        if _type(request) not in (JSON, PROTOBUF):
+            raise _Refusal(415, f"send {PROTOBUF} or {JSON}")
+        packing = request.headers.get("content-encoding", "identity").strip().lower()
+        if packing not in ("identity", "gzip", ""):
+            raise _Refusal(415, "only gzip is unpacked here: set OTEL_EXPORTER_OTLP_COMPRESSION=gzip or none")
+        length = request.headers.get("content-length", "")
+        if length.isdigit() and int(length) > limits.body:
+            raise _too_large(limits.body)
+        if self._open > limits.requests:
+            raise _Refusal(503, "too many requests at once", again_s=1)
+        unpack = _Gunzip(limits.body) if packing == "gzip" else None
+        parts: list[bytes] = []
+        sent = 0
+        try:
+            async with asyncio.timeout(limits.seconds):
+                async for chunk in request.stream():
+                    sent += len(chunk)
+                    if sent > limits.body:
+                        raise _too_large(limits.body)
+                    part = chunk if unpack is None else unpack.more(chunk)
+                    held.take(len(part))
+                    parts.append(part)
+        except TimeoutError:
+            raise _Refusal(408, f"the body did not come within {limits.seconds:g} s") from None
+        except ClientDisconnect:
+            raise _Refusal(400, "the sender hung up") from None
+        if unpack is not None:
+            unpack.end()
+        return b"".join(parts)
+
+
+class _Held:
+    """The bytes that one request holds."""
+
+    def __init__(self, receiver: _Receiver) -> None:
+        self._receiver, self._size = receiver, 0
+
+    def take(self, size: int) -> None:
+        receiver = self._receiver
+        if receiver._held + size > receiver._limits.held:
+            raise _Refusal(503, "too much is waiting to be written", again_s=1)
+        receiver._held += size
+        self._size += size
+
+    def free(self) -> None:
+        self._receiver._held -= self._size
+        self._size = 0
+
+
+class _Gunzip:
+    """Unpacks gzip as it comes, and no further than the limit: a bomb is seen before it goes off."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = self._left = limit
+        self._member = zlib.decompressobj(wbits=31)
+
+    def more(self, chunk: bytes) -> bytes:
+        out = []
+        try:
+            while chunk:
+                if self._member.eof:
+                    self._member = zlib.decompressobj(wbits=31)
+                part = self._member.decompress(chunk, self._left + 1)
+                self._left -= len(part)
+                if self._left < 0:
+                    raise _too_large(self._limit)
+                out.append(part)
+                chunk = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
+        except zlib.error as error:
+            raise _Refusal(400, f"the body is not gzip: {error}") from error
+        return b"".join(out)
+
+    def end(self) -> None:
+        if not self._member.eof:
+            raise _Refusal(400, "the body is not gzip, or not all of it")
+
+
+def _too_large(limit: int) -> _Refusal:
+    return _Refusal(413, f"the body is larger than {limit:,} bytes: send smaller batches, or start with a larger --max-body")
+
+
+def _type(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _error(refusal: _Refusal, *, is_protobuf: bool) -> Response:
+    body = _otlp.status(_CODES[refusal.status], refusal.message, is_protobuf=is_protobuf)
+    headers = {} if refusal.again_s is None else {"retry-after": str(refusal.again_s)}
+    return Response(body, refusal.status, headers, media_type=PROTOBUF if is_protobuf else JSON)
+
+
+def application(intake: Intake, limits: Limits, *, is_remote: bool = False) -> Starlette:
+    """The receiver as an ASGI application; with `is_remote` any Host is taken."""
+    receiver = _Receiver(intake, limits)
+
+    async def traces(request: Request) -> Response:
+        return await receiver.export(request, "traces")
+
+    async def logs(request: Request) -> Response:
+        return await receiver.export(request, "logs")
+
+    routes = [
+        Route("/", receiver.about),
+        Route("/v1/traces", traces, methods=["POST"]),
+        Route("/v1/logs", logs, methods=["POST"]),
+        Route("/v1/metrics", receiver.nothing, methods=["POST"]),
+    ]
+    return Starlette(routes=routes, middleware=[] if is_remote else [Middleware(_LocalOnly)])
+
+
+# -- the server ------------------------------------------------------------------------------------------------------------
+
+
+def _protocol(limits: Limits) -> type[H11Protocol]:
+    """Connections that are closed when they say nothing whole for too long, which uvicorn's own wait for forever."""
+
+    class Patient(H11Protocol):
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            if len(self.connections) > limits.connections:
+                transport.abort()
+            else:
+                self._watch()
+
+        def _watch(self) -> None:
+            self.loop.call_later(limits.seconds, self._look, self.cycle)
+
+        def _look(self, before: Any) -> None:
+            """Close when no request has begun since the last look and none is being answered."""
+            if self.transport.is_closing():
+                return
+            is_quiet = self.cycle is before and (before is None or before.response_complete)
+            if is_quiet:
+                self.transport.close()
+            else:
+                self._watch()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            if self.cycle.more_body and not self.transport.is_closing():
+                # Answered before the body was read: what still comes is dropped, for a moment, so that the answer arrives.
+                self.loop.call_later(_LINGER_S, self._part, self.cycle)
+
+        def _part(self, answered: Any) -> None:
+            if self.cycle is answered and self.conn.their_state is h11.SEND_BODY:
+                self.transport.abort()
+
+    return Patient
+
+
+class Server(uvicorn.Server):
+    """Answers until a signal, or `should_exit`; requests that are being answered then are answered. A second signal kills."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Only the signals' first coming is ours; uvicorn would raise it again at the end, before all is stored."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self._end) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _end(self, number: int, frame: object) -> None:
+        self.should_exit = True
+        signal.signal(number, signal.SIG_DFL)
+
+
+def server(intake: Intake, limits: Limits, *, is_remote: bool = False) -> Server:
+    """A server for `application`; call `run(sockets=[bound(host, port)])`."""
+    config = uvicorn.Config(
+        application(intake, limits, is_remote=is_remote),
+        http=_protocol(limits),
+        ws="none",
+        lifespan="off",
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=5,
+    )
+    return Server(config)

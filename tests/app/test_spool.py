@@ -1,0 +1,122 @@
+"""The spool: durable before it says so, one sync for many, torn lines cut, segments that go."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from counterpoint.app import _spool
+from counterpoint.app._spool import Place, Spool
+from counterpoint.errors import CounterpointError, TryAgain
+from counterpoint.store import disk
+
+
+def put(spool: Spool, *lines: bytes) -> list[Place]:
+    places: list[Place] = []
+    spool.append(lines, places.extend).result(timeout=5)
+    return places
+
+
+def left(folder: Path) -> list[bytes]:
+    spool = Spool(folder)
+    try:
+        return [line for line, _ in spool.recovered()]
+    finally:
+        spool.close()
+
+
+def test_lines_are_found_again_in_order_and_by_place(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "s")
+    places = put(spool, b"one\n", b"two\n") + put(spool, b"three\n")
+    assert list(spool.read(reversed(places))) == [b"three\n", b"two\n", b"one\n"]
+    assert spool.size() == 14
+    spool.close()
+    assert left(tmp_path / "s") == [b"one\n", b"two\n", b"three\n"]
+
+
+def test_a_torn_last_line_is_cut_and_what_follows_is_whole(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "s")
+    put(spool, b"one\n", b"two\n")
+    spool.close()
+    [segment] = (tmp_path / "s").glob("*.jsonl")
+    segment.write_bytes(segment.read_bytes() + b'{"resourceSp')
+    spool = Spool(tmp_path / "s")
+    assert [line for line, _ in spool.recovered()] == [b"one\n", b"two\n"]
+    assert segment.read_bytes() == b"one\ntwo\n"
+    put(spool, b"three\n")
+    spool.close()
+    assert left(tmp_path / "s") == [b"one\n", b"two\n", b"three\n"]
+
+
+def test_those_who_wait_together_share_one_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool = Spool(tmp_path / "s")
+    put(spool, b"first\n")
+    syncs, go, real = [], threading.Event(), disk.sync_file
+
+    def slow(fd: int) -> None:
+        syncs.append(fd)
+        go.wait(5)
+        real(fd)
+
+    monkeypatch.setattr(disk, "sync_file", slow)
+    told: list[Sequence[Place]] = []
+    waiting = [spool.append([b"a\n"], told.append)]
+    while not syncs:
+        pass
+    waiting += [spool.append([b"b%d\n" % i], told.append) for i in range(50)]
+    assert told == []
+    go.set()
+    for future in waiting:
+        future.result(timeout=5)
+    assert len(syncs) == 2
+    assert len(told) == 51
+    spool.close()
+
+
+def test_a_full_disk_fails_the_request_leaves_no_half_line_and_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool = Spool(tmp_path / "s")
+    put(spool, b"before\n")
+
+    def full(fd: int, data: bytes) -> None:
+        os.write(fd, data[:3])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "write_all", full)
+        with pytest.raises(CounterpointError, match="no space"):
+            put(spool, b"during\n")
+    put(spool, b"after\n")
+    spool.close()
+    assert left(tmp_path / "s") == [b"before\n", b"after\n"]
+
+
+def test_segments_go_when_nobody_needs_a_line_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_spool, "_SEGMENT", 10)
+    spool = Spool(tmp_path / "s")
+    places = [put(spool, b"line %d....\n" % i)[0] for i in range(4)]
+    assert len({p.segment for p in places}) == 4
+    assert spool.sparse() == [1, 2, 3]
+    spool.forget(places[1:])
+    assert [p.name for p in (tmp_path / "s").glob("*.jsonl")] == ["00000001.jsonl"]
+    places += put(spool, b"more\n")
+    assert list(spool.read([places[0], places[-1]])) == [b"line 0....\n", b"more\n"]
+    spool.forget([places[0], places[-1]])
+    assert list((tmp_path / "s").glob("*.jsonl")) == []
+    assert spool.size() == 0
+    spool.close()
+
+
+def test_one_receiver_has_the_spool_and_a_dead_one_lets_go(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "s")
+    with pytest.raises(TryAgain, match="another receiver"):
+        Spool(tmp_path / "s")
+    spool.close()
+    spool.close()
+    with pytest.raises(TryAgain, match="shutting down"):
+        put(spool, b"late\n")
+    assert left(tmp_path / "s") == []
