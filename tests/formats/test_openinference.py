@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections import Counter
 from typing import Any
@@ -128,6 +129,54 @@ def test_envelopes_and_order_change_nothing(wrap: Any) -> None:
 def test_nested_attributes_are_what_flat_ones_are() -> None:
     nested = {"llm": {"token_count": {"prompt": 3}, "output_messages": [{"message": {"role": "assistant"}}]}, "a": [1]}
     assert flat(nested) == {"llm.token_count.prompt": 3, "llm.output_messages.0.message.role": "assistant", "a": [1]}
+
+
+def test_a_phoenix_export_with_nested_attributes_and_annotations() -> None:
+    base = {"context": {"trace_id": "p" * 8}, "start_time": "2026-02-02T00:00:00+00:00", "end_time": "2026-02-02T00:00:02+00:00"}
+    agent = {**base, "name": "run", "parent_id": None, "status_code": "OK", "context": {"trace_id": "p" * 8, "span_id": "one"}}
+    agent["attributes"] = {
+        "openinference": {"span": {"kind": "AGENT"}},
+        "agent": {"name": "clerk"},
+        "input": {"value": "File it."},
+    }
+    call = {
+        **agent,
+        "name": "model",
+        "parent_id": "one",
+        "context": {"trace_id": "p" * 8, "span_id": "two"},
+        "status_code": "ERROR",
+    }
+    call["attributes"] = {
+        "openinference": {"span": {"kind": "LLM"}},
+        "llm": {
+            "token_count": {"prompt": 4, "completion": 2},
+            "output_messages": [{"message": {"role": "assistant", "content": "Filed."}}],
+        },
+    }
+    call["annotations"] = [{"name": "tidy", "result": {"score": 0.25, "label": "no"}}]
+    found = json.dumps([agent, call]).replace('"openinference": {"span": {"kind": "LLM"}}', '"openinference.span.kind": "LLM"')
+    (trace,) = logs.imported("openinference", {"x.json": found.encode()})
+    told, step = trace.events
+    assert (told.type, told.to, trace.text(told)) == ("human_intervention", "one", "File it.")
+    assert (step.role, step.tokens_in, step.tokens_out, step.ok, trace.text(step)) == ("clerk", 4, 2, False, "Filed.")
+    assert step.reward == {"tidy": 0.25}
+
+
+def test_protobuf_holds_the_same_as_json() -> None:
+    json_format = pytest.importorskip("google.protobuf.json_format")
+    service = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
+    whole: dict[str, Any] = {"resourceSpans": []}
+    for line in (FOLDER / "handoff.jsonl").read_text().splitlines():
+        try:
+            whole["resourceSpans"] += json.loads(line)["resourceSpans"]
+        except ValueError:
+            continue
+    hexed = json.dumps(whole)
+    for name in {s["spanId"] for r in whole["resourceSpans"] for s in r["scopeSpans"][0]["spans"]} | {"b2" * 16}:
+        hexed = hexed.replace(f'"{name}"', f'"{base64.b64encode(bytes.fromhex(name)).decode()}"')
+    body = json_format.Parse(hexed, service.ExportTraceServiceRequest()).SerializeToString()
+    (trace,) = logs.imported("openinference", {"x.pb": body})
+    assert [(e.id, e.type, e.t) for e in trace.events] == [(e.id, e.type, e.t) for e in sample("handoff.jsonl").events]
 
 
 def test_a_session_that_grows_keeps_its_ids() -> None:

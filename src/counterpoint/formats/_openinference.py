@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
+from counterpoint.formats._otlp_records import RawSpan
 from counterpoint.formats._report import Report
 from counterpoint.formats._said import Call, Said, opened, said, told
 from counterpoint.formats._spans import Kind, Span
 from counterpoint.formats._usage import Usage
 from counterpoint.formats._values import as_dict, as_list, compact, count, number, string, text_of
 
-__all__ = ["Raw", "flat", "is_sdk_trace", "spans_of"]
+__all__ = ["Beside", "flat", "is_sdk_trace", "spans_of"]
 
 _KINDS: dict[str, Kind] = {
     "LLM": "llm",
@@ -43,25 +43,12 @@ _NAMED = re.compile(r"agent named '([^']+)'")
 _KEPT = ("session.id", "user.id", "graph.node.id", "graph.node.parent_id", "llm.finish_reason", "llm.provider", "tag.tags")
 
 
-@dataclass
-class Raw:
-    """A span as a tracer wrote it: the parts that every dump has, and flat attributes."""
+class Beside(NamedTuple):
+    """What dumps write beside the parts of a span that every tracer has."""
 
-    id: str
-    trace: str
-    parent: str | None
-    name: str
-    start: float | None
-    end: float | None
-    attributes: dict[str, Any]
-    is_error: bool | None = None
-    """None where the status is unset."""
-    message: str | None = None
-    scope: str = ""
-    events: list[dict[str, Any]] = field(default_factory=list)
-    """With `name` and `attributes`, and a `body` where the dump has one."""
-    links: list[str] = field(default_factory=list)
-    scores: dict[str, float] = field(default_factory=dict)
+    body: Mapping[str, Any] = {}
+    """Messages, where they were kept in an event's body."""
+    scores: Mapping[str, float] = {}
 
 
 def flat(value: Mapping[str, Any], under: str = "") -> dict[str, Any]:
@@ -84,33 +71,34 @@ def is_sdk_trace(scope: str, attributes: Mapping[str, Any]) -> bool:
     return scope.startswith(_OPENAI_AGENTS) and not (attributes.get("agent.name") or attributes.get("graph.node.id"))
 
 
-def spans_of(raws: list[Raw], report: Report) -> list[Span]:
+def spans_of(raws: list[RawSpan], report: Report, beside: Mapping[str, Beside] | None = None) -> list[Span]:
     """The spans, with what only their neighbours tell: names of sub-agents, lost parents."""
-    spans = [_span(raw, i) for i, raw in enumerate(raws)]
+    beside = beside or {}
+    spans = [_span(raw, i, beside.get(raw.id, Beside())) for i, raw in enumerate(raws)]
     by_id = {span.id: span for span in spans}
     raw_of = {raw.id: raw for raw in raws}
     nodes: dict[tuple[str, str], list[Span]] = {}
     for span, raw in zip(spans, raws, strict=True):
-        if span.kind == "agent" and (node := string(raw.attributes.get("graph.node.id"))):
+        if span.kind == "agent" and (node := string(raw.attrs.get("graph.node.id"))):
             nodes.setdefault((span.trace, node), []).append(span)
         _name_by_its_tool(span, by_id, raw_of)
         _name_by_its_manager(span, by_id, raw_of)
     for span, raw in zip(spans, raws, strict=True):
         _follow_graph(span, raw, nodes)
-    _adopt(spans, raws, report)
+    _adopt(spans, raws, beside, report)
     return spans
 
 
-def _span(raw: Raw, order: int) -> Span:
-    got = raw.attributes
+def _span(raw: RawSpan, order: int, beside: Beside) -> Span:
+    got = raw.attrs
     stated = string(got.get("openinference.span.kind"))
-    span = Span(raw.id, raw.trace, raw.parent, raw.name, start=raw.start, end=raw.end, order=order, links=list(raw.links))
-    span.ok = None if raw.is_error is None else not raw.is_error
-    span.error = _error(raw)
-    span.reward = {**_scores(got), **raw.scores}
+    span = Span(raw.id, raw.trace, raw.parent, raw.name, start=raw.start, end=raw.end, order=order)
+    span.links = [other for _, other in raw.links]
+    span.ok, span.error = raw.ok, _error(raw)
+    span.reward = {**_scores(got), **beside.scores}
     span.extra = {name: got[name] for name in _KEPT if got.get(name) not in (None, "")}
     if stated is None:
-        _from_bodies(span, raw)
+        _from_body(span, raw, beside.body)
         return span
     span.kind = _KINDS.get(stated.upper(), "chain")
     span.input, span.output = text_of(opened(got.get("input.value"))), text_of(got.get("output.value"))
@@ -128,14 +116,11 @@ def _span(raw: Raw, order: int) -> Span:
     return span
 
 
-def _error(raw: Raw) -> str | None:
+def _error(raw: RawSpan) -> str | None:
     for event in raw.events:
-        told_ = as_dict(event.get("attributes"))
-        if event.get("name") == "exception" and (what := told_.get("exception.message") or told_.get("exception.type")):
+        if event.name == "exception" and (what := event.attrs.get("exception.message") or event.attrs.get("exception.type")):
             return text_of(what)
-    if not raw.is_error:
-        return None
-    return raw.message or string(raw.attributes.get("exception.message")) or "error"
+    return raw.error or ("error" if raw.ok is False else None)
 
 
 def _scores(got: dict[str, Any]) -> dict[str, float]:
@@ -146,8 +131,8 @@ def _scores(got: dict[str, Any]) -> dict[str, float]:
 # -- by kind -------------------------------------------------------------------------------------------------------------
 
 
-def _as_agent(span: Span, raw: Raw) -> None:
-    got = raw.attributes
+def _as_agent(span: Span, raw: RawSpan) -> None:
+    got = raw.attrs
     name = string(got.get("agent.name")) or string(got.get("graph.node.id"))
     if is_sdk_trace(raw.scope, got):
         span.kind = "chain"
@@ -167,13 +152,13 @@ def _as_model(span: Span, got: dict[str, Any]) -> None:
         span.extra["tool_calls"] = [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in answer.calls]
 
 
-def _as_tool(span: Span, raw: Raw) -> None:
-    got = raw.attributes
+def _as_tool(span: Span, raw: RawSpan) -> None:
+    got = raw.attrs
     handed = _HANDOFF.match(raw.name) if raw.scope.startswith(_OPENAI_AGENTS) else None
     if handed:
         # More handoffs asked for at once than the one that is made mark its span as an error, and it is made all the same.
         span.kind, span.agent, span.to = "handoff", string(got.get("input.value")), string(got.get("output.value")) or handed[1]
-        span.extra.update({"status": "error"} if raw.is_error else {})
+        span.extra.update({"status": "error"} if raw.ok is False else {})
         span.ok = span.error = None
         span.input = span.output = ""
         return
@@ -258,9 +243,8 @@ def _prompt(got: dict[str, Any]) -> str:
     return next((text for row in reversed(rows) if (text := _text(row))), "")
 
 
-def _from_bodies(span: Span, raw: Raw) -> None:
+def _from_body(span: Span, raw: RawSpan, body: Mapping[str, Any]) -> None:
     """Spans whose kind was lost on the way and whose messages are in an event's body (AWS's collector writes such)."""
-    body = next((as_dict(e.get("body")) for e in raw.events if e.get("body")), {})
     if not body:
         return
     asked, answered = (opened(_content(body.get(side))) for side in ("input", "output"))
@@ -285,12 +269,12 @@ def _content(side: Any) -> Any:
 # -- neighbours ----------------------------------------------------------------------------------------------------------
 
 
-def _name_by_its_tool(span: Span, by_id: dict[str, Span], raw_of: dict[str, Raw]) -> None:
+def _name_by_its_tool(span: Span, by_id: dict[str, Span], raw_of: dict[str, RawSpan]) -> None:
     """A sub-agent that is only named after the tool that made it: the tool's arguments say of which type it is."""
     above = by_id.get(span.parent or "")
     if span.kind != "agent" or above is None or above.kind != "tool":
         return
-    asked = as_dict(opened(raw_of[above.id].attributes.get("input.value")))
+    asked = as_dict(opened(raw_of[above.id].attrs.get("input.value")))
     if (kind := string(asked.get("subagent_type"))) and (span.agent in (above.tool, None) or not span.agent):
         span.agent = kind
     span.input = span.input or text_of(asked.get("prompt"))
@@ -300,9 +284,9 @@ def _name_by_its_tool(span: Span, by_id: dict[str, Span], raw_of: dict[str, Raw]
         span.end = min(span.end, above.end)  # Claude's instrumentation closes sub-agents only with the whole query
 
 
-def _name_by_its_manager(span: Span, by_id: dict[str, Span], raw_of: dict[str, Raw]) -> None:
+def _name_by_its_manager(span: Span, by_id: dict[str, Span], raw_of: dict[str, RawSpan]) -> None:
     """smolagents names the agents that one manages on the manager, and in the first line of the task that it gives."""
-    if span.kind != "agent" or string(raw_of[span.id].attributes.get("agent.name")):
+    if span.kind != "agent" or string(raw_of[span.id].attrs.get("agent.name")):
         return
     above, seen = by_id.get(span.parent or ""), {span.id}
     while above is not None and above.kind != "agent" and above.id not in seen:
@@ -310,15 +294,15 @@ def _name_by_its_manager(span: Span, by_id: dict[str, Span], raw_of: dict[str, R
         above = by_id.get(above.parent or "")
     if above is None or above.kind != "agent":
         return
-    managed = {text_of(v) for k, v in raw_of[above.id].attributes.items() if _MANAGED.match(k)}
+    managed = {text_of(v) for k, v in raw_of[above.id].attrs.items() if _MANAGED.match(k)}
     named = _NAMED.search(span.input[:400])
     if named and named[1] in managed:
         span.agent = named[1]
 
 
-def _follow_graph(span: Span, raw: Raw, nodes: dict[tuple[str, str], list[Span]]) -> None:
+def _follow_graph(span: Span, raw: RawSpan, nodes: dict[tuple[str, str], list[Span]]) -> None:
     """`graph.node.parent_id` names the node that control came from: the latest span of it that began before."""
-    before = string(raw.attributes.get("graph.node.parent_id"))
+    before = string(raw.attrs.get("graph.node.parent_id"))
     if span.kind != "agent" or before is None or span.start is None:
         return
     known = [s for s in nodes.get((span.trace, before), []) if s is not span and s.start is not None and s.start <= span.start]
@@ -326,11 +310,11 @@ def _follow_graph(span: Span, raw: Raw, nodes: dict[tuple[str, str], list[Span]]
         span.links.append(max(known, key=lambda s: (s.start or 0.0, s.order)).id)
 
 
-def _adopt(spans: list[Span], raws: list[Raw], report: Report) -> None:
+def _adopt(spans: list[Span], raws: list[RawSpan], beside: Mapping[str, Beside], report: Report) -> None:
     """Where bodies were all that is left no span has a parent: a trace's only agent is that of its other spans."""
     traces: dict[str, list[Span]] = {}
     for span, raw in zip(spans, raws, strict=True):
-        if "openinference.span.kind" not in raw.attributes and any(e.get("body") for e in raw.events):
+        if "openinference.span.kind" not in raw.attrs and raw.id in beside and beside[raw.id].body:
             traces.setdefault(span.trace, []).append(span)
     for found in traces.values():
         agents = [s for s in found if s.kind == "agent"]

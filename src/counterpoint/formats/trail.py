@@ -21,7 +21,8 @@ import msgspec
 
 from counterpoint.formats._files import File
 from counterpoint.formats._importer import Importer, Session
-from counterpoint.formats._openinference import Raw, flat, spans_of
+from counterpoint.formats._openinference import flat, spans_of
+from counterpoint.formats._otlp_records import Happening, RawSpan
 from counterpoint.formats._span_trees import traces_of
 from counterpoint.formats._spans import Span
 from counterpoint.formats._values import as_dict, as_list, duration, number, seconds, string, text_of
@@ -62,7 +63,7 @@ def _group(files: Sequence[File]) -> list[Session]:
 
 
 def _read(session: Session) -> Iterator[Trace]:
-    raws: list[Raw] = []
+    raws: list[RawSpan] = []
     notes: list[dict[str, Any]] = []
     for file in session.files:
         document = as_dict(session.document(file))
@@ -77,7 +78,7 @@ def _read(session: Session) -> Iterator[Trace]:
         yield _annotated(trace, spans, notes, session)
 
 
-def _raws(document: dict[str, Any]) -> Iterator[Raw]:
+def _raws(document: dict[str, Any]) -> Iterator[RawSpan]:
     """Every span of a document, outer ones first."""
     name = text_of(document.get("trace_id")) or "unnamed"
     stack: list[tuple[Any, str | None]] = [(span, None) for span in reversed(as_list(document.get("spans")))]
@@ -90,11 +91,11 @@ def _raws(document: dict[str, Any]) -> Iterator[Raw]:
         stack.extend((child, id_) for child in reversed(as_list(span.get("child_spans"))))
 
 
-def _raw(span: dict[str, Any], id_: str, trace: str, parent: str | None) -> Raw:
+def _raw(span: dict[str, Any], id_: str, trace: str, parent: str | None) -> RawSpan:
     start, length = seconds(span.get("timestamp")), duration(span.get("duration"))
     status = text_of(span.get("status_code")).lower()
     events = [as_dict(event) for event in as_list(span.get("events"))]
-    return Raw(
+    return RawSpan(
         id_,
         trace,
         string(span.get("parent_span_id")) or parent,
@@ -102,10 +103,11 @@ def _raw(span: dict[str, Any], id_: str, trace: str, parent: str | None) -> Raw:
         start,
         None if start is None or length is None else start + length,
         flat(as_dict(span.get("span_attributes"))),
-        is_error={"ok": False, "error": True}.get(status),
-        message=string(span.get("status_message")),
+        {},
         scope=text_of(span.get("scope_name")),
-        events=[{"name": e.get("Name"), "attributes": as_dict(e.get("Attributes"))} for e in events],
+        events=[Happening(text_of(e.get("Name")), seconds(e.get("Timestamp")), as_dict(e.get("Attributes"))) for e in events],
+        ok={"ok": True, "error": False}.get(status),
+        error=string(span.get("status_message")) if status == "error" else None,
     )
 
 
