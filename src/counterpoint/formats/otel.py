@@ -8,7 +8,8 @@ What is lost: metrics, spans that are neither an agent's nor a model's nor a too
 model call repeats, and whatever the tracer was told not to capture.
 
 Always true: tokens are counted on the innermost model call only; a session of Claude Code and a conversation of Codex are one
-trace each, other traces are as the tracer has them unless one names a span of another as its cause.
+trace each, other traces are as the tracer has them unless one names a span of another as its cause; spans that our own
+exporter wrote (`otlp.py`), brought back by a collector or a backend, are the traces they were.
 """
 
 from __future__ import annotations
@@ -16,16 +17,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from counterpoint.errors import InputError
 from counterpoint.formats._importer import Importer, Session
 from counterpoint.formats._otel_bodies import count, read_file, spans_of_records
+from counterpoint.formats._otlp_ours import TRACE, is_ours, restored
 from counterpoint.formats._otlp_records import Records
 from counterpoint.formats._span_trees import traces_of
 from counterpoint.trace import Trace
 
 __all__ = ["otel"]
 
-OURS = b'"counterpoint.trace"'
-"""What only files of our own exporter (`otlp.py`) hold in their beginning."""
+_OURS = f'"{TRACE}"'.encode()
 _OTLP = re.compile(rb'"(?:resource_?[sS]pans|resource_?[lL]ogs|scope_?[sS]pans|instrumentationLibrarySpans)"\s*:')
 _SHAPES = (
     (b"spanID", b"operationName"),
@@ -41,8 +43,8 @@ _BINARY_SPAN = re.compile(rb"\x0a\x10.{16}\x12\x08.{8}", re.DOTALL)
 def _sniff(head: bytes) -> bool:
     start = head[:64].lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
     if start in (b"{", b"["):
-        if OURS in head:
-            return False
+        if _OURS in head[:256]:
+            return False  # what our own exporter wrote is `otlp`
         return _OTLP.search(head) is not None or any(all(_KEYS[key].search(head) for key in shape) for shape in _SHAPES)
     if head[:1] != b"\x0a":
         return False
@@ -56,6 +58,13 @@ def _read(session: Session) -> Iterator[Trace]:
         before = len(records.spans) + len(records.logs)
         read_file(file, session, records)
         count(records, session.report, file.name, before=before)
+    ours = [raw for raw in records.spans if is_ours(raw)]
+    if ours:
+        records.spans = [raw for raw in records.spans if not is_ours(raw)]
+        try:
+            yield from restored(ours)
+        except InputError as error:
+            session.report.broke(session.files[0].name, None, error.one_line())
     yield from traces_of(spans_of_records(records, session.report), session, system="otel")
 
 
