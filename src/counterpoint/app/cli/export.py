@@ -1,7 +1,8 @@
 """Hand a trace over: survey JSON, lines, Parquet, CSV, or a Perfetto timeline.
 
 Always true: every file is made before the first is put in place, and each appears whole or not at all; nothing that exists is
-replaced without --force; what a target leaves out is printed.
+replaced without --force; what a target leaves out is printed; secrets are masked in every target unless --no-mask is given,
+because errors and extra fields of events are texts too.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import hashlib
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +25,7 @@ from counterpoint.app.library import load
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.files import put, refuse
 from counterpoint.formats._format import Format
+from counterpoint.formats._mask import masked
 from counterpoint.trace import Trace
 
 __all__ = ["export"]
@@ -45,9 +48,10 @@ class _File(NamedTuple):
     "  counterpoint export t1 t2 --to parquet -o tables/ --store traces"
 )
 @click.argument("traces", nargs=-1, metavar="TRACE...")
-@click.option("--to", "target", default="survey", metavar="TARGET", help="survey (default), jsonl, parquet, csv, perfetto.")
+@click.option("--to", "target", default="survey", metavar="TARGET", help="survey (default), jsonl, perfetto, ...: see --list.")
 @click.option("-o", "--output", metavar="FILE|DIR|-", help="Where to; a folder for tables or several traces; - is stdout.")
 @click.option("--list", "is_list", is_flag=True, help="Show every target, what it holds and what it loses.")
+@click.option("--no-mask", "is_bare", is_flag=True, help="Leave keys, e-mail addresses and names of home folders in texts.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Do everything but write.")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @store_option
@@ -57,6 +61,7 @@ def export(
     target: str,
     output: str | None,
     is_list: bool,
+    is_bare: bool,
     is_dry: bool,
     force: bool,
     store: str | None,
@@ -65,7 +70,8 @@ def export(
     """Write traces in a form that others read.
 
     TRACE is a file, or the id (or its unique beginning) of a trace in the store. Parquet and CSV make a folder of tables;
-    the other targets make one file per trace. Texts behind content references leave only with jsonl.
+    the other targets make one file per trace. Texts behind content references leave only with jsonl. Secrets of known forms
+    are replaced by labels such as [masked:key:0001].
     """
     if is_list:
         _list(as_json=as_json)
@@ -74,13 +80,16 @@ def export(
     _refuse_usage(traces, target, output, format_)
     assert output is not None
     loaded = [load(ref, store=store) for ref in traces]
+    secrets: Counter[str] | None = None
+    if not is_bare:
+        loaded, secrets = _masked(loaded)
     files = _files(loaded, format_, output, folder_wanted=len(traces) > 1)
     left_out = _left_out(loaded, format_)
     if output == "-":
         if not is_dry:
             sys.stdout.buffer.write(files[0].data)
             sys.stdout.buffer.flush()
-        note(_summary(files, left_out, format_, is_dry=is_dry))
+        note(_summary(files, left_out, secrets, format_, is_dry=is_dry))
         return
     if is_dry:
         for file in files:
@@ -89,10 +98,17 @@ def export(
         put([(file.path, file.data) for file in files], overwrite=force)
     if as_json:
         asked = {"to": target, "traces": [t.trace_id for t in loaded], "dry_run": is_dry}
-        written = {"files": [f.as_dict() for f in files], "left_out": left_out, "lost": format_.lost}
+        counts = None if secrets is None else dict(sorted(secrets.items()))
+        written = {"files": [f.as_dict() for f in files], "left_out": left_out, "masked": counts, "lost": format_.lost}
         emit({"schema": SCHEMA_VERSION, **asked, **written})
     else:
-        click.echo(_summary(files, left_out, format_, is_dry=is_dry))
+        click.echo(_summary(files, left_out, secrets, format_, is_dry=is_dry))
+
+
+def _masked(traces: Sequence[Trace]) -> tuple[list[Trace], Counter[str]]:
+    """The traces without secrets, and how many they had; labels are numbered in each trace anew."""
+    both = [masked(trace) for trace in traces]
+    return [trace for trace, _ in both], sum((found for _, found in both), Counter())
 
 
 def _target(name: str) -> Format:
@@ -151,7 +167,9 @@ def _left_out(traces: Sequence[Trace], format_: Format) -> dict[str, int]:
     return {name: n for name, n in counts.items() if n and name not in format_.keeps}
 
 
-def _summary(files: Sequence[_File], left_out: dict[str, int], format_: Format, *, is_dry: bool) -> str:
+def _summary(
+    files: Sequence[_File], left_out: dict[str, int], secrets: Counter[str] | None, format_: Format, *, is_dry: bool
+) -> str:
     unit, lead = "row" if format_.write is None else "event", "would write " if is_dry else ""
     lines = []
     for file in files:
@@ -159,11 +177,22 @@ def _summary(files: Sequence[_File], left_out: dict[str, int], format_: Format, 
         lines.append(f"{lead}{file.path}  {_count(file.rows, unit)}  {len(file.data):,} bytes  sha256 {digest}")
     words = {"contents": "content text", "meta": "meta entry"}
     missing = " · ".join(_count(n, words[name]) for name, n in left_out.items())
-    return "\n".join([*lines, f"left out  {missing or 'nothing'}", f"lost      {format_.lost}"])
+    rest = [f"left out  {missing or 'nothing'}", f"masked    {_hidden(secrets)}", f"lost      {format_.lost}"]
+    return "\n".join([*lines, *rest])
+
+
+def _hidden(secrets: Counter[str] | None) -> str:
+    if secrets is None:
+        return "nothing: --no-mask"
+    if not secrets:
+        return "nothing: no secret of a known form"
+    words = {"key": "key", "email": "e-mail", "path": "path"}
+    kinds = ", ".join(_count(secrets[kind], word) for kind, word in words.items() if secrets[kind])
+    return f"{_count(secrets.total(), 'secret')} ({kinds})"
 
 
 def _count(n: int, word: str) -> str:
-    plural = word if n == 1 else word.removesuffix("y") + "ies" if word.endswith("y") else word + "s"
+    plural = word if n == 1 else word.removesuffix("ry") + "ries" if word.endswith("ry") else word + "s"
     return f"{n:,} {plural}"
 
 
