@@ -21,8 +21,9 @@ from counterpoint.trace import Event, Trace, content_ref
 __all__ = ["mask", "masked", "secrets"]
 
 _NAMES = ("password", "passwd", "passphrase", "secret", "token", "api_key", "apikey", "access_key", "secret_key", "private_key")
-# A mask can end where a secret begins that was part of a longer word before; more than a few in a row nobody writes.
+# Where a secret touches a word, that word may be one only now that the other is gone; more than a few in a row nobody writes.
 _PASSES = 4
+_APART = frozenset(" \t\r\n\"'`,;<>()|")
 
 
 def mask(text: str) -> tuple[str, Counter[str]]:
@@ -92,7 +93,10 @@ class _Masker:
             for start, end, kind in where:
                 parts += [text[done:start], self._label(kind, text[start:end])]
                 done = end
+            is_done = all(_stands_apart(text, *span) for span in where)
             text = "".join([*parts, text[done:]])
+            if is_done:
+                break
         return text
 
     def value(self, value: Any, refs: dict[str, str]) -> Any:
@@ -124,6 +128,12 @@ class _Masker:
             label = None if made in self._taken else made
         self._labels[kind, secret] = label
         return label
+
+
+def _stands_apart(text: str, start: int, end: int, kind: str) -> bool:
+    ends = "/\\" if kind == "path" else ""
+    before, after = text[start - 1 : start], text[end : end + 1]
+    return (before in _APART or before in ends) and (after in _APART or after in ends)
 
 
 def _strings(trace: Trace) -> Iterator[str]:

@@ -18,6 +18,10 @@ LABEL = re.compile(r"\[masked:(?:key|email|path):[0-9a-f]{4,}\]")
 """What stands where a secret was."""
 
 
+_SHORTEST = 15
+"""No key of a vendor is shorter."""
+
+
 class Span(NamedTuple):
     """Where a secret is, and its kind: `key`, `email` or `path`."""
 
@@ -29,7 +33,9 @@ class Span(NamedTuple):
 def spans(text: str) -> list[Span]:
     """Every secret in a text, in order; those that overlap are one."""
     low = text.lower() if text.isascii() else text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
-    keys = [*_vendor_keys(text), *_headers(text, low), *_private_keys(text), *_assigned(text, low)]
+    keys = [*_vendor_keys(text), *_headers(text, low), *_private_keys(text)] if len(text) >= _SHORTEST else []
+    if ":" in text or "=" in text:
+        keys += _assigned(text, low)
     begun = {span.start for span in keys}  # name:password@host is no address
     found = [*keys, *(span for span in _emails(text) if span.start not in begun), *_homes(text)]
     if len(found) < 2:
@@ -134,10 +140,10 @@ _BODY = re.compile(r"(?:\\[nr]|[A-Za-z0-9+/=\s])*+")
 
 
 def _headers(text: str, low: str) -> Iterator[Span]:
-    for at in _every(low, "authorization"):
+    for at in _every(low, "authorization") if "authorization" in low else ():
         if (found := _CREDENTIAL.match(text, at + 13)) and is_secret_value(found[1]):
             yield Span(*found.span(1), "key")
-    for at in _every(low, "bearer "):
+    for at in _every(low, "bearer ") if "bearer " in low else ():
         if (found := _BEARER.match(text, at + 6)) and _has_digit(found[1]):
             yield Span(*found.span(1), "key")
     if "@" in text:
@@ -196,7 +202,7 @@ _FILLERS = ("your", "xxxx", "****", "....", "example", "placeholder", "redacted"
 
 def _assigned(text: str, low: str) -> Iterator[Span]:
     for name, before, is_password in _NAMES:
-        for at in _every(low, name):
+        for at in _every(low, name) if name in low else ():
             place = at + len(name)
             if text[place : place + 1] not in _ASSIGNS or (before and not low[max(0, at - 8) : at].endswith(before)):
                 continue
@@ -282,7 +288,7 @@ _NOBODY = frozenset({
 
 def _homes(text: str) -> Iterator[Span]:
     for needle, pattern in _HOMES:
-        for at in _every(text, needle):
+        for at in _every(text, needle) if needle in text else ():
             found = pattern.match(text, at)
             if found is None or not found.lastindex or not (_is_root(text, at) if needle[0] == "/" else _is_users(text, at)):
                 continue
