@@ -286,6 +286,7 @@ def test_strange_values_break_nothing() -> None:
         {**span, "attributes": [{"key": "gen_ai.operation.name", "value": {"intValue": "x"}}, {"value": 1}, None]},
         {**span, "startTimeUnixNano": "soon", "endTimeUnixNano": "0", "parentSpanId": span["spanId"]},
         {**span, "attributes": [{"key": "gen_ai.output.messages", "value": {"stringValue": "[{"}}]},
+        {**span, "attributes": [{"key": "gen_ai.operation.name", "value": {"arrayValue": {"values": []}}}]},
     ]
     for at in range(len(odd)):
         doc = {"resourceSpans": [{"scopeSpans": [{"spans": [odd[at]]}]}, None, 3, {"scopeSpans": [4, {"spans": [5]}]}]}
@@ -308,6 +309,35 @@ def test_strange_values_break_nothing() -> None:
 )
 def test_other_files_are_not_ours(data: bytes) -> None:
     assert logs.importer("otel").sniff(data) is False
+
+
+def test_span_ids_need_only_be_unique_in_their_trace() -> None:
+    one, two = team(), team()
+    for span in two["resourceSpans"][0]["scopeSpans"][0]["spans"]:
+        span["traceId"] = "b" * 32
+    first, second = read(f"{json.dumps(one)}\n{json.dumps(two)}\n".encode())
+    assert (first.events, second.trace_id) == (second.events, "b" * 32)
+
+
+def test_a_sub_agent_of_claude_code_that_runs_on_in_a_trace_of_its_own() -> None:
+    def span(name: str, at: float, trace: str = "1" * 32, **attrs: Any) -> dict[str, Any]:
+        ids = {"trace_id": trace, "span_id": attrs.pop("id"), "parent_span_id": attrs.pop("up", None)}
+        times = {"start_time": int((1.7e9 + at) * 1e9), "end_time": int((1.7e9 + at + 1) * 1e9)}
+        return {**ids, **times, "name": f"claude_code.{name}", "attributes": {"session.id": "s", **attrs}}
+
+    used = {"input_tokens": 1, "output_tokens": 1}
+    rows = [
+        span("interaction", 0, id="r", user_prompt="go"),
+        span("llm_request", 1, id="l", up="r", **used),
+        span("tool", 2, id="t", up="r", tool_name="Agent", tool_use_id="u", subagent_type="worker"),
+        span("llm_request", 2.5, id="m", up="t", agent_id="a", **used),
+        span("llm_request", 9, "2" * 32, id="n", up="gone", agent_id="b", parent_agent_id="a", query_source="helper", **used),
+        span("llm_request", 10, "3" * 32, id="o", up="gone", agent_id="c", **used),
+    ]
+    (trace,) = read(json.dumps(rows).encode())
+    assert [(e.agent, e.to, e.role) for e in trace.events if e.type == "spawn"] == [("main", "a", "worker"), ("a", "b", "helper")]
+    assert report(trace)["links"] == {"exact": {"an agent span inside its caller's": 2}, "unlinked": 1}
+    assert logs.tokens(trace) == {"main": (1, 1), "a": (1, 1), "b": (1, 1), "c": (1, 1)}
 
 
 def test_a_span_without_an_id_is_counted() -> None:

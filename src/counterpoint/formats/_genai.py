@@ -81,13 +81,13 @@ def usage_of(attrs: dict[str, Any]) -> Usage | None:
 def kind_of(raw: RawSpan) -> Kind:
     """What a span is."""
     attrs, name = raw.attrs, raw.name
-    operation = attrs.get("gen_ai.operation.name")
+    operation = string(attrs.get("gen_ai.operation.name"))
     if operation == "invoke_agent" and not (_agent_name(raw) or attrs.get("gen_ai.agent.id")):
         return "chain"  # some tracers call the whole workflow so
     if operation == "execute_tool" and (attrs.get("gen_ai.transfer.mode") == "pass_control"):
         return "handoff"
     if operation in _OPERATIONS:
-        return "chain" if "(merged)" in name or "merged tools" in name else _OPERATIONS[str(operation)]
+        return "chain" if "(merged)" in name or "merged tools" in name else _OPERATIONS[operation]
     if any(key.startswith("gen_ai.guardrail.") for key in attrs):
         return "guardrail"
     for key in ("traceloop.span.kind", "ioa_observe.span.kind", "openinference.span.kind"):
@@ -189,23 +189,23 @@ def _score(span: Span, raw: RawSpan) -> None:
 
 def settled(spans: list[Span]) -> list[Span]:
     """The same spans, with names of agents on other spans only where no agent span is above."""
-    by_id = {span.id: span for span in spans}
-    below: dict[str, bool] = {}
+    by_id = {(span.trace, span.id): span for span in spans}
+    below: dict[tuple[str, str], bool] = {}
     for span in spans:
-        path: dict[str, None] = {}
-        at: Span | None = span
+        path: dict[tuple[str, str], None] = {}
+        at: tuple[str, str] | None = (span.trace, span.id)
         known = False
-        while at is not None and at.id not in below and at.id not in path:
-            path[at.id] = None
-            parent = by_id.get(at.parent or "")
+        while at is not None and at not in below and at not in path:
+            path[at] = None
+            parent = by_id.get((span.trace, by_id[at].parent or ""))
             if parent is not None and parent.kind == "agent":
                 known = True
                 break
-            at = parent
+            at = None if parent is None else (span.trace, parent.id)
         else:
-            known = below.get(at.id, False) if at is not None else False
+            known = below.get(at, False) if at is not None else False
         below.update(dict.fromkeys(path, known))
     for span in spans:
-        if span.kind not in ("agent", "handoff") and below[span.id]:
+        if span.kind not in ("agent", "handoff") and below[span.trace, span.id]:
             span.agent = span.agent if span.agent_id is not None else None
     return spans

@@ -119,36 +119,35 @@ def _claude_decision(raw: RawSpan, agent: str | None, extra: dict[str, Any]) -> 
 
 def _claude_agents(spans: list[Span]) -> list[Span]:
     """One agent span for all spans of an `agent_id`, inside the tool span that they nest under."""
-    by_id = {span.id: span for span in spans}
+    by_id = {(span.trace, span.id): span for span in spans}
     made: dict[tuple[str, str], Span] = {}
+    roles: dict[tuple[str, str], str] = {}
     for span in [s for s in spans if s.agent_id is not None and s.name.startswith("claude_code.")]:
         assert span.agent_id is not None
         key = span.trace, span.agent_id
-        inside, tool, seen = span, by_id.get(span.parent or ""), {span.id}
-        while tool is not None and tool.id not in seen and (tool.kind != "tool" or tool.agent_id == span.agent_id):
-            seen.add(tool.id)
-            if tool.agent_id == span.agent_id:
-                inside = tool
-            tool = by_id.get(tool.parent or "")
         agent = made.get(key)
         if agent is None:
             agent = Span(id=f"agent:{span.agent_id}", trace=span.trace, kind="agent", name="agent", agent_id=span.agent_id)
             agent.order, made[key] = span.order, agent
+        if source := string(span.extra.get("query_source")):
+            roles.setdefault(key, source)
         _widen(agent, span)
-        if tool is not None and tool.kind == "tool" and agent.parent is None:
-            agent.parent, agent.agent = tool.id, tool.to or agent.agent
-            agent.end = tool.end
+        above = by_id.get((span.trace, span.parent or ""))
+        if above is not None and above.agent_id == span.agent_id:
+            continue
+        tool, seen = above, set[str]()
+        while tool is not None and tool.kind != "tool" and tool.id not in seen:
+            seen.add(tool.id)
+            tool = by_id.get((span.trace, tool.parent or ""))
+        span.parent = agent.id
+        if tool is not None and tool.kind == "tool" and tool.agent_id != span.agent_id and agent.parent is None:
+            agent.parent, agent.agent, agent.end = tool.id, tool.to, tool.end
         elif agent.parent is None and (owner := string(span.extra.get("parent_agent_id"))):
             agent.parent = f"agent:{owner}"
-        if inside.id == span.id and (
-            span.parent is None or span.parent not in by_id or by_id[span.parent].agent_id != span.agent_id
-        ):
-            span.parent = agent.id
-    for agent in made.values():
-        if agent.parent is not None and agent.parent not in by_id and (agent.trace, agent.parent[6:]) not in made:
+    for key, agent in made.items():
+        if agent.parent is not None and (agent.trace, agent.parent) not in by_id and (agent.trace, agent.parent[6:]) not in made:
             agent.parent = None
-        for source in (s.extra.get("query_source") for s in spans if s.agent_id == agent.agent_id):
-            agent.agent = agent.agent or string(source)
+        agent.agent = agent.agent or roles.get(key)
     return [*made.values(), *spans]
 
 
@@ -218,7 +217,7 @@ def _ag2(raw: RawSpan) -> list[Span]:
 
 def joined(spans: list[Span], raws: list[RawSpan]) -> int:
     """Give traces that name each other's spans as causes one name: that of the earliest. Returns how many were joined."""
-    home = {raw.id: raw.trace for raw in raws}
+    known = {(raw.trace, raw.id) for raw in raws}
     envelopes = {e: raw.trace for raw in raws if (e := string(raw.attrs.get("ag2.network.envelope_id")))}
     owner: dict[str, str] = {}
 
@@ -233,7 +232,7 @@ def joined(spans: list[Span], raws: list[RawSpan]) -> int:
         key = (raw.start if raw.start is not None else float("inf"), raw.order)
         begins[raw.trace] = min(key, begins.get(raw.trace, key))
     for raw in raws:
-        others = [home.get(span) for _, span in raw.links]
+        others: list[str | None] = [trace for trace, span in raw.links if (trace, span) in known]
         others.append(envelopes.get(string(raw.attrs.get("ag2.network.causation_id")) or ""))
         for other in others:
             if other is not None and (a := find(other)) != (b := find(raw.trace)):
