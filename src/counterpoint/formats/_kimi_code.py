@@ -120,8 +120,7 @@ class _Wire:
             _call(as_dict(raw), f"message{len(self.story.items)}.call{k}")
             for k, raw in enumerate(as_list(message.get("toolCalls")))
         ]
-        known = {call.id for step in self._steps.values() for call in step.calls}
-        if any(call.id in known for call in calls) or (self.story.step and self.story.step.text == text):
+        if any(call.id in self.own for call in calls) or (self.story.step and self.story.step.text == text):
             return
         step = self.story.begin(string(message.get("id")) or f"message{len(self.story.items)}", at)
         step.text, step.calls, step.end = text, calls, at
