@@ -14,12 +14,16 @@ from counterpoint.trace.records import FIELDS, wire_name
 
 __all__ = ["survey"]
 
+# No file of the schema has such a key at its top; rows of chats (see sft.py) begin with it.
+_CHAT = b'"agent":'
 _NAMES = (b'"trace_id"', b'"task_id"', b'"events"')
 
 
 def _sniff(head: bytes) -> bool:
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-    return text[:1] == b"{" and b'"traceEvents"' not in head and any(name in head for name in _NAMES) and not _is_lines(text)
+    if text[:1] != b"{" or b'"traceEvents"' in head or not any(name in head for name in _NAMES):
+        return False
+    return not _is_lines(text) and not text[1:].lstrip().startswith(_CHAT)
 
 
 def _is_lines(text: bytes) -> bool:
