@@ -76,7 +76,9 @@ class Replay:
         parent = self.lane(agent.parent or MAIN)
         tool = self.links.tool_of.get(agent.id)
         call = parent.called(str(tool.get("id"))) if tool else None
-        spawn = self.draft.event("spawn", parent.agent, id=f"{agent.id}/spawn", at=agent.begun, to=agent.id, role=agent.role)
+        # No answer of the model asked for it: the scaffold runs it, or the code of a tool.
+        fields: dict[str, Any] = {"at": agent.begun, "to": agent.id, "role": agent.role, "extra": {"by_code": True}}
+        spawn = self.draft.event("spawn", parent.agent, id=f"{agent.id}/spawn", **fields)
         for cause in [call or parent.last] if call or parent.last else [e for e, _ in parent.heard]:
             self.draft.edge(cause, spawn, "causal")
         self.lane(agent.id).hears(spawn, "spawn")

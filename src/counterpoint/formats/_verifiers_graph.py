@@ -86,7 +86,8 @@ class GraphTalk:
 
     def _spawned(self, i: int, source: int) -> str:
         agent, parent = f"{self.agent}/sub-{i}", self._owner[source]
-        spawn = self.draft.event("spawn", parent, id=f"{self.prefix}n{i}/spawn", to=agent, role="sub-agent")
+        extra = {"by_code": True}  # what the model said is the call of a tool, an event of its own
+        spawn = self.draft.event("spawn", parent, id=f"{self.prefix}n{i}/spawn", to=agent, role="sub-agent", extra=extra)
         at = self.draft.rows[self._event[source]]
         self.draft.set(spawn, at=None if at["at"] is None else at["at"] + (at.get("dur") or 0.0))
         self.draft.edge(self._event[source], spawn, "causal")

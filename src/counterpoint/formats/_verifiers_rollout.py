@@ -161,7 +161,8 @@ class _Steps:
         for agent, steps in agents.items():
             prompt = messages_of(steps[0].get("prompt"))
             words = next((m.text for m in prompt if m.role == "user"), "")
-            spawn = self.draft.event("spawn", parent.agent, id=f"{agent}/spawn", text=words, to=agent, role="sub-model")
+            fields: dict[str, Any] = {"text": words, "to": agent, "role": "sub-model", "extra": {"by_code": True}}
+            spawn = self.draft.event("spawn", parent.agent, id=f"{agent}/spawn", **fields)
             self.draft.edge(parent.last, spawn, "causal")
             lane = self.draft.lane(agent, role="sub-model")
             lane.hears(spawn, "spawn")
