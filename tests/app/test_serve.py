@@ -508,6 +508,71 @@ def test_joined_traces_are_sealed_and_go_on_together(tmp_path: Path) -> None:
         assert again.store.ids() == [trace_id(1)]
 
 
+def test_what_shares_a_name_with_a_sealed_trace_or_makes_the_same_one_is_read_with_it(tmp_path: Path) -> None:
+    """An Agent Lightning rollout is one trace, however many traces its tracer began."""
+
+    def rollout(k: int) -> bytes:
+        body = json.loads(traces(chat(trace_id(k), f"{k:016x}", "", at=k)))
+        named = [attribute("agentlightning.rollout_id", "ro-1"), attribute("agentlightning.attempt_id", "at-1")]
+        body["resourceSpans"][0]["resource"] = {"attributes": named}
+        return json.dumps(body).encode()
+
+    with serving(tmp_path / "store", idle_s=0.2) as live:
+        assert post(live.url, rollout(1)).status == 200
+        eventually(lambda: live.intake.status()["open"] == 0)
+        [name] = live.store.ids()
+        assert name == "ro-1/at-1"
+        assert post(live.url, rollout(2)).status == 200
+        eventually(lambda: sum(e.tokens_out or 0 for e in live.store.get(name).events) == 6)
+        eventually(lambda: live.intake.status()["open"] == 0)
+    with serving(tmp_path / "store", idle_s=0.2) as again:
+        assert post(again.url, rollout(3)).status == 200
+        eventually(lambda: sum(e.tokens_out or 0 for e in again.store.get(name).events) == 9)
+        assert again.store.ids() == [name]
+
+
+def test_a_segment_kept_for_a_few_lines_is_freed_and_its_traces_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("counterpoint.app._spool._SEGMENT", 100)
+    with serving(tmp_path / "store") as live:
+        for k in (1, 2):
+            assert post(live.url, traces(chat(trace_id(k), "1" * 16, ""))).status == 200
+        eventually(lambda: len(live.store.ids()) == 2)
+        live.intake.tidy()
+        assert [trace_id(k).encode() in spooled(live.store) for k in (1, 2)] == [False, True]
+        assert post(live.url, traces(chat(trace_id(1), "2" * 16, "", at=2))).json == {}
+        eventually(lambda: sum(e.tokens_out or 0 for e in live.store.get(trace_id(1)).events) == 6)
+
+
+def test_a_damaged_line_in_the_spool_is_put_aside(tmp_path: Path) -> None:
+    with serving(tmp_path / "store") as live:
+        for k in (1, 2):
+            assert post(live.url, traces(chat(trace_id(k), "1" * 16, ""))).status == 200
+    [segment] = (tmp_path / "store" / "otlp" / "spool").glob("*.jsonl")
+    first, second = segment.read_bytes().splitlines(keepends=True)
+    segment.write_bytes(first[:50] + b"\0\0" + first[52:] + second)
+    with serving(tmp_path / "store") as again:
+        assert again.intake.status()["open"] == 1
+        [aside] = (tmp_path / "store" / "otlp" / "refused").iterdir()
+        assert aside.read_bytes() == first[:50] + b"\0\0" + first[52:]
+        assert any(aside.name in note for note in again.notes)
+    assert len(Store(tmp_path / "store", read_only=True).ids()) == 2
+
+
+def test_damaged_packed_records_are_not_replaced_by_what_comes_late(tmp_path: Path) -> None:
+    with serving(tmp_path / "store", idle_s=0.2) as live:
+        assert post(live.url, traces(chat(trace_id(1), "1" * 16, ""))).status == 200
+        eventually(lambda: live.intake.status()["open"] == 0)
+        [packed] = (live.store.path / "otlp" / "sealed").iterdir()
+        packed.write_bytes(b"damaged")
+        before = live.store.get(trace_id(1))
+        assert post(live.url, traces(chat(trace_id(1), "2" * 16, ""), chat(trace_id(2), "2" * 16, ""))).status == 200
+        eventually(lambda: live.intake.status().get("refused") == 1)
+        eventually(lambda: trace_id(2) in live.store)
+        assert live.store.get(trace_id(1)) == before
+        assert len(list((live.store.path / "otlp" / "refused").iterdir())) == 1
+        assert packed.read_bytes() == b"damaged"
+
+
 def test_what_comes_after_the_records_are_gone_is_rejected_not_put_in_their_place(tmp_path: Path) -> None:
     with serving(tmp_path / "store", idle_s=0.1, keep_s=0.0) as live:
         assert post(live.url, traces(chat(trace_id(1), "1" * 16, ""))).status == 200
@@ -588,6 +653,11 @@ def test_without_the_extra_it_says_what_to_install(run: Any, monkeypatch: pytest
 )
 def test_what_this_machine_is(host: str, is_so: bool) -> None:
     assert receiver.is_loopback(host) is is_so
+
+
+def test_answers_do_not_wait_for_an_acknowledgement() -> None:
+    with receiver.bound("127.0.0.1", 0) as sock:
+        assert sock.proto == socket.IPPROTO_TCP  # what asyncio looks at before it switches Nagle's algorithm off
 
 
 def test_the_help_shows_how_to_send(run: Any) -> None:

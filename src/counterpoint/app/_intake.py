@@ -87,15 +87,17 @@ class Intake:
         self._worker.start()
 
     def _recover(self) -> None:
-        damaged: list[Place] = []
+        damaged: dict[Place, bytes] = {}
         for line, place in self._spool.recovered():
             taken = _otlp.read_again(line)
             if taken is None:
-                damaged.append(place)
+                damaged[place] = line
             else:
                 self._take(taken, [place])
         if damaged:
-            self._note(f"{len(damaged):,} damaged lines of the spool were left out")
+            self._note(
+                f"{len(damaged):,} damaged lines of the spool were put aside in {self._sealed.put_aside(damaged.values())}"
+            )
             self._spool.forget(damaged)
         if self._units:
             self._note(f"{len(self._units):,} open traces were read again from the spool")
@@ -162,37 +164,46 @@ class Intake:
         self._store_all(ready)
 
     def _made(self, key: str) -> _Made:
+        """Read a key with all that it is joined with, which may show only when it is read: two that give one trace are one."""
         begin = time.monotonic()
-        keys, units = {key}, [self._units[key]]
+        lines: dict[str, list[bytes]] = {}
+        traces: list[Trace] = []
+        wanted, is_refused = {key}, False
         try:
-            lines = self._gather(key)
-            keys = set(lines)
-            units = [unit for k in keys if (unit := self._units.get(k)) is not None]
-            data = b"".join(_otlp.once(line for found in lines.values() for line in found))
-            traces = list(_traces(f"{key}.otlp.jsonl", data))
+            while wanted:
+                before = sum(map(len, lines.values()))
+                self._gather(wanted, lines)
+                if before < sum(map(len, lines.values())):
+                    data = b"".join(_otlp.once(line for found in lines.values() for line in found))
+                    traces = list(_traces(f"{key}.otlp.jsonl", data))
+                wanted = self._joined(key, {trace.trace_id for trace in traces}) - lines.keys()
         except OSError:
             raise
         except Exception as error:  # whatever a stranger's record does to an importer, the others go on
-            self._refuse(keys, error)
-            traces = []
-        else:
-            for unit in units:
-                unit.is_refused = False
+            lines.setdefault(key, [])
+            self._refuse(lines, error)
+            traces, is_refused = [], True
         end = time.monotonic()
-        for unit in units:
+        for unit in (unit for name in lines if (unit := self._units.get(name)) is not None):
+            unit.is_refused, unit.is_changed = is_refused, unit.is_changed and not is_refused
             unit.due = end + max(_EVERY_S, _SHARE * (end - begin))
-        return _Made(keys, traces)
+        return _Made(set(lines), traces)
 
-    def _gather(self, key: str) -> dict[str, list[bytes]]:
-        """All lines of a key, and of every key that it is joined with, sealed ones before those in the spool."""
-        found: dict[str, list[bytes]] = {}
-        wanted = {key}
+    def _joined(self, key: str, ids: set[str]) -> set[str]:
+        """All names that belong with a key, now that the traces in it are known."""
+        with self._lock:
+            plain = {_bare(name) for name in self._groups.of(key)}
+            self._groups.join([key, *(f"id-{name}" for name in sorted(ids - plain))])
+            return self._groups.of(key)
+
+    def _gather(self, wanted: set[str], found: dict[str, list[bytes]]) -> None:
+        """Add all lines of some keys, and of every key that they are joined with, sealed ones before those in the spool."""
         while wanted:
             name = wanted.pop()
             joined, lines = self._sealed.read(name)
             with self._lock:
                 if joined:
-                    self._groups.join({name, *joined})
+                    self._groups.join([name, *joined])
                 wanted |= self._groups.of(name)
                 unit = self._units.get(name)
                 places = [] if unit is None else list(unit.places)
@@ -205,7 +216,6 @@ class Intake:
                     unit.is_changed = True
                 raise
             wanted -= found.keys()
-        return found
 
     def _refuse(self, keys: Iterable[str], error: Exception) -> None:
         units = [(key, self._units[key]) for key in keys if key in self._units]
@@ -251,7 +261,7 @@ class Intake:
         units = [unit for key in keys if (unit := self._units.get(key)) is not None]
         if any(unit.is_refused for unit in units):
             return
-        before = {key.partition("-")[2] for key in keys}.union(*(unit.made for unit in units)) & self._ours
+        before = set(map(_bare, keys)).union(*(unit.made for unit in units)) & self._ours
         for gone in before - ids:
             if gone in self._store:
                 self._store.remove(gone)
@@ -277,11 +287,13 @@ class Intake:
         with self._lock:
             units = {name: self._units[name] for name in group if name in self._units}
             places = {name: list(unit.places) for name, unit in units.items()}
-        for name, unit in units.items():
-            _, sealed = self._sealed.read(name, only_refused=unit.is_refused)
-            lines = _otlp.once([*sealed, *self._spool.read(places[name])])
-            self._sealed.write(name, group - {name}, lines, is_refused=unit.is_refused)
-        self._sealed.touch(group - units.keys())
+        is_refused = any(unit.is_refused for unit in units.values())
+        # Each file names one of the group, and that one all: so each of many leads to every other.
+        hub = min(group)
+        for name in sorted(units if is_refused else group):
+            _, sealed = self._sealed.read(name, only_refused=is_refused)
+            lines = _otlp.once([*sealed, *self._spool.read(places.get(name, ()))])
+            self._sealed.write(name, group - {name} if name == hub else {hub} - {name}, lines, is_refused=is_refused)
         with self._lock:
             if any(len(self._units[name].places) > len(places[name]) for name in units):
                 return  # one more came while we packed; what is packed is only packed twice
@@ -291,7 +303,7 @@ class Intake:
                 del self._units[name]
             self._groups.forget(next(iter(units)))
         self._spool.forget(place for found in places.values() for place in found)
-        self.counts["refused" if any(unit.is_refused for unit in units.values()) else "sealed"] += 1
+        self.counts["refused" if is_refused else "sealed"] += 1
 
     def tidy(self) -> None:
         """Forget what was sealed long ago, free segments that are kept for a few lines, merge the store's small files."""
@@ -321,6 +333,11 @@ class Intake:
             what, where = f"the store could not be written: {error}", os.fspath(self._spool.folder)
             fix = "mend it and start the receiver again: everything that was acknowledged is in the spool"
             raise CounterpointError(what, where=where, fix=fix) from error
+
+
+def _bare(name: str) -> str:
+    """A key without its kind, which is what the importer of OpenTelemetry calls its trace."""
+    return name.partition("-")[2]
 
 
 def _traces(name: str, data: bytes) -> Iterator[Trace]:

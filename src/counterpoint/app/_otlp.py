@@ -35,7 +35,8 @@ _NOTHING = Raw(b"{}")
 _LONG = 200
 # As `formats/_otel_logs.py` reads them.
 _SESSIONS = ("session.id", "conversation.id", "session_id")
-_PLACING = frozenset({*_SESSIONS, "ag2.network.envelope_id", "ag2.network.causation_id"})
+_ROLLOUT = "agentlightning.rollout_id"
+_PLACING = frozenset({*_SESSIONS, "ag2.network.envelope_id", "ag2.network.causation_id", _ROLLOUT})
 _CLAUDE, _AG2 = "claude_code.", b'"ag2.network.'
 
 
@@ -192,6 +193,8 @@ def _span_key(raw: Raw, resource: dict[str, str]) -> tuple[str, set[str]]:
         texts = _texts(raw)
         named = (texts.get("ag2.network.envelope_id"), texts.get("ag2.network.causation_id"))
         joined |= {f"envelope-{name}" for name in named if name}
+    if _ROLLOUT in resource:
+        joined.add(f"rollout-{resource[_ROLLOUT]}")
     if (span.name or "").startswith(_CLAUDE):
         session = _texts(raw).get("session.id") or resource.get("session.id")
         if session:

@@ -5,6 +5,7 @@ was joined with; it is replaced whole or not at all. A trace is over when its fi
 remembered in `over`.
 
     otlp/sealed/<hash of the key>.otlp.jsonl.zst   those that became traces
+    otlp/sealed/<hash of a name>.joined            what a name without records of its own was joined with
     otlp/refused/...                               those that no importer or store would take; kept until somebody looks
     otlp/over                                      hashes of the keys whose file is gone, one per line
 """
@@ -48,12 +49,15 @@ class Sealed:
     def _path(self, key: str, *, is_refused: bool = False) -> Path:
         return (self.refused if is_refused else self._sealed) / f"{_hash(key)}.otlp.jsonl.zst"
 
+    def _pointer(self, name: str) -> Path:
+        return self._sealed / f"{_hash(name)}.joined"
+
     def read(self, key: str, *, only_refused: bool = False) -> tuple[list[str], list[bytes]]:
         """What a key was joined with, and its lines; both empty when nothing of it was packed."""
         joined: list[str] = []
         lines: list[bytes] = []
-        for is_refused in (True,) if only_refused else (False, True):
-            path = self._path(key, is_refused=is_refused)
+        refused = self._path(key, is_refused=True)
+        for path in (refused,) if only_refused else (self._pointer(key), self._path(key), refused):
             if path.exists():
                 names, found = _unpacked(path)
                 joined += names
@@ -62,18 +66,20 @@ class Sealed:
 
     def write(self, key: str, joined: Iterable[str], lines: Iterable[bytes], *, is_refused: bool) -> None:
         """Pack all lines of a key. What was sealed before stays beside what is refused now."""
-        head = msgspec.json.encode(_Head(sorted(joined))) + b"\n"
-        target = self._path(key, is_refused=is_refused)
+        head, body = msgspec.json.encode(_Head(sorted(joined))) + b"\n", b"".join(lines)
+        target = self._path(key, is_refused=is_refused) if body else self._pointer(key)
         with disk.explained(target):
-            disk.replace_file(target, zstandard.ZstdCompressor(level=3).compress(head + b"".join(lines)))
-            if not is_refused:
+            disk.replace_file(target, zstandard.ZstdCompressor(level=3).compress(head + body))
+            if body and not is_refused:
                 disk.remove(self._path(key, is_refused=True))
+                disk.remove(self._pointer(key))
 
-    def touch(self, keys: Iterable[str]) -> None:
-        """Keep these as long as what was sealed now."""
-        for key in keys:
-            if self._path(key).exists():
-                os.utime(self._path(key))
+    def put_aside(self, lines: Iterable[bytes]) -> Path:
+        """Keep lines that cannot be read, for somebody to look at; returns the file."""
+        path = self.refused / f"damaged-{time.time_ns()}.jsonl"
+        with disk.explained(path):
+            disk.replace_file(path, b"".join(lines))
+        return path
 
     def is_over(self, key: str) -> bool:
         """Whether a trace was sealed so long ago that a late record would take the place of those before it."""
@@ -82,11 +88,12 @@ class Sealed:
 
     def expire(self, but: Iterable[str]) -> None:
         """Delete what was kept long enough, but not what is open."""
-        is_open = {self._path(key) for key in but}
-        old = [p for p in self._sealed.glob("*.zst") if p not in is_open and _age_s(p) > self._keep_s + _GRACE_S]
+        is_open = {path for key in but for path in (self._path(key), self._pointer(key))}
+        idle = (path for path in self._sealed.iterdir() if path not in is_open and not path.name.startswith(disk.TEMPORARY))
+        old = [path for path in idle if _age_s(path) > self._keep_s + _GRACE_S]
         if not old:
             return
-        names = [path.name.split(".")[0] for path in old]
+        names = [path.name.split(".")[0] for path in old if path.suffix == ".zst"]
         with disk.explained(self._over_path):
             fd = os.open(self._over_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
             try:
