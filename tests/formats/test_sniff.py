@@ -8,19 +8,33 @@ import sys
 import pytest
 
 from counterpoint import registry
+from counterpoint.app.logs import find, importers
 from counterpoint.errors import InputError
+from counterpoint.formats._importer import Importer
 from counterpoint.formats._sniff import detect
 from counterpoint.testing import synthetic_trace
+from logs import SAMPLES
 
 
 def test_each_format_knows_its_own_file_and_no_other() -> None:
     trace = synthetic_trace(3, 9)
     for name in registry.ids("format"):
         format_ = registry.get("format", name)
+        if isinstance(format_, Importer):
+            continue
         files = [format_.write(trace)] if format_.write else [t.data for t in format_.write_tables([trace]).values()]
         for data in files:
             assert detect(data[:4096], "no-suffix") == name
             assert [n for n in registry.ids("format") if registry.get("format", n).sniff(data[:4096])] == [name]
+
+
+def test_every_sample_goes_to_its_own_importer() -> None:
+    found = find([SAMPLES])
+    owners = {file.name: name for name, session in found.sessions for file in session.files}
+    assert found.skipped == []
+    for path, owner in owners.items():
+        assert path.split("/logs/")[1].split("/")[0] == owner, path
+    assert set(owners.values()) == set(importers())
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,11 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +33,12 @@ from counterpoint.formats._usage import PRICES, Prices
 from counterpoint.store import Store
 from counterpoint.trace import Trace
 
-__all__ = ["Account", "Outcome", "homes", "import_sessions", "sessions_under", "span"]
+__all__ = ["Account", "Outcome", "homes", "import_in_parallel", "import_sessions", "sessions_under", "span"]
 
 # Traces wait to be stored until there are this many events: small sessions share a part of the lake.
 _BATCH = 20_000
+# Sessions that a worker takes at once: enough to share a part of the lake, few enough to share out the work.
+_TOGETHER = 8
 _UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _NO_USAGE = "the tokens of a model call"
 
@@ -184,6 +189,50 @@ def import_sessions(
         memory.save()
 
 
+def import_in_parallel(
+    sessions: Sequence[tuple[str, Session]], store: Path, jobs: int, *, prices: Prices = PRICES, is_again: bool = False
+) -> Iterator[Outcome]:
+    """The same with several processes, each of which reads sessions of its own and stores them: the store takes many writers.
+
+    The large sessions go first, so that none of them is left for the end.
+    """
+    with Store(store) as opened:
+        memory = _Memory(opened)
+        changed = []
+        for name, session in sessions:
+            key = f"{name}:{session.key}"
+            if not is_again and memory.knows(key, _fingerprint(session)):
+                yield Outcome(name, session.key, "unchanged", traces=memory.traces(key))
+            else:
+                changed.append((name, session))
+        changed.sort(key=lambda row: -sum(f.size for f in row[1].files))
+        parts = [changed[k : k + _TOGETHER] for k in range(0, len(changed), _TOGETHER)]
+        # Processes of their own, not forks: Arrow's threads and the store's do not survive a fork.
+        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+            try:
+                for done in pool.map(partial(_part, store, prices), parts):
+                    for key, print_, outcome in done:
+                        memory.note(key, print_, outcome)
+                        yield outcome
+            finally:
+                pool.shutdown(wait=True, cancel_futures=True)
+                memory.save()
+
+
+def _part(folder: Path, prices: Prices, sessions: list[tuple[str, Session]]) -> list[tuple[str, str, Outcome]]:
+    """In a worker: read and store some sessions."""
+    waiting: list[tuple[Outcome, Trace]] = []
+    done = []
+    with Store(folder, create=False) as store:
+        for name, session in sessions:
+            session.prices = prices
+            outcome, traces = _read(name, session, is_strict=False)
+            waiting += [(outcome, trace) for trace in traces]
+            done.append((f"{name}:{session.key}", _fingerprint(session), outcome))
+        _store(waiting, store)
+    return done
+
+
 def _settle(
     waiting: list[tuple[Outcome, Trace]], done: list[tuple[str, str, Outcome]], store: Store | None, memory: _Memory
 ) -> list[Outcome]:
@@ -235,13 +284,14 @@ def _store(waiting: list[tuple[Outcome, Trace]], store: Store | None) -> None:
     if store is None or not batch:
         return
     sources = [f"{outcome.importer}:{outcome.session}" for outcome, _ in batch]
+    new = [trace.trace_id not in store for _, trace in batch]
     try:
         done = store.add_many([trace for _, trace in batch], sources)
     except InputError:
         done = [_store_alone(outcome, trace, source, store) for (outcome, trace), source in zip(batch, sources, strict=True)]
-    for (outcome, _), what in zip(batch, done, strict=True):
-        if outcome.status != "failed":
-            outcome.status = "updated" if what == "updated" else outcome.status if what == "added" else what
+    for (outcome, _), what, is_new in zip(batch, done, new, strict=True):
+        if outcome.status != "failed" and not is_new:
+            outcome.status = what
 
 
 def _store_alone(outcome: Outcome, trace: Trace, source: str, store: Store) -> str:

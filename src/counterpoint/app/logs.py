@@ -71,11 +71,12 @@ def find(paths: Iterable[str | os.PathLike[str]], *, format: str | None = None, 
     found = Found()
     files: dict[str, list[File]] = {}
     seen: set[tuple[int, int]] = set()
+    owner: str | None = None
     for path in paths:
         for file, why in _walk(Path(path), seen):
             found.files += 1
             found.bytes += file.size
-            owner = None if why else forced or _owner(file)
+            owner = None if why else forced or _owner(file, owner)
             if owner is None:
                 found.skipped.append(Skipped(file.name, why or ("is empty" if not file.size else "is of no source we know")))
             else:
@@ -93,13 +94,20 @@ def _named(name: str) -> str:
     return name
 
 
-def _owner(file: File) -> str | None:
-    """The first importer that knows the file: by its place, for files whose content does not show it, then by content."""
+def _owner(file: File, before: str | None) -> str | None:
+    """The first importer that knows the file: by its place, for files whose content does not show it, then by content.
+
+    Whoever took the file before is asked first, as neighbours are mostly alike; the general forms must wait for the dialects.
+    """
     for name, importer in importers().items():
         if importer.sidecar(file.name):
             return name
     head = file.head() if file.size else b""
-    return next((name for name, importer in importers().items() if importer.sniff(head)), None) if head else None
+    if not head:
+        return None
+    if before is not None and importers()[before].rank >= 0 and importers()[before].sniff(head):
+        return before
+    return next((name for name, importer in importers().items() if importer.sniff(head)), None)
 
 
 def _walk(path: Path, seen: set[tuple[int, int]]) -> Iterator[tuple[File, str | None]]:

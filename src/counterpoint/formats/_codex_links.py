@@ -19,6 +19,8 @@ from counterpoint.formats._values import as_dict, string
 __all__ = ["Links", "Member", "Return", "Sent"]
 
 _HIDDEN = "the text of messages between agents: it is encrypted"
+# How Codex names the thread at the top of a tree.
+_TOP = "/root"
 
 
 @dataclass
@@ -98,9 +100,9 @@ class Links:
         """A member by thread id or path; a path may be relative to who names it. Nicknames are no identity."""
         if not name:
             return None
-        base = near.head.path or "/root"
+        base = near.head.path or _TOP
         return self.members.get(name) or self.members.get(
-            next((self._paths[p] for p in (name, f"{base}/{name}", f"/root/{name}") if p in self._paths), "")
+            next((self._paths[p] for p in (name, f"{base}/{name}", f"{_TOP}/{name}") if p in self._paths), "")
         )
 
     # -- between threads -------------------------------------------------------------------------------------------------

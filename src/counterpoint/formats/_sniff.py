@@ -33,7 +33,9 @@ def detect(head: bytes, name: str = "") -> str:
     for id_, format_ in known:
         if format_.sniff(head):
             return id_
-    endings = [(suffix, id_) for id_, format_ in known for suffix in format_.suffixes if name.lower().endswith(suffix)]
+    # A foreign log is known by its content alone: half of them are called .json.
+    ours = [(id_, format_) for id_, format_ in known if not hasattr(format_, "rank")]
+    endings = [(suffix, id_) for id_, format_ in ours for suffix in format_.suffixes if name.lower().endswith(suffix)]
     if endings:
         return max(endings, key=lambda pair: len(pair[0]))[1]
     if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):

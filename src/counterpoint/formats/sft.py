@@ -1,4 +1,4 @@
-"""Chat rows for supervised fine-tuning: one line per agent, what it heard and said, as TRL and OpenAI take them.
+"""Chat rows for fine-tuning: one line per agent, what it heard and said, as TRL and OpenAI take them.
 
 A row is what one agent itself heard and said, in order: words are the assistant's content; tool calls, spawns and messages to
 peers its tool calls (`spawn`, `despawn`, `send_message` where the source named no tool); answers of tools and returns of the

@@ -5,9 +5,11 @@ Always true: logs are only read; what could not be read is counted and named; ru
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +21,14 @@ from counterpoint.app.cli._store import open_store, store_option
 from counterpoint.errors import InputError, NotFound
 
 if TYPE_CHECKING:
-    from counterpoint.app.importing import Account
+    from counterpoint.app.importing import Account, Outcome
     from counterpoint.app.logs import Found
     from counterpoint.formats._usage import Prices
 
 __all__ = ["import_"]
+
+# Starting a process costs about half a second: it pays from here on.
+_LARGE = 64 << 20
 
 
 @click.command(
@@ -41,6 +46,7 @@ __all__ = ["import_"]
 @click.option("--dry-run", "is_dry", is_flag=True, help="Read everything, store nothing.")
 @click.option("--strict", "is_strict", is_flag=True, help="End at the first record that cannot be read.")
 @click.option("--again", "is_again", is_flag=True, help="Read sessions that have not changed too.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Processes that read (default: all cores for a large tree, else 1).")
 @click.option("--follow", "is_following", is_flag=True, help="Go on with sessions that grow, until interrupted.")
 @store_option
 @json_option
@@ -59,26 +65,40 @@ def import_(paths: tuple[str, ...], format_: str | None, is_following: bool, as_
 
         follow(places, format_, table, options, as_json=as_json)
         return
-    from counterpoint.app.importing import Account, import_sessions, sessions_under, span
+    from counterpoint.app.importing import Account, sessions_under, span
 
     since = time.time() - span(options["last"]) if options["last"] else None
     found = sessions_under(places, format=format_, since=since, project=options["project"], limit=options["limit"])
     if not found.sessions:
         raise _nothing(found, places, options)
     account = Account()
-    store = None if options["is_dry"] else open_store(options["store"], create=True)
-    try:
-        rows = track(found.sessions, "sessions", quiet=as_json)
-        for outcome in import_sessions(
-            rows, store, prices=table, is_strict=options["is_strict"], is_again=options["is_again"] or store is None
-        ):
-            account.add(outcome)
-    finally:
-        if store is not None:
-            store.close()
+    for outcome in _outcomes(found, table, options, quiet=as_json):
+        account.add(outcome)
     _say(account, found, is_dry=options["is_dry"], as_json=as_json)
     if account.failed:
         raise click.exceptions.Exit(1)
+
+
+def _outcomes(found: Found, table: Prices, options: dict[str, Any], *, quiet: bool) -> Iterator[Outcome]:
+    """What becomes of each session, one by one; a large tree is shared out over the machine's cores."""
+    from counterpoint.app.importing import import_in_parallel, import_sessions
+
+    # Sessions are trees of small objects without loops: looking for loops as often as usual costs a tenth of the time.
+    gc.set_threshold(50_000, 20, 50)
+    is_dry, is_strict, is_again = options["is_dry"], options["is_strict"], options["is_again"]
+    size = sum(file.size for _, session in found.sessions for file in session.files)
+    jobs = options["jobs"] or (min(os.cpu_count() or 1, 8) if size >= _LARGE else 1)
+    store = None if is_dry else open_store(options["store"], create=True)
+    try:
+        if store is not None and jobs > 1 and not is_strict:
+            done = import_in_parallel(found.sessions, store.path, jobs, prices=table, is_again=is_again)
+            yield from track(done, "sessions", total=len(found.sessions), quiet=quiet)
+        else:
+            rows = track(found.sessions, "sessions", quiet=quiet)
+            yield from import_sessions(rows, store, prices=table, is_strict=is_strict, is_again=is_again or is_dry)
+    finally:
+        if store is not None:
+            store.close()
 
 
 def _homes() -> list[str]:

@@ -1,0 +1,240 @@
+"""Import a tree of logs: time against `json.loads` over the same lines, memory against the largest session.
+
+The tree is made up (sessions of some hundred turns with tool outputs of a few kB, one sub-agent in ten turns), or your own
+with `--logs FOLDER`. Both candidates read the same files in one process, taking turns; the import ends with the traces durable
+in a store. Memory is the kernel's high-water mark of a process that imports the tree, less that of one that has
+imported a tiny one, less the size of the largest session's files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from _timing import interleaved, report, row
+
+from counterpoint.app.importing import import_sessions, sessions_under
+from counterpoint.store import Store
+
+WORDS = "the loader reads a table and writes rows until every index of the shop is warm again".split()
+PEAK = """
+import sys
+from counterpoint.app.importing import import_sessions, sessions_under
+from counterpoint.store import Store
+with Store(sys.argv[2]) as store:
+    for _ in import_sessions(sessions_under([sys.argv[1]]).sessions, store):
+        pass
+print(next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
+
+
+def words(draw: random.Random, size: int) -> str:
+    """About `size` characters of text."""
+    return " ".join(draw.choices(WORDS, k=max(1, size // 5)))
+
+
+def claude(folder: Path, name: str, turns: int, draw: random.Random) -> None:
+    """One session of Claude Code, its sub-agents in files of their own."""
+    base = {
+        "isSidechain": False,
+        "userType": "external",
+        "cwd": "/repo/shop",
+        "sessionId": name,
+        "version": "2.1.119",
+        "gitBranch": "main",
+    }
+    clock = 0
+
+    def stamp() -> dict[str, Any]:
+        nonlocal clock
+        clock += 1
+        return {
+            "uuid": f"{name}-{clock}",
+            "timestamp": f"2026-03-01T{clock // 3600:02d}:{clock // 60 % 60:02d}:{clock % 60:02d}.000Z",
+        }
+
+    def turn(
+        k: int, rows: list[str], who: dict[str, Any], tool: str, given: dict[str, Any], made: dict[str, Any], text: str
+    ) -> None:
+        usage = {"input_tokens": 9, "cache_creation_input_tokens": 200, "cache_read_input_tokens": 30000, "output_tokens": 150}
+        said = {"id": f"msg_{name}_{k}", "role": "assistant", "model": "claude-sonnet-4-5", "usage": usage}
+        for block in (
+            {"type": "text", "text": words(draw, 200)},
+            {"type": "tool_use", "id": f"toolu_{name}_{k}", "name": tool, "input": given},
+        ):
+            rows.append(
+                json.dumps(
+                    {**base, **who, **stamp(), "type": "assistant", "message": {**said, "content": [block]}},
+                    separators=(",", ":"),
+                )
+            )
+        result = [{"type": "tool_result", "tool_use_id": f"toolu_{name}_{k}", "content": text}]
+        rows.append(
+            json.dumps(
+                {**base, **who, **stamp(), "type": "user", "message": {"role": "user", "content": result}, "toolUseResult": made},
+                separators=(",", ":"),
+            )
+        )
+
+    rows = [json.dumps({**base, **stamp(), "type": "user", "message": {"role": "user", "content": words(draw, 300)}})]
+    for k in range(turns):
+        if k % 10 == 5:
+            agent = f"a{k:016x}"
+            own: list[str] = []
+            for j in range(8):
+                text = words(draw, draw.choice([300, 2000, 8000]))
+                turn(
+                    1000 * k + j,
+                    own,
+                    {"isSidechain": True, "agentId": agent},
+                    "Read",
+                    {"file_path": f"/repo/{j}.py"},
+                    {"content": text},
+                    text,
+                )
+            below = folder / name / "subagents" / f"agent-{agent}.jsonl"
+            below.parent.mkdir(parents=True, exist_ok=True)
+            below.write_text("\n".join(own) + "\n")
+            text = words(draw, 1500)
+            turn(
+                k,
+                rows,
+                {},
+                "Agent",
+                {"prompt": words(draw, 400), "subagent_type": "Explore"},
+                {"status": "completed", "agentId": agent},
+                text,
+            )
+        else:
+            text = words(draw, draw.choice([300, 2000, 8000]))
+            turn(k, rows, {}, "Bash", {"command": words(draw, 60)}, {"stdout": text, "stderr": ""}, text)
+    (folder / f"{name}.jsonl").write_text("\n".join(rows) + "\n")
+
+
+def codex(folder: Path, name: str, turns: int, draw: random.Random) -> None:
+    """One rollout of Codex."""
+    head = {
+        "id": name,
+        "timestamp": "2026-03-01T00:00:00Z",
+        "cwd": "/repo/shop",
+        "originator": "codex_cli_rs",
+        "cli_version": "0.144.0",
+        "source": "cli",
+    }
+    records: list[tuple[str, dict[str, Any]]] = [("session_meta", head), ("event_msg", {"type": "task_started", "turn_id": "t1"})]
+    total = 0
+    for k in range(turns):
+        call = {
+            "type": "function_call",
+            "name": "exec_command",
+            "arguments": json.dumps({"cmd": words(draw, 60)}),
+            "call_id": f"call_{k}",
+        }
+        text = words(draw, draw.choice([300, 2000, 8000]))
+        total += 30_000
+        usage = {
+            "input_tokens": total,
+            "cached_input_tokens": total // 2,
+            "output_tokens": total // 100,
+            "total_tokens": total + total // 100,
+        }
+        records += [
+            ("response_item", {"type": "reasoning", "summary": [], "encrypted_content": words(draw, 800)}),
+            ("response_item", call),
+            ("response_item", {"type": "function_call_output", "call_id": f"call_{k}", "output": text}),
+            (
+                "event_msg",
+                {"type": "token_count", "info": {"total_token_usage": usage, "last_token_usage": usage}, "rate_limits": None},
+            ),
+        ]
+    lines = [
+        json.dumps({"timestamp": f"2026-03-01T00:{i // 60 % 60:02d}:{i % 60:02d}.000Z", "type": t, "payload": p})
+        for i, (t, p) in enumerate(records)
+    ]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"rollout-2026-03-01T00-00-00-{name}.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def tree(root: Path, kind: str, sessions: int, turns: int) -> None:
+    """A tree of made-up sessions."""
+    draw = random.Random(7)
+    for k in range(sessions):
+        name = f"{k:08x}-0000-4000-8000-000000000000"
+        if kind == "claude_code":
+            (root / "-repo-shop").mkdir(parents=True, exist_ok=True)
+            claude(root / "-repo-shop", name, turns, draw)
+        else:
+            codex(root / "2026" / "03" / "01", name, turns, draw)
+
+
+def parse(root: Path) -> None:
+    """What a user's own script begins with."""
+    for path in root.rglob("*.jsonl"):
+        with path.open("rb") as file:
+            for line in file:
+                try:
+                    json.loads(line)
+                except ValueError:
+                    continue
+
+
+def imports(root: Path) -> None:
+    """Find, read and store everything."""
+    folder = tempfile.mkdtemp()
+    try:
+        with Store(Path(folder) / "store") as store:
+            for outcome in import_sessions(sessions_under([root]).sessions, store):
+                assert outcome.status == "added", outcome.error
+    finally:
+        shutil.rmtree(folder)
+
+
+def peak(root: Path) -> int:
+    """Bytes of memory at most, of a process that imports a tree."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run([sys.executable, "-c", PEAK, str(root), f"{folder}/s"], capture_output=True, text=True, check=True)
+    return int(done.stdout) * 1024
+
+
+def measured(root: Path, name: str, repeats: int, tiny: Path) -> list[dict[str, Any]]:
+    """The rows of one tree."""
+    times = interleaved({"ours": lambda: imports(root), "json": lambda: parse(root)}, repeats, clock="wall")
+    largest = max(sum(f.size for f in session.files) for _, session in sessions_under([root]).sessions)
+    above = (peak(root) - peak(tiny) - largest) / 1e6
+    size = sum(p.stat().st_size for p in root.rglob("*.jsonl")) / 1e6
+    return [
+        row(f"{name}: import {size:.0f} MB (peer: json.loads)", times["ours"], times["json"], "s", target=1 / 3),
+        row(f"{name}: memory above the largest session ({largest / 1e6:.1f} MB)", above, None, "MB", limit=200),
+    ]
+
+
+def main() -> None:
+    """Both kinds of tree, or the user's own."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a smaller run")
+    parser.add_argument("--json", action="store_true", help="print the rows as JSON")
+    parser.add_argument("--logs", type=Path, help="a tree of your own")
+    asked = parser.parse_args()
+    sessions, turns, repeats = (6, 60, 3) if asked.quick else (40, 150, 5)
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for kind in ("claude_code", "codex"):
+            tree(Path(folder) / "tiny" / kind, kind, 1, 2)
+        if asked.logs:
+            rows += measured(asked.logs, asked.logs.name, repeats, Path(folder) / "tiny")
+        for kind in () if asked.logs else ("claude_code", "codex"):
+            root = Path(folder) / kind
+            tree(root, kind, sessions, turns)
+            rows += measured(root, kind, repeats, Path(folder) / "tiny" / kind)
+    report("Import (our time over json.loads is 1/ratio)", rows, as_json=asked.json)
+
+
+if __name__ == "__main__":
+    main()
