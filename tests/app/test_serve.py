@@ -34,6 +34,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from counterpoint import Store
 from counterpoint.app import receiver
 from counterpoint.app._intake import Intake
+from counterpoint.app.logs import read_logs
 from counterpoint.store import disk
 from counterpoint.trace.check import problems
 
@@ -285,6 +286,28 @@ def test_traces_that_a_link_joins_become_one_also_when_the_link_comes_last(live:
     assert post(live.url, traces(answer)).status == 200
     eventually(lambda: live.store.ids() == [trace_id(1)])
     assert sum(e.tokens_out or 0 for e in sound(live.store, trace_id(1)).events) == 9
+
+
+def test_what_is_streamed_is_what_is_imported_from_files(live: Live) -> None:
+    samples = Path(__file__).parents[2] / "examples" / "logs" / "otel"
+    expected = {}
+    for name in ("claude_code.jsonl", "handoff.otlp.jsonl", "team.otlp.json"):
+        expected |= {trace.trace_id: trace for trace in read_logs(samples / name)}
+        text = (samples / name).read_text()
+        for body in text.splitlines() if name.endswith(".jsonl") else [text]:
+            for key, path in (("resourceSpans", "/v1/traces"), ("resourceLogs", "/v1/logs")):
+                if f'"{key}"' in body and body.rstrip().endswith("}"):
+                    assert post(live.url, body.encode(), path).status == 200
+
+    def is_so() -> bool:
+        stored = {name: live.store.get(name) for name in live.store.ids()}
+        same = stored.keys() == expected.keys()
+        return same and all(
+            (t.events, t.edges, t.costs) == (stored[n].events, stored[n].edges, stored[n].costs) for n, t in expected.items()
+        )
+
+    assert len(expected) >= 3
+    eventually(is_so)
 
 
 # -- bad input -------------------------------------------------------------------------------------------------------------
