@@ -71,6 +71,13 @@ def serving(folder: Path, *, idle_s: float = 300.0, keep_s: float = 3600.0, **li
             intake.close()
 
 
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A growing trace is read more often than once a second, so that tests need not wait for it."""
+    monkeypatch.setattr("counterpoint.app._intake._EVERY_S", 0.1)
+    monkeypatch.setattr("counterpoint.app._intake._TICK_S", 0.02)
+
+
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[Live]:
     with serving(tmp_path / "store") as found:
