@@ -23,7 +23,7 @@ from _timing import interleaved, report, row
 from counterpoint.app.importing import import_sessions, sessions_under
 from counterpoint.store import Store
 
-WORDS = "the loader reads a table and writes rows until every index of the shop is warm again".split()
+WORDS = ["the", "loader", "reads", "a", "table", "and", "writes", "rows", "until", "every", "index", "is", "warm", "again"]
 PEAK = """
 import sys
 from counterpoint.app.importing import import_sessions, sessions_under

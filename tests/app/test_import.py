@@ -20,8 +20,7 @@ import zstandard
 from counterpoint import Store
 from counterpoint.app.importing import import_sessions, sessions_under, span
 from counterpoint.app.logs import find, importers, read_logs
-from counterpoint.errors import InputError
-from counterpoint.formats import _files
+from counterpoint.formats._importing import files as _files
 from counterpoint.trace.check import problems
 from logs import REAL, SAMPLES, real
 
@@ -124,7 +123,7 @@ def test_without_a_path_it_finds_the_homes_and_only_reads(tmp_path: Path) -> Non
     home = tmp_path / "home"
     shutil.copytree(CLAUDE / "projects", home / ".claude" / "projects")
     before = {p: (p.stat().st_mtime_ns, p.read_bytes()) for p in home.rglob("*") if p.is_file()}
-    gone = {name: "" for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "KIMI_CODE_HOME")}
+    gone = dict.fromkeys(("CLAUDE_CONFIG_DIR", "CODEX_HOME", "KIMI_CODE_HOME"), "")
     done = cpt("import", "--json", cwd=tmp_path, HOME=str(home), **gone)
     assert told(done)["sources"]["claude_code"]["sessions"] == 6
     assert {p: (p.stat().st_mtime_ns, p.read_bytes()) for p in home.rglob("*") if p.is_file()} == before

@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from counterpoint.app import _otlp
 from counterpoint.errors import InputError
-from counterpoint.formats import _otlp_wire
+from counterpoint.formats._otel import wire
 
 TRACE, OTHER, SPAN = "0af7651916cd43dd8448eb211c80319c", "11111111111111111111111111111111", "b7ad6b7169203331"
 
@@ -224,7 +224,7 @@ def test_protobuf_reads_as_protobufs_own_library_reads_it(kind: str) -> None:
         _fill(request, random.Random(seed))
         data = request.SerializeToString()
         expected = _hex(MessageToDict(request, use_integers_for_enums=True))
-        found = _otlp_wire.decode(data, _otlp_wire.TRACES if kind == "traces" else _otlp_wire.LOGS, 10**6)
+        found = wire.decode(data, wire.TRACES if kind == "traces" else wire.LOGS, 10**6)
         assert _absent_defaults(found) == _absent_defaults(expected)
         made += len(data)
     assert made > 5000

@@ -11,7 +11,7 @@ import pytest
 
 import logs
 from counterpoint.errors import InputError
-from counterpoint.formats._labelled import first_keys
+from counterpoint.formats._importing.labelled import first_keys
 from counterpoint.formats.agentdojo import agentdojo, folded
 from counterpoint.trace import Trace
 

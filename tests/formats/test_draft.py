@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoint.formats._draft import Draft
-from counterpoint.formats._order import ordered
-from counterpoint.formats._usage import PRICES, Prices, Usage
+from counterpoint.formats._importing.draft import Draft
+from counterpoint.formats._importing.order import ordered
+from counterpoint.formats._importing.usage import PRICES, Prices, Usage
 from counterpoint.trace import Trace
 from counterpoint.trace.check import problems
 from counterpoint.trace.vocabulary import EDGE_TYPES, EVENT_TYPES

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import logs
 from counterpoint import registry
-from counterpoint.formats._draft import Draft
+from counterpoint.formats._importing.draft import Draft
+from counterpoint.formats._importing.usage import Usage
 from counterpoint.formats._sniff import detect
-from counterpoint.formats._usage import Usage
 from counterpoint.testing import SHAPES, odd_trace, synthetic_trace
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.vocabulary import EDGE_TYPES, EVENT_TYPES

@@ -10,7 +10,7 @@ import pytest
 from counterpoint import registry
 from counterpoint.app.logs import find, importers
 from counterpoint.errors import InputError
-from counterpoint.formats._importer import Importer
+from counterpoint.formats._importing.importer import Importer
 from counterpoint.formats._sniff import detect
 from counterpoint.testing import synthetic_trace
 from logs import SAMPLES

@@ -24,7 +24,7 @@ from counterpoint.app._sealed import Sealed
 from counterpoint.app._spool import Place, Spool
 from counterpoint.app.logs import importers
 from counterpoint.errors import CounterpointError, InputError
-from counterpoint.formats._files import HEAD, File
+from counterpoint.formats._importing.files import HEAD, File
 from counterpoint.store import Store
 from counterpoint.trace import Trace
 

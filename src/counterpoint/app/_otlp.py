@@ -21,8 +21,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from counterpoint.errors import InputError
-from counterpoint.formats import _otlp_wire
-from counterpoint.formats._values import as_dict, decode
+from counterpoint.formats._importing.values import as_dict, decode
+from counterpoint.formats._otel import wire
 
 __all__ = ["MAX_VALUES", "Kind", "Taken", "of_json", "of_protobuf", "once", "read_again", "reply", "status"]
 
@@ -33,7 +33,7 @@ MAX_VALUES = 4_000_000
 _ONE_LINE = bytes.maketrans(b"\n\r\t", b"   ")
 _NOTHING = Raw(b"{}")
 _LONG = 200
-# As `formats/_otel_logs.py` reads them.
+# As `formats/_otel/logs.py` reads them.
 _SESSIONS = ("session.id", "conversation.id", "session_id")
 _ROLLOUT = "agentlightning.rollout_id"
 _PLACING = frozenset({*_SESSIONS, "ag2.network.envelope_id", "ag2.network.causation_id", _ROLLOUT})
@@ -118,7 +118,7 @@ def of_json(body: bytes, kind: Kind) -> Taken:
 
 def of_protobuf(body: bytes, kind: Kind) -> Taken:
     """A request in protobuf."""
-    found = _otlp_wire.decode(body, _otlp_wire.TRACES if kind == "traces" else _otlp_wire.LOGS, MAX_VALUES)
+    found = wire.decode(body, wire.TRACES if kind == "traces" else wire.LOGS, MAX_VALUES)
     return of_json(_encode(found), kind)
 
 

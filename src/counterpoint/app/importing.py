@@ -26,10 +26,10 @@ import msgspec
 from counterpoint.app.logs import Found, find, importers
 from counterpoint.errors import InputError
 from counterpoint.files import put
-from counterpoint.formats._importer import Session
+from counterpoint.formats._importing.importer import Session
+from counterpoint.formats._importing.report import Report
+from counterpoint.formats._importing.usage import PRICES, Prices
 from counterpoint.formats._mask import secrets
-from counterpoint.formats._report import Report
-from counterpoint.formats._usage import PRICES, Prices
 from counterpoint.store import Store
 from counterpoint.trace import Trace
 

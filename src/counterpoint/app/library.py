@@ -15,8 +15,8 @@ from pathlib import Path
 from counterpoint import registry
 from counterpoint.errors import InputError, NotFound
 from counterpoint.files import put
-from counterpoint.formats._files import HEAD
 from counterpoint.formats._format import Format
+from counterpoint.formats._importing.files import HEAD
 from counterpoint.formats._sniff import detect
 from counterpoint.trace import Trace
 

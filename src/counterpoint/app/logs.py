@@ -17,8 +17,8 @@ from typing import BinaryIO
 
 from counterpoint import registry
 from counterpoint.errors import InputError, NotFound, did_you_mean
-from counterpoint.formats._files import File
-from counterpoint.formats._importer import Importer, Session
+from counterpoint.formats._importing.files import File
+from counterpoint.formats._importing.importer import Importer, Session
 from counterpoint.trace import Trace
 
 __all__ = ["Found", "Skipped", "find", "importers", "read_logs"]

@@ -19,13 +19,13 @@ from typing import Any
 from msgspec import structs
 
 from counterpoint.errors import InputError
-from counterpoint.formats._files import File
-from counterpoint.formats._importer import Importer, Session
-from counterpoint.formats._lightning_events import is_event, put_attempt
-from counterpoint.formats._lightning_spans import Attempts, is_span
-from counterpoint.formats._otlp_records import Records
-from counterpoint.formats._span_trees import traces_of
-from counterpoint.formats._values import as_list, compact, decode, string
+from counterpoint.formats._importing.files import File
+from counterpoint.formats._importing.importer import Importer, Session
+from counterpoint.formats._importing.values import as_list, compact, decode, string
+from counterpoint.formats._lightning.events import is_event, put_attempt
+from counterpoint.formats._lightning.spans import Attempts, is_span
+from counterpoint.formats._otel.records import Records
+from counterpoint.formats._spans.trees import traces_of
 from counterpoint.trace import Trace, content_ref
 
 __all__ = ["agent_lightning"]

@@ -25,11 +25,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from counterpoint.formats._draft import Draft
-from counterpoint.formats._importer import Importer, Session
-from counterpoint.formats._labelled import entries, first_keys
-from counterpoint.formats._lane import Lane
-from counterpoint.formats._values import as_dict, as_list, compact, number, string, text_of
+from counterpoint.formats._importing.draft import Draft
+from counterpoint.formats._importing.importer import Importer, Session
+from counterpoint.formats._importing.labelled import entries, first_keys
+from counterpoint.formats._importing.lane import Lane
+from counterpoint.formats._importing.values import as_dict, as_list, compact, number, string, text_of
 from counterpoint.trace import Trace
 
 __all__ = ["agentdojo", "folded"]

@@ -20,14 +20,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from counterpoint.errors import InputError
-from counterpoint.formats._autogen_chat import CHAT_TYPES, Chat, is_message
-from counterpoint.formats._autogen_console import blocks_of, is_console, put_blocks
-from counterpoint.formats._autogen_events import event_in, is_event, put_events, records_of
-from counterpoint.formats._autogen_history import is_history, put_history
-from counterpoint.formats._draft import Draft
-from counterpoint.formats._files import File
-from counterpoint.formats._importer import Importer, Session
-from counterpoint.formats._values import as_dict, as_list, decode
+from counterpoint.formats._autogen.chat import CHAT_TYPES, Chat, is_message
+from counterpoint.formats._autogen.console import blocks_of, is_console, put_blocks
+from counterpoint.formats._autogen.events import event_in, is_event, put_events, records_of
+from counterpoint.formats._autogen.history import is_history, put_history
+from counterpoint.formats._importing.draft import Draft
+from counterpoint.formats._importing.files import File
+from counterpoint.formats._importing.importer import Importer, Session
+from counterpoint.formats._importing.values import as_dict, as_list, decode
 from counterpoint.trace import Trace
 
 __all__ = ["autogen"]

@@ -24,13 +24,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from counterpoint.errors import InputError
-from counterpoint.formats._claude_links import Links
-from counterpoint.formats._claude_replay import Replay
-from counterpoint.formats._claude_talk import Talks
-from counterpoint.formats._claude_workflow import play_workflows
-from counterpoint.formats._files import File
-from counterpoint.formats._importer import Importer, Session
-from counterpoint.formats._values import as_dict, decode, string
+from counterpoint.formats._claude.links import Links
+from counterpoint.formats._claude.replay import Replay
+from counterpoint.formats._claude.talk import Talks
+from counterpoint.formats._claude.workflow import play_workflows
+from counterpoint.formats._importing.files import File
+from counterpoint.formats._importing.importer import Importer, Session
+from counterpoint.formats._importing.values import as_dict, decode, string
 from counterpoint.trace import Trace
 
 __all__ = ["claude_code"]

@@ -18,15 +18,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 
 from counterpoint.errors import InputError
-from counterpoint.formats._codex_bundle import IS_PAYLOAD, folder_of, is_about_bundle, read_bundle
-from counterpoint.formats._codex_exec import read_stream
-from counterpoint.formats._codex_head import OLD_DOCUMENT, Head, head_of, peek
-from counterpoint.formats._codex_rollout import Thread
-from counterpoint.formats._codex_team import Team
-from counterpoint.formats._files import File
-from counterpoint.formats._importer import Importer, Session
-from counterpoint.formats._report import Report
-from counterpoint.formats._values import as_dict, as_list, decode
+from counterpoint.formats._codex.bundle import IS_PAYLOAD, folder_of, is_about_bundle, read_bundle
+from counterpoint.formats._codex.exec import read_stream
+from counterpoint.formats._codex.head import OLD_DOCUMENT, Head, head_of, peek
+from counterpoint.formats._codex.rollout import Thread
+from counterpoint.formats._codex.team import Team
+from counterpoint.formats._importing.files import File
+from counterpoint.formats._importing.importer import Importer, Session
+from counterpoint.formats._importing.report import Report
+from counterpoint.formats._importing.values import as_dict, as_list, decode
 from counterpoint.trace import Trace
 
 __all__ = ["codex"]

@@ -16,16 +16,16 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from counterpoint.formats._chat import Message, messages_of
-from counterpoint.formats._draft import Draft
-from counterpoint.formats._head import first_keys
-from counterpoint.formats._importer import Importer, Session
-from counterpoint.formats._inspect_log import Log, Sample, read_log
-from counterpoint.formats._inspect_replay import Replay
-from counterpoint.formats._inspect_spans import MAIN
-from counterpoint.formats._inspect_values import scores_of, usage_of
-from counterpoint.formats._inspect_zip import MAGIC
-from counterpoint.formats._values import as_dict, as_list, count, number, string
+from counterpoint.formats._importing.chat import Message, messages_of
+from counterpoint.formats._importing.draft import Draft
+from counterpoint.formats._importing.head import first_keys
+from counterpoint.formats._importing.importer import Importer, Session
+from counterpoint.formats._importing.values import as_dict, as_list, count, number, string
+from counterpoint.formats._inspect.log import Log, Sample, read_log
+from counterpoint.formats._inspect.replay import Replay
+from counterpoint.formats._inspect.spans import MAIN
+from counterpoint.formats._inspect.values import scores_of, usage_of
+from counterpoint.formats._inspect.zip import MAGIC
 from counterpoint.trace import Trace
 
 __all__ = ["inspect"]

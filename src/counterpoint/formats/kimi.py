@@ -18,13 +18,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from counterpoint.errors import InputError
-from counterpoint.formats._files import HEAD, File
-from counterpoint.formats._importer import Importer, Session
-from counterpoint.formats._kimi_cli import WIRE_TYPES, read_cli
-from counterpoint.formats._kimi_code import is_code_type, read_code
-from counterpoint.formats._kimi_story import MAIN, Story, answered
-from counterpoint.formats._kimi_team import tell
-from counterpoint.formats._values import as_dict, decode, number, string
+from counterpoint.formats._importing.files import HEAD, File
+from counterpoint.formats._importing.importer import Importer, Session
+from counterpoint.formats._importing.values import as_dict, decode, number, string
+from counterpoint.formats._kimi.cli import WIRE_TYPES, read_cli
+from counterpoint.formats._kimi.code import is_code_type, read_code
+from counterpoint.formats._kimi.story import MAIN, Story, answered
+from counterpoint.formats._kimi.team import tell
 from counterpoint.trace import Trace
 
 __all__ = ["kimi"]

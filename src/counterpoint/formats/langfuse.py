@@ -18,15 +18,15 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from counterpoint.formats._documents import documents
-from counterpoint.formats._importer import Importer, Session
-from counterpoint.formats._langfuse_kinds import describe
-from counterpoint.formats._langgraph import mark_graphs
-from counterpoint.formats._said import opened
-from counterpoint.formats._span_trees import traces_of
-from counterpoint.formats._spans import Span
-from counterpoint.formats._values import as_dict, number, seconds, string
-from counterpoint.formats._wrappers import close
+from counterpoint.formats._importing.documents import documents
+from counterpoint.formats._importing.importer import Importer, Session
+from counterpoint.formats._importing.values import as_dict, number, seconds, string
+from counterpoint.formats._spans.langfuse_kinds import describe
+from counterpoint.formats._spans.langgraph import mark_graphs
+from counterpoint.formats._spans.said import opened
+from counterpoint.formats._spans.span import Span
+from counterpoint.formats._spans.trees import traces_of
+from counterpoint.formats._spans.wrappers import close
 from counterpoint.trace import Trace
 
 __all__ = ["langfuse"]

@@ -17,14 +17,14 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from counterpoint.formats._documents import documents
-from counterpoint.formats._importer import Importer, Session
-from counterpoint.formats._langgraph import KEPT, human_of, mark_graphs, mark_tool, result_text
-from counterpoint.formats._said import said, told
-from counterpoint.formats._span_trees import traces_of
-from counterpoint.formats._spans import Kind, Span
-from counterpoint.formats._usage import Usage
-from counterpoint.formats._values import as_dict, as_list, compact, count, number, seconds, string, text_of
+from counterpoint.formats._importing.documents import documents
+from counterpoint.formats._importing.importer import Importer, Session
+from counterpoint.formats._importing.usage import Usage
+from counterpoint.formats._importing.values import as_dict, as_list, compact, count, number, seconds, string, text_of
+from counterpoint.formats._spans.langgraph import KEPT, human_of, mark_graphs, mark_tool, result_text
+from counterpoint.formats._spans.said import said, told
+from counterpoint.formats._spans.span import Kind, Span
+from counterpoint.formats._spans.trees import traces_of
 from counterpoint.trace import Trace
 
 __all__ = ["langsmith"]

@@ -20,10 +20,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from counterpoint.formats._group_talk import Turn, put_down
-from counterpoint.formats._importer import Importer, Session
-from counterpoint.formats._labelled import entries, first_keys
-from counterpoint.formats._values import as_dict, string, text_of
+from counterpoint.formats._importing.group_talk import Turn, put_down
+from counterpoint.formats._importing.importer import Importer, Session
+from counterpoint.formats._importing.labelled import entries, first_keys
+from counterpoint.formats._importing.values import as_dict, string, text_of
 from counterpoint.trace import Trace
 
 __all__ = ["mast"]

@@ -16,14 +16,14 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from counterpoint.formats._documents import documents
-from counterpoint.formats._importer import Importer, Session
-from counterpoint.formats._said import said, told
-from counterpoint.formats._span_trees import traces_of
-from counterpoint.formats._spans import Kind, Span
-from counterpoint.formats._usage import Usage
-from counterpoint.formats._values import as_dict, compact, count, seconds, string, text_of
-from counterpoint.formats._wrappers import close
+from counterpoint.formats._importing.documents import documents
+from counterpoint.formats._importing.importer import Importer, Session
+from counterpoint.formats._importing.usage import Usage
+from counterpoint.formats._importing.values import as_dict, compact, count, seconds, string, text_of
+from counterpoint.formats._spans.said import said, told
+from counterpoint.formats._spans.span import Kind, Span
+from counterpoint.formats._spans.trees import traces_of
+from counterpoint.formats._spans.wrappers import close
 from counterpoint.trace import Trace
 
 __all__ = ["openai_agents"]

@@ -17,12 +17,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from counterpoint.formats._importer import Importer, Session
-from counterpoint.formats._openinference import Beside, flat, spans_of
-from counterpoint.formats._otel_bodies import count, read_file
-from counterpoint.formats._otlp_records import Records, records_in
-from counterpoint.formats._span_trees import traces_of
-from counterpoint.formats._values import as_dict, as_list, number, string, text_of
+from counterpoint.formats._importing.importer import Importer, Session
+from counterpoint.formats._importing.values import as_dict, as_list, number, string, text_of
+from counterpoint.formats._otel.bodies import count, read_file
+from counterpoint.formats._otel.records import Records, records_in
+from counterpoint.formats._spans.openinference import Beside, flat, spans_of
+from counterpoint.formats._spans.trees import traces_of
 from counterpoint.trace import Trace
 
 __all__ = ["openinference"]

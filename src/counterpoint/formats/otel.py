@@ -1,7 +1,7 @@
 """OpenTelemetry: GenAI spans in any OTLP encoding, Jaeger, Tempo, ClickHouse; Claude Code's and Codex's logs.
 
-What becomes what: see `columns`; how agents, tools and model calls are told apart is in `_genai.py` and `_otel_agents.py`, and
-how spans become a trace in `_span_trees.py`. Files are OTLP JSON (a document, or an object per line), OTLP protobuf bodies, the
+What becomes what: see `columns`; how agents, tools and model calls are told apart is in `_spans/genai.py` and
+`_otel/agents.py`, and how spans become a trace in `_spans/trees.py`. Files are OTLP JSON (a document, or an object per line), OTLP protobuf bodies, the
 snake_case form, Jaeger and Tempo documents, rows of the ClickHouse exporter, and spans as SDKs print them.
 
 What is lost: metrics, spans that are neither an agent's nor a model's nor a tool's (HTTP, database), earlier messages that every
@@ -18,11 +18,11 @@ import re
 from collections.abc import Iterator
 
 from counterpoint.errors import InputError
-from counterpoint.formats._importer import Importer, Session
-from counterpoint.formats._otel_bodies import count, read_file, spans_of_records
-from counterpoint.formats._otlp_ours import TRACE, is_ours, restored
-from counterpoint.formats._otlp_records import Records
-from counterpoint.formats._span_trees import traces_of
+from counterpoint.formats._importing.importer import Importer, Session
+from counterpoint.formats._otel.bodies import count, read_file, spans_of_records
+from counterpoint.formats._otel.ours import TRACE, is_ours, restored
+from counterpoint.formats._otel.records import Records
+from counterpoint.formats._spans.trees import traces_of
 from counterpoint.trace import Trace
 
 __all__ = ["otel"]

@@ -18,9 +18,9 @@ from typing import Any
 import msgspec
 
 from counterpoint.formats._format import Data, Format
-from counterpoint.formats._otlp_ours import EDGES, EVENT, FINISH, ORDER, REST, TEXT, TRACE, is_ours, refuse, restored
-from counterpoint.formats._otlp_records import Records
-from counterpoint.formats._values import decode
+from counterpoint.formats._importing.values import decode
+from counterpoint.formats._otel.ours import EDGES, EVENT, FINISH, ORDER, REST, TEXT, TRACE, is_ours, refuse, restored
+from counterpoint.formats._otel.records import Records
 from counterpoint.trace import Event, Trace, lines
 
 __all__ = ["otlp"]

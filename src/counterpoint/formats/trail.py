@@ -19,13 +19,13 @@ from typing import Any
 
 import msgspec
 
-from counterpoint.formats._files import File
-from counterpoint.formats._importer import Importer, Session
-from counterpoint.formats._openinference import flat, spans_of
-from counterpoint.formats._otlp_records import Happening, RawSpan
-from counterpoint.formats._span_trees import traces_of
-from counterpoint.formats._spans import Span
-from counterpoint.formats._values import as_dict, as_list, duration, number, seconds, string, text_of
+from counterpoint.formats._importing.files import File
+from counterpoint.formats._importing.importer import Importer, Session
+from counterpoint.formats._importing.values import as_dict, as_list, duration, number, seconds, string, text_of
+from counterpoint.formats._otel.records import Happening, RawSpan
+from counterpoint.formats._spans.openinference import flat, spans_of
+from counterpoint.formats._spans.span import Span
+from counterpoint.formats._spans.trees import traces_of
 from counterpoint.trace import Trace
 
 __all__ = ["trail"]

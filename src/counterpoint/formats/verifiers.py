@@ -15,13 +15,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from counterpoint.formats._draft import Draft
-from counterpoint.formats._files import HEAD, File
-from counterpoint.formats._head import first_keys
-from counterpoint.formats._importer import Importer, Session
-from counterpoint.formats._values import as_dict, as_list, number, string
-from counterpoint.formats._verifiers_graph import GraphTalk
-from counterpoint.formats._verifiers_rollout import MAIN, play_rollout, usage_of
+from counterpoint.formats._importing.draft import Draft
+from counterpoint.formats._importing.files import HEAD, File
+from counterpoint.formats._importing.head import first_keys
+from counterpoint.formats._importing.importer import Importer, Session
+from counterpoint.formats._importing.values import as_dict, as_list, number, string
+from counterpoint.formats._verifiers.graph import GraphTalk
+from counterpoint.formats._verifiers.rollout import MAIN, play_rollout, usage_of
 from counterpoint.trace import Trace
 
 __all__ = ["verifiers"]

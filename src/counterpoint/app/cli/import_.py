@@ -23,7 +23,7 @@ from counterpoint.errors import InputError, NotFound
 if TYPE_CHECKING:
     from counterpoint.app.importing import Account, Outcome
     from counterpoint.app.logs import Found
-    from counterpoint.formats._usage import Prices
+    from counterpoint.formats._importing.usage import Prices
 
 __all__ = ["import_"]
 
@@ -113,7 +113,7 @@ def _homes() -> list[str]:
 
 
 def _prices(path: str | None) -> Prices:
-    from counterpoint.formats._usage import PRICES, Prices
+    from counterpoint.formats._importing.usage import PRICES, Prices
 
     name = path or os.environ.get("COUNTERPOINT_PRICES")
     if not name:

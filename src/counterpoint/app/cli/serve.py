@@ -39,7 +39,8 @@ class _Size(click.ParamType):
 
 @click.command(
     epilog="\b\nExamples:\n  counterpoint serve --store traces\n"
-    "  OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 python my_agents.py   # in another terminal"
+    "  counterpoint serve --port 0 --idle 30 --json\n\n"
+    "\b\nThen, in another terminal: OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 python my_agents.py"
 )
 @click.option("--port", default=4318, show_default=True, type=click.IntRange(0, 65535), help="0 takes any that is free.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")

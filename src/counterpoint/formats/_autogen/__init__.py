@@ -1,0 +1,1 @@
+"""AutoGen's logs, in parts."""

@@ -1,0 +1,1 @@
+"""Codex's records, in parts."""

@@ -1,0 +1,1 @@
+"""What all importers build on: sessions of files in, sound traces out."""

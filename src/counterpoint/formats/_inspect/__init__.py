@@ -1,0 +1,1 @@
+"""Inspect's logs, in parts."""

@@ -1,0 +1,1 @@
+"""Kimi's records, in parts."""

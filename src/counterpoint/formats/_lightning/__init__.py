@@ -1,0 +1,1 @@
+"""Agent Lightning's records, in parts."""

@@ -1,0 +1,1 @@
+"""OpenTelemetry's bodies and records."""

@@ -1,0 +1,1 @@
+"""Spans of any tracer as traces."""

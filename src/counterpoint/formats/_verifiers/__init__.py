@@ -1,0 +1,1 @@
+"""The verifiers library's rows, in parts."""
