@@ -70,8 +70,8 @@ def export(
     """Write traces in a form that others read.
 
     TRACE is a file, or the id (or its unique beginning) of a trace in the store. Parquet and CSV make a folder of tables;
-    the other targets make one file per trace. Texts behind content references leave with jsonl, otlp and sft. Secrets of known forms
-    are replaced by labels such as [masked:key:0001].
+    the other targets make one file per trace. Texts behind content references leave with jsonl, otlp and sft. Secrets of known
+    forms are replaced by labels such as [masked:key:0001].
     """
     if is_list:
         _list(as_json=as_json)
