@@ -1,0 +1,311 @@
+"""What the page is told, shape by shape: the contract between Python and the page.
+
+Always true: the page's TypeScript types (`web/src/shapes.gen.ts`) are made from these by `typescript.py`, and a test compares
+them; times are seconds since the trace began; an event is named by its number `n`, its place in the trace in order of time;
+an agent by its number in `About.agents`. -1 is nobody or nothing. Absent numbers are null, never 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+VERSION = 1
+"""Raised when a shape changes its meaning. A one-file page carries it beside its data."""
+
+COLUMNS: dict[str, str] = {
+    "t": "float64",
+    "dur": "float32",
+    "agent": "uint32",
+    "type": "uint8",
+    "flags": "uint16",
+    "tokens": "uint32",
+    "cost": "float32",
+    "tool": "uint16",
+    "turn": "int32",
+    "src": "uint32",
+    "dst": "uint32",
+    "edge": "uint8",
+}
+"""The arrays that travel as bytes: one value per event, in order of time; `src`, `dst`, `edge` one per edge. `tool` is a number
+in `About.tools` plus one, 0 for none; `dur` is NaN where it is not known."""
+
+FLAGS: dict[str, int] = {
+    "untrusted": 1,
+    "tainted": 2,
+    "failed": 4,
+    "on_path": 8,
+    "open": 16,
+    "text": 32,
+    "human": 64,
+    "safety": 128,
+    "unlinked": 256,
+}
+"""Bits of the column `flags`. `tainted`: content from outside may have reached it; `on_path`: on the critical path."""
+
+
+class TraceRow(Struct, frozen=True, kw_only=True):
+    """A trace in a list."""
+
+    id: str
+    task_id: str
+    system: str | None
+    topology: str | None
+    agents: int | None
+    events: int | None
+    tokens: float | None
+    cost_usd: float | None
+    seconds: float | None
+    reward: float | None
+    errors: int
+    is_open: bool
+    lanes: list[float] = []
+    """A tiny picture: share of busy agents in each of 24 slices of time; empty where it would cost too much."""
+
+
+class Traces(Struct, frozen=True, kw_only=True):
+    """The list, and where it came from."""
+
+    store: str
+    rows: list[TraceRow]
+    total: int
+    facets: dict[str, dict[str, int]]
+    """Field to value to count: system, topology."""
+    version: str
+
+
+class Agent(Struct, frozen=True, kw_only=True):
+    """An agent of a trace."""
+
+    name: str
+    role: str | None
+    parent: int
+    depth: int
+    spawn: int
+    """The event that made it."""
+    events: int
+    tokens_own: float
+    tokens_total: float
+    cost_own: float | None
+    cost_total: float | None
+    busy_s: float | None
+    start: float
+    end: float
+    path_share: float
+    """Share of the critical path's time that is this agent's."""
+    is_outside: bool
+    """A user, a tool, the system: heard, but not in the team."""
+
+
+class Fact(Struct, frozen=True, kw_only=True):
+    """A computed fact for the answer strip; leads to an event or an agent."""
+
+    kind: str
+    text: str
+    event: int = -1
+    agent: int = -1
+
+
+class Alert(Struct, frozen=True, kw_only=True):
+    """Something to look at: an incident, a reward hack, a failure, an unlinked child."""
+
+    kind: str
+    severity: str
+    text: str
+    events: list[int]
+
+
+class About(Struct, frozen=True, kw_only=True):
+    """Everything about a trace but its events."""
+
+    version: int
+    id: str
+    task_id: str
+    system: str | None
+    topology: str | None
+    rewards: dict[str, float]
+    costs: dict[str, float]
+    metrics: dict[str, float]
+    events: int
+    edges: int
+    start: float
+    end: float
+    agents: list[Agent]
+    tools: list[str]
+    models: list[str]
+    types: list[str]
+    edge_types: list[str]
+    facts: list[Fact]
+    alerts: list[Alert]
+    notes: list[str]
+    """What the reader should know: mended on import, masked, ignored fields, open events."""
+    can_fork: bool
+    has_reward: bool
+    has_logp: bool
+    is_masked: bool
+    is_large: bool
+    """More events than travel whole: the page asks for bins and windows."""
+    parent: str | None
+    """The trace this one was forked from."""
+
+
+class ColumnHead(Struct, frozen=True, kw_only=True):
+    """One array in the bytes."""
+
+    name: str
+    dtype: str
+    offset: int
+    length: int
+
+
+class ColumnsHead(Struct, frozen=True, kw_only=True):
+    """How the bytes of `columns` begin: 4 bytes length of this JSON (little-endian), the JSON, padding to 8, then the arrays.
+
+    `ids` are event ids, newline-separated, in a window of a large trace with `first` the number of each event in `numbers`.
+    """
+
+    events: int
+    edges: int
+    columns: list[ColumnHead]
+    ids: list[str]
+    numbers: list[int] = []
+
+
+class BinsLevel(Struct, frozen=True, kw_only=True):
+    """One level of bins: `lanes` rows of `bins` cells, two bytes each (family of most time, density 0-255), at `offset`."""
+
+    bins: int
+    offset: int
+
+
+class BinsHead(Struct, frozen=True, kw_only=True):
+    """How the bytes of `bins` begin, as with columns. A lane is a group of agents (a role at a depth), or one agent."""
+
+    lanes: list[str]
+    members: list[list[int]]
+    start: float
+    end: float
+    levels: list[BinsLevel]
+
+
+class Neighbour(Struct, frozen=True, kw_only=True):
+    """An event beside another: what caused it, what it led to."""
+
+    n: int
+    id: str
+    type: str
+    agent: int
+    edge: str
+
+
+class EventDetail(Struct, frozen=True, kw_only=True):
+    """One event, whole."""
+
+    n: int
+    id: str
+    fields: dict[str, Any]
+    """Every field it has, under the survey's names, `extra` spread out."""
+    text: str | None
+    text_size: int
+    is_cut: bool
+    causes: list[Neighbour]
+    effects: list[Neighbour]
+    badge: str | None
+    """In a fork: reused, recorded, re-run or simulated."""
+
+
+class TalkRow(Struct, frozen=True, kw_only=True):
+    """One event as a line of a transcript."""
+
+    n: int
+    t: float
+    type: str
+    agent: int
+    to: int
+    tool: str | None
+    text: str
+    text_size: int
+    is_cut: bool
+    trusted: bool | None
+    ok: bool | None
+    tokens: float | None
+    depth: int
+
+
+class Talk(Struct, frozen=True, kw_only=True):
+    """A window of a transcript: of one agent, a subtree or all."""
+
+    total: int
+    first: int
+    rows: list[TalkRow]
+
+
+class MethodInfo(Struct, frozen=True, kw_only=True):
+    """A credit method that this trace can answer, or why not."""
+
+    id: str
+    about: str
+    unit: str
+    is_additive: bool
+    refusal: str | None
+
+
+class CreditRow(Struct, frozen=True, kw_only=True):
+    """Credit of one thing."""
+
+    label: str
+    event: int
+    agent: int
+    value: float
+    low: float | None
+    high: float | None
+
+
+class Credit(Struct, frozen=True, kw_only=True):
+    """What a method says about a trace at a unit. `refusal` says why it says nothing."""
+
+    method: str
+    unit: str
+    units: list[str]
+    rows: list[CreditRow]
+    by_agent: dict[str, float]
+    total: float | None
+    """What the rows add up to."""
+    target: float | None
+    """What they should add up to, for an additive method: the team reward."""
+    unassigned: float | None
+    is_additive: bool
+    closes: bool | None
+    refusal: str | None
+    fix: str | None
+
+
+class Gate(Struct, frozen=True, kw_only=True):
+    """A place where a check would have stopped it."""
+
+    event: int
+    text: str
+
+
+class TaintPath(Struct, frozen=True, kw_only=True):
+    """From content that came from outside to an effect."""
+
+    source: int
+    sink: int
+    events: list[int]
+    strength: str
+    """`copied` (strong) or `context` (possible)."""
+    rule: str
+    severity: str
+    gate: Gate | None
+
+
+class Safety(Struct, frozen=True, kw_only=True):
+    """What came from outside and where it went."""
+
+    sources: list[int]
+    tainted: int
+    agents: list[int]
+    paths: list[TaintPath]
+    notes: list[str]

@@ -1,0 +1,63 @@
+"""The page's TypeScript types, made from the shapes and from the survey's vocabulary.
+
+Run it after changing a shape: python -m counterpoint.app.viewer.typescript > web/src/shapes.gen.ts
+"""
+
+from __future__ import annotations
+
+import json
+import types
+import typing
+from typing import Any
+
+import msgspec
+
+from counterpoint.app.viewer import run_shapes, shapes
+from counterpoint.trace.vocabulary import EDGE_TYPES, EVENT_TYPES, TOPOLOGIES
+
+__all__ = ["source"]
+
+_PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", Any: "unknown", type(None): "null"}
+
+
+def source() -> str:
+    """The text of `shapes.gen.ts`."""
+    parts = ["// Made by `python -m counterpoint.app.viewer.typescript`; do not edit.", ""]
+    parts.append(f"export const VERSION = {shapes.VERSION};")
+    for name, values in (("EVENT_TYPES", EVENT_TYPES), ("EDGE_TYPES", EDGE_TYPES), ("TOPOLOGIES", TOPOLOGIES)):
+        parts.append(f"export const {name} = {json.dumps(list(values))} as const;")
+    parts.append(f"export const COLUMNS = {json.dumps(shapes.COLUMNS)} as const;")
+    parts.append(f"export const FLAGS = {json.dumps(shapes.FLAGS)} as const;")
+    for shape in [*_structs(shapes), *_structs(run_shapes)]:
+        hints = typing.get_type_hints(shape)
+        parts.append(f"\n/** {(shape.__doc__ or '').splitlines()[0].strip()} */")
+        parts.append(f"export interface {shape.__name__} {{")
+        parts += [f"  {field.name}: {_type(hints[field.name])};" for field in msgspec.structs.fields(shape)]
+        parts.append("}")
+    return "\n".join(parts) + "\n"
+
+
+def _structs(module: types.ModuleType) -> list[type[msgspec.Struct]]:
+    """The shapes that a module defines, in its order."""
+    found = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, msgspec.Struct)]
+    return [shape for shape in found if shape.__module__ == module.__name__]
+
+
+def _type(hint: Any) -> str:
+    origin, inside = typing.get_origin(hint), typing.get_args(hint)
+    if hint in _PLAIN:
+        return _PLAIN[hint]
+    if origin in (typing.Union, types.UnionType):
+        return " | ".join(dict.fromkeys(map(_type, inside)))
+    if origin is list:
+        one = _type(inside[0])
+        return f"({one})[]" if "|" in one else f"{one}[]"
+    if origin is dict:
+        return f"Record<string, {_type(inside[1])}>"
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return hint.__name__
+    raise TypeError(f"no TypeScript for {hint!r}")
+
+
+if __name__ == "__main__":
+    print(source(), end="")

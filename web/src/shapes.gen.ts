@@ -1,0 +1,330 @@
+// Made by `python -m counterpoint.app.viewer.typescript`; do not edit.
+
+export const VERSION = 1;
+export const EVENT_TYPES = ["orchestrator_decision", "spawn", "despawn", "message", "tool_call", "tool_result", "return", "aggregate", "human_intervention", "safety_event"] as const;
+export const EDGE_TYPES = ["temporal", "causal", "spawn", "message", "tool_dependency", "return", "aggregate", "safety_flow"] as const;
+export const TOPOLOGIES = ["centralized", "planner_executor_critic", "debate", "swarm", "hierarchical", "harness", "mixed", "unknown"] as const;
+export const COLUMNS = {"t": "float64", "dur": "float32", "agent": "uint32", "type": "uint8", "flags": "uint16", "tokens": "uint32", "cost": "float32", "tool": "uint16", "turn": "int32", "src": "uint32", "dst": "uint32", "edge": "uint8"} as const;
+export const FLAGS = {"untrusted": 1, "tainted": 2, "failed": 4, "on_path": 8, "open": 16, "text": 32, "human": 64, "safety": 128, "unlinked": 256} as const;
+
+/** A trace in a list. */
+export interface TraceRow {
+  id: string;
+  task_id: string;
+  system: string | null;
+  topology: string | null;
+  agents: number | null;
+  events: number | null;
+  tokens: number | null;
+  cost_usd: number | null;
+  seconds: number | null;
+  reward: number | null;
+  errors: number;
+  is_open: boolean;
+  lanes: number[];
+}
+
+/** The list, and where it came from. */
+export interface Traces {
+  store: string;
+  rows: TraceRow[];
+  total: number;
+  facets: Record<string, Record<string, number>>;
+  version: string;
+}
+
+/** An agent of a trace. */
+export interface Agent {
+  name: string;
+  role: string | null;
+  parent: number;
+  depth: number;
+  spawn: number;
+  events: number;
+  tokens_own: number;
+  tokens_total: number;
+  cost_own: number | null;
+  cost_total: number | null;
+  busy_s: number | null;
+  start: number;
+  end: number;
+  path_share: number;
+  is_outside: boolean;
+}
+
+/** A computed fact for the answer strip; leads to an event or an agent. */
+export interface Fact {
+  kind: string;
+  text: string;
+  event: number;
+  agent: number;
+}
+
+/** Something to look at: an incident, a reward hack, a failure, an unlinked child. */
+export interface Alert {
+  kind: string;
+  severity: string;
+  text: string;
+  events: number[];
+}
+
+/** Everything about a trace but its events. */
+export interface About {
+  version: number;
+  id: string;
+  task_id: string;
+  system: string | null;
+  topology: string | null;
+  rewards: Record<string, number>;
+  costs: Record<string, number>;
+  metrics: Record<string, number>;
+  events: number;
+  edges: number;
+  start: number;
+  end: number;
+  agents: Agent[];
+  tools: string[];
+  models: string[];
+  types: string[];
+  edge_types: string[];
+  facts: Fact[];
+  alerts: Alert[];
+  notes: string[];
+  can_fork: boolean;
+  has_reward: boolean;
+  has_logp: boolean;
+  is_masked: boolean;
+  is_large: boolean;
+  parent: string | null;
+}
+
+/** One array in the bytes. */
+export interface ColumnHead {
+  name: string;
+  dtype: string;
+  offset: number;
+  length: number;
+}
+
+/** How the bytes of `columns` begin: 4 bytes length of this JSON (little-endian), the JSON, padding to 8, then the arrays. */
+export interface ColumnsHead {
+  events: number;
+  edges: number;
+  columns: ColumnHead[];
+  ids: string[];
+  numbers: number[];
+}
+
+/** One level of bins: `lanes` rows of `bins` cells, two bytes each (family of most time, density 0-255), at `offset`. */
+export interface BinsLevel {
+  bins: number;
+  offset: number;
+}
+
+/** How the bytes of `bins` begin, as with columns. A lane is a group of agents (a role at a depth), or one agent. */
+export interface BinsHead {
+  lanes: string[];
+  members: number[][];
+  start: number;
+  end: number;
+  levels: BinsLevel[];
+}
+
+/** An event beside another: what caused it, what it led to. */
+export interface Neighbour {
+  n: number;
+  id: string;
+  type: string;
+  agent: number;
+  edge: string;
+}
+
+/** One event, whole. */
+export interface EventDetail {
+  n: number;
+  id: string;
+  fields: Record<string, unknown>;
+  text: string | null;
+  text_size: number;
+  is_cut: boolean;
+  causes: Neighbour[];
+  effects: Neighbour[];
+  badge: string | null;
+}
+
+/** One event as a line of a transcript. */
+export interface TalkRow {
+  n: number;
+  t: number;
+  type: string;
+  agent: number;
+  to: number;
+  tool: string | null;
+  text: string;
+  text_size: number;
+  is_cut: boolean;
+  trusted: boolean | null;
+  ok: boolean | null;
+  tokens: number | null;
+  depth: number;
+}
+
+/** A window of a transcript: of one agent, a subtree or all. */
+export interface Talk {
+  total: number;
+  first: number;
+  rows: TalkRow[];
+}
+
+/** A credit method that this trace can answer, or why not. */
+export interface MethodInfo {
+  id: string;
+  about: string;
+  unit: string;
+  is_additive: boolean;
+  refusal: string | null;
+}
+
+/** Credit of one thing. */
+export interface CreditRow {
+  label: string;
+  event: number;
+  agent: number;
+  value: number;
+  low: number | null;
+  high: number | null;
+}
+
+/** What a method says about a trace at a unit. `refusal` says why it says nothing. */
+export interface Credit {
+  method: string;
+  unit: string;
+  units: string[];
+  rows: CreditRow[];
+  by_agent: Record<string, number>;
+  total: number | null;
+  target: number | null;
+  unassigned: number | null;
+  is_additive: boolean;
+  closes: boolean | null;
+  refusal: string | null;
+  fix: string | null;
+}
+
+/** A place where a check would have stopped it. */
+export interface Gate {
+  event: number;
+  text: string;
+}
+
+/** From content that came from outside to an effect. */
+export interface TaintPath {
+  source: number;
+  sink: number;
+  events: number[];
+  strength: string;
+  rule: string;
+  severity: string;
+  gate: Gate | null;
+}
+
+/** What came from outside and where it went. */
+export interface Safety {
+  sources: number[];
+  tainted: number;
+  agents: number[];
+  paths: TaintPath[];
+  notes: string[];
+}
+
+/** Two events side by side. `what`: same, edited, changed, only-a, only-b. */
+export interface DiffRow {
+  what: string;
+  a: number;
+  b: number;
+  type: string;
+  agent: string;
+  before: string;
+  after: string;
+}
+
+/** Two traces, aligned. */
+export interface Diff {
+  a: string;
+  b: string;
+  rows: DiffRow[];
+  same: number;
+  different: number;
+  first: number;
+  sums: Record<string, (number | null)[]>;
+  agents: Record<string, number[]>;
+}
+
+/** A training run in a list. */
+export interface RunRow {
+  id: string;
+  folder: string;
+  preset: string | null;
+  world: string | null;
+  seed: number | null;
+  updates: number;
+  reward: number | null;
+  is_live: boolean;
+}
+
+/** A curve of a run, with a band where there are several seeds. */
+export interface Series {
+  name: string;
+  x: number[];
+  y: (number | null)[];
+  low: (number | null)[];
+  high: (number | null)[];
+}
+
+/** A run and its curves. */
+export interface Run {
+  row: RunRow;
+  series: Series[];
+  alerts: Alert[];
+  samples: string[];
+}
+
+/** One side of a comparison. */
+export interface CompareRow {
+  name: string;
+  mean: number;
+  low: number;
+  high: number;
+  seeds: number;
+  tokens: number | null;
+  agents: number | null;
+}
+
+/** Groups of runs on the same tasks. */
+export interface Compare {
+  metric: string;
+  rows: CompareRow[];
+  differences: Record<string, unknown>[];
+  curves: Series[];
+  moved: Record<string, unknown>[];
+  refusal: string | null;
+}
+
+/** A trace that is running. */
+export interface LiveTrace {
+  id: string;
+  task_id: string;
+  agents: number;
+  events: number;
+  last_t: number;
+  silent_s: number;
+  open: Record<string, unknown>[];
+}
+
+/** One message of the stream. */
+export interface LiveBatch {
+  seq: number;
+  at: number;
+  traces: LiveTrace[];
+  events: Record<string, Record<string, unknown>[]>;
+}

@@ -1,0 +1,63 @@
+// Where the page's data comes from: the local server, or the block inside a one-file page. Views know only this interface.
+import type {
+  About, BinsHead, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Run, RunRow, Safety, Talk, Traces,
+} from "./shapes.gen";
+
+/** The arrays of a trace, decoded. */
+export interface Columns {
+  n: number;
+  ids: string[];
+  /** Number of each event in the whole trace; identity unless this is a window of a large one. */
+  numbers: Uint32Array | null;
+  t: Float64Array;
+  dur: Float32Array;
+  agent: Uint32Array;
+  type: Uint8Array;
+  flags: Uint16Array;
+  tokens: Uint32Array;
+  cost: Float32Array;
+  tool: Uint16Array;
+  turn: Int32Array;
+  src: Uint32Array;
+  dst: Uint32Array;
+  edge: Uint8Array;
+}
+
+export interface Bins {
+  head: BinsHead;
+  /** Per level: lanes x bins x (family, density). */
+  levels: Uint8Array[];
+}
+
+/** Refused or failed: what, why, and what would work, as the server or the file says. */
+export class SourceError extends Error {
+  constructor(readonly what: string, readonly fix: string | null = null, readonly status = 0) {
+    super(what);
+  }
+}
+
+export interface Source {
+  readonly kind: "server" | "file";
+  /** Absent on a file: it cannot write. */
+  readonly canWrite: boolean;
+  traces(query: string): Promise<Traces>;
+  about(id: string): Promise<About>;
+  columns(id: string): Promise<Columns>;
+  bins(id: string): Promise<Bins>;
+  window(id: string, from: number, to: number, limit: number): Promise<Columns>;
+  event(id: string, n: number, whole?: boolean): Promise<EventDetail>;
+  /** agent -1: all; `tree`: with its sub-agents. */
+  talk(id: string, agent: number, tree: boolean, first: number, count: number): Promise<Talk>;
+  /** Numbers of the events that match, of a query in the search language; text is searched too. */
+  find(id: string, query: string): Promise<number[]>;
+  methods(id: string): Promise<MethodInfo[]>;
+  credit(id: string, method: string, unit: string): Promise<Credit>;
+  safety(id: string): Promise<Safety>;
+  diff(a: string, b: string): Promise<Diff>;
+  runs(): Promise<RunRow[]>;
+  run(id: string): Promise<Run>;
+  compare(spec: string): Promise<Compare>;
+  fork(id: string, edit: { kind: string; event: string; value: string | null }): Promise<{ id: string; line: string }>;
+  /** Calls back with every batch, from `after` on; gives a function that ends it. */
+  live(after: number, onBatch: (batch: LiveBatch) => void, onState: (state: "open" | "lost") => void): () => void;
+}
