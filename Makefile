@@ -4,13 +4,27 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check fix bench clean
+.PHONY: demo test check fix bench clean page browser
 
 demo: $(VENV)/.train
 	$(BIN)/counterpoint demo
 
-test: $(VENV)/.dev
+test: $(VENV)/.dev web/node_modules/.done browser
 	$(BIN)/python -m pytest -n 2
+
+# The viewer's page, built into the package. Its source is in web/; users never need Node.
+page: web/node_modules/.done
+	cd web && npm run --silent build
+
+# What the tests of the page need: Node for its own tests, Chromium for the journeys. Where they cannot be had, those tests are skipped and say so.
+web/node_modules/.done: web/package.json web/package-lock.json
+	@if command -v npm >/dev/null; then cd web && npm ci --silent --no-audit --no-fund && touch node_modules/.done; \
+	else echo "note: there is no npm here, so the page's own tests and build are skipped"; fi
+
+browser:
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  { apt-get update -qq; apt-get install -y -qq chromium; } >/dev/null 2>&1; } || \
+	  echo "note: there is no chromium here and it cannot be installed, so the journeys of the page are skipped"
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check src tests benchmarks examples
