@@ -44,6 +44,15 @@ FLAGS: dict[str, int] = {
 }
 """Bits of the column `flags`. `tainted`: content from outside may have reached it; `on_path`: on the critical path."""
 
+FAMILIES: dict[str, list[str]] = {
+    "think": ["orchestrator_decision"],
+    "act": ["tool_call", "tool_result"],
+    "coordinate": ["spawn", "message", "human_intervention"],
+    "merge": ["return", "aggregate"],
+    "stop": ["despawn", "safety_event"],
+}
+"""The five colours, and the event types each one holds. A family's number is its place here; 5 is a type that is in none."""
+
 
 class TraceRow(Struct, frozen=True, kw_only=True):
     """A trace in a list."""

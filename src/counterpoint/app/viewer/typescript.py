@@ -28,6 +28,7 @@ def source() -> str:
         parts.append(f"export const {name} = {json.dumps(list(values))} as const;")
     parts.append(f"export const COLUMNS = {json.dumps(shapes.COLUMNS)} as const;")
     parts.append(f"export const FLAGS = {json.dumps(shapes.FLAGS)} as const;")
+    parts.append(f"export const FAMILIES = {json.dumps(shapes.FAMILIES)} as const;")
     for shape in [*_structs(shapes), *_structs(run_shapes)]:
         hints = typing.get_type_hints(shape)
         parts.append(f"\n/** {(shape.__doc__ or '').splitlines()[0].strip()} */")
