@@ -1,0 +1,39 @@
+import { expect, test } from "vitest";
+import type { TraceRow } from "../src/shapes.gen";
+import { hasTerm, nextSort, picked, sorted, sortFrom, sortText, term, terms, toggled } from "../src/tracerows";
+
+const row = (id: string, reward: number | null): TraceRow => ({
+  id, task_id: id, system: null, topology: null, agents: 1, events: 1, tokens: null, cost_usd: null, seconds: null, reward, errors: 0,
+  is_open: false, lanes: [],
+});
+
+test("absent values are last, whichever way", () => {
+  const rows = [row("a", null), row("b", 0.2), row("c", 0.9)];
+  expect(sorted(rows, { key: "reward", down: true }).map((r) => r.id)).toEqual(["c", "b", "a"]);
+  expect(sorted(rows, { key: "reward", down: false }).map((r) => r.id)).toEqual(["b", "c", "a"]);
+  expect(sorted(rows, null)).toBe(rows);
+});
+
+test("a column's head goes through both ways and none", () => {
+  const first = nextSort(null, "reward");
+  expect(first).toEqual({ key: "reward", down: true });
+  expect(nextSort(first, "reward")).toEqual({ key: "reward", down: false });
+  expect(nextSort({ key: "reward", down: false }, "reward")).toBeNull();
+  expect(nextSort(first, "id")).toEqual({ key: "id", down: false });
+  expect(sortFrom(sortText(first))).toEqual(first);
+  expect(sortFrom("nonsense")).toBeNull();
+});
+
+test("facets are terms of the query", () => {
+  expect(toggled("merge agents>5", "topology", "swarm")).toBe("merge agents>5 topology:swarm");
+  expect(toggled("topology:swarm merge", "topology", "swarm")).toBe("merge");
+  expect(toggled("topology:swarm", "topology", "debate")).toBe("topology:debate");
+  expect(term("system", "claude code")).toBe('system:"claude code"');
+  expect(hasTerm('x system:"claude code"', term("system", "claude code"))).toBe(true);
+  expect(terms('a "b c" system:"d e" f')).toEqual(["a", '"b c"', 'system:"d e"', "f"]);
+});
+
+test("two rows can be picked", () => {
+  expect(picked(picked(picked([], "a"), "b"), "c")).toEqual(["b", "c"]);
+  expect(picked(["a", "b"], "a")).toEqual(["b"]);
+});
