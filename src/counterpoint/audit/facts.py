@@ -227,23 +227,15 @@ class Facts:
         a = team.number.get(sender)
         if a is None or not team.is_member_A[a]:
             return False
-        if receiver is None:
-            return self._is_team
+        if receiver is None:  # to everybody, unless an importer says that it only thought aloud
+            return self._is_team and not (event.extra or {}).get("aloud")
         b = team.number.get(receiver)
         return receiver != sender and receiver not in OUTSIDE_ROLES and (b is None or bool(team.is_member_A[b]))
 
     def text(self, i: int) -> str | None:
         return self.trace.text(self.events[i])
 
-    @cached_property
+    @property
     def role_A(self) -> list[str | None]:
-        """The role of each agent: the first it acts in, else the one it was spawned for."""
-        found: list[str | None] = [None] * len(self.team)
-        for i in self.team.order_E.tolist():
-            event, a = self.events[i], int(self.team.agent_E[i])
-            if found[a] is None and event.type != "spawn" and self.team.names[a] == event.agent:
-                found[a] = event.role
-        for a, i in enumerate(self.team.spawn_A.tolist()):
-            if found[a] is None and i >= 0:
-                found[a] = self.events[i].role
-        return found
+        """The role of each agent."""
+        return self.team.role_A

@@ -197,6 +197,19 @@ class Team:
         acts = self.per_agent(self.of_types(ACTING))
         return max(self.roots, key=lambda a: (size[a], leads[a], acts[a], -a))
 
+    @cached_property
+    def role_A(self) -> list[str | None]:
+        """The role of each agent: the first it acts in, else the one it was spawned for."""
+        events, found = self.trace.events, [None] * len(self.names)  # type: list[Any], list[str | None]
+        for i in self.order_E.tolist():
+            event, a = events[i], int(self.agent_E[i])
+            if found[a] is None and event.type != "spawn" and self.names[a] == event.agent:
+                found[a] = event.role
+        for a, i in enumerate(self.spawn_A.tolist()):
+            if found[a] is None and i >= 0:
+                found[a] = events[i].role
+        return found
+
     # -- the story's graph ---------------------------------------------------------------------------------------
 
     @cached_property

@@ -1,0 +1,44 @@
+"""Credit by agent for a picture: the best answer that one trace can give alone.
+
+Always true: what is shown adds up: agents plus `unassigned` are the team reward. The ledger where drafts are scored, else even
+shares, which judge nobody; a trace without a team reward has no answer. The name of the mechanism goes with the numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from counterpoint import registry
+from counterpoint.credit._mechanism import team_reward
+from counterpoint.errors import CounterpointError
+from counterpoint.trace import Trace
+
+__all__ = ["Shares", "by_agent"]
+
+_METHODS = ("ledger", "uniform")
+
+
+class Shares(NamedTuple):
+    """Who earned the team reward."""
+
+    method: str
+    reward: float
+    agents: dict[str, float]
+    unassigned: float
+    """What the mechanism gives to nobody: the prior, and luck."""
+
+
+def by_agent(trace: Trace) -> Shares | None:
+    """Each agent's share of the team reward, or None where the trace has none or nobody acts."""
+    if "team" not in trace.rewards:
+        return None
+    for method in _METHODS:
+        try:
+            agents = registry.get("credit", method)([trace], unit="agent").of(0, "agent")
+            reward = team_reward(trace, "team")
+        except CounterpointError:  # not identified from this trace alone: the next one asks for less
+            continue
+        if agents:
+            return Shares(method, reward, agents, reward - math.fsum(agents.values()))
+    return None
