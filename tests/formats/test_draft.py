@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from counterpoint.audit.facts import Facts
+from counterpoint.audit.hacks import hacks
 from counterpoint.formats._importing.draft import Draft
 from counterpoint.formats._importing.order import ordered
 from counterpoint.formats._importing.usage import PRICES, Prices, Usage
@@ -166,3 +168,22 @@ def test_a_price_file_wins_and_says_what_it_lacks() -> None:
 )
 def test_input_means_the_same_for_all_vendors(usage: Usage | None, wanted: Any) -> None:
     assert (None if usage is None else (usage.input, usage.output)) == wanted
+
+
+def test_thinking_aloud_is_no_message_between_agents() -> None:
+    draft = Draft("t", "t", system="test")
+    main = draft.lane("main", leads=True)
+    main.step(at=0.0, text="go")
+    main.spawn("a", at=1.0)
+    lane = draft.lane("a")
+    for k in range(5):
+        lane.step(at=2.0 + k, text=f"step {k}")
+        lane.call("Read", call=f"c{k}", at=2.5 + k)
+        lane.result(f"c{k}", "text", at=2.8 + k)
+    lane.step(at=9.0, text="done")
+    lane.returns("main")
+    main.step(at=10.0, text="thanks")
+    trace = made(draft)
+    assert sum(e.type == "message" for e in trace.events) == 5
+    assert Facts(trace).messages == []
+    assert {f.hack: f.status for f in hacks(trace)}["communication_padding"] != "found"

@@ -223,6 +223,8 @@ class Draft:
         for row in self.rows.values():
             if row["type"] == STEP:
                 row["type"] = "orchestrator_decision" if row["agent"] in leading else "message"
+                if row["type"] == "message" and "to" not in row:
+                    row["extra"] = {**row.get("extra", {}), "aloud": True}  # said to nobody: no message of the team's
             if row["type"] != "orchestrator_decision" and row.get("decision") is not None:
                 row["extra"] = {**row.get("extra", {}), "decided": row.pop("decision")}
 
