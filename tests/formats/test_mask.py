@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import logs
-from counterpoint.formats._mask import mask, masked, secrets
+from counterpoint.formats._mask import glance, mask, masked, secrets
 from counterpoint.testing import odd_trace, synthetic_trace
 from counterpoint.trace import Edge, Event, Trace, content_ref
 
@@ -287,3 +287,9 @@ def test_home_folders_and_addresses_of_real_logs_are_gone() -> None:
             for host in ("@gmail.com", "@bluesparrowtech.com", "@yahoo.com"):
                 assert host not in texts
             logs.assert_sound(new)
+
+
+def test_a_glance_counts_what_masking_takes_out_of_texts() -> None:
+    texts = ["mail eve@example.org", "key sk-ant-REDACTED end", "nothing here", "größer 日本 /home/" + "ada/x"]
+    trace = Trace(trace_id="t", task_id="t", events=[], contents={content_ref(text): text for text in texts})
+    assert glance(trace) == masked(trace)[1] == Counter(email=1, key=1, path=1)

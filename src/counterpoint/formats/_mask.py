@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from counterpoint.formats._secrets import LABEL, is_secret_value, spans
 from counterpoint.trace import Event, Trace, content_ref
 
-__all__ = ["mask", "masked", "secrets"]
+__all__ = ["glance", "mask", "masked", "secrets"]
 
 _NAMES = ("password", "passwd", "passphrase", "secret", "token", "api_key", "apikey", "access_key", "secret_key", "private_key")
 # Where a secret touches a word, that word may be one only now that the other is gone; more than a few in a row nobody writes.
@@ -58,6 +58,16 @@ def secrets(trace: Trace) -> Counter[str]:
         _event(event, masker, {})
     masker.value(trace.meta, {})
     return masker.found
+
+
+def glance(trace: Trace) -> Counter[str]:
+    """About how many secrets of each kind the texts of a trace hold, several times as fast as `secrets`: for a summary.
+
+    All texts are looked through as one, a byte per character; a letter beyond ASCII before a key may hide or show it.
+    """
+    texts = [*trace.contents.values(), *(e.error for e in trace.events if e.error)]
+    data = "\n\0\n".join(texts).encode("utf-8", "surrogatepass")
+    return Counter(span.kind for span in spans(data.decode("latin-1"), data.lower().decode("latin-1")))
 
 
 def _event(event: Event, masker: _Masker, refs: dict[str, str]) -> Event:

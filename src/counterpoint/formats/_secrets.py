@@ -30,9 +30,10 @@ class Span(NamedTuple):
     kind: str
 
 
-def spans(text: str) -> list[Span]:
-    """Every secret in a text, in order; those that overlap are one."""
-    low = text.lower() if text.isascii() else text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
+def spans(text: str, low: str | None = None) -> list[Span]:
+    """Every secret in a text, in order; those that overlap are one. `low` is the text with ASCII letters in lower case."""
+    if low is None:
+        low = text.lower() if text.isascii() else text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
     keys = [*_vendor_keys(text), *_headers(text, low), *_private_keys(text)] if len(text) >= _SHORTEST else []
     if ":" in text or "=" in text:
         keys += _assigned(text, low)

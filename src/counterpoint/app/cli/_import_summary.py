@@ -32,7 +32,7 @@ def summary(account: Account, found: Found, *, is_dry: bool = False) -> str:
     unaccounted = f" · {account.without_usage:,} model calls without a usage record" if account.without_usage else ""
     lines.append(f"tokens   {account.tokens:,} accounted{unaccounted}")
     if account.secrets:
-        lines.append(f"secrets  {account.secrets.total():,} found ({_listed(account.secrets)}): masked in every export")
+        lines.append(f"secrets  about {account.secrets.total():,} ({_listed(account.secrets)}): masked in every export")
     if report.broken_count:
         lines.append(f"broken   {report.broken_count:,} records left out")
         places = [f"{b['file']}:{b['line']}: {b['what']}" if b["line"] else f"{b['file']}: {b['what']}" for b in report.broken]

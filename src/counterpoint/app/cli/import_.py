@@ -5,7 +5,6 @@ Always true: logs are only read; what could not be read is counted and named; ru
 
 from __future__ import annotations
 
-import gc
 import os
 import time
 import tomllib
@@ -83,8 +82,6 @@ def _outcomes(found: Found, table: Prices, options: dict[str, Any], *, quiet: bo
     """What becomes of each session, one by one; a large tree is shared out over the machine's cores."""
     from counterpoint.app.importing import import_in_parallel, import_sessions
 
-    # Sessions are trees of small objects without loops: looking for loops as often as usual costs a tenth of the time.
-    gc.set_threshold(50_000, 20, 50)
     is_dry, is_strict, is_again = options["is_dry"], options["is_strict"], options["is_again"]
     size = sum(file.size for _, session in found.sessions for file in session.files)
     jobs = options["jobs"] or (min(os.cpu_count() or 1, 8) if size >= _LARGE else 1)
