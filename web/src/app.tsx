@@ -1,0 +1,108 @@
+// The shell: the rail on the left, the page beside it. Always true: the rail is the only other thing on the screen.
+import type { FunctionComponent } from "preact";
+import { useEffect } from "preact/hooks";
+import { listenToKeys, onCommand } from "./keys";
+import Compare from "./pages/Compare";
+import Diff from "./pages/Diff";
+import Live from "./pages/Live";
+import Runs from "./pages/Runs";
+import TracePage from "./pages/Trace";
+import TracesPage from "./pages/Traces";
+import { traceLink, type Route } from "./router";
+import { Help, Menu, openDialog } from "./shell/dialogs";
+import { Icon } from "./shell/icons";
+import { Link } from "./shell/Link";
+import { Boundary, Empty, Reconnecting } from "./shell/states";
+import { Toast, say } from "./shell/toast";
+import { fullLink, go, nextTheme, route, theme, trace } from "./state";
+
+interface Place { page: Route["page"]; text: string; to: () => Route; isFileToo: boolean }
+
+/** The rail, top to bottom. */
+function places(): Place[] {
+  const open = trace.value;
+  const all: (Place | null)[] = [
+    { page: "traces", text: "Traces", to: () => ({ page: "traces", query: "" }), isFileToo: true },
+    open ? { page: "trace", text: "Trace", to: () => traceLink(open.id), isFileToo: true } : null,
+    { page: "diff", text: "Diff", to: () => ({ page: "diff", a: open?.about.parent ?? "", b: open?.about.parent ? open.id : "" }), isFileToo: false },
+    { page: "runs", text: "Runs", to: () => ({ page: "runs", id: null }), isFileToo: false },
+    { page: "compare", text: "Compare", to: () => ({ page: "compare", spec: "" }), isFileToo: false },
+    { page: "live", text: "Live", to: () => ({ page: "live" }), isFileToo: false },
+  ];
+  return all.filter((one): one is Place => one !== null);
+}
+
+const PAGES: Record<Route["page"], FunctionComponent> = {
+  traces: TracesPage, trace: TracePage, diff: Diff, runs: Runs, compare: Compare, live: Live, unknown: Unknown,
+};
+
+function Unknown() {
+  return <Empty title="There is no such page."><p><Link to={{ page: "traces", query: "" }}>Traces</Link></p></Empty>;
+}
+
+function Rail() {
+  const here = route.value.page;
+  const themes = { auto: "as the system", light: "light", dark: "dark" };
+  return (
+    <nav class="rail" aria-label="Pages">
+      <a class="skip" href="#content" onClick={(event) => { event.preventDefault(); document.getElementById("content")?.focus(); }}>Skip to the content</a>
+      <ul>
+        {places().map((place) => (
+          <li key={place.page} class={here === place.page ? "here" : ""} aria-current={here === place.page ? "page" : undefined}>
+            <Link to={place.to()}><Icon name={place.page} /><span>{place.text}</span></Link>
+          </li>
+        ))}
+      </ul>
+      <div class="rail-end">
+        <button type="button" onClick={nextTheme} title={`Theme: ${themes[theme.value]} (T)`}><Icon name="theme" /><span>Theme</span></button>
+        <button type="button" onClick={() => openDialog("menu")} title="All commands (Ctrl-K)"><Icon name="menu" /><span>Menu</span></button>
+        <button type="button" onClick={() => openDialog("help")} title="Keys and help (?)"><Icon name="help" /><span>Help</span></button>
+      </div>
+    </nav>
+  );
+}
+
+/** Copies the address of what is on the screen. */
+export async function copyLink(): Promise<void> {
+  try {
+    await navigator.clipboard.writeText(fullLink());
+    say("Link copied");
+  } catch {
+    say(`Copy it from here: ${fullLink()}`);
+  }
+}
+
+function useCommands(): void {
+  useEffect(() => {
+    const ends = [
+      listenToKeys(window),
+      onCommand("help", () => openDialog("help")),
+      onCommand("commands", () => openDialog("menu")),
+      onCommand("theme", nextTheme),
+      onCommand("copy-link", () => void copyLink()),
+      onCommand("go-traces", () => go({ page: "traces", query: "" })),
+      onCommand("go-diff", () => go({ page: "diff", a: "", b: "" })),
+      onCommand("go-runs", () => go({ page: "runs", id: null })),
+      onCommand("go-compare", () => go({ page: "compare", spec: "" })),
+      onCommand("go-live", () => go({ page: "live" })),
+    ];
+    return () => ends.forEach((end) => end());
+  }, []);
+}
+
+export function App() {
+  useCommands();
+  const Page = PAGES[route.value.page];
+  return (
+    <div class="app">
+      <Rail />
+      <main id="content" tabIndex={-1}>
+        <Reconnecting />
+        <Boundary of={route.value.page}><Page /></Boundary>
+      </main>
+      <Help />
+      <Menu />
+      <Toast />
+    </div>
+  );
+}

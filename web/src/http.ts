@@ -1,0 +1,87 @@
+// The local server as a source. Always true: reads are GET to this page's own server; only `fork` writes, and it carries the token.
+import { decodeBins, decodeColumns } from "./decode";
+import { listen } from "./stream";
+import type {
+  About, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Run, RunRow, Safety, Talk, Traces,
+} from "./shapes.gen";
+import { SourceError, type Bins, type Columns, type Source } from "./source";
+
+export interface Problem {
+  what?: string; where?: string | null; why?: string | null; fix?: string | null; exit?: number;
+}
+
+/** A refusal of the server as an error that says what, why and what would work. */
+export function refusal(status: number, problem: Problem | null): SourceError {
+  const what = [problem?.what ?? `The server answered ${status}.`, problem?.why].filter(Boolean).join(": ");
+  return new SourceError(what, problem?.fix ?? null, status);
+}
+
+export class HttpSource implements Source {
+  readonly kind = "server";
+  readonly canWrite: boolean;
+
+  /** `onReach` hears of every answer (true) and of every silence (false), so that the page can say "Reconnecting". */
+  constructor(private readonly token: string | null, private readonly onReach: (isThere: boolean) => void = () => undefined) {
+    this.canWrite = token !== null;
+  }
+
+  private async ask(path: string, parameters: Record<string, string | number> = {}, init: RequestInit = {}): Promise<Response> {
+    const query = new URLSearchParams(Object.entries(parameters).map(([name, value]) => [name, String(value)])).toString();
+    let answer: Response;
+    try {
+      answer = await fetch(`/api/${path}${query ? `?${query}` : ""}`, init);
+    } catch {
+      this.onReach(false);
+      throw new SourceError("The server does not answer.", "start it again: counterpoint view", 0);
+    }
+    this.onReach(true);
+    if (answer.ok) return answer;
+    const body = (await answer.json().catch(() => null)) as { error?: Problem } | null;
+    throw refusal(answer.status, body?.error ?? null);
+  }
+
+  private async json<T>(path: string, parameters: Record<string, string | number> = {}): Promise<T> {
+    return (await this.ask(path, parameters)).json() as Promise<T>;
+  }
+
+  private async bytes(path: string, parameters: Record<string, string | number> = {}): Promise<Uint8Array> {
+    return new Uint8Array(await (await this.ask(path, parameters)).arrayBuffer());
+  }
+
+  traces(query: string): Promise<Traces> { return this.json("traces", { q: query }); }
+  about(id: string): Promise<About> { return this.json(at(id)); }
+  async columns(id: string): Promise<Columns> { return decodeColumns(await this.bytes(`${at(id)}/columns`)); }
+  async bins(id: string): Promise<Bins> { return decodeBins(await this.bytes(`${at(id)}/bins`)); }
+  async window(id: string, from: number, to: number, limit: number): Promise<Columns> {
+    return decodeColumns(await this.bytes(`${at(id)}/window`, { from, to, limit }));
+  }
+  event(id: string, n: number, whole = false): Promise<EventDetail> { return this.json(`${at(id)}/event/${n}`, whole ? { whole: 1 } : {}); }
+  talk(id: string, agent: number, tree: boolean, first: number, count: number): Promise<Talk> {
+    return this.json(`${at(id)}/talk`, { agent, tree: tree ? 1 : 0, first, count });
+  }
+  async find(id: string, query: string): Promise<number[]> { return (await this.json<{ events: number[] }>(`${at(id)}/find`, { q: query })).events; }
+  methods(id: string): Promise<MethodInfo[]> { return this.json(`${at(id)}/methods`); }
+  credit(id: string, method: string, unit: string): Promise<Credit> { return this.json(`${at(id)}/credit`, { method, unit }); }
+  safety(id: string): Promise<Safety> { return this.json(`${at(id)}/safety`); }
+  diff(a: string, b: string): Promise<Diff> { return this.json("diff", { a, b }); }
+  runs(): Promise<RunRow[]> { return this.json("runs"); }
+  run(id: string): Promise<Run> { return this.json("run", { id }); }
+  compare(spec: string): Promise<Compare> { return this.json("compare", { spec }); }
+
+  async fork(id: string, edit: { kind: string; event: string; value: string | null }): Promise<{ id: string; line: string }> {
+    const answer = await this.ask(`${at(id)}/fork`, {}, {
+      method: "POST",
+      headers: { "Content-Type": "application/json", "X-Counterpoint-Token": this.token ?? "" },
+      body: JSON.stringify(edit),
+    });
+    return answer.json() as Promise<{ id: string; line: string }>;
+  }
+
+  live(after: number, onBatch: (batch: LiveBatch) => void, onState: (state: "open" | "lost") => void): () => void {
+    return listen("/api/live", after, onBatch, onState);
+  }
+}
+
+function at(id: string): string {
+  return `t/${encodeURIComponent(id)}`;
+}

@@ -1,0 +1,138 @@
+// Addresses. Always true: everything that is needed to see the same thing again is in the address, in the path on a server
+// (`/t/ID?e=&v=&z=&f=&m=`) and behind # in a one-file page; both have the same form after the first character.
+
+export const VIEWS = ["map", "time", "text", "credit", "safety"] as const;
+export type View = (typeof VIEWS)[number];
+
+/** What a trace page shows. `event` is an event's id, or `~N` for its number where ids are not at hand. */
+export interface TraceRoute {
+  page: "trace";
+  id: string;
+  view: View;
+  event: string | null;
+  zoom: [number, number] | null;
+  filter: string;
+  methods: string[];
+}
+
+export type Route =
+  | { page: "traces"; query: string }
+  | TraceRoute
+  | { page: "diff"; a: string; b: string }
+  | { page: "runs"; id: string | null }
+  | { page: "compare"; spec: string }
+  | { page: "live" }
+  | { page: "unknown"; path: string };
+
+/** An id inside a path. Two dots part the ids of a diff, so they are written out. */
+function coded(id: string): string {
+  return encodeURIComponent(id).replaceAll("..", "%2E%2E");
+}
+
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
+function zoomOf(text: string | null): [number, number] | null {
+  const found = /^(-?[\d.]+)-(-?[\d.]+)$/.exec(text ?? "");
+  if (!found) return null;
+  const [from, to] = [Number(found[1]), Number(found[2])];
+  return Number.isFinite(from) && Number.isFinite(to) && to > from ? [from, to] : null;
+}
+
+/** Seconds with as many digits as a link needs. */
+function short(seconds: number): string {
+  return String(Number(seconds.toFixed(3)));
+}
+
+function traceRoute(id: string, query: URLSearchParams): TraceRoute {
+  const view = query.get("v") as View | null;
+  return {
+    page: "trace", id, view: view && VIEWS.includes(view) ? view : "time", event: query.get("e"), zoom: zoomOf(query.get("z")),
+    filter: query.get("f") ?? "", methods: (query.get("m") ?? "").split(",").filter(Boolean),
+  };
+}
+
+/** The route of an address such as `/t/ID?v=credit`; a `#` before it is allowed. */
+export function parse(address: string): Route {
+  const [path = "", search = ""] = splitOnce(address.replace(/^#/, ""), "?");
+  const query = new URLSearchParams(search);
+  const parts = path.split("/").filter(Boolean);
+  const [head, tail] = [parts[0], parts.slice(1).join("/")];
+  switch (head) {
+    case undefined: return { page: "traces", query: query.get("q") ?? "" };
+    case "t": return tail ? traceRoute(decoded(tail), query) : { page: "traces", query: "" };
+    case "d": {
+      const [a = "", b = ""] = splitOnce(tail, "..");
+      return { page: "diff", a: decoded(a), b: decoded(b) };
+    }
+    case "r": return { page: "runs", id: tail ? decoded(tail) : null };
+    case "c": return { page: "compare", spec: query.get("s") ?? "" };
+    case "live": return { page: "live" };
+    default: return { page: "unknown", path };
+  }
+}
+
+function splitOnce(text: string, at: string): [string, string] {
+  const place = text.indexOf(at);
+  return place < 0 ? [text, ""] : [text.slice(0, place), text.slice(place + at.length)];
+}
+
+/** Percent-encoding of what would end or break a value; the rest stays readable. */
+function value(text: string): string {
+  return encodeURIComponent(text).replaceAll("%2C", ",").replaceAll("%3A", ":").replaceAll("%20", "+");
+}
+
+/** The address of a route, from `/` on. */
+export function format(route: Route): string {
+  switch (route.page) {
+    case "traces": return route.query ? `/?q=${value(route.query)}` : "/";
+    case "trace": {
+      const parts = [
+        route.event !== null ? `e=${value(route.event)}` : "",
+        route.view !== "time" ? `v=${route.view}` : "",
+        route.zoom ? `z=${short(route.zoom[0])}-${short(route.zoom[1])}` : "",
+        route.filter ? `f=${value(route.filter)}` : "",
+        route.methods.length ? `m=${value(route.methods.join(","))}` : "",
+      ].filter(Boolean);
+      return `/t/${coded(route.id)}${parts.length ? `?${parts.join("&")}` : ""}`;
+    }
+    case "diff": return route.a || route.b ? `/d/${coded(route.a)}..${coded(route.b)}` : "/d";
+    case "runs": return route.id ? `/r/${coded(route.id)}` : "/r";
+    case "compare": return route.spec ? `/c?s=${value(route.spec)}` : "/c";
+    case "live": return "/live";
+    case "unknown": return route.path || "/";
+  }
+}
+
+/** A trace page with nothing chosen. */
+export function traceLink(id: string, more: Partial<Omit<TraceRoute, "page" | "id">> = {}): Route {
+  return { page: "trace", id, view: "time", event: null, zoom: null, filter: "", methods: [], ...more };
+}
+
+/** How addresses are kept: in the path, or behind # where the page is a file. */
+export interface Bar {
+  read(): string;
+  /** What goes into an `href`. */
+  href(address: string): string;
+  write(address: string, isNew: boolean): void;
+  /** Calls when the user goes back or forward; gives a function that ends it. */
+  listen(onMove: () => void): () => void;
+}
+
+export function browserBar(isFile: boolean): Bar {
+  const href = (address: string): string => (isFile ? `#${address}` : address);
+  return {
+    read: () => (isFile ? location.hash || "#/" : location.pathname + location.search),
+    href,
+    write: (address, isNew) => history[isNew ? "pushState" : "replaceState"](null, "", href(address)),
+    listen: (onMove) => {
+      addEventListener("popstate", onMove);
+      return () => removeEventListener("popstate", onMove);
+    },
+  };
+}
