@@ -1,0 +1,177 @@
+// Lanes as pixels: per lane and slice of time, the class that took most of it and how busy it was. Always true: five levels, each
+// half as fine as the next; a cell is two bytes (class, density); density 0 means that nothing happened, and whatever happened has
+// at least `FAINT`.
+import type { LaneIndex, Placed } from "./events";
+
+export const LEVELS = 5;
+export const FINEST = 8192;
+export const FAINT = 56;
+/** So many rows of bins are built at the finest size; with more, memory counts more than detail. */
+const MANY_LANES = 2000;
+
+export interface Level {
+  bins: number;
+  /** lanes x bins x (class, density) */
+  data: Uint8Array;
+}
+
+export interface LaneBins {
+  lanes: number;
+  start: number;
+  end: number;
+  /** Whether start, end and the cells are in shown time (built here) or in real time (the server's). */
+  isShown: boolean;
+  /** Coarse to fine. */
+  levels: Level[];
+}
+
+interface Work {
+  index: LaneIndex;
+  placed: Placed;
+  /** Class of each event, and how many classes there are. */
+  classes: Uint8Array;
+  count: number;
+  /** Agents per lane: what a full lane would be. */
+  agents: readonly number[];
+  length: number;
+}
+
+/** Builds lane by lane; stops after each, so that a caller can give the page its turn. */
+export function* binSteps(work: Work): Generator<void, LaneBins> {
+  const lanes = work.agents.length;
+  const finest = lanes > MANY_LANES ? FINEST / 4 : FINEST;
+  const levels = Array.from({ length: LEVELS }, (_, k) => {
+    const bins = finest >> (LEVELS - 1 - k);
+    return { bins, data: new Uint8Array(lanes * bins * 2) };
+  });
+  const busy = new Float32Array(finest * work.count);
+  for (let lane = 0; lane < lanes; lane++) {
+    if (work.index.first[lane] === work.index.first[lane + 1]) continue;
+    busy.fill(0);
+    addLane(work, lane, finest, busy);
+    for (let k = LEVELS - 1; k >= 0; k--) {
+      const { bins, data } = levels[k]!;
+      writeCells(busy, bins, work.count, data, lane, work.length / bins * Math.max(1, work.agents[lane]!));
+      if (k > 0) halve(busy, bins, work.count);
+    }
+    yield;
+  }
+  return { lanes, start: 0, end: work.length, isShown: true, levels };
+}
+
+export function buildBins(work: Work): LaneBins {
+  const steps = binSteps(work);
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done) return value;
+  }
+}
+
+/** Builds in slices of a few milliseconds; null when it was called off. */
+export async function buildBinsInSlices(work: Work, isWanted: () => boolean, budgetMs = 6): Promise<LaneBins | null> {
+  const steps = binSteps(work);
+  for (;;) {
+    const until = performance.now() + budgetMs;
+    do {
+      const { done, value } = steps.next();
+      if (done) return value;
+    } while (performance.now() < until);
+    await new Promise((resolve) => setTimeout(resolve));
+    if (!isWanted()) return null;
+  }
+}
+
+/** Seconds of each class in each of the finest bins. An event without length counts as a sixth of a bin. */
+function addLane(work: Work, lane: number, bins: number, busy: Float32Array): void {
+  const { index, placed, classes, count } = work;
+  const perBin = work.length / bins;
+  for (let k = index.first[lane]!; k < index.first[lane + 1]!; k++) {
+    const row = index.order[k]!;
+    const from = placed.from[row]! / perBin;
+    const to = Math.min(Math.max(placed.to[row]! / perBin, from + 1 / 6), bins);
+    for (let b = Math.max(0, Math.min(bins - 1, Math.floor(from))); b < to; b++) {
+      busy[b * count + classes[row]!]! += (Math.min(to, b + 1) - Math.max(from, b)) * perBin;
+    }
+  }
+}
+
+function writeCells(busy: Float32Array, bins: number, count: number, data: Uint8Array, lane: number, full: number): void {
+  let at = lane * bins * 2;
+  for (let b = 0; b < bins; b++, at += 2) {
+    let sum = 0;
+    let most = 0;
+    let best = 0;
+    for (let c = 0; c < count; c++) {
+      const took = busy[b * count + c]!;
+      sum += took;
+      if (took > most) [most, best] = [took, c];
+    }
+    if (sum === 0) continue;
+    data[at] = best;
+    data[at + 1] = Math.max(FAINT, Math.min(255, Math.round(255 * Math.sqrt(sum / full))));
+  }
+}
+
+function halve(busy: Float32Array, bins: number, count: number): void {
+  for (let b = 0; b < bins / 2; b++) {
+    for (let c = 0; c < count; c++) busy[b * count + c] = busy[2 * b * count + c]! + busy[(2 * b + 1) * count + c]!;
+  }
+}
+
+/** The coarsest level that still has a bin for every pixel. */
+export function levelFor(bins: LaneBins, u0: number, u1: number, pixels: number): Level {
+  const share = Math.max((u1 - u0) / (bins.end - bins.start), 1e-12);
+  return bins.levels.find((level) => level.bins * share >= pixels) ?? bins.levels[bins.levels.length - 1]!;
+}
+
+/** For each column of pixels, its first bin and the one after its last; `uAt` gives the time at a pixel, in the bins' own time. */
+export function columnsOf(bins: LaneBins, level: Level, pixels: number, uAt: (x: number) => number): { low: Int32Array; high: Int32Array } {
+  const low = new Int32Array(pixels);
+  const high = new Int32Array(pixels);
+  const perSecond = level.bins / (bins.end - bins.start);
+  let left = (uAt(0) - bins.start) * perSecond;
+  for (let x = 0; x < pixels; x++) {
+    const right = (uAt(x + 1) - bins.start) * perSecond;
+    low[x] = Math.max(0, Math.floor(left));
+    high[x] = Math.min(level.bins, Math.max(Math.ceil(right - 1e-9), Math.floor(left) + 1));
+    left = right;
+  }
+  return { low, high };
+}
+
+/** One lane as one row of pixels. `colours` has 256 entries (by density) per class. Of several bins in a pixel the busiest shows. */
+export function paintRow(
+  level: Level, lane: number, low: Int32Array, high: Int32Array, colours: Uint32Array, out: Uint32Array, at: number,
+): void {
+  const { data } = level;
+  const base = lane * level.bins;
+  for (let x = 0; x < low.length; x++) {
+    let best = 0;
+    let most = 0;
+    const end = base + high[x]!;
+    for (let b = base + low[x]!; b < end; b++) {
+      const density = data[2 * b + 1]!;
+      if (density > most) {
+        most = density;
+        best = data[2 * b]!;
+      }
+    }
+    out[at + x] = most === 0 ? 0 : colours[(best << 8) | most]!;
+  }
+}
+
+/** How busy all lanes are together, for the overview: one value 0..1 per pixel. */
+export function overview(bins: LaneBins, pixels: number, uAt: (x: number) => number): Float32Array {
+  const level = levelFor(bins, bins.start, bins.end, pixels);
+  const { low, high } = columnsOf(bins, level, pixels, uAt);
+  const sums = new Float32Array(pixels);
+  for (let lane = 0; lane < bins.lanes; lane++) {
+    for (let x = 0; x < pixels; x++) {
+      let most = 0;
+      for (let b = lane * level.bins + low[x]!; b < lane * level.bins + high[x]!; b++) most = Math.max(most, level.data[2 * b + 1]!);
+      sums[x]! += most;
+    }
+  }
+  const peak = sums.reduce((a, b) => Math.max(a, b), 0) || 1;
+  return sums.map((value) => value / peak);
+}

@@ -1,0 +1,101 @@
+// What a bar's colour says. Always true: every event has one class; class 0 of every scale but `family` means that there is no value,
+// which is not a value of 0; a scale's classes can be told apart by lightness or by sign, and the legend names each in words.
+import { FAMILIES, FLAGS } from "../shapes.gen";
+import type { Columns } from "../source";
+import { compact, money, signed } from "../numbers";
+
+export type ColourBy = "family" | "credit" | "reward" | "tokens" | "cost" | "taint";
+export const COLOUR_BY: readonly ColourBy[] = ["family", "credit", "reward", "tokens", "cost", "taint"];
+
+export const FAMILY_NAMES = [...Object.keys(FAMILIES), "unknown"];
+
+export interface Scale {
+  by: ColourBy;
+  /** Class of each event. */
+  classes: Uint8Array;
+  /** One name per class. */
+  names: string[];
+}
+
+/** Steps up and down of credit; the middle is nothing. */
+const ARM = 4;
+const STEPS = 5;
+
+export function familyOf(type: string): number {
+  const at = Object.values(FAMILIES).findIndex((types) => (types as readonly string[]).includes(type));
+  return at < 0 ? FAMILY_NAMES.length - 1 : at;
+}
+
+/** `values`: credit or reward by row of the columns, NaN where there is none. */
+export function scaleOf(by: ColourBy, columns: Columns, types: readonly string[], values: Float32Array | null): Scale {
+  if (by === "family") return family(columns, types);
+  if (by === "taint") return taint(columns);
+  if (by === "tokens") return amounts(by, columns.n, columns.tokens, compact);
+  if (by === "cost") return amounts(by, columns.n, columns.cost, money);
+  return signedScale(by, columns.n, values ?? new Float32Array(columns.n).fill(NaN));
+}
+
+function family(columns: Columns, types: readonly string[]): Scale {
+  const of = Uint8Array.from(types, familyOf);
+  const classes = new Uint8Array(columns.n);
+  const unknown = FAMILY_NAMES.length - 1;
+  for (let i = 0; i < columns.n; i++) classes[i] = of[columns.type[i]!] ?? unknown;
+  return { by: "family", classes, names: FAMILY_NAMES };
+}
+
+function taint(columns: Columns): Scale {
+  const classes = new Uint8Array(columns.n);
+  for (let i = 0; i < columns.n; i++) {
+    const flags = columns.flags[i]!;
+    classes[i] = flags & FLAGS.untrusted ? 2 : flags & FLAGS.tainted ? 1 : 0;
+  }
+  return { by: "taint", classes, names: ["clean", "tainted", "source, untrusted"] };
+}
+
+/** Five steps, each a fixed factor: amounts differ by orders of magnitude. */
+function amounts(by: "tokens" | "cost", n: number, values: Uint32Array | Float32Array, say: (value: number) => string): Scale {
+  let least = Infinity;
+  let most = 0;
+  for (let i = 0; i < n; i++) {
+    const value = values[i]!;
+    if (value > 0) [least, most] = [Math.min(least, value), Math.max(most, value)];
+  }
+  const classes = new Uint8Array(n);
+  if (most === 0) return { by, classes, names: [`no ${by}`] };
+  const edges = Array.from({ length: STEPS }, (_, k) => least * (most / least) ** ((k + 1) / STEPS));
+  for (let i = 0; i < n; i++) {
+    const value = values[i]!;
+    if (value > 0) classes[i] = 1 + Math.max(0, Math.min(STEPS - 1, edges.findIndex((edge) => value <= edge * 1.0001)));
+  }
+  return { by, classes, names: [`no ${by}`, ...edges.map((edge) => `≤ ${say(edge)}`)] };
+}
+
+/** Four steps down, nothing, four steps up, the same size on both sides. */
+function signedScale(by: "credit" | "reward", n: number, values: Float32Array): Scale {
+  let most = 0;
+  for (let i = 0; i < n; i++) if (Math.abs(values[i]!) > most) most = Math.abs(values[i]!);
+  const classes = new Uint8Array(n);
+  for (let i = 0; i < n; i++) {
+    const value = values[i]!;
+    if (Number.isNaN(value)) continue;
+    const step = most === 0 ? 0 : Math.sign(value) * Math.ceil((Math.abs(value) / most) * ARM - 1e-6);
+    classes[i] = 1 + ARM + step;
+  }
+  const names = [`no ${by}`];
+  for (let step = -ARM; step <= ARM; step++) {
+    const edge = (most * step) / ARM;
+    names.push(step === 0 ? "0" : step < 0 ? `− to ${signed(edge)}` : `+ to ${signed(edge)}`);
+  }
+  return { by, classes, names };
+}
+
+/** Values by row from rows that name events by number. */
+export function valuesByRow(columns: Columns, rows: readonly { event: number; value: number }[]): Float32Array {
+  const values = new Float32Array(columns.n).fill(NaN);
+  const rowOf = columns.numbers ? new Map(Array.from(columns.numbers, (n, row) => [n, row])) : null;
+  for (const { event, value } of rows) {
+    const row = rowOf ? rowOf.get(event) ?? -1 : event;
+    if (row >= 0 && row < columns.n) values[row] = Number.isNaN(values[row]!) ? value : values[row]! + value;
+  }
+  return values;
+}
