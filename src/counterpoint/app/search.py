@@ -1,21 +1,22 @@
-"""The search language: words, and fields such as `topology:swarm agents>5 reward<0.5 tokens>=5k open`.
+"""The search language: words, and fields such as `topology:swarm agents>5 reward<0.5 tokens>=5k open "two words"`.
 
-Always true: terms are joined by and; a word matches the id, task or system; an unknown field is an error, never an empty list.
+Always true: terms are joined by and; an unknown field is an error, never an empty list; what stands in double quotes is words,
+whatever it holds. Over traces a word matches the id, task or system; over the events of a trace (`app.viewer.finding`) their
+text, id, agent and tool. Both sets of fields stand here, so that the language is one.
 """
 
 from __future__ import annotations
 
 import operator
 import re
-import shlex
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import Any, Literal, NamedTuple
 
 from counterpoint.errors import InputError, did_you_mean
 
-__all__ = ["FIELDS", "matcher"]
+__all__ = ["COMPARE", "EVENT_FIELDS", "EVENT_FLAGS", "FIELDS", "Term", "amount", "matcher", "terms"]
 
-# The name in a query -> the attribute of a row.
+# Over traces: the name in a query -> the attribute of a row.
 FIELDS = {
     "id": "id",
     "task": "task_id",
@@ -31,42 +32,105 @@ FIELDS = {
     "errors": "errors",
 }
 _FLAGS = {"open": lambda row: row.is_open, "finished": lambda row: not row.is_open, "invalid": lambda row: row.errors > 0}
-_COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "=": operator.eq, "!=": operator.ne}
-_TERM = re.compile(r"(\w+)(<=|>=|!=|[:<>=])(.+)")
+
+EVENT_FIELDS: dict[str, Literal["text", "number"]] = {
+    "id": "text",
+    "kind": "text",
+    "type": "text",
+    "agent": "text",
+    "role": "text",
+    "tool": "text",
+    "model": "text",
+    "to": "text",
+    "task": "text",
+    "n": "number",
+    "t": "number",
+    "seconds": "number",
+    "tokens": "number",
+    "cost": "number",
+    "turn": "number",
+    "step": "number",
+    "depth": "number",
+    "reward": "number",
+}
+"""Over events: what may be asked, and whether it is text (`:`) or a number (`< <= > >= = !=`). `step` is the turn."""
+EVENT_FLAGS = {
+    "untrusted": "untrusted",
+    "tainted": "tainted",
+    "failed": "failed",
+    "error": "failed",
+    "open": "open",
+    "path": "on_path",
+    "on_path": "on_path",
+    "text": "text",
+    "human": "human",
+    "safety": "safety",
+    "unlinked": "unlinked",
+}
+"""Over events: a bare word that is a mark, and the mark's name in the page's columns."""
+
+COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "=": operator.eq,
+    "!=": operator.ne,
+}
+_TERM = re.compile(r"""(?:(\w+)(<=|>=|!=|[:<>=]))?(?:"([^"]*)"|'([^']*)'(?=\s|$)|(\S+))""")
 _UNITS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9}
 
 
+class Term(NamedTuple):
+    """One term: a field with a sign and a value, a flag (no sign), or a word (no name)."""
+
+    name: str
+    sign: str
+    value: str
+
+
+def terms(query: str, fields: Collection[str], flags: Collection[str]) -> list[Term]:
+    """The terms of a query; `InputError` for a field that is not among those known."""
+    out = []
+    for found in _TERM.finditer(query):
+        name, sign, *quoted, plain = found.groups()
+        if plain is not None and plain.startswith(('"', "'")):
+            raise InputError(f"cannot read the query {query!r}", why="a quote is not closed", fix="close the quotes")
+        value = next((text for text in (*quoted, plain) if text is not None), "")
+        if name is None:
+            out.append(Term(plain, "", "") if plain in flags else Term("", "", value))
+        elif name in fields:
+            out.append(Term(name, sign, value))
+        else:
+            raise InputError(f"no field named {name!r} in the query", fix=did_you_mean(name, fields))
+    return out
+
+
 def matcher(query: str) -> Callable[[Any], bool]:
-    """A predicate over rows, from a query."""
-    try:
-        terms = shlex.split(query)
-    except ValueError as error:
-        raise InputError(f"cannot read the query {query!r}", why=str(error), fix="close the quotes") from error
-    tests = [_test(term) for term in terms]
+    """A predicate over rows of traces, from a query."""
+    tests = [_test(term) for term in terms(query, FIELDS, _FLAGS)]
     return lambda row: all(test(row) for test in tests)
 
 
-def _test(term: str) -> Callable[[Any], bool]:
-    if term in _FLAGS:
-        return _FLAGS[term]
-    found = _TERM.fullmatch(term)
-    if not found:
-        word = term.lower()
+def _test(term: Term) -> Callable[[Any], bool]:
+    if not term.name:
+        word = term.value.lower()
         return lambda row: any(word in (value or "").lower() for value in (row.id, row.task_id, row.system))
-    name, sign, value = found.groups()
-    if name not in FIELDS:
-        raise InputError(f"no field named {name!r} in the query", fix=did_you_mean(name, FIELDS))
-    attribute = FIELDS[name]
-    if sign == ":":
-        wanted = value.lower()
+    if not term.sign:
+        return _FLAGS[term.name]
+    attribute = FIELDS[term.name]
+    if term.sign == ":":
+        wanted = term.value.lower()
         return lambda row: wanted in str(getattr(row, attribute) or "").lower()
-    number, compare = _number(value, term), _COMPARE[sign]
+    number, compare = amount(term), COMPARE[term.sign]
     return lambda row: (have := getattr(row, attribute)) is not None and not isinstance(have, str) and bool(compare(have, number))
 
 
-def _number(text: str, term: str) -> float:
-    found = re.fullmatch(r"(-?[\d.]+)([kmgKMG]?)", text)
+def amount(term: Term) -> float:
+    """The number of a term: 5, 0.5 or 5k."""
+    found = re.fullmatch(r"(-?[\d.]+)([kmgKMG]?)", term.value)
     try:
         return float(found.group(1)) * _UNITS[found.group(2).lower()]  # type: ignore[union-attr]
     except (AttributeError, ValueError) as error:
-        raise InputError(f"{text!r} in {term!r} is not a number", fix="write 5, 0.5 or 5k; use : to match text") from error
+        what = f"{term.value!r} in {''.join(term)!r} is not a number"
+        raise InputError(what, fix="write 5, 0.5 or 5k; use : to match text") from error

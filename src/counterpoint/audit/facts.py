@@ -29,6 +29,8 @@ ACTIONS = (*ACTING, "return")
 # A spawn's duration is often its sub-agent's whole life, and people and monitors are not the team: none of these is work.
 _NO_WORK = ("spawn", "despawn", "human_intervention", "safety_event")
 
+_MOST = 1 << 40
+
 
 class Facts:
     """One trace, looked at."""
@@ -55,11 +57,11 @@ class Facts:
 
     @cached_property
     def tokens_in_E(self) -> Counts:
-        return np.array([e.tokens_in or 0 for e in self.events], np.int64)
+        return _counts([e.tokens_in or 0 for e in self.events])
 
     @cached_property
     def tokens_out_E(self) -> Counts:
-        return np.array([e.tokens_out or 0 for e in self.events], np.int64)
+        return _counts([e.tokens_out or 0 for e in self.events])
 
     @cached_property
     def tokens_E(self) -> Counts:
@@ -239,3 +241,11 @@ class Facts:
     def role_A(self) -> list[str | None]:
         """The role of each agent."""
         return self.team.role_A
+
+
+def _counts(values: list[int]) -> Counts:
+    """Counts as an array; one that no machine word holds is as many as can still be added up."""
+    try:
+        return np.array(values, np.int64)
+    except OverflowError:
+        return np.array([min(value, _MOST) for value in values], np.int64)
