@@ -1,25 +1,36 @@
-"""Show one trace: its card, its team, its critical path; or one event."""
+"""Show one trace: its answers, its team with lanes in text, its critical path, who earned it; or one event.
+
+Always true: it fits the screen (`COLUMNS`); what is cut is counted, and --all shows it; what a trace says cannot steer the
+terminal.
+"""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
+from counterpoint.app.cli._answers import answers, figures
+from counterpoint.app.cli._lanes_text import Screen, credit_bar, lanes_text, screen, wrapped
 from counterpoint.app.cli._output import emit, json_option, number, plain_text, table
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.library import about, load
+from counterpoint.audit.facts import Facts
+from counterpoint.audit.taint import may_taint
+from counterpoint.credit._by_agent import by_agent
 from counterpoint.errors import NotFound, did_you_mean
 from counterpoint.trace import Event, Trace
+from counterpoint.trace.lanes import folded
 from counterpoint.trace.team import Team
 from counterpoint.trace.wire import event_dict
 
 __all__ = ["show"]
 
-# How much of a text is shown of one event, and how many agents of a team, before it is cut; --all shows the rest.
-_TEXT, _AGENTS, _EVENTS = 2000, 40, 12
+# How much of a text is shown of one event, and how many lanes of a team, before it is cut; --all shows the rest.
+_TEXT, _LANES, _EVENTS = 2000, 40, 12
 
 
 @click.command(
@@ -72,46 +83,55 @@ def _tree(trace: Trace) -> list[dict[str, Any]]:
         a = stack.pop()
         stack += reversed(team.children[a])
         row = {"agent": team.names[a], "depth": int(team.depth_A[a]), "events": int(own[a]), "tokens": int(tokens[a])}
-        out.append(row | {"role": _role(trace, team, a)})
+        out.append(row | {"role": team.role_A[a]})
     return out
 
 
-def _role(trace: Trace, team: Team, agent: int) -> str | None:
-    spawn = int(team.spawn_A[agent])
-    if spawn >= 0:
-        return trace.events[spawn].role
-    return next((e.role for e in trace.events if e.agent == team.names[agent] and e.role and e.type != "spawn"), None)
+def _say(text: str) -> None:
+    """Print, with `?` for what the output's encoding has no sign for: names of agents are in any script."""
+    encoding = sys.stdout.encoding or "ascii"
+    click.echo(text.encode(encoding, "replace").decode(encoding))
 
 
 def _show_trace(trace: Trace, *, listed: bool, whole: bool) -> None:
-    card = _card(trace)
-    click.echo(f"{plain_text(trace.trace_id)}  {trace.topology or 'unknown topology'}  task {plain_text(trace.task_id)}")
-    click.echo(f"{card['agents']:,} agents, {card['events']:,} events, {card['edges']:,} edges")
-    for name in ("rewards", "costs", "metrics"):
-        if card[name]:
-            click.echo(f"{name:8} " + "  ".join(f"{plain_text(k)} {number(v)}" for k, v in card[name].items()))
+    on, facts = screen(), Facts(trace)
+    lanes = folded(facts.team, is_whole=whole)
+    shares, may = by_agent(trace), may_taint(trace, facts=facts)
+    parts = [*_head(trace, on), *wrapped(answers(facts, lanes, shares, may, on), on.pick(" · ", " | "), on, "answers  ")]
+    for name, values in (("rewards", trace.rewards), ("costs", trace.costs), ("metrics", trace.metrics or {})):
+        parts += wrapped([f"{plain_text(k)} {number(v)}" for k, v in values.items()], "  ", on, f"{name:8} ")
     path = _path(trace)
-    ids = path["events"]
+    parts += [*_path_lines(path, on, whole=whole), ""]
+    tainted = set(facts.team.agent_E[may.tainted].tolist())
+    on_path = [trace.index[name] for name in path["events"]]
+    parts.append(lanes_text(facts.team, lanes, on_path, figures(facts, lanes), on, tainted=tainted, limit=0 if whole else _LANES))
+    if shares is not None:
+        parts += ["", credit_bar(shares, lanes, facts.team.names, on, limit=len(lanes) if whole else 8)]
+    if listed:
+        parts += ["", _list_events(trace.events, whole=whole)]
+    _say("\n".join(parts))
+
+
+def _head(trace: Trace, on: Screen) -> list[str]:
+    words = [plain_text(trace.trace_id), trace.topology or "unknown topology", f"task {plain_text(trace.task_id)}"]
+    words += [f"{len(Team(trace)):,} agents", f"{len(trace.events):,} events", f"{len(trace.edges):,} edges"]
+    return wrapped(words, "  ", on)
+
+
+def _path_lines(path: dict[str, Any], on: Screen, *, whole: bool) -> list[str]:
+    ids = [plain_text(name) for name in path["events"]]
     half = len(ids) if whole else _EVENTS // 2
     cut = [f"... {len(ids) - 2 * half} ..."] if len(ids) > 2 * half else []
-    head = " > ".join([*ids[:half], *cut, *ids[half if not cut else -half :]])
-    click.echo(f"path     {number(path['length'])} {path['unit']} over {len(ids):,} events: {plain_text(head)}\n")
-    rows = _tree(trace)
-    shown = rows if whole else rows[:_AGENTS]
-    cells = [["  " * r["depth"] + r["agent"], r["role"] or "-", number(r["events"]), number(r["tokens"])] for r in shown]
-    click.echo(table(["agent", "role", "events", "tokens"], cells, right=(2, 3)))
-    if len(shown) < len(rows):
-        click.echo(f"... {len(rows) - len(shown):,} more agents: --all")
-    if listed:
-        _list_events(trace.events, whole=whole)
+    shown = [*ids[:half], *cut, *ids[half if not cut else -half :]]
+    shown[:1] = [f"{number(path['length'])} {path['unit']} over {len(ids):,} events: {name}" for name in shown[:1]]
+    return wrapped(shown, " > ", on, "path     ")
 
 
-def _list_events(events: list[Event], *, whole: bool) -> None:
+def _list_events(events: list[Event], *, whole: bool) -> str:
     shown = events if whole else events[:200]
     cells = [[e.id, number(e.t), e.type, e.agent, e.tool or e.to or e.decision or "", number(e.dur)] for e in shown]
-    click.echo("\n" + table(["event", "t", "type", "agent", "what", "dur"], cells, right=(1, 5)))
-    if len(shown) < len(events):
-        click.echo(f"... {len(events) - len(shown):,} more events: --all")
+    text = table(["event", "t", "type", "agent", "what", "dur"], cells, right=(1, 5))
+    return text if len(shown) == len(events) else f"{text}\n... {len(events) - len(shown):,} more events: --all"
 
 
 def _show_event(trace: Trace, name: str, *, whole: bool, as_json: bool) -> None:
