@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -93,13 +94,13 @@ def authority(
     facts = facts or Facts(trace)
     policy = policy or AuthorityPolicy()
     may = may or may_taint(trace, facts=facts)
-    flows = _flows(trace)
+    flows, said = _flows(trace), _Said(trace)
     out: list[Sink] = []
     for i, event in enumerate(trace.events):
         if event.type == "safety_event":
             out.append(_reported(trace, may, i))
         elif _is_sink(event, policy):
-            found = _judged(trace, facts, may, policy, flows, i)
+            found = _judged(trace, facts, may, policy, flows, said, i)
             if found is not None:
                 out.append(found)
     return out
@@ -132,7 +133,7 @@ def _flows(trace: Trace) -> dict[str, list[str]]:
 
 
 def _judged(
-    trace: Trace, facts: Facts, may: MayTaint, policy: AuthorityPolicy, flows: Mapping[str, list[str]], i: int
+    trace: Trace, facts: Facts, may: MayTaint, policy: AuthorityPolicy, flows: Mapping[str, list[str]], said: _Said, i: int
 ) -> Sink | None:
     """The strongest ground against a sink; None where nothing untrusted reaches it."""
     event = trace.events[i]
@@ -144,9 +145,8 @@ def _judged(
             return _sink(trace, may, i, [*may.path(s), i], _what(event), rule, "violation", "flow")
     if not may.labels[i] & bad:
         return None
-    before = facts.info.ancestors(i)
     for name, value in _targets(event, policy).items():
-        copied = _copied(trace, may, before, value, i, bad)
+        copied = _copied(trace, facts, may, said.by(value), i, bad)
         if copied is not None:
             rule = f"the target {name!r} is copied from untrusted text"
             return _sink(trace, may, i, [copied, i], f"{event.tool} {name}", rule, "violation", "copied")
@@ -155,14 +155,41 @@ def _judged(
     return _sink(trace, may, i, may.path(i), _what(event), "shares a context with untrusted content", "possible", "context")
 
 
-def _copied(trace: Trace, may: MayTaint, before: Any, value: str, sink: int, bad: int) -> int | None:
-    """The untrusted event whose text holds the value, if no trusted text that was read holds it too."""
-    if len(value) < _SHORTEST:
+class _Said:
+    """Who says a value: one look through all texts per value, however many sinks it decides."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._by: dict[str, list[int]] = {}
+
+    @cached_property
+    def _of(self) -> dict[str, list[int]]:
+        """A text's reference to the events that say it."""
+        out: dict[str, list[int]] = {}
+        for i, event in enumerate(self._trace.events):
+            if event.content_ref in self._trace.contents:
+                out.setdefault(event.content_ref, []).append(i)
+        return out
+
+    def by(self, value: str) -> list[int]:
+        """The events whose text holds the value, in order; none for a value too short to be recognised."""
+        if value not in self._by:
+            contents = self._trace.contents
+            refs = [ref for ref in self._of if value in contents[ref]] if len(value) >= _SHORTEST else []
+            self._by[value] = sorted(i for ref in refs for i in self._of[ref])
+        return self._by[value]
+
+
+def _copied(trace: Trace, facts: Facts, may: MayTaint, holding: list[int], sink: int, bad: int) -> int | None:
+    """The untrusted event among those whose text holds the value, if no trusted text that was read holds it too."""
+    others = [j for j in holding if j != sink]
+    if not others:
         return None
-    found = None
-    for j, event in enumerate(trace.events):
-        if j == sink or not before[j] or value not in (trace.text(event) or ""):
+    before, found = facts.info.ancestors(sink), None
+    for j in others:
+        if not before[j]:
             continue
+        event = trace.events[j]
         own = label_of(event) & bad if event.trusted is False or j in may.sources else 0
         if not own and not may.labels[j] & bad:
             return None
