@@ -1,0 +1,118 @@
+"""`Safety`: what came from outside, what it may have reached, and the effects that it decided, from source to sink.
+
+Always true: copied content (strong) and shared context (possible) are told apart; the sinks are those of `audit.authority`, as
+`counterpoint audit --taint` prints them, violations first. A gate is the first event of a path, past the agent that met the content,
+without which the sink is no longer reached from that source.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from counterpoint.app.viewer.seen import Seen, seen
+from counterpoint.app.viewer.shapes import Gate, Safety, TaintPath
+from counterpoint.audit.authority import Sink, authority
+from counterpoint.audit.taint import MayTaint, may_taint, suspects
+from counterpoint.trace import Graph, Trace
+
+__all__ = ["PATHS", "is_dear", "safety", "sinks"]
+
+PATHS = 200
+"""Paths that are told; more are counted."""
+_TRACED = 50
+_SOURCES = 1000
+# Looking for every argument in every text: beyond this many characters it is not done unasked.
+_UNASKED = 2_000_000_000
+
+_SEVERITY = {"violation": "high", "blocked": "medium", "possible": "low"}
+
+
+def is_dear(look: Seen) -> bool:
+    """Whether judging the sinks takes so long that it is left until somebody asks."""
+    calls = sum(1 for e in look.trace.events if e.type == "tool_call" and e.extra and "args" in e.extra)
+    return look.is_large or calls * sum(map(len, look.trace.contents.values())) > _UNASKED
+
+
+def sinks(look: Seen) -> tuple[MayTaint, list[Sink]]:
+    """What the audit says: layer 1 of taint, and every sink that untrusted content reaches."""
+    if "sinks" not in look.kept:
+        may = may_taint(look.trace, facts=look.facts)
+        look.kept["sinks"] = may, authority(look.trace, may, facts=look.facts)
+    kept: tuple[MayTaint, list[Sink]] = look.kept["sinks"]
+    return kept
+
+
+def safety(trace: Trace) -> Safety:
+    """Sources, reach and paths of a trace."""
+    look = seen(trace)
+    if "safety" not in look.kept:
+        look.kept["safety"] = _safety(look)
+    kept: Safety = look.kept["safety"]
+    return kept
+
+
+def _safety(look: Seen) -> Safety:
+    may, found = sinks(look)
+    place, tainted = look.team.place_E, look.tainted_E
+    rank = {"violation": 0, "blocked": 1, "possible": 2}
+    ordered = sorted(found, key=lambda s: (rank[s.status], int(place[look.trace.index[s.event]])))
+    paths = [_path(look, may, sink, is_traced=k < _TRACED) for k, sink in enumerate(ordered[:PATHS])]
+    return Safety(
+        sources=sorted(place[list(may.sources)].tolist())[:_SOURCES],
+        tainted=int(tainted.sum()),
+        agents=np.unique(look.team.agent_E[tainted]).tolist(),
+        paths=paths,
+        notes=_notes(look, may, found),
+    )
+
+
+def _path(look: Seen, may: MayTaint, sink: Sink, *, is_traced: bool) -> TaintPath:
+    index, place = look.trace.index, look.team.place_E
+    end = index[sink.event]
+    start = index[sink.source] if sink.source is not None else -1
+    way = [index[name] for name in sink.path]
+    if is_traced and len(way) == 2 and sink.strength == "copied":
+        # the audit names both ends of copied text; the page shows the way between them
+        way = may_taint(look.trace, [sink.path[0]], facts=look.facts).path(end) or way
+    return TaintPath(
+        source=int(place[start]) if start >= 0 else -1,
+        sink=int(place[end]),
+        events=place[way].tolist(),
+        strength="context" if sink.strength == "context" else "copied",
+        rule=sink.rule,
+        severity=_SEVERITY[sink.status],
+        gate=_gate(look, start, way) if is_traced and start >= 0 and sink.status != "blocked" else None,
+    )
+
+
+def _gate(look: Seen, source: int, way: list[int]) -> Gate:
+    """The first hand-over on the way that every other way passes too; else the sink itself."""
+    agent_E, sink = look.team.agent_E, way[-1]
+    crossings = [b for a, b in zip(way, way[1:], strict=False) if agent_E[a] != agent_E[b] and b != sink]
+    for event in crossings[:8]:
+        if not _reaches(look.facts.info, source, sink, event):
+            who = look.team.names[agent_E[event]]
+            text = f"a check where {who} takes it over ({look.trace.events[event].id}) cuts every recorded way to the sink"
+            return Gate(event=int(look.team.place_E[event]), text=text)
+    return Gate(event=int(look.team.place_E[sink]), text="a check before the effect itself: no earlier event is on every way")
+
+
+def _reaches(graph: Graph, source: int, sink: int, without: int) -> bool:
+    keep = graph.dst != without
+    return bool(Graph(graph.n, graph.src[keep], graph.dst[keep], order=graph.order).reach([source])[sink])
+
+
+def _notes(look: Seen, may: MayTaint, found: list[Sink]) -> list[str]:
+    notes = []
+    if not may.sources:
+        said = any(e.trusted is not None for e in look.trace.events)
+        why = "every event that says whether it is trusted says that it is" if said else "no event says whether it is trusted"
+        notes.append(f"Nothing is marked as coming from outside: {why} (field `trusted`).")
+    if len(may.sources) > _SOURCES:
+        notes.append(f"The first {_SOURCES:,} of {len(may.sources):,} sources are listed.")
+    if len(found) > PATHS:
+        notes.append(f"{len(found) - PATHS:,} more sinks: counterpoint audit --taint --json lists all.")
+    if not look.is_large and (odd := suspects(look.trace)):
+        more = f" and {len(odd) - 8:,} more" if len(odd) > 8 else ""
+        notes.append(f"Look wrong by what they say: {' '.join(odd[:8])}{more}. Whether they changed anything takes a fork.")
+    return notes

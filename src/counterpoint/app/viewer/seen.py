@@ -1,0 +1,146 @@
+"""A trace looked at once for the page: its facts as arrays, its marks, its critical path.
+
+Always true: what is worked out is kept beside the trace, as its graph is, and goes with it; the trace itself is not changed. Arrays
+carry `_E` where they stand in file order; the page's order is the story's (`Team.order_E`), and an event's number `n` is its
+place in it.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.app.viewer.shapes import FLAGS
+from counterpoint.audit.facts import Facts
+from counterpoint.audit.rollups import path_weight
+from counterpoint.formats._importing.report import Report
+from counterpoint.trace import Trace
+from counterpoint.trace.lines import OPEN_EVENTS
+
+__all__ = ["LARGE", "Seen", "finite", "seen"]
+
+LARGE = 200_000
+"""A trace with more events than this travels as bins and windows."""
+
+_KEY = "_seen_by_viewer"
+
+
+def seen(trace: Trace) -> Seen:
+    """What was worked out for this trace, now or before."""
+    kept = vars(trace).get(_KEY)
+    if not isinstance(kept, Seen):
+        kept = vars(trace)[_KEY] = Seen(trace)
+    return kept
+
+
+def finite(values: dict[str, Any] | None) -> dict[str, float]:
+    """The numbers of a map that are numbers: JSON has no infinity, and no integers beyond 64 bits."""
+    out = {}
+    for name, value in (values or {}).items():
+        number = float(value)
+        if np.isfinite(number):
+            out[name] = number
+    return out
+
+
+class Seen:
+    """One trace, looked at for the page."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.facts = Facts(trace)
+        self.team = self.facts.team
+        self.kept: dict[Any, Any] = {}
+        """Answers that cost something (credit, safety), by what was asked."""
+
+    @property
+    def n(self) -> int:
+        return len(self.trace.events)
+
+    @property
+    def is_large(self) -> bool:
+        return self.n > LARGE
+
+    @cached_property
+    def end_E(self) -> NDArray[np.float64]:
+        """When each event was over; its start where its duration is not known."""
+        return self.facts.t_E + np.maximum(self.facts.dur_E, 0.0)
+
+    @cached_property
+    def span(self) -> tuple[float, float]:
+        """From the first start to the last end."""
+        return (float(self.facts.t_E.min()), float(self.end_E.max())) if self.n else (0.0, 0.0)
+
+    @cached_property
+    def path(self) -> tuple[NDArray[Any], str, float, list[int]]:
+        """The critical path: the weight of every event, what it is measured in, its length, its events."""
+        weight_E, unit = path_weight(self.facts)
+        total, path = self.facts.critical_path(weight_E) if self.facts.graph.m else (0.0, [])
+        return weight_E, unit, float(total), path
+
+    @cached_property
+    def untrusted_E(self) -> NDArray[np.bool_]:
+        return np.array([e.trusted is False for e in self.trace.events], np.bool_)
+
+    @cached_property
+    def tainted_E(self) -> NDArray[np.bool_]:
+        """Events that untrusted content may have reached: as `audit.taint.may_taint` without declassifying."""
+        sources = np.flatnonzero(self.untrusted_E)
+        return self.facts.info.reach(sources.tolist()) if len(sources) else self.untrusted_E
+
+    @cached_property
+    def open(self) -> list[int]:
+        """Events that have begun and not ended."""
+        index = self.trace.index
+        return [index[name] for name in self.trace.meta.get(OPEN_EVENTS) or () if name in index]
+
+    @cached_property
+    def report(self) -> Report:
+        """What the importer said; empty for a trace that was not imported."""
+        said = self.trace.meta.get("import")
+        return Report.of(said) if isinstance(said, dict) else Report()
+
+    @cached_property
+    def unlinked_A(self) -> list[int]:
+        """Agents that an importer could not hang on a spawn: roots beside the main one, where it says that there are some."""
+        return [a for a in self.team.roots if a != self.team.main] if self.report.unlinked_count else []
+
+    @cached_property
+    def flags_E(self) -> NDArray[np.uint16]:
+        """The marks of `shapes.FLAGS`."""
+        events, contents = self.trace.events, self.trace.contents
+        on_path = np.zeros(self.n, np.bool_)
+        on_path[self.path[3]] = True
+        is_open = np.zeros(self.n, np.bool_)
+        is_open[self.open] = True
+        has_text = np.array([e.content_ref in contents for e in events] if contents else [False] * self.n, np.bool_)
+        marks = {
+            "untrusted": self.untrusted_E,
+            "tainted": self.tainted_E,
+            "failed": self.facts.failed_E,
+            "on_path": on_path,
+            "open": is_open,
+            "text": has_text,
+            "human": self.team.of_types(("human_intervention",)),
+            "safety": self.team.of_types(("safety_event",)),
+            "unlinked": np.isin(self.team.agent_E, self.unlinked_A),
+        }
+        flags = np.zeros(self.n, np.uint16)
+        for name, mask in marks.items():
+            flags[mask] |= FLAGS[name]
+        return flags
+
+    @cached_property
+    def tools(self) -> tuple[list[str], NDArray[np.uint16]]:
+        """The tools in order of first use, and for each event its tool's number plus one, 0 for none."""
+        named = [e.tool for e in self.trace.events]
+        order = self.team.order_E.tolist()
+        names = [tool for tool in dict.fromkeys(named[i] for i in order) if tool is not None]
+        number = {tool: k for k, tool in enumerate(names, 1)}
+        if len(names) > 65_535:  # more than the column can count: the rest share its last number
+            names = [*names[:65_534], "(other tools)"]
+        codes = np.array([0 if tool is None else min(number[tool], 65_535) for tool in named], np.uint16)
+        return names, codes

@@ -1,0 +1,232 @@
+"""The answer strip, the alerts and the notes: computed facts, each leading to an event or an agent.
+
+Always true: a fact that the records do not give is left out, never guessed; a count names all, the events beside it are the first few.
+What was not judged because the trace is too large is said in a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from counterpoint.app.viewer.safety import is_dear, sinks
+from counterpoint.app.viewer.seen import Seen
+from counterpoint.app.viewer.shapes import Agent, Alert, Fact
+from counterpoint.audit.collaboration import collaboration
+from counterpoint.audit.hacks import hacks
+from counterpoint.audit.overhead import overhead
+from counterpoint.audit.parallelism import parallelism
+from counterpoint.audit.records import Measure
+from counterpoint.audit.rollups import coverage
+from counterpoint.trace import Trace
+from counterpoint.trace.lines import UNFINISHED
+
+__all__ = ["alerts", "facts", "is_masked", "notes"]
+
+_SHOWN = 50
+_MEASURES = {
+    "parallelism_efficiency": "{}× parallel",
+    "protocol_overhead": "{} of the tokens are protocol",
+    "message_redundancy": "{} of the messages repeat",
+}
+
+
+# -- facts -----------------------------------------------------------------------------------------------------------
+
+
+def facts(look: Seen, agents: list[Agent], found: list[Alert]) -> list[Fact]:
+    """What the strip says, most telling first."""
+    out = [*_slowest(look, agents), *_dearest(agents), *_paid(look, agents), *_wrong(look)]
+    for kind, one, many in (("incident", "incident", "incidents"), ("unlinked", "unlinked child", "unlinked children")):
+        of_kind = [a for a in found if a.kind == kind]
+        count = look.report.unlinked_count if kind == "unlinked" else len(of_kind)
+        if count:
+            event = next((n for alert in of_kind for n in alert.events), -1)
+            out.append(Fact(kind=kind, text=f"{count:,} {one if count == 1 else many}", event=event))
+    if look.untrusted_E.any():
+        reached = int(look.tainted_E.sum())
+        first = int(look.team.place_E[look.untrusted_E].min())
+        out.append(Fact(kind="reach", text=f"outside content may have reached {reached:,} of {look.n:,} events", event=first))
+    return [*out, *_measured(look)]
+
+
+def _groups(agents: list[Agent]) -> dict[str, list[int]]:
+    """Members of the team that do the same: one role at one depth, as the map folds them."""
+    out: dict[tuple[str, int], list[int]] = {}
+    for a, agent in enumerate(agents):
+        if not agent.is_outside:
+            out.setdefault((agent.role or agent.name, agent.depth), []).append(a)
+    return {agents[m[0]].name if len(m) == 1 else f"{role} ×{len(m):,}": m for (role, _), m in out.items()}
+
+
+def _most(agents: list[Agent], value: list[float]) -> tuple[str, int, float] | None:
+    """The group with the most of something, its first among equals, and how much; None when there is nothing."""
+    sums = {name: sum(value[a] for a in members) for name, members in _groups(agents).items()}
+    best = max(sums, key=lambda name: sums[name], default=None)
+    if best is None or sums[best] <= 0:
+        return None
+    return best, max(_groups(agents)[best], key=lambda a: (value[a], -a)), sums[best]
+
+
+def _slowest(look: Seen, agents: list[Agent]) -> Iterable[Fact]:
+    found = _most(agents, [a.path_share for a in agents])
+    if found is not None and len(agents) > 1:
+        name, who, share = found
+        unit = {"time": "path", "tokens": "path, in tokens", "steps": "path, in steps"}[look.path[1]]
+        on_path = [i for i in look.path[3] if look.team.agent_E[i] == who]
+        event = max(on_path, key=lambda i: look.path[0][i], default=-1)
+        n = int(look.team.place_E[event]) if event >= 0 else -1
+        yield Fact(kind="slowest", text=f"slowest: {name} ({share:.0%} of {unit})", event=n, agent=who)
+
+
+def _dearest(agents: list[Agent]) -> Iterable[Fact]:
+    found, show = _most(agents, [a.cost_own or 0.0 for a in agents]), _money
+    if found is None:
+        found, show = _most(agents, [a.tokens_own for a in agents]), _tokens
+    if found is not None and len(agents) > 1:
+        yield Fact(kind="dearest", text=f"dearest: {found[0]} ({show(found[2])})", agent=found[1])
+
+
+def _paid(look: Seen, agents: list[Agent]) -> Iterable[Fact]:
+    """Who was paid most by the rewards on events, where there are any."""
+    if not any(e.reward for e in look.trace.events):
+        return
+    paid_E = np.array([sum(map(float, e.reward.values())) if e.reward else 0.0 for e in look.trace.events], np.float64)
+    found = _most(agents, look.team.per_agent(np.nan_to_num(paid_E, posinf=0, neginf=0)).tolist())
+    if found is not None:
+        yield Fact(kind="paid", text=f"paid most: {found[0]} ({found[2]:+.2f})", agent=found[1])
+
+
+def _wrong(look: Seen) -> Iterable[Fact]:
+    """The first wrong turn: where a person marked it, else the first failure."""
+    marked = [i for i, e in enumerate(look.trace.events) if e.extra and e.extra.get("is_mistake") is True]
+    failed = marked or np.flatnonzero(look.facts.failed_E).tolist()
+    if failed:
+        first = min(failed, key=lambda i: int(look.team.place_E[i]))
+        what = "first wrong turn (marked)" if marked else "first failure"
+        agent = int(look.team.agent_E[first])
+        yield Fact(kind="wrong", text=f"{what}: {look.trace.events[first].id}", event=int(look.team.place_E[first]), agent=agent)
+
+
+def _measured(look: Seen) -> Iterable[Fact]:
+    """Three of the survey's measures, where they can be had."""
+    if look.is_large:
+        return
+    found: list[Measure] = [*parallelism(look.facts), *overhead(look.facts), *collaboration(look.facts)]
+    for measure in found:
+        if measure.name in _MEASURES and measure.value:
+            value = f"{measure.value:.0%}" if measure.unit == "share" else f"{measure.value:.2g}"
+            bound = "" if measure.bound == "exact" else f"{measure.bound} "
+            yield Fact(kind=measure.name, text=bound + _MEASURES[measure.name].format(value))
+
+
+def _tokens(value: float) -> str:
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if value >= size:
+            return f"{value / (1e3 if unit == 'k' else size):,.3g} {unit} tokens"
+    return f"{value:,.0f} tokens"
+
+
+def _money(value: float) -> str:
+    return f"${value:,.2f}" if value >= 0.1 else f"${value:.4f}"
+
+
+# -- alerts ----------------------------------------------------------------------------------------------------------
+
+
+def alerts(look: Seen) -> list[Alert]:
+    """What to look at, the gravest first."""
+    out = [*_incidents(look), *_hacks(look), *_unlinked(look), *_open(look), *_failures(look)]
+    rank = {"high": 0, "medium": 1, "low": 2}
+    return sorted(out, key=lambda alert: rank[alert.severity])
+
+
+def _numbers(look: Seen, ids: Iterable[str]) -> list[int]:
+    places = [int(look.team.place_E[look.trace.index[name]]) for name in ids]
+    return sorted(places)[:_SHOWN]
+
+
+def _incidents(look: Seen) -> Iterable[Alert]:
+    if is_dear(look):
+        return
+    for sink in sinks(look)[1]:
+        if sink.status != "possible":
+            is_blocked = sink.status == "blocked"
+            text = f"{sink.what}: {sink.rule}" + (" (blocked)" if is_blocked else "")
+            numbers = [int(look.team.place_E[look.trace.index[name]]) for name in sink.path or (sink.event,)]
+            yield Alert(kind="incident", severity="low" if is_blocked else "high", text=text, events=numbers[-_SHOWN:])
+
+
+def _hacks(look: Seen) -> Iterable[Alert]:
+    if look.is_large:
+        return
+    for finding in hacks(look.trace, facts=look.facts):
+        if finding.status == "found":
+            text = f"{finding.hack.replace('_', ' ')}: {finding.why}"
+            yield Alert(kind="hack", severity=finding.severity or "low", text=text, events=_numbers(look, finding.events))
+
+
+def _unlinked(look: Seen) -> Iterable[Alert]:
+    report = look.report
+    if report.unlinked_count:
+        first = [int(look.team.place_E[look.team.agent_E == a].min()) for a in look.unlinked_A[:_SHOWN] if _acts(look, a)]
+        some = "; ".join(report.unlinked[:3])
+        text = f"{report.unlinked_count:,} sub-agents or spawns without their other end: {some}"
+        yield Alert(kind="unlinked", severity="medium", text=text, events=sorted(first))
+
+
+def _acts(look: Seen, agent: int) -> bool:
+    return bool((look.team.agent_E == agent).any())
+
+
+def _open(look: Seen) -> Iterable[Alert]:
+    if look.open:
+        numbers = sorted(look.team.place_E[look.open].tolist())
+        text = f"{len(numbers):,} events began and did not end"
+        yield Alert(kind="open", severity="medium", text=text, events=numbers[:_SHOWN])
+
+
+def _failures(look: Seen) -> Iterable[Alert]:
+    failed = np.flatnonzero(look.facts.failed_E)
+    if len(failed):
+        numbers = np.sort(look.team.place_E[failed]).tolist()
+        text = f"{len(numbers):,} events failed" if len(numbers) > 1 else "1 event failed"
+        yield Alert(kind="failure", severity="low", text=text, events=numbers[:_SHOWN])
+
+
+# -- notes -----------------------------------------------------------------------------------------------------------
+
+
+def is_masked(trace: Trace) -> bool:
+    """Whether texts of the trace were masked."""
+    return any("[masked:" in text for text in trace.contents.values())
+
+
+def notes(look: Seen) -> list[str]:
+    """What the reader should know beside the picture."""
+    trace, report = look.trace, look.report
+    out = []
+    if trace.meta.get(UNFINISHED):
+        out.append("This trace has no end record: it is still running, or was cut off.")
+    out += [f"Mended on import: {what} ({count:,})." for what, count in report.mended.items()]
+    out += [f"The source does not say: {what} ({count:,})." for what, count in report.lacks.items()]
+    if report.broken_count:
+        out.append(f"{report.broken_count:,} records of the source could not be read.")
+    if report.unknown:
+        kinds = ", ".join(list(report.unknown)[:5])
+        out.append(f"{sum(report.unknown.values()):,} records of unknown kinds were left out of the graph: {kinds}.")
+    if inferred := sum(report.inferred.values()):
+        out.append(f"{inferred:,} links were inferred by rule: {', '.join(report.inferred)}.")
+    referred = sum(1 for e in trace.events if e.content_ref)
+    if referred and not trace.contents:
+        out.append("The texts are not in this file: events point to them by hash only.")
+    covered = coverage(trace, facts=look.facts)
+    if covered.no_record and covered.total:
+        out.append(f"Tokens are at least {covered.accounted:,}: {covered.no_record:,} acts carry no token record.")
+    if look.is_large:
+        out.append(f"{look.n:,} events: shown as slices of time; reward hacks, incidents and E-measures were not looked for here. "
+                   "counterpoint audit does.")  # fmt: skip
+    elif is_dear(look):
+        out.append("Incidents were not looked for here, since there is much text: the Safety view does.")
+    return out
