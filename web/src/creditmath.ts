@@ -54,11 +54,6 @@ export function bySize(credit: Credit): [string, number][] {
   return Object.entries(credit.by_agent).sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]) || a[0].localeCompare(b[0]));
 }
 
-/** Thickness of an underline, in pixels: 1 for next to nothing, 6 for the whole scale; none for exactly nothing. */
-export function thickness(value: number, scale: number): number {
-  return value === 0 ? 0 : 1 + Math.round(5 * Math.min(1, Math.abs(value) / scale));
-}
-
 export interface Part {
   label: string;
   value: number;

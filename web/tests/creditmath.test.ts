@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { add, barParts, bySize, closing, disagreements, sharedScale, thickness, tokensByEvent } from "../src/creditmath";
+import { add, barParts, bySize, closing, disagreements, sharedScale, tokensByEvent } from "../src/creditmath";
 import type { Credit, CreditRow } from "../src/shapes.gen";
 
 const row = (label: string, event: number, value: number, agent = 0): CreditRow => ({ label, event, agent, value, low: null, high: null });
@@ -45,9 +45,8 @@ test("one scale for both methods, rounded up", () => {
   expect(sharedScale([credit({})])).toBe(1);
 });
 
-test("agents by size, underlined by size", () => {
+test("agents by size", () => {
   expect(bySize(team).map(([name]) => name)).toEqual(["verifier", "orchestrator", "researcher", "coder"]);
-  expect([thickness(0, 1), thickness(0.001, 1), thickness(-1, 1), thickness(3, 1)]).toEqual([0, 1, 6, 6]);
 });
 
 test("the bar has what is taken left of the zero and what is given right of it", () => {

@@ -1,4 +1,222 @@
-// Stands here until its own file is written, so that the page builds.
+// Who earned it. Always true: sums are added up on the screen and held against the reward; a method that cannot answer says why and what
+// would help; two methods side by side share one scale.
+import { signal } from "@preact/signals";
+import { useEffect, useMemo } from "preact/hooks";
+import { disagreements, sharedScale } from "../creditmath";
+import { onCommand } from "../keys";
+import { Command, useLoaded, Waiting } from "../loaded";
+import { plain, signed } from "../numbers";
+import { Empty, Failure } from "../shell/states";
+import type { Credit as Answer, CreditRow, MethodInfo } from "../shapes.gen";
+import { eventName, methodList, methods, selectAgent, selectEvent, source, trace } from "../state";
+import { Agents, CreditTable, HeatStrip, type Pair, SumBar } from "./creditparts";
+import "./views.css";
+
+/** Stays when the reader looks at another view and comes back. Empty: the method's own unit. */
+const unit = signal("");
+
+const UNITS = ["token", "turn", "event", "agent", "team"];
+
 export default function Credit() {
-  return <p class="quiet">Credit</p>;
+  const { id, about } = trace.value!;
+  useEffect(() => onCommand("second-method", toggleSecond), []);
+  if (!about.has_reward) return <NoReward id={id} />;
+  const list = methodList.value;
+  if (!list) return <Waiting what="Asking which methods can answer" />;
+  const first = methods.value[0] ?? firstThatAnswers(list);
+  if (!first) return <div class="credit"><Empty title="No method can answer for this trace." /><Methods list={list} first={null} second={null} /></div>;
+  return <Chosen id={id} list={list} first={first} second={methods.value[1] ?? null} />;
+}
+
+function firstThatAnswers(list: MethodInfo[]): string | null {
+  const able = list.filter((one) => !one.refusal);
+  return (able.find((one) => one.is_additive) ?? able[0])?.id ?? null;
+}
+
+/** A second method beside the first, or the first alone again. */
+function toggleSecond(): void {
+  const list = methodList.peek() ?? [];
+  const [first = firstThatAnswers(list), second] = methods.peek();
+  if (!first) return;
+  const other = list.find((one) => !one.refusal && one.id !== first)?.id;
+  methods.value = second || !other ? [first] : [first, other];
+}
+
+function NoReward(props: { id: string }) {
+  return (
+    <Empty title="No reward, so there is no credit to give.">
+      <p>This trace has no team reward: nothing says how well the team did. Credit divides that reward, so it must come first.</p>
+      <p>Add one in the trace's <code>rewards</code>, for example <code>{'{"team": 1.0}'}</code>, and import it again; or train or simulate a team, which scores its own runs:</p>
+      <p><Command text="counterpoint demo" /></p>
+      <p class="quiet">What needs no reward: <code>counterpoint audit {props.id}</code>, the Safety view (5), tokens and time (2).</p>
+    </Empty>
+  );
+}
+
+function Chosen(props: { id: string; list: MethodInfo[]; first: string; second: string | null }) {
+  const { id, list, first, second } = props;
+  const wanted = unit.value || "event";
+  const ask = (method: string | null) => (method ? () => source.value!.credit(id, method, wanted) : null);
+  const a = useLoaded(`${id}/1`, `${first}/${wanted}`, ask(first));
+  const b = useLoaded(`${id}/2`, `${second}/${wanted}`, ask(second));
+  const answers = [a.data, second ? b.data : null].filter((one): one is Answer => one !== null && !one.refusal);
+  const scale = useMemo(() => sharedScale(answers), [a.data, b.data, second]);
+  return (
+    <section class="credit" aria-label="Credit">
+      <header class="credit-head">
+        <Units credit={a.data} wanted={wanted} />
+        <Rewards />
+        <span class="quiet end">scale ±{plain(scale)}{answers.length > 1 ? " shared" : ""}</span>
+        <button type="button" onClick={toggleSecond} aria-pressed={second !== null} title="A second method beside the first (B)">Side by side <kbd>B</kbd></button>
+      </header>
+      <Methods list={list} first={first} second={second} />
+      <div class="credit-main">
+        {[a, ...(second ? [b] : [])].map((one, i) => (
+          <section key={i} class="credit-one" aria-label={i ? "Second method" : "First method"} aria-busy={one.isWaiting}>
+            <Title info={list.find((info) => info.id === (i ? second : first))} name={(i ? second : first)!} />
+            {one.problem ? <Failure error={one.problem} /> : one.data ? <One credit={one.data} scale={scale} wanted={wanted} /> : <Waiting what="Dividing the reward" />}
+          </section>
+        ))}
+        {answers.length === 2 && <Apart a={answers[0]!} b={answers[1]!} />}
+        {answers.length > 0 && <Detail answers={answers} scale={scale} />}
+      </div>
+    </section>
+  );
+}
+
+function Units(props: { credit: Answer | null; wanted: string }) {
+  const given = props.credit?.units ?? [];
+  const all = [...UNITS, ...given.filter((one) => !UNITS.includes(one))];
+  const shown = props.credit?.unit ?? props.wanted;
+  return (
+    <div class="chips" role="group" aria-label="Unit">
+      <span class="quiet">unit</span>
+      {all.map((one) => (
+        <button key={one} type="button" class="chip" aria-pressed={one === shown} onClick={() => (unit.value = one)}
+          title={given.includes(one) || !given.length ? undefined : "this method does not go there; the nearest unit is shown"}
+          data-absent={given.length > 0 && !given.includes(one)}>{one}</button>
+      ))}
+    </div>
+  );
+}
+
+/** The rewards of the trace by name. */
+function Rewards() {
+  const { rewards } = trace.value!.about;
+  return <div class="rewards">{Object.entries(rewards).map(([name, value]) => <span key={name} class="badge"><bdi>{name}</bdi> {plain(value, 4)}</span>)}</div>;
+}
+
+function Title(props: { info: MethodInfo | undefined; name: string }) {
+  return (
+    <h3 class="method-title">
+      {props.name} <span class="badge">{props.info?.is_additive ? "additive" : "not additive"}</span>
+      {props.info && <span class="quiet"> {props.info.about}</span>}
+    </h3>
+  );
+}
+
+function One(props: { credit: Answer; scale: number; wanted: string }) {
+  const { credit, scale, wanted } = props;
+  const { id, has_logp } = trace.value!.about;
+  if (credit.refusal) {
+    return (
+      <div class="refusal" role="status">
+        <p>{credit.method} cannot answer here: {credit.refusal}</p>
+        {credit.fix && <p>What would help: <Command text={credit.fix} /></p>}
+      </div>
+    );
+  }
+  return (
+    <>
+      {wanted !== credit.unit && (
+        <p class="note" role="status">
+          {wanted === "token" && !has_logp
+            ? `Token credit needs log-probs, and the source of ${id} recorded none: showing ${credit.unit}s instead.`
+            : `${credit.method} gives no credit by ${wanted} here: showing ${credit.unit}s instead.`}
+        </p>
+      )}
+      <SumBar credit={credit} />
+      <Agents credit={credit} scale={scale} />
+    </>
+  );
+}
+
+/** Where the two methods are furthest apart. */
+function Apart(props: { a: Answer; b: Answer }) {
+  const { a, b } = props;
+  const found = useMemo(() => disagreements(a, b), [a, b]);
+  if (a.unit !== b.unit) return <p class="note">{a.method} speaks of {a.unit}s, {b.method} of {b.unit}s: choose a unit that both have to compare them.</p>;
+  return (
+    <div class="apart">
+      <span class="quiet">methods disagree most at: </span>
+      {found.at.length === 0 && "nowhere"}
+      {found.at.map((one) => (
+        <button key={`${one.event}/${one.agent}/${one.label}`} type="button" class="chip" onClick={() => (one.event >= 0 ? selectEvent(one.event) : selectAgent(one.agent))}>
+          <bdi>{one.event >= 0 ? eventName(one.event) : one.label}</bdi> ({a.method} {signed(one.a)}, {b.method} {signed(one.b)})
+        </button>
+      ))}
+      {found.onlyOne > 0 && <span class="quiet"> · {found.onlyOne} have credit by one method only</span>}
+    </div>
+  );
+}
+
+function Detail(props: { answers: Answer[]; scale: number }) {
+  const [a, b] = props.answers;
+  const pairs = useMemo(() => joined(a!, b), [a, b]);
+  if (a!.unit === "token") {
+    return <>{props.answers.map((one) => <HeatStrip key={one.method} credit={one} scale={sharedScale([{ ...one, by_agent: {}, unassigned: null }])} />)}</>;
+  }
+  if (!pairs.length) return <p class="nothing">No {a!.unit} got any credit.</p>;
+  return <CreditTable pairs={pairs} methods={props.answers.map((one) => one.method)} scale={props.scale} unit={a!.unit} />;
+}
+
+/** Rows of the first method with those of the second; what only the second has comes at the end. */
+function joined(a: Answer, b: Answer | undefined): Pair[] {
+  if (!b || b.unit !== a.unit) return a.rows.map((row) => ({ row, values: b ? [row, null] : [row] }));
+  const key = (row: CreditRow) => `${row.event}/${row.agent}/${row.label}`;
+  const others = new Map(b.rows.map((row) => [key(row), row]));
+  const pairs: Pair[] = a.rows.map((row) => {
+    const other = others.get(key(row)) ?? null;
+    others.delete(key(row));
+    return { row, values: [row, other] };
+  });
+  return [...pairs, ...[...others.values()].map((row) => ({ row, values: [null, row] }))];
+}
+
+/** All methods: those that answer, then those that cannot, with their reasons. */
+function Methods(props: { list: MethodInfo[]; first: string | null; second: string | null }) {
+  const able = props.list.filter((one) => !one.refusal);
+  const refused = props.list.filter((one) => one.refusal);
+  return (
+    <nav class="methods" aria-label="Credit methods">
+      <h3>Methods</h3>
+      <ul>
+        {able.map((one) => (
+          <li key={one.id}>
+            <button type="button" class="method" aria-pressed={one.id === props.first} title={one.about}
+              onClick={() => (methods.value = [one.id, ...(props.second && props.second !== one.id ? [props.second] : [])])}>
+              {one.id} <span class="quiet">{one.unit}{one.is_additive ? " · Σ" : ""}</span>
+            </button>
+            {one.id !== props.first && (
+              <button type="button" class="beside" aria-pressed={one.id === props.second} aria-label={`${one.id} beside ${props.first}`} title="beside the first"
+                onClick={() => (methods.value = one.id === props.second ? [props.first!] : [props.first!, one.id])}>⫼</button>
+            )}
+          </li>
+        ))}
+      </ul>
+      {refused.length > 0 && (
+        <details open={!able.length}>
+          <summary>{refused.length} cannot answer here</summary>
+          <ul>
+            {refused.map((one) => (
+              <li key={one.id} class="refused">
+                <button type="button" class="method" aria-pressed={one.id === props.first} onClick={() => (methods.value = [one.id])}>{one.id}</button>
+                <p class="quiet">{one.refusal}</p>
+              </li>
+            ))}
+          </ul>
+        </details>
+      )}
+    </nav>
+  );
 }

@@ -1,4 +1,114 @@
-// Stands here until its own file is written, so that the page builds.
+// What came from outside, and where it went. Always true: only tainted paths are here, from source to sink; copied text (strong) and shared
+// context (possible) stand apart; every step can be selected.
+import { useMemo } from "preact/hooks";
+import { useLoaded, Waiting } from "../loaded";
+import { count } from "../numbers";
+import { familyOf, glyphOf, TAINT_GLYPH } from "../palette";
+import { Plain } from "../plaintext";
+import { Failure } from "../shell/states";
+import type { Safety as Found, TaintPath } from "../shapes.gen";
+import { agentName, columns, eventName, rowOf, selectAgent, selectedEvent, selectEvent, source, trace } from "../state";
+import "./views.css";
+
+const SEVERITIES = ["critical", "high", "medium", "low", "info"];
+
 export default function Safety() {
-  return <p class="quiet">Safety</p>;
+  const { id } = trace.value!;
+  const { data, problem } = useLoaded(id, id, () => source.value!.safety(id));
+  if (problem) return <Failure error={problem} />;
+  if (!data) return <Waiting what="Following what came from outside" />;
+  return <Paths found={data} />;
+}
+
+function Paths(props: { found: Found }) {
+  const { found } = props;
+  const groups = useMemo(() => apart(found.paths), [found]);
+  return (
+    <section class="safety" aria-label="Safety">
+      <Reach found={found} />
+      {found.notes.map((note) => <p key={note} class="note">{note}</p>)}
+      {!found.paths.length && <p class="nothing">{found.sources.length
+        ? "Content came from outside, and none of it reached an effect."
+        : "Nothing in this trace is marked as coming from outside."}</p>}
+      {groups.map(([title, about, paths]) => paths.length > 0 && (
+        <section key={title} class="paths" aria-label={title}>
+          <h3>{title} <span class="badge">{paths.length}</span> <span class="quiet">{about}</span></h3>
+          <ol>{paths.map((path, i) => <li key={i}><Path path={path} /></li>)}</ol>
+        </section>
+      ))}
+    </section>
+  );
+}
+
+/** The strong ones and the possible ones, the gravest first. */
+function apart(paths: TaintPath[]): [string, string, TaintPath[]][] {
+  const rank = (path: TaintPath) => (SEVERITIES.indexOf(path.severity) + SEVERITIES.length + 1) % (SEVERITIES.length + 1);
+  const some = (isStrong: boolean) =>
+    paths.filter((path) => (path.strength === "copied") === isStrong).sort((a, b) => rank(a) - rank(b) || a.sink - b.sink);
+  return [
+    ["Copied text", "strong: the words from outside are found again in the effect", some(true)],
+    ["Shared context", "possible: who acted had read the words from outside", some(false)],
+  ];
+}
+
+function Reach(props: { found: Found }) {
+  const { about } = trace.value!;
+  const { sources, tainted, agents } = props.found;
+  return (
+    <header class="reach">
+      <p><strong>{count(sources.length, "source")}</strong> from outside reached <strong>{tainted.toLocaleString("en")} of {count(about.events, "event")}</strong>{" "}
+        and <strong>{agents.length} of {count(about.agents.filter((agent) => !agent.is_outside).length, "agent")}</strong></p>
+      {sources.length > 0 && <p class="chips"><span class="quiet">sources</span>{sources.slice(0, MOST).map((n) => <Step key={n} n={n} />)}
+        {sources.length > MOST && <span class="quiet">and {sources.length - MOST} more</span>}</p>}
+      {agents.length > 0 && <p class="chips"><span class="quiet">agents</span>{agents.slice(0, MOST).map((agent) => (
+        <button key={agent} type="button" class="chip" onClick={() => selectAgent(agent)}><bdi>{agentName(agent)}</bdi></button>
+      ))}{agents.length > MOST && <span class="quiet">and {agents.length - MOST} more</span>}</p>}
+    </header>
+  );
+}
+
+const MOST = 24;
+
+/** source > ... > sink, with the rule it broke and the gate that would have stopped it. */
+function Path(props: { path: TaintPath }) {
+  const { path } = props;
+  const steps = path.events.length ? path.events : [path.source, path.sink];
+  return (
+    <article class={`path severity-${path.severity}`}>
+      <p class="path-head">
+        <span class={path.severity === "high" || path.severity === "critical" ? "badge bad" : "badge warn"}>⚠ {path.severity}</span>
+        <span class="badge taint">{TAINT_GLYPH} {path.strength === "copied" ? "copied text" : "shared context"}</span>
+        <Plain text={path.rule} />
+      </p>
+      <ol class="steps" aria-label="From source to sink">
+        {steps.map((n, i) => (
+          <li key={n}>
+            {i > 0 && <span class="arrow" aria-hidden="true">→</span>}
+            <Step n={n} part={n === path.source ? "source" : n === path.sink ? "sink" : path.gate?.event === n ? "gate" : undefined} />
+          </li>
+        ))}
+      </ol>
+      {path.gate
+        ? <p class="gate">First gate that would have stopped it: <Step n={path.gate.event} /> <Plain text={path.gate.text} /></p>
+        : <p class="gate quiet">No single check on the way would have stopped it.</p>}
+    </article>
+  );
+}
+
+/** One event as a button: what it is, whose, and its part in the path. */
+function Step(props: { n: number; part?: "source" | "sink" | "gate" | undefined }) {
+  const { n, part } = props;
+  const row = rowOf(n);
+  const at = columns.value;
+  const { about } = trace.value!;
+  const type = row >= 0 && at ? about.types[at.type[row]!] ?? "unknown" : null;
+  const tool = row >= 0 && at ? about.tools[at.tool[row]! - 1] : undefined;
+  return (
+    <button type="button" class={part ? `step is-${part}` : "step"} aria-pressed={n === selectedEvent.value} onClick={() => selectEvent(n)}>
+      {part && <em>{part}</em>}
+      {type && <span class={`glyph family-${familyOf(type)}`} aria-hidden="true">{glyphOf(type)}</span>}
+      <span><bdi>{row >= 0 && at ? agentName(at.agent[row]!) : ""}</bdi> <code><bdi>{eventName(n)}</bdi></code></span>
+      <small class="quiet"><bdi>{tool ?? type?.replaceAll("_", " ") ?? ""}</bdi></small>
+    </button>
+  );
 }
