@@ -13,10 +13,11 @@ import counterpoint
 from counterpoint.app.cli import cli
 from counterpoint.app.cli._lanes_text import Screen, credit_bar, cut, lanes_text, span
 from counterpoint.app.viewer.shapes import FAMILIES as PAGE_FAMILIES
-from counterpoint.credit._by_agent import Shares, by_agent
+from counterpoint.credit._by_agent import by_agent
 from counterpoint.testing import synthetic_trace
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.lanes import EMPTY, FAMILIES, KINDS, WAIT, Clock, cells, folded, kind_of
+from counterpoint.trace.rows import Shares
 from counterpoint.trace.team import Team
 
 KIND = {kind.name: k for k, kind in enumerate(KINDS)}

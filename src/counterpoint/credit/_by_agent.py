@@ -7,26 +7,16 @@ shares, which judge nobody; a trace without a team reward has no answer. The nam
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 from counterpoint import registry
 from counterpoint.credit._mechanism import team_reward
 from counterpoint.errors import CounterpointError
 from counterpoint.trace import Trace
+from counterpoint.trace.rows import Shares
 
-__all__ = ["Shares", "by_agent"]
+__all__ = ["by_agent"]
 
 _METHODS = ("ledger", "uniform")
-
-
-class Shares(NamedTuple):
-    """Who earned the team reward."""
-
-    method: str
-    reward: float
-    agents: dict[str, float]
-    unassigned: float
-    """What the mechanism gives to nobody: the prior, and luck."""
 
 
 def by_agent(trace: Trace) -> Shares | None:

@@ -156,6 +156,8 @@ class Cells(NamedTuple):
 
     kind: NDArray[np.int8]
     """(lanes, width) a place in `KINDS`, `WAIT` or `EMPTY`."""
+    most: NDArray[np.int8]
+    """(lanes, width) the same without marks: what took most of the time."""
     on_path: NDArray[np.bool_]
     """(lanes, width) where the critical path goes."""
     busy: Floats
@@ -179,7 +181,8 @@ def cells(team: Team, lanes: list[Lane], width: int, path: list[int]) -> Cells:
     end = np.maximum(clock.place(t_E + dur_E)[shown] * width, start)
     kind = np.fromiter((kind_of(events[i]) for i in shown.tolist()), np.int64, len(shown))
     time = _spread(kind * len(lanes) + row, start, end, (len(KINDS) * len(lanes), width)).reshape(len(KINDS), *shape)
-    out = np.where(time.max(axis=0) > 0, time.argmax(axis=0), _alive(row, start, end, shape)).astype(np.int8)
+    most = np.where(time.max(axis=0) > 0, time.argmax(axis=0), _alive(row, start, end, shape)).astype(np.int8)
+    out = most.copy()
     # A despawn is bookkeeping of whoever ends an agent: it shows where nothing else is, not over what is.
     is_mark = (kind >= _MARKS) & np.fromiter((events[i].type != "despawn" for i in shown.tolist()), np.bool_, len(shown))
     marks = np.flatnonzero(is_mark)
@@ -191,7 +194,7 @@ def cells(team: Team, lanes: list[Lane], width: int, path: list[int]) -> Cells:
     on_path = _spread(row[on], start[on], end[on], shape) > 0
     size = np.array([[len(lane.agents)] for lane in lanes], np.float64).reshape(len(lanes), 1)
     busy = np.minimum(_spread(row[works], start[works], end[works], shape), size).sum(axis=0)
-    return Cells(out, on_path, busy, clock)
+    return Cells(out, most, on_path, busy, clock)
 
 
 def _alive(row: NDArray[np.int64], start: Floats, end: Floats, shape: tuple[int, int]) -> NDArray[np.int8]:

@@ -19,7 +19,7 @@ import numpy as np
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace.vocabulary import UNITS
 
-__all__ = ["Cost", "Credit", "CreditRow", "Signal", "Signals", "rows_of"]
+__all__ = ["Cost", "Credit", "CreditRow", "Shares", "Signal", "Signals", "rows_of"]
 
 
 class Signal(NamedTuple):
@@ -41,6 +41,16 @@ class CreditRow(NamedTuple):
     value: float
     se: float | None = None
     """Standard error, where the amount is an estimate."""
+
+
+class Shares(NamedTuple):
+    """Who earned the team reward of one trace: agents and the unassigned rest add up to it."""
+
+    method: str
+    reward: float
+    agents: dict[str, float]
+    unassigned: float
+    """What the mechanism gives to nobody: the prior, and luck."""
 
 
 class Cost(NamedTuple):

@@ -14,8 +14,8 @@ from counterpoint.audit.authority import authority
 from counterpoint.audit.facts import Facts
 from counterpoint.audit.rollups import path_weight
 from counterpoint.audit.taint import MayTaint
-from counterpoint.credit._by_agent import Shares
 from counterpoint.trace.lanes import Lane
+from counterpoint.trace.rows import Shares
 
 __all__ = ["answers", "figures"]
 

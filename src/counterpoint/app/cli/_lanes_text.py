@@ -18,8 +18,8 @@ import click
 import numpy as np
 
 from counterpoint.app.cli._output import number, plain_text
-from counterpoint.credit._by_agent import Shares
 from counterpoint.trace.lanes import EMPTY, KINDS, WAIT, Cells, Lane, cells
+from counterpoint.trace.rows import Shares
 from counterpoint.trace.team import Team
 
 __all__ = ["Screen", "credit_bar", "cut", "lanes_text", "screen", "span"]
