@@ -51,7 +51,7 @@ def repeats(sets: Sequence[Shingles], threshold: float = THRESHOLD) -> list[int]
             continue
         seen[s] = i
         # The rarest shingles first; ties by text, so that the same sets give the same index.
-        ranked = sorted(s, key=lambda x: (rarity[x], str(x)))
+        ranked = sorted(s, key=lambda x: (rarity[x], x))
         head = ranked[: len(s) - math.ceil(threshold * len(s) - 1e-9) + 1]
         out.append(_match(s, sets, (j for x in head for j in index.get(x, ())), threshold))
         for x in head:

@@ -46,7 +46,7 @@ def _about(look: Seen) -> About:
         end=end,
         agents=rows,
         tools=look.tools[0],
-        models=list(dict.fromkeys(e.model for e in trace.events if e.model is not None)),
+        models=[model for model in dict.fromkeys([e.model for e in trace.events]) if model is not None],
         types=list(EVENT_TYPES),
         edge_types=list(EDGE_TYPES),
         facts=facts(look, rows, found),

@@ -29,8 +29,10 @@ _SEVERITY = {"violation": "high", "blocked": "medium", "possible": "low"}
 
 def is_dear(look: Seen) -> bool:
     """Whether judging the sinks takes so long that it is left until somebody asks."""
+    if look.is_large:
+        return True
     calls = sum(1 for e in look.trace.events if e.type == "tool_call" and e.extra and "args" in e.extra)
-    return look.is_large or calls * sum(map(len, look.trace.contents.values())) > _UNASKED
+    return calls * sum(map(len, look.trace.contents.values())) > _UNASKED
 
 
 def sinks(look: Seen) -> tuple[MayTaint, list[Sink]]:

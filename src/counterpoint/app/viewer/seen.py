@@ -94,8 +94,8 @@ class Seen:
     @cached_property
     def open(self) -> list[int]:
         """Events that have begun and not ended."""
-        index = self.trace.index
-        return [index[name] for name in self.trace.meta.get(OPEN_EVENTS) or () if name in index]
+        named = self.trace.meta.get(OPEN_EVENTS)
+        return [self.trace.index[name] for name in named if name in self.trace.index] if named else []
 
     @cached_property
     def report(self) -> Report:
@@ -138,9 +138,9 @@ class Seen:
         """The tools in order of first use, and for each event its tool's number plus one, 0 for none."""
         named = [e.tool for e in self.trace.events]
         order = self.team.order_E.tolist()
-        names = [tool for tool in dict.fromkeys(named[i] for i in order) if tool is not None]
-        number = {tool: k for k, tool in enumerate(names, 1)}
+        names = [tool for tool in dict.fromkeys(map(named.__getitem__, order)) if tool is not None]
+        number: dict[str | None, int] = {tool: k for k, tool in enumerate(names, 1)} | {None: 0}
         if len(names) > 65_535:  # more than the column can count: the rest share its last number
             names = [*names[:65_534], "(other tools)"]
-        codes = np.array([0 if tool is None else min(number[tool], 65_535) for tool in named], np.uint16)
-        return names, codes
+        codes = np.fromiter(map(number.__getitem__, named), np.int64, len(named))
+        return names, np.minimum(codes, 65_535).astype(np.uint16)

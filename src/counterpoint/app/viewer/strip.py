@@ -25,6 +25,8 @@ from counterpoint.trace.lines import UNFINISHED
 __all__ = ["alerts", "facts", "is_masked", "notes"]
 
 _SHOWN = 50
+_MEASURED = 10_000
+"""Events up to which the strip takes measures, which nobody waits for in a larger trace."""
 _MEASURES = {
     "parallelism_efficiency": "{}× parallel",
     "protocol_overhead": "{} of the tokens are protocol",
@@ -111,7 +113,7 @@ def _wrong(look: Seen) -> Iterable[Fact]:
 
 def _measured(look: Seen) -> Iterable[Fact]:
     """Three of the survey's measures, where they can be had."""
-    if look.is_large:
+    if look.n > _MEASURED:
         return
     found: list[Measure] = [*parallelism(look.facts), *overhead(look.facts), *collaboration(look.facts)]
     for measure in found:
@@ -218,8 +220,7 @@ def notes(look: Seen) -> list[str]:
         out.append(f"{sum(report.unknown.values()):,} records of unknown kinds were left out of the graph: {kinds}.")
     if inferred := sum(report.inferred.values()):
         out.append(f"{inferred:,} links were inferred by rule: {', '.join(report.inferred)}.")
-    referred = sum(1 for e in trace.events if e.content_ref)
-    if referred and not trace.contents:
+    if not trace.contents and any(e.content_ref for e in trace.events):
         out.append("The texts are not in this file: events point to them by hash only.")
     covered = coverage(trace, facts=look.facts)
     if covered.no_record and covered.total:
