@@ -18,8 +18,7 @@ from counterpoint.app.cli._lanes_text import Screen, credit_bar, lanes_text, scr
 from counterpoint.app.cli._output import emit, json_option, number, plain_text, table
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.library import about, load
-from counterpoint.audit.facts import Facts
-from counterpoint.audit.taint import may_taint
+from counterpoint.app.viewer.seen import seen
 from counterpoint.credit._by_agent import by_agent
 from counterpoint.errors import NotFound, did_you_mean
 from counterpoint.trace import Event, Trace
@@ -94,19 +93,19 @@ def _say(text: str) -> None:
 
 
 def _show_trace(trace: Trace, *, listed: bool, whole: bool) -> None:
-    on, facts = screen(), Facts(trace)
-    lanes = folded(facts.team, is_whole=whole)
-    shares, may = by_agent(trace), may_taint(trace, facts=facts)
-    parts = [*_head(trace, on), *wrapped(answers(facts, lanes, shares, may, on), on.pick(" · ", " | "), on, "answers  ")]
+    on, look = screen(), seen(trace)
+    team, shares = look.team, by_agent(trace)
+    lanes = folded(team, is_whole=whole)
+    path = _path(trace)
+    parts = [*_head(trace, on), *wrapped(answers(look, on), on.pick(" · ", " | "), on, "answers  ")]
     for name, values in (("rewards", trace.rewards), ("costs", trace.costs), ("metrics", trace.metrics or {})):
         parts += wrapped([f"{plain_text(k)} {number(v)}" for k, v in values.items()], "  ", on, f"{name:8} ")
-    path = _path(trace)
     parts += [*_path_lines(path, on, whole=whole), ""]
-    tainted = set(facts.team.agent_E[may.tainted].tolist())
+    tainted = set(team.agent_E[look.tainted_E].tolist())
     on_path = [trace.index[name] for name in path["events"]]
-    parts.append(lanes_text(facts.team, lanes, on_path, figures(facts, lanes), on, tainted=tainted, limit=0 if whole else _LANES))
+    parts.append(lanes_text(team, lanes, on_path, figures(look, lanes), on, tainted=tainted, limit=0 if whole else _LANES))
     if shares is not None:
-        parts += ["", credit_bar(shares, lanes, facts.team.names, on, limit=len(lanes) if whole else 8)]
+        parts += ["", credit_bar(shares, lanes, team.names, on, limit=len(lanes) if whole else 8)]
     if listed:
         parts += ["", _list_events(trace.events, whole=whole)]
     _say("\n".join(parts))
