@@ -294,11 +294,12 @@ export interface Run {
 export interface CompareRow {
   name: string;
   mean: number;
-  low: number;
-  high: number;
+  low: number | null;
+  high: number | null;
   seeds: number;
   tokens: number | null;
   agents: number | null;
+  calls: number | null;
 }
 
 /** Groups of runs on the same tasks. */

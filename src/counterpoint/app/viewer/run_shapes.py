@@ -78,11 +78,13 @@ class CompareRow(Struct, frozen=True, kw_only=True):
 
     name: str
     mean: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     seeds: int
     tokens: float | None
     agents: float | None
+    calls: float | None = None
+    """Calls of workers per episode, which is what budgets are counted in."""
 
 
 class Compare(Struct, frozen=True, kw_only=True):
