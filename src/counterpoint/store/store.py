@@ -13,6 +13,7 @@ store. Opening never changes what another process is writing.
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import time
@@ -202,6 +203,22 @@ class Store:
         """A line per trace, finished and open, by the time it was added. Reads the manifest, not the lake."""
         done = [Summary.of_row(r) for r in list(self._log.refresh().rows.values())]
         return sorted(done + self._open_summaries(), key=lambda s: s.added)
+
+    def version(self, trace_id: str) -> str | None:
+        """Something that is another one when the trace is; None when there is no such trace."""
+        row = self._log.refresh().rows.get(trace_id)
+        if row is not None:
+            return row.digest
+        try:
+            found = path_of(self._journal_folder, trace_id).stat()
+        except FileNotFoundError:
+            return None
+        return f"open-{found.st_ino}-{found.st_size}-{found.st_mtime_ns}"
+
+    def latest(self, count: int) -> list[tuple[str, Summary]]:
+        """The finished traces that were added or changed last, the newest first, each with its version."""
+        rows = reversed(self._log.refresh().rows.values())
+        return [(row.digest, Summary.of_row(row)) for row in itertools.islice(rows, count)]
 
     def find(self, prefix: str) -> str:
         """The one id that is, or begins with, `prefix`."""

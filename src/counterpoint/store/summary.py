@@ -34,6 +34,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     """When it was first added, seconds since the epoch; of an open one, when it was last written."""
     is_open: bool = False
     """Whether it is still in the journal: running, or cut off."""
+    cost_usd: int | float | None = None
 
     @classmethod
     def of_row(cls, row: Row) -> Summary:
@@ -52,6 +53,7 @@ class Summary(Struct, frozen=True, kw_only=True):
             errors=row.errors,
             source=row.source,
             added=row.added,
+            cost_usd=row.costs.get("cost_usd"),
         )
 
     @classmethod

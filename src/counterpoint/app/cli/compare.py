@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from counterpoint.bench.comparison import Comparison, Difference
     from counterpoint.train.folder import RunFolder
 
-__all__ = ["compare"]
+__all__ = ["compare", "difference_row", "joined_reasons"]
 
 _REASONS_SHOWN, _LOSSES_SHOWN = 4, 3
 
@@ -178,7 +178,7 @@ def _report(groups: list[Group], metric: str, baseline: str | None, *, anyway: b
     base = labels.index(baseline) if baseline else 0
     against = reasons(groups, base)
     if against and not anyway:
-        raise Refused("not comparable: " + _cut(against), fix="--anyway prints the table with a warning")
+        raise Refused("not comparable: " + joined_reasons(against), fix="--anyway prints the table with a warning")
     found = sides(groups, metric)
     result = compared(found.sides, baseline=base)
     if as_json:
@@ -187,7 +187,8 @@ def _report(groups: list[Group], metric: str, baseline: str | None, *, anyway: b
         click.echo(_text(groups, metric, base, against, found, result))
 
 
-def _cut(against: Sequence[str]) -> str:
+def joined_reasons(against: Sequence[str]) -> str:
+    """The first reasons against a comparison, and how many more there are."""
     more = len(against) - _REASONS_SHOWN
     return "; ".join(against[:_REASONS_SHOWN]) + (f"; and {more} more" if more > 0 else "")
 
@@ -220,11 +221,12 @@ def _as_dict(groups: list[Group], metric: str, base: int, against: list[str], fo
         "budget_gap": budget_gap(groups, base),
         "baseline": groups[base].label,
         "sides": per_side,
-        "differences": [_difference(d, found.tasks) for d in result.differences],
+        "differences": [difference_row(d, found.tasks) for d in result.differences],
     }
 
 
-def _difference(d: Difference, tasks: list[int]) -> dict[str, Any]:
+def difference_row(d: Difference, tasks: list[int]) -> dict[str, Any]:
+    """One side less another, as `--json` prints it and the page is told."""
     better, worse, same = d.counts()
     e = d.estimate
     numbers = {"diff": e.mean, "low": e.low, "high": e.high, "p": e.p, "p_holm": d.p_holm, "df": e.df, "over_seeds": e.over_seeds}
@@ -246,7 +248,7 @@ def _text(groups: list[Group], metric: str, base: int, against: list[str], found
         + [str(count) for count in d.counts()]
         for d in result.differences
     ]
-    parts = [f"warning: not comparable: {_cut(against)}"] if against else []
+    parts = [f"warning: not comparable: {joined_reasons(against)}"] if against else []
     parts += [_head(groups, base, found, result), table(header, rows, right=range(1, 9)), table(differ, cells, right=range(1, 9))]
     return "\n\n".join(plain_text(part, keep_lines=True) for part in (*parts, *_remarks(metric, found, result)))
 

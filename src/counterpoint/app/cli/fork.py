@@ -6,7 +6,6 @@ pair the run with and without the edit on the same fresh noise after the event.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +14,9 @@ import msgspec
 
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, number, plain_text
 from counterpoint.app.cli._store import open_store, store_option
+from counterpoint.app.forking import counts, edit, effect_of, replay_for
 from counterpoint.app.library import about, load, looks_like_path, save
-from counterpoint.errors import InputError, NotFound, NotIdentified
 from counterpoint.trace import Trace
-from counterpoint.trace.replay import Delete, Do, Force, Fork, ManyReplay, Substitute
 
 if TYPE_CHECKING:
     from counterpoint.audit.blast import Blast
@@ -64,62 +62,18 @@ def fork(
     from counterpoint.audit.diff import diff
 
     loaded = load(trace, store=store)
-    do = _edit(is_deleted, substitute, force)
+    do = edit(is_deleted, substitute, force)
     with about(trace):
-        replay = _replay(loaded)
+        replay = replay_for(loaded)
         forked = replay.fork(loaded, at, do, seed)
         found = diff(loaded, forked)
         blast = blast_radius(loaded, forked, at) if seed is None else None
-        effect = None if samples is None else _effect(replay, loaded, at, do, seed or 0, samples)
+        effect = None if samples is None else effect_of(replay, loaded, at, do, seed or 0, samples)
     kept = _keep(forked, trace, output, store)
     if as_json:
         emit(_object(loaded, forked, at, found, blast, effect, kept))
     else:
         click.echo(_text(loaded, forked, at, found, blast, effect, kept))
-
-
-def _edit(is_deleted: bool, substitute: str | None, force: str | None) -> Do:
-    if is_deleted + (substitute is not None) + (force is not None) != 1:
-        raise InputError("one edit at a time", fix="give one of --delete, --substitute VALUE and --force JSON")
-    if is_deleted:
-        return Delete()
-    try:
-        value = json.loads(force if force is not None else substitute or "")
-    except ValueError:
-        value = substitute
-    if force is None:
-        return Substitute(value)
-    if not isinstance(value, dict):
-        raise InputError(f"no JSON object: {force!r}", where="--force", fix="as in --force '{\"spawn\": 2}'")
-    return Force(value)
-
-
-def _replay(trace: Trace) -> ManyReplay:
-    """The world that made the trace."""
-    from counterpoint.envs._find import world
-
-    name = trace.meta.get("world")
-    record = "fork a trace of `counterpoint world run NAME --store`; a .jsonl file keeps what it takes, .json does not"
-    if not isinstance(name, str):
-        raise NotIdentified("nothing says how this team would have gone on", record, where=trace.trace_id)
-    try:
-        found = world(name)
-    except NotFound:
-        raise NotIdentified(f"its world {name!r} is not here", record, where=trace.trace_id) from None
-    if not isinstance(found, ManyReplay):
-        fix = "fork a trace of a TeamWorld: W1, W2, D, P, V, A or M"
-        raise NotIdentified(f"the world {name} cannot fork", fix, where=trace.trace_id)
-    return found
-
-
-def _effect(replay: ManyReplay, trace: Trace, at: str, do: Do, seed: int, samples: int) -> dict[str, Any]:
-    """Team reward with the edit less without it, on the same fresh noise."""
-    from counterpoint.bench.claims._rows import mean_interval
-
-    seeds = range(seed, seed + samples)
-    values = replay.returns(trace, [Fork(at, d, s) for d in (do, None) for s in seeds])
-    mean, low, high = mean_interval((values[:samples] - values[samples:]).tolist())
-    return {"mean": mean, "low": low, "high": high, "samples": samples, "seed": seed}
 
 
 def _keep(forked: Trace, ref: str, output: Path | None, store: Path | None) -> str | None:
@@ -130,14 +84,6 @@ def _keep(forked: Trace, ref: str, output: Path | None, store: Path | None) -> s
     with open_store(store, create=True) as opened:
         opened.add(forked)
     return forked.trace_id
-
-
-def _counts(found: Diff, blast: Blast | None) -> dict[str, int]:
-    out = {"reused": found.same, "re-run": len(found.changed), "new": len(found.new), "gone": len(found.gone)}
-    if blast is not None:
-        again = int(blast.reran.sum()) - len(found.gone)
-        out |= {"reused": len(blast.reran) - int(blast.reran.sum()), "re-run": max(again, 0)}
-    return out
 
 
 def _object(
@@ -154,7 +100,7 @@ def _object(
         "at": at,
         "team": team,
         "effect": effect,
-        "badges": _counts(found, blast),
+        "badges": counts(found, blast),
         "reach": reach,
         "first": msgspec.to_builtins(found.first),
         "kept": kept,
@@ -165,7 +111,7 @@ def _text(
     trace: Trace, forked: Trace, at: str, found: Diff, blast: Blast | None, effect: dict[str, Any] | None, kept: str | None
 ) -> str:
     lines = [f"fork {forked.trace_id} at {at} of {trace.trace_id}"]
-    lines.append(" · ".join(f"{name} {count:,}" for name, count in _counts(found, blast).items()))
+    lines.append(" · ".join(f"{name} {count:,}" for name, count in counts(found, blast).items()))
     if blast is not None:
         share = f"{int(blast.closure.sum()):,} of {len(trace.events):,} events could depend on it"
         lines.append(f"reach  {share}, {int(blast.changed.sum()):,} changed")

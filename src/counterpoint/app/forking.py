@@ -1,0 +1,84 @@
+"""Forks for the command line and the page: what was asked as an edit, who can follow it, and what became of each event.
+
+Always true: a trace that nothing can replay is `NotIdentified`, with what would help; an effect is paired on one fresh noise.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from counterpoint.errors import InputError, NotFound, NotIdentified
+from counterpoint.trace import Trace
+from counterpoint.trace.replay import Delete, Do, Force, Fork, ManyReplay, Substitute
+
+if TYPE_CHECKING:
+    from counterpoint.audit.blast import Blast
+    from counterpoint.audit.diff import Diff
+
+__all__ = ["badges", "counts", "edit", "effect_of", "replay_for"]
+
+
+def edit(is_deleted: bool, substitute: str | None, force: str | None) -> Do:
+    """The one edit that was asked for."""
+    if is_deleted + (substitute is not None) + (force is not None) != 1:
+        raise InputError("one edit at a time", fix="give one of --delete, --substitute VALUE and --force JSON")
+    if is_deleted:
+        return Delete()
+    try:
+        value = json.loads(force if force is not None else substitute or "")
+    except ValueError:
+        value = substitute
+    if force is None:
+        return Substitute(value)
+    if not isinstance(value, dict):
+        raise InputError(f"no JSON object: {force!r}", where="--force", fix="as in --force '{\"spawn\": 2}'")
+    return Force(value)
+
+
+def replay_for(trace: Trace) -> ManyReplay:
+    """The world that made the trace."""
+    from counterpoint.envs._find import world
+
+    name = trace.meta.get("world")
+    record = "fork a trace of `counterpoint world run NAME --store`; a .jsonl file keeps what it takes, .json does not"
+    if not isinstance(name, str):
+        raise NotIdentified("nothing says how this team would have gone on", record, where=trace.trace_id)
+    try:
+        found = world(name)
+    except NotFound:
+        raise NotIdentified(f"its world {name!r} is not here", record, where=trace.trace_id) from None
+    if not isinstance(found, ManyReplay):
+        fix = "fork a trace of a TeamWorld: W1, W2, D, P, V, A or M"
+        raise NotIdentified(f"the world {name} cannot fork", fix, where=trace.trace_id)
+    return found
+
+
+def effect_of(replay: ManyReplay, trace: Trace, at: str, do: Do, seed: int, samples: int) -> dict[str, Any]:
+    """Team reward with the edit less without it, on the same fresh noise."""
+    from counterpoint.bench.claims._rows import mean_interval
+
+    seeds = range(seed, seed + samples)
+    values = replay.returns(trace, [Fork(at, d, s) for d in (do, None) for s in seeds])
+    mean, low, high = mean_interval((values[:samples] - values[samples:]).tolist())
+    return {"mean": mean, "low": low, "high": high, "samples": samples, "seed": seed}
+
+
+def counts(found: Diff, blast: Blast | None) -> dict[str, int]:
+    """How many events were taken over, run again, came and went."""
+    out = {"reused": found.same, "re-run": len(found.changed), "new": len(found.new), "gone": len(found.gone)}
+    if blast is not None:
+        again = int(blast.reran.sum()) - len(found.gone)
+        out |= {"reused": len(blast.reran) - int(blast.reran.sum()), "re-run": max(again, 0)}
+    return out
+
+
+def badges(original: Trace, forked: Trace, at: str) -> dict[str, str]:
+    """Each event of a fork by its id: `reused` as recorded, `re-run` on what had changed, `simulated` where it is new."""
+    from counterpoint.audit.blast import blast_radius
+    from counterpoint.audit.diff import aligned
+
+    blast = blast_radius(original, forked, at)
+    again = dict(zip(aligned(original.events), blast.reran.tolist(), strict=True))
+    words = {None: "simulated", True: "re-run", False: "reused"}
+    return {event.id: words[again.get(key)] for key, event in zip(aligned(forked.events), forked.events, strict=True)}
