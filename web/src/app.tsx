@@ -13,8 +13,9 @@ import { Help, Menu, openDialog } from "./shell/dialogs";
 import { Icon } from "./shell/icons";
 import { Link } from "./shell/Link";
 import { Boundary, Empty, Reconnecting } from "./shell/states";
-import { Toast, say } from "./shell/toast";
-import { fullLink, go, nextTheme, route, theme, trace } from "./state";
+import { copyLink } from "./shell/share";
+import { Toast } from "./shell/toast";
+import { go, nextTheme, route, theme, trace } from "./state";
 
 interface Place { page: Route["page"]; text: string; to: () => Route; isFileToo: boolean }
 
@@ -60,16 +61,6 @@ function Rail() {
       </div>
     </nav>
   );
-}
-
-/** Copies the address of what is on the screen. */
-export async function copyLink(): Promise<void> {
-  try {
-    await navigator.clipboard.writeText(fullLink());
-    say("Link copied");
-  } catch {
-    say(`Copy it from here: ${fullLink()}`);
-  }
 }
 
 function useCommands(): void {

@@ -1,0 +1,71 @@
+// A fork: change one event, see what would have come of it. Always true: the trace itself is not touched.
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { EventDetail } from "../shapes.gen";
+import { Failure } from "../shell/states";
+import { say } from "../shell/toast";
+import { go, source, trace } from "../state";
+
+type Kind = "delete" | "substitute" | "force";
+const KINDS: [Kind, string, string][] = [
+  ["delete", "Delete", "The event never happens."],
+  ["substitute", "Substitute", "It says something else: plain text, or JSON."],
+  ["force", "Force", "The decision is another one."],
+];
+
+/** What the form needs to hold before it can be sent. */
+export function fault(kind: Kind, value: string): string | null {
+  if (kind === "delete") return null;
+  if (!value.trim()) return "Write what takes its place.";
+  if (kind !== "force") return null;
+  try { JSON.parse(value); return null; } catch { return 'This is not JSON. Write for example {"spawn": 2} or {"stop": true}.'; }
+}
+
+export function ForkForm({ event, onClose }: { event: EventDetail; onClose: () => void }) {
+  const [kind, setKind] = useState<Kind>("delete");
+  const [value, setValue] = useState("");
+  const [isBusy, setBusy] = useState(false);
+  const [error, setError] = useState<unknown>(null);
+  const form = useRef<HTMLFormElement>(null);
+  useEffect(() => form.current?.querySelector("input")?.focus(), []);
+  const choose = (next: Kind): void => {
+    setKind(next);
+    setValue(next === "substitute" ? event.text ?? "" : next === "force" ? '{"stop": true}' : "");
+  };
+  const wrong = fault(kind, value);
+  const send = async (submit: Event): Promise<void> => {
+    submit.preventDefault();
+    const id = trace.value!.id;
+    if (wrong) return;
+    setBusy(true);
+    setError(null);
+    try {
+      const made = await source.value!.fork(id, { kind, event: event.id, value: kind === "delete" ? null : value });
+      say(made.line);
+      go({ page: "diff", a: id, b: made.id });
+    } catch (failed) {
+      setError(failed);
+      setBusy(false);
+    }
+  };
+  return (
+    <form ref={form} class="fork" onSubmit={(submit) => void send(submit)} onKeyDown={(key) => { if (key.key === "Escape") onClose(); }} aria-label="Fork">
+      <fieldset>
+        <legend>Fork at {event.id}</legend>
+        {KINDS.map(([name, text, about]) => (
+          <label key={name}><input type="radio" name="fork-kind" checked={kind === name} onChange={() => choose(name)} /> {text} <span class="quiet">{about}</span></label>
+        ))}
+      </fieldset>
+      {kind !== "delete" && (
+        <label class="fork-value">{kind === "force" ? "Decision, JSON" : "Text in its place"}
+          <textarea rows={kind === "force" ? 3 : 8} value={value} onInput={(input) => setValue(input.currentTarget.value)} spellcheck={false} />
+        </label>
+      )}
+      {wrong && <p class="quiet" role="status">{wrong}</p>}
+      {error !== null && <Failure error={error} />}
+      <div class="row">
+        <button type="submit" class="main" disabled={isBusy || wrong !== null}>{isBusy ? "Running…" : "Fork and compare"}</button>
+        <button type="button" onClick={onClose}>Cancel</button>
+      </div>
+    </form>
+  );
+}

@@ -1,0 +1,88 @@
+// The right panel when no event is selected: an agent, or the whole trace. Always true: a number that is absent is a dash.
+import { compact, money, percent, plain, signed, span } from "../numbers";
+import { Link } from "../shell/Link";
+import { traceLink } from "../router";
+import { agentName, creditByAgent, selectAgent, selectEvent, selectedAgent, showView, trace } from "../state";
+
+function Facts({ all }: { all: [string, string][] }) {
+  return <dl class="fields">{all.map(([name, value]) => <div key={name}><dt>{name}</dt><dd>{value}</dd></div>)}</dl>;
+}
+
+export function AgentCard({ agent }: { agent: number }) {
+  const { about } = trace.value!;
+  const one = about.agents[agent];
+  if (!one) return null;
+  const children = about.agents.flatMap((other, i) => (other.parent === agent ? [i] : []));
+  const credit = creditByAgent.value[agent] ?? null;
+  return (
+    <section class="event" aria-label="Agent">
+      <header class="panel-head"><h2>{one.name}</h2>{one.role && one.role !== one.name && <span class="quiet">{one.role}</span>}
+        <div class="end"><button type="button" class="plain" onClick={() => { selectedAgent.value = -1; }} aria-label="Close the agent">✕</button></div>
+      </header>
+      <div class="event-body">
+        <Facts all={[
+          ["tokens, own", compact(one.tokens_own)], ["tokens, with sub-agents", compact(one.tokens_total)], ["cost, own", money(one.cost_own)],
+          ["cost, with sub-agents", money(one.cost_total)], ["busy", span(one.busy_s)], ["share of the critical path", percent(one.path_share)],
+          ["events", compact(one.events)], ["from, to", `${span(one.start)} – ${span(one.end)}`], ["credit", signed(credit)],
+        ]} />
+        <div class="row">
+          <button type="button" onClick={() => showView("text")}>Read its text</button>
+          {one.spawn >= 0 && <button type="button" onClick={() => selectEvent(one.spawn)}>How it was made</button>}
+        </div>
+        {one.parent >= 0 && <p>Made by <button type="button" class="plain" onClick={() => selectAgent(one.parent)}>{agentName(one.parent)}</button></p>}
+        {children.length > 0 && <Children all={children} />}
+      </div>
+    </section>
+  );
+}
+
+function Children({ all }: { all: number[] }) {
+  const few = all.slice(0, 12);
+  return (
+    <div class="neighbours">
+      <h3>Made {all.length} agents</h3>
+      <ul>{few.map((i) => <li key={i}><button type="button" class="plain" onClick={() => selectAgent(i)}>{agentName(i)}</button></li>)}</ul>
+      {all.length > few.length && <p class="quiet">and {all.length - few.length} more, in the map</p>}
+    </div>
+  );
+}
+
+export function TraceCard() {
+  const { about } = trace.value!;
+  const numbers = (all: Record<string, number>): [string, string][] => Object.entries(all).map(([name, value]) => [name, plain(value, 4)]);
+  return (
+    <section class="event" aria-label="About this trace">
+      <header class="panel-head"><h2>About this trace</h2></header>
+      <div class="event-body">
+        <p class="quiet">Select an event or an agent to see it here.</p>
+        {about.alerts.length > 0 && <Alerts />}
+        <h3>Rewards</h3>
+        {about.has_reward ? <Facts all={numbers(about.rewards)} /> : <p class="quiet">No reward in this trace.</p>}
+        <h3>Costs and measures</h3>
+        <Facts all={[...numbers(about.costs), ...numbers(about.metrics)]} />
+        <h3>Where it is from</h3>
+        <Facts all={[["task", about.task_id], ["system", about.system ?? "–"], ["topology", about.topology ?? "–"], ["models", about.models.join(", ") || "–"]]} />
+        {about.parent && <p>Forked from <Link to={traceLink(about.parent)}>{about.parent}</Link></p>}
+        {about.notes.length > 0 && <><h3 id="notes">Notes</h3><ul class="plain-list">{about.notes.map((note) => <li key={note}>{note}</li>)}</ul></>}
+      </div>
+    </section>
+  );
+}
+
+function Alerts() {
+  return (
+    <div class="neighbours">
+      <h3>Alerts <span class="quiet">. and , step through them</span></h3>
+      <ul>
+        {trace.value!.about.alerts.map((alert, i) => (
+          <li key={i}>
+            <span class={`badge ${alert.severity === "high" ? "bad" : "warn"}`}>{alert.severity}</span>{" "}
+            {alert.events.length
+              ? <button type="button" class="plain" onClick={() => selectEvent(alert.events[0]!)}>{alert.text}</button>
+              : <span>{alert.text}</span>}
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}

@@ -1,0 +1,122 @@
+// The top of the trace page: what it is, the answer strip, the search. Always true: a total with gaps is not printed as a total; facts
+// are computed elsewhere and each leads to what is behind it.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { onCommand, runCommand } from "../keys";
+import { compact, count, money, plain, span } from "../numbers";
+import type { Fact } from "../shapes.gen";
+import { FIELD_NAMES } from "../search";
+import { FLAGS } from "../shapes.gen";
+import { copyLink } from "../shell/share";
+import { filterProblem, mask, query, selectAgent, selectEvent, selectedEvent, showView, source, stepAlert, trace } from "../state";
+
+/** The team's reward, by whatever name it has. */
+export function teamReward(rewards: Record<string, number>): number | null {
+  return rewards["team"] ?? rewards["team_reward"] ?? rewards["R"] ?? Object.values(rewards)[0] ?? null;
+}
+
+function Numbers() {
+  const { about } = trace.value!;
+  const agents = about.agents.filter((one) => !one.is_outside);
+  const roots = agents.filter((one) => one.parent < 0);
+  const tokens = about.costs["tokens"] ?? (roots.reduce((sum, one) => sum + one.tokens_total, 0) || null);
+  const all: [string, string][] = [
+    ["R", about.has_reward ? plain(teamReward(about.rewards), 3) : "–"], ["", count(agents.length, "agent")], ["", count(about.events, "event")],
+    ["", `${compact(tokens)} tok`], ["", money(about.costs["cost_usd"] ?? null)], ["", span(about.end - about.start)],
+  ];
+  return <ul class="trace-numbers">{all.filter(([, value]) => value !== "–" ).map(([name, value]) => <li key={value}>{name} {value}</li>)}</ul>;
+}
+
+function Search() {
+  const box = useRef<HTMLInputElement>(null);
+  const [text, setText] = useState(query.value);
+  const [isHelp, setHelp] = useState(false);
+  useEffect(() => onCommand("search", () => { box.current?.focus(); box.current?.select(); }), []);
+  useEffect(() => setText(query.value), [query.value]);
+  useEffect(() => {
+    const timer = setTimeout(() => { query.value = text.trim(); }, 150);
+    return () => clearTimeout(timer);
+  }, [text]);
+  const found = mask.value ? mask.value.reduce((sum, one) => sum + one, 0) : null;
+  const toFirst = (): void => { const first = mask.value?.indexOf(1, selectedEvent.value + 1) ?? -1; if (first >= 0) selectEvent(first); };
+  return (
+    <div class="trace-search">
+      <input ref={box} type="search" aria-label="Search events" placeholder="/ search: words, kind:spawn, tokens>5k, tainted" value={text} spellcheck={false}
+        onInput={(event) => setText(event.currentTarget.value)} onFocus={() => setHelp(true)} onBlur={() => setHelp(false)}
+        onKeyDown={(event) => { if (event.key === "Escape") event.currentTarget.blur(); if (event.key === "Enter") toFirst(); }} />
+      <span role="status" class={filterProblem.value ? "search-problem" : "quiet"}>
+        {filterProblem.value ? `${filterProblem.value.what} ${filterProblem.value.fix ?? ""}`
+          : found !== null ? `${found.toLocaleString("en")} of ${trace.value!.about.events.toLocaleString("en")}` : ""}
+      </span>
+      {isHelp && !text && (
+        <div class="search-help" aria-hidden="true">
+          <p>Fields: {FIELD_NAMES.join(" ")}</p><p>Words of their own: {Object.keys(FLAGS).join(" ")}</p><p>Enter goes to the next match.</p>
+        </div>
+      )}
+    </div>
+  );
+}
+
+function Share() {
+  const { id, about } = trace.value!;
+  return (
+    <details class="share">
+      <summary>Share</summary>
+      <div class="share-box">
+        <button type="button" onClick={() => void copyLink()}>Copy link (Y)</button>
+        {source.value!.kind === "server"
+          ? <p>One file that opens anywhere:<br /><code>counterpoint export {id} --html trace.html</code></p>
+          : <p class="quiet">This is a file: send it as it is. {about.is_masked ? "Secrets are masked in it." : "Nothing was masked in it."}</p>}
+      </div>
+    </details>
+  );
+}
+
+export function TraceHeader() {
+  const { about } = trace.value!;
+  const canFork = about.can_fork && source.value!.canWrite;
+  return (
+    <header class="trace-head">
+      <h1 title={about.id}>{about.id}</h1>
+      <Numbers />
+      {about.alerts.length > 0 && <button type="button" class="badge warn" onClick={() => stepAlert(1)} title="Next alert (.)">⚠ {count(about.alerts.length, "alert")}</button>}
+      {about.is_masked && <span class="badge">masked</span>}
+      <div class="end">
+        <Search />
+        {canFork && <button type="button" onClick={() => runCommand("fork")} disabled={selectedEvent.value < 0}
+          title={selectedEvent.value < 0 ? "Select the event to change first" : "Fork at the selected event (X)"}>Fork</button>}
+        <Share />
+      </div>
+    </header>
+  );
+}
+
+function open(fact: Fact): void {
+  if (fact.event >= 0) selectEvent(fact.event);
+  else if (fact.agent >= 0) selectAgent(fact.agent);
+  if (/incident|taint|safety/.test(fact.kind)) showView("safety");
+  else if (/credit/.test(fact.kind)) showView("credit");
+}
+
+/** Computed facts, each a link. Absent facts are absent. */
+export function AnswerStrip() {
+  const { about } = trace.value!;
+  if (!about.facts.length && !about.notes.length) return null;
+  return (
+    <ul class="answers" aria-label="Answers">
+      {about.facts.map((fact) => (
+        <li key={`${fact.kind} ${fact.text}`}>
+          {fact.event >= 0 || fact.agent >= 0 || /incident|taint|safety|credit/.test(fact.kind)
+            ? <button type="button" class="plain" onClick={() => open(fact)}>{fact.text}</button>
+            : <span>{fact.text}</span>}
+        </li>
+      ))}
+      {about.notes.length > 0 && (
+        <li>
+          <details class="share notes"><summary>{count(about.notes.length, "note")}</summary>
+            <ul class="share-box plain-list">{about.notes.map((note) => <li key={note}>{note}</li>)}</ul>
+          </details>
+        </li>
+      )}
+    </ul>
+  );
+}
