@@ -1,8 +1,9 @@
 """The picture of a large trace: per lane and slice of time, which family of events took most of it, and how much of it was busy.
 
-Always true: the finest level's seconds add up to the busy time of the whole trace, and each coarser level's to pairs of the finer
-one's; a slice in which anything began is never empty. A lane is one agent, or from 200 agents on a role at a depth. Seconds are busy
-pieces (`Facts.pieces`), so nested spans count once; a trace without durations is drawn by its counts. All in all at most `MOST` bytes.
+Always true: the finest level's seconds add up to the busy time of the whole trace, and each coarser level's to pairs of the
+finer one's; a slice in which anything began is never empty. A lane is one agent, or from 200 agents on a role at a depth.
+Seconds are busy pieces (`Facts.pieces`), so nested spans count once; a trace without durations is drawn by its counts. All in
+all at most `MOST` bytes.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ LEVELS = 5
 _FINEST = 32_768
 _FOLD_ABOVE = 200
 _OTHER = len(FAMILIES)
-_FAMILY = np.array([next((f for f, types in enumerate(FAMILIES.values()) if name in types), _OTHER) for name in EVENT_TYPES], np.uint8)
+_FAMILY = np.array(
+    [next((f for f, types in enumerate(FAMILIES.values()) if name in types), _OTHER) for name in EVENT_TYPES], np.uint8
+)
 
 Floats = NDArray[np.float64]
 
@@ -133,7 +136,7 @@ def cells(look: Seen, members: list[list[int]], finest: int) -> Cells:
     steps = np.bincount(row[many] + first[many] + 1, minlength=size) - np.bincount(row[many] + last[many], minlength=size)
     whole = np.cumsum(steps.reshape(shape), axis=2)
     width = 1 / scale if scale else 1.0
-    return Cells((seconds.reshape(shape) + whole) * width, counts.reshape(shape))
+    return Cells(((seconds.reshape(shape) + whole) * width).astype(np.float64), counts.reshape(shape))
 
 
 def _bytes(level: Cells, most: Floats) -> bytes:

@@ -1,8 +1,9 @@
 """The events of a trace as arrays in bytes, whole or a window of it.
 
-Always true: the bytes are 4 bytes of length (little-endian), that much JSON (`ColumnsHead`), padding to 8, then the arrays, each
-beginning at a multiple of 8; offsets count from the end of that padding. Arrays stand in the story's order. In a window `numbers` gives
-the number of each event, `src` and `dst` are places in the window, and only edges with both ends in it are there.
+Always true: the bytes are 4 bytes of length (little-endian), that much JSON (`ColumnsHead`), padding to 8, then the arrays,
+each beginning at a multiple of 8; offsets count from the end of that padding. Arrays stand in the story's order. In a window
+`numbers` gives the number of each event, `src` and `dst` are places in the window, and only edges with both ends in it are
+there.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
 """`Safety`: what came from outside, what it may have reached, and the effects that it decided, from source to sink.
 
 Always true: copied content (strong) and shared context (possible) are told apart; the sinks are those of `audit.authority`, as
-`counterpoint audit --taint` prints them, violations first. A gate is the first event of a path, past the agent that met the content,
-without which the sink is no longer reached from that source.
+`counterpoint audit --taint` prints them, violations first. A gate is the first event of a path, past the agent that met the
+content, without which the sink is no longer reached from that source.
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import numpy as np
 
@@ -90,7 +92,7 @@ def _path(look: Seen, may: MayTaint, sink: Sink, *, is_traced: bool) -> TaintPat
 def _gate(look: Seen, source: int, way: list[int]) -> Gate:
     """The first hand-over on the way that every other way passes too; else the sink itself."""
     agent_E, sink = look.team.agent_E, way[-1]
-    crossings = [b for a, b in zip(way, way[1:], strict=False) if agent_E[a] != agent_E[b] and b != sink]
+    crossings = [b for a, b in pairwise(way) if agent_E[a] != agent_E[b] and b != sink]
     for event in crossings[:8]:
         if not _reaches(look.facts.info, source, sink, event):
             who = look.team.names[agent_E[event]]

@@ -1,7 +1,7 @@
 """The answer strip, the alerts and the notes: computed facts, each leading to an event or an agent.
 
-Always true: a fact that the records do not give is left out, never guessed; a count names all, the events beside it are the first few.
-What was not judged because the trace is too large is said in a note.
+Always true: a fact that the records do not give is left out, never guessed; a count names all, the events beside it are the first
+few. What was not judged because the trace is too large is said in a note.
 """
 
 from __future__ import annotations
@@ -226,8 +226,7 @@ def notes(look: Seen) -> list[str]:
     if covered.no_record and covered.total:
         out.append(f"Tokens are at least {covered.accounted:,}: {covered.no_record:,} acts carry no token record.")
     if look.is_large:
-        out.append(f"{look.n:,} events: shown as slices of time; reward hacks, incidents and E-measures were not looked for here. "
-                   "counterpoint audit does.")  # fmt: skip
+        out.append(f"{look.n:,} events, shown as slices of time. Reward hacks and incidents: counterpoint audit looks for them.")
     elif is_dear(look):
         out.append("Incidents were not looked for here, since there is much text: the Safety view does.")
     return out

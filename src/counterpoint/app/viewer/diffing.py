@@ -1,0 +1,128 @@
+"""`Diff` for the page: two traces side by side, as `audit.diff` aligns them.
+
+Always true: the rows follow the first trace's story, and what only the second has stands after what it follows there; every
+event of both is counted. In a fork the event that was edited is `edited`, what changed with it is `changed`. Of a long pair,
+rows that are the same are told only near a difference.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from counterpoint.app.viewer.events import said
+from counterpoint.app.viewer.run_shapes import Diff, DiffRow
+from counterpoint.app.viewer.seen import Seen, seen
+from counterpoint.audit.diff import aligned, fingerprint
+from counterpoint.trace import Event, Trace
+
+__all__ = ["diff"]
+
+_CUT = 400
+_WHOLE = 20_000
+_AROUND = 3
+
+
+def diff(a: Trace, b: Trace) -> Diff:
+    """Two traces, such as a run and its fork."""
+    one, two = seen(a), seen(b)
+    rows = _rows(one, two)
+    same = sum(row.what == "same" for row in rows)
+    kept = _near(rows) if len(rows) > _WHOLE else rows
+    first = next((k for k, row in enumerate(kept) if row.what != "same"), -1)
+    return Diff(
+        a=a.trace_id,
+        b=b.trace_id,
+        rows=kept,
+        same=same,
+        different=len(rows) - same,
+        first=first,
+        sums=_sums(one, two),
+        agents=_agents(one, two),
+    )
+
+
+def _rows(one: Seen, two: Seen) -> list[DiffRow]:
+    names_a, names_b = aligned(one.trace.events), aligned(two.trace.events)
+    at_a, at_b = ({name: i for i, name in enumerate(names)} for names in (names_a, names_b))
+    after: dict[int, list[int]] = {}
+    last = -1
+    for j in two.team.order_E.tolist():
+        if names_b[j] in at_a:
+            last = at_a[names_b[j]]
+        else:
+            after.setdefault(last, []).append(j)
+    edited = _edited(two.trace)
+    rows = [_only_b(two, j) for j in after.get(-1, ())]
+    for i in one.team.order_E.tolist():
+        rows.append(_row(one, two, i, at_b.get(names_a[i], -1), edited))
+        rows += [_only_b(two, j) for j in after.get(i, ())]
+    return rows
+
+
+def _edited(fork: Trace) -> str | None:
+    """The event of the first trace that a fork says it edited last."""
+    edits = fork.meta.get("edits")
+    last = edits[-1] if isinstance(edits, list) and edits else None
+    at = last.get("at") if isinstance(last, dict) else None
+    return at if isinstance(at, str) else None
+
+
+def _row(one: Seen, two: Seen, i: int, j: int, edited: str | None) -> DiffRow:
+    event = one.trace.events[i]
+    n = int(one.team.place_E[i])
+    if j < 0:
+        what = "edited" if event.id == edited else "only-a"
+        return DiffRow(what=what, a=n, b=-1, type=event.type, agent=event.agent, before=_said(one, event), after="")
+    twin = two.trace.events[j]
+    m = int(two.team.place_E[j])
+    if fingerprint(event) == fingerprint(twin):
+        return DiffRow(what="same", a=n, b=m, type=event.type, agent=event.agent, before="", after="")
+    what = "edited" if event.id == edited else "changed"
+    before, after = _said(one, event), _said(two, twin)
+    return DiffRow(what=what, a=n, b=m, type=event.type, agent=event.agent, before=before, after=after)
+
+
+def _only_b(two: Seen, j: int) -> DiffRow:
+    event, m = two.trace.events[j], int(two.team.place_E[j])
+    return DiffRow(what="only-b", a=-1, b=m, type=event.type, agent=event.agent, before="", after=_said(two, event))
+
+
+def _said(look: Seen, event: Event) -> str:
+    """What an event says, or what it is about."""
+    text = look.trace.text(event) or event.error or event.tool or event.to or event.decision or ""
+    cut, size = said(text, _CUT)
+    return cut if size <= _CUT else cut + "…"
+
+
+def _near(rows: list[DiffRow]) -> list[DiffRow]:
+    differs = np.array([row.what != "same" for row in rows], np.bool_)
+    near = differs.copy()
+    for shift in range(1, _AROUND + 1):
+        near[shift:] |= differs[:-shift]
+        near[:-shift] |= differs[shift:]
+    return [rows[k] for k in np.flatnonzero(near).tolist()]
+
+
+def _sums(one: Seen, two: Seen) -> dict[str, list[float | None]]:
+    def of(look: Seen) -> dict[str, float | None]:
+        facts, costs, (start, end) = look.facts, look.trace.costs, look.span
+        tokens = float(facts.tokens_E.sum()) if facts.has_tokens_E.any() else costs.get("tokens")
+        spent = float(facts.cost_E.sum()) if facts.has_cost_E.any() else costs.get("cost_usd")
+        return {
+            "tokens": None if tokens is None else float(tokens),
+            "seconds": float(costs["wall_clock_s"]) if costs.get("wall_clock_s") else end - start,
+            "cost_usd": None if spent is None else float(spent),
+            "reward": float(look.trace.rewards["team"]) if "team" in look.trace.rewards else None,
+        }
+
+    left, right = of(one), of(two)
+    return {name: [left[name], right[name]] for name in left}
+
+
+def _agents(one: Seen, two: Seen) -> dict[str, list[float]]:
+    """Tokens of each agent in both, where they differ."""
+    sums: dict[str, list[float]] = {}
+    for side, look in enumerate((one, two)):
+        for name, tokens in zip(look.team.names, look.team.per_agent(look.facts.tokens_E).tolist(), strict=True):
+            sums.setdefault(name, [0.0, 0.0])[side] = float(tokens)
+    return {name: both for name, both in sums.items() if both[0] != both[1]}

@@ -1,0 +1,124 @@
+"""The search language over the events of a trace: `kind:spawn agent:coder tokens>5k t<60 tainted "merge"`.
+
+Always true: the fields and marks are those of `app.search`, terms are joined by and, and what is found comes in the story's
+order. A word is looked for in the text, the id, the agent and the tool, in any case; an amount that is not recorded matches no
+comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.app.search import COMPARE, EVENT_FIELDS, EVENT_FLAGS, Term, amount, terms
+from counterpoint.app.viewer.seen import Seen, seen
+from counterpoint.app.viewer.shapes import FLAGS
+from counterpoint.errors import InputError
+from counterpoint.trace import Trace
+from counterpoint.trace.vocabulary import EVENT_TYPES
+
+__all__ = ["find"]
+
+Mask = NDArray[np.bool_]
+
+
+def find(trace: Trace, query: str) -> list[int]:
+    """The numbers of the events that match; every one for an empty query."""
+    look = seen(trace)
+    found = np.ones(look.n, np.bool_)
+    for term in terms(query, EVENT_FIELDS, EVENT_FLAGS):
+        found &= _test(look, term)
+    numbers: list[int] = np.flatnonzero(found[look.team.order_E]).tolist()
+    return numbers
+
+
+def _test(look: Seen, term: Term) -> Mask:
+    if not term.name:
+        return _word(look, term.value.lower())
+    if not term.sign:
+        return (look.flags_E & FLAGS[EVENT_FLAGS[term.name]]) != 0
+    if EVENT_FIELDS[term.name] == "number":
+        have, is_known = _numbers(look, term.name)
+        sign = "=" if term.sign == ":" else term.sign
+        compared: Mask = COMPARE[sign](have, amount(term))
+        return compared & is_known
+    if term.sign not in (":", "=", "!="):
+        raise InputError(f"{term.name!r} is text and cannot be compared", fix=f"write {term.name}:{term.value}")
+    held = _text(look, term.name, term.value)
+    return ~held if term.sign == "!=" else held
+
+
+def _numbers(look: Seen, name: str) -> tuple[NDArray[Any], Mask]:
+    """A field's values, and where there is one."""
+    facts, events, always = look.facts, look.trace.events, np.ones(look.n, np.bool_)
+    match name:
+        case "n":
+            return look.team.place_E, always
+        case "t":
+            return facts.t_E, always
+        case "seconds":
+            return facts.dur_E, facts.has_dur_E
+        case "tokens":
+            return facts.tokens_E, facts.has_tokens_E
+        case "cost":
+            return facts.cost_E, facts.has_cost_E
+        case "depth":
+            return look.team.depth_A[look.team.agent_E], always
+        case "reward":
+            paid = [sum(map(float, e.reward.values())) if e.reward else np.nan for e in events]
+            return np.array(paid, np.float64), np.isfinite(paid)
+    turns = np.array([np.nan if e.turn is None else float(e.turn) for e in events], np.float64)
+    return turns, np.isfinite(turns)
+
+
+def _text(look: Seen, name: str, value: str) -> Mask:
+    """Where a text field holds the value; an id is the value."""
+    team, events, wanted = look.team, look.trace.events, value.lower()
+    match name:
+        case "id":
+            found = np.zeros(look.n, np.bool_)
+            if value in look.trace.index:
+                found[look.trace.index[value]] = True
+            return found
+        case "kind" | "type":
+            return _holding(EVENT_TYPES, wanted)[team.type_E]
+        case "agent":
+            return _holding(team.names, wanted)[team.agent_E]
+        case "role":
+            return _holding(look.facts.role_A, wanted)[team.agent_E]
+        case "tool":
+            return _holding([None, *look.tools[0]], wanted)[look.tools[1]]
+    fields = [getattr(e, name) for e in events]
+    holds = {field: field is not None and wanted in field.lower() for field in set(fields)}
+    return np.fromiter(map(holds.__getitem__, fields), np.bool_, look.n)
+
+
+def _holding(names: Sequence[str | None], wanted: str) -> Mask:
+    return np.array([wanted in (name or "").lower() for name in names], np.bool_)
+
+
+def _word(look: Seen, word: str) -> Mask:
+    """Events that hold a word in their text, id, agent or tool."""
+    names, of_E = _kept(look, "texts", lambda: _texts(look))
+    ids = _kept(look, "ids", lambda: [e.id.lower() for e in look.trace.events])
+    said = np.array([word in text for text in names] + [False], np.bool_)[of_E]
+    named = np.fromiter((word in name for name in ids), np.bool_, look.n)
+    return said | named | _text(look, "agent", word) | _text(look, "tool", word)
+
+
+def _kept(look: Seen, name: str, make: Callable[[], Any]) -> Any:
+    if name not in look.kept:
+        look.kept[name] = make()
+    return look.kept[name]
+
+
+def _texts(look: Seen) -> tuple[list[str], NDArray[np.int64]]:
+    """Every text once, in lower case, and for each event its text's place; the last place is no text."""
+    contents = look.trace.contents
+    place = {ref: k for k, ref in enumerate(contents)}
+    none = len(place)
+    of_E = np.fromiter((place.get(e.content_ref or "", none) for e in look.trace.events), np.int64, look.n)
+    return [text.lower() for text in contents.values()], of_E
