@@ -20,7 +20,7 @@ from counterpoint.trace import Event, Trace
 from counterpoint.trace.vocabulary import EDGE_TYPES
 from counterpoint.trace.wire import event_dict
 
-__all__ = ["TALK_CAP", "TEXT_CAP", "event", "find", "said", "talk"]
+__all__ = ["TALK_CAP", "TEXT_CAP", "event", "fields", "find", "said", "talk"]
 
 TEXT_CAP = 64 * 1024
 """Bytes of a text that come with an event, unless it is asked for whole."""
@@ -44,7 +44,7 @@ def event(trace: Trace, n: int, *, whole: bool = False) -> EventDetail:
     return EventDetail(
         n=n,
         id=record.id,
-        fields={str(name): _plain(value, None if whole else TEXT_CAP) for name, value in event_dict(record).items()},
+        fields=fields(record, None if whole else TEXT_CAP),
         text=None if text is None else cut,
         text_size=size,
         is_cut=not whole and size > TEXT_CAP,
@@ -52,6 +52,11 @@ def event(trace: Trace, n: int, *, whole: bool = False) -> EventDetail:
         effects=[_neighbour(look, int(graph.dst[k]), int(graph.edge_type[k])) for k in effects[:_NEIGHBOURS].tolist()],
         badge=None,
     )
+
+
+def fields(record: Event, cap: int | None = None) -> dict[str, Any]:
+    """Every field of an event, `extra` spread out, as JSON can carry it; texts in it cut to `cap` bytes."""
+    return {str(name): _plain(value, cap) for name, value in event_dict(record).items()}
 
 
 def said(text: str, cap: int | None) -> tuple[str, int]:
