@@ -18,7 +18,6 @@ from counterpoint.app.cli._store import store_option
 from counterpoint.errors import InputError, NotFound, did_you_mean
 
 if TYPE_CHECKING:
-    from counterpoint.credit._mechanism import Mechanism
     from counterpoint.trace import Trace
     from counterpoint.trace.rows import Credit, CreditRow
 
@@ -58,10 +57,14 @@ def credit(
         return _list(as_json)
     if not traces:
         raise InputError("no trace named", fix="counterpoint credit TRACE, or --list")
+    from counterpoint.app.crediting import credit_of
     from counterpoint.app.library import load
 
     loaded = [load(ref, store=store) for ref in traces]
-    found = [_run(name, loaded, options if i == 0 else ()) for i, name in enumerate([method, *([compare] if compare else [])])]
+    found = [
+        credit_of(name, loaded, _options(options if i == 0 else ()))
+        for i, name in enumerate([method, *([compare] if compare else [])])
+    ]
     if unit is not None:
         _known_unit(unit, found[0])
     if as_json:
@@ -84,27 +87,6 @@ def _list(as_json: bool) -> None:
         return
     cells = [(n, m.unit, "yes" if m.additive else "no", " ".join(m.needs) or "-", registry.summary("credit", n)) for n, m in rows]
     click.echo(table(("method", "unit", "additive", "needs", "summary"), cells))
-
-
-def _mechanism(name: str) -> Mechanism:
-    from counterpoint.credit._mechanism import Mechanism
-
-    found = registry.get("credit", name if ":" in name else name.replace("-", "_"))
-    if not isinstance(found, Mechanism):
-        raise InputError(f"is a {type(found).__name__}, not a mechanism", where=name, fix="see counterpoint credit --list")
-    return found
-
-
-def _run(name: str, traces: list[Trace], pairs: tuple[str, ...]) -> Credit:
-    """The credit of these traces; a world is the replay of its own traces where the mechanism can use one."""
-    mechanism, given = _mechanism(name), _options(pairs)
-    # who can do without a replay is asked for it with --option replay=true: forks cost time
-    is_wanted = "replay" in mechanism.needs or given.pop("replay", False)
-    if is_wanted and "replay" in mechanism.options:
-        from counterpoint.app.replaying import replay_of
-
-        given["replay"] = replay_of(traces[0])
-    return mechanism(traces, **given)
 
 
 def _options(pairs: tuple[str, ...]) -> dict[str, Any]:
