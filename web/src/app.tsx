@@ -15,7 +15,7 @@ import { Link } from "./shell/Link";
 import { Boundary, Empty, Reconnecting } from "./shell/states";
 import { copyLink } from "./shell/share";
 import { Toast } from "./shell/toast";
-import { go, nextTheme, route, theme, trace } from "./state";
+import { go, nextTheme, route, source, theme, trace } from "./state";
 
 interface Place { page: Route["page"]; text: string; to: () => Route; isFileToo: boolean }
 
@@ -30,7 +30,7 @@ function places(): Place[] {
     { page: "compare", text: "Compare", to: () => ({ page: "compare", spec: "" }), isFileToo: false },
     { page: "live", text: "Live", to: () => ({ page: "live" }), isFileToo: false },
   ];
-  return all.filter((one): one is Place => one !== null);
+  return all.filter((one): one is Place => one !== null && (one.isFileToo || source.value?.kind === "server"));
 }
 
 const PAGES: Record<Route["page"], FunctionComponent> = {

@@ -15,7 +15,7 @@ export const FAMILY_COLOURS: Record<Shade, readonly string[]> = {
 };
 
 /** The canvas behind them. */
-export const GROUND: Record<Shade, string> = { light: "#FFFFFF", dark: "#14171C" };
+export const GROUND: Record<Shade, string> = { light: "#FFFFFF", dark: "#12151A" };
 export const TEXT: Record<Shade, string> = { light: "#1B1F24", dark: "#E8EAED" };
 
 const FAMILY_OF = new Map(Object.values(FAMILIES).flatMap((types, family) => types.map((type) => [type as string, family] as const)));

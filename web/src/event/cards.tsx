@@ -47,9 +47,16 @@ function Children({ all }: { all: number[] }) {
   );
 }
 
+/** A number in the unit that its name says. */
+function inUnit(name: string, value: number): string {
+  if (name.endsWith("_usd")) return money(value);
+  if (name.endsWith("_s")) return span(value);
+  return Number.isInteger(value) ? value.toLocaleString("en") : plain(value, 4);
+}
+
 export function TraceCard() {
   const { about } = trace.value!;
-  const numbers = (all: Record<string, number>): [string, string][] => Object.entries(all).map(([name, value]) => [name, plain(value, 4)]);
+  const numbers = (all: Record<string, number>): [string, string][] => Object.entries(all).map(([name, value]) => [name.replaceAll("_", " "), inUnit(name, value)]);
   return (
     <section class="event" aria-label="About this trace">
       <header class="panel-head"><h2>About this trace</h2></header>

@@ -6,16 +6,10 @@ import { FLAGS } from "../shapes.gen";
 import { columns, creditByAgent, hover, selectAgent, selectedAgent, trace } from "../state";
 import { Lines, ROW_PX } from "./Lines";
 import { FOLD_OVER, linesOf, rowOfAgent, rowsOf, type LineKind, type Row } from "./layout";
+import { move, sumOf } from "./tree";
 import "./map.css";
 
 const BEYOND = 12;
-
-/** A sum over a row: of one agent, or of all in a group. What nobody has is null, not 0. */
-export function sumOf(row: Row, value: (agent: number) => number | null | undefined): number | null {
-  let total: number | null = null;
-  for (const i of row.agents) { const one = value(i); if (one !== null && one !== undefined) total = (total ?? 0) + one; }
-  return total;
-}
 
 /** Agents that content from outside may have reached. */
 function useTainted(): ReadonlySet<number> {
@@ -113,26 +107,6 @@ export default function AgentMap({ isWide = false }: { isWide?: boolean }) {
   );
 }
 
-/** The row a key leads to; null when the key is not the tree's. */
-export function move(key: string, rows: readonly Row[], at: number, toggle: (row: Row) => void): number | null {
-  const row = rows[at];
-  if (!row) return null;
-  switch (key) {
-    case "ArrowDown": return Math.min(rows.length - 1, at + 1);
-    case "ArrowUp": return Math.max(0, at - 1);
-    case "Home": return 0;
-    case "End": return rows.length - 1;
-    case "ArrowRight":
-      if (row.hasChildren && !row.isOpen) { toggle(row); return at; }
-      return rows[at + 1]?.parent === at ? at + 1 : at;
-    case "ArrowLeft":
-      if (row.hasChildren && row.isOpen) { toggle(row); return at; }
-      return row.parent >= 0 ? row.parent : at;
-    case "Enter": return at;
-    default: return null;
-  }
-}
-
 function reveal(box: HTMLElement | null, row: number): void {
   if (!box) return;
   const top = row * ROW_PX;
@@ -151,14 +125,14 @@ function TreeRow({ row, at, rows, isWide, isChosen, isCursor, isTainted, onToggl
   const credit = sumOf(row, (i) => creditByAgent.value[i]);
   const sum = (of: (agent: (typeof agents)[number]) => number | null): number | null => sumOf(row, (i) => of(agents[i]!));
   const own = sum((one) => one.tokens_own) ?? 0;
-  const whole = row.isGroup ? null : agents[row.agents[0]!]!.tokens_total;
+  const whole = sum((one) => one.tokens_total);
   const role = agents[row.agents[0]!]!.role;
   const classes = ["map-row", isChosen ? "chosen" : "", isCursor ? "cursor" : "", row.isOutside ? "outside" : ""].filter(Boolean).join(" ");
   return (
     <div id={`agent-row-${at}`} class={classes} role="treeitem" aria-level={row.depth + 1} aria-selected={isChosen}
       aria-expanded={row.hasChildren ? row.isOpen : undefined} style={{ top: `${at * ROW_PX}px`, paddingLeft: `${0.25 + row.depth * 1.1}rem` }}
       onClick={() => selectAgent(row.agents[0]!)} onMouseEnter={() => { hover.value = { event: -1, agent: row.agents[0]! }; }}
-      title={`${row.label}${role && role !== row.label ? ` (${role})` : ""}: own ${compact(own)} tokens${whole === null ? "" : `, with sub-agents ${compact(whole)}`}`}>
+      title={`${row.label}${role && role !== row.label ? ` (${role})` : ""}: own ${compact(own)} tokens, with sub-agents ${compact(whole)}`}>
       {row.depth > 0 && <Branch row={row} at={at} rows={rows} />}
       <span class="map-fold" aria-hidden="true" onClick={(event) => { event.stopPropagation(); if (row.hasChildren) onToggle(); }}>
         {row.hasChildren ? (row.isOpen ? "▾" : "▸") : ""}

@@ -1,0 +1,58 @@
+import { expect, test } from "vitest";
+import { isStructural, search, terms, type Place } from "../src/search";
+import { SourceError } from "../src/source";
+import { FileSource, subtree, type Packed } from "../src/file";
+import { FLAGS, type About } from "../src/shapes.gen";
+import { messages } from "../src/stream";
+
+const about = {
+  types: ["spawn", "message", "tool_call"], tools: ["pytest"], edge_types: ["message"],
+  agents: [{ name: "boss", role: "orchestrator", parent: -1, depth: 0 }, { name: "coder-1", role: "coder", parent: 0, depth: 1 }],
+} as unknown as About;
+const columns = {
+  n: 3, ids: ["e1", "e2", "e3"], numbers: null, t: new Float64Array([0, 1, 2]), dur: new Float32Array([1, NaN, 3]), agent: new Uint32Array([0, 0, 1]),
+  type: new Uint8Array([0, 1, 2]), flags: new Uint16Array([0, FLAGS.tainted, FLAGS.tainted | FLAGS.failed]), tokens: new Uint32Array([0, 100, 6000]),
+  cost: new Float32Array(3), tool: new Uint16Array([0, 0, 1]), turn: new Int32Array([-1, 0, 1]), src: new Uint32Array([0]), dst: new Uint32Array([1]),
+  edge: new Uint8Array([0]),
+};
+const place: Place = { about, columns, credit: new Float32Array([0.2, NaN, -0.1]) };
+
+test.each([
+  ["kind:spawn", [0]], ["agent:coder tokens>5k", [2]], ["tainted", [1, 2]], ["tainted failed", [2]], ["credit<0", [2]], ["credit>=0", [0]],
+  ["tool:pytest", [2]], ["seconds>2", [2]], ["id:e2", [1]], ["role!=coder", [0, 1]], ["turn=1", [2]], ["kind:message agent:coder", []],
+])("%s", (query, found) => {
+  expect(search(query, place)).toEqual(found);
+});
+
+test("words are asked of the text, quotes keep them together", () => {
+  expect(terms('kind:spawn "two words" agent:"a b"')).toEqual([
+    { field: "kind", sign: ":", value: "spawn" }, { field: "", sign: ":", value: "two words" }, { field: "agent", sign: ":", value: "a b" },
+  ]);
+  expect(isStructural(terms("tainted tokens>5"))).toBe(true);
+  expect(isStructural(terms("merge"))).toBe(false);
+  expect(search("Merge", place, (i, word) => i === 1 && word === "merge")).toEqual([1]);
+});
+
+test("an unknown field and a number that is none are errors", () => {
+  expect(() => search("colour:red", place)).toThrow(SourceError);
+  expect(() => search("tokens>many", place)).toThrow(/not a number/);
+  expect(() => search("agent>5", place)).toThrow(/cannot be compared/);
+  expect(() => search("credit<0", { ...place, credit: null })).toThrow(/No credit method/);
+});
+
+test("a file answers from its block and says what it cannot", async () => {
+  const packed = { about, texts: { "1": "merge it" }, events: {}, credit: {}, methods: [] } as unknown as Packed;
+  const file = new FileSource({ version: 1, made_by: "test", masked: null, traces: { x: packed } });
+  (file as unknown as { decoded: Map<string, unknown> }).decoded.set("x", columns);
+  expect(await file.find("x", "merge")).toEqual([1]);
+  expect((await file.event("x", 1)).causes).toEqual([{ n: 0, id: "e1", type: "spawn", agent: 0, edge: "message" }]);
+  expect((await file.talk("x", 0, true, 1, 5)).rows.map((row) => row.n)).toEqual([1, 2]);
+  expect((await file.window("x", 1.5, 9, 10)).ids).toEqual(["e3"]);
+  expect([...subtree(about, 0)]).toEqual([0, 1]);
+  await expect(file.about("y")).rejects.toThrow(/No trace/);
+  await expect(file.fork()).rejects.toThrow(/cannot fork/);
+});
+
+test("messages of the stream, whole ones only", () => {
+  expect(messages("id: 1\ndata: {}\n\n: still here\n\ndata: a\ndata: b\n\ndata: half")).toEqual({ data: ["{}", "a\nb"], rest: "data: half" });
+});
