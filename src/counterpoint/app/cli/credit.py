@@ -1,4 +1,4 @@
-"""Who earned it: credit per unit by any mechanism, with sums checked and refusals explained.
+"""Who earned it: credit per unit by any mechanism, sums checked.
 
 Always true: an additive mechanism's rows are shown with what they sum to; an estimate with its standard error; a unit without an
 answer with the reason. A trace of one of our worlds is forked where a mechanism needs it.

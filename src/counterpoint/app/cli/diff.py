@@ -1,4 +1,4 @@
-"""Compare two traces event by event: where they part, what each has alone, and what it cost.
+"""Compare two traces: where they part, what each has alone.
 
 Always true: nothing is written; events are aligned by their stable keys, and the counts cover every event of both.
 """

@@ -1,0 +1,158 @@
+"""Look at traces and runs in the browser.
+
+Always true: it listens on this machine only, unless told otherwise with a token; looking changes nothing, and the only write, a
+fork, needs the token; the first Ctrl-C or SIGTERM ends it.
+"""
+
+from __future__ import annotations
+
+import os
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
+
+import click
+
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
+from counterpoint.app.cli._store import store_option
+from counterpoint.app.library import looks_like_path, read, store_path
+from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
+
+if TYPE_CHECKING:
+    from counterpoint.app.viewer.shelf import Shelf
+    from counterpoint.trace import Trace
+
+__all__ = ["view"]
+
+_TOKEN = 16
+
+
+class _Opened(NamedTuple):
+    """What an argument stands for: what is on view, and the page to begin with."""
+
+    shelf: Shelf
+    path: str
+
+
+@click.command(
+    epilog="\b\nExamples:\n  counterpoint view\n  counterpoint view run.trace.json --no-open\n\n"
+    "\b\nExit codes: 0 ended by Ctrl-C, 2 a wrong option or unreadable file, 3 no such trace, run or store,\n"
+    "5 an address that others reach without --token, 6 the port is taken."
+)
+@click.argument("what", required=False, metavar="[TRACE|RUN|STORE]")
+@click.option("--port", default=0, show_default=True, type=click.IntRange(0, 65535), help="0 takes any that is free.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen; off this machine needs --token.")
+@click.option("--token", envvar="COUNTERPOINT_TOKEN", help="Ask for this on every request, reading too.")
+@click.option("--runs", "runs_home", default="runs", show_default=True, type=click.Path(path_type=Path), help="Where runs are.")
+@click.option("--no-open", is_flag=True, help="Do not open the browser.")
+@store_option
+@json_option
+def view(
+    what: str | None,
+    port: int,
+    host: str,
+    token: str | None,
+    runs_home: Path,
+    no_open: bool,
+    store: Path | None,
+    as_json: bool,
+) -> None:
+    """Look at traces and runs in the browser, until Ctrl-C.
+
+    Without an argument: the store and ./runs. TRACE is an id in the store, or the beginning of one, or a file: of traces, or a
+    log that `counterpoint import` knows, which is then shown without a store. RUN is a folder of counterpoint train.
+    """
+    try:
+        from counterpoint.app import receiver
+        from counterpoint.app.viewer import server
+    except ImportError as error:
+        raise InputError(f"the viewer needs starlette and uvicorn: {error}", fix="pip install 'counterpoint[view]'") from error
+    if not receiver.is_loopback(host) and token is None:
+        why = "anybody who reaches it could read your traces"
+        raise Refused("is not an address of this machine alone", where=host, why=why, fix="give a secret with --token")
+    if token is not None and len(token) < _TOKEN:
+        fix = "python -c 'import secrets; print(secrets.token_urlsafe())' makes one"
+        raise InputError(f"is shorter than {_TOKEN} characters", where="--token", fix=fix)
+    opened = _opened(what, store, runs_home)
+    with receiver.bound(host, port) as sock:
+        door = server.door_at(sock, host, token)
+        url = _url(sock.getsockname(), opened.path, token)
+        _say(url, door.token, opened.shelf, as_json=as_json)
+        if not no_open:
+            webbrowser.open(url)
+        server.server(server.Site(opened.shelf, door)).run(sockets=[sock])
+
+
+def _opened(what: str | None, store: Path | None, runs_home: Path) -> _Opened:
+    from counterpoint.app.viewer.shelf import Shelf, is_run, is_store
+
+    home = store_path(store)
+    if what is None:
+        return _Opened(Shelf(home, runs=[runs_home]), "/")
+    path = Path(what).expanduser()
+    if path.is_dir():
+        if is_store(path):
+            return _Opened(Shelf(path, runs=[runs_home]), "/")
+        shelf = Shelf(home, runs=[path])
+        if is_run(path):
+            return _Opened(shelf, f"/r/{_part(next(iter(shelf.runs())))}")
+        if shelf.runs():
+            return _Opened(shelf, "/r")
+    if looks_like_path(what) or path.exists():
+        traces = _traces(path)
+        first = f"/t/{_part(traces[0].trace_id)}" if len(traces) == 1 else "/"
+        return _Opened(Shelf(traces=traces), first)
+    shelf = Shelf(home, runs=[runs_home])
+    return _Opened(shelf, _named(shelf, what, runs_home))
+
+
+def _named(shelf: Shelf, what: str, runs_home: Path) -> str:
+    """The page of a trace or run by its name."""
+    for name in (what, (runs_home / what).as_posix()):
+        if name in shelf.runs():
+            return f"/r/{_part(name)}"
+    if shelf.store is None:
+        fix = "name a file, or a store with --store DIR; `counterpoint demo` makes one to try"
+        raise NotFound(f"no trace or run {what!r}: there is no store at {os.fspath(shelf.store_path or '')!r}", fix=fix)
+    try:
+        return f"/t/{_part(shelf.store.find(what))}"
+    except NotFound as error:
+        near = [*shelf.runs(), *shelf.store.ids()[-1000:]]
+        raise NotFound(f"no trace or run {what!r}", where=error.where, fix=did_you_mean(what, near)) from error
+
+
+def _traces(path: Path) -> list[Trace]:
+    """The traces in a file of ours, or in a log of any source that is known."""
+    from counterpoint.app.logs import read_logs
+
+    if not path.exists():
+        raise NotFound("no such file", where=os.fspath(path), fix="`counterpoint ls` lists what is stored")
+    if path.is_file():
+        try:
+            return list(read(path))
+        except InputError as ours:
+            try:
+                return list(read_logs(path))
+            except InputError:
+                raise ours from None
+    return list(read_logs(path))
+
+
+def _part(name: str) -> str:
+    return quote(name, safe="").replace("..", "%2E%2E")
+
+
+def _url(address: tuple[Any, ...], path: str, token: str | None) -> str:
+    host = f"[{address[0]}]" if ":" in address[0] else address[0]
+    host = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)
+    return f"http://{host}:{address[1]}{path}" + ("" if token is None else f"?token={quote(token, safe='')}")
+
+
+def _say(url: str, token: str, shelf: Shelf, *, as_json: bool) -> None:
+    where = None if shelf.store_path is None else os.fspath(shelf.store_path)
+    if as_json:
+        emit({"schema": SCHEMA_VERSION, "url": url, "token": token, "store": where, "pid": os.getpid()})
+        return
+    click.echo(f"Viewer  {url}")
+    note("Ctrl-C stops it")

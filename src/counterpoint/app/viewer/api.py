@@ -1,0 +1,99 @@
+"""The page's questions about one trace, each by its name in the address, and the functions that answer them.
+
+Always true: an answer is a function of the trace and of the question's words; a word that is no number where one belongs is
+`InputError`, and an event or agent that is not there is `NotFound`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from counterpoint.app.viewer import about as about_
+from counterpoint.app.viewer import bins, columns, diffing, events, finding, safety
+from counterpoint.app.viewer.run_shapes import Diff
+from counterpoint.app.viewer.shapes import EventDetail
+from counterpoint.errors import InputError
+from counterpoint.trace import Trace
+
+__all__ = ["ASKED", "diff", "event_of"]
+
+Words = Mapping[str, str]
+
+
+def _whole(words: Words, name: str, default: int) -> int:
+    try:
+        return int(words.get(name) or default)
+    except ValueError as error:
+        raise InputError(f"{words[name]!r} is no whole number", where=name, fix=f"as in {name}={default}") from error
+
+
+def _number(words: Words, name: str, default: float) -> float:
+    try:
+        found = float(words.get(name) or default)
+    except ValueError as error:
+        raise InputError(f"{words[name]!r} is no number", where=name, fix=f"as in {name}=12.5") from error
+    if found != found:
+        raise InputError("is not a number", where=name, fix=f"as in {name}=12.5")
+    return found
+
+
+def _is_set(words: Words, name: str) -> bool:
+    return words.get(name, "0") not in ("", "0", "false")
+
+
+def _window(trace: Trace, words: Words) -> bytes:
+    start, end = _number(words, "from", float("-inf")), _number(words, "to", float("inf"))
+    return columns.window(trace, start, end, max(0, min(_whole(words, "limit", 12_000), 200_000)))
+
+
+def _talk(trace: Trace, words: Words) -> Any:
+    agent, first = _whole(words, "agent", -1), _whole(words, "first", 0)
+    count = max(0, min(_whole(words, "count", 200), 2_000))
+    return events.talk(trace, agent, tree=_is_set(words, "tree"), first=max(first, 0), count=count)
+
+
+def _find(trace: Trace, words: Words) -> Any:
+    return {"events": finding.find(trace, words.get("q", ""))}
+
+
+def _credit(trace: Trace, words: Words) -> Any:
+    if not words.get("method"):
+        raise InputError("no method named", where="method", fix="as in method=uniform; methods/ lists them")
+    from counterpoint.app.viewer import crediting
+
+    return crediting.credit(trace, words["method"], words.get("unit", ""))
+
+
+def _methods(trace: Trace, words: Words) -> Any:
+    from counterpoint.app.viewer import crediting
+
+    return crediting.methods(trace)
+
+
+ASKED: dict[str, Callable[[Trace, Words], Any]] = {
+    "": lambda trace, words: about_.about(trace),
+    "columns": lambda trace, words: columns.columns(trace),
+    "bins": lambda trace, words: bins.bins(trace),
+    "window": _window,
+    "talk": _talk,
+    "find": _find,
+    "methods": _methods,
+    "credit": _credit,
+    "safety": lambda trace, words: safety.safety(trace),
+}
+"""What comes after `/api/t/ID/`, and who answers."""
+
+
+def event_of(trace: Trace, number: str, words: Words, badges: Mapping[str, str] | None) -> EventDetail:
+    """One event by its number; in a fork with its badge."""
+    n = int(number) if number.isascii() and number.isdigit() and len(number) <= 10 else -1
+    found = events.event(trace, n, whole=_is_set(words, "whole"))
+    return found if badges is None else msgspec.structs.replace(found, badge=badges.get(found.id))
+
+
+def diff(a: Trace, b: Trace) -> Diff:
+    """Two traces side by side."""
+    return diffing.diff(a, b)

@@ -1,0 +1,75 @@
+"""Forks from the page: made by the functions of `counterpoint fork`, kept where their original is, badges per event.
+
+Always true: only a world that is shipped is replayed: a trace may name any code, and looking at it must not run it. The recorded
+trace is not touched; one continuation claims no effect.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Any
+
+from counterpoint.app.cli._output import number
+from counterpoint.app.forking import badges, counts, edit, replay_for
+from counterpoint.app.library import about
+from counterpoint.app.viewer.replay import can_fork, parent_of
+from counterpoint.app.viewer.shelf import Shelf
+from counterpoint.errors import CounterpointError, InputError, NotIdentified, did_you_mean
+from counterpoint.trace import Trace
+
+__all__ = ["Forks"]
+
+KINDS = ("delete", "substitute", "force")
+_KEPT = 8
+
+
+class Forks:
+    """Makes forks of what is on a shelf, and knows their badges."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._badges: OrderedDict[tuple[str, str], dict[str, str]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def fork(self, trace_id: str, kind: str, at: str, value: str | None) -> dict[str, Any]:
+        """The fork's id, a line that sums it up, and where it is kept."""
+        from counterpoint.audit.blast import blast_radius
+        from counterpoint.audit.diff import diff
+
+        if kind not in KINDS:
+            raise InputError(f"no edit named {kind!r}", where="kind", fix=did_you_mean(kind, KINDS))
+        if kind != "delete" and value is None:
+            raise InputError(f"{kind} needs a value", where="value", fix="JSON or plain text")
+        trace = self._shelf.get(trace_id)
+        if not can_fork(trace):
+            fix = "fork a trace of a shipped world, such as those of `counterpoint world run wide_verify --store`"
+            raise NotIdentified("nothing here says how this team would have gone on", fix, where=trace_id)
+        do = edit(kind == "delete", value if kind == "substitute" else None, value if kind == "force" else None)
+        with about(trace_id):
+            forked = replay_for(trace).fork(trace, at, do, None)
+            found = diff(trace, forked)
+            summed = counts(found, blast_radius(trace, forked, at))
+        place = self._shelf.keep(forked, trace_id)
+        before, after = trace.rewards.get("team"), forked.rewards.get("team")
+        line = " · ".join(f"{name} {count:,}" for name, count in summed.items())
+        line += f"; team {number(before)} -> {number(after)} (one continuation is no effect)"
+        line += "" if place else "; held by this viewer only"
+        return {"id": forked.trace_id, "line": line, "badges": summed, "kept": place}
+
+    def badges(self, trace: Trace) -> dict[str, str] | None:
+        """Event to badge, for a fork whose original is on the shelf too; None for every other trace."""
+        parent, edits = parent_of(trace), trace.meta.get("edits")
+        last = edits[-1] if isinstance(edits, list) and edits else None
+        if parent is None or not isinstance(last, dict) or last.get("seed") is not None:
+            return None  # with fresh noise everything after the event is another run
+        try:
+            key = trace.trace_id, f"{self._shelf.version(trace.trace_id)} {self._shelf.version(parent)}"
+            with self._lock:
+                if key not in self._badges:
+                    self._badges[key] = badges(self._shelf.get(parent), trace, str(last.get("at")))
+                    while len(self._badges) > _KEPT:
+                        self._badges.popitem(last=False)
+                return self._badges[key]
+        except CounterpointError:  # the original is not here, or is not what it was
+            return None

@@ -1,0 +1,243 @@
+"""The viewer's server: one page, its questions as GET, one write, one stream.
+
+Always true: it listens where it was told, this machine alone unless a token guards everything; a name in an address is looked up
+on the shelf and never becomes a path; nothing but the page is a file; an error is JSON with what, why and what would work.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+import uvicorn
+from msgspec import Struct
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+import counterpoint
+from counterpoint.app import receiver
+from counterpoint.app.viewer import api, runs
+from counterpoint.app.viewer.answers import JSON, Answers, error_response, in_our_words
+from counterpoint.app.viewer.forks import Forks
+from counterpoint.app.viewer.guard import Door, Guard
+from counterpoint.app.viewer.listing import ROWS, Listing
+from counterpoint.app.viewer.live import Live
+from counterpoint.app.viewer.shelf import Shelf
+from counterpoint.app.viewer.shell import PAGE, Shell
+from counterpoint.errors import CounterpointError, InputError, NotFound
+
+__all__ = ["Site", "application", "door_at", "server"]
+
+_PAGES = frozenset({"", "t", "d", "r", "c", "b", "live"})
+_BODY = 1 << 20
+
+
+class _Edit(Struct):
+    """The body of a fork."""
+
+    kind: str
+    event: str
+    value: Any = None
+
+
+class _WrongMethod(CounterpointError):
+    """A page or question that was asked in another way than it can be."""
+
+
+class Site:
+    """Answers requests."""
+
+    def __init__(self, shelf: Shelf, door: Door, page: Path = PAGE) -> None:
+        self.shelf, self.door = shelf, door
+        self.live = Live(shelf.store_path)
+        self._answers = Answers()
+        self._listing = Listing(shelf)
+        self._forks = Forks(shelf)
+        self._shell = Shell({"token": door.token, "version": counterpoint.__version__}, page)
+
+    async def answer(self, request: Request) -> Response:
+        """Any request."""
+        try:
+            parts = _parts(request.scope)
+            if parts[0] == "api":
+                return await self._api(request, parts[1:])
+            if parts[0] not in _PAGES:
+                raise NotFound(f"there is no page {parts[0]!r}", fix="open /")
+            if request.method not in ("GET", "HEAD"):
+                raise _WrongMethod("a page is only read")
+            return self._shell.response()
+        except _WrongMethod as error:
+            return error_response(error, 405)
+        except ClientDisconnect:
+            return Response(status_code=400)
+        except Exception as error:  # whatever a strange trace does to a function, the server answers and goes on
+            return error_response(in_our_words(error))
+
+    async def _api(self, request: Request, parts: Sequence[str]) -> Response:
+        if request.method == "POST":
+            if len(parts) == 3 and parts[0] == "t" and parts[2] == "fork":
+                return await self._fork(request, parts[1])
+            raise _WrongMethod("nothing can be written here", fix="POST /api/t/ID/fork forks a trace")
+        if parts and parts[0] == "t" and len(parts) > 1:
+            return await self._of_trace(request, parts[1], parts[2:])
+        if len(parts) == 1 and parts[0] in _SHARED:
+            return await _SHARED[parts[0]](self, request)
+        raise NotFound("no such question", where="/api/" + "/".join(parts), fix="the page asks only what there is; reload it")
+
+    # -- about one trace -----------------------------------------------------------------------------------------
+
+    async def _of_trace(self, request: Request, trace_id: str, rest: Sequence[str]) -> Response:
+        words = dict(request.query_params)
+        make: Callable[[], Any]
+        if len(rest) == 2 and rest[0] == "event":
+            make = partial(self._event, trace_id, rest[1], words)
+        elif len(rest) <= 1 and (rest[0] if rest else "") in api.ASKED:
+            ask = api.ASKED[rest[0] if rest else ""]
+            make = lambda: ask(self.shelf.get(trace_id), words)  # noqa: E731
+        else:
+            raise NotFound("no such question", where="/".join(rest), fix="the page asks only what there is; reload it")
+        version = await self._answers.call(partial(self.shelf.version, trace_id))
+        key = (trace_id, version, *rest, *sorted(words.items()))
+        return await self._answers.answer(request, key, make)
+
+    def _event(self, trace_id: str, number: str, words: dict[str, str]) -> Any:
+        trace = self.shelf.get(trace_id)
+        return api.event_of(trace, number, words, self._forks.badges(trace))
+
+    async def _fork(self, request: Request, trace_id: str) -> Response:
+        body = await _body(request)
+        try:
+            edit = msgspec.json.decode(body, type=_Edit)
+        except msgspec.MsgspecError as error:
+            fix = '{"kind": "delete", "event": "e30", "value": null}'
+            raise InputError(f"is not an edit: {error}", where="body", fix=f"as in {fix}") from error
+        value = edit.value if edit.value is None or isinstance(edit.value, str) else json.dumps(edit.value)
+        made = await self._answers.call(partial(self._forks.fork, trace_id, edit.kind, edit.event, value))
+        return Response(msgspec.json.encode(made), 201, {"cache-control": "no-store"}, JSON)
+
+    # -- about several -------------------------------------------------------------------------------------------
+
+    async def _traces(self, request: Request) -> Response:
+        query, limit = request.query_params.get("q", ""), request.query_params.get("limit", "")
+        count = min(int(limit), 100_000) if limit.isascii() and limit.isdigit() else ROWS
+        return await self._answers.answer(request, None, partial(self._listing.traces, query, count))
+
+    async def _diff(self, request: Request) -> Response:
+        a, b = (_word(request, name) for name in ("a", "b"))
+        versions = await self._answers.call(lambda: (self.shelf.version(a), self.shelf.version(b)))
+        make = lambda: api.diff(self.shelf.get(a), self.shelf.get(b))  # noqa: E731
+        return await self._answers.answer(request, ("diff", a, b, *versions), make)
+
+    async def _runs(self, request: Request) -> Response:
+        return await self._answers.answer(request, None, partial(runs.runs, self.shelf))
+
+    async def _run(self, request: Request) -> Response:
+        run_id = _word(request, "id")
+        version = await self._answers.call(partial(runs.version, self.shelf, run_id))
+        return await self._answers.answer(request, ("run", run_id, version), partial(runs.run, self.shelf, run_id))
+
+    async def _compare(self, request: Request) -> Response:
+        spec, metric = _word(request, "spec"), request.query_params.get("metric") or "value"
+        anyway = request.query_params.get("anyway", "0") not in ("", "0", "false")
+        return await self._answers.answer(request, None, partial(runs.compared, self.shelf, spec, metric, anyway=anyway))
+
+    async def _live(self, request: Request) -> Response:
+        last = request.headers.get("last-event-id") or request.query_params.get("after") or ""
+        after = int(last) if last.isascii() and last.isdigit() and len(last) < 20 else None
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        if request.method == "HEAD":
+            return Response(headers=headers, media_type="text/event-stream")
+        return StreamingResponse(self.live.stream(after), headers=headers, media_type="text/event-stream")
+
+
+_SHARED: dict[str, Callable[[Site, Request], Any]] = {
+    "traces": Site._traces,
+    "diff": Site._diff,
+    "runs": Site._runs,
+    "run": Site._run,
+    "compare": Site._compare,
+    "live": Site._live,
+}
+
+
+def _parts(scope: Any) -> list[str]:
+    """The path between slashes, each part decoded by itself: an id may hold a slash."""
+    raw = scope.get("raw_path") or scope["path"].encode()
+    try:
+        return [unquote_to_bytes(part).decode() for part in raw.split(b"?")[0].removeprefix(b"/").split(b"/")]
+    except UnicodeDecodeError as error:
+        raise InputError("the address is not UTF-8", fix="percent-encode ids as UTF-8") from error
+
+
+def _word(request: Request, name: str) -> str:
+    found = request.query_params.get(name)
+    if not found:
+        raise InputError(f"{name} is missing", where=request.url.path, fix=f"as in ?{name}=...")
+    return found
+
+
+async def _body(request: Request) -> bytes:
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
+        raise InputError("the body is not JSON", where="content-type", fix=f"send {JSON}")
+    parts, size = [], 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > _BODY:
+            raise InputError(f"the body is larger than {_BODY:,} bytes", fix="an edit is small")
+        parts.append(chunk)
+    return b"".join(parts)
+
+
+# -- serving ---------------------------------------------------------------------------------------------------------------
+
+
+def application(site: Site) -> Starlette:
+    """The server as an ASGI application."""
+    routes = [Route("/{rest:path}", site.answer, methods=["GET", "HEAD", "POST"])]
+    return Starlette(routes=routes, middleware=[Middleware(Guard, door=site.door)])
+
+
+def door_at(sock: socket.socket, host: str, token: str | None = None) -> Door:
+    """The door of a server on this socket; a token that was given guards reading too."""
+    door = Door(host, int(sock.getsockname()[1]), token or secrets.token_urlsafe(24))
+    return replace(door, everything=token is not None)
+
+
+class _Server(receiver.Server):
+    """Ends its streams before it waits for them."""
+
+    def __init__(self, config: uvicorn.Config, site: Site) -> None:
+        super().__init__(config)
+        self._site = site
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._site.live.end()
+        await super().shutdown(sockets)
+        self._site.shelf.close()
+
+
+def server(site: Site) -> receiver.Server:
+    """A server for a site; call `run(sockets=[receiver.bound(host, port)])`."""
+    config = uvicorn.Config(
+        application(site),
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=2,
+    )
+    return _Server(config, site)

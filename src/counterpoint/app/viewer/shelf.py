@@ -1,0 +1,212 @@
+"""What is on view: a store, traces that were opened from files, and runs with the traces they kept.
+
+Always true: a name asked for is looked up among what is on view and never becomes a path; reading changes nothing; a trace comes
+as it is now, and `version` is another one when it is. Opened traces are kept, the last asked first, up to a number of events.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
+from counterpoint.store import Store
+from counterpoint.store.summary import Summary
+from counterpoint.trace import Trace
+
+__all__ = ["Shelf", "is_run", "is_store"]
+
+_RUNS_S = 1.0
+"""For so long the list of runs is not looked for again."""
+_HELD = "held"
+
+
+def is_store(path: Path) -> bool:
+    """Whether a folder is a store."""
+    return (path / "counterpoint.json").is_file()
+
+
+def is_run(path: Path) -> bool:
+    """Whether a folder is a run of `counterpoint train`."""
+    return (path / "about.json").is_file()
+
+
+class Shelf:
+    """Everything that the page can ask for by name."""
+
+    def __init__(
+        self,
+        store: str | os.PathLike[str] | None = None,
+        *,
+        runs: Sequence[str | os.PathLike[str]] = (),
+        traces: Iterable[Trace] = (),
+        limit: int = 2_000_000,
+    ) -> None:
+        """`store` need not be there yet; `runs` are folders of runs, or runs; `limit` is in events."""
+        self.store_path = None if store is None else Path(store)
+        self._roots = [Path(root) for root in runs]
+        self._limit = limit
+        self._stores: dict[Path, Store] = {}
+        self._held: dict[str, Trace] = {trace.trace_id: trace for trace in traces}
+        self._opened: OrderedDict[str, tuple[str, Trace]] = OrderedDict()
+        self._opening: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._lock = threading.RLock()
+        self._runs: tuple[float, dict[str, Path]] = (-_RUNS_S, {})
+
+    def close(self) -> None:
+        """Let go of the stores' files."""
+        with self._lock:
+            for store in self._stores.values():
+                store.close()
+            self._stores = {}
+
+    # -- stores and runs -----------------------------------------------------------------------------------------
+
+    @property
+    def store(self) -> Store | None:
+        """The store, to read from; None as long as there is none."""
+        return None if self.store_path is None else self._reader(self.store_path)
+
+    def _reader(self, path: Path) -> Store | None:
+        with self._lock:
+            found = self._stores.get(path)
+            if found is None and is_store(path):
+                found = self._stores[path] = Store(path, create=False, read_only=True)
+            return found
+
+    def runs(self) -> dict[str, Path]:
+        """Every run by its id, which is its path as the user would write it."""
+        with self._lock:
+            at, found = self._runs
+            if time.monotonic() - at > _RUNS_S:
+                found = {_name(path): path for root in self._roots for path in _runs_under(root)}
+                self._runs = time.monotonic(), found
+            return found
+
+    def run(self, run_id: str) -> Path:
+        """The folder of a run that is on view."""
+        found = self.runs()
+        if run_id not in found:
+            raise NotFound(f"no run {run_id!r} here", fix=did_you_mean(run_id, found))
+        return found[run_id]
+
+    def samples(self, run_id: str) -> list[str]:
+        """The names under which the traces that a run kept are asked for."""
+        store = self._reader(self.run(run_id) / "store")
+        return [] if store is None else [f"{run_id}:{name}" for name in store.ids()]
+
+    # -- traces --------------------------------------------------------------------------------------------------
+
+    def held(self) -> list[Trace]:
+        """The traces that were opened from files, and forks of them."""
+        with self._lock:
+            return list(self._held.values())
+
+    def rows(self) -> list[Summary]:
+        """A line per trace of the store."""
+        store = self.store
+        return [] if store is None else store.rows()
+
+    def version(self, trace_id: str) -> str:
+        """Another one whenever the trace is another one."""
+        if trace_id in self._held:
+            return f"{_HELD}-{id(self._held[trace_id])}"
+        store, name = self._home(trace_id)
+        found = None if store is None else store.version(name)
+        if found is None:
+            near = [*self._held, *([] if self.store is None else self.store.ids()[-1000:])]
+            fix = did_you_mean(trace_id, near) if near else "counterpoint demo makes some to try"
+            raise NotFound(f"no trace {trace_id!r} here", fix=fix)
+        return found
+
+    def _home(self, trace_id: str) -> tuple[Store | None, str]:
+        """The store that has a trace, and its name there: the main one, or that of the run whose id comes before a colon."""
+        store = self.store
+        if store is not None and store.version(trace_id) is not None:
+            return store, trace_id
+        for run_id, path in self.runs().items():
+            if trace_id.startswith(f"{run_id}:"):
+                return self._reader(path / "store"), trace_id[len(run_id) + 1 :]
+        return store, trace_id
+
+    def get(self, trace_id: str) -> Trace:
+        """A trace, as it is now."""
+        version = self.version(trace_id)
+        if version.startswith(f"{_HELD}-"):
+            return self._held[trace_id]
+        with self._opening_of(trace_id):  # who comes second waits, rather than open it once more
+            with self._lock:
+                kept = self._opened.get(trace_id)
+                if kept is not None and kept[0] == version:
+                    self._opened.move_to_end(trace_id)
+                    return kept[1]
+            store, name = self._home(trace_id)
+            assert store is not None
+            trace = store.get(name)
+            if name != trace_id:
+                trace = replace(trace, trace_id=trace_id)
+            self._put(trace_id, version, trace)
+        return trace
+
+    def _opening_of(self, trace_id: str) -> threading.Lock:
+        with self._lock:
+            if len(self._opening) > 1000:  # names that nobody is opening are of no use
+                for name in [name for name, lock in self._opening.items() if not lock.locked()]:
+                    del self._opening[name]
+            return self._opening[trace_id]
+
+    def _put(self, trace_id: str, version: str, trace: Trace) -> None:
+        with self._lock:
+            self._opened[trace_id] = version, trace
+            self._opened.move_to_end(trace_id)
+            held = sum(len(one.events) for _, one in self._opened.values())
+            while held > self._limit and len(self._opened) > 1:
+                held -= len(self._opened.popitem(last=False)[1][1].events)
+
+    def keep(self, trace: Trace, beside: str) -> str | None:
+        """Keep a fork: in the store where its original is, or here while the viewer runs. Where it is, or None."""
+        store = self.store
+        if beside in self._held or self.store_path is None or store is None or store.version(beside) is None:
+            with self._lock:
+                self._held[trace.trace_id] = trace
+            return None
+        try:
+            with Store(self.store_path, create=False) as writable:
+                writable.add(trace)
+        except InputError:
+            raise
+        except OSError as error:
+            if isinstance(error, CounterpointError):
+                raise
+            why = error.strerror or str(error)
+            raise InputError("the fork cannot be stored", where=os.fspath(self.store_path), why=why) from error
+        return os.fspath(self.store_path)
+
+
+def _runs_under(root: Path) -> list[Path]:
+    """The root when it is a run, else the runs in it and in its folders."""
+    if is_run(root):
+        return [root]
+    found: list[Path] = []
+    with suppress(OSError):
+        for child in sorted(root.iterdir()):
+            if is_run(child):
+                found.append(child)
+            elif child.is_dir() and not child.name.startswith(".") and not is_store(child):
+                with suppress(OSError):
+                    found += [path for path in sorted(child.iterdir()) if is_run(path)]
+    return found
+
+
+def _name(path: Path) -> str:
+    """A path as one would write it here: relative where it is below the working folder."""
+    here = Path.cwd()
+    full = Path(os.path.abspath(path))
+    return (full.relative_to(here) if full.is_relative_to(here) else full).as_posix()
