@@ -21,6 +21,8 @@ export function listen(
   let last = after;
   const take = (data: string): void => {
     const batch = JSON.parse(data) as LiveBatch;
+    // A reset only has a number: what we missed is forgotten, and the whole picture follows under this number.
+    if (!batch.traces) { last = batch.seq - 1; return; }
     if (batch.seq <= last) return;
     last = batch.seq;
     onBatch(batch);

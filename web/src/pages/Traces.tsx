@@ -1,4 +1,202 @@
-// Stands here until its own file is written, so that the page builds.
+// The list of traces. Always true: the query in the field is the whole filter, facets only write into it; two picked rows lead to their
+// difference; an empty list says how to fill it.
+import { signal } from "@preact/signals";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { onCommand } from "../keys";
+import { asProblem, Command, useLoaded, Waiting } from "../loaded";
+import { compact, count, money, plain, span } from "../numbers";
+import { traceLink } from "../router";
+import { Link } from "../shell/Link";
+import { Empty, Failure } from "../shell/states";
+import { say } from "../shell/toast";
+import type { TraceRow, Traces as Found } from "../shapes.gen";
+import type { SourceError } from "../source";
+import { go, route, source } from "../state";
+import { hasTerm, nextSort, picked, type Sort, sorted, type SortKey, sortFrom, sortText, term, toggled } from "../tracerows";
+import { Windowed } from "../windowed";
+import { openFile } from "./openfile";
+import "./pages.css";
+
+const sort = signal<Sort | null>(sortFrom(null));
+const chosen = signal<string[]>([]);
+
 export default function Traces() {
-  return <p class="quiet">Traces</p>;
+  const query = route.value.page === "traces" ? route.value.query : "";
+  const { data, problem } = useLoaded(source.value!.kind, query, () => source.value!.traces(query));
+  const [dropProblem, setDropProblem] = useState<SourceError | null>(null);
+  const open = (file: File | undefined) => {
+    if (!file) return;
+    setDropProblem(null);
+    openFile(file).then((name) => say(`${name} is open. Reload the page to go back to the store.`), (error: unknown) => setDropProblem(asProblem(error)));
+  };
+  const [isOver, setOver] = useState(false);
+  return (
+    <div class={isOver ? "traces is-over" : "traces"} onDragOver={(event) => { event.preventDefault(); setOver(true); }} onDragLeave={() => setOver(false)}
+      onDrop={(event) => { event.preventDefault(); setOver(false); open(event.dataTransfer?.files[0]); }}>
+      <h1 class="hidden">Traces</h1>
+      {dropProblem && <div class="notice" role="alert"><p>{dropProblem.what}</p>{dropProblem.fix && <Command text={dropProblem.fix} />}
+        <button type="button" onClick={() => setDropProblem(null)}>Close</button></div>}
+      {!data && problem ? <Failure error={problem} /> : !data ? <Waiting what="Reading the store" />
+        : !data.total && !query ? <Nothing store={data.store} onFile={open} />
+          : <List found={data} query={query} problem={problem} onFile={open} />}
+    </div>
+  );
+}
+
+function Nothing(props: { store: string; onFile: (file: File | undefined) => void }) {
+  return (
+    <Empty title={`No traces in ${props.store}.`}>
+      <p class="chips"><OpenFile onFile={props.onFile} /></p>
+      <p>Look at a trained team, offline, in seconds:</p>
+      <Command text="counterpoint demo" />
+      <p>Or bring your own:</p>
+      <p><Command text="counterpoint import --last 7d" /> <span class="quiet">this user's Claude Code, Codex and Kimi sessions</span></p>
+      <p><Command text="counterpoint import FILE" /> <span class="quiet">a file or folder: OpenTelemetry, Inspect, verifiers and more, found by content</span></p>
+      <p><Command text="counterpoint serve" /> <span class="quiet">receives what running programs send over OTLP</span></p>
+    </Empty>
+  );
+}
+
+function OpenFile(props: { onFile: (file: File | undefined) => void }) {
+  const input = useRef<HTMLInputElement>(null);
+  return (
+    <>
+      <button type="button" onClick={() => input.current?.click()}>Open file…</button>
+      <input ref={input} type="file" hidden aria-label="A page that counterpoint exported" accept=".html,.htm,.json,.jsonl"
+        onChange={(event) => props.onFile(event.currentTarget.files?.[0])} />
+    </>
+  );
+}
+
+function List(props: { found: Found; query: string; problem: SourceError | null; onFile: (file: File | undefined) => void }) {
+  const { found, query } = props;
+  const rows = useMemo(() => sorted(found.rows, sort.value), [found, sort.value]);
+  const field = useRef<HTMLInputElement>(null);
+  useEffect(() => onCommand("search", () => field.current?.focus()), []);
+  const ask = (text: string) => { route.value = { page: "traces", query: text }; };
+  const two = chosen.value;
+  return (
+    <>
+      <header class="page-head">
+        <input ref={field} type="search" class="search" value={query} placeholder='words, or topology:swarm agents>5 reward<0.5 open' aria-label="Search traces"
+          onInput={(event) => ask(event.currentTarget.value)} />
+        <span class="quiet" role="status">{rows.length === found.total ? count(found.total, "trace") : `${rows.length.toLocaleString("en")} of ${count(found.total, "trace")}`}
+          {" in "}<bdi>{found.store}</bdi></span>
+        <span class="end chips">
+          {two.length > 0 && <span class="quiet">{two.length === 1 ? "pick one more to compare" : "two picked"}</span>}
+          <button type="button" class={two.length === 2 ? "main" : ""} disabled={two.length !== 2} onClick={() => go({ page: "diff", a: two[0]!, b: two[1]! })}>Diff</button>
+          {two.length > 0 && <button type="button" onClick={() => (chosen.value = [])}>Clear</button>}
+          <OpenFile onFile={props.onFile} />
+        </span>
+      </header>
+      {props.problem && <p class="notice" role="alert">{props.problem.what} {props.problem.fix && <span class="quiet">{props.problem.fix}</span>}</p>}
+      <div class="traces-body">
+        <Facets facets={found.facets} query={query} onQuery={ask} />
+        {rows.length ? <Table rows={rows} query={query} /> : (
+          <Empty title="No trace matches."><p><code>{query}</code></p><button type="button" onClick={() => ask("")}>Show all</button></Empty>
+        )}
+      </div>
+    </>
+  );
+}
+
+function Facets(props: { facets: Record<string, Record<string, number>>; query: string; onQuery: (query: string) => void }) {
+  const flags: [string, string][] = [["open", "still running"], ["finished", "finished"], ["invalid", "with errors"]];
+  const words = props.query.split(/\s+/);
+  return (
+    <aside class="facets" aria-label="Facets">
+      {Object.entries(props.facets).map(([field, values]) => (
+        <section key={field}>
+          <h2>{field}</h2>
+          <ul>
+            {Object.entries(values).sort((a, b) => b[1] - a[1]).slice(0, 12).map(([value, many]) => (
+              <li key={value}>
+                <button type="button" class="facet" aria-pressed={hasTerm(props.query, term(field, value))} onClick={() => props.onQuery(toggled(props.query, field, value))}>
+                  <bdi>{value || "none"}</bdi> <span class="quiet">{many.toLocaleString("en")}</span>
+                </button>
+              </li>
+            ))}
+          </ul>
+        </section>
+      ))}
+      <section>
+        <h2>state</h2>
+        <ul>
+          {flags.map(([word, text]) => (
+            <li key={word}>
+              <button type="button" class="facet" aria-pressed={words.includes(word)}
+                onClick={() => props.onQuery(words.includes(word) ? words.filter((one) => one !== word).join(" ") : `${props.query} ${word}`.trim())}>{text}</button>
+            </li>
+          ))}
+        </ul>
+      </section>
+    </aside>
+  );
+}
+
+const COLUMNS: [SortKey | null, string, string][] = [
+  [null, "pick", "2rem"], ["id", "trace", "minmax(14ch, 2.2fr)"], ["system", "system", "minmax(8ch, 1fr)"], ["topology", "topology", "minmax(8ch, 1fr)"],
+  ["reward", "reward", "7ch"], ["agents", "agents", "7ch"], ["events", "events", "8ch"], ["tokens", "tokens", "8ch"], ["cost_usd", "cost", "8ch"],
+  ["seconds", "time", "8ch"], ["errors", "alerts", "8ch"], [null, "busy", "7rem"],
+];
+const GRID = COLUMNS.map(([, , width]) => width).join(" ");
+const NUMBERS: readonly string[] = ["reward", "agents", "events", "tokens", "cost", "time", "alerts"];
+
+function Table(props: { rows: TraceRow[]; query: string }) {
+  return (
+    <div class="grid-table" role="table" aria-label="Traces" aria-rowcount={props.rows.length + 1} aria-colcount={COLUMNS.length}>
+      <div role="rowgroup">
+        <div class="grid-row grid-head" role="row" style={{ gridTemplateColumns: GRID }}>
+          {COLUMNS.map(([key, text]) => <Head key={text} sortKey={key} text={text} />)}
+        </div>
+      </div>
+      <Windowed isTable label="Traces" listKey={`${props.query}/${sortText(sort.value)}`} count={props.rows.length} estimate={34}
+        render={(i) => <Row row={props.rows[i]!} index={i} />} />
+    </div>
+  );
+}
+
+function Head(props: { sortKey: SortKey | null; text: string }) {
+  const { sortKey, text } = props;
+  if (!sortKey) return <span role="columnheader">{text === "pick" ? <span class="hidden">pick</span> : text}</span>;
+  const now = sort.value?.key === sortKey ? sort.value : null;
+  return (
+    <span role="columnheader" aria-sort={now ? (now.down ? "descending" : "ascending") : "none"} class={NUMBERS.includes(text) ? "number" : ""}>
+      <button type="button" class="crumb" onClick={() => (sort.value = nextSort(sort.value, sortKey))}>{text}{now ? (now.down ? " ↓" : " ↑") : ""}</button>
+    </span>
+  );
+}
+
+function Row(props: { row: TraceRow; index: number }) {
+  const { row } = props;
+  const isPicked = chosen.value.includes(row.id);
+  return (
+    <div class={isPicked ? "grid-row is-selected" : "grid-row"} role="row" aria-rowindex={props.index + 2} style={{ gridTemplateColumns: GRID }}>
+      <span role="cell"><input type="checkbox" checked={isPicked} aria-label={`Pick ${row.id} to compare`} onChange={() => (chosen.value = picked(chosen.value, row.id))} /></span>
+      <span role="cell"><Link to={traceLink(row.id)} title={row.id}><bdi>{row.id}</bdi></Link>
+        {row.task_id !== row.id && <span class="quiet"> <bdi>{row.task_id}</bdi></span>}</span>
+      <span role="cell"><bdi>{row.system ?? ""}</bdi></span>
+      <span role="cell"><bdi>{row.topology?.replaceAll("_", " ") ?? ""}</bdi></span>
+      <span role="cell" class="number">{plain(row.reward)}</span>
+      <span role="cell" class="number">{compact(row.agents)}</span>
+      <span role="cell" class="number">{compact(row.events)}</span>
+      <span role="cell" class="number">{compact(row.tokens)}</span>
+      <span role="cell" class="number">{money(row.cost_usd)}</span>
+      <span role="cell" class="number">{span(row.seconds)}</span>
+      <span role="cell" class="number">{row.errors > 0 && <span class="badge warn" title={count(row.errors, "error")}>⚠ {row.errors}</span>}
+        {row.is_open && <span class="badge" title="it has not ended">● live</span>}</span>
+      <span role="cell"><Busy lanes={row.lanes} /></span>
+    </div>
+  );
+}
+
+/** A tiny picture: how many agents were busy, slice by slice. */
+function Busy(props: { lanes: number[] }) {
+  if (!props.lanes.length) return null;
+  const most = Math.max(...props.lanes, 1e-9);
+  return (
+    <svg class="busy" viewBox={`0 0 ${props.lanes.length} 10`} preserveAspectRatio="none" role="img" aria-label="Agents busy over time">
+      {props.lanes.map((share, i) => <rect key={i} x={i} width="0.85" y={10 - (10 * share) / most} height={(10 * share) / most} />)}
+    </svg>
+  );
 }
