@@ -12,7 +12,7 @@ const events = columns([
 const map = timeMap(0, FINEST, []);
 const placed = place(events, map, FINEST);
 const lanes = buildLanes([agent("a", -1), agent("b", -1)], "agent", new Set());
-const work = { index: indexLanes(events, placed, lanes), placed, classes: events.type, count: 3, agents: [1, 1], length: map.length };
+const work = { index: indexLanes(events, placed, lanes), placed, classes: events.type, count: 3, preferred: 3, agents: [1, 1], length: map.length };
 const bins = buildBins(work);
 const cell = (level: number, lane: number, b: number) => {
   const { data, bins: count } = bins.levels[level]!;
@@ -37,6 +37,11 @@ describe("bins", () => {
     const tiny = { ...work, classes: work.classes, agents: [1, 4000] };
     const { data, bins: count } = buildBins(tiny).levels[0]!;
     expect(data[count * 2 + 1]).toBe(FAINT);
+  });
+
+  test("what a filter found shows before what took longer", () => {
+    const found = buildBins({ ...work, classes: Uint8Array.of(2, 2, 0, 2), preferred: 1 }).levels[4]!;
+    expect([found.data[(8192 + 2) * 2], found.data[0]]).toEqual([0, 2]);
   });
 
   test("in slices the same; called off, nothing", async () => {

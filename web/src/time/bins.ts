@@ -31,28 +31,38 @@ interface Work {
   /** Class of each event, and how many classes there are. */
   classes: Uint8Array;
   count: number;
+  /** Classes below this one show wherever they are at all: what a filter found must not drown. */
+  preferred: number;
   /** Agents per lane: what a full lane would be. */
   agents: readonly number[];
   length: number;
+}
+
+/** Sums of one lane at one level; only bins that were touched are looked at again. */
+interface Sums {
+  bins: number;
+  busy: Float32Array;
+  all: Float32Array;
+  touched: Int32Array;
+  n: number;
 }
 
 /** Builds lane by lane; stops after each, so that a caller can give the page its turn. */
 export function* binSteps(work: Work): Generator<void, LaneBins> {
   const lanes = work.agents.length;
   const finest = lanes > MANY_LANES ? FINEST / 4 : FINEST;
-  const levels = Array.from({ length: LEVELS }, (_, k) => {
-    const bins = finest >> (LEVELS - 1 - k);
-    return { bins, data: new Uint8Array(lanes * bins * 2) };
-  });
-  const busy = new Float32Array(finest * work.count);
+  const sizes = Array.from({ length: LEVELS }, (_, k) => finest >> (LEVELS - 1 - k));
+  const levels = sizes.map((bins) => ({ bins, data: new Uint8Array(lanes * bins * 2) }));
+  const sums = sizes.map((bins): Sums => (
+    { bins, busy: new Float32Array(bins * work.count), all: new Float32Array(bins), touched: new Int32Array(bins), n: 0 }));
   for (let lane = 0; lane < lanes; lane++) {
     if (work.index.first[lane] === work.index.first[lane + 1]) continue;
-    busy.fill(0);
-    addLane(work, lane, finest, busy);
+    addLane(work, lane, sums[LEVELS - 1]!);
     for (let k = LEVELS - 1; k >= 0; k--) {
       const { bins, data } = levels[k]!;
-      writeCells(busy, bins, work.count, data, lane, work.length / bins * Math.max(1, work.agents[lane]!));
-      if (k > 0) halve(busy, bins, work.count);
+      writeCells(work, sums[k]!, data, lane, work.length / bins * Math.max(1, work.agents[lane]!));
+      if (k > 0) halve(sums[k]!, sums[k - 1]!, work.count);
+      clear(sums[k]!, work.count);
     }
     yield;
   }
@@ -81,41 +91,61 @@ export async function buildBinsInSlices(work: Work, isWanted: () => boolean, bud
   }
 }
 
+function add(sums: Sums, count: number, bin: number, cls: number, seconds: number): void {
+  if (seconds <= 0) return;
+  if (sums.all[bin] === 0) sums.touched[sums.n++] = bin;
+  sums.all[bin]! += seconds;
+  sums.busy[bin * count + cls]! += seconds;
+}
+
 /** Seconds of each class in each of the finest bins. An event without length counts as a sixth of a bin. */
-function addLane(work: Work, lane: number, bins: number, busy: Float32Array): void {
+function addLane(work: Work, lane: number, sums: Sums): void {
   const { index, placed, classes, count } = work;
+  const { bins } = sums;
   const perBin = work.length / bins;
   for (let k = index.first[lane]!; k < index.first[lane + 1]!; k++) {
     const row = index.order[k]!;
-    const from = placed.from[row]! / perBin;
+    const from = Math.max(0, Math.min(placed.from[row]! / perBin, bins - 1 / 6));
     const to = Math.min(Math.max(placed.to[row]! / perBin, from + 1 / 6), bins);
-    for (let b = Math.max(0, Math.min(bins - 1, Math.floor(from))); b < to; b++) {
-      busy[b * count + classes[row]!]! += (Math.min(to, b + 1) - Math.max(from, b)) * perBin;
+    for (let b = Math.floor(from); b < to; b++) {
+      add(sums, count, b, classes[row]!, (Math.min(to, b + 1) - Math.max(from, b)) * perBin);
     }
   }
 }
 
-function writeCells(busy: Float32Array, bins: number, count: number, data: Uint8Array, lane: number, full: number): void {
-  let at = lane * bins * 2;
-  for (let b = 0; b < bins; b++, at += 2) {
-    let sum = 0;
-    let most = 0;
-    let best = 0;
-    for (let c = 0; c < count; c++) {
-      const took = busy[b * count + c]!;
-      sum += took;
-      if (took > most) [most, best] = [took, c];
-    }
-    if (sum === 0) continue;
-    data[at] = best;
-    data[at + 1] = Math.max(FAINT, Math.min(255, Math.round(255 * Math.sqrt(sum / full))));
+function writeCells(work: Work, sums: Sums, data: Uint8Array, lane: number, full: number): void {
+  for (let i = 0; i < sums.n; i++) {
+    const b = sums.touched[i]!;
+    const at = (lane * sums.bins + b) * 2;
+    data[at] = strongest(work, sums.busy, b * work.count);
+    data[at + 1] = Math.max(FAINT, Math.min(255, Math.round(255 * Math.sqrt(sums.all[b]! / full))));
   }
 }
 
-function halve(busy: Float32Array, bins: number, count: number): void {
-  for (let b = 0; b < bins / 2; b++) {
-    for (let c = 0; c < count; c++) busy[b * count + c] = busy[2 * b * count + c]! + busy[(2 * b + 1) * count + c]!;
+function strongest(work: Work, busy: Float32Array, at: number): number {
+  let best = 0;
+  let most = 0;
+  for (let c = 0; c < work.count; c++) {
+    if (c === work.preferred && most > 0) break;
+    if (busy[at + c]! > most) [most, best] = [busy[at + c]!, c];
   }
+  return best;
+}
+
+function halve(fine: Sums, coarse: Sums, count: number): void {
+  for (let i = 0; i < fine.n; i++) {
+    const b = fine.touched[i]!;
+    for (let c = 0; c < count; c++) add(coarse, count, b >> 1, c, fine.busy[b * count + c]!);
+  }
+}
+
+function clear(sums: Sums, count: number): void {
+  for (let i = 0; i < sums.n; i++) {
+    const b = sums.touched[i]!;
+    sums.all[b] = 0;
+    sums.busy.fill(0, b * count, (b + 1) * count);
+  }
+  sums.n = 0;
 }
 
 /** The coarsest level that still has a bin for every pixel. */

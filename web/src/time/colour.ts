@@ -1,13 +1,12 @@
 // What a bar's colour says. Always true: every event has one class; class 0 of every scale but `family` means that there is no value,
 // which is not a value of 0; a scale's classes can be told apart by lightness or by sign, and the legend names each in words.
-import { FAMILIES, FLAGS } from "../shapes.gen";
-import type { Columns } from "../source";
 import { compact, money, signed } from "../numbers";
+import { familyOf, FAMILY_NAMES, UNKNOWN_FAMILY } from "../palette";
+import { FLAGS } from "../shapes.gen";
+import type { Columns } from "../source";
+import type { ColourBy } from "../state";
 
-export type ColourBy = "family" | "credit" | "reward" | "tokens" | "cost" | "taint";
 export const COLOUR_BY: readonly ColourBy[] = ["family", "credit", "reward", "tokens", "cost", "taint"];
-
-export const FAMILY_NAMES = [...Object.keys(FAMILIES), "unknown"];
 
 export interface Scale {
   by: ColourBy;
@@ -18,13 +17,8 @@ export interface Scale {
 }
 
 /** Steps up and down of credit; the middle is nothing. */
-const ARM = 4;
-const STEPS = 5;
-
-export function familyOf(type: string): number {
-  const at = Object.values(FAMILIES).findIndex((types) => (types as readonly string[]).includes(type));
-  return at < 0 ? FAMILY_NAMES.length - 1 : at;
-}
+export const ARM = 4;
+export const STEPS = 5;
 
 /** `values`: credit or reward by row of the columns, NaN where there is none. */
 export function scaleOf(by: ColourBy, columns: Columns, types: readonly string[], values: Float32Array | null): Scale {
@@ -38,8 +32,7 @@ export function scaleOf(by: ColourBy, columns: Columns, types: readonly string[]
 function family(columns: Columns, types: readonly string[]): Scale {
   const of = Uint8Array.from(types, familyOf);
   const classes = new Uint8Array(columns.n);
-  const unknown = FAMILY_NAMES.length - 1;
-  for (let i = 0; i < columns.n; i++) classes[i] = of[columns.type[i]!] ?? unknown;
+  for (let i = 0; i < columns.n; i++) classes[i] = of[columns.type[i]!] ?? UNKNOWN_FAMILY;
   return { by: "family", classes, names: FAMILY_NAMES };
 }
 
@@ -89,13 +82,17 @@ function signedScale(by: "credit" | "reward", n: number, values: Float32Array): 
   return { by, classes, names };
 }
 
-/** Values by row from rows that name events by number. */
-export function valuesByRow(columns: Columns, rows: readonly { event: number; value: number }[]): Float32Array {
-  const values = new Float32Array(columns.n).fill(NaN);
-  const rowOf = columns.numbers ? new Map(Array.from(columns.numbers, (n, row) => [n, row])) : null;
-  for (const { event, value } of rows) {
-    const row = rowOf ? rowOf.get(event) ?? -1 : event;
-    if (row >= 0 && row < columns.n) values[row] = Number.isNaN(values[row]!) ? value : values[row]! + value;
-  }
-  return values;
+/** Values by row of the columns, of values by number of event. */
+export function valuesByRow(columns: Columns, byEvent: Float32Array | null): Float32Array | null {
+  if (!byEvent || !columns.numbers) return byEvent;
+  return Float32Array.from(columns.numbers, (n) => byEvent[n] ?? NaN);
+}
+
+/** With a filter, what it leaves out is in a second set of classes after the first. `mask` is by number of event. */
+export function dimmed(scale: Scale, columns: Columns, mask: Uint8Array | null): Uint8Array {
+  if (!mask) return scale.classes;
+  const out = scale.classes.slice();
+  const count = scale.names.length;
+  for (let i = 0; i < out.length; i++) if (mask[columns.numbers ? columns.numbers[i]! : i] !== 1) out[i]! += count;
+  return out;
 }

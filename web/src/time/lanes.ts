@@ -1,8 +1,7 @@
 // Which rows the timeline has. Always true: every agent is in exactly one lane that holds events; lanes come in the order of the
 // spawn tree (or of depth), people and tools outside the team last; what is folded says how many it holds.
 import type { Agent } from "../shapes.gen";
-
-export type GroupBy = "agent" | "role" | "depth";
+import type { GroupBy } from "../state";
 
 export interface Lane {
   /** Stays the same while lanes around it open and close. */

@@ -99,6 +99,18 @@ function planLane(scene: Scene, lane: number, plan: Plan): void {
   }
 }
 
+/** Where one event lies, also out of sight. */
+export function rectOf(scene: Scene, row: number): { x: number; y: number; w: number; h: number } | null {
+  const agent = scene.agent[row] ?? -1;
+  const lane = scene.lanes.ofAgent[agent] ?? -1;
+  if (lane < 0) return null;
+  const perSecond = scene.width / (scene.view.s1 - scene.view.s0);
+  const [offset, h] = band(scene.rowHeight, scene.lanes.slot[agent]!, scene.lanes.list[lane]!.agents.length);
+  const x = Math.max(-20, Math.min(scene.width + 20, (scene.placed.from[row]! - scene.view.s0) * perSecond));
+  const right = Math.min(scene.width + 20, (scene.placed.to[row]! - scene.view.s0) * perSecond);
+  return { x, y: lane * scene.rowHeight - scene.view.top + offset, w: Math.max(LEAST, right - x - 0.5), h };
+}
+
 /** The event under a point, the last drawn first; small ones are met within `reach` pixels. -1 without. */
 export function hitPlan(plan: Plan, x: number, y: number, reach = 3): number {
   let best = -1;

@@ -1,5 +1,6 @@
 // What part of the timeline is seen. Always true: a view lies within the trace (with a little room at the sides) and is never
 // narrower than a microsecond; functions give a new view and change none.
+import type { TimeMap } from "./gaps";
 
 export interface View {
   /** Shown seconds at the left and the right edge. */
@@ -60,6 +61,22 @@ export function reveal(view: View, extent: Extent, from: number, to: number, top
   if (top < view.top) down = top;
   else if (bottom > view.top + extent.height) down = bottom - extent.height;
   return clamp({ s0, s1: s0 + width, top: down }, extent);
+}
+
+/** Round times in sight, piece by piece between breaks: a break may hide a year. */
+export function ticks(map: TimeMap, s0: number, s1: number, step: number): { s: number; t: number }[] {
+  const out: { s: number; t: number }[] = [];
+  let from = map.start;
+  for (const to of [...map.breaks.map((b) => b.from), map.end]) {
+    const first = Math.max(from, Math.min(map.unfold(s0), to));
+    const last = Math.min(to, Math.max(map.unfold(s1), from));
+    for (let k = Math.ceil(first / step - 1e-9); k * step <= last + step * 1e-9; k++) {
+      const s = map.fold(k * step);
+      if (s >= s0 && s <= s1) out.push({ s, t: k * step });
+    }
+    from = map.breaks.find((b) => b.from === to)?.to ?? to;
+  }
+  return out;
 }
 
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400];
