@@ -24,7 +24,7 @@ __all__ = ["credit", "methods"]
 _Z = 1.959963984540054
 """Half the width of a 95 % interval, in standard errors."""
 # Up to this many events every mechanism is tried to see whether it answers; beyond it only what it says it needs is looked at.
-_TRIED = 2_000
+_TRIED = 5_000
 # What a mechanism may need that no trace holds.
 _NOT_IN_TRACES = ("critic", "weights", "credit")
 
@@ -60,7 +60,7 @@ def _refusal(look: Seen, name: str, chosen: Mechanism) -> str | None:
         return found.one_line() if isinstance(found, CounterpointError) else _nothing(found)
     if needs_replay:
         return "it asks what else would have happened, and this trace cannot be forked"
-    missing = [need for need in chosen.needs if need.split(",")[0].split()[0] in _NOT_IN_TRACES]
+    missing = [need for need in chosen.needs if need in _NOT_IN_TRACES]
     if missing:
         return f"it needs what no trace holds: {missing[0]}"
     return None if "team" in look.trace.rewards else "the trace has no reward 'team'"
@@ -85,7 +85,7 @@ def _earned(look: Seen, name: str) -> Earned | CounterpointError:
 
 
 def credit(trace: Trace, method: str, unit: str = "") -> Credit:
-    """What a method says at a unit; without a unit, at the coarsest that it has rows for."""
+    """What a method says at a unit; without a unit by agent, else at the coarsest that it has rows for."""
     name, look = method.replace("-", "_"), seen(trace)
     known = registry.ids("credit")
     if name not in known:
@@ -100,7 +100,7 @@ def credit(trace: Trace, method: str, unit: str = "") -> Credit:
     if not found.rows:
         return _refused(name, unit, [], additive, _nothing(found) or "", None)
     units = list(found.units)
-    chosen = unit or units[0]
+    chosen = unit or ("agent" if "agent" in units else units[0])
     if chosen not in units:
         return _refused(name, chosen, units, additive, f"{name} gives no {chosen} rows here", f"it has: {', '.join(units)}")
     return _told(look, found, chosen)

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from counterpoint.app.viewer.crediting import credit
+from counterpoint.app.viewer.replay import can_fork
 from counterpoint.app.viewer.safety import is_dear, sinks
 from counterpoint.app.viewer.seen import Seen
 from counterpoint.app.viewer.shapes import Agent, Alert, Fact
@@ -39,7 +41,7 @@ _MEASURES = {
 
 def facts(look: Seen, agents: list[Agent], found: list[Alert]) -> list[Fact]:
     """What the strip says, most telling first."""
-    out = [*_slowest(look, agents), *_dearest(agents), *_paid(look, agents), *_wrong(look)]
+    out = [*_slowest(look, agents), *_dearest(agents), *_credited(look), *_wrong(look)]
     for kind, one, many in (("incident", "incident", "incidents"), ("unlinked", "unlinked child", "unlinked children")):
         of_kind = [a for a in found if a.kind == kind]
         count = look.report.unlinked_count if kind == "unlinked" else len(of_kind)
@@ -90,14 +92,14 @@ def _dearest(agents: list[Agent]) -> Iterable[Fact]:
         yield Fact(kind="dearest", text=f"dearest: {found[0]} ({show(found[2])})", agent=found[1])
 
 
-def _paid(look: Seen, agents: list[Agent]) -> Iterable[Fact]:
-    """Who was paid most by the rewards on events, where there are any."""
-    if not any(e.reward for e in look.trace.events):
-        return
-    paid_E = np.array([sum(map(float, e.reward.values())) if e.reward else 0.0 for e in look.trace.events], np.float64)
-    found = _most(agents, look.team.per_agent(np.nan_to_num(paid_E, posinf=0, neginf=0)).tolist())
-    if found is not None:
-        yield Fact(kind="paid", text=f"paid most: {found[0]} ({found[2]:+.2f})", agent=found[1])
+def _credited(look: Seen) -> Iterable[Fact]:
+    """Who earned most: by Shapley values, in a simulated trace that holds what they take. Elsewhere it takes a choice of method."""
+    if look.n <= _MEASURED and can_fork(look.trace):
+        told = credit(look.trace, "shapley", "agent")
+        best = max(told.by_agent, key=lambda name: told.by_agent[name], default=None)
+        if best is not None:
+            text = f"credit: {best} {told.by_agent[best]:+.3g} (shapley)"
+            yield Fact(kind="credit", text=text, agent=look.team.number[best])
 
 
 def _wrong(look: Seen) -> Iterable[Fact]:
