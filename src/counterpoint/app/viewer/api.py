@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from counterpoint.app.viewer import about as about_
-from counterpoint.app.viewer import bins, columns, diffing, events, finding, safety
+from counterpoint.app.viewer import bins, columns, crediting, diffing, events, finding, safety
 from counterpoint.app.viewer.run_shapes import Diff
 from counterpoint.app.viewer.shapes import EventDetail
 from counterpoint.errors import InputError
@@ -62,15 +62,7 @@ def _find(trace: Trace, words: Words) -> Any:
 def _credit(trace: Trace, words: Words) -> Any:
     if not words.get("method"):
         raise InputError("no method named", where="method", fix="as in method=uniform; methods/ lists them")
-    from counterpoint.app.viewer import crediting
-
     return crediting.credit(trace, words["method"], words.get("unit", ""))
-
-
-def _methods(trace: Trace, words: Words) -> Any:
-    from counterpoint.app.viewer import crediting
-
-    return crediting.methods(trace)
 
 
 ASKED: dict[str, Callable[[Trace, Words], Any]] = {
@@ -80,7 +72,7 @@ ASKED: dict[str, Callable[[Trace, Words], Any]] = {
     "window": _window,
     "talk": _talk,
     "find": _find,
-    "methods": _methods,
+    "methods": lambda trace, words: crediting.methods(trace),
     "credit": _credit,
     "safety": lambda trace, words: safety.safety(trace),
 }

@@ -19,11 +19,9 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 import uvicorn
 from msgspec import Struct
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 import counterpoint
 from counterpoint.app import receiver
@@ -89,6 +87,8 @@ class Site:
             if len(parts) == 3 and parts[0] == "t" and parts[2] == "fork":
                 return await self._fork(request, parts[1])
             raise _WrongMethod("nothing can be written here", fix="POST /api/t/ID/fork forks a trace")
+        if request.method not in ("GET", "HEAD"):
+            raise _WrongMethod(f"{request.method} is not answered here", fix="GET, or POST /api/t/ID/fork")
         if parts and parts[0] == "t" and len(parts) > 1:
             return await self._of_trace(request, parts[1], parts[2:])
         if len(parts) == 1 and parts[0] in _SHARED:
@@ -202,10 +202,13 @@ async def _body(request: Request) -> bytes:
 # -- serving ---------------------------------------------------------------------------------------------------------------
 
 
-def application(site: Site) -> Starlette:
-    """The server as an ASGI application."""
-    routes = [Route("/{rest:path}", site.answer, methods=["GET", "HEAD", "POST"])]
-    return Starlette(routes=routes, middleware=[Middleware(Guard, door=site.door)])
+def application(site: Site) -> ASGIApp:
+    """The server as an ASGI application. No router: an id may hold whatever a router takes for its own, a line break too."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        await (await site.answer(Request(scope, receive)))(scope, receive, send)
+
+    return Guard(answer, site.door)
 
 
 def door_at(sock: socket.socket, host: str, token: str | None = None) -> Door:

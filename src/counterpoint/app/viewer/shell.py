@@ -66,7 +66,6 @@ def _policy(hashes: list[str]) -> str:
         "worker-src": "blob:",
         "base-uri": "'none'",
         "form-action": "'none'",
-        # A notebook on this machine may show the page in a frame; nobody else.
-        "frame-ancestors": "'self' http://127.0.0.1:* http://localhost:*",
+        "frame-ancestors": "'none'",
     }
     return "; ".join(f"{name} {value}" for name, value in parts.items())
