@@ -37,6 +37,11 @@ export const groupBy = signal<GroupBy>("agent");
 export const methods = signal<string[]>([]);
 /** Methods this trace can answer, with reasons where it cannot; null until asked. */
 export const methodList = signal<MethodInfo[] | null>(null);
+/** The method that colours: the first one chosen, else one whose shares add up, else any that can answer. */
+export const method = computed<string | null>(() => {
+  const answering = methodList.value?.filter((one) => !one.refusal) ?? [];
+  return methods.value[0] ?? answering.find((one) => one.is_additive)?.id ?? answering[0]?.id ?? null;
+});
 /** Credit of the first method by event, for colours, badges and the filter; null until it is there. */
 export const credit = signal<Credit | null>(null);
 /** Seconds from and to; null is everything. */
@@ -310,8 +315,7 @@ export function start(from: Source, addressBar: Bar = browserBar(from.kind === "
   effect(() => { const current = trace.value; if (current?.about.has_reward) void loadMethods(current); });
   effect(() => {
     const current = trace.value;
-    const method = methods.value[0] ?? methodList.value?.find((one) => !one.refusal)?.id;
-    if (current && method) void loadCredit(current, method);
+    if (current && method.value) void loadCredit(current, method.value);
   });
   let timer = 0;
   effect(() => {

@@ -7,7 +7,7 @@ import { familyOf, glyphOf } from "../palette";
 import { FLAGS, type EventDetail, type Neighbour } from "../shapes.gen";
 import { Failure } from "../shell/states";
 import { Link } from "../shell/Link";
-import { agentName, columns, creditByEvent, epoch, eventName, methodList, methods, rowOf, selectAgent, selectEvent, selectedAgent, selectedEvent, source, trace } from "../state";
+import { agentName, columns, creditByEvent, epoch, eventName, method, rowOf, selectAgent, selectEvent, selectedAgent, selectedEvent, source, trace } from "../state";
 import { AgentCard, TraceCard } from "./cards";
 import { ForkForm } from "./Fork";
 import { NoteForm } from "./NoteForm";
@@ -48,14 +48,13 @@ function Badges({ n, detail }: { n: number; detail: EventDetail | null }) {
   const at = columns.value;
   const flags = row >= 0 && at ? at.flags[row]! : 0;
   const credit = creditByEvent.value?.[n];
-  const method = methods.value[0] ?? methodList.value?.find((one) => !one.refusal)?.id;
   return (
     <ul class="badges" aria-label="Badges">
       {FLAG_BADGES.filter(([flag]) => flags & FLAGS[flag]).map(([flag, text, look]) => <li key={flag} class={`badge ${look}`}>{text}</li>)}
       {detail?.badge && <li class="badge" title="How this event of the fork came about">{detail.badge}</li>}
       {row >= 0 && at && <li class="badge">{at.tokens[row]! > 0 ? `${compact(at.tokens[row])} tokens` : "tokens missing"}</li>}
       {row >= 0 && at && <li class="badge">{Number.isNaN(at.dur[row]!) ? "duration missing" : span(at.dur[row])}</li>}
-      {credit !== undefined && !Number.isNaN(credit) && <li class={`badge ${credit < 0 ? "credit-down" : "credit-up"}`}>{method} {signed(credit)}</li>}
+      {credit !== undefined && !Number.isNaN(credit) && <li class={`badge ${credit < 0 ? "credit-down" : "credit-up"}`}>{method.value} {signed(credit)}</li>}
     </ul>
   );
 }

@@ -56,7 +56,7 @@ function inUnit(name: string, value: number): string {
 
 export function TraceCard() {
   const { about } = trace.value!;
-  const numbers = (all: Record<string, number>): [string, string][] => Object.entries(all).map(([name, value]) => [name.replaceAll("_", " "), inUnit(name, value)]);
+  const numbers = (all: Record<string, number>): [string, string][] => Object.entries(all).map(([name, value]) => [name.replace(/_(s|usd)$/, "").replaceAll("_", " "), inUnit(name, value)]);
   return (
     <section class="event" aria-label="About this trace">
       <header class="panel-head"><h2>About this trace</h2></header>
@@ -82,8 +82,8 @@ function Alerts() {
       <h3>Alerts <span class="quiet">. and , step through them</span></h3>
       <ul>
         {trace.value!.about.alerts.map((alert, i) => (
-          <li key={i}>
-            <span class={`badge ${alert.severity === "high" ? "bad" : "warn"}`}>{alert.severity}</span>{" "}
+          <li key={i} class="alert">
+            <span class={`badge ${alert.severity === "high" ? "bad" : "warn"}`}>{alert.severity}</span>
             {alert.events.length
               ? <button type="button" class="plain" onClick={() => selectEvent(alert.events[0]!)}>{alert.text}</button>
               : <span>{alert.text}</span>}

@@ -3,10 +3,10 @@ import type { Line, LineKind } from "./layout";
 
 /** Height of a row. */
 export const ROW_PX = 28;
-const WIDTH = 56;
+const WIDTH = 40;
 /** More lines than this say nothing; the largest are kept and the rest is counted. */
 const MOST = 60;
-const DASHES: Record<LineKind, string> = { delegation: "", message: "5 3", merge: "1.5 3", taint: "8 2 2 2" };
+export const DASHES: Record<LineKind, string> = { delegation: "", message: "5 3", merge: "1.5 3", taint: "8 2 2 2" };
 
 interface Arc { from: number; to: number; kind: LineKind; count: number }
 
@@ -27,8 +27,7 @@ export function arcsAt(lines: readonly Line[], shown: ReadonlySet<LineKind>, pla
 interface Props { lines: readonly Line[]; shown: ReadonlySet<LineKind>; places: Int32Array; focus: number; rows: number }
 
 export function Lines({ lines, shown, places, focus, rows }: Props) {
-  if (focus < 0) return null;
-  const arcs = arcsAt(lines, shown, places, focus);
+  const arcs = focus < 0 ? [] : arcsAt(lines, shown, places, focus);
   return (
     <svg class="map-lines" width={WIDTH} height={rows * ROW_PX} aria-hidden="true">
       <defs>
@@ -41,7 +40,7 @@ export function Lines({ lines, shown, places, focus, rows }: Props) {
         const [y1, y2] = [arc.from, arc.to].map((row) => row * ROW_PX + ROW_PX / 2 + (lane - 1.5) * 3) as [number, number];
         const out = WIDTH - 4 - Math.min(WIDTH - 16, 14 + Math.abs(arc.from - arc.to) * 5);
         return (
-          <path key={i} class={`line-${arc.kind}`} d={`M${WIDTH - 4} ${y1}C${out} ${y1} ${out} ${y2} ${WIDTH - 4} ${y2}`} fill="none" stroke="currentColor"
+          <path key={i} class={`line-${arc.kind}`} d={`M${WIDTH - 4} ${y1}C${out} ${y1} ${out} ${y2} ${WIDTH - 4} ${y2}`} fill="none"
             stroke-width={Math.min(3.5, 1.2 + Math.log10(arc.count))} stroke-dasharray={DASHES[arc.kind]} marker-end="url(#map-arrow)" />
         );
       })}

@@ -3,9 +3,10 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { compact, percent, signed, span } from "../numbers";
 import { FLAGS } from "../shapes.gen";
-import { columns, creditByAgent, hover, selectAgent, selectedAgent, trace } from "../state";
+import { columns, creditByAgent, hover, method, selectAgent, selectedAgent, trace } from "../state";
 import { Lines, ROW_PX } from "./Lines";
 import { FOLD_OVER, linesOf, rowOfAgent, rowsOf, type LineKind, type Row } from "./layout";
+import { MOST_NODES, Picture } from "./Picture";
 import { move, sumOf } from "./tree";
 import "./map.css";
 
@@ -68,6 +69,7 @@ export default function AgentMap({ isWide = false }: { isWide?: boolean }) {
   const sight = useSight(box);
   const chosen = selectedAgent.value >= 0 ? places[selectedAgent.value] ?? -1 : -1;
   const pointed = hover.value.agent >= 0 ? places[hover.value.agent] ?? -1 : -1;
+  const focus = pointed >= 0 ? pointed : chosen;
   useEffect(() => { setToggled(new Set()); setCursor(0); }, [about.id]);
   useEffect(() => { if (chosen >= 0) { setCursor(chosen); reveal(box.current, chosen); } }, [chosen]);
   const toggle = (row: Row): void => {
@@ -90,8 +92,12 @@ export default function AgentMap({ isWide = false }: { isWide?: boolean }) {
   return (
     <section class={isWide ? "map wide" : "map"} aria-label="Map of agents">
       <header class="panel-head"><h2>Map</h2><LineChoice shown={shown} onChange={(next) => setShown(next)} /></header>
-      {about.agents.length > FOLD_OVER && <p class="quiet note">{about.agents.length.toLocaleString("en")} agents, folded by role and depth. Open a row to see its agents.</p>}
-      {isWide && <div class="map-heads" aria-hidden="true"><span>agent</span>{HEADS.map((head) => <span key={head} class="number">{head}</span>)}</div>}
+      {about.agents.length > FOLD_OVER && <p class="quiet map-note">{about.agents.length.toLocaleString("en")} agents, folded by role and depth. Open a row to see its agents.</p>}
+      {isWide && (
+        <div class="map-heads" aria-hidden="true">
+          <span>agent</span>{HEADS.map((head) => <span key={head} class="number">{head}</span>)}<span class="number">{method.value ?? "credit"}</span>
+        </div>
+      )}
       <div ref={box} class="map-box" role="tree" aria-label="Agents" tabIndex={0} onKeyDown={onKeyDown}
         aria-activedescendant={active ? `agent-row-${cursor}` : undefined} onMouseLeave={() => { hover.value = { event: -1, agent: -1 }; }}>
         <div class="map-all" role="presentation" style={{ height: `${rows.length * ROW_PX}px` }}>
@@ -99,10 +105,14 @@ export default function AgentMap({ isWide = false }: { isWide?: boolean }) {
             <TreeRow key={row.key} row={row} at={first + i} rows={rows} isWide={isWide} isChosen={chosen === first + i} isCursor={cursor === first + i}
               isTainted={row.agents.some((agent) => tainted.has(agent))} onToggle={() => toggle(row)} />
           ))}
-          <Lines lines={lines} shown={shown} places={places} focus={pointed >= 0 ? pointed : chosen} rows={rows.length} />
+          <Lines lines={lines} shown={shown} places={places} focus={focus} rows={rows.length} />
         </div>
       </div>
-      {at?.numbers && <p class="quiet note">Lines between agents need all events; this trace is shown as a summary.</p>}
+      {isWide && rows.length <= MOST_NODES && (
+        <Picture rows={rows} tokens={rows.map((row) => sumOf(row, (i) => about.agents[i]!.tokens_own) ?? 0)} lines={lines} shown={shown} places={places}
+          credits={rows.map((row) => sumOf(row, (i) => creditByAgent.value[i]))} focus={focus} chosen={chosen} />
+      )}
+      {at?.numbers && <p class="quiet map-note">Lines between agents need all events; this trace is shown as a summary.</p>}
     </section>
   );
 }
@@ -114,7 +124,7 @@ function reveal(box: HTMLElement | null, row: number): void {
   else if (top + ROW_PX > box.scrollTop + box.clientHeight) box.scrollTop = top + ROW_PX - box.clientHeight;
 }
 
-const HEADS = ["own", "total", "busy", "path", "events", "credit"];
+const HEADS = ["own tok", "total tok", "busy", "path", "events"];
 
 interface TreeRowProps {
   row: Row; at: number; rows: readonly Row[]; isWide: boolean; isChosen: boolean; isCursor: boolean; isTainted: boolean; onToggle: () => void;
@@ -141,7 +151,7 @@ function TreeRow({ row, at, rows, isWide, isChosen, isCursor, isTainted, onToggl
         {row.isOutside && <span class="quiet"> outside</span>}</span>
       {isWide
         ? [compact(own), compact(whole), span(sum((a) => a.busy_s)), percent(sum((a) => a.path_share)), compact(sum((a) => a.events)), signed(credit)]
-          .map((text, i) => <span key={HEADS[i]} class={`number map-cell ${i === 5 ? creditClass(credit) : ""}`}>{text}</span>)
+          .map((text, i) => <span key={i} class={`number map-cell ${i === HEADS.length ? creditClass(credit) : ""}`}>{text}</span>)
         : <>
           <span class="number map-cell quiet">{own > 0 ? compact(own) : ""}</span>
           {credit !== null && <span class={`number map-cell ${creditClass(credit)}`}>{signed(credit)}</span>}

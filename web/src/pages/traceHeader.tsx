@@ -40,7 +40,7 @@ function Search() {
   const toFirst = (): void => { const first = mask.value?.indexOf(1, selectedEvent.value + 1) ?? -1; if (first >= 0) selectEvent(first); };
   return (
     <div class="trace-search">
-      <input ref={box} type="search" aria-label="Search events" placeholder="/ search: words, kind:spawn, tokens>5k, tainted" value={text} spellcheck={false}
+      <input ref={box} type="search" aria-label="Search events" placeholder="/ words, kind:spawn, tokens>5k, tainted" value={text} spellcheck={false}
         onInput={(event) => setText(event.currentTarget.value)} onFocus={() => setHelp(true)} onBlur={() => setHelp(false)}
         onKeyDown={(event) => { if (event.key === "Escape") event.currentTarget.blur(); if (event.key === "Enter") toFirst(); }} />
       <span role="status" class={filterProblem.value ? "search-problem" : "quiet"}>

@@ -11,7 +11,7 @@ export interface Widths { left: number; right: number }
 /** Widths in rem, so that they grow with the text. */
 export function readWidths(text: string | null): Widths {
   const [left, right] = (text ?? "").split(" ").map(Number);
-  return { left: within(left ?? NaN, 18), right: within(right ?? NaN, 24) };
+  return { left: within(left ?? NaN, 20), right: within(right ?? NaN, 24) };
 }
 
 function within(width: number, otherwise: number): number {

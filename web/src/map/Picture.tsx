@@ -1,0 +1,79 @@
+// The team as a drawing, beside the tree: who made whom, how much each one used, who spoke with whom. Always true: the tree is its twin for
+// keyboard and screen readers; both show the same rows and the same selection.
+import { signed } from "../numbers";
+import { creditColour } from "../palette";
+import { hover, selectAgent, shade } from "../state";
+import { arcsAt, DASHES } from "./Lines";
+import type { Line, LineKind, Row } from "./layout";
+import { place, type Node } from "./picture";
+
+const ROW = 40;
+const COLUMN = 190;
+const MARGIN = 26;
+/** A drawing of more nodes says nothing; the tree does. */
+export const MOST_NODES = 400;
+
+interface Props {
+  rows: readonly Row[]; tokens: readonly number[]; credits: readonly (number | null)[]; lines: readonly Line[]; shown: ReadonlySet<LineKind>;
+  places: Int32Array; focus: number; chosen: number;
+}
+
+const at = (node: Node): [number, number] => [MARGIN + node.x * COLUMN, MARGIN + node.y * ROW];
+
+function limb(from: Node, to: Node): string {
+  const [[x1, y1], [x2, y2]] = [at(from), at(to)];
+  return `M${x1} ${y1}C${x1 + COLUMN / 2} ${y1} ${x2 - COLUMN / 2} ${y2} ${x2} ${y2}`;
+}
+
+/** A bow between two nodes, bent away from the limbs of the tree. */
+function bow(from: Node, to: Node, bend: number): string {
+  const [[x1, y1], [x2, y2]] = [at(from), at(to)];
+  const [mx, my] = [(x1 + x2) / 2 + (y2 - y1) * 0.12 * bend, (y1 + y2) / 2 - (x2 - x1) * 0.12 * bend + 14 * bend];
+  const length = Math.hypot(x2 - mx, y2 - my) || 1;
+  const [ex, ey] = [x2 - ((x2 - mx) / length) * (to.r + 3), y2 - ((y2 - my) / length) * (to.r + 3)];
+  return `M${x1} ${y1}Q${mx} ${my} ${ex} ${ey}`;
+}
+
+/** Beside a leaf; under a node whose children are to its right, so that no line goes through the words. */
+function label(node: Node, hasChildren: boolean): { x: number; y: number } {
+  const [x, y] = at(node);
+  return hasChildren ? { x: x - node.r, y: y + node.r + 14 } : { x: x + node.r + 6, y: y + 4 };
+}
+
+export function Picture({ rows, tokens, credits, lines, shown, places, focus, chosen }: Props) {
+  const nodes = place(rows, tokens);
+  const scale = Math.max(0, ...credits.map((value) => Math.abs(value ?? 0)));
+  const width = MARGIN * 2 + (1 + Math.max(0, ...nodes.map((node) => node.x))) * COLUMN;
+  const height = MARGIN * 2 + Math.max(0, ...nodes.map((node) => node.y)) * ROW;
+  const arcs = focus < 0 ? [] : arcsAt(lines, shown, places, focus).slice(0, 80);
+  return (
+    <div class="picture" aria-hidden="true">
+      <svg width={width} height={height}>
+        {nodes.map((node) => {
+          const parent = rows[node.row]!.parent;
+          return parent >= 0 && <path key={node.row} class="limb" d={limb(nodes[parent]!, node)} />;
+        })}
+        {nodes.map((node) => {
+          const [x, y] = at(node);
+          const row = rows[node.row]!;
+          const credit = credits[node.row] ?? null;
+          const point = (agent: number): void => { hover.value = { event: -1, agent }; };
+          return (
+            <g key={row.key} class={chosen === node.row ? "node chosen" : "node"} onClick={() => selectAgent(row.agents[0]!)}
+              onMouseEnter={() => point(row.agents[0]!)} onMouseLeave={() => point(-1)}>
+              {row.isGroup && <circle cx={x + 3} cy={y - 3} r={node.r} class="behind" />}
+              <circle cx={x} cy={y} r={node.r} fill={creditColour(credit ?? NaN, scale, shade.value)} />
+              <text {...label(node, nodes[node.row + 1] !== undefined && rows[node.row + 1]!.parent === node.row)}>{row.label.length > 20 ? `${row.label.slice(0, 19)}…` : row.label}
+                {credit !== null && <tspan class="quiet" dx="6">{signed(credit)}</tspan>}</text>
+            </g>
+          );
+        })}
+        {arcs.map((arc, i) => (
+          <path key={i} class={`bow line-${arc.kind}`} d={bow(nodes[arc.from]!, nodes[arc.to]!, arc.from < arc.to ? 1 : -1)} stroke-dasharray={DASHES[arc.kind]}
+            stroke-width={Math.min(3.5, 1.2 + Math.log10(arc.count))} marker-end="url(#map-arrow)" />
+        ))}
+      </svg>
+      <p class="quiet picture-note">Area: own tokens. Colour: credit, orange below 0, blue above. Point at an agent to see whom it spoke with.</p>
+    </div>
+  );
+}
