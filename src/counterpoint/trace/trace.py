@@ -7,6 +7,7 @@ Always true: a trace is frozen; what is derived from it (its graph) is computed 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -70,6 +71,29 @@ class Trace(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True, we
         shape = f"{len(self.events):,} events, {len(self.edges):,} edges, {len(self.agents):,} agents"
         reward = f", team reward {self.rewards['team']:g}" if "team" in self.rewards else ""
         return f"<Trace {self.trace_id} of {self.task_id}: {self.topology or 'unknown'}, {shape}{reward}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a card, lanes and, where there is a reward, the credit bar; static, under 60 kB."""
+        picture, by_agent = importlib.import_module("counterpoint.trace.picture"), _above("credit._by_agent", "by_agent")
+        html: str = picture.card(self, by_agent(self))
+        return html
+
+    def save_html(self, path: Any, *, masked: bool = True, overwrite: bool = True) -> Any:
+        """Write the viewer with this trace in it as one file that opens from disk, secrets in texts masked; gives its path."""
+        return _above("app.viewer.notebook", "save_html")(self, path, masked=masked, overwrite=overwrite)
+
+    def view(self, *, height: int = 640, masked: bool = True) -> Any:
+        """The viewer: in a notebook a frame with the one-file page, elsewhere a local server and a browser."""
+        return _above("app.viewer.notebook", "view")(self, height=height, masked=masked)
+
+
+def _above(module: str, name: str) -> Any:
+    """Something of a room above this one, by its name.
+
+    A notebook asks the trace itself for its picture, so three methods need what lies above. A trace must not depend on it: no
+    arrow points up, nothing is imported before somebody looks, and without those rooms everything else here works.
+    """
+    return getattr(importlib.import_module(f"counterpoint.{module}"), name)
 
 
 def content_ref(text: str) -> str:

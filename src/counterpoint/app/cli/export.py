@@ -1,4 +1,4 @@
-"""Hand a trace over: survey JSON, lines, Parquet, CSV, or a Perfetto timeline.
+"""Hand a trace over: survey JSON, lines, Parquet, CSV, a Perfetto timeline, or the viewer in one file.
 
 Always true: every file is made before the first is put in place, and each appears whole or not at all; nothing that exists is
 replaced without --force; what a target leaves out is printed; secrets are masked in every target unless --no-mask is given,
@@ -45,11 +45,16 @@ class _File(NamedTuple):
 
 @click.command(
     epilog="\b\nExamples:\n  counterpoint export run.trace.json --to perfetto -o run.perfetto.json\n"
-    "  counterpoint export t1 t2 --to parquet -o tables/ --store traces"
+    "  counterpoint export t1 t2 --to parquet -o tables/ --store traces\n"
+    "  counterpoint export t1 --html t1.html"
 )
 @click.argument("traces", nargs=-1, metavar="TRACE...")
 @click.option("--to", "target", default="survey", metavar="TARGET", help="survey (default), jsonl, perfetto, ...: see --list.")
 @click.option("-o", "--output", metavar="FILE|DIR|-", help="Where to; a folder for tables or several traces; - is stdout.")
+@click.option("--html", metavar="FILE", help="The viewer with the trace in it, as one file that opens from disk.")
+@click.option("--agents", metavar="A,B", help="With --html: only these agents and all below them.")
+@click.option("--window", metavar="FROM-TO", help="With --html: only these seconds of the trace.")
+@click.option("--summary", "is_summary", is_flag=True, help="With --html: no texts, no fields of events.")
 @click.option("--list", "is_list", is_flag=True, help="Show every target, what it holds and what it loses.")
 @click.option("--no-mask", "is_bare", is_flag=True, help="Leave keys, e-mail addresses and names of home folders in texts.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Do everything but write.")
@@ -60,6 +65,10 @@ def export(
     traces: tuple[str, ...],
     target: str,
     output: str | None,
+    html: str | None,
+    agents: str | None,
+    window: str | None,
+    is_summary: bool,
     is_list: bool,
     is_bare: bool,
     is_dry: bool,
@@ -69,20 +78,23 @@ def export(
 ) -> None:
     """Write traces in a form that others read.
 
-    TRACE is a file, or the id (or its unique beginning) of a trace in the store. Parquet and CSV make a folder of tables;
-    the other targets make one file per trace. Texts behind content references leave with jsonl, otlp and sft. Secrets of known
-    forms are replaced by labels such as [masked:key:0001].
+    TRACE is a file, or the id (or its unique beginning) of a trace in the store. Parquet and CSV make a folder of tables; the
+    other targets one file per trace. Texts leave with jsonl, otlp, sft and html. Secrets become labels like [masked:key:0001].
     """
     if is_list:
         _list(as_json=as_json)
         return
+    _refuse_mixture(traces, output, html, agents or window or is_summary)
+    if html is not None:
+        from counterpoint.app.cli._export_html import write_html
+
+        write_html(traces, html, agents=agents, window=window, is_summary=is_summary, is_bare=is_bare, is_dry=is_dry,
+                   force=force, store=store, hidden=_hidden, as_json=as_json)  # fmt: skip
+        return
     format_ = _target(target)
     _refuse_usage(traces, target, output, format_)
     assert output is not None
-    loaded = [load(ref, store=store) for ref in traces]
-    secrets: Counter[str] | None = None
-    if not is_bare:
-        loaded, secrets = _masked(loaded)
+    loaded, secrets = _loaded(traces, store, is_bare=is_bare)
     files = _files(loaded, format_, output, folder_wanted=len(traces) > 1)
     left_out = _left_out(loaded, format_)
     if output == "-":
@@ -91,22 +103,28 @@ def export(
             sys.stdout.buffer.flush()
         note(_summary(files, left_out, secrets, format_, is_dry=is_dry))
         return
-    if is_dry:
-        for file in files:
-            refuse(file.path, overwrite=force)
-    else:
-        put([(file.path, file.data) for file in files], overwrite=force)
+    _place(files, is_dry=is_dry, force=force)
     if as_json:
         asked = {"to": target, "traces": [t.trace_id for t in loaded], "dry_run": is_dry}
-        counts = None if secrets is None else dict(sorted(secrets.items()))
-        written = {"files": [f.as_dict() for f in files], "left_out": left_out, "masked": counts, "lost": format_.lost}
+        written = {"files": [f.as_dict() for f in files], "left_out": left_out, "masked": _counts(secrets), "lost": format_.lost}
         emit({"schema": SCHEMA_VERSION, **asked, **written})
     else:
         click.echo(_summary(files, left_out, secrets, format_, is_dry=is_dry))
 
 
-def _masked(traces: Sequence[Trace]) -> tuple[list[Trace], Counter[str]]:
+def _place(files: Sequence[_File], *, is_dry: bool, force: bool) -> None:
+    if is_dry:
+        for file in files:
+            refuse(file.path, overwrite=force)
+    else:
+        put([(file.path, file.data) for file in files], overwrite=force)
+
+
+def _loaded(refs: Sequence[str], store: str | None, *, is_bare: bool) -> tuple[list[Trace], Counter[str] | None]:
     """The traces without secrets, and how many they had; labels are numbered in each trace anew."""
+    traces = [load(ref, store=store) for ref in refs]
+    if is_bare:
+        return traces, None
     both = [masked(trace) for trace in traces]
     return [trace for trace, _ in both], sum((found for _, found in both), Counter())
 
@@ -122,6 +140,15 @@ def _target(name: str) -> Format:
 
 def _can_write(format_: Format) -> bool:
     return format_.write is not None or format_.write_tables is not None
+
+
+def _refuse_mixture(traces: tuple[str, ...], output: str | None, html: str | None, is_part: object) -> None:
+    if html is None and is_part:
+        raise InputError("--agents, --window and --summary are for the viewer's file", fix="add --html FILE")
+    if html is not None and output is not None:
+        raise InputError("there are two places to write to", where="-o and --html", fix="run it twice")
+    if html is not None and not traces:
+        raise InputError("no trace was named", fix="counterpoint export TRACE --html FILE; `counterpoint ls` lists traces")
 
 
 def _refuse_usage(traces: tuple[str, ...], target: str, output: str | None, format_: Format) -> None:
@@ -179,6 +206,10 @@ def _summary(
     missing = " · ".join(_count(n, words[name]) for name, n in left_out.items())
     rest = [f"left out  {missing or 'nothing'}", f"masked    {_hidden(secrets)}", f"lost      {format_.lost}"]
     return "\n".join([*lines, *rest])
+
+
+def _counts(secrets: Counter[str] | None) -> dict[str, int] | None:
+    return None if secrets is None else dict(sorted(secrets.items()))
 
 
 def _hidden(secrets: Counter[str] | None) -> str:

@@ -1,0 +1,121 @@
+"""`counterpoint export TRACE --html FILE`: the viewer with the trace in it, as one file.
+
+Always true: what is masked, cut and left out is said; the file appears whole or not at all. An older file of this kind may stand
+in the place of a trace: its data moves into the present page unchanged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit
+from counterpoint.app.library import load
+from counterpoint.app.viewer.one_file import OneFile, one_file, page_around, reopened
+from counterpoint.app.viewer.parts import part
+from counterpoint.errors import InputError
+from counterpoint.files import put, refuse
+from counterpoint.formats._mask import masked
+
+__all__ = ["write_html"]
+
+_WINDOW = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:-|\.\.)\s*(\d+(?:\.\d+)?)\s*")
+
+
+def write_html(
+    refs: Sequence[str],
+    output: str,
+    *,
+    agents: str | None,
+    window: str | None,
+    is_summary: bool,
+    is_bare: bool,
+    is_dry: bool,
+    force: bool,
+    store: str | None,
+    hidden: Any,
+    as_json: bool,
+) -> None:
+    """Write the file and say what is in it; `hidden` puts counts of secrets into words."""
+    path = Path(output)
+    refuse(path, overwrite=force)
+    old = [ref for ref in refs if ref.lower().endswith((".html", ".htm"))]
+    if old:
+        made, secrets, ids, notes = _moved(refs, agents or window or is_summary)
+    else:
+        named = [name.strip() for name in agents.split(",") if name.strip()] if agents else []
+        between = _between(window) if window else None
+        made, secrets, ids, notes = _made(refs, named, between, store, is_summary=is_summary, is_bare=is_bare)
+    if not is_dry:
+        put([(path, made.data)], overwrite=force)
+    digest = hashlib.sha256(made.data).hexdigest()
+    if as_json:
+        left = {"texts_cut": made.texts_cut, "texts": made.texts_left_out}
+        file = {"path": os.fspath(path), "rows": made.events, "bytes": len(made.data), "sha256": digest}
+        counts = None if secrets is None else dict(sorted(secrets.items()))
+        emit({"schema": SCHEMA_VERSION, "to": "html", "traces": ids, "dry_run": is_dry, "files": [file], "left_out": left,
+              "masked": counts, "notes": notes})  # fmt: skip
+        return
+    lead = "would write " if is_dry else ""
+    click.echo(f"{lead}{path}  {made.events:,} events  {len(made.data):,} bytes  sha256 {digest}")
+    click.echo(f"left out  {_left_out(made)}\nmasked    {hidden(secrets)}")
+    for note in notes:
+        click.echo(f"note      {note}")
+
+
+def _made(
+    refs: Sequence[str],
+    agents: list[str],
+    window: tuple[float, float] | None,
+    store: str | None,
+    *,
+    is_summary: bool,
+    is_bare: bool,
+) -> tuple[OneFile, Counter[str] | None, list[str], list[str]]:
+    traces, notes = [], []
+    secrets: Counter[str] | None = None if is_bare else Counter()
+    for ref in refs:
+        trace = load(ref, store=store)
+        if agents or window:
+            trace, said = part(trace, agents=agents, window=window)
+            notes.append(said)
+        if secrets is not None:
+            trace, found = masked(trace)
+            secrets += found
+        traces.append(trace)
+    notes += ["a summary: texts and fields of events are not in this file"] if is_summary else []
+    return one_file(traces, masked=secrets, is_summary=is_summary, notes=notes), secrets, [t.trace_id for t in traces], notes
+
+
+def _moved(refs: Sequence[str], is_cut: object) -> tuple[OneFile, Counter[str] | None, list[str], list[str]]:
+    """An older file's data in the present page."""
+    if len(refs) > 1:
+        raise InputError("one older file at a time", where=refs[0], fix="counterpoint export OLD.html --html NEW.html")
+    if is_cut:
+        raise InputError("an older file is moved as it is", where=refs[0], fix="leave out --agents, --window and --summary")
+    data, content = reopened(Path(refs[0]).read_bytes(), refs[0])
+    ids = list(content["traces"])
+    events = sum(len(t.get("events", ())) or t["about"]["events"] for t in content["traces"].values())
+    secrets = None if content.get("masked") is None else Counter(content["masked"])
+    note = f"the data that {content.get('made_by')} wrote, in the present page"
+    return OneFile(page_around(data, " · ".join(ids)), events, 0, 0, 0), secrets, ids, [note]
+
+
+def _between(window: str) -> tuple[float, float]:
+    found = _WINDOW.fullmatch(window)
+    if found is None:
+        raise InputError(f"{window!r} is no window of time", where="--window", fix="seconds from the beginning, as in 12.5-40")
+    return float(found[1]), float(found[2])
+
+
+def _left_out(made: OneFile) -> str:
+    if made.texts_left_out:
+        return f"{made.texts_left_out:,} texts, and the fields of events: --summary"
+    return f"the ends of {made.texts_cut:,} texts: cut to {made.longest:,} characters" if made.texts_cut else "nothing"
