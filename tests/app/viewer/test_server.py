@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from app.runs_made import made
 from app.viewer.served import HOSTILE, SCRIPT, Answer, Viewer, filled, simulated, viewing
-
 from counterpoint import Store
 from counterpoint.app.viewer.shelf import Shelf
 from counterpoint.testing import synthetic_trace
@@ -139,9 +139,11 @@ def test_an_odd_trace_answers_every_question_or_says_why_not(viewer: Viewer) -> 
 
 @pytest.mark.parametrize(
     ("rest", "status"),
-    [("/event/99999", 404), ("/event/-1", 404), ("/event/1e3", 404), ("/event/" + "9" * 400, 404), ("/nothing", 404), ("/event", 404)]
-    + [("/window?from=x", 400), ("/window?from=nan", 400), ("/talk?first=x", 400), ("/credit", 400), ("/credit?method=nobody", 404)]
-    + [("/find?q=agentz%3E4", 400), ("/fork", 404)],
+    [
+        ("/event/99999", 404), ("/event/-1", 404), ("/event/1e3", 404), ("/event/" + "9" * 400, 404), ("/nothing", 404), ("/event", 404),
+        ("/window?from=x", 400), ("/window?from=nan", 400), ("/talk?first=x", 400), ("/credit", 400), ("/credit?method=nobody", 404),
+        ("/find?q=agentz%3E4", 400), ("/fork", 404),
+    ],
 )
 def test_a_wrong_question_is_an_error_in_json(viewer: Viewer, rest: str, status: int) -> None:
     answer = viewer.of("plain", rest)
@@ -152,8 +154,10 @@ def test_a_wrong_question_is_an_error_in_json(viewer: Viewer, rest: str, status:
 
 @pytest.mark.parametrize(
     "path",
-    ["/api/t/none", "/api/t/..%2f..%2fcounterpoint.json", "/api/t/../../etc/passwd", "/api/t/%00", "/api", "/api/", "/api/t", "/api/nothing"]
-    + ["/api/run?id=../../etc", "/api/run?id=/etc", "/api/diff?a=plain&b=/etc/passwd", "/api/compare?spec=a%3D/etc+b%3D/tmp"],
+    [
+        "/api/t/none", "/api/t/..%2f..%2fcounterpoint.json", "/api/t/../../etc/passwd", "/api/t/%00", "/api", "/api/", "/api/t",
+        "/api/nothing", "/api/run?id=../../etc", "/api/run?id=/etc", "/api/diff?a=plain&b=/etc/passwd", "/api/compare?spec=a%3D/etc+b%3D/tmp",
+    ],
 )
 def test_names_are_looked_up_and_never_paths(viewer: Viewer, path: str) -> None:
     answer = viewer.ask(path)

@@ -128,15 +128,18 @@ def _traces(path: Path) -> list[Trace]:
 
     if not path.exists():
         raise NotFound("no such file", where=os.fspath(path), fix="`counterpoint ls` lists what is stored")
-    if path.is_file():
+    try:
+        found = list(read(path)) if path.is_file() else list(read_logs(path))
+    except InputError as ours:
         try:
-            return list(read(path))
-        except InputError as ours:
-            try:
-                return list(read_logs(path))
-            except InputError:
-                raise ours from None
-    return list(read_logs(path))
+            found = list(read_logs(path)) if path.is_file() else []
+        except InputError:
+            raise ours from None
+        if not found:
+            raise
+    if not found:
+        raise InputError("holds no trace", where=os.fspath(path), fix="`counterpoint import --format list` names the sources")
+    return found
 
 
 def _part(name: str) -> str:

@@ -57,7 +57,8 @@ class Follower:
         self._store: Store | None = None
         self._journals: dict[Path, _Journal] = {}
         self._stored: dict[str, _Stored] = {}
-        self._versions: dict[str, str] = {}
+        self._known: dict[str, tuple[str, int]] = {}
+        """Stored trace to its version and its number of events, as last seen."""
         self._latest: list[str] = []
         self._looked = -_STORED_S
         self._has_looked = False
@@ -115,14 +116,14 @@ class Follower:
         else:
             self._latest = [version for version, _ in latest]
         for version, row in reversed(latest):
-            before = self._versions.get(row.id)
-            self._versions[row.id] = version
+            before, count = self._known.get(row.id, (None, 0))
+            self._known[row.id] = version, row.events
             if before == version or not self._has_looked:
                 continue
             if row.id in self._was_open:  # told line by line already
                 del self._was_open[row.id]
                 continue
-            one = self._stored.setdefault(row.id, _Stored(row, is_new=before is None))
+            one = self._stored.setdefault(row.id, _Stored(row, count if before else None))
             reads += 1
             events.setdefault(row.id, []).extend(one.changed(row, now, store if reads <= _READ_TOGETHER else None))
         for name in [name for name, one in self._stored.items() if now - one.written > _SHOWN_S]:
@@ -208,15 +209,16 @@ def _summed(data: bytes) -> int:
 class _Stored:
     """One trace that is replaced, whole, whenever more of it is known."""
 
-    def __init__(self, row: Summary, *, is_new: bool) -> None:
+    def __init__(self, row: Summary, before: int | None) -> None:
         self._row, self.written = row, 0.0
-        self._marks: dict[str, int] | None = {} if is_new else None
+        self._before = before
+        """How many events it had when it was first seen; None for a new one."""
+        self._marks: dict[str, int] | None = {} if before is None else None
         """Event to a hash of it, as last told; None before the first reading."""
         self._open: list[dict[str, Any]] = []
 
     def changed(self, row: Summary, now: float, store: Store | None) -> list[dict[str, Any]]:
         """The events that are new or others than they were."""
-        more = row.events - self._row.events
         self._row, self.written = row, now
         if store is None or row.events > _WHOLE:
             return []
@@ -225,17 +227,17 @@ class _Stored:
         except CounterpointError:  # removed or replaced meanwhile
             return []
         marks = {event.id: hash(repr(event)) for event in trace.events}
-        fresh = self._fresh(trace, marks, more)
+        fresh = self._fresh(trace, marks)
         self._marks = marks
         still = set(trace.meta.get(OPEN_EVENTS) or ())
         self._open = _open(event for event in trace.events if event.id in still)
         return [_told(event, trace.contents, is_open=event.id in still) for event in fresh]
 
-    def _fresh(self, trace: Trace, marks: dict[str, int], more: int) -> list[Event]:
+    def _fresh(self, trace: Trace, marks: dict[str, int]) -> list[Event]:
         if self._marks is not None:
             return [event for event in trace.events if self._marks.get(event.id) != marks[event.id]]
         # What it was before is gone from the store; the latest are most likely what came.
-        return sorted(trace.events, key=lambda event: event.t)[len(trace.events) - max(more, 0) :]
+        return sorted(trace.events, key=lambda event: event.t)[self._before :]
 
     def live(self, now: float) -> LiveTrace:
         """The trace as a line."""
