@@ -1,7 +1,7 @@
 // The block inside a one-file page as a source. Always true: nothing is fetched, nothing is written; what the file does not hold is
 // said to be absent, with the command that has it.
 import { decodeBins, decodeColumns, fromBase64, unzip } from "./decode";
-import { search } from "./search";
+import { search, terms } from "./search";
 import type {
   About, Compare, Credit, Diff, EventDetail, MethodInfo, Neighbour, Run, RunRow, Safety, Talk, TalkRow, TraceRow, Traces,
 } from "./shapes.gen";
@@ -103,10 +103,15 @@ export class FileSource implements Source {
     const packed = this.packed(id);
     const columns = this.arrays(id);
     const says = (i: number, word: string): boolean =>
-      (packed.texts[i] ?? "").toLowerCase().includes(word) || (columns.ids[i] ?? "").toLowerCase() === word ||
+      (packed.texts[i] ?? "").toLowerCase().includes(word) || (columns.ids[i] ?? "").toLowerCase().includes(word) ||
       (packed.about.agents[columns.agent[i]!]?.name ?? "").toLowerCase().includes(word) ||
       (packed.about.tools[columns.tool[i]! - 1] ?? "").toLowerCase().includes(word);
-    return search(query, { about: packed.about, columns, credit: null }, says);
+    const field = (i: number, name: string): unknown => {
+      const value = packed.events[i]?.[name];
+      if (name !== "reward" || typeof value !== "object" || value === null) return value;
+      return Object.values(value).reduce((sum: number, one) => sum + Number(one), 0);
+    };
+    return search(terms(query), { about: packed.about, columns, credit: null }, { says, field });
   }
 
   async methods(id: string): Promise<MethodInfo[]> { return this.packed(id).methods; }

@@ -5,6 +5,7 @@ import { App } from "./app";
 import { FileSource, readBlock } from "./file";
 import { HttpSource } from "./http";
 import { paint } from "./palette";
+import { browserBar, format, traceLink } from "./router";
 import { connection, shade, start, theme } from "./state";
 import { SourceError, type Source } from "./source";
 import { Failure } from "./shell/states";
@@ -25,6 +26,12 @@ async function findSource(): Promise<Source> {
   return new HttpSource(token(), (isThere) => { connection.value = isThere ? "ok" : "lost"; });
 }
 
+/** A file with one trace begins with it, not with a list of one. */
+function home(found: Source): string {
+  const ids = found instanceof FileSource ? Object.keys(found.block.traces) : [];
+  return ids.length === 1 ? format(traceLink(ids[0]!)) : "/";
+}
+
 async function begin(): Promise<void> {
   const place = document.getElementById("app")!;
   effect(() => {
@@ -33,7 +40,8 @@ async function begin(): Promise<void> {
     paint(document.documentElement, shade.value);
   });
   try {
-    start(await findSource());
+    const found = await findSource();
+    start(found, browserBar(found.kind === "file", home(found)));
     render(<App />, place);
   } catch (error) {
     render(<main><Failure error={error} /></main>, place);

@@ -124,10 +124,12 @@ export interface Bar {
   listen(onMove: () => void): () => void;
 }
 
-export function browserBar(isFile: boolean): Bar {
+/** The bar of this window. `home` is where a file without an address begins. */
+export function browserBar(isFile: boolean, home = "/"): Bar {
+  if (location.protocol === "about:") return innerBar(home);
   const href = (address: string): string => (isFile ? `#${address}` : address);
   return {
-    read: () => (isFile ? location.hash || "#/" : location.pathname + location.search),
+    read: () => (isFile ? location.hash || `#${home}` : location.pathname + location.search),
     href,
     write: (address, isNew) => history[isNew ? "pushState" : "replaceState"](null, "", href(address)),
     listen: (onMove) => {
@@ -135,4 +137,10 @@ export function browserBar(isFile: boolean): Bar {
       return () => removeEventListener("popstate", onMove);
     },
   };
+}
+
+/** A page in a notebook's frame has no address that could be written: it keeps its own. */
+export function innerBar(home: string): Bar {
+  let here = home;
+  return { read: () => here, href: (address) => `#${address}`, write: (address) => { here = address; }, listen: () => () => undefined };
 }

@@ -1,32 +1,41 @@
 // The search language over the arrays of a trace: words and fields, `kind:spawn agent:coder tokens>5k credit<0 tainted "merge"`.
-// Always true: terms are joined by and; an unknown field is an error, never an empty list. Words need text, which is not in the
-// arrays: who calls says where text comes from.
-import type { About } from "./shapes.gen";
-import { FLAGS } from "./shapes.gen";
+// Always true: fields and marks are those of the server; terms are joined by and; an unknown field is an error, never an empty list; an
+// amount that is not recorded matches no comparison. What the arrays do not hold (text, models) is asked of whoever holds it.
+import { EVENT_FIELDS, EVENT_FLAGS, FLAGS, type About } from "./shapes.gen";
 import { SourceError, type Columns } from "./source";
 
-export interface Term { field: string; sign: string; value: string }
+/** `raw` is the term as it was written. */
+export interface Term { field: string; sign: string; value: string; raw: string }
 export interface Place { about: About; columns: Columns; credit: Float32Array | null }
 
-const FLAG_WORDS: Record<string, number> = { ...FLAGS, path: FLAGS.on_path, error: FLAGS.failed };
-const TEXT_FIELDS = ["id", "kind", "type", "agent", "role", "tool"];
-const NUMBER_FIELDS = ["tokens", "cost", "seconds", "t", "turn", "step", "credit", "n", "depth"];
-export const FIELD_NAMES = [...TEXT_FIELDS, ...NUMBER_FIELDS];
+const FLAG_WORDS: Record<string, number> = Object.fromEntries(Object.entries(EVENT_FLAGS).map(([word, flag]) => [word, FLAGS[flag]]));
+/** Credit is what the page itself has asked for; the server does not know which method is meant. */
+const FIELDS: Record<string, "text" | "number"> = { ...EVENT_FIELDS, credit: "number" };
+const IN_ARRAYS = new Set(["id", "kind", "type", "agent", "role", "tool", "tokens", "cost", "seconds", "t", "turn", "step", "credit", "n", "depth", "flag"]);
+export const FIELD_NAMES = Object.keys(FIELDS);
+export const MARKS = Object.keys(EVENT_FLAGS);
 const UNITS: Record<string, number> = { "": 1, k: 1e3, m: 1e6, g: 1e9 };
 
 /** Terms of a query. A bare word has the field "". */
 export function terms(query: string): Term[] {
   const found = [...query.matchAll(/(?:(\w+)(<=|>=|!=|[:<>=]))?(?:"([^"]*)"|(\S+))/g)];
-  return found.map(([, field, sign, quoted, plain]) => {
+  return found.map(([raw, field, sign, quoted, plain]) => {
     const value = quoted ?? plain ?? "";
-    if (!field && quoted === undefined && value in FLAG_WORDS) return { field: "flag", sign: ":", value };
-    return { field: field ?? "", sign: sign ?? ":", value };
+    if (!field && quoted === undefined && Object.hasOwn(FLAG_WORDS, value)) return { field: "flag", sign: ":", value, raw };
+    return { field: field ?? "", sign: sign ?? ":", value, raw };
   });
 }
 
-/** Whether the arrays alone can answer. */
-export function isStructural(found: Term[]): boolean {
-  return found.every((term) => term.field !== "");
+/** Whether the arrays alone can answer a term. */
+export function isInArrays(term: Term): boolean {
+  return IN_ARRAYS.has(term.field);
+}
+
+/** Whether a field is text or a number; an unknown one is an error that says which fields there are. */
+function known(term: Term): "text" | "number" {
+  const kind = Object.hasOwn(FIELDS, term.field) ? FIELDS[term.field] : undefined;
+  if (!kind) throw new SourceError(`No field named “${term.field}”.`, `fields: ${FIELD_NAMES.join(" ")}; marks: ${MARKS.join(" ")}`);
+  return kind;
 }
 
 function numberOf(text: string): number {
@@ -42,7 +51,7 @@ function compare(sign: string, wanted: number): (have: number) => boolean {
     case "<=": return (have) => have <= wanted;
     case ">": return (have) => have > wanted;
     case ">=": return (have) => have >= wanted;
-    case "!=": return (have) => have !== wanted;
+    case "!=": return (have) => !Number.isNaN(have) && have !== wanted;
     default: return (have) => have === wanted;
   }
 }
@@ -75,8 +84,8 @@ function numberTest(term: Term, { about, columns, credit }: Place): (i: number) 
   const test = compare(term.sign, numberOf(term.value));
   const numbers = columns.numbers;
   switch (term.field) {
-    case "tokens": return (i) => test(columns.tokens[i]!);
-    case "cost": return (i) => test(columns.cost[i]!);
+    case "tokens": return (i) => test(columns.tokens[i]! || NaN);
+    case "cost": return (i) => test(columns.cost[i]! || NaN);
     case "seconds": return (i) => test(columns.dur[i]!);
     case "t": return (i) => test(columns.t[i]!);
     case "n": return (i) => test(numbers ? numbers[i]! : i);
@@ -85,25 +94,37 @@ function numberTest(term: Term, { about, columns, credit }: Place): (i: number) 
       if (!credit) throw new SourceError("No credit method is chosen.", "choose one in the Credit view (4)");
       return (i) => test(credit[numbers ? numbers[i]! : i] ?? NaN);
     }
-    default: return (i) => test(columns.turn[i]!);
+    default: return (i) => test(columns.turn[i]! < 0 ? NaN : columns.turn[i]!);
   }
 }
 
-/** A test of the i-th event of the arrays for a term. `says` tells whether the text of event `i` holds a word. */
-export function testOf(term: Term, place: Place, says: (i: number, word: string) => boolean): (i: number) => boolean {
+/** What the arrays do not hold: whether event `i` says a word, and its fields. */
+export interface Beyond { says(i: number, word: string): boolean; field(i: number, name: string): unknown }
+const NOTHING: Beyond = { says: () => false, field: () => null };
+
+function beyondTest(term: Term, beyond: Beyond): (i: number) => boolean {
+  if (known(term) === "number") {
+    const test = compare(term.sign, numberOf(term.value));
+    return (i) => { const have = beyond.field(i, term.field); return typeof have === "number" && test(have); };
+  }
+  const wanted = term.value.toLowerCase();
+  return (i) => String(beyond.field(i, term.field) ?? "").toLowerCase().includes(wanted) !== (term.sign === "!=");
+}
+
+/** A test of the i-th event of the arrays for a term. */
+export function testOf(term: Term, place: Place, beyond: Beyond): (i: number) => boolean {
   if (term.field === "flag") {
     const bit = FLAG_WORDS[term.value]!;
     return (i) => (place.columns.flags[i]! & bit) !== 0;
   }
-  if (term.field === "") { const word = term.value.toLowerCase(); return (i) => says(i, word); }
-  if (TEXT_FIELDS.includes(term.field)) return textTest(term, place);
-  if (NUMBER_FIELDS.includes(term.field)) return numberTest(term, place);
-  throw new SourceError(`No field named “${term.field}”.`, `fields: ${FIELD_NAMES.join(", ")}; words: ${Object.keys(FLAGS).join(", ")}`);
+  if (term.field === "") { const word = term.value.toLowerCase(); return (i) => beyond.says(i, word); }
+  if (known(term) && !isInArrays(term)) return beyondTest(term, beyond);
+  return known(term) === "text" ? textTest(term, place) : numberTest(term, place);
 }
 
 /** Places in the arrays that match every term. */
-export function search(query: string, place: Place, says: (i: number, word: string) => boolean = () => false): number[] {
-  const tests = terms(query).map((term) => testOf(term, place, says));
+export function search(all: readonly Term[], place: Place, beyond: Beyond = NOTHING): number[] {
+  const tests = all.map((term) => testOf(term, place, beyond));
   const found: number[] = [];
   for (let i = 0; i < place.columns.n; i++) if (tests.every((test) => test(i))) found.push(i);
   return found;

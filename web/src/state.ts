@@ -3,7 +3,7 @@
 import { batch, computed, effect, signal } from "@preact/signals";
 import type { Shade } from "./palette";
 import { browserBar, format, parse, type Bar, type Route, type View } from "./router";
-import { isStructural, search, terms } from "./search";
+import { isInArrays, search, terms } from "./search";
 import type { About, Credit, MethodInfo } from "./shapes.gen";
 import { SourceError, type Bins, type Columns, type Source } from "./source";
 
@@ -261,13 +261,18 @@ async function filterBy(text: string, current: Current): Promise<void> {
   const found = terms(text);
   if (!found.length) { mask.value = null; filterProblem.value = null; return; }
   try {
-    const isHere = current.columns !== null && isStructural(found);
-    const events = isHere
-      ? search(text, { about: current.about, columns: current.columns!, credit: creditByEvent.peek() })
-      : await source.value!.find(current.id, text);
+    const { about, columns: whole } = current;
+    // What the arrays hold is answered here, at once; the rest is asked, and an event must be in both answers.
+    const [here, there] = whole ? [found.filter(isInArrays), found.filter((term) => !isInArrays(term))] : [[], found];
+    const asked = there.length ? await source.value!.find(current.id, there.map((term) => term.raw).join(" ")) : null;
     if (query.value !== text || trace.value !== current) return;
-    const next = new Uint8Array(current.about.events);
-    for (const n of events) next[n] = 1;
+    let next = new Uint8Array(about.events);
+    for (const n of asked ?? []) next[n] = 1;
+    if (whole && (here.length || !asked)) {
+      const both = new Uint8Array(about.events);
+      for (const n of search(here, { about, columns: whole, credit: creditByEvent.peek() })) both[n] = asked ? next[n]! : 1;
+      next = both;
+    }
     batch(() => { mask.value = next; filterProblem.value = null; });
   } catch (error) {
     if (query.value === text) filterProblem.value = error instanceof SourceError ? error : new SourceError(String(error));

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { format, parse, traceLink, type Route } from "../src/router";
+import { format, innerBar, parse, traceLink, type Route } from "../src/router";
 
 test("the address of the specification", () => {
   expect(parse("/t/research-team?e=e0431&v=credit&z=12.5-40&f=tainted&m=c3")).toEqual({
@@ -34,4 +34,12 @@ test("nonsense in an address does no harm", () => {
   expect(parse("/t/x?v=nope&z=9-1&e=")).toMatchObject({ view: "time", zoom: null, event: "" });
   expect(parse("/t/%E0%A4%A")).toMatchObject({ page: "trace", id: "%E0%A4%A" });
   expect(parse("/what/ever")).toMatchObject({ page: "unknown" });
+});
+
+test("a page without an address keeps its own", () => {
+  const bar = innerBar("/t/one");
+  expect(parse(bar.read())).toEqual(traceLink("one"));
+  bar.write("/t/two", true);
+  expect(bar.read()).toBe("/t/two");
+  expect(bar.href("/t/two")).toBe("#/t/two");
 });

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { isStructural, search, terms, type Place } from "../src/search";
+import { isInArrays, search as found, terms, type Beyond, type Place } from "../src/search";
 import { SourceError } from "../src/source";
 import { FileSource, subtree, type Packed } from "../src/file";
 import { FLAGS, type About } from "../src/shapes.gen";
@@ -17,20 +17,24 @@ const columns = {
 };
 const place: Place = { about, columns, credit: new Float32Array([0.2, NaN, -0.1]) };
 
+const search = (query: string, at: Place, beyond?: Beyond): number[] => found(terms(query), at, beyond);
+
 test.each([
   ["kind:spawn", [0]], ["agent:coder tokens>5k", [2]], ["tainted", [1, 2]], ["tainted failed", [2]], ["credit<0", [2]], ["credit>=0", [0]],
-  ["tool:pytest", [2]], ["seconds>2", [2]], ["id:e2", [1]], ["role!=coder", [0, 1]], ["turn=1", [2]], ["kind:message agent:coder", []],
+  ["tool:pytest", [2]], ["seconds>2", [2]], ["id:e2", [1]], ["role!=coder", [0, 1]], ["turn=1", [2]], ["kind:message agent:coder", []], ["tokens<200", [1]], ["turn!=0", [2]], ["tokens>=0 path", []],
 ])("%s", (query, found) => {
   expect(search(query, place)).toEqual(found);
 });
 
 test("words are asked of the text, quotes keep them together", () => {
-  expect(terms('kind:spawn "two words" agent:"a b"')).toEqual([
+  expect(terms('kind:spawn "two words" agent:"a b"')).toMatchObject([
     { field: "kind", sign: ":", value: "spawn" }, { field: "", sign: ":", value: "two words" }, { field: "agent", sign: ":", value: "a b" },
   ]);
-  expect(isStructural(terms("tainted tokens>5"))).toBe(true);
-  expect(isStructural(terms("merge"))).toBe(false);
-  expect(search("Merge", place, (i, word) => i === 1 && word === "merge")).toEqual([1]);
+  expect(terms('tainted tokens>5 merge model:large').map(isInArrays)).toEqual([true, true, false, false]);
+  expect(terms('agent:"a b" x').map((term) => term.raw)).toEqual(['agent:"a b"', "x"]);
+  const beyond: Beyond = { says: (i, word) => i === 1 && word === "merge", field: (i, name) => (name === "reward" ? i : `${name}-${i}`) };
+  expect(search("Merge", place, beyond)).toEqual([1]);
+  expect(search("model:L-2 reward>1", place, beyond)).toEqual([2]);
 });
 
 test("an unknown field and a number that is none are errors", () => {

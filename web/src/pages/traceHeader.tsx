@@ -4,8 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { onCommand, runCommand } from "../keys";
 import { compact, count, money, plain, span } from "../numbers";
 import type { Fact } from "../shapes.gen";
-import { FIELD_NAMES } from "../search";
-import { FLAGS } from "../shapes.gen";
+import { FIELD_NAMES, MARKS } from "../search";
 import { copyLink } from "../shell/share";
 import { filterProblem, mask, query, selectAgent, selectEvent, selectedEvent, showView, source, stepAlert, trace } from "../state";
 
@@ -49,7 +48,7 @@ function Search() {
       </span>
       {isHelp && !text && (
         <div class="search-help" aria-hidden="true">
-          <p>Fields: {FIELD_NAMES.join(" ")}</p><p>Words of their own: {Object.keys(FLAGS).join(" ")}</p><p>Enter goes to the next match.</p>
+          <p>Fields: {FIELD_NAMES.join(" ")}</p><p>Marks: {MARKS.join(" ")}</p><p>Enter goes to the next match.</p>
         </div>
       )}
     </div>

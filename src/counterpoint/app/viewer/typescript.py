@@ -1,4 +1,4 @@
-"""The page's TypeScript types, made from the shapes and from the survey's vocabulary.
+"""The page's TypeScript types, made from the shapes, the survey's vocabulary and the fields of the search language.
 
 Run it after changing a shape: python -m counterpoint.app.viewer.typescript > web/src/shapes.gen.ts
 """
@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from counterpoint.app.search import EVENT_FIELDS, EVENT_FLAGS
 from counterpoint.app.viewer import run_shapes, shapes
 from counterpoint.trace.vocabulary import EDGE_TYPES, EVENT_TYPES, TOPOLOGIES
 
@@ -29,6 +30,8 @@ def source() -> str:
     parts.append(f"export const COLUMNS = {json.dumps(shapes.COLUMNS)} as const;")
     parts.append(f"export const FLAGS = {json.dumps(shapes.FLAGS)} as const;")
     parts.append(f"export const FAMILIES = {json.dumps(shapes.FAMILIES)} as const;")
+    parts.append(f"export const EVENT_FIELDS = {json.dumps(EVENT_FIELDS)} as const;")
+    parts.append(f"export const EVENT_FLAGS = {json.dumps(EVENT_FLAGS)} as const;")
     for shape in [*_structs(shapes), *_structs(run_shapes)]:
         hints = typing.get_type_hints(shape)
         parts.append(f"\n/** {(shape.__doc__ or '').splitlines()[0].strip()} */")
