@@ -64,10 +64,10 @@ def bins(trace: Trace) -> bytes:
     finest = _size(room, len(names))
     size = np.array([len(m) for m in members], np.float64)
     level, width = cells(look, members, finest), (end - start) / finest or 1.0
-    blocks = []
-    for _ in range(LEVELS):
-        blocks.append(_bytes(level, size * width))
+    blocks = [_bytes(level, size * width)]
+    for _ in range(LEVELS - 1):
         level, width = level.halved(), width * 2
+        blocks.append(_bytes(level, size * width))
     blocks.reverse()
     heads, at = [], 0
     for k, block in enumerate(blocks):

@@ -25,6 +25,7 @@ _Z = 1.959963984540054
 """Half the width of a 95 % interval, in standard errors."""
 # Up to this many events every mechanism is tried to see whether it answers; beyond it only what it says it needs is looked at.
 _TRIED = 5_000
+_EVENT_UNITS = ("orchestrator", "message", "tool")
 # What a mechanism may need that no trace holds.
 _NOT_IN_TRACES = ("critic", "weights", "credit")
 
@@ -99,11 +100,22 @@ def credit(trace: Trace, method: str, unit: str = "") -> Credit:
         return _refused(name, unit, [], additive, found.what, found.fix)
     if not found.rows:
         return _refused(name, unit, [], additive, _nothing(found) or "", None)
-    units = list(found.units)
+    units = _units(found)
     chosen = unit or ("agent" if "agent" in units else units[0])
     if chosen not in units:
         return _refused(name, chosen, units, additive, f"{name} gives no {chosen} rows here", f"it has: {', '.join(units)}")
     return _told(look, found, chosen)
+
+
+def _units(found: Earned) -> list[str]:
+    """What can be asked for: the units that have rows, and `event` where some of them are events."""
+    return [*found.units, *(["event"] if _on_events(found) else [])]
+
+
+def _on_events(found: Earned) -> list[str]:
+    """The units of `event`: all whose ids are events; of an additive mechanism the finest alone, for each adds up by itself."""
+    units = [unit for unit in found.units if unit in _EVENT_UNITS]
+    return units[-1:] if found.additive else units
 
 
 def _refused(method: str, unit: str, units: list[str], additive: bool, why: str, fix: str | None) -> Credit:
@@ -114,7 +126,8 @@ def _refused(method: str, unit: str, units: list[str], additive: bool, why: str,
 
 
 def _told(look: Seen, found: Earned, unit: str) -> Credit:
-    rows = [_row(look, row) for row in found.rows if row.unit == unit]
+    wanted = _on_events(found) if unit == "event" else [unit]
+    rows = [_row(look, row) for row in found.rows if row.unit in wanted]
     by_agent: dict[str, float] = {}
     for row in rows:
         if row.agent >= 0:
@@ -127,7 +140,7 @@ def _told(look: Seen, found: Earned, unit: str) -> Credit:
     return Credit(
         method=found.mechanism,
         unit=unit,
-        units=list(found.units),
+        units=_units(found),
         rows=rows,
         by_agent=by_agent,
         total=total,

@@ -93,7 +93,7 @@ def _dearest(agents: list[Agent]) -> Iterable[Fact]:
 
 
 def _credited(look: Seen) -> Iterable[Fact]:
-    """Who earned most: by Shapley values, in a simulated trace that holds what they take. Elsewhere it takes a choice of method."""
+    """Who earned most: by Shapley values, where a simulated trace holds what they take. Else a method must be chosen."""
     if look.n <= _MEASURED and can_fork(look.trace):
         told = credit(look.trace, "shapley", "agent")
         best = max(told.by_agent, key=lambda name: told.by_agent[name], default=None)
