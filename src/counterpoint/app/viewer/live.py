@@ -18,10 +18,12 @@ import msgspec
 from counterpoint.app.viewer.following import Follower, News
 from counterpoint.app.viewer.run_shapes import LiveBatch
 
-__all__ = ["EVERY_S", "Live", "Ring"]
+__all__ = ["Live", "Ring"]
 
-EVERY_S = 0.05
-"""So often is looked: with the recorder's own 50 ms, an event is on the page within 100 ms of being recorded."""
+GAP_S = 0.05
+"""No two batches are closer: the recorder writes as often. So an event is on the page within 100 ms of being recorded."""
+LOOK_S = 0.015
+"""While something runs and nothing has come, the next look is so soon; a look at what has not grown costs next to nothing."""
 REFRESH_S = 5.0
 """How long a trace was silent is told again so often."""
 _BEAT_S = 15.0
@@ -63,10 +65,9 @@ def _message(seq: int, data: bytes) -> bytes:
 class Live:
     """One follower for any number of readers."""
 
-    def __init__(self, store: Path | None, *, every_s: float = EVERY_S) -> None:
+    def __init__(self, store: Path | None) -> None:
         """`store` need not be there yet."""
         self.ring = Ring()
-        self._every_s = every_s
         self._follower = Follower(store)
         self._news = News([], {})
         self._told = 0.0
@@ -124,25 +125,27 @@ class Live:
     async def _follow(self) -> None:
         """Look again and again, as long as somebody listens or may come back."""
         while self._readers or time.monotonic() - self._left < _LINGER_S:
-            begin = time.monotonic()
             try:
-                await self._look()
+                has_news = await self._look()
             except Exception:  # a store that cannot be read now may be read in a moment; the stream stays
                 await asyncio.sleep(1.0)
-            await asyncio.sleep(max(0.0, self._every_s - (time.monotonic() - begin)))
+                continue
+            await asyncio.sleep(LOOK_S if self._news.traces and not has_news else GAP_S)
 
-    async def _look(self) -> None:
+    async def _look(self) -> bool:
+        """Make a batch of what has come; whether anything has."""
         news = await asyncio.get_running_loop().run_in_executor(None, self._follower.look)
         now = time.monotonic()
         has_changed = bool(news.events) or news.shape != self._news.shape
         self._news = news
         if not has_changed and (not news.traces or now - self._told < REFRESH_S):
-            return
+            return False
         self._told = now
         seq = self.ring.seq + 1
         self.ring.add(seq, self._batch(seq, news))
         fresh, self._fresh = self._fresh, asyncio.Event()
         fresh.set()
+        return True
 
     @staticmethod
     def _batch(seq: int, news: News) -> bytes:
