@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { buildBins, buildBinsInSlices, columnsOf, FAINT, FINEST, levelFor, LEVELS, overview, paintRow } from "../src/time/bins";
+import { brightened, buildBins, buildBinsInSlices, columnsOf, FAINT, FINEST, levelFor, LEVELS, overview, paintRow } from "../src/time/bins";
 import { indexLanes, place } from "../src/time/events";
 import { timeMap } from "../src/time/gaps";
 import { buildLanes } from "../src/time/lanes";
@@ -48,6 +48,11 @@ describe("bins", () => {
     expect(await buildBinsInSlices(work, () => true, 0)).toEqual(bins);
     expect(await buildBinsInSlices(work, () => false, 0)).toBeNull();
   });
+});
+
+test("plain shares are made as bright as our own", () => {
+  expect([...brightened(Uint8Array.of(3, 0, 1, 1, 2, 64, 4, 255, 0, 2, 0, 8, 0, 0, 0, 1), 2)])
+    .toEqual([3, 0, 1, FAINT, 2, 128, 4, 255, 0, 128, 0, 255, 0, 0, 0, 90]);
 });
 
 describe("pixels from bins", () => {

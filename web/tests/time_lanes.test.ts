@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Agent } from "../src/shapes.gen";
-import { buildLanes, keysTo, kindOf } from "../src/time/lanes";
+import { buildLanes, keysTo, kindOf, labelOf } from "../src/time/lanes";
 import { agent } from "./time_fixture";
 
 const NONE = new Set<string>();
@@ -14,7 +14,7 @@ function team(): Agent[] {
   ];
 }
 
-const labels = (lanes: ReturnType<typeof buildLanes>) => lanes.list.map((lane) => "  ".repeat(lane.indent) + lane.label);
+const labels = (lanes: ReturnType<typeof buildLanes>) => lanes.list.map((lane) => "  ".repeat(lane.indent) + labelOf(lane));
 
 describe("lanes by agent", () => {
   test("follow the spawn tree, fold like siblings and put outsiders last", () => {
@@ -33,11 +33,19 @@ describe("lanes by agent", () => {
     expect(keysTo(lanes, 5)).toEqual([]);
   });
 
-  test("two siblings of one role stay apart; children of folded siblings are pooled", () => {
-    const agents = [agent("root", -1), ...[1, 2, 3].map((i) => agent(`lead ${i}`, 0, { spawn: i }))];
-    agents.push(agent("a", 1, { role: "helper" }), agent("b", 2, { role: "helper" }), agent("c", 3, { role: "helper" }));
-    expect(labels(buildLanes(agents, "agent", NONE))).toEqual(["root", "  lead ×3", "    helper ×3"]);
-    expect(labels(buildLanes(agents.slice(0, 3), "agent", NONE))).toEqual(["root", "  lead 1", "  lead 2"]);
+  test("agents of a fold that do not overlap in time share a track", () => {
+    const times = [[0, 5], [1, 3], [3, 9], [5, 6]];
+    const agents = times.map(([start, end], i) => agent(`w${i}`, -1, { start: start!, end: end! }));
+    const lanes = buildLanes(agents, "agent", NONE);
+    expect([...lanes.slot]).toEqual([0, 1, 1, 0]);
+    expect(lanes.list[0]!.tracks).toBe(2);
+  });
+
+  test("a few siblings of one role stay apart; children of folded siblings are pooled", () => {
+    const agents = [agent("root", -1), ...[1, 2, 3, 4].map((i) => agent(`lead ${i}`, 0, { spawn: i }))];
+    agents.push(agent("a", 1, { role: "helper" }), agent("b", 2, { role: "helper" }), agent("c", 3, { role: "helper" }), agent("d", 4, { role: "helper" }));
+    expect(labels(buildLanes(agents, "agent", NONE))).toEqual(["root", "  lead ×4", "    helper ×4"]);
+    expect(labels(buildLanes(agents.slice(0, 4), "agent", NONE))).toEqual(["root", "  lead 1", "  lead 2", "  lead 3"]);
   });
 
   test("parents in a circle lose nobody", () => {
@@ -51,13 +59,13 @@ describe("many agents", () => {
 
   test("become roles with counts, opened on demand", () => {
     const lanes = buildLanes(many, "agent", NONE);
-    expect(labels(lanes)).toEqual(["boss", "reader ×150", "coder ×150"]);
+    expect(labels(lanes)).toEqual(["boss", "  reader ×150", "  coder ×150"]);
     expect(buildLanes(many, "agent", new Set([lanes.list[1]!.key])).list).toHaveLength(153);
   });
 
-  test("a role at two depths says which", () => {
+  test("a role at two depths is two lanes, the deeper further in", () => {
     const deep = [...many, agent("x", 1, { role: "reader", depth: 2 })];
-    expect(labels(buildLanes(deep, "agent", NONE))).toEqual(["boss", "reader (depth 1) ×150", "coder ×150", "x"]);
+    expect(labels(buildLanes(deep, "agent", NONE))).toEqual(["boss", "  reader ×150", "  coder ×150", "    x"]);
   });
 
   test("without roles or numbered names they fold by depth", () => {

@@ -30,8 +30,8 @@ describe("the plan", () => {
 
   test("has slices for the agents of a folded lane", () => {
     const plan = emptyPlan();
-    planExact(scene([{ t: 0, dur: 9, agent: 0 }, { t: 0, dur: 9, agent: 2 }], ["w1", "w2", "w3"]), plan);
-    expect([plan.y[0], plan.y[1]].map((y) => Math.round(y! * 10) / 10)).toEqual([3, 12.3]);
+    planExact(scene([{ t: 0, dur: 9, agent: 0 }, { t: 0, dur: 9, agent: 2 }], ["w1", "w2", "w3", "w4"]), plan);
+    expect([plan.y[0], plan.y[1]].map((y) => Math.round(y! * 10) / 10)).toEqual([3, 10]);
     expect(band(20, 1, 2)).toEqual([10, 6]);
     expect(band(2, 0, 1)).toEqual([0, 2]);
   });

@@ -1,7 +1,7 @@
 // Names of the lanes, beside them. Always true: a fold is a button that says whether it is open; a name that is cut is whole in its title.
 import { TAINT_GLYPH } from "../palette";
 import { hover, selectAgent, selectedAgent } from "../state";
-import type { Lane } from "./lanes";
+import { labelOf, type Lane } from "./lanes";
 import * as model from "./model";
 import type { Stage } from "./stage";
 
@@ -20,9 +20,10 @@ function Label({ lane, at, height }: { lane: Lane; at: number; height: number })
   if (lane.fold !== "none") {
     return (
       <li class="time-label" style={style}>
-        <button type="button" aria-expanded={lane.fold === "open"} title={`${lane.label}: ${lane.fold === "open" ? "fold" : "show each"}`}
+        <button type="button" aria-expanded={lane.fold === "open"} title={`${labelOf(lane)}: ${lane.fold === "open" ? "fold" : "show each"}`}
           onClick={() => toggle(lane.key)}>
-          <span aria-hidden="true">{lane.fold === "open" ? "▾" : "▸"}</span><span class="time-name">{lane.label}</span>{taint}
+          <span aria-hidden="true">{lane.fold === "open" ? "▾" : "▸"}</span><span class="time-name">{lane.name}</span>
+          <span class="time-count">×{lane.count.toLocaleString("en")}</span>{taint}
         </button>
       </li>
     );
@@ -30,9 +31,9 @@ function Label({ lane, at, height }: { lane: Lane; at: number; height: number })
   const agent = lane.agents[0]!;
   return (
     <li class={`time-label${selectedAgent.value === agent ? " chosen" : ""}${hover.value.agent === agent ? " met" : ""}`} style={style}>
-      <button type="button" aria-pressed={selectedAgent.value === agent} title={lane.label} onClick={() => selectAgent(agent)}
+      <button type="button" aria-pressed={selectedAgent.value === agent} title={lane.name} onClick={() => selectAgent(agent)}
         onPointerEnter={() => { hover.value = { event: -1, agent }; }} onPointerLeave={() => { hover.value = { event: -1, agent: -1 }; }}>
-        <span class="time-name">{lane.label}</span>{taint}
+        <span class="time-name">{lane.name}</span>{taint}
       </button>
     </li>
   );

@@ -39,11 +39,11 @@ export function Legend() {
   return (
     <ul class="time-legend" aria-label={`Legend: colour by ${by}`}>
       {isFamily ? FAMILY_NAMES.map((name, family) => (family !== UNKNOWN_FAMILY || hasUnknown) && <Family key={name} family={family} />) : <Steps />}
-      <li><span class="time-swatch path" aria-hidden="true" />critical path</li>
-      <li><span class="time-swatch taint" aria-hidden="true">{TAINT_GLYPH}</span>tainted</li>
-      <li><span class="time-swatch wait" aria-hidden="true" />waits</li>
+      <li><span class="time-swatch time-path" aria-hidden="true" />critical path</li>
+      <li><span class="time-swatch time-taint" aria-hidden="true">{TAINT_GLYPH}</span>tainted</li>
+      <li><span class="time-swatch time-wait" aria-hidden="true" />waits</li>
       <li><span aria-hidden="true">✕</span> failed</li>
-      {model.hasOpen.value && <li><span class="time-swatch open" aria-hidden="true" />still open</li>}
+      {model.hasOpen.value && <li><span class="time-swatch time-open" aria-hidden="true" />still open</li>}
     </ul>
   );
 }

@@ -33,7 +33,7 @@ interface Work {
   count: number;
   /** Classes below this one show wherever they are at all: what a filter found must not drown. */
   preferred: number;
-  /** Agents per lane: what a full lane would be. */
+  /** Most agents at a time per lane: what a full lane would be. */
   agents: readonly number[];
   length: number;
 }
@@ -146,6 +146,19 @@ function clear(sums: Sums, count: number): void {
     sums.busy.fill(0, b * count, (b + 1) * count);
   }
   sums.n = 0;
+}
+
+/** Cells whose density is a plain share, made like ours: held against the lane's busiest, and the root, so that little is seen too. */
+export function brightened(data: Uint8Array, lanes: number): Uint8Array {
+  const out = data.slice();
+  const size = data.length / Math.max(1, lanes);
+  for (let lane = 0; lane < lanes; lane++) {
+    let most = 0;
+    for (let at = lane * size + 1; at < (lane + 1) * size; at += 2) most = Math.max(most, data[at]!);
+    const bright = Uint8Array.from({ length: most + 1 }, (_, d) => (d === 0 ? 0 : Math.max(FAINT, Math.round(255 * Math.sqrt(d / most)))));
+    for (let at = lane * size + 1; at < (lane + 1) * size; at += 2) out[at] = bright[data[at]!]!;
+  }
+  return out;
 }
 
 /** The coarsest level that still has a bin for every pixel. */

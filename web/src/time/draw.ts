@@ -112,7 +112,7 @@ export function stripes(ctx: CanvasRenderingContext2D, colour: string, size: num
   canvas.width = canvas.height = size;
   const at = canvas.getContext("2d")!;
   at.strokeStyle = colour;
-  at.lineWidth = size > 5 ? 1 : 1.2;
+  at.lineWidth = 1;
   for (const shift of [-size, 0, size]) {
     at.moveTo(shift - 1, size + 1);
     at.lineTo(shift + size + 1, -1);
@@ -139,31 +139,34 @@ export function drawBars(
   }
   drawHatch(at, plan, flags);
   drawOutlines(at, plan, flags);
-  drawGlyphs(at, plan, glyphs, glyphsOf, words);
+  drawGlyphs(at, plan, flags, glyphs, glyphsOf, words);
 }
 
 function drawHatch({ ctx, looks }: Ground, plan: Plan, flags: Uint16Array): void {
   ctx.fillStyle = stripes(ctx, looks.ground, 5);
   for (let k = 0; k < plan.n; k++) {
-    if (flags[plan.row[k]!]! & FLAGS.tainted && plan.w[k]! > 3) ctx.fillRect(plan.x[k]!, plan.y[k]!, plan.w[k]!, plan.h[k]!);
+    if (flags[plan.row[k]!]! & FLAGS.tainted && plan.w[k]! >= 5 && plan.h[k]! >= 5) ctx.fillRect(plan.x[k]!, plan.y[k]!, plan.w[k]!, plan.h[k]!);
   }
 }
 
-/** The critical path in one stroke; failures with a bar across the foot. */
+/** The critical path: lines above and below, so that short events in a row read as one band; sides where there is room for them. */
 function drawOutlines({ ctx, looks }: Ground, plan: Plan, flags: Uint16Array): void {
-  ctx.strokeStyle = looks.text;
-  ctx.lineWidth = 1.5;
-  ctx.beginPath();
+  ctx.fillStyle = looks.text;
   for (let k = 0; k < plan.n; k++) {
-    if (flags[plan.row[k]!]! & FLAGS.on_path && plan.h[k]! >= 4) {
-      ctx.rect(plan.x[k]! - 0.25, plan.y[k]! - 0.75, plan.w[k]! + 0.5, plan.h[k]! + 1.5);
-    }
+    if (!(flags[plan.row[k]!]! & FLAGS.on_path)) continue;
+    const [x, y, w, h] = [plan.x[k]!, plan.y[k]!, plan.w[k]!, plan.h[k]!];
+    ctx.fillRect(x, y + h - 1, w + 0.5, h >= 8 ? 2 : 1);
+    if (h < 8) continue;
+    ctx.fillRect(x, y - 1, w + 0.5, 2);
+    if (w < 10) continue;
+    ctx.fillRect(x, y, 1.5, h);
+    ctx.fillRect(x + w - 1.5, y, 1.5, h);
   }
-  ctx.stroke();
 }
 
 function drawGlyphs(
-  { ctx, looks, width }: Ground, plan: Plan, glyphs: Glyphs, glyphsOf: (row: number, cls: number) => string, words: (row: number) => string,
+  { ctx, looks, width }: Ground, plan: Plan, flags: Uint16Array, glyphs: Glyphs, glyphsOf: (row: number, cls: number) => string,
+  words: (row: number) => string,
 ): void {
   let labels = 0;
   ctx.font = FONT;
@@ -172,19 +175,30 @@ function drawGlyphs(
   for (const k of glyphRoom(plan, GLYPH, GLYPHS_MOST)) {
     const [row, cls, wide] = [plan.row[k]!, plan.cls[k]!, plan.w[k]!];
     const x = Math.max(plan.x[k]!, 0);
-    const seen = Math.min(plan.x[k]! + wide, width) - x;
-    const isInside = wide >= GLYPH + 4;
-    const glyph = glyphsOf(row, cls);
     const y = plan.y[k]! + plan.h[k]! / 2;
-    const ink = isInside ? looks.inks[cls]! : looks.colours[cls]!;
-    if (glyph && (!isInside || seen >= GLYPH + 4)) glyphs.draw(ctx, glyph, ink, x + (isInside ? 1 : wide), y - (GLYPH + 3) / 2);
-    const room = Math.floor((seen - (glyph ? GLYPH + 8 : 8)) / 6.4);
-    if (!isInside || room < 3 || ++labels > LABELS_MOST) continue;
-    const text = words(row);
-    ctx.fillStyle = ink;
-    ctx.fillText(text.length <= room ? text : `${text.slice(0, room - 1)}…`, x + (glyph ? GLYPH + 5 : 5), y + 0.5);
+    const glyph = glyphsOf(row, cls);
+    if (wide < GLYPH + 4) {
+      if (glyph) glyphs.draw(ctx, glyph, looks.colours[cls]!, x + wide, y - (GLYPH + 3) / 2);
+      continue;
+    }
+    const seen = Math.min(plan.x[k]! + wide, width) - x;
+    const before = glyph ? GLYPH + 5 : 5;
+    const room = Math.floor((seen - before - 3) / 6.4);
+    const text = room >= 4 && ++labels <= LABELS_MOST ? cut(words(row), room) : "";
+    if (seen < GLYPH + 4 || (!glyph && !text)) continue;
+    if (flags[row]! & FLAGS.tainted) {
+      // Letters on a hatch cannot be read: they get a piece of plain colour.
+      ctx.fillStyle = looks.colours[cls]!;
+      ctx.fillRect(x + 2, y - 7, Math.min(seen - 4, before - 3 + text.length * 6.6), 14);
+    }
+    if (glyph) glyphs.draw(ctx, glyph, looks.inks[cls]!, x + 1, y - (GLYPH + 3) / 2);
+    if (!text) continue;
+    ctx.fillStyle = looks.inks[cls]!;
+    ctx.fillText(text, x + before, y + 0.5);
   }
 }
+
+const cut = (text: string, room: number) => (text.length <= room ? text : `${text.slice(0, room - 1)}…`);
 
 /** The picture of strips: one row of pixels per lane, drawn at once and stretched to the lanes. */
 export class Strips {

@@ -6,11 +6,14 @@ import type { GroupBy } from "../state";
 export interface Lane {
   /** Stays the same while lanes around it open and close. */
   key: string;
-  label: string;
+  /** Without its count. */
+  name: string;
   /** Whose events are drawn here; none where the lane is the heading of an opened fold. */
   agents: number[];
   /** How many agents the lane stands for, also as a heading. */
   count: number;
+  /** Rows inside a folded lane: agents that do not overlap in time share one. */
+  tracks: number;
   indent: number;
   fold: "none" | "closed" | "open";
   /** Row of this lane in the server's bins, -1 without. */
@@ -21,7 +24,7 @@ export interface Lanes {
   list: Lane[];
   /** Agent to lane. */
   ofAgent: Int32Array;
-  /** Place of an agent among those of its lane. */
+  /** Track of an agent in its lane. */
   slot: Uint32Array;
 }
 
@@ -34,7 +37,7 @@ export interface Group {
 /** From here on lanes are roles, not agents. */
 export const MANY_AGENTS = 200;
 /** So many siblings of one role become one lane. */
-export const FOLD_AT = 3;
+export const FOLD_AT = 4;
 
 /** What an agent is one of: its role, or its name without a number at the end. */
 export function kindOf(agent: Agent): string {
@@ -45,7 +48,7 @@ export function kindOf(agent: Agent): string {
 
 /** `opened` holds the keys of folds that are open. */
 export function buildLanes(agents: readonly Agent[], by: GroupBy, opened: ReadonlySet<string>, groups?: readonly Group[]): Lanes {
-  if (groups) return finish(agents, grouped(agents, groups.map((g, row) => ({ ...g, key: `b:${row}`, row })), opened));
+  if (groups) return finish(agents, grouped(agents, groups.map((g, row) => ({ ...g, key: `b:${row}`, row, indent: indentOf(agents, g.members) })), opened));
   if (by === "role") return finish(agents, grouped(agents, byRole(agents), opened));
   if (by === "depth") return finish(agents, grouped(agents, byDepth(agents), opened));
   if (agents.length <= MANY_AGENTS) return finish(agents, tree(agents, opened));
@@ -62,14 +65,21 @@ export function keysTo(lanes: Lanes, agent: number): string[] {
 interface Keyed extends Group {
   key: string;
   row: number;
+  indent: number;
 }
 
-function gather(agents: readonly Agent[], keyOf: (agent: Agent) => string, labelOf: (agent: Agent) => string): Keyed[] {
+/** The depth that all members of a group share; groups across depths stand at the left. */
+function indentOf(agents: readonly Agent[], members: readonly number[]): number {
+  const depth = agents[members[0] ?? -1]?.depth ?? 0;
+  return members.every((i) => agents[i]?.depth === depth) ? Math.max(0, depth) : 0;
+}
+
+function gather(agents: readonly Agent[], keyOf: (agent: Agent) => string, nameOf: (agent: Agent) => string): Keyed[] {
   const found = new Map<string, Keyed>();
   for (const i of teamFirst(agents)) {
     const key = keyOf(agents[i]!);
     let group = found.get(key);
-    if (!group) found.set(key, (group = { key, label: labelOf(agents[i]!), members: [], row: -1 }));
+    if (!group) found.set(key, (group = { key, label: nameOf(agents[i]!), members: [], row: -1, indent: 0 }));
     group.members.push(i);
   }
   return [...found.values()];
@@ -87,11 +97,9 @@ function byDepth(agents: readonly Agent[]): Keyed[] {
   return groups.sort((a, b) => place(agents, a) - place(agents, b));
 }
 
+/** A role at two depths is two lanes: how far they stand in says which. */
 function byRoleAndDepth(agents: readonly Agent[]): Keyed[] {
-  const depths = new Map<string, Set<number>>();
-  for (const a of agents) depths.set(kindOf(a), (depths.get(kindOf(a)) ?? new Set()).add(a.depth));
-  const label = (a: Agent) => (depths.get(kindOf(a))!.size > 1 ? `${kindOf(a)} (depth ${a.depth})` : kindOf(a));
-  const groups = gather(agents, (a) => `g:${a.depth}:${kindOf(a)}`, label);
+  const groups = gather(agents, (a) => `g:${a.depth}:${kindOf(a)}`, kindOf).map((g) => ({ ...g, indent: indentOf(agents, g.members) }));
   return groups.sort((a, b) => place(agents, a) - place(agents, b));
 }
 
@@ -102,7 +110,7 @@ function place(agents: readonly Agent[], group: Keyed): number {
 
 function grouped(agents: readonly Agent[], groups: readonly Keyed[], opened: ReadonlySet<string>): Lane[] {
   const out: Lane[] = [];
-  for (const group of groups) pushGroup(agents, group, 0, opened, out, () => undefined);
+  for (const group of groups) pushGroup(agents, group, group.indent, opened, out, () => undefined);
   return out;
 }
 
@@ -117,8 +125,8 @@ function pushGroup(
     return;
   }
   const isOpen = opened.has(key);
-  const label = `${group.label} ×${members.length}`;
-  out.push({ key, label, agents: isOpen ? [] : members, count: members.length, indent, fold: isOpen ? "open" : "closed", row });
+  const name = group.label;
+  out.push({ key, name, agents: isOpen ? [] : members, count: members.length, tracks: 1, indent, fold: isOpen ? "open" : "closed", row });
   if (!isOpen) return;
   for (const agent of members) {
     out.push(ofOne(agents, agent, indent + 1, -1));
@@ -127,7 +135,7 @@ function pushGroup(
 }
 
 function ofOne(agents: readonly Agent[], agent: number, indent: number, row: number): Lane {
-  return { key: `a:${agent}`, label: agents[agent]!.name, agents: [agent], count: 1, indent, fold: "none", row };
+  return { key: `a:${agent}`, name: agents[agent]!.name, agents: [agent], count: 1, tracks: 1, indent, fold: "none", row };
 }
 
 /** The spawn tree, children in order of spawning, like siblings folded; children of folded siblings are pooled and folded too. */
@@ -174,19 +182,37 @@ function siblings(agents: readonly Agent[], nodes: readonly number[], under: str
     const label = kindOf(agents[i]!);
     const key = `s:${under}:${label}`;
     let group = found.get(key);
-    if (!group) found.set(key, (group = { key, label, members: [], row: -1 }));
+    if (!group) found.set(key, (group = { key, label, members: [], row: -1, indent: 0 }));
     group.members.push(i);
   }
   return [...found.values()];
 }
 
+/** The name of a lane with how many it holds. */
+export function labelOf(lane: Lane): string {
+  return lane.count > 1 ? `${lane.name} ×${lane.count.toLocaleString("en")}` : lane.name;
+}
+
 function finish(agents: readonly Agent[], list: Lane[]): Lanes {
   const ofAgent = new Int32Array(agents.length).fill(-1);
   const slot = new Uint32Array(agents.length);
-  list.forEach((lane, row) => lane.agents.forEach((agent, k) => {
-    if (agent < 0 || agent >= agents.length) return;
-    ofAgent[agent] = row;
-    slot[agent] = k;
-  }));
-  return { list, ofAgent, slot };
+  const laid = list.map((lane, row) => {
+    const inside = lane.agents.filter((agent) => agent >= 0 && agent < agents.length);
+    inside.forEach((agent) => { ofAgent[agent] = row; });
+    return { ...lane, agents: inside, tracks: pack(agents, inside, slot) };
+  });
+  return { list: laid, ofAgent, slot };
+}
+
+/** Gives each agent the first track that is free when it begins; gives how many there are. */
+function pack(agents: readonly Agent[], members: readonly number[], slot: Uint32Array): number {
+  const until: number[] = [];
+  for (const agent of [...members].sort((a, b) => agents[a]!.start - agents[b]!.start || a - b)) {
+    const { start, end } = agents[agent]!;
+    let track = until.findIndex((free) => free <= start);
+    if (track < 0) track = until.length;
+    until[track] = end;
+    slot[agent] = track;
+  }
+  return Math.max(1, until.length);
 }

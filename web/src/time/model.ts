@@ -3,7 +3,8 @@
 import { computed, signal } from "@preact/signals";
 import { FLAGS } from "../shapes.gen";
 import { colourBy, columns, creditByEvent, groupBy, mask, trace, type ColourBy } from "../state";
-import { buildBinsInSlices, type LaneBins } from "./bins";
+import type { Bins } from "../source";
+import { brightened, buildBinsInSlices, type LaneBins } from "./bins";
 import { dimmed, scaleOf, valuesByRow } from "./colour";
 import { indexLanes, place } from "./events";
 import { idleGaps, idleGapsOfBins, timeMap, type TimeMap } from "./gaps";
@@ -32,9 +33,12 @@ export const map = computed<TimeMap | null>(() => {
 export const lanes = computed<Lanes | null>(() => {
   const [agents, bins] = [team.value, serverBins.value];
   if (!agents) return null;
-  const groups = bins && groupBy.value === "agent" ? bins.head.lanes.map((label, i) => ({ label, members: bins.head.members[i] ?? [] })) : undefined;
+  const groups = bins && groupBy.value === "agent" ? bins.head.lanes.map((label, i) => ({ label: uncounted(label), members: bins.head.members[i] ?? [] })) : undefined;
   return buildLanes(agents, groupBy.value, opened.value, groups);
 });
+
+/** A lane's own name: how many it holds is added where all lanes get it. */
+const uncounted = (label: string) => label.replace(/ ×[\d,]+$/, "");
 
 export const placed = computed(() => (columns.value && map.value ? place(columns.value, map.value, trace.value!.about.end) : null));
 
@@ -88,6 +92,8 @@ export interface Binned {
 
 /** Bins of the lanes: built here in slices, or as the server made them. */
 export const binned = signal<Binned | null>(null);
+/** The server's bins, made ready once. */
+let servers: { given: Bins; binned: Binned } | null = null;
 /** Grows with every build, so that a build that is out of date stops. */
 let build = 0;
 
@@ -96,7 +102,8 @@ export function rebuildBins(): void {
   const mine = ++build;
   const given = serverBins.value;
   if (given) {
-    if (binned.peek()?.bins.levels.at(-1)?.data !== given.levels.at(-1)) binned.value = { bins: ofServer(given), lanes: null, by: "family" };
+    if (servers?.given !== given) servers = { given, binned: { bins: ofServer(given), lanes: null, by: "family" } };
+    binned.value = servers.binned;
     return;
   }
   const [at, where, order, found, shown] = [lanes.value, placed.value, index.value, scale.value, classes.value];
@@ -107,18 +114,18 @@ export function rebuildBins(): void {
   const count = found.names.length;
   const work = {
     index: order, placed: where, classes: shown, count: mask.value ? 2 * count : count, preferred: count,
-    agents: at.list.map((lane) => lane.count), length: map.value!.length,
+    agents: at.list.map((lane) => lane.tracks), length: map.value!.length,
   };
   void buildBinsInSlices(work, () => mine === build).then((made) => {
     if (made && mine === build) binned.value = { bins: made, lanes: at, by: found.by };
   });
 }
 
-function ofServer(given: { head: { lanes: string[]; start: number; end: number; levels: { bins: number }[] }; levels: Uint8Array[] }): LaneBins {
+function ofServer(given: Bins): LaneBins {
   const { head } = given;
   return {
     lanes: head.lanes.length, start: head.start, end: Math.max(head.end, head.start + 1e-6), isShown: false,
-    levels: head.levels.map((level, k) => ({ bins: level.bins, data: given.levels[k]! })).sort((a, b) => a.bins - b.bins),
+    levels: head.levels.map((level, k) => ({ bins: level.bins, data: brightened(given.levels[k]!, head.lanes.length) })).sort((a, b) => a.bins - b.bins),
   };
 }
 

@@ -9,6 +9,8 @@ export const EXACT = 12_000;
 export const LEAST = 2.5;
 /** Pixels above and below the bars of a lane. */
 export const MARGIN = 3;
+/** A bar in a lane of its own is no taller, however tall the lane. */
+const THICKEST = 38;
 
 export interface Plan {
   n: number;
@@ -43,11 +45,11 @@ export function lanesInSight(view: View, height: number, rowHeight: number, coun
   return [Math.max(0, Math.floor(view.top / rowHeight)), Math.min(count, Math.ceil((view.top + height) / rowHeight))];
 }
 
-/** Where an agent's bars lie in its lane: all of it alone, a slice among several. */
+/** Where the bars of a track lie in their lane: all of it alone, a slice among several. */
 export function band(rowHeight: number, slot: number, count: number): [offset: number, height: number] {
   const margin = rowHeight >= 10 ? MARGIN : rowHeight >= 4 ? 1 : 0;
   const room = rowHeight - 2 * margin;
-  if (count <= 1) return [margin, room];
+  if (count <= 1) return room > THICKEST ? [(rowHeight - THICKEST) / 2, THICKEST] : [margin, room];
   const each = room / count;
   return [margin + slot * each, Math.max(each >= 3 ? each - 1 : each, 1)];
 }
@@ -72,7 +74,7 @@ function planLane(scene: Scene, lane: number, plan: Plan): void {
   const [low, high] = runOf(index, placed, lane, view.s0, view.s1);
   const perSecond = scene.width / (view.s1 - view.s0);
   const top = lane * rowHeight - view.top;
-  const count = lanes.list[lane]!.agents.length;
+  const count = lanes.list[lane]!.tracks;
   let lastX = -1e9;
   let lastKey = -1;
   for (let k = low; k < high; k++) {
@@ -105,7 +107,7 @@ export function rectOf(scene: Scene, row: number): { x: number; y: number; w: nu
   const lane = scene.lanes.ofAgent[agent] ?? -1;
   if (lane < 0) return null;
   const perSecond = scene.width / (scene.view.s1 - scene.view.s0);
-  const [offset, h] = band(scene.rowHeight, scene.lanes.slot[agent]!, scene.lanes.list[lane]!.agents.length);
+  const [offset, h] = band(scene.rowHeight, scene.lanes.slot[agent]!, scene.lanes.list[lane]!.tracks);
   const x = Math.max(-20, Math.min(scene.width + 20, (scene.placed.from[row]! - scene.view.s0) * perSecond));
   const right = Math.min(scene.width + 20, (scene.placed.to[row]! - scene.view.s0) * perSecond);
   return { x, y: lane * scene.rowHeight - scene.view.top + offset, w: Math.max(LEAST, right - x - 0.5), h };

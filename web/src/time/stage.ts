@@ -14,7 +14,11 @@ import { colourBy, columns, hover, marked, rowOf, selectedAgent, selectedEvent, 
 import { clamp, fit, reveal, type Extent, type View } from "./view";
 
 export type Rows = "roomy" | "dense" | "all";
-const TALL: Record<Exclude<Rows, "all">, number> = { roomy: 24, dense: 12 };
+const ROOMY = 24;
+const DENSE = 12;
+/** Few lanes take the room there is, up to this; more where folded ones have several rows inside. */
+const TALLEST = 44;
+const TALLEST_FOLDED = 104;
 const REST_MS = 140;
 
 export interface Canvases {
@@ -36,7 +40,7 @@ export class Stage {
   /** Lanes in sight, for their names. */
   readonly sight = signal<readonly [number, number]>([0, 0]);
   /** Height of a lane as drawn last. */
-  readonly tall = signal(TALL.roomy);
+  readonly tall = signal(ROOMY);
   readonly isExact = signal(true);
   private readonly plan = emptyPlan();
   private readonly strips = new Strips();
@@ -54,10 +58,15 @@ export class Stage {
 
   get rowHeight(): number {
     const count = Math.max(1, model.lanes.value?.list.length ?? 1);
-    const rows = this.rows.value;
-    if (rows !== "all") return TALL[rows];
-    const all = this.height / count;
-    return all >= TALL.roomy ? TALL.roomy : all >= 2 ? Math.floor(all) : Math.max(0.5, all);
+    const each = this.height / count;
+    switch (this.rows.value) {
+      case "dense": return DENSE;
+      case "roomy": {
+        const isFolded = model.lanes.value?.list.some((lane) => lane.tracks > 2) ?? false;
+        return Math.max(ROOMY, Math.min(isFolded ? TALLEST_FOLDED : TALLEST, Math.floor(each)));
+      }
+      default: return each >= ROOMY ? ROOMY : each >= 2 ? Math.floor(each) : Math.max(0.5, each);
+    }
   }
 
   get extent(): Extent {
