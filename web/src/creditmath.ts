@@ -117,3 +117,14 @@ export function tokensByEvent(rows: CreditRow[]): { event: number; agent: number
   }
   return out;
 }
+
+/** From fine to coarse; a unit nobody knows comes last. */
+const FINENESS = ["token", "event", "message", "tool", "orchestrator", "turn", "agent", "role", "team"];
+
+/** The unit to show when a method does not have the wanted one: the nearest, the coarser of two. Null: it has none. */
+export function nearestUnit(wanted: string, units: string[]): string | null {
+  const place = (unit: string) => (FINENESS.indexOf(unit) + FINENESS.length + 1) % (FINENESS.length + 1);
+  const at = place(wanted);
+  const away = (unit: string) => Math.abs(place(unit) - at) - (place(unit) > at ? 0.5 : 0);
+  return [...units].sort((a, b) => away(a) - away(b))[0] ?? null;
+}

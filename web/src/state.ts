@@ -286,7 +286,10 @@ async function loadMethods(current: Current): Promise<void> {
 }
 
 async function loadCredit(current: Current, method: string): Promise<void> {
-  const found = await source.value!.credit(current.id, method, "event").catch(() => null);
+  const ask = (unit: string): Promise<Credit | null> => source.value!.credit(current.id, method, unit).catch(() => null);
+  const byEvent = await ask("event");
+  // A method that only speaks of agents or turns still has something to say.
+  const found = byEvent?.refusal && byEvent.units.length ? await ask("") : byEvent;
   if (trace.value === current) credit.value = found;
 }
 

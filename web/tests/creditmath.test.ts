@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { add, barParts, bySize, closing, disagreements, sharedScale, tokensByEvent } from "../src/creditmath";
+import { add, barParts, bySize, closing, disagreements, nearestUnit, sharedScale, tokensByEvent } from "../src/creditmath";
 import type { Credit, CreditRow } from "../src/shapes.gen";
 
 const row = (label: string, event: number, value: number, agent = 0): CreditRow => ({ label, event, agent, value, low: null, high: null });
@@ -67,4 +67,11 @@ test("methods disagree where both gave credit", () => {
 test("tokens are gathered by event, in order", () => {
   const found = tokensByEvent([row("a", 1, 0.1), row("b", 1, 0.2), row("c", 4, 0)]);
   expect(found.map((group) => [group.event, group.rows.length])).toEqual([[1, 2], [4, 1]]);
+});
+
+test("a unit that a method does not have gives way to the nearest", () => {
+  expect(nearestUnit("token", ["agent", "turn"])).toBe("turn");
+  expect(nearestUnit("event", ["agent"])).toBe("agent");
+  expect(nearestUnit("team", ["orchestrator", "message", "event"])).toBe("orchestrator");
+  expect(nearestUnit("turn", [])).toBeNull();
 });

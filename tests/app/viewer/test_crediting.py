@@ -70,6 +70,15 @@ def test_rows_of_events_name_their_event_and_agent() -> None:
         assert row.event >= 0
 
 
+def test_by_event_is_everything_that_is_said_about_events() -> None:
+    trace = synthetic_trace(5, 40, "hierarchical", contents=True)
+    told, parts = credit(trace, "malt", "event"), [credit(trace, "malt", unit) for unit in ("orchestrator", "message", "tool")]
+    assert "event" in told.units
+    assert sorted(row.label for row in told.rows) == sorted(row.label for part in parts for row in part.rows)
+    assert all(row.event >= 0 for row in told.rows)
+    assert "event" not in credit(trace, "uniform").units
+
+
 def test_the_numbers_are_those_of_the_command() -> None:
     trace = synthetic_trace(5, 40, "centralized", contents=True)
     for name in ("uniform", "marshal", "hierarchical", "puppeteer"):

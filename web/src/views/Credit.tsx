@@ -2,7 +2,7 @@
 // would help; two methods side by side share one scale.
 import { signal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
-import { disagreements, sharedScale } from "../creditmath";
+import { disagreements, nearestUnit, sharedScale } from "../creditmath";
 import { onCommand } from "../keys";
 import { Command, useLoaded, Waiting } from "../loaded";
 import { plain, signed } from "../numbers";
@@ -55,8 +55,8 @@ function NoReward(props: { id: string }) {
 
 function Chosen(props: { id: string; list: MethodInfo[]; first: string; second: string | null }) {
   const { id, list, first, second } = props;
-  const wanted = unit.value || "event";
-  const ask = (method: string | null) => (method ? () => source.value!.credit(id, method, wanted) : null);
+  const wanted = unit.value;
+  const ask = (method: string | null) => (method ? () => creditNear(id, method, wanted) : null);
   const a = useLoaded(`${id}/1`, `${first}/${wanted}`, ask(first));
   const b = useLoaded(`${id}/2`, `${second}/${wanted}`, ask(second));
   const answers = [a.data, second ? b.data : null].filter((one): one is Answer => one !== null && !one.refusal);
@@ -82,6 +82,13 @@ function Chosen(props: { id: string; list: MethodInfo[]; first: string; second: 
       </div>
     </section>
   );
+}
+
+/** Credit at a unit, or at the nearest that the method has. Without a unit the method's own. */
+async function creditNear(id: string, method: string, wanted: string): Promise<Answer> {
+  const found = await source.value!.credit(id, method, wanted);
+  const other = found.refusal && wanted ? nearestUnit(wanted, found.units) : null;
+  return other ? source.value!.credit(id, method, other) : found;
 }
 
 function Units(props: { credit: Answer | null; wanted: string }) {
@@ -128,7 +135,7 @@ function One(props: { credit: Answer; scale: number; wanted: string }) {
   }
   return (
     <>
-      {wanted !== credit.unit && (
+      {wanted !== "" && wanted !== credit.unit && (
         <p class="note" role="status">
           {wanted === "token" && !has_logp
             ? `Token credit needs log-probs, and the source of ${id} recorded none: showing ${credit.unit}s instead.`
