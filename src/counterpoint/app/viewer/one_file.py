@@ -82,7 +82,8 @@ def one_file(
     page: Path | None = None,
 ) -> OneFile:
     """The page with these traces in it. They are taken as they are: mask them first, and say what was masked."""
-    longest = _longest([len(text) for trace in traces for text in trace.contents.values()], TEXTS)
+    sizes = [len(text) for trace in traces for text in _texts(trace).values()]
+    longest = _longest(sizes, TEXTS)
     told = {t.trace_id: packed(t, longest=None if is_summary else longest, notes=notes) for t in traces}
     if len(told) < len(traces):
         raise InputError("two of the traces have the same id", fix="write them into two files")
@@ -95,9 +96,8 @@ def one_file(
             why=f"more than {LIMIT / 1e6:.0f} MB is too much for a browser to open from disk",
             fix="--agents NAME for some agents, --window FROM-TO for a part of the time, or --summary for no texts and fields",
         )
-    texts = [text for trace in traces for text in _texts(trace).values()]
-    cut = 0 if is_summary else sum(len(text) > longest for text in texts)
-    return OneFile(data, sum(len(t.events) for t in traces), cut, len(texts) if is_summary else 0, longest)
+    cut = 0 if is_summary else sum(size > longest for size in sizes)
+    return OneFile(data, sum(len(t.events) for t in traces), cut, len(sizes) if is_summary else 0, longest)
 
 
 def packed(trace: Trace, *, longest: int | None, notes: Sequence[str] = ()) -> dict[str, Any]:
