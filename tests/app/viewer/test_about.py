@@ -93,19 +93,26 @@ def test_what_an_importer_said_is_told() -> None:
     stray = Event(id="x0", t=6, type="message", agent="stray", role="reader")
     told = about(replace(trace, events=[*trace.events, stray], meta={"import": said, "unfinished": True, "open_events": ["e6"]}))
     by_kind = {alert.kind: alert for alert in told.alerts}
-    assert by_kind["unlinked"].text == "2 sub-agents or spawns without their other end: agent x"
+    assert by_kind["unlinked"].text == "2 sub-agents or spawns whose other end is missing: agent x"
     assert by_kind["unlinked"].events == [6]
     assert by_kind["open"].events == [7]
     assert {"2 unlinked children"} <= {fact.text for fact in told.facts}
     text = " ".join(told.notes)
-    for part in ("no end record", "clock skew (3)", "no durations (4)", "1 records", "unknown kinds", "inferred by rule: prompt"):
+    for part in (
+        "no end record",
+        "clock skew (3)",
+        "no durations (4)",
+        "1 record of",
+        "unknown kinds",
+        "inferred by rule: prompt",
+    ):
         assert part in text
 
 
 def test_absent_texts_and_gaps_are_noted() -> None:
     told = about(replace(team(), contents={}))
     assert any("texts are not in this file" in note for note in told.notes)
-    assert any(note.startswith("Tokens are at least 43: 1 acts") for note in told.notes)
+    assert any(note.startswith("Tokens are at least 43: 1 act ") for note in told.notes)
     assert about(replace(team(), contents={"r": "see [masked:key:0001]"})).is_masked
     assert not told.is_masked
 

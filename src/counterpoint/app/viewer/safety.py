@@ -22,6 +22,7 @@ __all__ = ["PATHS", "is_dear", "safety", "sinks"]
 PATHS = 200
 """Paths that are told; more are counted."""
 _TRACED = 50
+_RULE = 2000
 _SOURCES = 1000
 # Looking for every argument in every text: beyond this many characters it is not done unasked.
 _UNASKED = 2_000_000_000
@@ -83,7 +84,7 @@ def _path(look: Seen, may: MayTaint, sink: Sink, *, is_traced: bool) -> TaintPat
         sink=int(place[end]),
         events=place[way].tolist(),
         strength="context" if sink.strength == "context" else "copied",
-        rule=sink.rule,
+        rule=sink.rule if len(sink.rule) <= _RULE else sink.rule[: _RULE - 1] + "…",
         severity=_SEVERITY[sink.status],
         gate=_gate(look, start, way) if is_traced and start >= 0 and sink.status != "blocked" else None,
     )

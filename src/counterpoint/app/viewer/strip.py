@@ -6,6 +6,7 @@ few. What was not judged because the trace is too large is said in a note.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import numpy as np
@@ -35,6 +36,11 @@ _MEASURES = {
     "message_redundancy": "{} of the messages repeat",
 }
 
+# One agent after the other is no news.
+_WORTH_SAYING = {"parallelism_efficiency": 1.1}
+_NUMBER = re.compile(r"[0-9a-fA-F-]{8,}")
+_LONG = 300
+
 
 # -- facts -----------------------------------------------------------------------------------------------------------
 
@@ -42,17 +48,17 @@ _MEASURES = {
 def facts(look: Seen, agents: list[Agent], found: list[Alert]) -> list[Fact]:
     """What the strip says, most telling first."""
     out = [*_slowest(look, agents), *_dearest(agents), *_credited(look), *_wrong(look)]
-    for kind, one, many in (("incident", "incident", "incidents"), ("unlinked", "unlinked child", "unlinked children")):
+    for kind, one, more in (("incident", "incident", None), ("unlinked", "unlinked child", "unlinked children")):
         of_kind = [a for a in found if a.kind == kind]
         count = look.report.unlinked_count if kind == "unlinked" else len(of_kind)
         if count:
             event = next((n for alert in of_kind for n in alert.events), -1)
-            out.append(Fact(kind=kind, text=f"{count:,} {one if count == 1 else many}", event=event))
+            out.append(Fact(kind=kind, text=_many(count, one, more), event=event))
     if look.untrusted_E.any():
         reached = int(look.tainted_E.sum())
         first = int(look.team.place_E[look.untrusted_E].min())
         out.append(Fact(kind="reach", text=f"outside content may have reached {reached:,} of {look.n:,} events", event=first))
-    return [*out, *_measured(look)]
+    return [*out, *(_measured(look) if _is_team(agents) else ())]
 
 
 def _groups(agents: list[Agent]) -> dict[str, list[int]]:
@@ -61,7 +67,16 @@ def _groups(agents: list[Agent]) -> dict[str, list[int]]:
     for a, agent in enumerate(agents):
         if not agent.is_outside:
             out.setdefault((agent.role or agent.name, agent.depth), []).append(a)
-    return {agents[m[0]].name if len(m) == 1 else f"{role} ×{len(m):,}": m for (role, _), m in out.items()}
+    return {_named(agents[m[0]]) if len(m) == 1 else f"{role} ×{len(m):,}": m for (role, _), m in out.items()}
+
+
+def _named(agent: Agent) -> str:
+    """An agent's name; its role where the name is a number that only a machine reads."""
+    return agent.role if agent.role is not None and _NUMBER.fullmatch(agent.name) else agent.name
+
+
+def _is_team(agents: list[Agent]) -> bool:
+    return sum(not agent.is_outside for agent in agents) > 1
 
 
 def _most(agents: list[Agent], value: list[float]) -> tuple[str, int, float] | None:
@@ -75,7 +90,7 @@ def _most(agents: list[Agent], value: list[float]) -> tuple[str, int, float] | N
 
 def _slowest(look: Seen, agents: list[Agent]) -> Iterable[Fact]:
     found = _most(agents, [a.path_share for a in agents])
-    if found is not None and len(agents) > 1:
+    if found is not None and _is_team(agents):
         name, who, share = found
         unit = {"time": "path", "tokens": "path, in tokens", "steps": "path, in steps"}[look.path[1]]
         on_path = [i for i in look.path[3] if look.team.agent_E[i] == who]
@@ -88,7 +103,7 @@ def _dearest(agents: list[Agent]) -> Iterable[Fact]:
     found, show = _most(agents, [a.cost_own or 0.0 for a in agents]), _money
     if found is None:
         found, show = _most(agents, [a.tokens_own for a in agents]), _tokens
-    if found is not None and len(agents) > 1:
+    if found is not None and _is_team(agents):
         yield Fact(kind="dearest", text=f"dearest: {found[0]} ({show(found[2])})", agent=found[1])
 
 
@@ -119,10 +134,14 @@ def _measured(look: Seen) -> Iterable[Fact]:
         return
     found: list[Measure] = [*parallelism(look.facts), *overhead(look.facts), *collaboration(look.facts)]
     for measure in found:
-        if measure.name in _MEASURES and measure.value:
+        if measure.name in _MEASURES and measure.value and measure.value >= _WORTH_SAYING.get(measure.name, 0):
             value = f"{measure.value:.0%}" if measure.unit == "share" else f"{measure.value:.2g}"
             bound = "" if measure.bound == "exact" else f"{measure.bound} "
             yield Fact(kind=measure.name, text=bound + _MEASURES[measure.name].format(value))
+
+
+def _many(count: int, one: str, more: str | None = None) -> str:
+    return f"{count:,} {one if count == 1 else more or one + 's'}"
 
 
 def _tokens(value: float) -> str:
@@ -133,7 +152,7 @@ def _tokens(value: float) -> str:
 
 
 def _money(value: float) -> str:
-    return f"${value:,.2f}" if value >= 0.1 else f"${value:.4f}"
+    return f"${value:,.2f}" if value >= 0.1 else f"${value:.2g}"
 
 
 # -- alerts ----------------------------------------------------------------------------------------------------------
@@ -159,7 +178,13 @@ def _incidents(look: Seen) -> Iterable[Alert]:
             is_blocked = sink.status == "blocked"
             text = f"{sink.what}: {sink.rule}" + (" (blocked)" if is_blocked else "")
             numbers = [int(look.team.place_E[look.trace.index[name]]) for name in sink.path or (sink.event,)]
-            yield Alert(kind="incident", severity="low" if is_blocked else "high", text=text, events=numbers[-_SHOWN:])
+            yield Alert(kind="incident", severity="low" if is_blocked else "high", text=_line(text), events=numbers[-_SHOWN:])
+
+
+def _line(text: str) -> str:
+    """A text on one line, and not a long one."""
+    words = " ".join(text[: 4 * _LONG].split())
+    return words if len(words) <= _LONG else words[: _LONG - 1] + "…"
 
 
 def _hacks(look: Seen) -> Iterable[Alert]:
@@ -176,8 +201,8 @@ def _unlinked(look: Seen) -> Iterable[Alert]:
     if report.unlinked_count:
         first = [int(look.team.place_E[look.team.agent_E == a].min()) for a in look.unlinked_A[:_SHOWN] if _acts(look, a)]
         some = "; ".join(report.unlinked[:3])
-        text = f"{report.unlinked_count:,} sub-agents or spawns without their other end: {some}"
-        yield Alert(kind="unlinked", severity="medium", text=text, events=sorted(first))
+        text = f"{_many(report.unlinked_count, 'sub-agent or spawn', 'sub-agents or spawns')} whose other end is missing: {some}"
+        yield Alert(kind="unlinked", severity="medium", text=_line(text), events=sorted(first))
 
 
 def _acts(look: Seen, agent: int) -> bool:
@@ -187,7 +212,7 @@ def _acts(look: Seen, agent: int) -> bool:
 def _open(look: Seen) -> Iterable[Alert]:
     if look.open:
         numbers = sorted(look.team.place_E[look.open].tolist())
-        text = f"{len(numbers):,} events began and did not end"
+        text = f"{_many(len(numbers), 'event')} began and did not end"
         yield Alert(kind="open", severity="medium", text=text, events=numbers[:_SHOWN])
 
 
@@ -195,7 +220,7 @@ def _failures(look: Seen) -> Iterable[Alert]:
     failed = np.flatnonzero(look.facts.failed_E)
     if len(failed):
         numbers = np.sort(look.team.place_E[failed]).tolist()
-        text = f"{len(numbers):,} events failed" if len(numbers) > 1 else "1 event failed"
+        text = f"{_many(len(numbers), 'event')} failed"
         yield Alert(kind="failure", severity="low", text=text, events=numbers[:_SHOWN])
 
 
@@ -216,17 +241,17 @@ def notes(look: Seen) -> list[str]:
     out += [f"Mended on import: {what} ({count:,})." for what, count in report.mended.items()]
     out += [f"The source does not say: {what} ({count:,})." for what, count in report.lacks.items()]
     if report.broken_count:
-        out.append(f"{report.broken_count:,} records of the source could not be read.")
+        out.append(f"{_many(report.broken_count, 'record')} of the source could not be read.")
     if report.unknown:
         kinds = ", ".join(list(report.unknown)[:5])
-        out.append(f"{sum(report.unknown.values()):,} records of unknown kinds were left out of the graph: {kinds}.")
+        out.append(f"{_many(sum(report.unknown.values()), 'record')} of unknown kinds left out of the graph: {kinds}.")
     if inferred := sum(report.inferred.values()):
-        out.append(f"{inferred:,} links were inferred by rule: {', '.join(report.inferred)}.")
+        out.append(f"{_many(inferred, 'link')} inferred by rule: {', '.join(report.inferred)}.")
     if not trace.contents and any(e.content_ref for e in trace.events):
         out.append("The texts are not in this file: events point to them by hash only.")
     covered = coverage(trace, facts=look.facts)
     if covered.no_record and covered.total:
-        out.append(f"Tokens are at least {covered.accounted:,}: {covered.no_record:,} acts carry no token record.")
+        out.append(f"Tokens are at least {covered.accounted:,}: {_many(covered.no_record, 'act')} without a token record.")
     if look.is_large:
         out.append(f"{look.n:,} events, shown as slices of time. Reward hacks and incidents: counterpoint audit looks for them.")
     elif is_dear(look):
