@@ -245,6 +245,7 @@ def test_runs_are_listed_opened_and_compared(viewer: Viewer) -> None:
     assert compared["differences"][0]["label"] == "c3"
     assert compared["curves"]
     assert compared["moved"]
+    assert "a" not in compared["moved"][0]
 
 
 def test_what_compare_refuses_is_refused_with_the_reason(viewer: Viewer) -> None:
@@ -255,6 +256,21 @@ def test_what_compare_refuses_is_refused_with_the_reason(viewer: Viewer) -> None
     anyway = viewer.ask(f"/api/compare?spec={_query(spec)}&anyway=1").json
     assert "more than 5% apart" in anyway["refusal"]
     assert len(anyway["rows"]) == 2
+
+
+def test_a_task_that_moved_leads_to_the_traces_of_both_sides(tmp_path: Path) -> None:
+    from app.runs_made import FIRST, TASKS
+
+    for name, mean in (("x", 5.0), ("y", 6.0)):
+        folder = made(tmp_path / "runs" / name, name, mean=mean)
+        with Store(folder / "store") as store:
+            store.add_many(synthetic_trace(2, 6, trace_id=f"{name}-{k}", task_id=f"s1-{FIRST + k}") for k in range(TASKS))
+    with viewing(Shelf(runs=[tmp_path / "runs"]), tmp_path) as found:
+        spec = f"x={run_id(found, '/x')} y={run_id(found, '/y')}"
+        moved = found.ask(f"/api/compare?spec={_query(spec)}").json["moved"][0]
+        k = moved["task"] - FIRST
+        assert moved["a"].endswith(f":x-{k}")
+        assert found.ask(f"/api/diff?a={_query(moved['a'])}&b={_query(moved['b'])}").status == 200
 
 
 def test_the_traces_of_a_run_are_asked_for_under_its_name(tmp_path: Path) -> None:

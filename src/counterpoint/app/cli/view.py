@@ -33,6 +33,7 @@ class _Opened(NamedTuple):
 
     shelf: Shelf
     path: str
+    trace: str | None = None
 
 
 @click.command(
@@ -81,7 +82,10 @@ def view(
         _say(url, door.token, opened.shelf, as_json=as_json)
         if not no_open:
             webbrowser.open(url)
-        server.server(server.Site(opened.shelf, door)).run(sockets=[sock])
+        site = server.Site(opened.shelf, door)
+        if opened.trace is not None:
+            site.warm(opened.trace)
+        server.server(site).run(sockets=[sock])
 
 
 def _opened(what: str | None, store: Path | None, runs_home: Path) -> _Opened:
@@ -101,22 +105,25 @@ def _opened(what: str | None, store: Path | None, runs_home: Path) -> _Opened:
             return _Opened(shelf, "/r")
     if looks_like_path(what) or path.exists():
         traces = _traces(path)
-        first = f"/t/{_part(traces[0].trace_id)}" if len(traces) == 1 else "/"
-        return _Opened(Shelf(traces=traces), first)
-    shelf = Shelf(home, runs=[runs_home])
-    return _Opened(shelf, _named(shelf, what, runs_home))
+        shelf = Shelf(traces=traces)
+        return _page(shelf, traces[0].trace_id) if len(traces) == 1 else _Opened(shelf, "/")
+    return _named(Shelf(home, runs=[runs_home]), what, runs_home)
 
 
-def _named(shelf: Shelf, what: str, runs_home: Path) -> str:
+def _page(shelf: Shelf, trace_id: str) -> _Opened:
+    return _Opened(shelf, f"/t/{_part(trace_id)}", trace_id)
+
+
+def _named(shelf: Shelf, what: str, runs_home: Path) -> _Opened:
     """The page of a trace or run by its name."""
     for name in (what, (runs_home / what).as_posix()):
         if name in shelf.runs():
-            return f"/r/{_part(name)}"
+            return _Opened(shelf, f"/r/{_part(name)}")
     if shelf.store is None:
         fix = "name a file, or a store with --store DIR; `counterpoint demo` makes one to try"
         raise NotFound(f"no trace or run {what!r}: there is no store at {os.fspath(shelf.store_path or '')!r}", fix=fix)
     try:
-        return f"/t/{_part(shelf.store.find(what))}"
+        return _page(shelf, shelf.store.find(what))
     except NotFound as error:
         near = [*shelf.runs(), *shelf.store.ids()[-1000:]]
         raise NotFound(f"no trace or run {what!r}", where=error.where, fix=did_you_mean(what, near)) from error

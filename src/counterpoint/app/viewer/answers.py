@@ -76,6 +76,10 @@ class Answers:
         # Tags of another server, perhaps of another version, say nothing about ours.
         self._salt = secrets.token_hex(8)
 
+    def begin(self, make: Callable[[], Any]) -> None:
+        """Run something in a thread, for what it leaves behind; whoever asks for it hears what is wrong with it."""
+        self._threads.submit(make)
+
     async def call(self, make: Callable[[], Any]) -> Any:
         """Run something in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, make)

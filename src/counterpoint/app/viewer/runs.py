@@ -34,6 +34,8 @@ _MOVED = 12
 _LIVE_S = 600.0
 """A run that says it is running and has written nothing for so long is not."""
 _NOT_CURVES = frozenset({"update"})
+_LAST = ("episodes", "forks", "calls", "decisions", "reward_se", "lr", "tau", "stale", "seconds")
+"""Book-keeping, shown after what was learned."""
 
 
 def runs(shelf: Shelf) -> list[RunRow]:
@@ -121,7 +123,8 @@ def _curves(folder: RunFolder) -> list[Series]:
         rows = [rows[i] for i in np.unique(np.linspace(0, len(rows) - 1, _POINTS).astype(int))]
     flat = [_flat(row) for row in rows]
     x_all = [float(row["update"]) for row in rows]
-    for name in dict.fromkeys(name for row in flat for name in row):
+    names = list(dict.fromkeys(name for row in flat for name in row))
+    for name in sorted(names, key=lambda name: (name != "reward", name in _LAST)):
         shown = "reward/in training" if name == "reward" else name
         out.append(Series(name=shown, x=x_all, y=[row.get(name) for row in flat]))
     return out
@@ -153,7 +156,7 @@ def compared(shelf: Shelf, spec: str, metric: str = "value", *, anyway: bool = F
         against = reasons(groups)
         if against and not anyway:
             return _refused(metric, f"not comparable: {joined_reasons(against)}", groups)
-        return _compare(groups, metric, against)
+        return _compare(shelf, groups, metric, against)
     except Refused as error:
         return _refused(metric, error.one_line(), [])
 
@@ -178,7 +181,7 @@ def _refused(metric: str, why: str, groups: Sequence[Group]) -> Compare:
     return Compare(metric=metric, rows=[], differences=[], curves=_lines(groups), moved=[], refusal=why)
 
 
-def _compare(groups: list[Group], metric: str, against: list[str]) -> Compare:
+def _compare(shelf: Shelf, groups: list[Group], metric: str, against: list[str]) -> Compare:
     from counterpoint.app.cli.compare import difference_row, joined_reasons
     from counterpoint.bench.comparable import sides
     from counterpoint.bench.comparison import compare
@@ -203,19 +206,32 @@ def _compare(groups: list[Group], metric: str, against: list[str]) -> Compare:
         rows=rows,
         differences=[difference_row(d, found.tasks) for d in result.differences],
         curves=_lines(groups),
-        moved=_moved(result, found.tasks),
+        moved=_moved(result, found.tasks, {group.label: _kept(shelf, group) for group in groups}),
         refusal=f"not comparable: {joined_reasons(against)}" if against else None,
     )
 
 
-def _moved(result: Comparison, tasks: Sequence[int]) -> list[dict[str, Any]]:
-    """The tasks on which a side differs most from the first."""
-    rows = [
-        {"task": tasks[i], "label": d.label, "against": d.against, "diff": float(d.by_task_T[i])}
-        for d in result.differences
-        for i in np.argsort(-np.abs(d.by_task_T), kind="stable")[:_MOVED].tolist()
-    ]
+def _moved(result: Comparison, tasks: Sequence[int], kept: Mapping[str, Mapping[int, str]]) -> list[dict[str, Any]]:
+    """The tasks on which a side differs most from the first, with a trace of each side where both kept one."""
+    rows: list[dict[str, Any]] = []
+    for d in result.differences:
+        for i in np.argsort(-np.abs(d.by_task_T), kind="stable")[:_MOVED].tolist():
+            row = {"task": tasks[i], "label": d.label, "against": d.against, "diff": float(d.by_task_T[i])}
+            a, b = kept[d.against].get(tasks[i]), kept[d.label].get(tasks[i])
+            rows.append(row | ({"a": a, "b": b} if a and b else {}))
     return sorted(rows, key=lambda row: -abs(row["diff"]))[:_MOVED]
+
+
+def _kept(shelf: Shelf, group: Group) -> dict[int, str]:
+    """Number of a task to the last trace of it that a run of this side kept; worlds name a task `world-NUMBER`."""
+    names = {path.resolve(): run_id for run_id, path in shelf.runs().items()}
+    out: dict[int, str] = {}
+    for one in group.runs:
+        for task, trace in shelf.tasks(names[one.path.resolve()]).items():
+            number = task.rpartition("-")[2]
+            if number.isascii() and number.isdigit():
+                out.setdefault(int(number), trace)
+    return out
 
 
 def _lines(groups: Sequence[Group]) -> list[Series]:

@@ -64,6 +64,10 @@ class Site:
         self._forks = Forks(shelf)
         self._shell = Shell({"token": door.token, "version": counterpoint.__version__}, page)
 
+    def warm(self, trace_id: str) -> None:
+        """Open a trace while the browser starts, so that the page need not wait for it."""
+        self._answers.begin(lambda: api.ASKED[""](self.shelf.get(trace_id), {}))
+
     async def answer(self, request: Request) -> Response:
         """Any request."""
         try:

@@ -102,6 +102,11 @@ class Shelf:
         store = self._reader(self.run(run_id) / "store")
         return [] if store is None else [f"{run_id}:{name}" for name in store.ids()]
 
+    def tasks(self, run_id: str) -> dict[str, str]:
+        """Task to the last trace of it that a run kept, by the name under which it is asked for."""
+        store = self._reader(self.run(run_id) / "store")
+        return {} if store is None else {row.task_id: f"{run_id}:{row.id}" for row in store.rows() if not row.is_open}
+
     # -- traces --------------------------------------------------------------------------------------------------
 
     def held(self) -> list[Trace]:
