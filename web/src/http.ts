@@ -66,7 +66,7 @@ export class HttpSource implements Source {
   diff(a: string, b: string): Promise<Diff> { return this.json("diff", { a, b }); }
   runs(): Promise<RunRow[]> { return this.json("runs"); }
   run(id: string): Promise<Run> { return this.json("run", { id }); }
-  compare(spec: string): Promise<Compare> { return this.json("compare", { spec }); }
+  compare(spec: string, anyway = false): Promise<Compare> { return this.json("compare", anyway ? { spec, anyway: 1 } : { spec }); }
 
   async fork(id: string, edit: { kind: string; event: string; value: string | null }): Promise<{ id: string; line: string }> {
     const answer = await this.ask(`${at(id)}/fork`, {}, {

@@ -46,7 +46,7 @@ export function span(seconds: Maybe): string {
 export function money(dollars: Maybe): string {
   if (isAbsent(dollars)) return ABSENT;
   const size = Math.abs(dollars);
-  const text = size === 0 || size >= 0.995 ? size.toFixed(2) : digits(size, 2);
+  const text = size === 0 || size >= 0.0995 ? size.toFixed(2) : digits(size, 2);
   return `${dollars < 0 ? "−" : ""}$${text}`;
 }
 

@@ -56,7 +56,8 @@ export interface Source {
   diff(a: string, b: string): Promise<Diff>;
   runs(): Promise<RunRow[]>;
   run(id: string): Promise<Run>;
-  compare(spec: string): Promise<Compare>;
+  /** `anyway`: also what may not be compared, with the reason. */
+  compare(spec: string, anyway?: boolean): Promise<Compare>;
   fork(id: string, edit: { kind: string; event: string; value: string | null }): Promise<{ id: string; line: string }>;
   /** Calls back with every batch, from `after` on; gives a function that ends it. */
   live(after: number, onBatch: (batch: LiveBatch) => void, onState: (state: "open" | "lost") => void): () => void;

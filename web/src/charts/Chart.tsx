@@ -70,8 +70,8 @@ function Reading(props: { series: Series; data: Aligned; i: number; at: number |
   return (
     <span class="reading">
       <svg width="22" height="8" aria-hidden="true"><line x1="0" x2="22" y1="4" y2="4" stroke={colourOf(i, shade.value)} stroke-width={i < STRONG ? 3 : 2} stroke-dasharray={DASHES[i % DASHES.length]!.join(" ")} /></svg>
-      {!props.isOnly && <bdi>{splitName(props.series.name)[1]}</bdi>} <b>{plain(value)}</b>
-      {low !== null && high !== null && <span class="quiet">[{plain(low)}, {plain(high)}]</span>}
+      {!props.isOnly && <bdi>{splitName(props.series.name)[1]}</bdi>} <b>{compact(value)}</b>
+      {low !== null && high !== null && <span class="quiet">[{compact(low)}, {compact(high)}]</span>}
     </span>
   );
 }
@@ -126,7 +126,7 @@ function options(props: ChartProps, data: Aligned, shade: Shade, width: number, 
   return {
     width, height: props.height ?? HEIGHT, series, bands, legend: { show: false }, padding: [8, 12, 0, 0],
     scales: { x: { time: false } },
-    axes: [{ ...axis, size: 28, values: (_, ticks) => ticks.map((tick) => compact(tick)) }, { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => plain(tick)) }],
+    axes: [{ ...axis, size: 28, values: (_, ticks) => ticks.map((tick) => compact(tick)) }, { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => compact(tick)) }],
     cursor: { sync: { key: props.group }, drag: { x: true, y: false }, y: false },
     hooks: {
       setCursor: [(plot) => onAt(plot.cursor.idx ?? null)],

@@ -59,19 +59,20 @@ function presetsOf(rows: RunRow[]): [string, string[]][] {
 }
 
 function Result(props: { spec: string }) {
-  const { data, problem } = useLoaded(`compare/${props.spec}`, "", () => source.value!.compare(props.spec));
+  const [anyway, setAnyway] = useState(false);
+  const { data, problem } = useLoaded(`compare/${props.spec}`, String(anyway), () => source.value!.compare(props.spec, anyway));
   if (problem) return <Failure error={problem} />;
   if (!data) return <Waiting what="Pairing tasks and seeds" />;
-  return <Shown found={data} />;
+  return <Shown found={data} onAnyway={() => setAnyway(true)} />;
 }
 
-function Shown(props: { found: Found }) {
+function Shown(props: { found: Found; onAnyway: () => void }) {
   const { found } = props;
   return (
     <>
       {found.refusal && (
-        <div class="notice bad" role="alert"><p><strong>Refused.</strong> {found.refusal}</p>
-          {!found.rows.length && <p class="quiet">counterpoint compare … --anyway prints the table with a warning.</p>}</div>
+        <div class="notice bad" role="alert"><p><strong>{found.rows.length ? "Warning:" : "Refused:"}</strong> {found.refusal}</p>
+          {!found.rows.length && <button type="button" onClick={props.onAnyway}>Show it anyway</button>}</div>
       )}
       {found.rows.length > 0 && <Table rows={found.rows} metric={found.metric} />}
       {found.differences.length > 0 && <Differences rows={found.differences} />}

@@ -135,9 +135,9 @@ function Facets(props: { facets: Record<string, Record<string, number>>; query: 
 }
 
 const COLUMNS: [SortKey | null, string, string][] = [
-  [null, "pick", "2rem"], ["id", "trace", "minmax(14ch, 2.2fr)"], ["system", "system", "minmax(8ch, 1fr)"], ["topology", "topology", "minmax(8ch, 1fr)"],
-  ["reward", "reward", "7ch"], ["agents", "agents", "7ch"], ["events", "events", "8ch"], ["tokens", "tokens", "8ch"], ["cost_usd", "cost", "8ch"],
-  ["seconds", "time", "8ch"], ["errors", "alerts", "8ch"], [null, "busy", "7rem"],
+  [null, "pick", "1.5rem"], ["id", "trace", "minmax(9rem, 2fr)"], ["system", "system", "minmax(6rem, 1.2fr)"], ["topology", "topology", "minmax(6rem, 1fr)"],
+  ["reward", "reward", "3.8rem"], ["agents", "agents", "3.8rem"], ["events", "events", "3.8rem"], ["tokens", "tokens", "3.8rem"], ["cost_usd", "cost", "3.8rem"],
+  ["seconds", "time", "3.8rem"], ["errors", "alerts", "4.6rem"], [null, "busy", "6rem"],
 ];
 const GRID = COLUMNS.map(([, , width]) => width).join(" ");
 const NUMBERS: readonly string[] = ["reward", "agents", "events", "tokens", "cost", "time", "alerts"];

@@ -55,7 +55,8 @@ function NoReward(props: { id: string }) {
 
 function Chosen(props: { id: string; list: MethodInfo[]; first: string; second: string | null }) {
   const { id, list, first, second } = props;
-  const wanted = unit.value;
+  const own = (method: string | null) => unit.value || (list.find((one) => one.id === method)?.unit ?? "");
+  const wanted = own(first);
   const ask = (method: string | null) => (method ? () => creditNear(id, method, wanted) : null);
   const a = useLoaded(`${id}/1`, `${first}/${wanted}`, ask(first));
   const b = useLoaded(`${id}/2`, `${second}/${wanted}`, ask(second));
@@ -65,7 +66,6 @@ function Chosen(props: { id: string; list: MethodInfo[]; first: string; second: 
     <section class="credit" aria-label="Credit">
       <header class="credit-head">
         <Units credit={a.data} wanted={wanted} />
-        <Rewards />
         <span class="quiet end">scale ±{plain(scale)}{answers.length > 1 ? " shared" : ""}</span>
         <button type="button" onClick={toggleSecond} aria-pressed={second !== null} title="A second method beside the first (B)">Side by side <kbd>B</kbd></button>
       </header>
@@ -107,12 +107,6 @@ function Units(props: { credit: Answer | null; wanted: string }) {
   );
 }
 
-/** The rewards of the trace by name. */
-function Rewards() {
-  const { rewards } = trace.value!.about;
-  return <div class="rewards">{Object.entries(rewards).map(([name, value]) => <span key={name} class="badge"><bdi>{name}</bdi> {plain(value, 4)}</span>)}</div>;
-}
-
 function Title(props: { info: MethodInfo | undefined; name: string }) {
   return (
     <h3 class="method-title">
@@ -143,7 +137,7 @@ function One(props: { credit: Answer; scale: number; wanted: string }) {
         </p>
       )}
       <SumBar credit={credit} />
-      <Agents credit={credit} scale={scale} />
+      {credit.unit !== "agent" && <Agents credit={credit} scale={scale} />}
     </>
   );
 }
@@ -206,7 +200,7 @@ function Methods(props: { list: MethodInfo[]; first: string | null; second: stri
             </button>
             {one.id !== props.first && (
               <button type="button" class="beside" aria-pressed={one.id === props.second} aria-label={`${one.id} beside ${props.first}`} title="beside the first"
-                onClick={() => (methods.value = one.id === props.second ? [props.first!] : [props.first!, one.id])}>⫼</button>
+                onClick={() => (methods.value = one.id === props.second ? [props.first!] : [props.first!, one.id])}>vs</button>
             )}
           </li>
         ))}

@@ -36,6 +36,7 @@ function Paths(props: { found: Found }) {
           <ol>{paths.map((path, i) => <li key={i}><Path path={path} /></li>)}</ol>
         </section>
       ))}
+      <Where found={found} />
     </section>
   );
 }
@@ -58,16 +59,26 @@ function Reach(props: { found: Found }) {
     <header class="reach">
       <p><strong>{count(sources.length, "source")}</strong> from outside reached <strong>{tainted.toLocaleString("en")} of {count(about.events, "event")}</strong>{" "}
         and <strong>{agents.length} of {count(about.agents.filter((agent) => !agent.is_outside).length, "agent")}</strong></p>
-      {sources.length > 0 && <p class="chips"><span class="quiet">sources</span>{sources.slice(0, MOST).map((n) => <Step key={n} n={n} />)}
-        {sources.length > MOST && <span class="quiet">and {sources.length - MOST} more</span>}</p>}
-      {agents.length > 0 && <p class="chips"><span class="quiet">agents</span>{agents.slice(0, MOST).map((agent) => (
-        <button key={agent} type="button" class="chip" onClick={() => selectAgent(agent)}><bdi>{agentName(agent)}</bdi></button>
-      ))}{agents.length > MOST && <span class="quiet">and {agents.length - MOST} more</span>}</p>}
     </header>
   );
 }
 
-const MOST = 24;
+const MOST = 200;
+
+/** Every source and every agent that was reached: behind a fold, for there may be hundreds. */
+function Where(props: { found: Found }) {
+  const { sources, agents } = props.found;
+  return (
+    <>
+      {sources.length > 0 && <details class="where"><summary>All {count(sources.length, "source")}</summary>
+        <p class="chips">{sources.slice(0, MOST).map((n) => <Step key={n} n={n} />)}{sources.length > MOST && <span class="quiet">and {sources.length - MOST} more</span>}</p></details>}
+      {agents.length > 0 && <details class="where"><summary>All {count(agents.length, "agent")} that it reached</summary>
+        <p class="chips">{agents.slice(0, MOST).map((agent) => (
+          <button key={agent} type="button" class="chip" onClick={() => selectAgent(agent)}><bdi>{agentName(agent)}</bdi></button>
+        ))}{agents.length > MOST && <span class="quiet">and {agents.length - MOST} more</span>}</p></details>}
+    </>
+  );
+}
 
 /** source > ... > sink, with the rule it broke and the gate that would have stopped it. */
 function Path(props: { path: TaintPath }) {

@@ -89,21 +89,22 @@ export interface Pair {
 
 /** What earned what: a row for each thing, a column for each method. */
 export function CreditTable(props: { pairs: Pair[]; methods: string[]; scale: number; unit: string }) {
-  const columns = `minmax(9ch, 1.4fr) minmax(8ch, 1fr) repeat(${props.methods.length}, minmax(15ch, 1.2fr))`;
+  const hasAgent = props.unit !== "agent" && props.unit !== "team" && props.unit !== "role";
+  const columns = `minmax(6rem, 1fr) ${hasAgent ? "minmax(5rem, 0.8fr) " : ""}repeat(${props.methods.length}, minmax(8rem, 1.4fr))`;
   return (
     <div class="credit-table" role="table" aria-label={`Credit by ${props.unit}`} aria-rowcount={props.pairs.length + 1}>
       <div class="grid-row grid-head" role="row" style={{ gridTemplateColumns: columns }}>
         <span role="columnheader">{props.unit}</span>
-        <span role="columnheader">agent</span>
+        {hasAgent && <span role="columnheader">agent</span>}
         {props.methods.map((method) => <span key={method} role="columnheader">{method}</span>)}
       </div>
       <Windowed isTable label={`Credit by ${props.unit}`} listKey={`${props.unit}/${props.methods.join()}`} count={props.pairs.length} estimate={30}
-        render={(i) => <TableRow pair={props.pairs[i]!} index={i} scale={props.scale} columns={columns} />} />
+        render={(i) => <TableRow pair={props.pairs[i]!} index={i} scale={props.scale} columns={columns} hasAgent={hasAgent} />} />
     </div>
   );
 }
 
-function TableRow(props: { pair: Pair; index: number; scale: number; columns: string }) {
+function TableRow(props: { pair: Pair; index: number; scale: number; columns: string; hasAgent: boolean }) {
   const { row, values } = props.pair;
   const isSelected = row.event >= 0 ? row.event === selectedEvent.value : row.agent >= 0 && row.agent === selectedAgent.value;
   const open = () => (row.event >= 0 ? selectEvent(row.event) : row.agent >= 0 && selectAgent(row.agent));
@@ -111,7 +112,7 @@ function TableRow(props: { pair: Pair; index: number; scale: number; columns: st
   return (
     <div class={isSelected ? "grid-row is-selected" : "grid-row"} role="row" aria-rowindex={props.index + 2} style={{ gridTemplateColumns: props.columns }} onClick={open}>
       <span role="cell">{isOpen ? <button type="button" class="crumb" onClick={open}><bdi>{row.label}</bdi></button> : <bdi>{row.label}</bdi>}</span>
-      <span role="cell" class="quiet"><bdi>{row.agent >= 0 ? agentName(row.agent) : ""}</bdi></span>
+      {props.hasAgent && <span role="cell" class="quiet"><bdi>{row.agent >= 0 ? agentName(row.agent) : ""}</bdi></span>}
       {values.map((value, i) => <span key={i} role="cell" class="credit-cell"><Diverging row={value} scale={props.scale} /></span>)}
     </div>
   );
