@@ -74,6 +74,13 @@ def test_a_cell_says_what_took_most_of_it_and_marks_win() -> None:
     assert np.allclose(drawn.busy[6:13], 1, atol=1e-3)
 
 
+def test_one_failure_in_a_crowd_is_not_the_cell() -> None:
+    events = [Event(id=f"e{k}", t=k, dur=1, type="tool_call", agent="x", ok=k != 5) for k in range(100)]
+    team = Team(Trace(trace_id="t", task_id="q", events=events))
+    assert cells(team, folded(team), 2, []).kind.tolist() == [[KIND["tool"], KIND["tool"]]]
+    assert KIND["error"] in cells(team, folded(team), 20, []).kind
+
+
 def test_a_long_silence_takes_little_room() -> None:
     clock = Clock(np.array([0.0, 10_000.0]), np.array([100.0, 10_100.0]))
     assert clock.gaps == [(100.0, 10_000.0)]

@@ -2,8 +2,8 @@
 
 Always true: the tree is the spawn tree, children in the order of their spawns; siblings that differ only in their number are one
 lane (`reader x6`), and so are their children; no agent is in two lanes. A cell says one thing: the mark that lies in it (a
-failure, a stop, a join, a return, a spawn, a delegation), else what took most of its time. Time runs left to right, but a gap in
-which no agent works takes little room, whatever it lasted.
+failure, a stop, a join, a return, a spawn, a delegation) unless it is one of a crowd, else what took most of its time. Time
+runs left to right, but a gap in which no agent works takes little room, whatever it lasted.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ _OF_TYPE = {
 }  # fmt: skip
 # A spawn's duration is often its sub-agent's whole life, and people and monitors are not the team: none of these is work.
 _NO_WORK = frozenset({"spawn", "despawn", "human_intervention", "safety_event"})
+_CROWD = 8  # of so many events that begin in a cell, one mark is enough to show
 _TAIL = re.compile(r"[-_#.: ]*\d+$")
 
 
@@ -184,10 +185,8 @@ def cells(team: Team, lanes: list[Lane], width: int, path: list[int]) -> Cells:
     most = np.where(time.max(axis=0) > 0, time.argmax(axis=0), _alive(row, start, end, shape)).astype(np.int8)
     out = most.copy()
     # A despawn is bookkeeping of whoever ends an agent: it shows where nothing else is, not over what is.
-    is_mark = (kind >= _MARKS) & np.fromiter((events[i].type != "despawn" for i in shown.tolist()), np.bool_, len(shown))
-    marks = np.flatnonzero(is_mark)
-    marks = marks[np.argsort(kind[marks], kind="stable")]
-    out[row[marks], _columns(start, end, width)[0][marks]] = kind[marks]
+    is_told = np.fromiter((events[i].type != "despawn" for i in shown.tolist()), np.bool_, len(shown))
+    _put_marks(out, kind[is_told], row[is_told], _columns(start, end, width)[0][is_told])
     on_E = np.zeros(len(events), np.bool_)
     on_E[path] = True
     on, works = on_E[shown], end > start
@@ -195,6 +194,16 @@ def cells(team: Team, lanes: list[Lane], width: int, path: list[int]) -> Cells:
     size = np.array([[len(lane.agents)] for lane in lanes], np.float64).reshape(len(lanes), 1)
     busy = np.minimum(_spread(row[works], start[works], end[works], shape), size).sum(axis=0)
     return Cells(out, most, on_path, busy, clock)
+
+
+def _put_marks(out: NDArray[np.int8], kind: NDArray[np.int64], row: NDArray[np.int64], column: NDArray[np.int64]) -> None:
+    """Marks over what took time, the later kind over the earlier. In a crowd one mark says nothing about the cell, but a stop."""
+    began = np.zeros(out.shape, np.int64)
+    np.add.at(began, (row, column), 1)
+    for k in range(_MARKS, len(KINDS)):
+        count = np.zeros(out.shape, np.int64)
+        np.add.at(count, (row[kind == k], column[kind == k]), 1)
+        out[(count > 0) & ((count * _CROWD >= began) | (k == _NUMBER["stop"]))] = k
 
 
 def _alive(row: NDArray[np.int64], start: Floats, end: Floats, shape: tuple[int, int]) -> NDArray[np.int8]:

@@ -228,10 +228,10 @@ def credit_bar(shares: Shares, lanes: list[Lane], names: list[str], on: Screen, 
     closing = f"R {number(shares.reward)} = agents {total:+.3g} + unassigned {shares.unassigned:+.3g}"
     lines = wrapped([closing, f"by {judge}"], "  ", on, "credit   ")
     wide = min(max((span(plain_text(label)) for label, _ in rows), default=0), _MOST_LABEL, max(on.width // 3, 8))
-    room = min(max(on.width - wide - 13, 1), 48)
+    room = min(max(on.width - wide - 14, 1), 48)
     most = max((abs(v) for _, v in rows), default=0.0) or 1.0
     for label, value in rows:
         bar = (on.pick("█", "#") if value >= 0 else on.pick("▒", "=")) * max(round(room * abs(value) / most), 1)
         coloured = click.style(bar, fg="blue" if value >= 0 else "yellow") if on.is_colour else bar
-        lines.append(f"  {_padded(plain_text(label), wide, on)} {value:+8.3g} {coloured}".rstrip())
+        lines.append(f"  {_padded(plain_text(label), wide, on)} {value:+9.3g} {coloured}".rstrip())
     return "\n".join(lines)
