@@ -37,13 +37,10 @@ export const groupBy = signal<GroupBy>("agent");
 export const methods = signal<string[]>([]);
 /** Methods this trace can answer, with reasons where it cannot; null until asked. */
 export const methodList = signal<MethodInfo[] | null>(null);
-/** The method that colours: the first one chosen, else one whose shares add up, else any that can answer. */
-export const method = computed<string | null>(() => {
-  const answering = methodList.value?.filter((one) => !one.refusal) ?? [];
-  return methods.value[0] ?? answering.find((one) => one.is_additive)?.id ?? answering[0]?.id ?? null;
-});
 /** Credit of the first method by event, for colours, badges and the filter; null until it is there. */
 export const credit = signal<Credit | null>(null);
+/** The method that colours: the first one chosen, or else the one that answered. */
+export const method = computed<string | null>(() => methods.value[0] ?? credit.value?.method ?? null);
 /** Seconds from and to; null is everything. */
 export const zoom = signal<[number, number] | null>(null);
 /** A range the user marked (M), in seconds. */
@@ -63,7 +60,7 @@ export const view = computed<View>(() => (route.value.page === "trace" ? route.v
 /** Credit of each event by number, NaN where the method says nothing: none is not zero. */
 export const creditByEvent = computed<Float32Array | null>(() => {
   const [current, found] = [trace.value, credit.value];
-  if (!current || !found || found.refusal) return null;
+  if (!current || !found?.rows.some((row) => row.event >= 0)) return null;
   const values = new Float32Array(current.about.events).fill(NaN);
   for (const row of found.rows) {
     if (row.event >= 0) values[row.event] = (Number.isNaN(values[row.event]!) ? 0 : values[row.event]!) + row.value;
@@ -285,12 +282,22 @@ async function loadMethods(current: Current): Promise<void> {
   methodList.value = found;
 }
 
-async function loadCredit(current: Current, method: string): Promise<void> {
-  const ask = (unit: string): Promise<Credit | null> => source.value!.credit(current.id, method, unit).catch(() => null);
-  const byEvent = await ask("event");
-  // A method that only speaks of agents or turns still has something to say.
-  const found = byEvent?.refusal && byEvent.units.length ? await ask("") : byEvent;
-  if (trace.value === current) credit.value = found;
+/** Methods to try where none is chosen: those whose shares add up, by agent before by event. */
+export function firstMethods(all: readonly MethodInfo[]): string[] {
+  const additive = all.filter((one) => !one.refusal && one.is_additive);
+  return additive.sort((a, b) => Number(b.unit === "agent") - Number(a.unit === "agent")).map((one) => one.id);
+}
+
+/** Credit by event, or by what the method has; a method that refuses makes room for the next. */
+async function loadCredit(current: Current, wanted: readonly string[]): Promise<void> {
+  const ask = (id: string, unit: string): Promise<Credit | null> => source.value!.credit(current.id, id, unit).catch(() => null);
+  for (const id of wanted) {
+    const byEvent = await ask(id, "event");
+    // A method that only speaks of agents or turns still has something to say.
+    const found = byEvent?.refusal && byEvent.units.length ? await ask(id, "") : byEvent;
+    if (trace.value !== current || (methods.value.length && methods.value[0] !== id)) return;
+    if ((found && !found.refusal) || wanted.length === 1) { credit.value = found; return; }
+  }
 }
 
 /** Keeps a preference on this machine. */
@@ -323,7 +330,8 @@ export function start(from: Source, addressBar: Bar = browserBar(from.kind === "
   effect(() => { const current = trace.value; if (current?.about.has_reward) void loadMethods(current); });
   effect(() => {
     const current = trace.value;
-    if (current && method.value) void loadCredit(current, method.value);
+    const wanted = methods.value[0] ? [methods.value[0]] : firstMethods(methodList.value ?? []);
+    if (current && wanted.length) void loadCredit(current, wanted);
   });
   let timer = 0;
   effect(() => {

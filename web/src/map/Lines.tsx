@@ -31,7 +31,7 @@ export function Lines({ lines, shown, places, focus, rows }: Props) {
   return (
     <svg class="map-lines" width={WIDTH} height={rows * ROW_PX} aria-hidden="true">
       <defs>
-        <marker id="map-arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">
+        <marker id="map-arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse" orient="auto">
           <path d="M0 0.8L7 4L0 7.2z" fill="context-stroke" />
         </marker>
       </defs>

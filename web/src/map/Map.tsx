@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { compact, percent, signed, span } from "../numbers";
 import { FLAGS } from "../shapes.gen";
 import { columns, creditByAgent, hover, method, selectAgent, selectedAgent, trace } from "../state";
-import { Lines, ROW_PX } from "./Lines";
+import { DASHES, Lines, ROW_PX } from "./Lines";
 import { FOLD_OVER, linesOf, rowOfAgent, rowsOf, type LineKind, type Row } from "./layout";
 import { MOST_NODES, Picture } from "./Picture";
 import { move, sumOf } from "./tree";
@@ -47,9 +47,12 @@ function LineChoice({ shown, onChange }: { shown: ReadonlySet<LineKind>; onChang
   };
   return (
     <fieldset class="map-lines-choice">
-      <legend>Lines</legend>
+      <legend class="hidden">Lines between agents</legend>
       {names.map(([kind, text]) => (
-        <label key={kind} class={`line-${kind}`}><input type="checkbox" checked={shown.has(kind)} onChange={() => toggle(kind)} />{text}</label>
+        <label key={kind}>
+          <input type="checkbox" checked={shown.has(kind)} onChange={() => toggle(kind)} />
+          <svg width="16" height="8" aria-hidden="true"><path class={`line-${kind}`} d="M0 4h16" stroke-width="2" stroke-dasharray={DASHES[kind]} /></svg>{text}
+        </label>
       ))}
     </fieldset>
   );
