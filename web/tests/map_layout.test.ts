@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { FOLD_OVER, linesOf, rowOfAgent, rowsOf, type Row } from "../src/map/layout";
 import { arcsAt } from "../src/map/Lines";
+import { place } from "../src/map/picture";
 import { move, sumOf } from "../src/map/tree";
 import type { Agent } from "../src/shapes.gen";
 
@@ -80,4 +81,11 @@ test("a sum of nothing is nothing, not 0", () => {
   const row = rowsOf(team)[2]!;
   expect(sumOf(row, () => null)).toBeNull();
   expect(sumOf(row, (i) => (i === row.agents[0] ? null : 2))).toBe(10);
+});
+
+test("in the drawing a parent stands in the middle of its children, leaves one below the other, areas follow tokens", () => {
+  const rows = rowsOf(team);
+  const nodes = place(rows, [0, 25, 100, 25, 0]);
+  expect(nodes.map((node) => [node.x, node.y])).toEqual([[0, 0.5], [1, 0], [2, 0], [1, 1], [0, 2]]);
+  expect(nodes[2]!.r / nodes[1]!.r).toBeCloseTo(2, 6);
 });

@@ -7,7 +7,6 @@ import { arcsAt, DASHES } from "./Lines";
 import type { Line, LineKind, Row } from "./layout";
 import { place, type Node } from "./picture";
 
-const ROW = 40;
 const COLUMN = 190;
 const MARGIN = 26;
 /** A drawing of more nodes says nothing; the tree does. */
@@ -18,16 +17,21 @@ interface Props {
   places: Int32Array; focus: number; chosen: number;
 }
 
-const at = (node: Node): [number, number] => [MARGIN + node.x * COLUMN, MARGIN + node.y * ROW];
+/** Height of a row: close together where there are many. */
+function spacing(leaves: number): number {
+  return Math.min(40, Math.max(18, 480 / Math.max(1, leaves)));
+}
 
 function limb(from: Node, to: Node): string {
-  const [[x1, y1], [x2, y2]] = [at(from), at(to)];
+  const { x: x1, y: y1 } = from;
+  const { x: x2, y: y2 } = to;
   return `M${x1} ${y1}C${x1 + COLUMN / 2} ${y1} ${x2 - COLUMN / 2} ${y2} ${x2} ${y2}`;
 }
 
 /** A bow between two nodes, bent away from the limbs of the tree. */
 function bow(from: Node, to: Node, bend: number): string {
-  const [[x1, y1], [x2, y2]] = [at(from), at(to)];
+  const { x: x1, y: y1 } = from;
+  const { x: x2, y: y2 } = to;
   const [mx, my] = [(x1 + x2) / 2 + (y2 - y1) * 0.12 * bend, (y1 + y2) / 2 - (x2 - x1) * 0.12 * bend + 14 * bend];
   const length = Math.hypot(x2 - mx, y2 - my) || 1;
   const [ex, ey] = [x2 - ((x2 - mx) / length) * (to.r + 3), y2 - ((y2 - my) / length) * (to.r + 3)];
@@ -35,17 +39,21 @@ function bow(from: Node, to: Node, bend: number): string {
 }
 
 /** Beside a leaf; under a node whose children are to its right, so that no line goes through the words. */
-function label(node: Node, hasChildren: boolean): { x: number; y: number } {
-  const [x, y] = at(node);
-  return hasChildren ? { x: x - node.r, y: y + node.r + 14 } : { x: x + node.r + 6, y: y + 4 };
+function label({ x, y, r }: Node, hasChildren: boolean): { x: number; y: number } {
+  return hasChildren ? { x: x - r, y: y + r + 14 } : { x: x + r + 6, y: y + 4 };
 }
 
 export function Picture({ rows, tokens, credits, lines, shown, places, focus, chosen }: Props) {
-  const nodes = place(rows, tokens);
-  const scale = Math.max(0, ...credits.map((value) => Math.abs(value ?? 0)));
-  const width = MARGIN * 2 + (1 + Math.max(0, ...nodes.map((node) => node.x))) * COLUMN;
-  const height = MARGIN * 2 + Math.max(0, ...nodes.map((node) => node.y)) * ROW;
-  const arcs = focus < 0 ? [] : arcsAt(lines, shown, places, focus).slice(0, 80);
+  // An open group is where its members hang; what it adds up to is theirs.
+  const isOwn = rows.map((row) => !(row.isGroup && row.isOpen));
+  const placed = place(rows, tokens.map((value, r) => (isOwn[r] ? value : 0)));
+  const step = spacing(Math.max(0, ...placed.map((node) => node.y)) + 1);
+  const nodes = placed.map((node) => ({ ...node, x: MARGIN + node.x * COLUMN, y: MARGIN + node.y * step, r: Math.min(node.r, step * 0.45) }));
+  const scale = Math.max(0, ...credits.map((value, r) => (isOwn[r] ? Math.abs(value ?? 0) : 0)));
+  const width = MARGIN + COLUMN + Math.max(0, ...nodes.map((node) => node.x));
+  const height = MARGIN + Math.max(0, ...nodes.map((node) => node.y));
+  // Who made whom is in the limbs already.
+  const arcs = focus < 0 ? [] : arcsAt(lines, new Set([...shown].filter((kind) => kind !== "delegation")), places, focus).slice(0, 80);
   return (
     <div class="picture" aria-hidden="true">
       <svg width={width} height={height}>
@@ -54,9 +62,9 @@ export function Picture({ rows, tokens, credits, lines, shown, places, focus, ch
           return parent >= 0 && <path key={node.row} class="limb" d={limb(nodes[parent]!, node)} />;
         })}
         {nodes.map((node) => {
-          const [x, y] = at(node);
+          const { x, y } = node;
           const row = rows[node.row]!;
-          const credit = credits[node.row] ?? null;
+          const credit = isOwn[node.row] ? credits[node.row] ?? null : null;
           const point = (agent: number): void => { hover.value = { event: -1, agent }; };
           return (
             <g key={row.key} class={chosen === node.row ? "node chosen" : "node"} onClick={() => selectAgent(row.agents[0]!)}
