@@ -41,6 +41,8 @@ def jaccard(a: Shingles, b: Shingles) -> float:
 
 def repeats(sets: Sequence[Shingles], threshold: float = THRESHOLD) -> list[int]:
     """For each set the place of an earlier one with Jaccard >= threshold, or -1. Places follow the given order."""
+    if len(sets) < 2:
+        return [-1] * len(sets)
     rarity = Counter(x for s in set(sets) for x in s)
     index: dict[Hashable, list[int]] = {}
     seen: dict[Shingles, int] = {}

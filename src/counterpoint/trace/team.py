@@ -229,7 +229,8 @@ class Team:
     def per_agent(self, weight_E: NDArray[Any]) -> NDArray[Any]:
         """The sum of a weight over each agent's own events; integers stay exact."""
         out = np.zeros(len(self.names), np.float64 if weight_E.dtype.kind == "f" else np.int64)
-        np.add.at(out, self.agent_E[self.order_E], weight_E[self.order_E])  # in one order, so that floats add up the same
+        weight = weight_E[self.order_E].astype(out.dtype, copy=False)  # adding from another type is several times slower
+        np.add.at(out, self.agent_E[self.order_E], weight)  # in one order, so that floats add up the same
         return out
 
     def with_children(self, own_A: NDArray[Any]) -> NDArray[Any]:
