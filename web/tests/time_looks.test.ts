@@ -22,8 +22,8 @@ test("every class can be seen, and ink can be read on it", () => {
 test("pixels grow towards the colour with density", () => {
   const looks = looksOf("family", "light");
   const [r, g, b] = rgb(looks.colours[1]!);
-  expect(looks.pixels[256 + 255]).toBe(((255 << 24) | (b << 16) | (g << 8) | r) >>> 0);
-  expect(looks.pixels[256]).toBe(0);
+  expect(looks.pixels[255 * 256 + 1]).toBe(((255 << 24) | (b << 16) | (g << 8) | r) >>> 0);
+  expect(looks.pixels[1]).toBe(0);
 });
 
 test("mixing, and text that can be read", () => {

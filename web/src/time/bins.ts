@@ -1,5 +1,5 @@
 // Lanes as pixels: per lane and slice of time, the class that took most of it and how busy it was. Always true: five levels, each
-// half as fine as the next; a cell is two bytes (class, density); density 0 means that nothing happened, and whatever happened has
+// half as fine as the next; a cell is density * 256 + class; density 0 means that nothing happened, and whatever happened has
 // at least `FAINT`.
 import type { LaneIndex, Placed } from "./events";
 
@@ -11,8 +11,8 @@ const MANY_LANES = 2000;
 
 export interface Level {
   bins: number;
-  /** lanes x bins x (class, density) */
-  data: Uint8Array;
+  /** lanes x bins */
+  cells: Uint16Array;
 }
 
 export interface LaneBins {
@@ -52,15 +52,15 @@ export function* binSteps(work: Work): Generator<void, LaneBins> {
   const lanes = work.agents.length;
   const finest = lanes > MANY_LANES ? FINEST / 4 : FINEST;
   const sizes = Array.from({ length: LEVELS }, (_, k) => finest >> (LEVELS - 1 - k));
-  const levels = sizes.map((bins) => ({ bins, data: new Uint8Array(lanes * bins * 2) }));
+  const levels = sizes.map((bins) => ({ bins, cells: new Uint16Array(lanes * bins) }));
   const sums = sizes.map((bins): Sums => (
     { bins, busy: new Float32Array(bins * work.count), all: new Float32Array(bins), touched: new Int32Array(bins), n: 0 }));
   for (let lane = 0; lane < lanes; lane++) {
     if (work.index.first[lane] === work.index.first[lane + 1]) continue;
     addLane(work, lane, sums[LEVELS - 1]!);
     for (let k = LEVELS - 1; k >= 0; k--) {
-      const { bins, data } = levels[k]!;
-      writeCells(work, sums[k]!, data, lane, work.length / bins * Math.max(1, work.agents[lane]!));
+      const { bins, cells } = levels[k]!;
+      writeCells(work, sums[k]!, cells, lane, work.length / bins * Math.max(1, work.agents[lane]!));
       if (k > 0) halve(sums[k]!, sums[k - 1]!, work.count);
       clear(sums[k]!, work.count);
     }
@@ -113,12 +113,11 @@ function addLane(work: Work, lane: number, sums: Sums): void {
   }
 }
 
-function writeCells(work: Work, sums: Sums, data: Uint8Array, lane: number, full: number): void {
+function writeCells(work: Work, sums: Sums, cells: Uint16Array, lane: number, full: number): void {
   for (let i = 0; i < sums.n; i++) {
     const b = sums.touched[i]!;
-    const at = (lane * sums.bins + b) * 2;
-    data[at] = strongest(work, sums.busy, b * work.count);
-    data[at + 1] = Math.max(FAINT, Math.min(255, Math.round(255 * Math.sqrt(sums.all[b]! / full))));
+    const density = Math.max(FAINT, Math.min(255, Math.round(255 * Math.sqrt(sums.all[b]! / full))));
+    cells[lane * sums.bins + b] = density * 256 + strongest(work, sums.busy, b * work.count);
   }
 }
 
@@ -148,15 +147,16 @@ function clear(sums: Sums, count: number): void {
   sums.n = 0;
 }
 
-/** Cells whose density is a plain share, made like ours: held against the lane's busiest, and the root, so that little is seen too. */
-export function brightened(data: Uint8Array, lanes: number): Uint8Array {
-  const out = data.slice();
-  const size = data.length / Math.max(1, lanes);
+/** Cells from the server's bytes (class, plain share), made like ours: held against the lane's busiest, and the root, so that little is seen too. */
+export function brightened(data: Uint8Array, lanes: number): Uint16Array {
+  const out = new Uint16Array(data.length / 2);
+  const size = out.length / Math.max(1, lanes);
   for (let lane = 0; lane < lanes; lane++) {
+    const [from, to] = [lane * size, (lane + 1) * size];
     let most = 0;
-    for (let at = lane * size + 1; at < (lane + 1) * size; at += 2) most = Math.max(most, data[at]!);
+    for (let at = from; at < to; at++) most = Math.max(most, data[2 * at + 1]!);
     const bright = Uint8Array.from({ length: most + 1 }, (_, d) => (d === 0 ? 0 : Math.max(FAINT, Math.round(255 * Math.sqrt(d / most)))));
-    for (let at = lane * size + 1; at < (lane + 1) * size; at += 2) out[at] = bright[data[at]!]!;
+    for (let at = from; at < to; at++) if (data[2 * at + 1]! > 0) out[at] = bright[data[2 * at + 1]!]! * 256 + data[2 * at]!;
   }
   return out;
 }
@@ -182,24 +182,17 @@ export function columnsOf(bins: LaneBins, level: Level, pixels: number, uAt: (x:
   return { low, high };
 }
 
-/** One lane as one row of pixels. `colours` has 256 entries (by density) per class. Of several bins in a pixel the busiest shows. */
+/** One lane as one row of pixels. `colours` is by cell. Of several bins in a pixel the busiest shows: the greatest cell. */
 export function paintRow(
   level: Level, lane: number, low: Int32Array, high: Int32Array, colours: Uint32Array, out: Uint32Array, at: number,
 ): void {
-  const { data } = level;
+  const { cells } = level;
   const base = lane * level.bins;
   for (let x = 0; x < low.length; x++) {
-    let best = 0;
     let most = 0;
     const end = base + high[x]!;
-    for (let b = base + low[x]!; b < end; b++) {
-      const density = data[2 * b + 1]!;
-      if (density > most) {
-        most = density;
-        best = data[2 * b]!;
-      }
-    }
-    out[at + x] = most === 0 ? 0 : colours[(best << 8) | most]!;
+    for (let b = base + low[x]!; b < end; b++) if (cells[b]! > most) most = cells[b]!;
+    out[at + x] = colours[most]!;
   }
 }
 
@@ -209,10 +202,11 @@ export function overview(bins: LaneBins, pixels: number, uAt: (x: number) => num
   const { low, high } = columnsOf(bins, level, pixels, uAt);
   const sums = new Float32Array(pixels);
   for (let lane = 0; lane < bins.lanes; lane++) {
+    const base = lane * level.bins;
     for (let x = 0; x < pixels; x++) {
       let most = 0;
-      for (let b = lane * level.bins + low[x]!; b < lane * level.bins + high[x]!; b++) most = Math.max(most, level.data[2 * b + 1]!);
-      sums[x]! += most;
+      for (let b = base + low[x]!; b < base + high[x]!; b++) if (level.cells[b]! > most) most = level.cells[b]!;
+      sums[x]! += most >> 8;
     }
   }
   const peak = sums.reduce((a, b) => Math.max(a, b), 0) || 1;

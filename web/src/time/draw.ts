@@ -13,7 +13,7 @@ import { tickLabel, ticks, tickStep, type View } from "./view";
 
 export const RULER = 22;
 const GLYPH = 11;
-const GLYPHS_MOST = 500;
+const GLYPHS_MOST = 320;
 const LABELS_MOST = 90;
 const FONT = '11px system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';
 const GLYPH_FONT = `${GLYPH}px "DejaVu Sans", "Segoe UI Symbol", "Noto Sans Symbols 2", "Apple Symbols", sans-serif`;
@@ -33,7 +33,7 @@ export interface Ground {
 
 /** Small pictures of glyphs: drawing text anew each frame costs more than everything else. */
 export class Glyphs {
-  private readonly made = new Map<string, HTMLCanvasElement>();
+  private readonly made = new Map<string, ImageBitmap>();
 
   constructor(private readonly scale: number) {}
 
@@ -44,9 +44,9 @@ export class Glyphs {
     ctx.drawImage(picture, x, y, GLYPH + 3, GLYPH + 3);
   }
 
-  private make(glyph: string, colour: string): HTMLCanvasElement {
-    const canvas = document.createElement("canvas");
-    canvas.width = canvas.height = Math.ceil((GLYPH + 3) * this.scale);
+  private make(glyph: string, colour: string): ImageBitmap {
+    const size = Math.ceil((GLYPH + 3) * this.scale);
+    const canvas = new OffscreenCanvas(size, size);
     const ctx = canvas.getContext("2d")!;
     ctx.scale(this.scale, this.scale);
     ctx.font = GLYPH_FONT;
@@ -54,7 +54,7 @@ export class Glyphs {
     ctx.textBaseline = "middle";
     ctx.textAlign = "center";
     ctx.fillText(`${glyph}\uFE0E`, (GLYPH + 3) / 2, (GLYPH + 3) / 2 + 0.5);
-    return canvas;
+    return canvas.transferToImageBitmap();
   }
 }
 

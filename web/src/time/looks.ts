@@ -16,7 +16,7 @@ export interface Looks {
   /** By class; with a filter, the pale ones after. */
   colours: string[];
   inks: string[];
-  /** 256 pixels by density per class, for strips. */
+  /** Pixels by cell of the bins: density * 256 + class. */
   pixels: Uint32Array;
 }
 
@@ -41,9 +41,9 @@ export function looksOf(by: ColourBy, shade: Shade): Looks {
   const [ground, text] = [GROUND[shade], TEXT[shade]];
   const clear = classColours(by, shade);
   const colours = [...clear, ...clear.map((colour) => mix(ground, colour, 0.2))];
-  const pixels = new Uint32Array(colours.length * 256);
+  const pixels = new Uint32Array(65536);
   colours.forEach((colour, cls) => {
-    for (let density = 1; density < 256; density++) pixels[cls * 256 + density] = pixel(mix(ground, colour, 0.3 + (0.7 * density) / 255));
+    for (let density = 1; density < 256; density++) pixels[density * 256 + cls] = pixel(mix(ground, colour, 0.3 + (0.7 * density) / 255));
   });
   return {
     shade, ground, text, quiet: mix(ground, text, 0.66), line: mix(ground, text, 0.14), band: mix(ground, text, 0.045),

@@ -125,7 +125,7 @@ function ofServer(given: Bins): LaneBins {
   const { head } = given;
   return {
     lanes: head.lanes.length, start: head.start, end: Math.max(head.end, head.start + 1e-6), isShown: false,
-    levels: head.levels.map((level, k) => ({ bins: level.bins, data: brightened(given.levels[k]!, head.lanes.length) })).sort((a, b) => a.bins - b.bins),
+    levels: head.levels.map((level, k) => ({ bins: level.bins, cells: brightened(given.levels[k]!, head.lanes.length) })).sort((a, b) => a.bins - b.bins),
   };
 }
 

@@ -19,6 +19,8 @@ const DENSE = 12;
 /** Few lanes take the room there is, up to this; more where folded ones have several rows inside. */
 const TALLEST = 44;
 const TALLEST_FOLDED = 104;
+/** In lanes less tall than this a bar cannot be told from a strip, which costs less. */
+const THIN = 4;
 const REST_MS = 140;
 
 export interface Canvases {
@@ -65,7 +67,7 @@ export class Stage {
         const isFolded = model.lanes.value?.list.some((lane) => lane.tracks > 2) ?? false;
         return Math.max(ROOMY, Math.min(isFolded ? TALLEST_FOLDED : TALLEST, Math.floor(each)));
       }
-      default: return each >= ROOMY ? ROOMY : each >= 2 ? Math.floor(each) : Math.max(0.5, each);
+      default: return each >= ROOMY ? ROOMY : Math.max(1, Math.floor(each));
     }
   }
 
@@ -157,7 +159,8 @@ export class Stage {
     drawGround(at, model.lives.value);
     const scene = this.scene();
     const isAll = isWhole(at.map.unfold(this.view.s0), at.map.unfold(this.view.s1));
-    const isExact = scene !== null && isAll && planExact(scene, this.plan);
+    const isThin = at.rowHeight < THIN && this.usable(at) !== null;
+    const isExact = scene !== null && isAll && !isThin && planExact(scene, this.plan);
     if (isExact) this.drawExact(at, scene);
     else this.drawStrips(at, scene);
     ctx.setTransform(this.scale, 0, 0, this.scale, 0, 0);
@@ -167,6 +170,7 @@ export class Stage {
     const [first, end] = lanesInSight(this.view, this.height, this.rowHeight, at.lanes.list.length);
     const [a, b] = this.sight.peek();
     if (first !== a || end !== b) this.sight.value = [first, end];
+    this.canvases.base.dataset["drawn"] = isExact ? "exact" : model.binned.value ? "strips" : "";
     this.tall.value = this.rowHeight;
     this.isExact.value = isExact;
   }
@@ -182,10 +186,16 @@ export class Stage {
       (row) => tools[cols.tool[row]! - 1] ?? (types[cols.type[row]!] ?? "unknown").replaceAll("_", " "));
   }
 
-  private drawStrips(at: Ground, scene: Scene | null): void {
+  /** The bins, if they are of these lanes. */
+  private usable(at: Ground): model.Binned | null {
     const found = model.binned.value;
+    return found && (found.lanes === null || found.lanes === at.lanes) ? found : null;
+  }
+
+  private drawStrips(at: Ground, scene: Scene | null): void {
+    const found = this.usable(at);
     this.plan.n = 0;
-    if (!found || (found.lanes !== null && found.lanes !== at.lanes)) return;
+    if (!found) return;
     this.strips.draw(at, found, this.looksFor(found.by));
     if (scene && found.bins.isShown) drawPath(at, scene, model.path.value);
   }
