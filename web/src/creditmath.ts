@@ -9,6 +9,9 @@ export interface Closing {
   /** `none`: nothing to add up; `own`: not additive, the method's own total; `closes`, `broken`: additive. */
   state: "none" | "own" | "closes" | "broken";
   sum: number | null;
+  /** Of the sum: what agents got, and what nobody got. */
+  agents: number;
+  nobody: number;
   target: number | null;
   difference: number;
 }
@@ -16,12 +19,14 @@ export interface Closing {
 /** Do the agents and what nobody got make the team's reward? */
 export function closing(credit: Credit): Closing {
   const parts = Object.values(credit.by_agent);
-  if (credit.refusal || (!parts.length && credit.total === null)) return { state: "none", sum: null, target: null, difference: 0 };
-  const sum = parts.length ? add([...parts, credit.unassigned ?? 0]) : (credit.total ?? 0) + (credit.unassigned ?? 0);
-  if (!credit.is_additive || credit.target === null) return { state: "own", sum, target: credit.target, difference: 0 };
-  const difference = sum - credit.target;
-  const fits = Math.abs(difference) <= SLACK * Math.max(1, Math.abs(credit.target));
-  return { state: fits && credit.closes !== false ? "closes" : "broken", sum, target: credit.target, difference };
+  if (credit.refusal || (!parts.length && credit.total === null)) return { state: "none", sum: null, agents: 0, nobody: 0, target: null, difference: 0 };
+  const agents = parts.length ? add(parts) : credit.total ?? 0;
+  const nobody = credit.unassigned ?? 0;
+  const [sum, target] = [add([agents, nobody]), credit.target];
+  if (!credit.is_additive || target === null) return { state: "own", sum, agents, nobody, target, difference: 0 };
+  const difference = sum - target;
+  const fits = Math.abs(difference) <= SLACK * Math.max(1, Math.abs(target));
+  return { state: fits && credit.closes !== false ? "closes" : "broken", sum, agents, nobody, target, difference };
 }
 
 /** Compensated, so that the order of thousands of small values does not show. */

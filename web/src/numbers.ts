@@ -64,6 +64,7 @@ export function percent(share: Maybe): string {
 export function change(a: Maybe, b: Maybe): string {
   if (isAbsent(a) || isAbsent(b) || a === 0) return ABSENT;
   const share = (b - a) / Math.abs(a);
+  if (share === 0) return "0 %";
   return `${share < 0 ? "−" : "+"}${digits(Math.abs(share) * 100, 2)} %`;
 }
 

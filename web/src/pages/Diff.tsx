@@ -139,7 +139,7 @@ function Item(props: { item: DiffItem; index: number; diff: Found; at: number; o
     <div class={`diff-fold what-${item.what}`} role="row" aria-rowindex={props.index + 2}>
       <span role="cell">
         <button type="button" class="crumb" onClick={() => props.onOpen(item.from)}>
-          {sign} {count(item.to - item.from, "more event")} {word} <span class="quiet">({who.slice(0, 3).map(([name, many]) => `${name} ${many}`).join(", ")}
+          {sign} {count(item.to - item.from, item.what === "same" ? "event" : "more event")} {word} <span class="quiet">({who.slice(0, 3).map(([name, many]) => `${name} ${many}`).join(", ")}
             {who.length > 3 ? `, ${who.length - 3} more agents` : ""})</span> show
         </button>
       </span>

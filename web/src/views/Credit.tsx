@@ -71,12 +71,12 @@ function Chosen(props: { id: string; list: MethodInfo[]; first: string; second: 
       </header>
       <Methods list={list} first={first} second={second} />
       <div class="credit-main">
-        {[a, ...(second ? [b] : [])].map((one, i) => (
+        <div class="credit-sides">{[a, ...(second ? [b] : [])].map((one, i) => (
           <section key={i} class="credit-one" aria-label={i ? "Second method" : "First method"} aria-busy={one.isWaiting}>
             <Title info={list.find((info) => info.id === (i ? second : first))} name={(i ? second : first)!} />
             {one.problem ? <Failure error={one.problem} /> : one.data ? <One credit={one.data} scale={scale} wanted={wanted} /> : <Waiting what="Dividing the reward" />}
           </section>
-        ))}
+        ))}</div>
         {answers.length === 2 && <Apart a={answers[0]!} b={answers[1]!} />}
         {answers.length > 0 && <Detail answers={answers} scale={scale} />}
       </div>
@@ -111,7 +111,7 @@ function Title(props: { info: MethodInfo | undefined; name: string }) {
   return (
     <h3 class="method-title">
       {props.name} <span class="badge">{props.info?.is_additive ? "additive" : "not additive"}</span>
-      {props.info && <span class="quiet"> {props.info.about}</span>}
+      {props.info && <span class="quiet about" title={props.info.about}> {props.info.about}</span>}
     </h3>
   );
 }
@@ -123,7 +123,7 @@ function One(props: { credit: Answer; scale: number; wanted: string }) {
     return (
       <div class="refusal" role="status">
         <p>{credit.method} cannot answer here: {credit.refusal}</p>
-        {credit.fix && <p>What would help: <Command text={credit.fix} /></p>}
+        {credit.fix && <p>What would help: {credit.fix.startsWith("counterpoint ") ? <Command text={credit.fix} /> : credit.fix}</p>}
       </div>
     );
   }
@@ -145,7 +145,7 @@ function One(props: { credit: Answer; scale: number; wanted: string }) {
 /** Where the two methods are furthest apart. */
 function Apart(props: { a: Answer; b: Answer }) {
   const { a, b } = props;
-  const found = useMemo(() => disagreements(a, b), [a, b]);
+  const found = useMemo(() => disagreements(a, b, 4), [a, b]);
   if (a.unit !== b.unit) return <p class="note">{a.method} speaks of {a.unit}s, {b.method} of {b.unit}s: choose a unit that both have to compare them.</p>;
   return (
     <div class="apart">

@@ -32,12 +32,12 @@ export function SumBar(props: { credit: Credit }) {
 }
 
 function SumLine(props: { found: Closing }) {
-  const { state, sum, target, difference } = props.found;
+  const { state, sum, agents, nobody, target, difference } = props.found;
   if (state === "none") return <p class="quiet">Nothing to add up.</p>;
   if (state === "own") {
     return <p>own total {plain(sum, 4)} <span class="quiet">not additive: it need not make the team's reward{target !== null && ` (R ${plain(target, 4)})`}</span></p>;
   }
-  if (state === "closes") return <p>R {plain(target, 4)} = sum of agents and unassigned {plain(sum, 4)} <span class="ok">✓ closes</span></p>;
+  if (state === "closes") return <p>R {plain(target, 4)} = agents {plain(agents, 4)} + unassigned {plain(nobody, 4)} <span class="ok">✓ closes</span></p>;
   return (
     <p class="broken" role="alert">
       ✕ The sum does not close: agents and unassigned make {plain(sum, 6)}, the team's reward is {plain(target, 6)}, difference {signed(difference, 6)}.
