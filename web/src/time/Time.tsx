@@ -1,6 +1,6 @@
 // The timeline: overview, lanes, legend, and the same as a table. Always true: everything a pointer can do a key or a button can too.
 import type { ComponentChildren } from "preact";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { compact, count, money, signed, span } from "../numbers";
 import { agentName, colourBy, columns, eventName, groupBy, marked, rowOf, selectedEvent, trace, type ColourBy, type GroupBy } from "../state";
 import { COLOUR_BY } from "./colour";
@@ -108,7 +108,7 @@ function useStage() {
   const scroller = useRef<HTMLDivElement>(null);
   const sight = useRef<HTMLDivElement>(null);
   const [stage, setStage] = useState<Stage | null>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const made = new Stage({ base: base.current!, over: over.current!, mini: mini.current!, scroller: scroller.current! });
     const fitSize = () => {
       const height = scroller.current!.clientHeight;
@@ -123,14 +123,19 @@ function useStage() {
     };
     scroller.current!.addEventListener("scroll", onScroll, { passive: true });
     const ends = [follow(made), listenOnLanes(made, sight.current!), listenOnOverview(made, mini.current!), () => sizes.disconnect(), () => made.stop()];
-    // The last listener wins, and the page around this one listens to some of these keys too: it has begun by then.
-    const later = setTimeout(() => ends.push(listenToCommands(made)));
     setStage(made);
+    return () => ends.forEach((end) => end());
+  }, []);
+  useEffect(() => {
+    if (!stage) return;
+    // The last listener wins, and the page around this one listens to some of these keys too: it has begun by then.
+    let end: (() => void) | null = null;
+    const later = setTimeout(() => { end = listenToCommands(stage); });
     return () => {
       clearTimeout(later);
-      ends.forEach((end) => end());
+      end?.();
     };
-  }, []);
+  }, [stage]);
   return { base, over, mini, scroller, sight, stage };
 }
 

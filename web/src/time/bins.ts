@@ -78,7 +78,7 @@ export function buildBins(work: Work): LaneBins {
 }
 
 /** Builds in slices of a few milliseconds; null when it was called off. */
-export async function buildBinsInSlices(work: Work, isWanted: () => boolean, budgetMs = 6): Promise<LaneBins | null> {
+export async function buildBinsInSlices(work: Work, isWanted: () => boolean, budgetMs: number): Promise<LaneBins | null> {
   const steps = binSteps(work);
   for (;;) {
     const until = performance.now() + budgetMs;

@@ -94,6 +94,8 @@ export interface Binned {
 export const binned = signal<Binned | null>(null);
 /** The server's bins, made ready once. */
 let servers: { given: Bins; binned: Binned } | null = null;
+const SLICE_MS = 6;
+const FIRST_MS = 80;
 /** Grows with every build, so that a build that is out of date stops. */
 let build = 0;
 
@@ -116,7 +118,8 @@ export function rebuildBins(): void {
     index: order, placed: where, classes: shown, count: mask.value ? 2 * count : count, preferred: count,
     agents: at.list.map((lane) => lane.tracks), length: map.value!.length,
   };
-  void buildBinsInSlices(work, () => mine === build).then((made) => {
+  // The first picture waits for these: what a small trace needs is built in one go.
+  void buildBinsInSlices(work, () => mine === build, binned.peek() ? SLICE_MS : FIRST_MS).then((made) => {
     if (made && mine === build) binned.value = { bins: made, lanes: at, by: found.by };
   });
 }
