@@ -229,6 +229,8 @@ async function load(id: string): Promise<void> {
     const about = await from.about(id);
     const [whole, bins] = about.is_large ? [null, await from.bins(id)] : [await from.columns(id), null];
     if (!isWanted()) return;
+    // The same trace again: what the user has chosen since the address was read stands.
+    const at = here();
     batch(() => {
       trace.value = { id, about, columns: whole, bins };
       problem.value = null;
@@ -239,7 +241,7 @@ async function load(id: string): Promise<void> {
       selectedAgent.value = -1;
       hover.value = { event: -1, agent: -1 };
       marked.value = null;
-      restore(route.value);
+      restore(at);
     });
   } catch (error) {
     if (isWanted()) problem.value = error instanceof SourceError ? error : new SourceError(String(error));

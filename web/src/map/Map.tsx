@@ -115,7 +115,7 @@ export default function AgentMap({ isWide = false }: { isWide?: boolean }) {
         <Picture rows={rows} tokens={rows.map((row) => sumOf(row, (i) => about.agents[i]!.tokens_own) ?? 0)} lines={lines} shown={shown} places={places}
           credits={rows.map((row) => sumOf(row, (i) => creditByAgent.value[i]))} focus={focus} chosen={chosen} />
       )}
-      {at?.numbers && <p class="quiet map-note">Lines between agents need all events; this trace is shown as a summary.</p>}
+      {about.is_large && <p class="quiet map-note">Lines between agents need all events; this trace is shown as a summary.</p>}
     </section>
   );
 }

@@ -96,7 +96,7 @@ function add(growth: Growth, members: number[], isMany: boolean, depth: number, 
   const first = agents[members[0]!]!;
   const at = rows.length;
   rows.push({
-    key, label: isMany ? `${kindOf(first)} ×${members.length}` : first.name, agents: members, isGroup: isMany, depth, hasChildren, isOpen, parent,
+    key, label: isMany ? `${kindOf(first)} ×${members.length.toLocaleString("en")}` : first.name, agents: members, isGroup: isMany, depth, hasChildren, isOpen, parent,
     isOutside: first.is_outside,
   });
   if (isMany && isOpen) {
