@@ -25,7 +25,8 @@ function places(): Place[] {
   const all: (Place | null)[] = [
     { page: "traces", text: "Traces", to: () => ({ page: "traces", query: "" }), isFileToo: true },
     open ? { page: "trace", text: "Trace", to: () => traceLink(open.id), isFileToo: true } : null,
-    { page: "diff", text: "Diff", to: () => ({ page: "diff", a: open?.about.parent ?? "", b: open?.about.parent ? open.id : "" }), isFileToo: false },
+    { page: "diff", text: "Diff", to: () => ({ page: "diff", a: open?.about.parent ?? "", b: open?.about.parent ? open.id : "" }),
+      isFileToo: false },
     { page: "runs", text: "Runs", to: () => ({ page: "runs", id: null }), isFileToo: false },
     { page: "compare", text: "Compare", to: () => ({ page: "compare", spec: "" }), isFileToo: false },
     { page: "live", text: "Live", to: () => ({ page: "live" }), isFileToo: false },
@@ -46,7 +47,8 @@ function Rail() {
   const themes = { auto: "as the system", light: "light", dark: "dark" };
   return (
     <nav class="rail" aria-label="Pages">
-      <a class="skip" href="#content" onClick={(event) => { event.preventDefault(); document.getElementById("content")?.focus(); }}>Skip to the content</a>
+      <a class="skip" href="#content"
+        onClick={(event) => { event.preventDefault(); document.getElementById("content")?.focus(); }}>Skip to the content</a>
       <ul>
         {places().map((place) => (
           <li key={place.page} class={here === place.page ? "here" : ""} aria-current={here === place.page ? "page" : undefined}>
@@ -55,9 +57,12 @@ function Rail() {
         ))}
       </ul>
       <div class="rail-end">
-        <button type="button" onClick={nextTheme} title={`Theme: ${themes[theme.value]} (T)`}><Icon name="theme" /><span>Theme</span></button>
-        <button type="button" onClick={() => openDialog("menu")} title="All commands (Ctrl-K)"><Icon name="menu" /><span>Menu</span></button>
-        <button type="button" onClick={() => openDialog("help")} title="Keys and help (?)"><Icon name="help" /><span>Help</span></button>
+        <button type="button" onClick={nextTheme} title={`Theme: ${themes[theme.value]} (T)`}><Icon
+          name="theme" /><span>Theme</span></button>
+        <button type="button" onClick={() => openDialog("menu")} title="All commands (Ctrl-K)"><Icon
+          name="menu" /><span>Menu</span></button>
+        <button type="button" onClick={() => openDialog("help")} title="Keys and help (?)"><Icon
+          name="help" /><span>Help</span></button>
       </div>
     </nav>
   );

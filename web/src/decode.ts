@@ -1,4 +1,5 @@
-// Bytes to arrays. Always true: a view is laid over the bytes where they are aligned, and nothing is copied otherwise than for that.
+// Bytes to arrays. Always true: a view is laid over the bytes where they are aligned, and nothing is copied otherwise than for
+// that.
 import type { BinsHead, ColumnsHead } from "./shapes.gen";
 import { COLUMNS } from "./shapes.gen";
 import { SourceError, type Bins, type Columns } from "./source";
@@ -31,7 +32,8 @@ export function decodeColumns(bytes: Uint8Array): Columns {
     if (!Array || !(column.name in COLUMNS)) continue;
     const from = bytes.byteOffset + start + column.offset;
     const size = column.length * Array.BYTES_PER_ELEMENT;
-    if (start + column.offset + size > bytes.byteLength) throw new SourceError(`The column ${column.name} was cut short.`, "reload the page");
+    if (start + column.offset + size > bytes.byteLength) throw new SourceError(`The column ${column.name} was cut short.`,
+      "reload the page");
     arrays[column.name] = from % Array.BYTES_PER_ELEMENT === 0
       ? new Array(bytes.buffer as ArrayBuffer, from, column.length)
       : new Array(bytes.slice(start + column.offset, start + column.offset + size).buffer);

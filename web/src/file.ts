@@ -1,5 +1,5 @@
-// The block inside a one-file page as a source. Always true: nothing is fetched, nothing is written; what the file does not hold is
-// said to be absent, with the command that has it.
+// The block inside a one-file page as a source. Always true: nothing is fetched, nothing is written; what the file does not hold
+// is said to be absent, with the command that has it.
 import { decodeBins, decodeColumns, fromBase64, unzip } from "./decode";
 import { search, terms } from "./search";
 import type {
@@ -31,7 +31,8 @@ export async function readBlock(element: Element): Promise<Block> {
   const json = isPacked ? new TextDecoder().decode(await unzip(fromBase64(text))) : text;
   const block = JSON.parse(json) as Block;
   if (block.version > VERSION) {
-    throw new SourceError(`This file is of a newer kind (${block.version}) than this page (${VERSION}).`, "open it with a newer counterpoint view");
+    throw new SourceError(`This file is of a newer kind (${block.version}) than this page (${VERSION}).`,
+      "open it with a newer counterpoint view");
   }
   return block;
 }
@@ -60,7 +61,8 @@ export class FileSource implements Source {
   async traces(query: string): Promise<Traces> {
     const words = query.toLowerCase().split(/\s+/).filter(Boolean);
     const all = Object.entries(this.block.traces).map(([id, packed]) => row(id, packed.about));
-    const rows = all.filter((one) => words.every((word) => `${one.id} ${one.task_id} ${one.system ?? ""}`.toLowerCase().includes(word)));
+    const rows = all.filter((one) =>
+      words.every((word) => `${one.id} ${one.task_id} ${one.system ?? ""}`.toLowerCase().includes(word)));
     return { store: "this file", rows, total: all.length, facets: {}, version: this.block.made_by };
   }
 
@@ -80,12 +82,14 @@ export class FileSource implements Source {
   async event(id: string, n: number, whole = false): Promise<EventDetail> {
     const packed = this.packed(id);
     const columns = this.arrays(id);
-    const fields = packed.events[n] ?? { type: packed.about.types[columns.type[n]!], agent: packed.about.agents[columns.agent[n]!]?.name };
+    const fields = packed.events[n] ?? { type: packed.about.types[columns.type[n]!],
+      agent: packed.about.agents[columns.agent[n]!]?.name };
     const text = packed.texts[n] ?? null;
     const isCut = !whole && text !== null && text.length > SHOWN;
     const { causes, effects } = neighbours(packed.about, columns, n);
     return {
-      n, id: columns.ids[n] ?? String(n), fields, text: isCut ? text.slice(0, SHOWN) : text, text_size: text?.length ?? 0, is_cut: isCut,
+      n, id: columns.ids[n] ?? String(n), fields, text: isCut ? text.slice(0, SHOWN) : text, text_size: text?.length ?? 0,
+        is_cut: isCut,
       causes, effects, badge: typeof fields["badge"] === "string" ? fields["badge"] : null,
     };
   }
@@ -143,8 +147,10 @@ function absent(what: string, command: string): SourceError {
 function row(id: string, about: About): TraceRow {
   const reward = Object.values(about.rewards);
   return {
-    id, task_id: about.task_id, system: about.system, topology: about.topology, agents: about.agents.filter((a) => !a.is_outside).length,
-    events: about.events, tokens: about.costs["tokens"] ?? null, cost_usd: about.costs["cost_usd"] ?? null, seconds: about.end - about.start,
+    id, task_id: about.task_id, system: about.system, topology: about.topology,
+      agents: about.agents.filter((a) => !a.is_outside).length,
+    events: about.events, tokens: about.costs["tokens"] ?? null, cost_usd: about.costs["cost_usd"] ?? null,
+      seconds: about.end - about.start,
     reward: about.rewards["team"] ?? reward[0] ?? null, errors: 0, is_open: false, lanes: [],
   };
 }
@@ -161,7 +167,8 @@ export function subtree(about: About, agent: number): Set<number> {
 
 function neighbours(about: About, columns: Columns, n: number): { causes: Neighbour[]; effects: Neighbour[] } {
   const of = (other: number, edge: number): Neighbour => ({
-    n: other, id: columns.ids[other] ?? String(other), type: about.types[columns.type[other]!] ?? "unknown", agent: columns.agent[other]!,
+    n: other, id: columns.ids[other] ?? String(other), type: about.types[columns.type[other]!] ?? "unknown",
+      agent: columns.agent[other]!,
     edge: about.edge_types[edge] ?? "unknown",
   });
   const causes: Neighbour[] = [];
@@ -180,7 +187,8 @@ function line(packed: Packed, columns: Columns, n: number): TalkRow {
   const to = packed.about.agents.findIndex((one) => one.name === (fields["recipient"] ?? fields["to"]));
   const flags = columns.flags[n]!;
   return {
-    n, t: columns.t[n]!, type: packed.about.types[columns.type[n]!] ?? "unknown", agent, to, tool: packed.about.tools[columns.tool[n]! - 1] ?? null,
+    n, t: columns.t[n]!, type: packed.about.types[columns.type[n]!] ?? "unknown", agent, to,
+      tool: packed.about.tools[columns.tool[n]! - 1] ?? null,
     text: text.slice(0, SHOWN), text_size: text.length, is_cut: text.length > SHOWN, trusted: (flags & 1) !== 0 ? false : null,
     ok: (flags & 4) !== 0 ? false : null, tokens: columns.tokens[n] || null, depth: packed.about.agents[agent]?.depth ?? 0,
   };

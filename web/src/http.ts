@@ -1,4 +1,5 @@
-// The local server as a source. Always true: reads are GET to this page's own server; only `fork` writes, and it carries the token.
+// The local server as a source. Always true: reads are GET to this page's own server; only `fork` writes, and it carries the
+// token.
 import { decodeBins, decodeColumns } from "./decode";
 import { listen } from "./stream";
 import type {
@@ -55,18 +56,21 @@ export class HttpSource implements Source {
   async window(id: string, from: number, to: number, limit: number): Promise<Columns> {
     return decodeColumns(await this.bytes(`${at(id)}/window`, { from, to, limit }));
   }
-  event(id: string, n: number, whole = false): Promise<EventDetail> { return this.json(`${at(id)}/event/${n}`, whole ? { whole: 1 } : {}); }
+  event(id: string, n: number,
+    whole = false): Promise<EventDetail> { return this.json(`${at(id)}/event/${n}`, whole ? { whole: 1 } : {}); }
   talk(id: string, agent: number, tree: boolean, first: number, count: number): Promise<Talk> {
     return this.json(`${at(id)}/talk`, { agent, tree: tree ? 1 : 0, first, count });
   }
-  async find(id: string, query: string): Promise<number[]> { return (await this.json<{ events: number[] }>(`${at(id)}/find`, { q: query })).events; }
+  async find(id: string,
+    query: string): Promise<number[]> { return (await this.json<{ events: number[] }>(`${at(id)}/find`, { q: query })).events; }
   methods(id: string): Promise<MethodInfo[]> { return this.json(`${at(id)}/methods`); }
   credit(id: string, method: string, unit: string): Promise<Credit> { return this.json(`${at(id)}/credit`, { method, unit }); }
   safety(id: string): Promise<Safety> { return this.json(`${at(id)}/safety`); }
   diff(a: string, b: string): Promise<Diff> { return this.json("diff", { a, b }); }
   runs(): Promise<RunRow[]> { return this.json("runs"); }
   run(id: string): Promise<Run> { return this.json("run", { id }); }
-  compare(spec: string, anyway = false): Promise<Compare> { return this.json("compare", anyway ? { spec, anyway: 1 } : { spec }); }
+  compare(spec: string, anyway = false): Promise<Compare> { return this.json("compare", anyway ? { spec, anyway: 1 } : { spec });
+    }
 
   async fork(id: string, edit: { kind: string; event: string; value: string | null }): Promise<{ id: string; line: string }> {
     const answer = await this.ask(`${at(id)}/fork`, {}, {

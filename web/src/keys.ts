@@ -1,5 +1,5 @@
-// Keys and commands. Always true: a command is written once here; the help, the command menu and the keyboard read the same table;
-// nothing happens while someone types, or where a command has no listener.
+// Keys and commands. Always true: a command is written once here; the help, the command menu and the keyboard read the same
+// table; nothing happens while someone types, or where a command has no listener.
 import { signal } from "@preact/signals";
 import { keep, recall } from "./state";
 
@@ -56,7 +56,8 @@ export function readOwn(text: string | null): Record<string, string> {
   try {
     const found: unknown = JSON.parse(text ?? "{}");
     if (typeof found !== "object" || found === null) return {};
-    return Object.fromEntries(Object.entries(found).filter(([id, key]) => COMMANDS.some((one) => one.id === id) && typeof key === "string"));
+    return Object.fromEntries(Object.entries(found).filter(([id, key]) => COMMANDS.some((one) => one.id === id)
+      && typeof key === "string"));
   } catch {
     return {};
   }

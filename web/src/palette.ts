@@ -1,6 +1,6 @@
-// Colours and glyphs. Always true: hue shows the family and the glyph shows the kind, so no meaning rests on hue; credit is blue to
-// orange with a printed sign, never red and green. Canvases take the values from here, stylesheets from the custom properties that
-// `paint` sets: each colour is written once.
+// Colours and glyphs. Always true: hue shows the family and the glyph shows the kind, so no meaning rests on hue; credit is blue
+// to orange with a printed sign, never red and green. Canvases take the values from here, stylesheets from the custom properties
+// that `paint` sets: each colour is written once.
 import { FAMILIES } from "./shapes.gen";
 
 export type Shade = "light" | "dark";
@@ -18,7 +18,8 @@ export const FAMILY_COLOURS: Record<Shade, readonly string[]> = {
 export const GROUND: Record<Shade, string> = { light: "#FFFFFF", dark: "#12151A" };
 export const TEXT: Record<Shade, string> = { light: "#1B1F24", dark: "#E8EAED" };
 
-const FAMILY_OF = new Map(Object.values(FAMILIES).flatMap((types, family) => types.map((type) => [type as string, family] as const)));
+const FAMILY_OF = new Map(Object.values(FAMILIES).flatMap((types,
+  family) => types.map((type) => [type as string, family] as const)));
 
 const GLYPHS: Record<string, string> = {
   orchestrator_decision: "█",

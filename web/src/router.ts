@@ -142,5 +142,6 @@ export function browserBar(isFile: boolean, home = "/"): Bar {
 /** A page in a notebook's frame has no address that could be written: it keeps its own. */
 export function innerBar(home: string): Bar {
   let here = home;
-  return { read: () => here, href: (address) => `#${address}`, write: (address) => { here = address; }, listen: () => () => undefined };
+  return { read: () => here, href: (address) => `#${address}`, write: (address) => { here = address; },
+    listen: () => () => undefined };
 }

@@ -1,6 +1,7 @@
 // The search language over the arrays of a trace: words and fields, `kind:spawn agent:coder tokens>5k credit<0 tainted "merge"`.
-// Always true: fields and marks are those of the server; terms are joined by and; an unknown field is an error, never an empty list; an
-// amount that is not recorded matches no comparison. What the arrays do not hold (text, models) is asked of whoever holds it.
+// Always true: fields and marks are those of the server; terms are joined by and; an unknown field is an error, never an empty
+// list; an amount that is not recorded matches no comparison. What the arrays do not hold (text, models) is asked of whoever
+// holds it.
 import { EVENT_FIELDS, EVENT_FLAGS, FLAGS, type About } from "./shapes.gen";
 import { SourceError, type Columns } from "./source";
 
@@ -8,10 +9,12 @@ import { SourceError, type Columns } from "./source";
 export interface Term { field: string; sign: string; value: string; raw: string }
 export interface Place { about: About; columns: Columns; credit: Float32Array | null }
 
-const FLAG_WORDS: Record<string, number> = Object.fromEntries(Object.entries(EVENT_FLAGS).map(([word, flag]) => [word, FLAGS[flag]]));
+const FLAG_WORDS: Record<string,
+  number> = Object.fromEntries(Object.entries(EVENT_FLAGS).map(([word, flag]) => [word, FLAGS[flag]]));
 /** Credit is what the page itself has asked for; the server does not know which method is meant. */
 const FIELDS: Record<string, "text" | "number"> = { ...EVENT_FIELDS, credit: "number" };
-const IN_ARRAYS = new Set(["id", "kind", "type", "agent", "role", "tool", "tokens", "cost", "seconds", "t", "turn", "step", "credit", "n", "depth", "flag"]);
+const IN_ARRAYS = new Set(["id", "kind", "type", "agent", "role", "tool", "tokens", "cost", "seconds", "t", "turn", "step",
+  "credit", "n", "depth", "flag"]);
 export const FIELD_NAMES = Object.keys(FIELDS);
 export const MARKS = Object.keys(EVENT_FLAGS);
 const UNITS: Record<string, number> = { "": 1, k: 1e3, m: 1e6, g: 1e9 };
@@ -34,7 +37,8 @@ export function isInArrays(term: Term): boolean {
 /** Whether a field is text or a number; an unknown one is an error that says which fields there are. */
 function known(term: Term): "text" | "number" {
   const kind = Object.hasOwn(FIELDS, term.field) ? FIELDS[term.field] : undefined;
-  if (!kind) throw new SourceError(`No field named “${term.field}”.`, `fields: ${FIELD_NAMES.join(" ")}; marks: ${MARKS.join(" ")}`);
+  if (!kind) throw new SourceError(`No field named “${term.field}”.`,
+    `fields: ${FIELD_NAMES.join(" ")}; marks: ${MARKS.join(" ")}`);
   return kind;
 }
 
@@ -73,8 +77,10 @@ function textTest(term: Term, { about, columns }: Place): (i: number) => boolean
 function positiveTest(term: Term, about: About, columns: Columns): (i: number) => boolean {
   switch (term.field) {
     case "id": return (i) => columns.ids[i] === term.value;
-    case "agent": { const ok = holding(about.agents.map((a) => a.name), term.value); return (i) => ok[columns.agent[i]!] ?? false; }
-    case "role": { const ok = holding(about.agents.map((a) => a.role), term.value); return (i) => ok[columns.agent[i]!] ?? false; }
+    case "agent": { const ok = holding(about.agents.map((a) => a.name), term.value); return (i) => ok[columns.agent[i]!] ?? false;
+      }
+    case "role": { const ok = holding(about.agents.map((a) => a.role), term.value); return (i) => ok[columns.agent[i]!] ?? false;
+      }
     case "tool": { const ok = holding([null, ...about.tools], term.value); return (i) => ok[columns.tool[i]!] ?? false; }
     default: { const ok = holding(about.types, term.value); return (i) => ok[columns.type[i]!] ?? false; }
   }

@@ -1,5 +1,5 @@
-// What the page knows, as signals. Always true: one selection is shared by every view; data that has been shown stays until better
-// data is there; an event is known by its number n, an agent by its place in `about.agents`, -1 is none.
+// What the page knows, as signals. Always true: one selection is shared by every view; data that has been shown stays until
+// better data is there; an event is known by its number n, an agent by its place in `about.agents`, -1 is none.
 import { batch, computed, effect, signal } from "@preact/signals";
 import type { Shade } from "./palette";
 import { browserBar, format, parse, type Bar, type Route, type View } from "./router";
@@ -340,7 +340,8 @@ export function start(from: Source, addressBar: Bar = browserBar(from.kind === "
     const address = format(here());
     clearTimeout(timer);
     // Browsers refuse more than some hundred changes of the address in ten seconds, which a pan would make.
-    timer = window.setTimeout(() => { if (addressBar.read().replace(/^#/, "") !== address) addressBar.write(address, false); }, 250);
+    timer = window.setTimeout(() => { if (addressBar.read().replace(/^#/, "") !== address) addressBar.write(address, false); },
+      250);
   });
   arrive(parse(addressBar.read()));
 }

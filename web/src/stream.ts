@@ -9,7 +9,8 @@ export function messages(text: string): { data: string[]; rest: string } {
   const parts = text.replaceAll("\r\n", "\n").split("\n\n");
   const rest = parts.pop() ?? "";
   const data = parts
-    .map((part) => part.split("\n").filter((line) => line.startsWith("data:")).map((line) => line.slice(5).replace(/^ /, "")).join("\n"))
+    .map((part) => part.split("\n").filter((line) => line.startsWith("data:")).map((line) => line.slice(5).replace(/^ /,
+      "")).join("\n"))
     .filter(Boolean);
   return { data, rest };
 }
@@ -28,7 +29,8 @@ export function listen(
     onBatch(batch);
   };
   const read = async (): Promise<void> => {
-    const headers: Record<string, string> = { Accept: "text/event-stream", ...(last >= 0 ? { "Last-Event-ID": String(last) } : {}) };
+    const headers: Record<string,
+      string> = { Accept: "text/event-stream", ...(last >= 0 ? { "Last-Event-ID": String(last) } : {}) };
     const answer = await fetch(url, { headers, signal: stop.signal, cache: "no-store" });
     if (!answer.ok || !answer.body) throw new Error(`stream: ${answer.status}`);
     onState("open");

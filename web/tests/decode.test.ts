@@ -25,7 +25,8 @@ function sample(): Uint8Array {
       { name: "src", dtype: "uint32", offset: 32, length: 1 }, { name: "colour", dtype: "uint8", offset: 40, length: 3 },
     ],
   };
-  return pack(head, [raw(new Float64Array([0, 1.5, 2.25])), raw(new Uint16Array([1, 0, 258])), raw(new Uint32Array([2])), new Uint8Array([7, 7, 7])]);
+  return pack(head, [raw(new Float64Array([0, 1.5, 2.25])), raw(new Uint16Array([1, 0, 258])), raw(new Uint32Array([2])),
+    new Uint8Array([7, 7, 7])]);
 }
 
 test("columns are read by their heads; absent ones are empty of meaning but of the right length, unknown ones are left", () => {
@@ -52,7 +53,8 @@ test("bytes that were cut are refused with a reason", () => {
 });
 
 test("bins have a view for each level", () => {
-  const head = { lanes: ["x", "y"], members: [[0], [1]], start: 0, end: 4, levels: [{ bins: 2, offset: 0 }, { bins: 1, offset: 8 }] };
+  const head = { lanes: ["x", "y"], members: [[0], [1]], start: 0, end: 4,
+    levels: [{ bins: 2, offset: 0 }, { bins: 1, offset: 8 }] };
   const found = decodeBins(pack(head, [new Uint8Array([0, 255, 1, 10, 2, 20, 5, 0]), new Uint8Array([0, 9, 2, 8])]));
   expect(found.levels.map((level) => [...level])).toEqual([[0, 255, 1, 10, 2, 20, 5, 0], [0, 9, 2, 8]]);
 });

@@ -1,14 +1,19 @@
 import { beforeEach, expect, test } from "vitest";
-import { COMMANDS, canRun, commandOf, isTyping, keyLabel, keyOf, onCommand, ownKeys, readOwn, runCommand, setKey } from "../src/keys";
+import {
+  COMMANDS, canRun, commandOf, isTyping, keyLabel, keyOf, onCommand, ownKeys, readOwn, runCommand, setKey,
+} from "../src/keys";
 
-const press = (key: string, more: object = {}) => ({ key, ctrlKey: false, metaKey: false, altKey: false, target: { tagName: "DIV" } as unknown as EventTarget, ...more });
+const press = (key: string,
+  more: object = {}) =>
+    ({ key, ctrlKey: false, metaKey: false, altKey: false, target: { tagName: "DIV" } as unknown as EventTarget, ...more });
 
 beforeEach(() => { ownKeys.value = {}; });
 
 test("the keys of the specification, each once", () => {
   const keys = COMMANDS.map((command) => command.key).filter(Boolean);
   expect(new Set(keys).size).toBe(keys.length);
-  const wanted = ["?", "/", "ctrl+k", "1", "2", "3", "4", "5", "w", "s", "a", "d", "arrowleft", "arrowright", "arrowup", "arrowdown", "p", "c", ".", ",", "f", "m", "b", "x", "n", "y", " ", "t"];
+  const wanted = ["?", "/", "ctrl+k", "1", "2", "3", "4", "5", "w", "s", "a", "d", "arrowleft", "arrowright", "arrowup",
+    "arrowdown", "p", "c", ".", ",", "f", "m", "b", "x", "n", "y", " ", "t"];
   expect([...keys].sort()).toEqual([...wanted].sort());
 });
 
@@ -31,7 +36,8 @@ test("off while someone types, but for Ctrl-K; a button keeps its space", () => 
 });
 
 test("keys can be changed and switched off; a key belongs to one command", () => {
-  const [zoom, note] = ["zoom-in", "note"].map((id) => COMMANDS.find((command) => command.id === id)!) as [(typeof COMMANDS)[number], (typeof COMMANDS)[number]];
+  const [zoom, note] = ["zoom-in",
+    "note"].map((id) => COMMANDS.find((command) => command.id === id)!) as [(typeof COMMANDS)[number], (typeof COMMANDS)[number]];
   setKey("zoom-in", "n");
   expect([keyOf(zoom), keyOf(note)]).toEqual(["n", ""]);
   expect(commandOf(press("n"))?.id).toBe("zoom-in");

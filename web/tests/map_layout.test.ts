@@ -5,16 +5,19 @@ import { place } from "../src/map/picture";
 import { move, sumOf } from "../src/map/tree";
 import type { Agent } from "../src/shapes.gen";
 
-function agent(name: string, role: string | null, parent: number, depth: number, spawn: number, more: Partial<Agent> = {}): Agent {
+function agent(name: string, role: string | null, parent: number, depth: number, spawn: number,
+  more: Partial<Agent> = {}): Agent {
   return {
-    name, role, parent, depth, spawn, events: 1, tokens_own: 10, tokens_total: 10, cost_own: null, cost_total: null, busy_s: null, start: 0, end: 1,
+    name, role, parent, depth, spawn, events: 1, tokens_own: 10, tokens_total: 10, cost_own: null, cost_total: null, busy_s: null,
+      start: 0, end: 1,
     path_share: 0, is_outside: false, ...more,
   };
 }
 
 const team = [
   agent("boss", "orchestrator", -1, 0, -1), agent("coder", "coder", 0, 1, 9), agent("researcher", "researcher", 0, 1, 2),
-  ...Array.from({ length: 6 }, (_, i) => agent(`reader-${i}`, "reader", 2, 2, 20 - i)), agent("user", null, -1, 0, -1, { is_outside: true }),
+  ...Array.from({ length: 6 }, (_, i) => agent(`reader-${i}`, "reader", 2, 2, 20 - i)),
+    agent("user", null, -1, 0, -1, { is_outside: true }),
 ];
 const picture = (rows: readonly Row[]): string[] => rows.map((row) => `${"  ".repeat(row.depth)}${row.label}`);
 
@@ -59,7 +62,8 @@ test("makers in a circle, or unknown ones, lose nobody", () => {
 
 test("lines are counted by pair and kind; arcs are those of one row", () => {
   const columns = {
-    src: new Uint32Array([0, 0, 1, 2, 0]), dst: new Uint32Array([1, 1, 2, 3, 3]), edge: new Uint8Array([0, 0, 1, 1, 2]), agent: new Uint32Array([0, 1, 2, 2]),
+    src: new Uint32Array([0, 0, 1, 2, 0]), dst: new Uint32Array([1, 1, 2, 3, 3]), edge: new Uint8Array([0, 0, 1, 1, 2]),
+      agent: new Uint32Array([0, 1, 2, 2]),
   };
   const lines = linesOf(columns, ["message", "return", "temporal"]);
   expect(lines).toEqual([{ from: 0, to: 1, kind: "message", count: 2 }, { from: 1, to: 2, kind: "merge", count: 1 }]);
@@ -72,7 +76,8 @@ test("keys of a tree", () => {
   const rows = rowsOf(team);
   const toggled: string[] = [];
   const go = (key: string, at: number): number | null => move(key, rows, at, (row) => toggled.push(row.label));
-  expect([go("ArrowDown", 0), go("ArrowUp", 0), go("End", 0), go("ArrowRight", 0), go("ArrowLeft", 2), go("z", 0)]).toEqual([1, 0, 4, 1, 1, null]);
+  expect([go("ArrowDown", 0), go("ArrowUp", 0), go("End", 0), go("ArrowRight", 0), go("ArrowLeft", 2), go("z", 0)]).toEqual([1, 0,
+    4, 1, 1, null]);
   expect([go("ArrowRight", 2), go("ArrowLeft", 0)]).toEqual([2, 0]);
   expect(toggled).toEqual(["reader ×6", "boss"]);
 });

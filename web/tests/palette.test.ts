@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import {
-  FAMILY_COLOURS, FAMILY_NAMES, GROUND, TEXT, UNKNOWN_FAMILY, amountColour, contrast, creditColour, creditLine, familyColour, familyOf, glyphOf, inkOn, rgb,
+  FAMILY_COLOURS, FAMILY_NAMES, GROUND, TEXT, UNKNOWN_FAMILY, amountColour, contrast, creditColour, creditLine, familyColour,
+    familyOf, glyphOf, inkOn, rgb,
 } from "../src/palette";
 import { EVENT_TYPES } from "../src/shapes.gen";
 
@@ -13,7 +14,8 @@ test("contrast by hand: black on white is 21, a colour on itself 1", () => {
 
 test("families stand out from their ground: 3.8 in light, 5.9 in dark, the grey of unknown 4.5", () => {
   for (const [shade, least] of [["light", 3.8], ["dark", 5.9]] as const) {
-    for (const colour of FAMILY_COLOURS[shade].slice(0, 5)) expect(contrast(colour, GROUND[shade]), `${colour} in ${shade}`).toBeGreaterThanOrEqual(least);
+    for (const colour of FAMILY_COLOURS[shade].slice(0, 5)) expect(contrast(colour, GROUND[shade]),
+      `${colour} in ${shade}`).toBeGreaterThanOrEqual(least);
     expect(contrast(FAMILY_COLOURS[shade][5]!, GROUND[shade])).toBeGreaterThanOrEqual(4.5);
     expect(contrast(TEXT[shade], GROUND[shade])).toBeGreaterThanOrEqual(7);
   }
@@ -46,7 +48,8 @@ test.each(SHADES)("credit: orange below, blue above, the middle is grey, the end
 
 test("ink on any colour can be read", () => {
   for (const shade of SHADES) {
-    for (const colour of [...FAMILY_COLOURS[shade], ...[-1, -0.5, 0, 0.5, 1].map((v) => creditColour(v, 1, shade)), amountColour(0.5, shade)]) {
+    for (const colour of [...FAMILY_COLOURS[shade], ...[-1, -0.5, 0, 0.5, 1].map((v) => creditColour(v, 1, shade)),
+      amountColour(0.5, shade)]) {
       expect(contrast(inkOn(colour), colour)).toBeGreaterThanOrEqual(4.5);
     }
   }

@@ -10,9 +10,12 @@ const about = {
   agents: [{ name: "boss", role: "orchestrator", parent: -1, depth: 0 }, { name: "coder-1", role: "coder", parent: 0, depth: 1 }],
 } as unknown as About;
 const columns = {
-  n: 3, ids: ["e1", "e2", "e3"], numbers: null, t: new Float64Array([0, 1, 2]), dur: new Float32Array([1, NaN, 3]), agent: new Uint32Array([0, 0, 1]),
-  type: new Uint8Array([0, 1, 2]), flags: new Uint16Array([0, FLAGS.tainted, FLAGS.tainted | FLAGS.failed]), tokens: new Uint32Array([0, 100, 6000]),
-  cost: new Float32Array(3), tool: new Uint16Array([0, 0, 1]), turn: new Int32Array([-1, 0, 1]), src: new Uint32Array([0]), dst: new Uint32Array([1]),
+  n: 3, ids: ["e1", "e2", "e3"], numbers: null, t: new Float64Array([0, 1, 2]), dur: new Float32Array([1, NaN, 3]),
+    agent: new Uint32Array([0, 0, 1]),
+  type: new Uint8Array([0, 1, 2]), flags: new Uint16Array([0, FLAGS.tainted, FLAGS.tainted | FLAGS.failed]),
+    tokens: new Uint32Array([0, 100, 6000]),
+  cost: new Float32Array(3), tool: new Uint16Array([0, 0, 1]), turn: new Int32Array([-1, 0, 1]), src: new Uint32Array([0]),
+    dst: new Uint32Array([1]),
   edge: new Uint8Array([0]),
 };
 const place: Place = { about, columns, credit: new Float32Array([0.2, NaN, -0.1]) };
@@ -20,19 +23,23 @@ const place: Place = { about, columns, credit: new Float32Array([0.2, NaN, -0.1]
 const search = (query: string, at: Place, beyond?: Beyond): number[] => found(terms(query), at, beyond);
 
 test.each([
-  ["kind:spawn", [0]], ["agent:coder tokens>5k", [2]], ["tainted", [1, 2]], ["tainted failed", [2]], ["credit<0", [2]], ["credit>=0", [0]],
-  ["tool:pytest", [2]], ["seconds>2", [2]], ["id:e2", [1]], ["role!=coder", [0, 1]], ["turn=1", [2]], ["kind:message agent:coder", []], ["tokens<200", [1]], ["turn!=0", [2]], ["tokens>=0 path", []],
+  ["kind:spawn", [0]], ["agent:coder tokens>5k", [2]], ["tainted", [1, 2]], ["tainted failed", [2]], ["credit<0", [2]],
+    ["credit>=0", [0]],
+  ["tool:pytest", [2]], ["seconds>2", [2]], ["id:e2", [1]], ["role!=coder", [0, 1]], ["turn=1", [2]],
+    ["kind:message agent:coder", []], ["tokens<200", [1]], ["turn!=0", [2]], ["tokens>=0 path", []],
 ])("%s", (query, found) => {
   expect(search(query, place)).toEqual(found);
 });
 
 test("words are asked of the text, quotes keep them together", () => {
   expect(terms('kind:spawn "two words" agent:"a b"')).toMatchObject([
-    { field: "kind", sign: ":", value: "spawn" }, { field: "", sign: ":", value: "two words" }, { field: "agent", sign: ":", value: "a b" },
+    { field: "kind", sign: ":", value: "spawn" }, { field: "", sign: ":", value: "two words" },
+      { field: "agent", sign: ":", value: "a b" },
   ]);
   expect(terms('tainted tokens>5 merge model:large').map(isInArrays)).toEqual([true, true, false, false]);
   expect(terms('agent:"a b" x').map((term) => term.raw)).toEqual(['agent:"a b"', "x"]);
-  const beyond: Beyond = { says: (i, word) => i === 1 && word === "merge", field: (i, name) => (name === "reward" ? i : `${name}-${i}`) };
+  const beyond: Beyond = { says: (i, word) => i === 1 && word === "merge",
+    field: (i, name) => (name === "reward" ? i : `${name}-${i}`) };
   expect(search("Merge", place, beyond)).toEqual([1]);
   expect(search("model:L-2 reward>1", place, beyond)).toEqual([2]);
 });
@@ -58,5 +65,6 @@ test("a file answers from its block and says what it cannot", async () => {
 });
 
 test("messages of the stream, whole ones only", () => {
-  expect(messages("id: 1\ndata: {}\n\n: still here\n\ndata: a\ndata: b\n\ndata: half")).toEqual({ data: ["{}", "a\nb"], rest: "data: half" });
+  expect(messages("id: 1\ndata: {}\n\n: still here\n\ndata: a\ndata: b\n\ndata: half")).toEqual({ data: ["{}", "a\nb"],
+    rest: "data: half" });
 });

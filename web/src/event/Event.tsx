@@ -1,5 +1,5 @@
-// The right panel: the selected event, or else the selected agent, or else the trace. Always true: text is text, whatever it holds; what
-// is cut says how much; every neighbour is a link.
+// The right panel: the selected event, or else the selected agent, or else the trace. Always true: text is text, whatever it
+// holds; what is cut says how much; every neighbour is a link.
 import { useEffect, useState } from "preact/hooks";
 import { onCommand } from "../keys";
 import { bytes, compact, signed, span } from "../numbers";
@@ -7,7 +7,10 @@ import { familyOf, glyphOf } from "../palette";
 import { FLAGS, type EventDetail, type Neighbour } from "../shapes.gen";
 import { Failure } from "../shell/states";
 import { Link } from "../shell/Link";
-import { agentName, columns, creditByEvent, epoch, eventName, method, rowOf, selectAgent, selectEvent, selectedAgent, selectedEvent, source, trace } from "../state";
+import {
+  agentName, columns, creditByEvent, epoch, eventName, method, rowOf, selectAgent, selectEvent, selectedAgent, selectedEvent,
+  source, trace,
+} from "../state";
 import { AgentCard, TraceCard } from "./cards";
 import { ForkForm } from "./Fork";
 import { NoteForm } from "./NoteForm";
@@ -39,7 +42,8 @@ function useEvent(n: number): { detail: EventDetail | null; error: unknown; load
 }
 
 const FLAG_BADGES: [keyof typeof FLAGS, string, string][] = [
-  ["tainted", "▨ tainted", "taint"], ["untrusted", "from outside", "taint"], ["failed", "✕ failed", "bad"], ["on_path", "on the critical path", ""],
+  ["tainted", "▨ tainted", "taint"], ["untrusted", "from outside", "taint"], ["failed", "✕ failed", "bad"],
+    ["on_path", "on the critical path", ""],
   ["open", "open: no end yet", "warn"], ["human", "human", ""], ["safety", "safety", "warn"], ["unlinked", "unlinked", "warn"],
 ];
 
@@ -50,11 +54,13 @@ function Badges({ n, detail }: { n: number; detail: EventDetail | null }) {
   const credit = creditByEvent.value?.[n];
   return (
     <ul class="badges" aria-label="Badges">
-      {FLAG_BADGES.filter(([flag]) => flags & FLAGS[flag]).map(([flag, text, look]) => <li key={flag} class={`badge ${look}`}>{text}</li>)}
+      {FLAG_BADGES.filter(([flag]) => flags & FLAGS[flag]).map(([flag, text, look]) => <li key={flag}
+        class={`badge ${look}`}>{text}</li>)}
       {detail?.badge && <li class="badge" title="How this event of the fork came about">{detail.badge}</li>}
       {row >= 0 && at && <li class="badge">{at.tokens[row]! > 0 ? `${compact(at.tokens[row])} tokens` : "tokens missing"}</li>}
       {row >= 0 && at && <li class="badge">{Number.isNaN(at.dur[row]!) ? "duration missing" : span(at.dur[row])}</li>}
-      {credit !== undefined && !Number.isNaN(credit) && <li class={`badge ${credit < 0 ? "credit-down" : "credit-up"}`}>{method.value} {signed(credit)}</li>}
+      {credit !== undefined && !Number.isNaN(credit) && <li
+        class={`badge ${credit < 0 ? "credit-down" : "credit-up"}`}>{method.value} {signed(credit)}</li>}
     </ul>
   );
 }
@@ -73,12 +79,14 @@ function EventCard({ n }: { n: number }) {
   return (
     <section class="event" aria-label="Event" aria-busy={isBusy}>
       <header class="panel-head">
-        <h2><span class={`glyph family-${familyOf(type)}`} aria-hidden="true">{glyphOf(type)}</span>{detail?.id ?? eventName(n)}</h2>
+        <h2><span class={`glyph family-${familyOf(type)}`}
+          aria-hidden="true">{glyphOf(type)}</span>{detail?.id ?? eventName(n)}</h2>
         <span>{type.replaceAll("_", " ")}</span>
         <div class="end">
           <button type="button" disabled={!canFork} onClick={() => fork(!isForking)} aria-expanded={isForking}
             title={canFork ? "Change this event and run on (X)" : whyNoFork(about.can_fork)}>Fork</button>
-          <button type="button" class="plain" onClick={() => { selectedEvent.value = -1; }} aria-label="Close the event">✕</button>
+          <button type="button" class="plain" onClick={() => { selectedEvent.value = -1; }}
+            aria-label="Close the event">✕</button>
         </div>
       </header>
       <div class="event-body">
@@ -95,7 +103,8 @@ function EventCard({ n }: { n: number }) {
           </div>
         )}
         {detail && <NoteForm trace={trace.value!.id} event={detail.id} />}
-        {about.parent && <p><Link to={{ page: "diff", a: about.parent, b: about.id }}>Compare with the trace it was forked from</Link></p>}
+        {about.parent && <p><Link
+          to={{ page: "diff", a: about.parent, b: about.id }}>Compare with the trace it was forked from</Link></p>}
       </div>
     </section>
   );
@@ -116,7 +125,8 @@ function Who({ n, detail }: { n: number; detail: EventDetail | null }) {
   return (
     <>
       {from >= 0 && <button type="button" class="plain" onClick={() => selectAgent(from)}>{agentName(from)}</button>}
-      {to >= 0 && to !== from && <> → <button type="button" class="plain" onClick={() => selectAgent(to)}>{agentName(to)}</button></>}
+      {to >= 0 && to !== from && <> → <button type="button" class="plain"
+        onClick={() => selectAgent(to)}>{agentName(to)}</button></>}
       {time !== null && <span class="quiet"> at {span(time)}</span>}
     </>
   );
@@ -130,14 +140,16 @@ function Payload({ detail, onAll }: { detail: EventDetail; onAll: () => void }) 
       <div class="row" role="group" aria-label="Payload">
         <h3>Payload</h3>
         {(["text", "raw"] as const).map((one) => (
-          <button type="button" key={one} class="tab" aria-pressed={tab === one} disabled={one === "text" && detail.text === null} onClick={() => setTab(one)}>{one}</button>
+          <button type="button" key={one} class="tab" aria-pressed={tab === one} disabled={one === "text" && detail.text === null}
+            onClick={() => setTab(one)}>{one}</button>
         ))}
       </div>
       {tab === "raw" ? <pre class="raw" tabIndex={0}>{JSON.stringify(detail.fields, null, 2)}</pre>
         : detail.text === null || detail.text === "" ? <p class="quiet">This event carries no text.</p>
           : <pre class="text" tabIndex={0} dir="auto">{detail.text}</pre>}
       {tab === "text" && detail.is_cut && (
-        <p class="cut">[cut: {bytes(detail.text?.length ?? 0)} of {bytes(detail.text_size)}] <button type="button" onClick={onAll}>Load all</button></p>
+        <p class="cut">[cut: {bytes(detail.text?.length ?? 0)} of {bytes(detail.text_size)}] <button type="button"
+          onClick={onAll}>Load all</button></p>
       )}
     </div>
   );
@@ -147,7 +159,8 @@ const FEW = 6;
 
 function Neighbours({ title, mark, all }: { title: string; mark: string; all: Neighbour[] }) {
   const [isAll, showAll] = useState(false);
-  // Order in time alone is what the lane shows; here stands what had a reason. Where nothing else is known, time is better than nothing.
+  // Order in time alone is what the lane shows; here stands what had a reason. Where nothing else is known, time is better than
+  // nothing.
   const reasons = all.filter((one) => one.edge !== "temporal");
   const list = reasons.length ? reasons : all;
   if (!list.length) return null;
@@ -161,11 +174,13 @@ function Neighbours({ title, mark, all }: { title: string; mark: string; all: Ne
             <button type="button" class="plain" onClick={() => selectEvent(one.n)}>
               <span class={`glyph family-${familyOf(one.type)}`} aria-hidden="true">{glyphOf(one.type)}</span>{one.id}
             </button>
-            <span>{one.type.replaceAll("_", " ")}</span> <span class="quiet">{agentName(one.agent)} · {one.edge.replaceAll("_", " ")}</span>
+            <span>{one.type.replaceAll("_", " ")}</span> <span
+              class="quiet">{agentName(one.agent)} · {one.edge.replaceAll("_", " ")}</span>
           </li>
         ))}
       </ul>
-      {list.length > FEW && <button type="button" class="plain" onClick={() => showAll(!isAll)}>{isAll ? "fewer" : `and ${list.length - FEW} more`}</button>}
+      {list.length > FEW && <button type="button" class="plain"
+        onClick={() => showAll(!isAll)}>{isAll ? "fewer" : `and ${list.length - FEW} more`}</button>}
     </div>
   );
 }

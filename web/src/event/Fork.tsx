@@ -48,16 +48,19 @@ export function ForkForm({ event, onClose }: { event: EventDetail; onClose: () =
     }
   };
   return (
-    <form ref={form} class="fork" onSubmit={(submit) => void send(submit)} onKeyDown={(key) => { if (key.key === "Escape") onClose(); }} aria-label="Fork">
+    <form ref={form} class="fork" onSubmit={(submit) => void send(submit)}
+      onKeyDown={(key) => { if (key.key === "Escape") onClose(); }} aria-label="Fork">
       <fieldset>
         <legend>Fork at {event.id}</legend>
         {KINDS.map(([name, text, about]) => (
-          <label key={name}><input type="radio" name="fork-kind" checked={kind === name} onChange={() => choose(name)} /> {text} <span class="quiet">{about}</span></label>
+          <label key={name}><input type="radio" name="fork-kind" checked={kind === name}
+            onChange={() => choose(name)} /> {text} <span class="quiet">{about}</span></label>
         ))}
       </fieldset>
       {kind !== "delete" && (
         <label class="fork-value">{kind === "force" ? "Decision, JSON" : "Text in its place"}
-          <textarea rows={kind === "force" ? 3 : 8} value={value} onInput={(input) => setValue(input.currentTarget.value)} spellcheck={false} />
+          <textarea rows={kind === "force" ? 3 : 8} value={value} onInput={(input) => setValue(input.currentTarget.value)}
+            spellcheck={false} />
         </label>
       )}
       {wrong && <p class="quiet" role="status">{wrong}</p>}

@@ -14,7 +14,8 @@ export function NoteForm({ trace, event }: { trace: string; event: string }) {
     <div class="note-form">
       <div class="row">
         <h3>Note</h3>
-        <label>Label <select value={note.label} onChange={(change) => setNote(trace, event, { ...note, label: change.currentTarget.value })}>
+        <label>Label <select value={note.label}
+          onChange={(change) => setNote(trace, event, { ...note, label: change.currentTarget.value })}>
           {LABELS.map((label) => <option key={label} value={label}>{label || "none"}</option>)}
         </select></label>
       </div>

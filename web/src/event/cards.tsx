@@ -17,19 +17,23 @@ export function AgentCard({ agent }: { agent: number }) {
   return (
     <section class="event" aria-label="Agent">
       <header class="panel-head"><h2>{one.name}</h2>{one.role && one.role !== one.name && <span class="quiet">{one.role}</span>}
-        <div class="end"><button type="button" class="plain" onClick={() => { selectedAgent.value = -1; }} aria-label="Close the agent">✕</button></div>
+        <div class="end"><button type="button" class="plain" onClick={() => { selectedAgent.value = -1; }}
+          aria-label="Close the agent">✕</button></div>
       </header>
       <div class="event-body">
         <Facts all={[
-          ["tokens, own", compact(one.tokens_own)], ["tokens, with sub-agents", compact(one.tokens_total)], ["cost, own", money(one.cost_own)],
-          ["cost, with sub-agents", money(one.cost_total)], ["busy", span(one.busy_s)], ["share of the critical path", percent(one.path_share)],
+          ["tokens, own", compact(one.tokens_own)], ["tokens, with sub-agents", compact(one.tokens_total)],
+            ["cost, own", money(one.cost_own)],
+          ["cost, with sub-agents", money(one.cost_total)], ["busy", span(one.busy_s)],
+            ["share of the critical path", percent(one.path_share)],
           ["events", compact(one.events)], ["from, to", `${span(one.start)} – ${span(one.end)}`], ["credit", signed(credit)],
         ]} />
         <div class="row">
           <button type="button" onClick={() => showView("text")}>Read its text</button>
           {one.spawn >= 0 && <button type="button" onClick={() => selectEvent(one.spawn)}>How it was made</button>}
         </div>
-        {one.parent >= 0 && <p>Made by <button type="button" class="plain" onClick={() => selectAgent(one.parent)}>{agentName(one.parent)}</button></p>}
+        {one.parent >= 0 && <p>Made by <button type="button" class="plain"
+          onClick={() => selectAgent(one.parent)}>{agentName(one.parent)}</button></p>}
         {children.length > 0 && <Children all={children} />}
       </div>
     </section>
@@ -41,7 +45,8 @@ function Children({ all }: { all: number[] }) {
   return (
     <div class="neighbours">
       <h3>Made {all.length} agents</h3>
-      <ul>{few.map((i) => <li key={i}><button type="button" class="plain" onClick={() => selectAgent(i)}>{agentName(i)}</button></li>)}</ul>
+      <ul>{few.map((i) => <li key={i}><button type="button" class="plain"
+        onClick={() => selectAgent(i)}>{agentName(i)}</button></li>)}</ul>
       {all.length > few.length && <p class="quiet">and {all.length - few.length} more, in the map</p>}
     </div>
   );
@@ -56,7 +61,9 @@ function inUnit(name: string, value: number): string {
 
 export function TraceCard() {
   const { about } = trace.value!;
-  const numbers = (all: Record<string, number>): [string, string][] => Object.entries(all).map(([name, value]) => [name.replace(/_(s|usd)$/, "").replaceAll("_", " "), inUnit(name, value)]);
+  const numbers = (all: Record<string, number>): [string,
+    string][] => Object.entries(all).map(([name, value]) => [name.replace(/_(s|usd)$/, "").replaceAll("_", " "),
+      inUnit(name, value)]);
   return (
     <section class="event" aria-label="About this trace">
       <header class="panel-head"><h2>About this trace</h2></header>
@@ -68,9 +75,11 @@ export function TraceCard() {
         <h3>Costs and measures</h3>
         <Facts all={[...numbers(about.costs), ...numbers(about.metrics)]} />
         <h3>Where it is from</h3>
-        <Facts all={[["task", about.task_id], ["system", about.system ?? "–"], ["topology", about.topology ?? "–"], ["models", about.models.join(", ") || "–"]]} />
+        <Facts all={[["task", about.task_id], ["system", about.system ?? "–"], ["topology", about.topology ?? "–"],
+          ["models", about.models.join(", ") || "–"]]} />
         {about.parent && <p>Forked from <Link to={traceLink(about.parent)}>{about.parent}</Link></p>}
-        {about.notes.length > 0 && <><h3 id="notes">Notes</h3><ul class="plain-list">{about.notes.map((note) => <li key={note}>{note}</li>)}</ul></>}
+        {about.notes.length > 0 && <><h3 id="notes">Notes</h3><ul
+          class="plain-list">{about.notes.map((note) => <li key={note}>{note}</li>)}</ul></>}
       </div>
     </section>
   );

@@ -1,4 +1,5 @@
-// Lines between agents beside the tree: an arc from row to row with an arrow. Always true: kind shows by dash and hue, never by hue alone.
+// Lines between agents beside the tree: an arc from row to row with an arrow. Always true: kind shows by dash and hue, never by
+// hue alone.
 import type { Line, LineKind } from "./layout";
 
 /** Height of a row. */
@@ -31,7 +32,8 @@ export function Lines({ lines, shown, places, focus, rows }: Props) {
   return (
     <svg class="map-lines" width={WIDTH} height={rows * ROW_PX} aria-hidden="true">
       <defs>
-        <marker id="map-arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse" orient="auto">
+        <marker id="map-arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse"
+          orient="auto">
           <path d="M0 0.8L7 4L0 7.2z" fill="context-stroke" />
         </marker>
       </defs>
@@ -40,8 +42,10 @@ export function Lines({ lines, shown, places, focus, rows }: Props) {
         const [y1, y2] = [arc.from, arc.to].map((row) => row * ROW_PX + ROW_PX / 2 + (lane - 1.5) * 3) as [number, number];
         const out = WIDTH - 4 - Math.min(WIDTH - 16, 14 + Math.abs(arc.from - arc.to) * 5);
         return (
-          <path key={i} class={`line-${arc.kind}`} d={`M${WIDTH - 4} ${y1}C${out} ${y1} ${out} ${y2} ${WIDTH - 4} ${y2}`} fill="none"
-            stroke-width={Math.min(3.5, 1.2 + Math.log10(arc.count))} stroke-dasharray={DASHES[arc.kind]} marker-end="url(#map-arrow)" />
+          <path key={i} class={`line-${arc.kind}`} d={`M${WIDTH - 4} ${y1}C${out} ${y1} ${out} ${y2} ${WIDTH - 4} ${y2}`}
+            fill="none"
+            stroke-width={Math.min(3.5, 1.2 + Math.log10(arc.count))} stroke-dasharray={DASHES[arc.kind]}
+              marker-end="url(#map-arrow)" />
         );
       })}
     </svg>

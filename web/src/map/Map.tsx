@@ -1,5 +1,5 @@
-// The spawn tree on the screen. Always true: rows are what `layout.ts` says; only rows near the screen are drawn; lines between agents
-// are drawn for the agent under the pointer or, else, the selected one. Arrow keys as in any tree.
+// The spawn tree on the screen. Always true: rows are what `layout.ts` says; only rows near the screen are drawn; lines between
+// agents are drawn for the agent under the pointer or, else, the selected one. Arrow keys as in any tree.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { compact, percent, signed, span } from "../numbers";
 import { FLAGS } from "../shapes.gen";
@@ -51,7 +51,8 @@ function LineChoice({ shown, onChange }: { shown: ReadonlySet<LineKind>; onChang
       {names.map(([kind, text]) => (
         <label key={kind}>
           <input type="checkbox" checked={shown.has(kind)} onChange={() => toggle(kind)} />
-          <svg width="16" height="8" aria-hidden="true"><path class={`line-${kind}`} d="M0 4h16" stroke-width="2" stroke-dasharray={DASHES[kind]} /></svg>{text}
+          <svg width="16" height="8" aria-hidden="true"><path class={`line-${kind}`} d="M0 4h16" stroke-width="2"
+            stroke-dasharray={DASHES[kind]} /></svg>{text}
         </label>
       ))}
     </fieldset>
@@ -95,24 +96,30 @@ export default function AgentMap({ isWide = false }: { isWide?: boolean }) {
   return (
     <section class={isWide ? "map wide" : "map"} aria-label="Map of agents">
       <header class="panel-head"><h2>Map</h2><LineChoice shown={shown} onChange={(next) => setShown(next)} /></header>
-      {about.agents.length > FOLD_OVER && <p class="quiet map-note">{about.agents.length.toLocaleString("en")} agents, folded by role and depth. Open a row to see its agents.</p>}
+      {about.agents.length > FOLD_OVER && <p
+        class="quiet map-note">{about.agents.length.toLocaleString("en")} agents,
+          folded by role and depth. Open a row to see its agents.</p>}
       {isWide && (
         <div class="map-heads" aria-hidden="true">
-          <span>agent</span>{HEADS.map((head) => <span key={head} class="number">{head}</span>)}<span class="number">{method.value ?? "credit"}</span>
+          <span>agent</span>{HEADS.map((head) => <span key={head} class="number">{head}</span>)}<span
+            class="number">{method.value ?? "credit"}</span>
         </div>
       )}
       <div ref={box} class="map-box" role="tree" aria-label="Agents" tabIndex={0} onKeyDown={onKeyDown}
-        aria-activedescendant={active ? `agent-row-${cursor}` : undefined} onMouseLeave={() => { hover.value = { event: -1, agent: -1 }; }}>
+        aria-activedescendant={active ? `agent-row-${cursor}` : undefined}
+          onMouseLeave={() => { hover.value = { event: -1, agent: -1 }; }}>
         <div class="map-all" role="presentation" style={{ height: `${rows.length * ROW_PX}px` }}>
           {rows.slice(first, end).map((row, i) => (
-            <TreeRow key={row.key} row={row} at={first + i} rows={rows} isWide={isWide} isChosen={chosen === first + i} isCursor={cursor === first + i}
+            <TreeRow key={row.key} row={row} at={first + i} rows={rows} isWide={isWide} isChosen={chosen === first + i}
+              isCursor={cursor === first + i}
               isTainted={row.agents.some((agent) => tainted.has(agent))} onToggle={() => toggle(row)} />
           ))}
           <Lines lines={lines} shown={shown} places={places} focus={focus} rows={rows.length} />
         </div>
       </div>
       {isWide && rows.length <= MOST_NODES && (
-        <Picture rows={rows} tokens={rows.map((row) => sumOf(row, (i) => about.agents[i]!.tokens_own) ?? 0)} lines={lines} shown={shown} places={places}
+        <Picture rows={rows} tokens={rows.map((row) => sumOf(row, (i) => about.agents[i]!.tokens_own) ?? 0)} lines={lines}
+          shown={shown} places={places}
           credits={rows.map((row) => sumOf(row, (i) => creditByAgent.value[i]))} focus={focus} chosen={chosen} />
       )}
       {about.is_large && <p class="quiet map-note">Lines between agents need all events; this trace is shown as a summary.</p>}
@@ -130,7 +137,8 @@ function reveal(box: HTMLElement | null, row: number): void {
 const HEADS = ["own tok", "total tok", "busy", "path", "events"];
 
 interface TreeRowProps {
-  row: Row; at: number; rows: readonly Row[]; isWide: boolean; isChosen: boolean; isCursor: boolean; isTainted: boolean; onToggle: () => void;
+  row: Row; at: number; rows: readonly Row[]; isWide: boolean; isChosen: boolean; isCursor: boolean; isTainted: boolean;
+  onToggle: () => void;
 }
 
 function TreeRow({ row, at, rows, isWide, isChosen, isCursor, isTainted, onToggle }: TreeRowProps) {
@@ -140,21 +148,28 @@ function TreeRow({ row, at, rows, isWide, isChosen, isCursor, isTainted, onToggl
   const own = sum((one) => one.tokens_own) ?? 0;
   const whole = sum((one) => one.tokens_total);
   const role = agents[row.agents[0]!]!.role;
-  const classes = ["map-row", isChosen ? "chosen" : "", isCursor ? "cursor" : "", row.isOutside ? "outside" : ""].filter(Boolean).join(" ");
+  const named = role && role !== row.label ? `${row.label} (${role})` : row.label;
+  const title = `${named}: own ${compact(own)} tokens, with sub-agents ${compact(whole)}`;
+  const classes = ["map-row", isChosen && "chosen", isCursor && "cursor", row.isOutside && "outside"].filter(Boolean).join(" ");
   return (
     <div id={`agent-row-${at}`} class={classes} role="treeitem" aria-level={row.depth + 1} aria-selected={isChosen}
-      aria-expanded={row.hasChildren ? row.isOpen : undefined} style={{ top: `${at * ROW_PX}px`, paddingLeft: `${0.25 + row.depth * 1.1}rem` }}
+      aria-expanded={row.hasChildren ? row.isOpen : undefined}
+      style={{ top: `${at * ROW_PX}px`, paddingLeft: `${0.25 + row.depth * 1.1}rem` }}
       onClick={() => selectAgent(row.agents[0]!)} onMouseEnter={() => { hover.value = { event: -1, agent: row.agents[0]! }; }}
-      title={`${row.label}${role && role !== row.label ? ` (${role})` : ""}: own ${compact(own)} tokens, with sub-agents ${compact(whole)}`}>
+      title={title}>
       {row.depth > 0 && <Branch row={row} at={at} rows={rows} />}
-      <span class="map-fold" aria-hidden="true" onClick={(event) => { event.stopPropagation(); if (row.hasChildren) onToggle(); }}>
+      <span class="map-fold" aria-hidden="true"
+        onClick={(event) => { event.stopPropagation(); if (row.hasChildren) onToggle(); }}>
         {row.hasChildren ? (row.isOpen ? "▾" : "▸") : ""}
       </span>
-      <span class="map-name">{row.label}{isTainted && <span class="taint-mark" title="Content from outside may have reached it"> ▨</span>}
+      <span class="map-name">{row.label}{isTainted && <span class="taint-mark"
+        title="Content from outside may have reached it"> ▨</span>}
         {row.isOutside && <span class="quiet"> outside</span>}</span>
       {isWide
-        ? [compact(own), compact(whole), span(sum((a) => a.busy_s)), percent(sum((a) => a.path_share)), compact(sum((a) => a.events)), signed(credit)]
-          .map((text, i) => <span key={i} class={`number map-cell ${i === HEADS.length ? creditClass(credit) : ""}`}>{text}</span>)
+        ? [compact(own), compact(whole), span(sum((a) => a.busy_s)), percent(sum((a) => a.path_share)),
+          compact(sum((a) => a.events)), signed(credit)]
+          .map((text, i) => <span key={i}
+            class={`number map-cell ${i === HEADS.length ? creditClass(credit) : ""}`}>{text}</span>)
         : <>
           <span class="number map-cell quiet">{own > 0 ? compact(own) : ""}</span>
           {credit !== null && <span class={`number map-cell ${creditClass(credit)}`}>{signed(credit)}</span>}
@@ -174,5 +189,6 @@ function Branch({ row, at, rows }: { row: Row; at: number; rows: readonly Row[] 
   // Under the parent itself the line begins below its name, not behind it.
   const skip = above === row.parent ? ROW_PX / 2 - 3 : 0;
   const height = (at - above) * ROW_PX - skip;
-  return <span class="map-branch" aria-hidden="true" style={{ left: `${0.75 + (row.depth - 1) * 1.1}rem`, top: `${ROW_PX / 2 - height}px`, height: `${height}px` }} />;
+  return <span class="map-branch" aria-hidden="true"
+    style={{ left: `${0.75 + (row.depth - 1) * 1.1}rem`, top: `${ROW_PX / 2 - height}px`, height: `${height}px` }} />;
 }

@@ -1,5 +1,5 @@
-// The team as a drawing, beside the tree: who made whom, how much each one used, who spoke with whom. Always true: the tree is its twin for
-// keyboard and screen readers; both show the same rows and the same selection.
+// The team as a drawing, beside the tree: who made whom, how much each one used, who spoke with whom. Always true: the tree is
+// its twin for keyboard and screen readers; both show the same rows and the same selection.
 import { signed } from "../numbers";
 import { creditColour } from "../palette";
 import { hover, selectAgent, shade } from "../state";
@@ -13,7 +13,8 @@ const MARGIN = 26;
 export const MOST_NODES = 400;
 
 interface Props {
-  rows: readonly Row[]; tokens: readonly number[]; credits: readonly (number | null)[]; lines: readonly Line[]; shown: ReadonlySet<LineKind>;
+  rows: readonly Row[]; tokens: readonly number[]; credits: readonly (number | null)[]; lines: readonly Line[];
+    shown: ReadonlySet<LineKind>;
   places: Int32Array; focus: number; chosen: number;
 }
 
@@ -48,12 +49,14 @@ export function Picture({ rows, tokens, credits, lines, shown, places, focus, ch
   const isOwn = rows.map((row) => !(row.isGroup && row.isOpen));
   const placed = place(rows, tokens.map((value, r) => (isOwn[r] ? value : 0)));
   const step = spacing(Math.max(0, ...placed.map((node) => node.y)) + 1);
-  const nodes = placed.map((node) => ({ ...node, x: MARGIN + node.x * COLUMN, y: MARGIN + node.y * step, r: Math.min(node.r, step * 0.45) }));
+  const nodes = placed.map((node) =>
+    ({ ...node, x: MARGIN + node.x * COLUMN, y: MARGIN + node.y * step, r: Math.min(node.r, step * 0.45) }));
   const scale = Math.max(0, ...credits.map((value, r) => (isOwn[r] ? Math.abs(value ?? 0) : 0)));
   const width = MARGIN + COLUMN + Math.max(0, ...nodes.map((node) => node.x));
   const height = MARGIN + Math.max(0, ...nodes.map((node) => node.y));
   // Who made whom is in the limbs already.
-  const arcs = focus < 0 ? [] : arcsAt(lines, new Set([...shown].filter((kind) => kind !== "delegation")), places, focus).slice(0, 80);
+  const arcs = focus < 0 ? []
+    : arcsAt(lines, new Set([...shown].filter((kind) => kind !== "delegation")), places, focus).slice(0, 80);
   return (
     <div class="picture" aria-hidden="true">
       <svg width={width} height={height}>
@@ -71,17 +74,20 @@ export function Picture({ rows, tokens, credits, lines, shown, places, focus, ch
               onMouseEnter={() => point(row.agents[0]!)} onMouseLeave={() => point(-1)}>
               {row.isGroup && <circle cx={x + 3} cy={y - 3} r={node.r} class="behind" />}
               <circle cx={x} cy={y} r={node.r} fill={creditColour(credit ?? NaN, scale, shade.value)} />
-              <text {...label(node, nodes[node.row + 1] !== undefined && rows[node.row + 1]!.parent === node.row)}>{row.label.length > 20 ? `${row.label.slice(0, 19)}…` : row.label}
+              <text {...label(node, nodes[node.row + 1] !== undefined
+                && rows[node.row + 1]!.parent === node.row)}>{row.label.length > 20 ? `${row.label.slice(0, 19)}…` : row.label}
                 {credit !== null && <tspan class="quiet" dx="6">{signed(credit)}</tspan>}</text>
             </g>
           );
         })}
         {arcs.map((arc, i) => (
-          <path key={i} class={`bow line-${arc.kind}`} d={bow(nodes[arc.from]!, nodes[arc.to]!, arc.from < arc.to ? 1 : -1)} stroke-dasharray={DASHES[arc.kind]}
+          <path key={i} class={`bow line-${arc.kind}`} d={bow(nodes[arc.from]!, nodes[arc.to]!, arc.from < arc.to ? 1 : -1)}
+            stroke-dasharray={DASHES[arc.kind]}
             stroke-width={Math.min(3.5, 1.2 + Math.log10(arc.count))} marker-end="url(#map-arrow)" />
         ))}
       </svg>
-      <p class="quiet picture-note">Area: own tokens. Colour: credit, orange below 0, blue above. Point at an agent to see whom it spoke with.</p>
+      <p class="quiet picture-note">Area: own tokens. Colour: credit, orange below 0,
+        blue above. Point at an agent to see whom it spoke with.</p>
     </div>
   );
 }

@@ -1,5 +1,5 @@
-// The spawn tree as rows. Always true: the same agents give the same rows; children stand in the order they were spawned; every agent is
-// in exactly one row, alone or counted in a group; agents nobody made, or whose maker is unknown, are roots.
+// The spawn tree as rows. Always true: the same agents give the same rows; children stand in the order they were spawned; every
+// agent is in exactly one row, alone or counted in a group; agents nobody made, or whose maker is unknown, are roots.
 import type { Agent } from "../shapes.gen";
 
 /** Over this many agents the tree opens folded by role and depth. */
@@ -54,7 +54,8 @@ interface Growth {
  * With more than `FOLD_OVER` agents every role below a row is a group, so a first look is about as long as the tree is deep.
  */
 export function rowsOf(agents: readonly Agent[], toggled: ReadonlySet<string> = new Set()): Row[] {
-  const growth: Growth = { agents, children: childrenOf(agents), toggled, isFolded: agents.length > FOLD_OVER, rows: [], seen: new Set() };
+  const growth: Growth = { agents, children: childrenOf(agents), toggled, isFolded: agents.length > FOLD_OVER, rows: [],
+    seen: new Set() };
   const roots = growth.children.get(-1) ?? [];
   grow(growth, roots.filter((i) => !agents[i]!.is_outside), 0, -1, "");
   grow(growth, roots.filter((i) => agents[i]!.is_outside), 0, -1, "outside/");
@@ -96,7 +97,8 @@ function add(growth: Growth, members: number[], isMany: boolean, depth: number, 
   const first = agents[members[0]!]!;
   const at = rows.length;
   rows.push({
-    key, label: isMany ? `${kindOf(first)} ×${members.length.toLocaleString("en")}` : first.name, agents: members, isGroup: isMany, depth, hasChildren, isOpen, parent,
+    key, label: isMany ? `${kindOf(first)} ×${members.length.toLocaleString("en")}` : first.name, agents: members,
+      isGroup: isMany, depth, hasChildren, isOpen, parent,
     isOutside: first.is_outside,
   });
   if (isMany && isOpen) {
@@ -124,7 +126,8 @@ function hide(growth: Growth, members: number[]): void {
 export function rowOfAgent(rows: readonly Row[], agents: readonly Agent[]): Int32Array {
   const at = new Int32Array(agents.length).fill(-1);
   // Groups first: a member's own row, under an open group, wins.
-  for (const isGroup of [true, false]) rows.forEach((row, r) => { if (row.isGroup === isGroup) for (const i of row.agents) at[i] = r; });
+  for (const isGroup of [true, false]) rows.forEach((row,
+    r) => { if (row.isGroup === isGroup) for (const i of row.agents) at[i] = r; });
   for (let i = 0; i < agents.length; i++) {
     let up = i;
     for (let steps = 0; at[up]! < 0 && steps <= agents.length; steps++) up = agents[up]!.parent >= 0 ? agents[up]!.parent : up;
@@ -148,7 +151,8 @@ interface Edges { src: Uint32Array; dst: Uint32Array; edge: Uint8Array; agent: U
 
 /** Lines between agents, one per pair and kind, counted, in order of first event. */
 export function linesOf(columns: Edges, edgeTypes: readonly string[]): Line[] {
-  const kinds = edgeTypes.map((type) => (Object.keys(LINES) as LineKind[]).find((kind) => (LINES[kind] as readonly string[]).includes(type)));
+  const kinds = edgeTypes.map((type) =>
+    (Object.keys(LINES) as LineKind[]).find((kind) => (LINES[kind] as readonly string[]).includes(type)));
   const found = new Map<string, Line>();
   for (let i = 0; i < columns.src.length; i++) {
     const kind = kinds[columns.edge[i]!];

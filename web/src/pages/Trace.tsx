@@ -1,5 +1,5 @@
-// The trace page. Always true: the answer comes first, the events second; one selection is shared by all views; the panels that a narrow
-// window has no room for are reached by their tab.
+// The trace page. Always true: the answer comes first, the events second; one selection is shared by all views; the panels that a
+// narrow window has no room for are reached by their tab.
 import { useEffect } from "preact/hooks";
 import EventPanel from "../event/Event";
 import { onCommand } from "../keys";
@@ -7,7 +7,9 @@ import AgentMap from "../map/Map";
 import { VIEWS, type View } from "../router";
 import { Empty, Boundary, Failure } from "../shell/states";
 import { Splitter, usePanelWidths } from "../shell/Splitter";
-import { isFollowing, isLoading, problem, reload, route, selectAgent, selectedAgent, showView, stepAlert, stepInLane, trace, view } from "../state";
+import {
+  isFollowing, isLoading, problem, reload, route, selectAgent, selectedAgent, showView, stepAlert, stepInLane, trace, view,
+} from "../state";
 import Time from "../time/Time";
 import Credit from "../views/Credit";
 import Safety from "../views/Safety";
@@ -54,7 +56,8 @@ function Tabs() {
   return (
     <div class="tabs" role="tablist" aria-label="Views" onKeyDown={onKeyDown}>
       {VIEWS.map((name, i) => (
-        <button type="button" key={name} id={`tab-${name}`} role="tab" aria-selected={view.value === name} aria-controls="view" tabIndex={view.value === name ? 0 : -1}
+        <button type="button" key={name} id={`tab-${name}`} role="tab" aria-selected={view.value === name} aria-controls="view"
+          tabIndex={view.value === name ? 0 : -1}
           onClick={() => showView(name)}>{NAMES[name]} <kbd aria-hidden="true">{i + 1}</kbd></button>
       ))}
     </div>
@@ -79,7 +82,8 @@ export default function TracePage() {
   if (at.page !== "trace") return null;
   if (current?.id !== at.id) {
     if (problem.value) return <Failure error={problem.value} onAgain={reload} />;
-    return <Empty title={isLoading.value ? "Opening…" : "Nothing to show yet."}><p class="quiet" role="status">{at.id}</p></Empty>;
+    return <Empty title={isLoading.value ? "Opening…" : "Nothing to show yet."}><p class="quiet"
+      role="status">{at.id}</p></Empty>;
   }
   const { about } = current;
   return (
@@ -87,12 +91,15 @@ export default function TracePage() {
       <TraceHeader />
       <AnswerStrip />
       {about.is_large && (
-        <p class="banner" role="status">{about.events.toLocaleString("en")} events are too many to show one by one: this is a summary. Zoom in to see events.</p>
+        <p class="banner" role="status">
+          {about.events.toLocaleString("en")} events are too many to show one by one: this is a summary. Zoom in to see events.
+        </p>
       )}
       <Tabs />
       <div class={`panels view-${view.value}`} style={{ "--left": `${widths.left}rem`, "--right": `${widths.right}rem` }}>
         {view.value !== "map" && <div class="panel left"><Boundary of={at.id}><AgentMap /></Boundary></div>}
-        {view.value !== "map" && <Splitter label="Width of the map" side="left" width={widths.left} onWidth={(rem) => setWidth("left", rem)} />}
+        {view.value !== "map" && <Splitter label="Width of the map" side="left" width={widths.left}
+          onWidth={(rem) => setWidth("left", rem)} />}
         <div class="panel middle" id="view" role="tabpanel" aria-labelledby={`tab-${view.value}`}>
           <Boundary of={`${at.id} ${view.value}`}><Middle /></Boundary>
         </div>

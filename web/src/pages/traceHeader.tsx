@@ -1,12 +1,14 @@
-// The top of the trace page: what it is, the answer strip, the search. Always true: a total with gaps is not printed as a total; facts
-// are computed elsewhere and each leads to what is behind it.
+// The top of the trace page: what it is, the answer strip, the search. Always true: a total with gaps is not printed as a total;
+// facts are computed elsewhere and each leads to what is behind it.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { onCommand, runCommand } from "../keys";
 import { compact, count, money, plain, span } from "../numbers";
 import type { Fact } from "../shapes.gen";
 import { FIELD_NAMES, MARKS } from "../search";
 import { copyLink } from "../shell/share";
-import { filterProblem, mask, query, selectAgent, selectEvent, selectedEvent, showView, source, stepAlert, trace } from "../state";
+import {
+  filterProblem, mask, query, selectAgent, selectEvent, selectedEvent, showView, source, stepAlert, trace,
+} from "../state";
 
 /** The team's reward, by whatever name it has. */
 export function teamReward(rewards: Record<string, number>): number | null {
@@ -19,10 +21,12 @@ function Numbers() {
   const roots = agents.filter((one) => one.parent < 0);
   const tokens = about.costs["tokens"] ?? (roots.reduce((sum, one) => sum + one.tokens_total, 0) || null);
   const all: [string, string][] = [
-    ["R", about.has_reward ? plain(teamReward(about.rewards), 3) : "–"], ["", count(agents.length, "agent")], ["", count(about.events, "event")],
+    ["R", about.has_reward ? plain(teamReward(about.rewards), 3) : "–"], ["", count(agents.length, "agent")],
+      ["", count(about.events, "event")],
     ["", `${compact(tokens)} tok`], ["", money(about.costs["cost_usd"] ?? null)], ["", span(about.end - about.start)],
   ];
-  return <ul class="trace-numbers">{all.filter(([, value]) => value !== "–" ).map(([name, value]) => <li key={value}>{name} {value}</li>)}</ul>;
+  return <ul class="trace-numbers">{all.filter(([, value]) => value !== "–" ).map(([name, value]) => <li
+    key={value}>{name} {value}</li>)}</ul>;
 }
 
 function Search() {
@@ -36,12 +40,15 @@ function Search() {
     return () => clearTimeout(timer);
   }, [text]);
   const found = mask.value ? mask.value.reduce((sum, one) => sum + one, 0) : null;
-  const toFirst = (): void => { const first = mask.value?.indexOf(1, selectedEvent.value + 1) ?? -1; if (first >= 0) selectEvent(first); };
+  const toFirst = (): void => { const first = mask.value?.indexOf(1, selectedEvent.value + 1) ?? -1;
+    if (first >= 0) selectEvent(first); };
   return (
     <div class="trace-search">
-      <input ref={box} type="search" aria-label="Search events" placeholder="/ words, kind:spawn, tokens>5k, tainted" value={text} spellcheck={false}
+      <input ref={box} type="search" aria-label="Search events" placeholder="/ words, kind:spawn, tokens>5k, tainted" value={text}
+        spellcheck={false}
         onInput={(event) => setText(event.currentTarget.value)} onFocus={() => setHelp(true)} onBlur={() => setHelp(false)}
-        onKeyDown={(event) => { if (event.key === "Escape") event.currentTarget.blur(); if (event.key === "Enter") toFirst(); }} />
+        onKeyDown={(event) => { if (event.key === "Escape") event.currentTarget.blur(); if (event.key === "Enter") toFirst();
+          }} />
       <span role="status" class={filterProblem.value ? "search-problem" : "quiet"}>
         {filterProblem.value ? `${filterProblem.value.what} ${filterProblem.value.fix ?? ""}`
           : found !== null ? `${found.toLocaleString("en")} of ${trace.value!.about.events.toLocaleString("en")}` : ""}
@@ -64,7 +71,8 @@ function Share() {
         <button type="button" onClick={() => void copyLink()}>Copy link (Y)</button>
         {source.value!.kind === "server"
           ? <p>One file that opens anywhere:<br /><code>counterpoint export {id} --html trace.html</code></p>
-          : <p class="quiet">This is a file: send it as it is. {about.is_masked ? "Secrets are masked in it." : "Nothing was masked in it."}</p>}
+          : <p class="quiet">This is a file: send it as it is. {about.is_masked ? "Secrets are masked in it."
+            : "Nothing was masked in it."}</p>}
       </div>
     </details>
   );
@@ -77,7 +85,8 @@ export function TraceHeader() {
     <header class="trace-head">
       <h1 title={about.id}>{about.id}</h1>
       <Numbers />
-      {about.alerts.length > 0 && <button type="button" class="badge warn" onClick={() => stepAlert(1)} title="Next alert (.)">⚠ {count(about.alerts.length, "alert")}</button>}
+      {about.alerts.length > 0 && <button type="button" class="badge warn" onClick={() => stepAlert(1)}
+        title="Next alert (.)">⚠ {count(about.alerts.length, "alert")}</button>}
       {about.is_masked && <span class="badge">masked</span>}
       <div class="end">
         <Search />

@@ -48,7 +48,8 @@ export function Splitter({ label, side, width, onWidth }: Props) {
     onWidth(width + sign * step);
   };
   return (
-    <div class={`splitter ${side}`} role="separator" aria-orientation="vertical" aria-label={label} aria-valuenow={Math.round(width)} aria-valuemin={LEAST}
+    <div class={`splitter ${side}`} role="separator" aria-orientation="vertical" aria-label={label}
+      aria-valuenow={Math.round(width)} aria-valuemin={LEAST}
       aria-valuemax={MOST} tabIndex={0} onPointerDown={onPointerDown} onKeyDown={onKeyDown} />
   );
 }

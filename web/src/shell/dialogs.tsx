@@ -41,7 +41,8 @@ function KeyRow({ command }: { command: Command }) {
         </button>
       </td>
       <td>{command.text}</td>
-      <td>{command.id in ownKeys.value && <button type="button" class="plain" onClick={() => setKey(command.id, null)}>as it was</button>}</td>
+      <td>{command.id in ownKeys.value && <button type="button" class="plain"
+        onClick={() => setKey(command.id, null)}>as it was</button>}</td>
     </tr>
   );
 }
@@ -73,19 +74,26 @@ export function Menu() {
   const [text, setText] = useState("");
   const [at, setAt] = useState(0);
   useEffect(() => { setText(""); setAt(0); }, [isOpen]);
-  const found = isOpen ? COMMANDS.filter((one) => one.id !== "commands" && canRun(one.id) && one.text.toLowerCase().includes(text.toLowerCase())) : [];
+  const found = isOpen
+    ? COMMANDS.filter((one) => one.id !== "commands" && canRun(one.id) && one.text.toLowerCase().includes(text.toLowerCase()))
+    : [];
   const chosen = found[Math.min(at, found.length - 1)];
   const run = (command: Command | undefined): void => { close(); if (command) setTimeout(() => runCommand(command.id)); };
   const onKeyDown = (event: KeyboardEvent): void => {
     const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
-    if (step) { event.preventDefault(); setAt((found.length + Math.min(at, found.length - 1) + step) % Math.max(1, found.length)); }
+    if (step) {
+      event.preventDefault();
+      setAt((found.length + Math.min(at, found.length - 1) + step) % Math.max(1, found.length));
+    }
     if (event.key === "Enter") { event.preventDefault(); run(chosen); }
   };
   return (
     <dialog ref={dialog} class="dialog menu" onClose={close} aria-label="Commands">
       {isOpen && <>
-        <input type="text" value={text} placeholder="What to do?" role="combobox" aria-expanded="true" aria-controls="menu-list" aria-label="Command"
-          aria-activedescendant={chosen ? `menu-${chosen.id}` : undefined} onInput={(event) => { setText(event.currentTarget.value); setAt(0); }} onKeyDown={onKeyDown} />
+        <input type="text" value={text} placeholder="What to do?" role="combobox" aria-expanded="true" aria-controls="menu-list"
+          aria-label="Command"
+          aria-activedescendant={chosen ? `menu-${chosen.id}` : undefined}
+            onInput={(event) => { setText(event.currentTarget.value); setAt(0); }} onKeyDown={onKeyDown} />
         <ul id="menu-list" role="listbox" aria-label="Commands">
           {found.map((one) => (
             <li key={one.id} id={`menu-${one.id}`} role="option" aria-selected={one === chosen} onClick={() => run(one)}>

@@ -14,7 +14,8 @@ const PATHS: Record<string, string> = {
 export function Icon({ name }: { name: string }) {
   return (
     <svg class="icon" viewBox="0 0 20 20" width="20" height="20" aria-hidden="true" focusable="false">
-      <path d={PATHS[name] ?? ""} fill="none" stroke="currentColor" stroke-width="1.7" stroke-linecap="round" stroke-linejoin="round" />
+      <path d={PATHS[name] ?? ""} fill="none" stroke="currentColor" stroke-width="1.7" stroke-linecap="round"
+        stroke-linejoin="round" />
     </svg>
   );
 }

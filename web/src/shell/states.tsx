@@ -1,4 +1,5 @@
-// What a page says when it cannot show what it should: empty, broken, gone, too large. Always true: it says what, and what would help.
+// What a page says when it cannot show what it should: empty, broken, gone, too large. Always true: it says what, and what would
+// help.
 import { Component, type ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { connection, reload } from "../state";
@@ -48,10 +49,12 @@ export function Reconnecting() {
     const timer = setInterval(() => {
       seconds = seconds > 0 ? seconds - 1 : WAIT_S;
       setLeft(seconds);
-      if (seconds === 0) void fetch("/", { method: "HEAD", cache: "no-store" }).then(() => { connection.value = "ok"; reload(); }, () => undefined);
+      if (seconds === 0) void fetch("/", { method: "HEAD", cache: "no-store" }).then(() => { connection.value = "ok"; reload(); },
+        () => undefined);
     }, 1000);
     return () => clearInterval(timer);
   }, [isLost]);
   if (!isLost) return null;
-  return <div class="banner" role="status">Reconnecting… <span aria-hidden="true">{left} s</span> The last data stays on the screen.</div>;
+  return <div class="banner" role="status">Reconnecting… <span
+    aria-hidden="true">{left} s</span> The last data stays on the screen.</div>;
 }
