@@ -193,7 +193,7 @@ def rows_of(play: Any, name: str, trace: Trace, limits: tuple[float, float, floa
         viewer.page.wait_for_timeout(1500)
         viewer.page.keyboard.press("f")
         taken = viewer.frames(frames, zooms=True)
-        out.append(row(f"zoom, all lanes in sight, script CPU per frame p95, {what}", percentile(taken, 0.95), None, "ms", limit=8))
+        out.append(row(f"zoom, all lanes, script CPU per frame p95, {what}", percentile(taken, 0.95), None, "ms", limit=8))
         out.append(row(f"select, {what}", median([viewer.took(SELECT) for _ in range(5)]), None, "ms", limit=select))
         if len(trace.events) <= LARGE:
             taken = [viewer.took(FILTER % word) - TYPING for word in WORDS]

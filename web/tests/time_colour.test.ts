@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { EVENT_TYPES, FLAGS } from "../src/shapes.gen";
-import { dimmed, scaleOf, valuesByRow } from "../src/time/colour";
+import { dimmed, scaleOf, valuesByAgent, valuesByRow } from "../src/time/colour";
 import { columns } from "./time_fixture";
 
 const of = (name: string) => (EVENT_TYPES as readonly string[]).indexOf(name);
@@ -22,12 +22,19 @@ test("credit has a sign, nothing in the middle, and absence apart", () => {
   const values = Float32Array.of(-0.4, 0, 0.1, 0.3, NaN);
   const scale = scaleOf("credit", events, [], values);
   expect([...scale.classes]).toEqual([1, 5, 6, 8, 0]);
-  expect(scale.names).toHaveLength(10);
+  expect(scale.names).toEqual(["no credit", "−0.40", "−0.30", "−0.20", "−0.10", "0", "+0.10", "+0.20", "+0.30", "+0.40"]);
+  expect(scaleOf("credit", events, [], null).names).toEqual(["no credit"]);
 });
 
 test("values find the rows of a window by number", () => {
   const events = { ...columns([{ t: 0 }, { t: 1 }]), numbers: Uint32Array.from([2, 90]) };
   expect([...valuesByRow(events, Float32Array.of(5, 6, 7))!]).toEqual([7, NaN]);
+});
+
+test("credit of agents is that of their events; none is none", () => {
+  const events = columns([{ t: 0, agent: 1 }, { t: 1, agent: 0 }]);
+  expect([...valuesByAgent(events, [null, 0.5])!]).toEqual([0.5, NaN]);
+  expect(valuesByAgent(events, [null, null])).toBeNull();
 });
 
 test("what a filter leaves out is in a second set of classes", () => {

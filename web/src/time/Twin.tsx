@@ -24,6 +24,8 @@ function Row({ row }: { row: number }) {
   const at = columns.value!;
   const n = at.numbers?.[row] ?? row;
   const type = trace.value?.about.types[at.type[row]!] ?? "unknown";
+  const tool = trace.value?.about.tools[at.tool[row]! - 1] ?? "";
+  const marks = flagWords(at.flags[row]!).join(", ");
   const isChosen = selectedEvent.value === n;
   return (
     <div role="row" class={`twin-row${isChosen ? " chosen" : ""}`} aria-selected={isChosen}>
@@ -32,9 +34,9 @@ function Row({ row }: { row: number }) {
       <span role="cell">{span(at.dur[row]!)}</span>
       <span role="cell" title={agentName(at.agent[row]!)}>{agentName(at.agent[row]!)}</span>
       <span role="cell"><span aria-hidden="true">{glyphOf(type)}</span> {type.replaceAll("_", " ")}</span>
-      <span role="cell">{trace.value?.about.tools[at.tool[row]! - 1] ?? ""}</span>
+      <span role="cell" title={tool}>{tool}</span>
       <span role="cell">{at.tokens[row]! > 0 ? compact(at.tokens[row]!) : ""}</span>
-      <span role="cell">{flagWords(at.flags[row]!).join(", ")}</span>
+      <span role="cell" title={marks}>{marks}</span>
     </div>
   );
 }

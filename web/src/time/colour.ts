@@ -71,21 +71,24 @@ function signedScale(by: "credit" | "reward", n: number, values: Float32Array): 
   for (let i = 0; i < n; i++) {
     const value = values[i]!;
     if (Number.isNaN(value)) continue;
-    const step = most === 0 ? 0 : Math.sign(value) * Math.ceil((Math.abs(value) / most) * ARM - 1e-6);
-    classes[i] = 1 + ARM + step;
+    if (most > 0) classes[i] = 1 + ARM + Math.sign(value) * Math.ceil((Math.abs(value) / most) * ARM - 1e-6);
   }
   const names = [`no ${by}`];
-  for (let step = -ARM; step <= ARM; step++) {
-    const edge = (most * step) / ARM;
-    names.push(step === 0 ? "0" : step < 0 ? `− to ${signed(edge)}` : `+ to ${signed(edge)}`);
-  }
-  return { by, classes, names };
+  const places = most > 0 ? Math.max(2, Math.ceil(1.5 - Math.log10(most))) : 2;
+  for (let step = -ARM; step <= ARM; step++) names.push(step === 0 ? "0" : signed((most * step) / ARM, places));
+  return { by, classes, names: most > 0 ? names : names.slice(0, 1) };
 }
 
 /** Values by row of the columns, of values by number of event. */
 export function valuesByRow(columns: Columns, byEvent: Float32Array | null): Float32Array | null {
   if (!byEvent || !columns.numbers) return byEvent;
   return Float32Array.from(columns.numbers, (n) => byEvent[n] ?? NaN);
+}
+
+/** Where a method speaks of agents only, each event has its agent's value. */
+export function valuesByAgent(columns: Columns, byAgent: readonly (number | null)[]): Float32Array | null {
+  if (!byAgent.some((value) => value !== null)) return null;
+  return Float32Array.from(columns.agent, (agent) => byAgent[agent] ?? NaN);
 }
 
 /** With a filter, what it leaves out is in a second set of classes after the first. `mask` is by number of event. */

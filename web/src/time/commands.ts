@@ -8,7 +8,7 @@ import { fit, pan, show, zoom } from "./view";
 
 export function listenToCommands(stage: Stage): () => void {
   const zoomBy = (factor: number) => {
-    const at = stage.pointer.x >= 0 ? stage.pointer.x / stage.width : 0.5;
+    const at = stage.pointer.x >= 0 ? stage.pointer.x / stage.width : placeOfSelection(stage) ?? 0.5;
     stage.look(zoom(stage.view, stage.extent, factor, at));
   };
   const ends = [
@@ -24,6 +24,13 @@ export function listenToCommands(stage: Stage): () => void {
     onCommand("lane-down", () => stepLane(stage, 1)),
   ];
   return () => ends.forEach((end) => end());
+}
+
+/** Where the selected event begins, 0 left to 1 right; null when it is not in sight. */
+function placeOfSelection({ view }: Stage): number | null {
+  const row = rowOf(selectedEvent.value);
+  const s = row >= 0 ? model.placed.value?.from[row] : undefined;
+  return s !== undefined && s >= view.s0 && s <= view.s1 ? (s - view.s0) / (view.s1 - view.s0) : null;
 }
 
 /** Everything; pressed when everything is seen, the marked range or the selected event. */

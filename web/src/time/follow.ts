@@ -118,6 +118,7 @@ export function note(isExact: boolean): string | null {
   const by = colourBy.value;
   const isLarge = trace.value?.columns === null;
   if (!isExact && isLarge && (by !== "family" || mask.value)) return "Seen from afar, colours show families of all events; zoom in (W) for the rest.";
+  if (by === "credit" && model.isCreditOfAgents.value) return "This method gives credit to agents: each event has its agent's colour.";
   if (by === "credit" && !model.creditByRow.value) return "No credit by event yet: the Credit view (4) says what is missing.";
   if (by === "reward" && !model.rewardByEvent.value) return "This trace has no rewards of single events, only of the whole team; colour by credit shows who earned it.";
   return null;

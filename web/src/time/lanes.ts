@@ -128,7 +128,7 @@ function pushGroup(
   const name = group.label;
   out.push({ key, name, agents: isOpen ? [] : members, count: members.length, tracks: 1, indent, fold: isOpen ? "open" : "closed", row });
   if (!isOpen) return;
-  for (const agent of members) {
+  for (const agent of [...members].sort((a, b) => agents[a]!.start - agents[b]!.start || a - b)) {
     out.push(ofOne(agents, agent, indent + 1, -1));
     after(agent);
   }

@@ -2,10 +2,10 @@
 // places in `columns` (the whole trace, or the window of a large one); bins may be older than the filter for a moment, never wrong in time.
 import { computed, signal } from "@preact/signals";
 import { FLAGS } from "../shapes.gen";
-import { colourBy, columns, creditByEvent, groupBy, mask, trace, type ColourBy } from "../state";
+import { colourBy, columns, creditByAgent, creditByEvent, groupBy, mask, trace, type ColourBy } from "../state";
 import type { Bins } from "../source";
 import { brightened, buildBinsInSlices, type LaneBins } from "./bins";
-import { dimmed, scaleOf, valuesByRow } from "./colour";
+import { dimmed, scaleOf, valuesByAgent, valuesByRow } from "./colour";
 import { indexLanes, place } from "./events";
 import { idleGaps, idleGapsOfBins, timeMap, type TimeMap } from "./gaps";
 import { buildLanes, type Lanes } from "./lanes";
@@ -45,13 +45,19 @@ export const placed = computed(() => (columns.value && map.value ? place(columns
 export const index = computed(() => (
   columns.value && placed.value && lanes.value ? indexLanes(columns.value, placed.value, lanes.value) : null));
 
-/** Credit by row, for colours and sums. */
-export const creditByRow = computed(() => (columns.value ? valuesByRow(columns.value, creditByEvent.value) : null));
+/** Credit by row, for sums; null where the method says nothing about single events. */
+export const creditByRow = computed(() => {
+  const found = columns.value ? valuesByRow(columns.value, creditByEvent.value) : null;
+  return found?.some((value) => !Number.isNaN(value)) ? found : null;
+});
+/** Credit by row for colours: of the event, or else of its agent. */
+const creditShown = computed(() => creditByRow.value ?? (columns.value ? valuesByAgent(columns.value, creditByAgent.value) : null));
+export const isCreditOfAgents = computed(() => !creditByRow.value && creditShown.value !== null);
 
 export const scale = computed(() => {
   const [at, by] = [columns.value, colourBy.value];
   if (!at || !trace.value) return null;
-  const values = by === "credit" ? creditByRow.value : by === "reward" ? valuesByRow(at, rewardByEvent.value) : null;
+  const values = by === "credit" ? creditShown.value : by === "reward" ? valuesByRow(at, rewardByEvent.value) : null;
   return scaleOf(by, at, trace.value.about.types, values);
 });
 
