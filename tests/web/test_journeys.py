@@ -1,0 +1,223 @@
+"""The journeys of a user in a real browser: open, find, read, compare, fork, diff, share, reopen; by mouse and by keys alone."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from web_help import CPT, HOSTILE, ROOT, TRICKS, Viewer
+
+AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
+SHOP = "0a000000-0000-4000-8000-00000000000a"
+
+
+def opens(page: Any, viewer: Viewer, path: str) -> None:
+    page.goto(viewer.url + path)
+    page.wait_for_selector("nav.rail")
+
+
+def trace(page: Any, viewer: Viewer, name: str, query: str = "") -> None:
+    opens(page, viewer, f"/t/{name}{query}")
+    page.get_by_role("heading", name=name).first.wait_for()
+
+
+def simulated(viewer: Viewer) -> str:
+    from counterpoint import Store
+
+    with Store(viewer.store, read_only=True) as store:
+        return next(name for name in store.ids() if name.startswith("wide_verify"))
+
+
+def test_open_the_list_and_a_trace(page: Any, viewer: Viewer) -> None:
+    opens(page, viewer, "/")
+    page.get_by_role("link", name="research-team").click()
+    page.get_by_role("heading", name="research-team").wait_for()
+    assert "/t/research-team" in page.url
+    page.go_back()
+    page.get_by_role("link", name="code-team").wait_for()
+
+
+def test_find_the_slowest_agent_and_read_its_text(page: Any, viewer: Viewer) -> None:
+    trace(page, viewer, "research-team")
+    page.get_by_role("list", name="Answers").get_by_role("link", name=re.compile("^slowest")).or_(
+        page.get_by_role("list", name="Answers").get_by_role("button", name=re.compile("^slowest"))
+    ).first.click()
+    page.keyboard.press("3")
+    talk = page.get_by_role("region", name="Text")
+    talk.get_by_text("analyst").first.wait_for()
+
+
+def test_search_filters_and_the_address_restores_it(page: Any, viewer: Viewer) -> None:
+    trace(page, viewer, "research-team")
+    page.keyboard.press("/")
+    page.keyboard.type("kind:spawn")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"[?&]f="))
+    address = page.url
+    page.goto("about:blank")
+    page.goto(address)
+    box = page.get_by_role("searchbox", name="Search events")
+    box.wait_for()
+    assert box.input_value() == "kind:spawn"
+
+
+def test_an_event_says_what_caused_it(page: Any, viewer: Viewer) -> None:
+    trace(page, viewer, SHOP, "?e=msg_a2")
+    panel = page.get_by_role("region", name="Event")
+    panel.get_by_text("Caused by").wait_for()
+    said = panel.inner_text()
+    assert "msg_b2" in said
+    assert "Both are true" in said
+
+
+def test_two_credit_methods_side_by_side_and_sums_that_close(page: Any, viewer: Viewer) -> None:
+    trace(page, viewer, simulated(viewer), "?v=credit")
+    page.get_by_role("region", name="Credit").wait_for()
+    first = page.get_by_role("region", name="First method")
+    first.get_by_text("✓").first.wait_for()
+    page.keyboard.press("b")
+    page.get_by_role("region", name="Second method").wait_for()
+
+
+def test_safety_shows_where_untrusted_content_came_from(page: Any, viewer: Viewer) -> None:
+    trace(page, viewer, SHOP, "?v=safety")
+    region = page.get_by_role("region", name="Safety")
+    region.get_by_text("from outside").first.wait_for()
+    assert "WebFetch" in region.inner_text()
+
+
+def test_fork_from_the_page_and_see_the_difference(page: Any, viewer: Viewer) -> None:
+    name = simulated(viewer)
+    trace(page, viewer, name)
+    page.keyboard.press("/")
+    page.keyboard.type("kind:message")
+    page.keyboard.press("Enter")
+    page.wait_for_timeout(300)
+    page.keyboard.press("Escape")
+    found = page.evaluate("fetch(`/api/t/${location.pathname.split('/')[2]}/find?q=kind:message`).then(r => r.json())")
+    assert found["events"]
+    page.goto(f"{viewer.url}/t/{name}?e={_id_of(page, name, found['events'][0])}")
+    panel = page.get_by_role("region", name="Event")
+    panel.get_by_role("button", name="Fork").click()
+    form = page.locator("form.fork")
+    form.wait_for()
+    form.get_by_role("button", name=re.compile("fork|run", re.I)).first.click()
+    page.wait_for_url(re.compile("/d/"), timeout=30_000)
+    page.get_by_text("first divergence").wait_for()
+
+
+def _id_of(page: Any, name: str, n: int) -> str:
+    return str(page.evaluate(f"fetch('/api/t/{name}/event/{n}').then(r => r.json())")["id"])
+
+
+def test_two_traces_picked_from_the_list_become_a_diff(page: Any, viewer: Viewer) -> None:
+    opens(page, viewer, "/")
+    for name in ("panel", "build"):
+        page.get_by_role("checkbox", name=f"Pick {name} to compare").check()
+    page.get_by_role("button", name="Diff").or_(page.get_by_role("main").get_by_role("link", name="Diff")).first.click()
+    page.wait_for_url(re.compile("/d/"))
+    page.get_by_text("first divergence").wait_for()
+
+
+def test_share_as_a_file_and_reopen_it_from_disk(page: Any, viewer: Viewer, tmp_path: Path) -> None:
+    file = tmp_path / "shop.html"
+    done = subprocess.run([*CPT, "export", SHOP, "--html", str(file), "--store", str(viewer.store)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "masked" in done.stdout + done.stderr
+    assert "eve@example.org" not in file.read_text()
+    page.goto(file.as_uri())
+    page.get_by_role("heading", name=SHOP).first.wait_for()
+    assert page.evaluate("document.contentType") == "text/html"
+    page.keyboard.press("3")
+    talk = page.get_by_role("region", name="Text")
+    talk.get_by_text("Both are true").first.wait_for()
+
+
+@pytest.mark.parametrize("path", ["/", "/t/research-team", "/t/research-team?v=credit", "/t/research-team?v=safety", "/t/research-team?v=text", "/d/panel..build", "/r", "/c", "/live"])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing(browser: Any, viewer: Viewer, path: str, theme: str) -> None:
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed: run `make test` where npm is")
+    # The page forbids scripts that it does not know; only for this test may axe come in.
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, color_scheme=theme, bypass_csp=True)
+    page = context.new_page()
+    try:
+        opens(page, viewer, path)
+        page.wait_for_timeout(700)
+        page.add_script_tag(content=AXE.read_text())
+        tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+        found = page.evaluate("tags => axe.run(document, { runOnly: { type: 'tag', values: tags } })", tags)
+        broken = [(v["id"], [n["html"][:120] for n in v["nodes"][:3]]) for v in found["violations"]]
+        assert broken == []
+    finally:
+        context.close()
+
+
+def test_keys_alone(page: Any, viewer: Viewer) -> None:
+    trace(page, viewer, "research-team")
+    page.locator("section.time canvas").last.focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_url(re.compile(r"[?&]e="))
+    first = page.url
+    page.keyboard.press("ArrowRight")
+    page.wait_for_url(lambda address: address != first)
+    for key, region in (("4", "Credit"), ("5", "Safety"), ("3", "Text"), ("1", "Map of agents")):
+        page.keyboard.press(key)
+        page.get_by_role("region", name=region).first.wait_for()
+    page.keyboard.press("?")
+    page.get_by_role("dialog").first.wait_for()
+    page.keyboard.press("Escape")
+    page.keyboard.press("t")
+
+
+def test_hostile_text_is_text(page: Any, viewer: Viewer) -> None:
+    for view in ("time", "text", "map", "safety", "credit"):
+        trace(page, viewer, HOSTILE, f"?v={view}&e=e1")
+        page.wait_for_timeout(300)
+    for k in range(len(TRICKS)):
+        opens(page, viewer, f"/t/{HOSTILE}?v=text&e=e{k}")
+        page.get_by_role("region", name="Event").wait_for()
+    opens(page, viewer, "/")
+    page.get_by_role("link", name=HOSTILE).wait_for()
+    assert page.evaluate("window.__owned") is None
+    assert page.locator("a[href^='javascript']").count() == 0
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_timeline_can_be_read(browser: Any, viewer: Viewer, theme: str) -> None:
+    """axe cannot see into a canvas: what is drawn must stand out from what it is drawn on, by WCAG's 3:1 for graphics."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, color_scheme=theme)
+    page = context.new_page()
+    try:
+        trace(page, viewer, "team-300")
+        page.wait_for_timeout(800)
+        share = page.evaluate(
+            """() => {
+              const canvas = [...document.querySelectorAll("section.time canvas")].sort((a, b) => b.width * b.height - a.width * a.height)[0];
+              const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+              const colours = new Map();
+              for (let i = 0; i < data.length; i += 4) {
+                if (data[i + 3] < 200) continue;
+                const key = (data[i] << 16) | (data[i + 1] << 8) | data[i + 2];
+                colours.set(key, (colours.get(key) ?? 0) + 1);
+              }
+              const body = getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number);
+              const light = ([r, g, b]) => [r, g, b].map(v => v / 255).map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+                .reduce((sum, v, k) => sum + v * [0.2126, 0.7152, 0.0722][k], 0);
+              const under = light(body);
+              let drawn = 0;
+              for (const [key, count] of colours) {
+                const over = light([key >> 16, (key >> 8) & 255, key & 255]);
+                const ratio = (Math.max(over, under) + 0.05) / (Math.min(over, under) + 0.05);
+                if (ratio >= 3) drawn += count;
+              }
+              return drawn;
+            }"""
+        )
+        assert share > 2000
+    finally:
+        context.close()

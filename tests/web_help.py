@@ -1,0 +1,48 @@
+"""For tests of the page: where things are, what a hostile trace looks like, what a running viewer is."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from counterpoint import Edge, Event, Trace, content_ref
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "src" / "counterpoint" / "app" / "viewer" / "page" / "viewer.html"
+CPT = (sys.executable, "-c", "from counterpoint.app.cli import main; main()")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+ARGUMENTS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+HOSTILE = "hostile"
+TRICKS = (
+    "<script>window.__owned = 1</script>",
+    "<img src=x onerror='window.__owned = 1'>",
+    "[click](javascript:window.__owned=1) <a href='javascript:window.__owned=1'>x</a>",
+    "left \u202egnp.exe right\u202c",
+    "</script><script>window.__owned = 1</script>",
+    "x" * 200_000,
+)
+
+
+class Viewer(NamedTuple):
+    """A running viewer."""
+
+    url: str
+    token: str
+    store: Path
+
+
+def hostile_trace() -> Trace:
+    """A trace whose every text is an attack on whoever shows it."""
+    events, contents = [], {}
+    for k, trick in enumerate(TRICKS):
+        ref = content_ref(trick)
+        contents[ref] = trick
+        name = trick[:60]
+        events.append(Event(id=f"e{k}", t=float(k), type="message", agent=name, role=name, to=name, tool=name, error=name, content_ref=ref, dur=0.5))
+    edges = [Edge(f"e{k}", f"e{k + 1}", "message") for k in range(len(TRICKS) - 1)]
+    return Trace(trace_id=HOSTILE, task_id=TRICKS[0], system=TRICKS[1], events=events, edges=edges, contents=contents, rewards={"team": 1.0})
