@@ -17,6 +17,9 @@ import { Windowed } from "../windowed";
 import { openFile } from "./openfile";
 import "./pages.css";
 
+/** While the first query is one that cannot be read: the field must stay, so that it can be mended. */
+const NONE: Found = { store: "the store", rows: [], total: 0, facets: {}, version: "" };
+
 const sort = signal<Sort | null>(sortFrom(null));
 const chosen = signal<string[]>([]);
 
@@ -36,7 +39,7 @@ export default function Traces() {
       <h1 class="hidden">Traces</h1>
       {dropProblem && <div class="notice" role="alert"><p>{dropProblem.what}</p>{dropProblem.fix && <Command text={dropProblem.fix} />}
         <button type="button" onClick={() => setDropProblem(null)}>Close</button></div>}
-      {!data && problem ? <Failure error={problem} /> : !data ? <Waiting what="Reading the store" />
+      {!data && problem ? (query ? <List found={NONE} query={query} problem={problem} onFile={open} /> : <Failure error={problem} />) : !data ? <Waiting what="Reading the store" />
         : !data.total && !query ? <Nothing store={data.store} onFile={open} />
           : <List found={data} query={query} problem={problem} onFile={open} />}
     </div>
@@ -47,8 +50,8 @@ function Nothing(props: { store: string; onFile: (file: File | undefined) => voi
   return (
     <Empty title={`No traces in ${props.store}.`}>
       <p class="chips"><OpenFile onFile={props.onFile} /></p>
-      <p>Look at a trained team, offline, in seconds:</p>
-      <Command text="counterpoint demo" />
+      <p>Look at six sample teams, offline, in seconds:</p>
+      <Command text="counterpoint demo --quick" />
       <p>Or bring your own:</p>
       <p><Command text="counterpoint import --last 7d" /> <span class="quiet">this user's Claude Code, Codex and Kimi sessions</span></p>
       <p><Command text="counterpoint import FILE" /> <span class="quiet">a file or folder: OpenTelemetry, Inspect, verifiers and more, found by content</span></p>
@@ -80,8 +83,8 @@ function List(props: { found: Found; query: string; problem: SourceError | null;
       <header class="page-head">
         <input ref={field} type="search" class="search" value={query} placeholder='words, or topology:swarm agents>5 reward<0.5 open' aria-label="Search traces"
           onInput={(event) => ask(event.currentTarget.value)} />
-        <span class="quiet" role="status">{rows.length === found.total ? count(found.total, "trace") : `${rows.length.toLocaleString("en")} of ${count(found.total, "trace")}`}
-          {" in "}<bdi>{found.store}</bdi></span>
+        <span class="quiet" role="status">{found === NONE ? "" : rows.length === found.total ? count(found.total, "trace") : `${rows.length.toLocaleString("en")} of ${count(found.total, "trace")}`}
+          {found !== NONE && <>{" in "}<bdi>{found.store}</bdi></>}</span>
         <span class="end chips">
           {two.length > 0 && <span class="quiet">{two.length === 1 ? "pick one more to compare" : "two picked"}</span>}
           <button type="button" class={two.length === 2 ? "main" : ""} disabled={two.length !== 2} onClick={() => go({ page: "diff", a: two[0]!, b: two[1]! })}>Diff</button>
@@ -92,7 +95,7 @@ function List(props: { found: Found; query: string; problem: SourceError | null;
       {props.problem && <p class="notice" role="alert">{props.problem.what} {props.problem.fix && <span class="quiet">{props.problem.fix}</span>}</p>}
       <div class="traces-body">
         <Facets facets={found.facets} query={query} onQuery={ask} />
-        {rows.length ? <Table rows={rows} query={query} /> : (
+        {props.problem && !rows.length ? <span /> : rows.length ? <Table rows={rows} query={query} /> : (
           <Empty title="No trace matches."><p><code>{query}</code></p><button type="button" onClick={() => ask("")}>Show all</button></Empty>
         )}
       </div>

@@ -199,7 +199,7 @@ function Methods(props: { list: MethodInfo[]; first: string | null; second: stri
               {one.id} <span class="quiet">{one.unit}{one.is_additive ? " · Σ" : ""}</span>
             </button>
             {one.id !== props.first && (
-              <button type="button" class="beside" aria-pressed={one.id === props.second} aria-label={`${one.id} beside ${props.first}`} title="beside the first"
+              <button type="button" class="beside" aria-pressed={one.id === props.second} aria-label={`vs ${one.id}, beside ${props.first}`} title="beside the first"
                 onClick={() => (methods.value = one.id === props.second ? [props.first!] : [props.first!, one.id])}>vs</button>
             )}
           </li>
