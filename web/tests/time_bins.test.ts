@@ -1,9 +1,17 @@
 import { describe, expect, test } from "vitest";
-import { brightened, buildBins, buildBinsInSlices, columnsOf, FAINT, FINEST, levelFor, LEVELS, overview, paintRow } from "../src/time/bins";
+import { binSteps, brightened, buildBinsInSlices, columnsOf, FAINT, FINEST, levelFor, LEVELS, overview, paintRow, type LaneBins, type Work } from "../src/time/bins";
 import { indexLanes, place } from "../src/time/events";
 import { timeMap } from "../src/time/gaps";
 import { buildLanes } from "../src/time/lanes";
 import { agent, columns } from "./time_fixture";
+
+function buildBins(work: Work): LaneBins {
+  const steps = binSteps(work);
+  for (;;) {
+    const step = steps.next();
+    if (step.done) return step.value;
+  }
+}
 
 /** 8192 seconds, so that the finest bin is one second. */
 const events = columns([

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { FLAGS } from "../src/shapes.gen";
-import { beside, countVisible, indexLanes, laneBeside, nearest, place, rowsBetween, runOf } from "../src/time/events";
+import { beside, indexLanes, laneBeside, nearest, place, rowsBetween, runOf } from "../src/time/events";
 import { timeMap } from "../src/time/gaps";
 import { buildLanes } from "../src/time/lanes";
 import { agent, columns } from "./time_fixture";
@@ -26,7 +26,6 @@ test("lanes hold their events in order, with the latest end so far", () => {
 test("what may be seen between two times", () => {
   expect(runOf(index, placed, 0, 7, 9)).toEqual([0, 2]); // the long one covers it
   expect(runOf(index, placed, 1, 4, 5.5)).toEqual([3, 4]);
-  expect(countVisible(index, placed, [0, 1, 2, 3], 4, 5.5, 100)).toBe(2);
   expect(rowsBetween(index, placed, [0, 1, 3], 7, 20)).toEqual([0, 4, 5]);
 });
 

@@ -55,8 +55,9 @@ function Bar({ stage }: { stage: Stage | null }) {
 function State({ stage }: { stage: Stage }) {
   const isExact = stage.isExact.value;
   const about = trace.value?.about;
-  const text = windowProblem.value ?? note(isExact) ?? (isExact ? "" : "Too many to draw one by one: each lane shows how busy it was. Zoom in for events.");
-  return <span class="time-state quiet" role="status">{about && about.events === 0 ? "This trace has no events." : text}</span>;
+  const text = windowProblem.value ?? note(isExact) ?? (isExact ? "" : "Seen from afar: how busy each lane was. Zoom in (W) for events.");
+  const said = about?.events === 0 ? "This trace has no events." : text;
+  return <span class="time-state quiet" role="status" title={said}>{said}</span>;
 }
 
 function Marked() {

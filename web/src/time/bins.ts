@@ -25,7 +25,7 @@ export interface LaneBins {
   levels: Level[];
 }
 
-interface Work {
+export interface Work {
   index: LaneIndex;
   placed: Placed;
   /** Class of each event, and how many classes there are. */
@@ -67,14 +67,6 @@ export function* binSteps(work: Work): Generator<void, LaneBins> {
     yield;
   }
   return { lanes, start: 0, end: work.length, isShown: true, levels };
-}
-
-export function buildBins(work: Work): LaneBins {
-  const steps = binSteps(work);
-  for (;;) {
-    const { done, value } = steps.next();
-    if (done) return value;
-  }
 }
 
 /** Builds in slices of a few milliseconds; null when it was called off. */

@@ -81,17 +81,6 @@ function search(low: number, high: number, before: (k: number) => boolean): numb
   return low;
 }
 
-/** How many events could be drawn; stops counting past `limit`. */
-export function countVisible(index: LaneIndex, placed: Placed, lanes: readonly number[], s0: number, s1: number, limit: number): number {
-  let sum = 0;
-  for (const lane of lanes) {
-    const [low, high] = runOf(index, placed, lane, s0, s1);
-    sum += high - low;
-    if (sum > limit) break;
-  }
-  return sum;
-}
-
 /** Rows between two shown times in these lanes, in order of time. */
 export function rowsBetween(index: LaneIndex, placed: Placed, lanes: readonly number[], s0: number, s1: number): number[] {
   const rows: number[] = [];

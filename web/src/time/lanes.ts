@@ -56,12 +56,6 @@ export function buildLanes(agents: readonly Agent[], by: GroupBy, opened: Readon
   return finish(agents, grouped(agents, roles.length <= MANY_AGENTS ? roles : byDepth(agents), opened));
 }
 
-/** The keys to open so that an agent has a lane of its own. */
-export function keysTo(lanes: Lanes, agent: number): string[] {
-  const lane = lanes.list[lanes.ofAgent[agent] ?? -1];
-  return lane && lane.fold === "closed" ? [lane.key] : [];
-}
-
 interface Keyed extends Group {
   key: string;
   row: number;

@@ -1,6 +1,6 @@
 // Colours of the classes on the canvas. Always true: every class differs from the ground; what a filter leaves out is pale but there.
 import {
-  amountColour, contrast, creditColour, FAMILY_COLOURS, GROUND, inkOn, rgb, TEXT, type Shade,
+  amountColour, creditColour, FAMILY_COLOURS, GROUND, inkOn, rgb, TEXT, type Shade,
 } from "../palette";
 import type { ColourBy } from "../state";
 import { ARM, STEPS } from "./colour";
@@ -55,13 +55,4 @@ export function looksOf(by: ColourBy, shade: Shade): Looks {
 function pixel(colour: string): number {
   const [r, g, b] = rgb(colour);
   return (0xff000000 | (b << 16) | (g << 8) | r) >>> 0;
-}
-
-/** A colour of text that can be read on the ground, as near to the wanted one as that allows. */
-export function readable(colour: string, looks: Pick<Looks, "ground" | "text">): string {
-  for (let share = 0; share < 1; share += 0.1) {
-    const tried = mix(colour, looks.text, share);
-    if (contrast(tried, looks.ground) >= 4.5) return tried;
-  }
-  return looks.text;
 }
