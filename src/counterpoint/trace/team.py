@@ -34,7 +34,7 @@ Floats = NDArray[np.float64]
 
 ACTING = ("orchestrator_decision", "message", "tool_call", "aggregate")
 """Event types in which an agent's model acts. Spawn, despawn, return and tool_result are consequences or observations."""
-OUTSIDE_ROLES = frozenset({"user", "human", "tool", "environment", "system"})
+OUTSIDE_ROLES = frozenset({"user", "human", "tool", "environment", "system", "memory"})
 """Roles and names of those who are heard but are not in the team."""
 
 _CODE = {name: code for code, name in enumerate(EVENT_TYPES)}

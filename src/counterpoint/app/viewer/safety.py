@@ -65,7 +65,7 @@ def _safety(look: Seen) -> Safety:
     return Safety(
         sources=sorted(place[list(may.sources)].tolist())[:_SOURCES],
         tainted=int(tainted.sum()),
-        agents=np.unique(look.team.agent_E[tainted]).tolist(),
+        agents=[a for a in np.unique(look.team.agent_E[tainted]).tolist() if look.team.is_member_A[a]],
         paths=paths,
         notes=_notes(look, may, found),
     )
