@@ -19,7 +19,9 @@ export interface Closing {
 /** Do the agents and what nobody got make the team's reward? */
 export function closing(credit: Credit): Closing {
   const parts = Object.values(credit.by_agent);
-  if (credit.refusal || (!parts.length && credit.total === null)) return { state: "none", sum: null, agents: 0, nobody: 0, target: null, difference: 0 };
+  if (credit.refusal
+    || (!parts.length && credit.total === null)) return { state: "none", sum: null, agents: 0, nobody: 0, target: null,
+    difference: 0 };
   const agents = parts.length ? add(parts) : credit.total ?? 0;
   const nobody = credit.unassigned ?? 0;
   const [sum, target] = [add([agents, nobody]), credit.target];
@@ -67,7 +69,9 @@ export interface Part {
   to: number;
 }
 
-/** The parts of the bar: what adds to the reward on the right of the zero, what takes from it on the left, the largest outermost. */
+/**
+ * The parts of the bar: what adds to the reward on the right of the zero, what takes from it on the left, the largest outermost.
+ */
 export function barParts(credit: Credit): { parts: Part[]; zero: number } {
   const all = bySize(credit).filter(([, value]) => value !== 0);
   if (credit.unassigned) all.push(["unassigned", credit.unassigned]);

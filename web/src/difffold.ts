@@ -1,10 +1,12 @@
-// Two traces side by side, made short. Always true: every row of the difference is in exactly one item, in order; a fold says how many
-// rows it holds.
+// Two traces side by side, made short. Always true: every row of the difference is in exactly one item, in order; a fold says how
+// many rows it holds.
 import type { DiffRow } from "./shapes.gen";
 
 export type DiffItem = { kind: "row"; row: number } | { kind: "fold"; what: string; from: number; to: number };
 
-/** Rows to show. Equal stretches fold to what is within `near` rows of a change; long one-sided stretches fold after `near` rows. */
+/**
+ * Rows to show. Equal stretches fold to what is within `near` rows of a change; long one-sided stretches fold after `near` rows.
+ */
 export function folded(rows: DiffRow[], onlyChanges: boolean, near = 1, opened: ReadonlySet<number> = new Set()): DiffItem[] {
   const out: DiffItem[] = [];
   for (let from = 0; from < rows.length; ) {

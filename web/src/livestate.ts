@@ -1,5 +1,5 @@
-// What is running, gathered from the stream. Always true: a trace's newest line wins; an open event's age grows with the clock between
-// batches; only the last events of each trace are kept.
+// What is running, gathered from the stream. Always true: a trace's newest line wins; an open event's age grows with the clock
+// between batches; only the last events of each trace are kept.
 import type { LiveBatch, LiveTrace } from "./shapes.gen";
 
 /** An agent or event that says nothing for so long is an alert. */
@@ -45,7 +45,8 @@ export function openEvents(picture: Picture, now: number): OpenEvent[] {
   const passed = Math.max(0, now - picture.heard);
   const out = picture.traces.flatMap((trace) => trace.open.map((one) => ({
     trace: trace.id, id: text(one["id"]), agent: text(one["agent"]),
-    what: text(one["tool"]) ? `${text(one["type"]).replaceAll("_", " ")} ${text(one["tool"])}` : text(one["type"]).replaceAll("_", " "),
+    what: text(one["tool"]) ? `${text(one["type"]).replaceAll("_", " ")} ${text(one["tool"])}`
+      : text(one["type"]).replaceAll("_", " "),
     age: ageOf(one, trace, picture.at, passed),
   })));
   return out.sort((a, b) => (b.age ?? -1) - (a.age ?? -1));
@@ -53,7 +54,8 @@ export function openEvents(picture: Picture, now: number): OpenEvent[] {
 
 /** By the clock where the event has one; else how much of the trace has passed since, and how long that has been silent. */
 function ageOf(one: Record<string, unknown>, trace: LiveTrace, at: number, passed: number): number | null {
-  const clock = typeof one["at"] === "number" ? one["at"] : typeof one["at"] === "string" ? Date.parse(one["at"]) / 1000 : Number.NaN;
+  const clock = typeof one["at"] === "number" ? one["at"]
+    : typeof one["at"] === "string" ? Date.parse(one["at"]) / 1000 : Number.NaN;
   if (Number.isFinite(clock)) return Math.max(0, at - clock) + passed;
   const since = one["since"];
   return typeof since === "number" ? Math.max(0, trace.last_t - since) + trace.silent_s + passed : null;

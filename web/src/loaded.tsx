@@ -1,5 +1,5 @@
-// Waiting, failing, having nothing: said in words, with the command that helps. Always true: what was shown stays on the screen while
-// something newer is asked for.
+// Waiting, failing, having nothing: said in words, with the command that helps. Always true: what was shown stays on the screen
+// while something newer is asked for.
 import { useEffect, useState } from "preact/hooks";
 import { epoch } from "./state";
 import { SourceError } from "./source";
@@ -12,7 +12,8 @@ export interface Loaded<T> {
 
 /** Asks whenever `key` changes and when the server is back; `ask` null: nothing to ask. Data of another `about` is not shown. */
 export function useLoaded<T>(about: string, key: string, ask: (() => Promise<T>) | null): Loaded<T> {
-  const [state, setState] = useState<Loaded<T> & { about: string }>({ about, data: null, problem: null, isWaiting: ask !== null });
+  const [state, setState] = useState<Loaded<T> & { about: string }>({ about, data: null, problem: null,
+    isWaiting: ask !== null });
   const era = epoch.value;
   useEffect(() => {
     if (!ask) return setState({ about, data: null, problem: null, isWaiting: false });

@@ -1,5 +1,5 @@
-// Text of a trace on the screen. Always true: it is hostile, so it becomes text nodes and nothing else; characters that would turn the
-// reading direction or hide are written out; masked labels and found words are marked.
+// Text of a trace on the screen. Always true: it is hostile, so it becomes text nodes and nothing else; characters that would
+// turn the reading direction or hide are written out; masked labels and found words are marked.
 
 export interface Piece {
   kind: "text" | "found" | "masked" | "unseen";
@@ -38,7 +38,8 @@ export function Plain(props: { text: string; words?: readonly string[] }) {
       {pieces(props.text, props.words).map((piece, i) =>
         piece.kind === "text" ? piece.text
           : piece.kind === "found" ? <mark key={i}>{piece.text}</mark>
-            : <span key={i} class={piece.kind} title={piece.kind === "unseen" ? "a character that does not show" : "taken out"}>{piece.text}</span>)}
+            : <span key={i} class={piece.kind} title={piece.kind === "unseen" ? "a character that does not show" : "taken out"}>
+            {piece.text}</span>)}
     </bdi>
   );
 }

@@ -1,5 +1,5 @@
-// Curves made ready for a chart. Always true: curves of a chart share one x axis, and where a curve has no point there is a gap, not
-// a zero.
+// Curves made ready for a chart. Always true: curves of a chart share one x axis, and where a curve has no point there is a gap,
+// not a zero.
 import type { Series } from "./shapes.gen";
 
 export interface Aligned {
@@ -30,7 +30,8 @@ export function aligned(all: Series[]): Aligned {
   return { x, rows };
 }
 
-const finite = (value: number | null | undefined) => (value === null || value === undefined || !Number.isFinite(value) ? null : value);
+const finite = (value: number | null | undefined) =>
+  (value === null || value === undefined || !Number.isFinite(value) ? null : value);
 
 export interface ChartGroup {
   title: string;

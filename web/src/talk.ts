@@ -1,5 +1,5 @@
-// A transcript in pages. Always true: a page is asked for once; pages of another agent or trace are forgotten, and answers that come too
-// late are not shown.
+// A transcript in pages. Always true: a page is asked for once; pages of another agent or trace are forgotten, and answers that
+// come too late are not shown.
 import { subtree } from "./file";
 import type { About, TalkRow } from "./shapes.gen";
 import type { Columns, Source } from "./source";

@@ -1,8 +1,9 @@
-// The list of traces: sorting, and facets as terms of the search language. Always true: absent values sort last, whichever way; a facet
-// is a term of the query and nothing else, so the address holds the whole state.
+// The list of traces: sorting, and facets as terms of the search language. Always true: absent values sort last, whichever way; a
+// facet is a term of the query and nothing else, so the address holds the whole state.
 import type { TraceRow } from "./shapes.gen";
 
-export type SortKey = "id" | "system" | "topology" | "reward" | "agents" | "events" | "tokens" | "cost_usd" | "seconds" | "errors";
+export type SortKey =
+  | "id" | "system" | "topology" | "reward" | "agents" | "events" | "tokens" | "cost_usd" | "seconds" | "errors";
 
 export interface Sort {
   key: SortKey;
@@ -21,7 +22,9 @@ export function sorted(rows: TraceRow[], sort: Sort | null): TraceRow[] {
   });
 }
 
-/** The next way to sort when a column's head is pressed: large first for numbers, a-z for names, then the other way, then none. */
+/**
+ * The next way to sort when a column's head is pressed: large first for numbers, a-z for names, then the other way, then none.
+ */
 export function nextSort(sort: Sort | null, key: SortKey): Sort | null {
   const first = !["id", "system", "topology"].includes(key);
   if (sort?.key !== key) return { key, down: first };
@@ -33,7 +36,8 @@ export function sortText(sort: Sort | null): string {
   return sort ? (sort.down ? "-" : "") + sort.key : "";
 }
 
-const KEYS: readonly string[] = ["id", "system", "topology", "reward", "agents", "events", "tokens", "cost_usd", "seconds", "errors"];
+const KEYS: readonly string[] = ["id", "system", "topology", "reward", "agents", "events", "tokens", "cost_usd", "seconds",
+  "errors"];
 
 export function sortFrom(text: string | null | undefined): Sort | null {
   if (!text) return null;

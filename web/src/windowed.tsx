@@ -1,5 +1,5 @@
-// A list that draws only the rows near the screen. Always true: rows may have any height and change it; the row that the reader looks at
-// stays in place when heights above it become known.
+// A list that draws only the rows near the screen. Always true: rows may have any height and change it; the row that the reader
+// looks at stays in place when heights above it become known.
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useReducer, useRef } from "preact/hooks";
 import { Heights, scaled, TALLEST, unscaled, visible } from "./heights";
@@ -100,9 +100,11 @@ export function Windowed(props: WindowedProps) {
   });
   useLayoutEffect(() => props.onRange?.(from, to), [from, to, props.listKey]);
   return (
-    <div ref={box} class={`windowed ${props.class ?? ""}`} tabIndex={0} role={props.isTable ? "rowgroup" : "list"} aria-label={props.label}>
+    <div ref={box} class={`windowed ${props.class ?? ""}`} tabIndex={0} role={props.isTable ? "rowgroup" : "list"}
+      aria-label={props.label}>
       <div class="windowed-all" role="presentation" style={{ height: `${Math.min(heights.total, TALLEST)}px` }}>
-        <div class="windowed-rows" role="presentation" style={{ transform: `translateY(${scrollTop + heights.top(from) - top}px)` }}>
+        <div class="windowed-rows" role="presentation"
+          style={{ transform: `translateY(${scrollTop + heights.top(from) - top}px)` }}>
           {Array.from({ length: to - from }, (_, i) => (
             <div key={from + i} data-row={from + i} {...(props.isTable ? { role: "presentation" } : item(from + i, props.count))}>
               {props.render(from + i)}

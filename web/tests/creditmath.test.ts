@@ -2,7 +2,8 @@ import { expect, test } from "vitest";
 import { add, barParts, bySize, closing, disagreements, nearestUnit, sharedScale, tokensByEvent } from "../src/creditmath";
 import type { Credit, CreditRow } from "../src/shapes.gen";
 
-const row = (label: string, event: number, value: number, agent = 0): CreditRow => ({ label, event, agent, value, low: null, high: null });
+const row = (label: string, event: number, value: number, agent = 0): CreditRow =>
+  ({ label, event, agent, value, low: null, high: null });
 
 function credit(some: Partial<Credit>): Credit {
   return {
@@ -12,7 +13,8 @@ function credit(some: Partial<Credit>): Credit {
 }
 
 const team = credit({
-  by_agent: { orchestrator: 0.22, researcher: 0.05, coder: -0.03, verifier: 0.31 }, unassigned: 0.16, total: 0.55, target: 0.71, closes: true,
+  by_agent: { orchestrator: 0.22, researcher: 0.05, coder: -0.03, verifier: 0.31 }, unassigned: 0.16, total: 0.55, target: 0.71,
+    closes: true,
 });
 
 test("agents and what nobody got make the reward", () => {

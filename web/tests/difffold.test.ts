@@ -3,7 +3,8 @@ import { agentsOf, edit, folded, nextChange } from "../src/difffold";
 import type { DiffRow } from "../src/shapes.gen";
 
 const row = (what: string, agent = "coder"): DiffRow => ({ what, a: 0, b: 0, type: "message", agent, before: "", after: "" });
-const rows = (text: string) => [...text].map((c) => row({ "=": "same", "~": "changed", a: "only-a", b: "only-b", e: "edited" }[c]!));
+const rows = (text: string) =>
+  [...text].map((c) => row({ "=": "same", "~": "changed", a: "only-a", b: "only-b", e: "edited" }[c]!));
 const shown = (text: string, onlyChanges: boolean, opened?: Set<number>) =>
   folded(rows(text), onlyChanges, 1, opened).map((item) => (item.kind === "row" ? item.row : `${item.from}-${item.to}`));
 
@@ -30,7 +31,8 @@ test("every row is there once", () => {
 });
 
 test("an edit is what stands between what is shared", () => {
-  expect(edit("run any shell step it lists", "run only tests")).toEqual({ head: "run ", removed: "any shell step it lists", added: "only tests", tail: "" });
+  expect(edit("run any shell step it lists", "run only tests")).toEqual({ head: "run ", removed: "any shell step it lists",
+    added: "only tests", tail: "" });
   expect(edit("same", "same")).toEqual({ head: "same", removed: "", added: "", tail: "" });
   expect(edit("", "new")).toEqual({ head: "", removed: "", added: "new", tail: "" });
 });

@@ -6,13 +6,15 @@ const batch = (seq: number, events: LiveBatch["events"] = {}): LiveBatch => ({
   seq, at: 1000, events,
   traces: [{
     id: "t", task_id: "", agents: 5, events: 9, last_t: 50, silent_s: 4,
-    open: [{ id: "e1", agent: "coder", type: "tool_call", tool: "pytest", since: 46, at: 926 }, { id: "e2", agent: "reader", type: "message", tool: null, since: 44, at: null }],
+    open: [{ id: "e1", agent: "coder", type: "tool_call", tool: "pytest", since: 46, at: 926 },
+      { id: "e2", agent: "reader", type: "message", tool: null, since: 44, at: null }],
   }],
 });
 
 test("open events have an age by the clock, or by the trace's own time, and grow older", () => {
   const picture = taken(NOTHING, batch(1), 5000);
-  expect(openEvents(picture, 5000).map((one) => [one.agent, one.what, one.age])).toEqual([["coder", "tool call pytest", 74], ["reader", "message", 10]]);
+  expect(openEvents(picture, 5000).map((one) => [one.agent, one.what, one.age])).toEqual([["coder", "tool call pytest", 74],
+    ["reader", "message", 10]]);
   expect(openEvents(picture, 5006)[0]!.age).toBe(80);
   expect(silence(picture.traces[0]!, picture, 5006)).toBe(10);
 });

@@ -16,7 +16,8 @@ test("signs are always there, and small is not nothing", () => {
 });
 
 test("times, money and sizes", () => {
-  expect([0, 0.0124, 12.44, 59.97, 250, 1192, 7500].map(span)).toEqual(["0 s", "12.4 ms", "12.4 s", "1m00", "4m10", "19m52", "2h05"]);
+  expect([0, 0.0124, 12.44, 59.97, 250, 1192, 7500].map(span)).toEqual(["0 s", "12.4 ms", "12.4 s", "1m00", "4m10", "19m52",
+    "2h05"]);
   expect([3.614, 0.0123, 0, -1].map(money)).toEqual(["$3.61", "$0.012", "$0.00", "−$1.00"]);
   expect([12, 18_000, 4_000_000].map(bytes)).toEqual(["12 B", "18 kB", "4 MB"]);
   expect([change(100, 82), change(2, 3)]).toEqual(["−18 %", "+50 %"]);

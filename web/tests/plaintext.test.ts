@@ -3,7 +3,8 @@ import { pieces } from "../src/plaintext";
 
 test("found words are marked, whatever their case and signs", () => {
   expect(pieces("Run the tests (run!)", ["run"])).toEqual([
-    { kind: "found", text: "Run" }, { kind: "text", text: " the tests (" }, { kind: "found", text: "run" }, { kind: "text", text: "!)" },
+    { kind: "found", text: "Run" }, { kind: "text", text: " the tests (" }, { kind: "found", text: "run" },
+      { kind: "text", text: "!)" },
   ]);
   expect(pieces("a.c abc a-c", ["a.c", "a-c", "(", "[x"])[0]).toEqual({ kind: "found", text: "a.c" });
 });

@@ -2,7 +2,8 @@ import { expect, test } from "vitest";
 import { aligned, charts, last, stepOf } from "../src/series";
 import type { Series } from "../src/shapes.gen";
 
-const series = (name: string, x: number[], y: (number | null)[], low: number[] = [], high: number[] = []): Series => ({ name, x, y, low, high });
+const series = (name: string, x: number[], y: (number | null)[], low: number[] = [], high: number[] = []): Series =>
+  ({ name, x, y, low, high });
 
 test("curves share an x axis, with gaps where they have no point", () => {
   const found = aligned([series("a", [0, 20], [1, 2], [0, 1], [2, 3]), series("b", [10, 20], [5, null])]);

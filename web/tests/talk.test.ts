@@ -37,7 +37,8 @@ test("a page is asked for once, and a page that failed again", async () => {
     talk: async (_id: string, _agent: number, _tree: boolean, first: number, count: number) => {
       calls.push(first);
       if (isBroken) throw new Error("gone");
-      return { total: 250, first, rows: Array.from({ length: Math.min(count, 250 - first) }, (_, i) => ({ n: first + i }) as TalkRow) };
+      return { total: 250, first,
+        rows: Array.from({ length: Math.min(count, 250 - first) }, (_, i) => ({ n: first + i }) as TalkRow) };
     },
   } as unknown as Source;
   const pages = new Pages(source, "x", { agent: -1, tree: false }, () => undefined);

@@ -3,7 +3,8 @@ import type { TraceRow } from "../src/shapes.gen";
 import { hasTerm, nextSort, picked, sorted, sortFrom, sortText, term, terms, toggled } from "../src/tracerows";
 
 const row = (id: string, reward: number | null): TraceRow => ({
-  id, task_id: id, system: null, topology: null, agents: 1, events: 1, tokens: null, cost_usd: null, seconds: null, reward, errors: 0,
+  id, task_id: id, system: null, topology: null, agents: 1, events: 1, tokens: null, cost_usd: null, seconds: null, reward,
+    errors: 0,
   is_open: false, lanes: [],
 });
 

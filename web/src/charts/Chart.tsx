@@ -1,5 +1,5 @@
-// One chart of curves with bands: the only place that knows uPlot. Always true: charts of one group show the same x under the pointer; a
-// curve is told by its dash and its name as well as its hue; the numbers are in a table too.
+// One chart of curves with bands: the only place that knows uPlot. Always true: charts of one group show the same x under the
+// pointer; a curve is told by its dash and its name as well as its hue; the numbers are in a table too.
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
@@ -48,12 +48,16 @@ export function Chart(props: ChartProps) {
     <figure class="chart">
       <figcaption>
         <strong>{props.title}</strong>{" "}
-        {props.series.slice(0, MOST_NAMED).map((series, i) => <Reading key={series.name} series={series} data={data} i={i} at={at} isOnly={props.series.length === 1} />)}
+        {props.series.slice(0, MOST_NAMED).map((series, i) =>
+          <Reading key={series.name} series={series} data={data} i={i} at={at} isOnly={props.series.length === 1} />)}
         {props.series.length > MOST_NAMED && <span class="quiet">and {props.series.length - MOST_NAMED} more</span>}
         <span class="quiet end">{at === null || data.x[at] === undefined ? "" : `${props.xLabel} ${compact(data.x[at])}`}</span>
       </figcaption>
       <div ref={place} class="chart-canvas" role="img" aria-label={spoken(props)} />
-      {props.marks?.length ? <ul class="chart-marks">{props.marks.map((mark) => <li key={`${mark.x}${mark.text}`}>▲ {props.xLabel} {compact(mark.x)}: <bdi>{mark.text}</bdi></li>)}</ul> : null}
+      {props.marks?.length
+        ? <ul class="chart-marks">
+        {props.marks.map((mark) =>
+          <li key={`${mark.x}${mark.text}`}>▲ {props.xLabel} {compact(mark.x)}: <bdi>{mark.text}</bdi></li>)}</ul> : null}
       <Twin data={data} title={props.title} xLabel={props.xLabel} />
     </figure>
   );
@@ -69,7 +73,9 @@ function Reading(props: { series: Series; data: Aligned; i: number; at: number |
   const [low, high] = at === null ? [null, null] : [data.rows[i]!.low?.[at] ?? null, data.rows[i]!.high?.[at] ?? null];
   return (
     <span class="reading">
-      <svg width="22" height="8" aria-hidden="true"><line x1="0" x2="22" y1="4" y2="4" stroke={colourOf(i, shade.value)} stroke-width={i < STRONG ? 3 : 2} stroke-dasharray={DASHES[i % DASHES.length]!.join(" ")} /></svg>
+      <svg width="22" height="8" aria-hidden="true">
+        <line x1="0" x2="22" y1="4" y2="4" stroke={colourOf(i, shade.value)} stroke-width={i < STRONG ? 3 : 2}
+          stroke-dasharray={DASHES[i % DASHES.length]!.join(" ")} /></svg>
       {!props.isOnly && <bdi>{splitName(props.series.name)[1]}</bdi>} <b>{compact(value)}</b>
       {low !== null && high !== null && <span class="quiet">[{compact(low)}, {compact(high)}]</span>}
     </span>
@@ -91,10 +97,12 @@ function Twin(props: { data: Aligned; title: string; xLabel: string }) {
     <details class="twin" onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>Table{step > 1 ? `, every ${step}th of ${x.length} rows` : ""}</summary>
       {isOpen && <div class="twin-scroll" tabIndex={0} role="region" aria-label={`${props.title} as a table`}><table>
-        <thead><tr><th scope="col">{props.xLabel}</th>{rows.map((row) => <th key={row.series.name} scope="col">{row.series.name}</th>)}</tr></thead>
+        <thead><tr><th scope="col">{props.xLabel}</th>
+          {rows.map((row) => <th key={row.series.name} scope="col">{row.series.name}</th>)}</tr></thead>
         <tbody>{shown.map((i) => (
           <tr key={i}><th scope="row">{plain(x[i], 6)}</th>{rows.map((row) => (
-            <td key={row.series.name} class="number">{plain(row.y[i], 4)}{row.low && row.low[i] !== null ? ` [${plain(row.low[i])}, ${plain(row.high![i])}]` : ""}</td>
+            <td key={row.series.name} class="number">{plain(row.y[i], 4)}
+              {row.low && row.low[i] !== null ? ` [${plain(row.low[i])}, ${plain(row.high![i])}]` : ""}</td>
           ))}</tr>
         ))}</tbody>
       </table></div>}
@@ -110,23 +118,28 @@ function columns(data: Aligned): uPlot.AlignedData {
   return [data.x, ...data.rows.flatMap((row) => (row.low ? [row.y, row.low, row.high!] : [row.y]))] as uPlot.AlignedData;
 }
 
-function options(props: ChartProps, data: Aligned, shade: Shade, width: number, onAt: (at: number | null) => void): uPlot.Options {
+function options(props: ChartProps, data: Aligned, shade: Shade, width: number,
+  onAt: (at: number | null) => void): uPlot.Options {
   const ink = TEXT[shade];
-  const axis: uPlot.Axis = { stroke: ink, font: "12px system-ui, sans-serif", grid: { stroke: `${ink}1F`, width: 1 }, ticks: { stroke: `${ink}40`, width: 1 } };
+  const axis: uPlot.Axis = { stroke: ink, font: "12px system-ui, sans-serif", grid: { stroke: `${ink}1F`, width: 1 },
+    ticks: { stroke: `${ink}40`, width: 1 } };
   const series: uPlot.Series[] = [{}];
   const bands: uPlot.Band[] = [];
   data.rows.forEach((row, i) => {
     const colour = colourOf(i, shade);
     const first = series.length;
-    series.push({ stroke: colour, width: i < STRONG ? 2.5 : 1.5, dash: DASHES[i % DASHES.length]!, spanGaps: true, points: { show: data.x.length < 40 } });
+    series.push({ stroke: colour, width: i < STRONG ? 2.5 : 1.5, dash: DASHES[i % DASHES.length]!, spanGaps: true,
+      points: { show: data.x.length < 40 } });
     if (!row.low) return;
-    series.push({ stroke: "transparent", points: { show: false }, spanGaps: true }, { stroke: "transparent", points: { show: false }, spanGaps: true });
+    series.push({ stroke: "transparent", points: { show: false }, spanGaps: true },
+      { stroke: "transparent", points: { show: false }, spanGaps: true });
     bands.push({ series: [first + 2, first + 1], fill: `${colour}33` });
   });
   return {
     width, height: props.height ?? HEIGHT, series, bands, legend: { show: false }, padding: [8, 12, 0, 0],
     scales: { x: { time: false } },
-    axes: [{ ...axis, size: 28, values: (_, ticks) => ticks.map((tick) => compact(tick)) }, { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => compact(tick)) }],
+    axes: [{ ...axis, size: 28, values: (_, ticks) => ticks.map((tick) => compact(tick)) },
+      { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => compact(tick)) }],
     cursor: { sync: { key: props.group }, drag: { x: true, y: false }, y: false },
     hooks: {
       setCursor: [(plot) => onAt(plot.cursor.idx ?? null)],

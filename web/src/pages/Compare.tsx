@@ -1,5 +1,5 @@
-// Ways of training side by side. Always true: what may not be compared says why; a difference has its interval or says that it has none; the
-// tasks that moved most are named.
+// Ways of training side by side. Always true: what may not be compared says why; a difference has its interval or says that it
+// has none; the tasks that moved most are named.
 import { useState } from "preact/hooks";
 import { Chart } from "../charts/Chart";
 import { Command, useLoaded, Waiting } from "../loaded";
@@ -26,7 +26,8 @@ function Sides(props: { spec: string }) {
   const [spec, setSpec] = useState(props.spec);
   return (
     <form class="spec" onSubmit={(event) => { event.preventDefault(); go({ page: "compare", spec }); }}>
-      <input type="text" class="search" value={spec} aria-label="Sides to compare" placeholder="grpo=runs/a,runs/b c3=runs/c*" onInput={(event) => setSpec(event.currentTarget.value)} />
+      <input type="text" class="search" value={spec} aria-label="Sides to compare" placeholder="grpo=runs/a,runs/b c3=runs/c*"
+        onInput={(event) => setSpec(event.currentTarget.value)} />
       <button type="submit" class="main" disabled={!spec.trim()}>Compare</button>
     </form>
   );
@@ -37,13 +38,16 @@ function Choose() {
   const { data, problem } = useLoaded("runs", "", () => source.value!.runs());
   if (problem) return <Failure error={problem} />;
   if (!data) return <Waiting what="Looking for runs" />;
-  const worlds = [...new Set(data.map((row) => row.world))].map((world) => [world, presetsOf(data.filter((row) => row.world === world))] as const);
+  const worlds = [...new Set(data.map((row) => row.world))].map((world) =>
+    [world, presetsOf(data.filter((row) => row.world === world))] as const);
   const able = worlds.filter(([, presets]) => presets.length > 1);
   return (
     <div class="state">
-      <p>Name the sides, as <code>label=run,run label=run</code>; or pick runs in <Link to={{ page: "runs", id: null }}>Runs</Link>.</p>
+      <p>Name the sides, as <code>label=run,run label=run</code>; or pick runs in <Link
+        to={{ page: "runs", id: null }}>Runs</Link>.</p>
       {able.map(([world, presets]) => (
-        <p key={world ?? ""}>in {world}: <Link to={{ page: "compare", spec: presets.map(([name, ids]) => `${name}=${ids.join(",")}`).join(" ") }}>
+        <p key={world ?? ""}>in {world}: <Link
+          to={{ page: "compare", spec: presets.map(([name, ids]) => `${name}=${ids.join(",")}`).join(" ") }}>
           {presets.map(([name, ids]) => `${name} (${count(ids.length, "run")})`).join(" against ")}</Link></p>
       ))}
       {!able.length && <><p class="quiet">There are no two presets trained in the same world here. Train some:</p>
@@ -77,7 +81,8 @@ function Shown(props: { found: Found; onAnyway: () => void }) {
       {found.rows.length > 0 && <Table rows={found.rows} metric={found.metric} />}
       {found.differences.length > 0 && <Differences rows={found.differences} />}
       <div class="charts">
-        {charts(found.curves).map((group) => <Chart key={group.title} title={group.title} xLabel="calls" series={group.series} group="compare" height={240} />)}
+        {charts(found.curves).map((group) =>
+          <Chart key={group.title} title={group.title} xLabel="calls" series={group.series} group="compare" height={240} />)}
       </div>
       {found.moved.length > 0 && <Moved rows={found.moved} />}
     </>
@@ -91,14 +96,22 @@ function Table(props: { rows: CompareRow[]; metric: string }) {
   return (
     <div class="scroll"><table class="wide">
       <caption class="hidden">{props.metric} of each side</caption>
-      <thead><tr><th scope="col">{props.metric}</th><th scope="col" class="number">seeds</th><th scope="col" class="number">mean</th><th scope="col">95 % CI</th><th scope="col"><span class="hidden">picture</span></th>
-        <th scope="col" class="number">calls/task</th><th scope="col" class="number">tok/task</th><th scope="col" class="number">agents/task</th></tr></thead>
+      <thead><tr><th scope="col">{props.metric}</th><th scope="col" class="number">seeds</th>
+        <th scope="col" class="number">mean</th><th scope="col">95 % CI</th>
+          <th scope="col"><span class="hidden">picture</span></th>
+        <th scope="col" class="number">calls/task</th><th scope="col" class="number">tok/task</th>
+          <th scope="col" class="number">agents/task</th></tr></thead>
       <tbody>{props.rows.map((row) => (
         <tr key={row.name}>
-          <th scope="row"><bdi>{row.name}</bdi></th><td class="number">{row.seeds}</td><td class="number"><strong>{plain(row.mean)}</strong></td>
+          <th scope="row"><bdi>{row.name}</bdi></th><td class="number">{row.seeds}</td>
+            <td class="number"><strong>{plain(row.mean)}</strong></td>
           <td class="number">{row.low === null || row.high === null ? "–" : `[${plain(row.low)}, ${plain(row.high)}]`}</td>
-          <td><span class="interval" aria-hidden="true">{row.low !== null && row.high !== null && <i style={{ left: place(row.low), right: `calc(100% - ${place(row.high)})` }} />}<b style={{ left: place(row.mean) }} /></span></td>
-          <td class="number">{compact(row.calls)}</td><td class="number">{compact(row.tokens)}</td><td class="number">{plain(row.agents)}</td>
+          <td><span class="interval" aria-hidden="true">
+            {row.low !== null && row.high !== null &&
+              <i style={{ left: place(row.low), right: `calc(100% - ${place(row.high)})` }} />}
+                <b style={{ left: place(row.mean) }} /></span></td>
+          <td class="number">{compact(row.calls)}</td><td class="number">{compact(row.tokens)}</td>
+            <td class="number">{plain(row.agents)}</td>
         </tr>
       ))}</tbody>
     </table></div>
@@ -112,12 +125,15 @@ function Differences(props: { rows: Record<string, unknown>[] }) {
   return (
     <div class="scroll"><table class="wide">
       <caption class="hidden">Differences</caption>
-      <thead><tr><th scope="col">difference</th><th scope="col" class="number">diff</th><th scope="col">95 % CI</th><th scope="col" class="number">p</th><th scope="col" class="number">better</th><th scope="col" class="number">worse</th><th scope="col" class="number">same</th></tr></thead>
+      <thead><tr><th scope="col">difference</th><th scope="col" class="number">diff</th><th scope="col">95 % CI</th>
+        <th scope="col" class="number">p</th><th scope="col" class="number">better</th><th scope="col" class="number">worse</th>
+          <th scope="col" class="number">same</th></tr></thead>
       <tbody>{props.rows.map((row, i) => {
         const [low, high, p] = [num(row, "low"), num(row, "high"), num(row, "p")];
         return (
           <tr key={i}>
-            <th scope="row"><bdi>{word(row, "label")}</bdi> less <bdi>{word(row, "against")}</bdi></th><td class="number"><strong>{signed(num(row, "diff"), 3)}</strong></td>
+            <th scope="row"><bdi>{word(row, "label")}</bdi> less <bdi>{word(row, "against")}</bdi></th>
+              <td class="number"><strong>{signed(num(row, "diff"), 3)}</strong></td>
             <td class="number">{low === null || high === null ? "none" : `[${signed(low, 3)}, ${signed(high, 3)}]`}</td>
             <td class="number">{p === null ? "–" : p < 1e-4 ? "<0.0001" : p.toFixed(4)}</td>
             {["better", "worse", "same"].map((name) => <td key={name} class="number">{num(row, name) ?? "–"}</td>)}
@@ -134,9 +150,12 @@ function Moved(props: { rows: Record<string, unknown>[] }) {
     <section class="page-note" aria-label="Tasks that moved most">
       <h2>Tasks that moved most</h2>
       <ul class="chips">{props.rows.map((row, i) => {
-        const text = <>task {word(row, "task")} <strong>{signed(num(row, "diff"), 3)}</strong> <span class="quiet"><bdi>{word(row, "label")}</bdi></span></>;
+        const text = <>task {word(row, "task")} <strong>{signed(num(row, "diff"), 3)}</strong> <span class="quiet">
+          <bdi>{word(row, "label")}</bdi></span></>;
         const [a, b] = [row["a"], row["b"]];
-        return <li key={i}>{typeof a === "string" && typeof b === "string" ? <Link to={{ page: "diff", a, b }} class="sample">{text}</Link> : <span class="sample">{text}</span>}</li>;
+        return <li key={i}>
+          {typeof a === "string" && typeof b === "string" ? <Link to={{ page: "diff", a, b }} class="sample">{text}</Link>
+            : <span class="sample">{text}</span>}</li>;
       })}</ul>
     </section>
   );

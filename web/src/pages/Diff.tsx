@@ -1,5 +1,5 @@
-// Two traces side by side. Always true: every row says what became of it in a sign and a word; where they part first is said first; each side
-// opens its event.
+// Two traces side by side. Always true: every row says what became of it in a sign and a word; where they part first is said
+// first; each side opens its event.
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { agentsOf, type DiffItem, edit, folded, nextChange } from "../difffold";
 import { onCommand } from "../keys";
@@ -16,7 +16,8 @@ import { Windowed } from "../windowed";
 import "./pages.css";
 
 const WORDS: Record<string, [string, string]> = {
-  same: ["=", "same"], edited: ["✎", "edited"], changed: ["~", "changed"], "only-a": ["−", "only in A"], "only-b": ["+", "only in B"],
+  same: ["=", "same"], edited: ["✎", "edited"], changed: ["~", "changed"], "only-a": ["−", "only in A"],
+    "only-b": ["+", "only in B"],
 };
 
 export default function Diff() {
@@ -36,7 +37,8 @@ function Choose(props: { a: string; b: string }) {
       <p class="quiet">Or pick two rows in <Link to={{ page: "traces", query: "" }}>Traces</Link>.</p>
       <label>A <input list="all-traces" value={a} onInput={(event) => setA(event.currentTarget.value)} /></label>
       <label>B <input list="all-traces" value={b} onInput={(event) => setB(event.currentTarget.value)} /></label>
-      <datalist id="all-traces">{(list.data?.rows ?? []).slice(0, 500).map((row) => <option key={row.id} value={row.id} />)}</datalist>
+      <datalist id="all-traces">{(list.data?.rows ?? []).slice(0, 500).map((row) => <option key={row.id} value={row.id} />)}
+        </datalist>
       <button type="submit" class="main" disabled={!a || !b || a === b}>Compare</button>
     </form>
   );
@@ -65,17 +67,23 @@ function Aligned(props: { diff: Found }) {
     <div class="diff">
       <Head diff={diff} onFirst={() => setAt(diff.first)} />
       <div class="page-head">
-        <label class="switch"><input type="checkbox" checked={onlyChanges} onChange={() => { setOnly(!onlyChanges); setOpened(new Set()); }} /> only changes</label>
+        <label class="switch">
+          <input type="checkbox" checked={onlyChanges}
+            onChange={() => { setOnly(!onlyChanges); setOpened(new Set()); }} /> only changes</label>
         <button type="button" onClick={() => step(-1)} title="Previous change (,)">↑ change</button>
         <button type="button" onClick={() => step(1)} title="Next change (.)">↓ change</button>
-        <span class="quiet">aligned by agent and content · {count(diff.same, "event")} same, {diff.different.toLocaleString("en")} differ</span>
+        <span class="quiet">aligned by agent and content · {count(diff.same,
+          "event")} same, {diff.different.toLocaleString("en")} differ</span>
       </div>
       <div class="grid-table" role="table" aria-label="Events of both traces" aria-rowcount={items.length + 1}>
         <div class="diff-row grid-head" role="row">
-          <span role="columnheader">A</span><span role="columnheader">B</span><span role="columnheader">what</span><span role="columnheader">text</span>
+          <span role="columnheader">A</span><span role="columnheader">B</span><span role="columnheader">what</span>
+            <span role="columnheader">text</span>
         </div>
-        <Windowed isTable label="Events of both traces" listKey={String(onlyChanges)} count={items.length} estimate={32} show={show}
-          render={(i) => <Item item={items[i]!} index={i} diff={diff} at={at} onOpen={(from) => setOpened(new Set([...opened, from]))} />} />
+        <Windowed isTable label="Events of both traces" listKey={String(onlyChanges)} count={items.length} estimate={32}
+          show={show}
+          render={(i) =>
+            <Item item={items[i]!} index={i} diff={diff} at={at} onOpen={(from) => setOpened(new Set([...opened, from]))} />} />
       </div>
     </div>
   );
@@ -93,12 +101,15 @@ function Head(props: { diff: Found; onFirst: () => void }) {
     <header class="diff-head">
       <h1 class="hidden">Difference of two traces</h1>
       <div class="sides">
-        <p><strong>A</strong> <Link to={traceLink(diff.a)}><bdi>{diff.a}</bdi></Link> <span class="badge">R {plain(rewardA)}</span></p>
-        <p><strong>B</strong> <Link to={traceLink(diff.b)}><bdi>{diff.b}</bdi></Link> <span class="badge">R {plain(rewardB)}</span></p>
+        <p><strong>A</strong> <Link to={traceLink(diff.a)}><bdi>{diff.a}</bdi></Link> <span class="badge">R {plain(rewardA)}
+          </span></p>
+        <p><strong>B</strong> <Link to={traceLink(diff.b)}><bdi>{diff.b}</bdi></Link> <span class="badge">R {plain(rewardB)}
+          </span></p>
       </div>
       <p>
         {first ? <>first divergence{" "}
-          <button type="button" class="chip" onClick={props.onFirst}>{nameOf(first)} <bdi>{first.agent}</bdi> ({WORDS[first.what]?.[1] ?? first.what})</button></>
+          <button type="button" class="chip" onClick={props.onFirst}>
+            {nameOf(first)} <bdi>{first.agent}</bdi> ({WORDS[first.what]?.[1] ?? first.what})</button></>
           : "They do not differ in any event."}
       </p>
       <Sums diff={diff} />
@@ -112,7 +123,8 @@ const nameOf = (row: DiffRow) => `${row.type.replaceAll("_", " ")} #${row.a >= 0
 function Sums(props: { diff: Found }) {
   const { sums, agents } = props.diff;
   const pair = (name: string) => (sums[name] ?? [null, null]) as [number | null, number | null];
-  const [tokens, seconds, cost, reward] = ["tokens", "seconds", "cost_usd", "reward"].map(pair) as [number | null, number | null][];
+  const [tokens, seconds, cost, reward] =
+    ["tokens", "seconds", "cost_usd", "reward"].map(pair) as [number | null, number | null][];
   const less = ([a, b]: [number | null, number | null]) => (a === null || b === null ? null : b - a);
   const moved = Object.entries(agents).map(([name, [a = 0, b = 0]]) => [name, b - a] as const)
     .filter(([, by]) => by !== 0).sort((x, y) => Math.abs(y[1]) - Math.abs(x[1]));
@@ -122,13 +134,16 @@ function Sums(props: { diff: Found }) {
       <span>time {plus(less(seconds!), span)}</span>
       <span>cost {plus(less(cost!), money)}</span>
       <span>R {signed(less(reward!))}</span>
-      {moved.length > 0 && <span>tokens moved: {moved.slice(0, 5).map(([name, by]) => <span key={name} class="moved"><bdi>{name}</bdi> {plus(by, compact)}</span>)}
+      {moved.length > 0 &&
+        <span>tokens moved: {moved.slice(0, 5).map(([name, by]) =>
+          <span key={name} class="moved"><bdi>{name}</bdi> {plus(by, compact)}</span>)}
         {moved.length > 5 && <span class="quiet"> and {moved.length - 5} more</span>}</span>}
     </p>
   );
 }
 
-const plus = (value: number | null, show: (value: number | null) => string) => (value !== null && value > 0 ? "+" : "") + show(value);
+const plus = (value: number | null, show: (value: number | null) => string) =>
+  (value !== null && value > 0 ? "+" : "") + show(value);
 
 function Item(props: { item: DiffItem; index: number; diff: Found; at: number; onOpen: (from: number) => void }) {
   const { item, diff } = props;
@@ -139,7 +154,9 @@ function Item(props: { item: DiffItem; index: number; diff: Found; at: number; o
     <div class={`diff-fold what-${item.what}`} role="row" aria-rowindex={props.index + 2}>
       <span role="cell">
         <button type="button" class="crumb" onClick={() => props.onOpen(item.from)}>
-          {sign} {count(item.to - item.from, item.what === "same" ? "event" : "more event")} {word} <span class="quiet">({who.slice(0, 3).map(([name, many]) => `${name} ${many}`).join(", ")}
+          {sign} {count(item.to - item.from,
+            item.what === "same" ? "event" : "more event")} {word} <span
+              class="quiet">({who.slice(0, 3).map(([name, many]) => `${name} ${many}`).join(", ")}
             {who.length > 3 ? `, ${who.length - 3} more agents` : ""})</span> show
         </button>
       </span>
@@ -174,7 +191,8 @@ function Side(props: { n: number; id: string; row: DiffRow }) {
 /** The text, or what changed in it. */
 function Change(props: { row: DiffRow }) {
   const { row } = props;
-  if (row.what === "same" || row.before === row.after) return <span class="quiet one-line"><Plain text={row.before || row.after} /></span>;
+  if (row.what === "same"
+    || row.before === row.after) return <span class="quiet one-line"><Plain text={row.before || row.after} /></span>;
   if (row.what === "only-a") return <del><Plain text={row.before} /></del>;
   if (row.what === "only-b") return <ins><Plain text={row.after} /></ins>;
   const found = edit(row.before, row.after);

@@ -1,5 +1,5 @@
-// What is running now. Always true: what is on the screen stays when the server is gone, with a word that it is; silence beyond a minute is an
-// alert; paused means that nothing on the screen moves, and says how much has come since.
+// What is running now. Always true: what is on the screen stays when the server is gone, with a word that it is; silence beyond a
+// minute is an alert; paused means that nothing on the screen moves, and says how much has come since.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { onCommand } from "../keys";
 import { Command } from "../loaded";
@@ -56,12 +56,14 @@ export default function Live() {
   const stream = useStream();
   useEffect(() => onCommand("follow", () => (isFollowing.value = !isFollowing.value)), []);
   const { picture, now } = stream;
-  if (source.value!.kind === "file") return <Empty title="A file shows what was, not what is running."><Command text="counterpoint view" /></Empty>;
+  if (source.value!.kind
+    === "file") return <Empty title="A file shows what was, not what is running."><Command text="counterpoint view" /></Empty>;
   return (
     <div class="page live">
       <header class="page-head">
         <h1>Live</h1>
-        <button type="button" aria-pressed={isFollowing.value} onClick={() => (isFollowing.value = !isFollowing.value)}>{isFollowing.value ? "Pause" : "Follow"} <kbd>Space</kbd></button>
+        <button type="button" aria-pressed={isFollowing.value} onClick={() => (isFollowing.value = !isFollowing.value)}>
+          {isFollowing.value ? "Pause" : "Follow"} <kbd>Space</kbd></button>
         <State stream={stream} />
         <Spoken stream={stream} />
       </header>
@@ -83,7 +85,8 @@ function State(props: { stream: Stream }) {
   const { state, missed } = props.stream;
   if (state === "lost") return <span class="badge warn">Reconnecting… the last data stays</span>;
   if (state === "waiting") return <span class="quiet">connecting…</span>;
-  return isFollowing.value ? <span class="badge">● live</span> : <span class="badge warn">paused{missed > 0 && ` · ${count(missed, "event")} since`}</span>;
+  return isFollowing.value ? <span class="badge">● live</span>
+    : <span class="badge warn">paused{missed > 0 && ` · ${count(missed, "event")} since`}</span>;
 }
 
 /** For screen readers, at most every five seconds. */
@@ -105,7 +108,7 @@ function Spoken(props: { stream: Stream }) {
 function Quiet(props: { state: string }) {
   return (
     <Empty title={props.state === "waiting" ? "Connecting…" : "Nothing is running."}>
-      <p>Traces appear here while they are written: by a recorder, by a training run, or by programs that send OpenTelemetry to</p>
+      <p>Traces appear here while they are written: by a recorder, a training run, or programs that send OpenTelemetry to</p>
       <Command text="counterpoint serve" />
       <p>or by sessions that are followed:</p>
       <Command text="counterpoint import --follow" />
@@ -126,8 +129,10 @@ function Running(props: { picture: Picture; now: number }) {
     <section aria-label="Running traces">
       <h2>Traces</h2>
       <div class="scroll"><table class="wide">
-        <thead><tr><th scope="col">trace</th><th scope="col" class="number">agents</th><th scope="col" class="number">events</th><th scope="col" class="number">at</th><th scope="col">last heard</th></tr></thead>
-        <tbody>{props.picture.traces.map((trace) => <Trace key={trace.id} trace={trace} silent={silence(trace, props.picture, props.now)} />)}</tbody>
+        <thead><tr><th scope="col">trace</th><th scope="col" class="number">agents</th><th scope="col" class="number">events</th>
+          <th scope="col" class="number">at</th><th scope="col">last heard</th></tr></thead>
+        <tbody>{props.picture.traces.map((trace) =>
+          <Trace key={trace.id} trace={trace} silent={silence(trace, props.picture, props.now)} />)}</tbody>
       </table></div>
     </section>
   );
@@ -137,9 +142,12 @@ function Trace(props: { trace: LiveTrace; silent: number }) {
   const { trace, silent } = props;
   return (
     <tr>
-      <td><Link to={traceLink(trace.id)}><bdi>{trace.id}</bdi></Link> {trace.task_id !== trace.id && <span class="quiet"><bdi>{trace.task_id}</bdi></span>}</td>
-      <td class="number">{trace.agents.toLocaleString("en")}</td><td class="number">{trace.events.toLocaleString("en")}</td><td class="number">{span(trace.last_t)}</td>
-      <td>{silent > SILENT_S ? <span class="badge warn">⚠ silent {span(Math.round(silent))}</span> : <span class="quiet">{span(Math.round(silent))} ago</span>}</td>
+      <td><Link to={traceLink(trace.id)}><bdi>{trace.id}</bdi></Link> {trace.task_id !== trace.id &&
+        <span class="quiet"><bdi>{trace.task_id}</bdi></span>}</td>
+      <td class="number">{trace.agents.toLocaleString("en")}</td><td class="number">{trace.events.toLocaleString("en")}</td>
+        <td class="number">{span(trace.last_t)}</td>
+      <td>{silent > SILENT_S ? <span class="badge warn">⚠ silent {span(Math.round(silent))}</span>
+        : <span class="quiet">{span(Math.round(silent))} ago</span>}</td>
     </tr>
   );
 }
@@ -156,8 +164,11 @@ function Open(props: { picture: Picture; now: number }) {
         <thead><tr><th scope="col">agent</th><th scope="col">doing</th><th scope="col" class="number">for</th></tr></thead>
         <tbody>{all.slice(0, MOST_OPEN).map((one) => (
           <tr key={`${one.trace}/${one.id}`}>
-            <td><Link to={traceLink(one.trace, { event: one.id })}><bdi>{one.agent || "–"}</bdi></Link></td><td><bdi>{one.what}</bdi></td>
-            <td class="number">{one.age !== null && one.age > SILENT_S ? <span class="badge warn">⚠ {span(Math.round(one.age))}</span> : span(one.age === null ? null : Math.round(one.age))}</td>
+            <td><Link to={traceLink(one.trace, { event: one.id })}><bdi>{one.agent || "–"}</bdi></Link></td>
+              <td><bdi>{one.what}</bdi></td>
+            <td class="number">
+              {one.age !== null && one.age > SILENT_S ? <span class="badge warn">⚠ {span(Math.round(one.age))}</span>
+                : span(one.age === null ? null : Math.round(one.age))}</td>
           </tr>
         ))}</tbody>
       </table></div>}

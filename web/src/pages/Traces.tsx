@@ -1,5 +1,5 @@
-// The list of traces. Always true: the query in the field is the whole filter, facets only write into it; two picked rows lead to their
-// difference; an empty list says how to fill it.
+// The list of traces. Always true: the query in the field is the whole filter, facets only write into it; two picked rows lead to
+// their difference; an empty list says how to fill it.
 import { signal } from "@preact/signals";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { onCommand } from "../keys";
@@ -30,16 +30,21 @@ export default function Traces() {
   const open = (file: File | undefined) => {
     if (!file) return;
     setDropProblem(null);
-    openFile(file).then((name) => say(`${name} is open. Reload the page to go back to the store.`), (error: unknown) => setDropProblem(asProblem(error)));
+    openFile(file).then((name) => say(`${name} is open. Reload the page to go back to the store.`),
+      (error: unknown) => setDropProblem(asProblem(error)));
   };
   const [isOver, setOver] = useState(false);
   return (
-    <div class={isOver ? "traces is-over" : "traces"} onDragOver={(event) => { event.preventDefault(); setOver(true); }} onDragLeave={() => setOver(false)}
+    <div class={isOver ? "traces is-over" : "traces"} onDragOver={(event) => { event.preventDefault(); setOver(true); }}
+      onDragLeave={() => setOver(false)}
       onDrop={(event) => { event.preventDefault(); setOver(false); open(event.dataTransfer?.files[0]); }}>
       <h1 class="hidden">Traces</h1>
-      {dropProblem && <div class="notice" role="alert"><p>{dropProblem.what}</p>{dropProblem.fix && <Command text={dropProblem.fix} />}
+      {dropProblem &&
+        <div class="notice" role="alert"><p>{dropProblem.what}</p>{dropProblem.fix && <Command text={dropProblem.fix} />}
         <button type="button" onClick={() => setDropProblem(null)}>Close</button></div>}
-      {!data && problem ? (query ? <List found={NONE} query={query} problem={problem} onFile={open} /> : <Failure error={problem} />) : !data ? <Waiting what="Reading the store" />
+      {!data && problem
+        ? (query ? <List found={NONE} query={query} problem={problem} onFile={open} /> : <Failure error={problem} />)
+        : !data ? <Waiting what="Reading the store" />
         : !data.total && !query ? <Nothing store={data.store} onFile={open} />
           : <List found={data} query={query} problem={problem} onFile={open} />}
     </div>
@@ -53,8 +58,11 @@ function Nothing(props: { store: string; onFile: (file: File | undefined) => voi
       <p>Look at six sample teams, offline, in seconds:</p>
       <Command text="counterpoint demo --quick" />
       <p>Or bring your own:</p>
-      <p><Command text="counterpoint import --last 7d" /> <span class="quiet">this user's Claude Code, Codex and Kimi sessions</span></p>
-      <p><Command text="counterpoint import FILE" /> <span class="quiet">a file or folder: OpenTelemetry, Inspect, verifiers and more, found by content</span></p>
+      <p><Command
+        text="counterpoint import --last 7d" /> <span class="quiet">this user's Claude Code, Codex and Kimi sessions</span></p>
+      <p><Command
+        text="counterpoint import FILE" /> <span
+          class="quiet">a file or folder: OpenTelemetry, Inspect, verifiers and more, found by content</span></p>
       <p><Command text="counterpoint serve" /> <span class="quiet">receives what running programs send over OTLP</span></p>
     </Empty>
   );
@@ -81,22 +89,30 @@ function List(props: { found: Found; query: string; problem: SourceError | null;
   return (
     <>
       <header class="page-head">
-        <input ref={field} type="search" class="search" value={query} placeholder='words, or topology:swarm agents>5 reward<0.5 open' aria-label="Search traces"
+        <input ref={field} type="search" class="search" value={query}
+          placeholder='words, or topology:swarm agents>5 reward<0.5 open' aria-label="Search traces"
           onInput={(event) => ask(event.currentTarget.value)} />
-        <span class="quiet" role="status">{found === NONE ? "" : rows.length === found.total ? count(found.total, "trace") : `${rows.length.toLocaleString("en")} of ${count(found.total, "trace")}`}
+        <span class="quiet" role="status">
+          {found === NONE ? ""
+            : rows.length === found.total ? count(found.total, "trace")
+            : `${rows.length.toLocaleString("en")} of ${count(found.total, "trace")}`}
           {found !== NONE && <>{" in "}<bdi>{found.store}</bdi></>}</span>
         <span class="end chips">
           {two.length > 0 && <span class="quiet">{two.length === 1 ? "pick one more to compare" : "two picked"}</span>}
-          <button type="button" class={two.length === 2 ? "main" : ""} disabled={two.length !== 2} onClick={() => go({ page: "diff", a: two[0]!, b: two[1]! })}>Diff</button>
+          <button type="button" class={two.length === 2 ? "main" : ""} disabled={two.length !== 2}
+            onClick={() => go({ page: "diff", a: two[0]!, b: two[1]! })}>Diff</button>
           {two.length > 0 && <button type="button" onClick={() => (chosen.value = [])}>Clear</button>}
           <OpenFile onFile={props.onFile} />
         </span>
       </header>
-      {props.problem && <p class="notice" role="alert">{props.problem.what} {props.problem.fix && <span class="quiet">{props.problem.fix}</span>}</p>}
+      {props.problem &&
+        <p class="notice" role="alert">{props.problem.what} {props.problem.fix && <span class="quiet">{props.problem.fix}</span>}
+          </p>}
       <div class="traces-body">
         <Facets facets={found.facets} query={query} onQuery={ask} />
         {props.problem && !rows.length ? <span /> : rows.length ? <Table rows={rows} query={query} /> : (
-          <Empty title="No trace matches."><p><code>{query}</code></p><button type="button" onClick={() => ask("")}>Show all</button></Empty>
+          <Empty title="No trace matches."><p><code>{query}</code></p>
+            <button type="button" onClick={() => ask("")}>Show all</button></Empty>
         )}
       </div>
     </>
@@ -114,7 +130,8 @@ function Facets(props: { facets: Record<string, Record<string, number>>; query: 
           <ul>
             {Object.entries(values).sort((a, b) => b[1] - a[1]).slice(0, 12).map(([value, many]) => (
               <li key={value}>
-                <button type="button" class="facet" aria-pressed={hasTerm(props.query, term(field, value))} onClick={() => props.onQuery(toggled(props.query, field, value))}>
+                <button type="button" class="facet" aria-pressed={hasTerm(props.query, term(field, value))}
+                  onClick={() => props.onQuery(toggled(props.query, field, value))}>
                   <bdi>{value || "none"}</bdi> <span class="quiet">{many.toLocaleString("en")}</span>
                 </button>
               </li>
@@ -128,7 +145,9 @@ function Facets(props: { facets: Record<string, Record<string, number>>; query: 
           {flags.map(([word, text]) => (
             <li key={word}>
               <button type="button" class="facet" aria-pressed={words.includes(word)}
-                onClick={() => props.onQuery(words.includes(word) ? words.filter((one) => one !== word).join(" ") : `${props.query} ${word}`.trim())}>{text}</button>
+                onClick={() =>
+                  props.onQuery(words.includes(word) ? words.filter((one) => one !== word).join(" ")
+                    : `${props.query} ${word}`.trim())}>{text}</button>
             </li>
           ))}
         </ul>
@@ -138,8 +157,10 @@ function Facets(props: { facets: Record<string, Record<string, number>>; query: 
 }
 
 const COLUMNS: [SortKey | null, string, string][] = [
-  [null, "pick", "1.5rem"], ["id", "trace", "minmax(9rem, 2fr)"], ["system", "system", "minmax(6rem, 1.2fr)"], ["topology", "topology", "minmax(6rem, 1fr)"],
-  ["reward", "reward", "3.8rem"], ["agents", "agents", "3.8rem"], ["events", "events", "3.8rem"], ["tokens", "tokens", "3.8rem"], ["cost_usd", "cost", "3.8rem"],
+  [null, "pick", "1.5rem"], ["id", "trace", "minmax(9rem, 2fr)"], ["system", "system", "minmax(6rem, 1.2fr)"],
+    ["topology", "topology", "minmax(6rem, 1fr)"],
+  ["reward", "reward", "3.8rem"], ["agents", "agents", "3.8rem"], ["events", "events", "3.8rem"], ["tokens", "tokens", "3.8rem"],
+    ["cost_usd", "cost", "3.8rem"],
   ["seconds", "time", "3.8rem"], ["errors", "alerts", "4.6rem"], [null, "busy", "6rem"],
 ];
 const GRID = COLUMNS.map(([, , width]) => width).join(" ");
@@ -164,8 +185,10 @@ function Head(props: { sortKey: SortKey | null; text: string }) {
   if (!sortKey) return <span role="columnheader">{text === "pick" ? <span class="hidden">pick</span> : text}</span>;
   const now = sort.value?.key === sortKey ? sort.value : null;
   return (
-    <span role="columnheader" aria-sort={now ? (now.down ? "descending" : "ascending") : "none"} class={NUMBERS.includes(text) ? "number" : ""}>
-      <button type="button" class="crumb" onClick={() => (sort.value = nextSort(sort.value, sortKey))}>{text}{now ? (now.down ? " ↓" : " ↑") : ""}</button>
+    <span role="columnheader" aria-sort={now ? (now.down ? "descending" : "ascending") : "none"}
+      class={NUMBERS.includes(text) ? "number" : ""}>
+      <button type="button" class="crumb" onClick={() => (sort.value = nextSort(sort.value, sortKey))}>{text}
+        {now ? (now.down ? " ↓" : " ↑") : ""}</button>
     </span>
   );
 }
@@ -174,8 +197,11 @@ function Row(props: { row: TraceRow; index: number }) {
   const { row } = props;
   const isPicked = chosen.value.includes(row.id);
   return (
-    <div class={isPicked ? "grid-row is-selected" : "grid-row"} role="row" aria-rowindex={props.index + 2} style={{ gridTemplateColumns: GRID }}>
-      <span role="cell"><input type="checkbox" checked={isPicked} aria-label={`Pick ${row.id} to compare`} onChange={() => (chosen.value = picked(chosen.value, row.id))} /></span>
+    <div class={isPicked ? "grid-row is-selected" : "grid-row"} role="row" aria-rowindex={props.index + 2}
+      style={{ gridTemplateColumns: GRID }}>
+      <span role="cell">
+        <input type="checkbox" checked={isPicked} aria-label={`Pick ${row.id} to compare`}
+          onChange={() => (chosen.value = picked(chosen.value, row.id))} /></span>
       <span role="cell"><Link to={traceLink(row.id)} title={row.id}><bdi>{row.id}</bdi></Link>
         {row.task_id !== row.id && <span class="quiet"> <bdi>{row.task_id}</bdi></span>}</span>
       <span role="cell"><bdi>{row.system ?? ""}</bdi></span>
@@ -186,7 +212,8 @@ function Row(props: { row: TraceRow; index: number }) {
       <span role="cell" class="number">{compact(row.tokens)}</span>
       <span role="cell" class="number">{money(row.cost_usd)}</span>
       <span role="cell" class="number">{span(row.seconds)}</span>
-      <span role="cell" class="number">{row.errors > 0 && <span class="badge warn" title={count(row.errors, "error")}>⚠ {row.errors}</span>}
+      <span role="cell" class="number">
+        {row.errors > 0 && <span class="badge warn" title={count(row.errors, "error")}>⚠ {row.errors}</span>}
         {row.is_open && <span class="badge" title="it has not ended">● live</span>}</span>
       <span role="cell"><Busy lanes={row.lanes} /></span>
     </div>
@@ -198,8 +225,10 @@ function Busy(props: { lanes: number[] }) {
   if (!props.lanes.length) return null;
   const most = Math.max(...props.lanes, 1e-9);
   return (
-    <svg class="busy" viewBox={`0 0 ${props.lanes.length} 10`} preserveAspectRatio="none" role="img" aria-label="Agents busy over time">
-      {props.lanes.map((share, i) => <rect key={i} x={i} width="0.85" y={10 - (10 * share) / most} height={(10 * share) / most} />)}
+    <svg class="busy" viewBox={`0 0 ${props.lanes.length} 10`} preserveAspectRatio="none" role="img"
+      aria-label="Agents busy over time">
+      {props.lanes.map((share, i) =>
+        <rect key={i} x={i} width="0.85" y={10 - (10 * share) / most} height={(10 * share) / most} />)}
     </svg>
   );
 }

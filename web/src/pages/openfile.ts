@@ -1,5 +1,5 @@
-// A file that was dropped on the page or chosen. Always true: it is read, never run: a one-file page gives its data block and nothing
-// else of it; for other files the command that imports them is said.
+// A file that was dropped on the page or chosen. Always true: it is read, never run: a one-file page gives its data block and
+// nothing else of it; for other files the command that imports them is said.
 import { batch } from "@preact/signals";
 import { FileSource, readBlock } from "../file";
 import { traceLink } from "../router";
@@ -10,7 +10,8 @@ import { go, source, trace } from "../state";
 export async function openFile(file: File): Promise<string> {
   const head = await file.slice(0, 4096).text();
   if (!/^\s*<(?:!doctype html|html)/i.test(head)) {
-    throw new SourceError(`${file.name} is not a page of Counterpoint. Logs and traces are read by a command:`, `counterpoint import ${quoted(file.name)}`);
+    throw new SourceError(`${file.name} is not a page of Counterpoint. Logs and traces are read by a command:`,
+      `counterpoint import ${quoted(file.name)}`);
   }
   // The parser makes no live document: scripts in it do not run and nothing in it is fetched.
   const page = new DOMParser().parseFromString(await file.text(), "text/html");

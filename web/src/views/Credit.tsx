@@ -1,5 +1,5 @@
-// Who earned it. Always true: sums are added up on the screen and held against the reward; a method that cannot answer says why and what
-// would help; two methods side by side share one scale.
+// Who earned it. Always true: sums are added up on the screen and held against the reward; a method that cannot answer says why
+// and what would help; two methods side by side share one scale.
 import { signal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import { disagreements, nearestUnit, sharedScale } from "../creditmath";
@@ -24,7 +24,8 @@ export default function Credit() {
   const list = methodList.value;
   if (!list) return <Waiting what="Asking which methods can answer" />;
   const first = methods.value[0] ?? firstThatAnswers(list);
-  if (!first) return <div class="credit"><Empty title="No method can answer for this trace." /><Methods list={list} first={null} second={null} /></div>;
+  if (!first) return <div class="credit"><Empty title="No method can answer for this trace." />
+    <Methods list={list} first={null} second={null} /></div>;
   return <Chosen id={id} list={list} first={first} second={methods.value[1] ?? null} />;
 }
 
@@ -46,9 +47,11 @@ function NoReward(props: { id: string }) {
   return (
     <Empty title="No reward, so there is no credit to give.">
       <p>This trace has no team reward: nothing says how well the team did. Credit divides that reward, so it must come first.</p>
-      <p>Add one in the trace's <code>rewards</code>, for example <code>{'{"team": 1.0}'}</code>, and import it again; or train or simulate a team, which scores its own runs:</p>
+      <p>Add one in the trace's <code>rewards</code>, for example <code>{'{"team": 1.0}'}
+        </code>, and import it again; or train or simulate a team, which scores its own runs:</p>
       <p><Command text="counterpoint demo" /></p>
-      <p class="quiet">What needs no reward: <code>counterpoint audit {props.id}</code>, the Safety view (5), tokens and time (2).</p>
+      <p class="quiet">What needs no reward: <code>counterpoint audit {props.id}
+        </code>, the Safety view (5), tokens and time (2).</p>
     </Empty>
   );
 }
@@ -67,14 +70,16 @@ function Chosen(props: { id: string; list: MethodInfo[]; first: string; second: 
       <header class="credit-head">
         <Units credit={a.data} wanted={wanted} />
         <span class="quiet end">scale ±{plain(scale)}{answers.length > 1 ? " shared" : ""}</span>
-        <button type="button" onClick={toggleSecond} aria-pressed={second !== null} title="A second method beside the first (B)">Side by side <kbd>B</kbd></button>
+        <button type="button" onClick={toggleSecond} aria-pressed={second !== null}
+          title="A second method beside the first (B)">Side by side <kbd>B</kbd></button>
       </header>
       <Methods list={list} first={first} second={second} />
       <div class="credit-main">
         <div class="credit-sides">{[a, ...(second ? [b] : [])].map((one, i) => (
           <section key={i} class="credit-one" aria-label={i ? "Second method" : "First method"} aria-busy={one.isWaiting}>
             <Title info={list.find((info) => info.id === (i ? second : first))} name={(i ? second : first)!} />
-            {one.problem ? <Failure error={one.problem} /> : one.data ? <One credit={one.data} scale={scale} wanted={wanted} /> : <Waiting what="Dividing the reward" />}
+            {one.problem ? <Failure error={one.problem} />
+              : one.data ? <One credit={one.data} scale={scale} wanted={wanted} /> : <Waiting what="Dividing the reward" />}
           </section>
         ))}</div>
         {answers.length === 2 && <Apart a={answers[0]!} b={answers[1]!} />}
@@ -123,7 +128,8 @@ function One(props: { credit: Answer; scale: number; wanted: string }) {
     return (
       <div class="refusal" role="status">
         <p>{credit.method} cannot answer here: {credit.refusal}</p>
-        {credit.fix && <p>What would help: {credit.fix.startsWith("counterpoint ") ? <Command text={credit.fix} /> : credit.fix}</p>}
+        {credit.fix &&
+          <p>What would help: {credit.fix.startsWith("counterpoint ") ? <Command text={credit.fix} /> : credit.fix}</p>}
       </div>
     );
   }
@@ -146,13 +152,16 @@ function One(props: { credit: Answer; scale: number; wanted: string }) {
 function Apart(props: { a: Answer; b: Answer }) {
   const { a, b } = props;
   const found = useMemo(() => disagreements(a, b, 4), [a, b]);
-  if (a.unit !== b.unit) return <p class="note">{a.method} speaks of {a.unit}s, {b.method} of {b.unit}s: choose a unit that both have to compare them.</p>;
+  if (a.unit
+    !== b.unit) return <p class="note">
+      {a.method} speaks of {a.unit}s, {b.method} of {b.unit}s: choose a unit that both have to compare them.</p>;
   return (
     <div class="apart">
       <span class="quiet">methods disagree most at: </span>
       {found.at.length === 0 && "nowhere"}
       {found.at.map((one) => (
-        <button key={`${one.event}/${one.agent}/${one.label}`} type="button" class="chip" onClick={() => (one.event >= 0 ? selectEvent(one.event) : selectAgent(one.agent))}>
+        <button key={`${one.event}/${one.agent}/${one.label}`} type="button" class="chip"
+          onClick={() => (one.event >= 0 ? selectEvent(one.event) : selectAgent(one.agent))}>
           <bdi>{one.event >= 0 ? eventName(one.event) : one.label}</bdi> ({a.method} {signed(one.a)}, {b.method} {signed(one.b)})
         </button>
       ))}
@@ -165,7 +174,9 @@ function Detail(props: { answers: Answer[]; scale: number }) {
   const [a, b] = props.answers;
   const pairs = useMemo(() => joined(a!, b), [a, b]);
   if (a!.unit === "token") {
-    return <>{props.answers.map((one) => <HeatStrip key={one.method} credit={one} scale={sharedScale([{ ...one, by_agent: {}, unassigned: null }])} />)}</>;
+    return <>
+      {props.answers.map((one) =>
+        <HeatStrip key={one.method} credit={one} scale={sharedScale([{ ...one, by_agent: {}, unassigned: null }])} />)}</>;
   }
   if (!pairs.length) return <p class="nothing">No {a!.unit} got any credit.</p>;
   return <CreditTable pairs={pairs} methods={props.answers.map((one) => one.method)} scale={props.scale} unit={a!.unit} />;
@@ -199,7 +210,8 @@ function Methods(props: { list: MethodInfo[]; first: string | null; second: stri
               {one.id} <span class="quiet">{one.unit}{one.is_additive ? " · Σ" : ""}</span>
             </button>
             {one.id !== props.first && (
-              <button type="button" class="beside" aria-pressed={one.id === props.second} aria-label={`vs ${one.id}, beside ${props.first}`} title="beside the first"
+              <button type="button" class="beside" aria-pressed={one.id === props.second}
+                aria-label={`vs ${one.id}, beside ${props.first}`} title="beside the first"
                 onClick={() => (methods.value = one.id === props.second ? [props.first!] : [props.first!, one.id])}>vs</button>
             )}
           </li>
@@ -211,7 +223,8 @@ function Methods(props: { list: MethodInfo[]; first: string | null; second: stri
           <ul>
             {refused.map((one) => (
               <li key={one.id} class="refused">
-                <button type="button" class="method" aria-pressed={one.id === props.first} onClick={() => (methods.value = [one.id])}>{one.id}</button>
+                <button type="button" class="method" aria-pressed={one.id === props.first}
+                  onClick={() => (methods.value = [one.id])}>{one.id}</button>
                 <p class="quiet">{one.refusal}</p>
               </li>
             ))}

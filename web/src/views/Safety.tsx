@@ -1,5 +1,5 @@
-// What came from outside, and where it went. Always true: only tainted paths are here, from source to sink; copied text (strong) and shared
-// context (possible) stand apart; every step can be selected.
+// What came from outside, and where it went. Always true: only tainted paths are here, from source to sink; copied text (strong)
+// and shared context (possible) stand apart; every step can be selected.
 import { useMemo } from "preact/hooks";
 import { useLoaded, Waiting } from "../loaded";
 import { count } from "../numbers";
@@ -57,7 +57,8 @@ function Reach(props: { found: Found }) {
   const { sources, tainted, agents } = props.found;
   return (
     <header class="reach">
-      <p><strong>{count(sources.length, "source")}</strong> from outside reached <strong>{tainted.toLocaleString("en")} of {count(about.events, "event")}</strong>{" "}
+      <p><strong>{count(sources.length, "source")}</strong> from outside reached <strong>
+        {tainted.toLocaleString("en")} of {count(about.events, "event")}</strong>{" "}
         and <strong>{agents.length} of {count(about.agents.filter((agent) => !agent.is_outside).length, "agent")}</strong></p>
     </header>
   );
@@ -71,7 +72,8 @@ function Where(props: { found: Found }) {
   return (
     <>
       {sources.length > 0 && <details class="where"><summary>All {count(sources.length, "source")}</summary>
-        <p class="chips">{sources.slice(0, MOST).map((n) => <Step key={n} n={n} />)}{sources.length > MOST && <span class="quiet">and {sources.length - MOST} more</span>}</p></details>}
+        <p class="chips">{sources.slice(0, MOST).map((n) => <Step key={n} n={n} />)}
+          {sources.length > MOST && <span class="quiet">and {sources.length - MOST} more</span>}</p></details>}
       {agents.length > 0 && <details class="where"><summary>All {count(agents.length, "agent")} that it reached</summary>
         <p class="chips">{agents.slice(0, MOST).map((agent) => (
           <button key={agent} type="button" class="chip" onClick={() => selectAgent(agent)}><bdi>{agentName(agent)}</bdi></button>
@@ -87,7 +89,8 @@ function Path(props: { path: TaintPath }) {
   return (
     <article class={`path severity-${path.severity}`}>
       <p class="path-head">
-        <span class={path.severity === "high" || path.severity === "critical" ? "badge bad" : "badge warn"}>⚠ {path.severity}</span>
+        <span class={path.severity === "high" || path.severity === "critical" ? "badge bad" : "badge warn"}>⚠ {path.severity}
+          </span>
         <span class="badge taint">{TAINT_GLYPH} {path.strength === "copied" ? "copied text" : "shared context"}</span>
         <Plain text={path.rule} />
       </p>
@@ -95,7 +98,8 @@ function Path(props: { path: TaintPath }) {
         {steps.map((n, i) => (
           <li key={n}>
             {i > 0 && <span class="arrow" aria-hidden="true">→</span>}
-            <Step n={n} part={n === path.source ? "source" : n === path.sink ? "sink" : path.gate?.event === n ? "gate" : undefined} />
+            <Step n={n}
+              part={n === path.source ? "source" : n === path.sink ? "sink" : path.gate?.event === n ? "gate" : undefined} />
           </li>
         ))}
       </ol>
@@ -115,7 +119,8 @@ function Step(props: { n: number; part?: "source" | "sink" | "gate" | undefined 
   const type = row >= 0 && at ? about.types[at.type[row]!] ?? "unknown" : null;
   const tool = row >= 0 && at ? about.tools[at.tool[row]! - 1] : undefined;
   return (
-    <button type="button" class={part ? `step is-${part}` : "step"} aria-pressed={n === selectedEvent.value} onClick={() => selectEvent(n)}>
+    <button type="button" class={part ? `step is-${part}` : "step"} aria-pressed={n === selectedEvent.value}
+      onClick={() => selectEvent(n)}>
       {part && <em>{part}</em>}
       {type && <span class={`glyph family-${familyOf(type)}`} aria-hidden="true">{glyphOf(type)}</span>}
       <span><bdi>{row >= 0 && at ? agentName(at.agent[row]!) : ""}</bdi> <code><bdi>{eventName(n)}</bdi></code></span>

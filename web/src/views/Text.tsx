@@ -1,5 +1,5 @@
-// The transcript: of one agent, of an agent with all below it, or of everybody in order of time, with sub-agents inline. Always true: it
-// is windowed; text that was cut says how much is missing and loads; what came from outside is marked.
+// The transcript: of one agent, of an agent with all below it, or of everybody in order of time, with sub-agents inline. Always
+// true: it is windowed; text that was cut says how much is missing and loads; what came from outside is marked.
 import { useComputed, useSignal, useSignalEffect } from "@preact/signals";
 import { useEffect, useMemo, useReducer, useState } from "preact/hooks";
 import { bytes, compact, count, span } from "../numbers";
@@ -8,7 +8,9 @@ import { Plain } from "../plaintext";
 import { terms } from "../search";
 import { FLAGS, type TalkRow } from "../shapes.gen";
 import type { SourceError } from "../source";
-import { agentName, columns, mask, query, rowOf, selectAgent, selectedAgent, selectedEvent, selectEvent, shade, source, trace } from "../state";
+import {
+  agentName, columns, mask, query, rowOf, selectAgent, selectedAgent, selectedEvent, selectEvent, shade, source, trace,
+} from "../state";
 import { asProblem, Waiting } from "../loaded";
 import { Failure } from "../shell/states";
 import { findRow, guessRow, lineage, Pages, type Scope } from "../talk";
@@ -19,7 +21,8 @@ const EVERYBODY: Scope = { agent: -1, tree: false };
 
 export default function Text() {
   const current = trace.value!;
-  const scope = useSignal<Scope>(selectedAgent.peek() >= 0 && selectedEvent.peek() < 0 ? { agent: selectedAgent.peek(), tree: true } : EVERYBODY);
+  const scope = useSignal<Scope>(selectedAgent.peek() >= 0 && selectedEvent.peek() < 0
+    ? { agent: selectedAgent.peek(), tree: true } : EVERYBODY);
   // An agent chosen elsewhere brings its text; an event chosen anywhere only moves the place.
   useSignalEffect(() => {
     const agent = selectedAgent.value;
@@ -43,7 +46,8 @@ function Head(props: { scope: Scope; onScope: (scope: Scope) => void }) {
   const way = lineage(about, agent);
   const shown = agent < 0 ? "everybody" : tree ? "subtree" : "agent";
   const widths: [string, string, Scope][] = [
-    ["agent", "this agent", { agent, tree: false }], ["subtree", "with sub-agents", { agent, tree: true }], ["everybody", "all agents", EVERYBODY],
+    ["agent", "this agent", { agent, tree: false }], ["subtree", "with sub-agents", { agent, tree: true }],
+      ["everybody", "all agents", EVERYBODY],
   ];
   return (
     <header class="talk-head">
@@ -52,7 +56,8 @@ function Head(props: { scope: Scope; onScope: (scope: Scope) => void }) {
         {way.map((one) => (
           <span key={one}>
             <span aria-hidden="true" class="quiet"> › </span>
-            <button type="button" class="crumb" aria-current={one === agent} onClick={() => props.onScope({ agent: one, tree: true })}>
+            <button type="button" class="crumb" aria-current={one === agent}
+              onClick={() => props.onScope({ agent: one, tree: true })}>
               <bdi>{agentName(one)}</bdi>
             </button>
           </span>
@@ -116,7 +121,8 @@ function Rows(props: { scope: Scope; words: string[]; onOpen: (agent: number) =>
       onRange={(from, to) => pages.want(from, to)}
       render={(i) => {
         const row = pages.row(i);
-        return row ? <Row row={row} words={props.words} inside={props.scope} onOpen={props.onOpen} /> : <div class="talk-row quiet">…</div>;
+        return row ? <Row row={row} words={props.words} inside={props.scope} onOpen={props.onOpen} />
+          : <div class="talk-row quiet">…</div>;
       }} />
   );
 }
@@ -129,9 +135,11 @@ function Row(props: { row: TalkRow; words: string[]; inside: Scope; onOpen: (age
   const isOut = mask.value !== null && !mask.value[row.n];
   const at = rowOf(row.n);
   const flags = at < 0 ? 0 : columns.value!.flags[at]!;
-  const classes = ["talk-row", row.n === selectedEvent.value && "is-selected", isOut && "is-out", row.trusted === false && "is-untrusted"];
+  const classes = ["talk-row", row.n === selectedEvent.value && "is-selected", isOut && "is-out",
+    row.trusted === false && "is-untrusted"];
   return (
-    <article class={classes.filter(Boolean).join(" ")} style={{ marginInlineStart: `${deep * 20}px`, "--family": familyColour(familyOf(row.type), shade.value) }}
+    <article class={classes.filter(Boolean).join(" ")}
+      style={{ marginInlineStart: `${deep * 20}px`, "--family": familyColour(familyOf(row.type), shade.value) }}
       onClick={() => selectEvent(row.n)} aria-current={row.n === selectedEvent.value}>
       <header>
         <span class="glyph" aria-hidden="true">{glyphOf(row.type)}</span>
@@ -178,7 +186,8 @@ function Body(props: { row: TalkRow; words: string[] }) {
       {isCut && (
         <p class="cut">
           [cut: {bytes(text.length)} of {bytes(row.text_size)}]{" "}
-          <button type="button" onClick={(event) => { event.stopPropagation(); void load(); }}>{more ? "load all" : "load"}</button>
+          <button type="button" onClick={(event) => { event.stopPropagation(); void load(); }}>{more ? "load all" : "load"}
+            </button>
         </p>
       )}
       {problem && <Failure error={problem} />}

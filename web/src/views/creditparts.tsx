@@ -1,5 +1,5 @@
-// Parts of the credit view: the bar that must close, agents, the table of what earned what, the heat strip of tokens. Always true: credit is
-// shown by a printed sign and a thickness beside its hue, and every value leads to its event or agent.
+// Parts of the credit view: the bar that must close, agents, the table of what earned what, the heat strip of tokens. Always
+// true: credit is shown by a printed sign and a thickness beside its hue, and every value leads to its event or agent.
 import { barParts, bySize, type Closing, closing, tokensByEvent } from "../creditmath";
 import { plain, signed } from "../numbers";
 import { creditColour, creditLine, inkOn } from "../palette";
@@ -13,13 +13,16 @@ export function SumBar(props: { credit: Credit }) {
   const { parts, zero } = barParts(props.credit);
   return (
     <div class="sum">
-      <div class="sum-bar" role="img" aria-label={parts.map((part) => `${part.label} ${signed(part.value)}`).join(", ") || "nothing"}>
+      <div class="sum-bar" role="img"
+        aria-label={parts.map((part) => `${part.label} ${signed(part.value)}`).join(", ") || "nothing"}>
         {parts.map((part) => {
           const colour = part.label === "unassigned" ? "var(--ground-3)" : creditColour(Math.sign(part.value), 1, shade.value);
           const isWide = part.to - part.from > 0.09;
           return (
-            <span key={part.label} class={part.label === "unassigned" ? "sum-part is-nobody" : "sum-part"} title={`${part.label} ${signed(part.value, 4)}`}
-              style={{ left: `${part.from * 100}%`, width: `${(part.to - part.from) * 100}%`, background: colour, ...(part.label === "unassigned" ? {} : { color: inkOn(colour) }) }}>
+            <span key={part.label} class={part.label === "unassigned" ? "sum-part is-nobody" : "sum-part"}
+              title={`${part.label} ${signed(part.value, 4)}`}
+              style={{ left: `${part.from * 100}%`, width: `${(part.to - part.from) * 100}%`, background: colour,
+                ...(part.label === "unassigned" ? {} : { color: inkOn(colour) }) }}>
               {isWide && <bdi>{part.label}</bdi>}
             </span>
           );
@@ -35,12 +38,17 @@ function SumLine(props: { found: Closing }) {
   const { state, sum, agents, nobody, target, difference } = props.found;
   if (state === "none") return <p class="quiet">Nothing to add up.</p>;
   if (state === "own") {
-    return <p>own total {plain(sum, 4)} <span class="quiet">not additive: it need not make the team's reward{target !== null && ` (R ${plain(target, 4)})`}</span></p>;
+    return <p>own total {plain(sum,
+      4)} <span class="quiet">not additive: it need not make the team's reward{target !== null && ` (R ${plain(target, 4)})`}
+        </span></p>;
   }
-  if (state === "closes") return <p>R {plain(target, 4)} = agents {plain(agents, 4)} + unassigned {plain(nobody, 4)} <span class="ok">✓ closes</span></p>;
+  if (state
+    === "closes") return <p>R {plain(target, 4)} = agents {plain(agents, 4)} + unassigned {plain(nobody,
+      4)} <span class="ok">✓ closes</span></p>;
   return (
     <p class="broken" role="alert">
-      ✕ The sum does not close: agents and unassigned make {plain(sum, 6)}, the team's reward is {plain(target, 6)}, difference {signed(difference, 6)}.
+      ✕ The sum does not close: agents and unassigned make {plain(sum, 6)}, the team's reward is {plain(target,
+        6)}, difference {signed(difference, 6)}.
       Do not trust this credit.
     </p>
   );
@@ -57,14 +65,17 @@ export function Agents(props: { credit: Credit; scale: number }) {
         const agent = about.agents.findIndex((one) => one.name === name);
         return (
           <li key={name}>
-            <button type="button" class="earner" aria-pressed={agent >= 0 && agent === selectedAgent.value} disabled={agent < 0} onClick={() => selectAgent(agent)}>
+            <button type="button" class="earner" aria-pressed={agent >= 0 && agent === selectedAgent.value} disabled={agent < 0}
+              onClick={() => selectAgent(agent)}>
               <bdi>{name}</bdi> <Value value={value} scale={props.scale} />
             </button>
           </li>
         );
       })}
-      {all.length > MOST_AGENTS && <li class="quiet">and {all.length - MOST_AGENTS} more, each below {plain(Math.abs(all[MOST_AGENTS - 1]![1]))}</li>}
-      {props.credit.unassigned !== null && <li><span class="earner quiet">unassigned <Value value={props.credit.unassigned} scale={props.scale} /></span></li>}
+      {all.length > MOST_AGENTS &&
+        <li class="quiet">and {all.length - MOST_AGENTS} more, each below {plain(Math.abs(all[MOST_AGENTS - 1]![1]))}</li>}
+      {props.credit.unassigned !== null &&
+        <li><span class="earner quiet">unassigned <Value value={props.credit.unassigned} scale={props.scale} /></span></li>}
     </ul>
   );
 }
@@ -90,7 +101,8 @@ export interface Pair {
 /** What earned what: a row for each thing, a column for each method. */
 export function CreditTable(props: { pairs: Pair[]; methods: string[]; scale: number; unit: string }) {
   const hasAgent = props.unit !== "agent" && props.unit !== "team" && props.unit !== "role";
-  const columns = `minmax(6rem, 1fr) ${hasAgent ? "minmax(5rem, 0.8fr) " : ""}repeat(${props.methods.length}, minmax(8rem, 1.4fr))`;
+  const columns = `minmax(6rem, 1fr) ${hasAgent ? "minmax(5rem, 0.8fr) "
+    : ""}repeat(${props.methods.length}, minmax(8rem, 1.4fr))`;
   return (
     <div class="credit-table" role="table" aria-label={`Credit by ${props.unit}`} aria-rowcount={props.pairs.length + 1}>
       <div class="grid-row grid-head" role="row" style={{ gridTemplateColumns: columns }}>
@@ -98,7 +110,8 @@ export function CreditTable(props: { pairs: Pair[]; methods: string[]; scale: nu
         {hasAgent && <span role="columnheader">agent</span>}
         {props.methods.map((method) => <span key={method} role="columnheader">{method}</span>)}
       </div>
-      <Windowed isTable label={`Credit by ${props.unit}`} listKey={`${props.unit}/${props.methods.join()}`} count={props.pairs.length} estimate={30}
+      <Windowed isTable label={`Credit by ${props.unit}`} listKey={`${props.unit}/${props.methods.join()}`}
+        count={props.pairs.length} estimate={30}
         render={(i) => <TableRow pair={props.pairs[i]!} index={i} scale={props.scale} columns={columns} hasAgent={hasAgent} />} />
     </div>
   );
@@ -110,10 +123,14 @@ function TableRow(props: { pair: Pair; index: number; scale: number; columns: st
   const open = () => (row.event >= 0 ? selectEvent(row.event) : row.agent >= 0 && selectAgent(row.agent));
   const isOpen = row.event >= 0 || row.agent >= 0;
   return (
-    <div class={isSelected ? "grid-row is-selected" : "grid-row"} role="row" aria-rowindex={props.index + 2} style={{ gridTemplateColumns: props.columns }} onClick={open}>
-      <span role="cell">{isOpen ? <button type="button" class="crumb" onClick={open}><bdi>{row.label}</bdi></button> : <bdi>{row.label}</bdi>}</span>
+    <div class={isSelected ? "grid-row is-selected" : "grid-row"} role="row" aria-rowindex={props.index + 2}
+      style={{ gridTemplateColumns: props.columns }} onClick={open}>
+      <span role="cell">
+        {isOpen ? <button type="button" class="crumb" onClick={open}><bdi>{row.label}</bdi></button> : <bdi>{row.label}</bdi>}
+          </span>
       {props.hasAgent && <span role="cell" class="quiet"><bdi>{row.agent >= 0 ? agentName(row.agent) : ""}</bdi></span>}
-      {values.map((value, i) => <span key={i} role="cell" class="credit-cell"><Diverging row={value} scale={props.scale} /></span>)}
+      {values.map((value, i) =>
+        <span key={i} role="cell" class="credit-cell"><Diverging row={value} scale={props.scale} /></span>)}
     </div>
   );
 }
@@ -125,12 +142,15 @@ function Diverging(props: { row: CreditRow | null; scale: number }) {
   const share = (value: number) => 50 + 50 * Math.max(-1, Math.min(1, value / scale));
   const at = share(row.value);
   const hasRange = row.low !== null && row.high !== null;
-  const title = hasRange ? `${signed(row.value, 4)}, 95 % from ${signed(row.low, 4)} to ${signed(row.high, 4)}` : signed(row.value, 6);
+  const title = hasRange ? `${signed(row.value, 4)}, 95 % from ${signed(row.low, 4)} to ${signed(row.high, 4)}`
+    : signed(row.value, 6);
   return (
     <>
       <span class="number">{signed(row.value)}</span>
       <span class="diverging" title={title} aria-hidden="true">
-        <i class="bar" style={{ left: `${Math.min(50, at)}%`, width: `${Math.abs(at - 50)}%`, background: creditColour(Math.sign(row.value), 1, shade.value) }} />
+        <i class="bar"
+          style={{ left: `${Math.min(50, at)}%`, width: `${Math.abs(at - 50)}%`,
+            background: creditColour(Math.sign(row.value), 1, shade.value) }} />
         {hasRange && <i class="range" style={{ left: `${share(row.low!)}%`, width: `${share(row.high!) - share(row.low!)}%` }} />}
       </span>
       {hasRange && <span class="quiet range-text">{signed(row.low)}…{signed(row.high)}</span>}
@@ -142,17 +162,20 @@ function Diverging(props: { row: CreditRow | null; scale: number }) {
 export function HeatStrip(props: { credit: Credit; scale: number }) {
   const groups = tokensByEvent(props.credit.rows);
   return (
-    <Windowed class="heat" label={`Tokens and their credit, ${props.credit.method}`} listKey={props.credit.method} count={groups.length} estimate={64}
+    <Windowed class="heat" label={`Tokens and their credit, ${props.credit.method}`} listKey={props.credit.method}
+      count={groups.length} estimate={64}
       render={(i) => {
         const group = groups[i]!;
         return (
           <div class={group.event === selectedEvent.value ? "heat-row is-selected" : "heat-row"}>
-            <button type="button" class="crumb" onClick={() => selectEvent(group.event)}><bdi>{agentName(group.agent)}</bdi> {eventName(group.event)}</button>
+            <button type="button" class="crumb" onClick={() => selectEvent(group.event)}>
+              <bdi>{agentName(group.agent)}</bdi> {eventName(group.event)}</button>
             <p>{group.rows.map((row, k) => {
               const colour = creditColour(row.value, props.scale, shade.value);
               return (
                 <span key={k} class="token" title={`credit ${signed(row.value, 4)}`}
-                  style={{ background: colour, color: inkOn(colour), borderBottomWidth: `${creditLine(row.value, props.scale)}px` }}>{row.label}</span>
+                  style={{ background: colour, color: inkOn(colour),
+                    borderBottomWidth: `${creditLine(row.value, props.scale)}px` }}>{row.label}</span>
               );
             })}</p>
           </div>
