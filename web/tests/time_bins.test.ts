@@ -1,5 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { binSteps, brightened, buildBinsInSlices, columnsOf, FAINT, FINEST, levelFor, LEVELS, overview, paintRow, type LaneBins, type Work } from "../src/time/bins";
+import {
+  binSteps, brightened, buildBinsInSlices, columnsOf, FAINT, FINEST, levelFor, LEVELS, overview, paintRow,
+  type LaneBins, type Work,
+} from "../src/time/bins";
 import { indexLanes, place } from "../src/time/events";
 import { timeMap } from "../src/time/gaps";
 import { buildLanes } from "../src/time/lanes";
@@ -15,12 +18,14 @@ function buildBins(work: Work): LaneBins {
 
 /** 8192 seconds, so that the finest bin is one second. */
 const events = columns([
-  { t: 0, dur: 4, agent: 0, type: 0 }, { t: 2, dur: 1, agent: 1, type: 1 }, { t: 2.5, agent: 1, type: 2 }, { t: 8191, dur: 1, agent: 0, type: 1 },
+  { t: 0, dur: 4, agent: 0, type: 0 }, { t: 2, dur: 1, agent: 1, type: 1 }, { t: 2.5, agent: 1, type: 2 },
+  { t: 8191, dur: 1, agent: 0, type: 1 },
 ]);
 const map = timeMap(0, FINEST, []);
 const placed = place(events, map, FINEST);
 const lanes = buildLanes([agent("a", -1), agent("b", -1)], "agent", new Set());
-const work = { index: indexLanes(events, placed, lanes), placed, classes: events.type, count: 3, preferred: 3, agents: [1, 1], length: map.length };
+const index = indexLanes(events, placed, lanes);
+const work = { index, placed, classes: events.type, count: 3, preferred: 3, agents: [1, 1], length: map.length };
 const bins = buildBins(work);
 const cell = (level: number, lane: number, b: number) => {
   const { cells, bins: count } = bins.levels[level]!;

@@ -6,7 +6,8 @@ import { columns } from "./time_fixture";
 const of = (name: string) => (EVENT_TYPES as readonly string[]).indexOf(name);
 
 test("families of event types; an unknown one is grey, not lost", () => {
-  const events = columns([{ t: 0, type: of("orchestrator_decision") }, { t: 1, type: of("tool_call") }, { t: 2, type: of("aggregate") }, { t: 3, type: 99 }]);
+  const types = [of("orchestrator_decision"), of("tool_call"), of("aggregate"), 99];
+  const events = columns(types.map((type, t) => ({ t, type })));
   expect([...scaleOf("family", events, EVENT_TYPES, null).classes]).toEqual([0, 1, 3, 5]);
 });
 

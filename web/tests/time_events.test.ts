@@ -6,8 +6,8 @@ import { buildLanes } from "../src/time/lanes";
 import { agent, columns } from "./time_fixture";
 
 const events = columns([
-  { t: 0, dur: 100, agent: 0 }, { t: 1, dur: 2, agent: 1 }, { t: 5, dur: 1, agent: 1 }, { t: 6, agent: 0 }, { t: 8, agent: 1, flags: FLAGS.open },
-  { t: 9, agent: 3, dur: 1 },
+  { t: 0, dur: 100, agent: 0 }, { t: 1, dur: 2, agent: 1 }, { t: 5, dur: 1, agent: 1 }, { t: 6, agent: 0 },
+  { t: 8, agent: 1, flags: FLAGS.open }, { t: 9, agent: 3, dur: 1 },
 ]);
 const lanes = buildLanes([agent("a", -1), agent("b", -1), agent("empty", -1), agent("d", -1)], "agent", new Set());
 const placed = place(events, timeMap(0, 100, []), 50);
@@ -30,8 +30,8 @@ test("what may be seen between two times", () => {
 });
 
 test("neighbours in a lane, and lanes with events", () => {
-  expect([beside(index, placed, 1, 2, 1), beside(index, placed, 1, 2, -1), beside(index, placed, 1, 4, 1), beside(index, placed, 1, 1, -1)])
-    .toEqual([4, 1, -1, -1]);
+  const next = (row: number, step: -1 | 1) => beside(index, placed, 1, row, step);
+  expect([next(2, 1), next(2, -1), next(4, 1), next(1, -1)]).toEqual([4, 1, -1, -1]);
   expect([laneBeside(index, 1, 1), laneBeside(index, 1, -1), laneBeside(index, 3, 1)]).toEqual([3, 0, -1]);
   expect([nearest(index, placed, 1, 4), nearest(index, placed, 1, 3.5), nearest(index, placed, 2, 1)]).toEqual([2, 1, -1]);
 });

@@ -42,7 +42,7 @@ describe("lanes by agent", () => {
 
   test("a few siblings of one role stay apart; children of folded siblings are pooled", () => {
     const agents = [agent("root", -1), ...[1, 2, 3, 4].map((i) => agent(`lead ${i}`, 0, { spawn: i }))];
-    agents.push(agent("a", 1, { role: "helper" }), agent("b", 2, { role: "helper" }), agent("c", 3, { role: "helper" }), agent("d", 4, { role: "helper" }));
+    agents.push(...[1, 2, 3, 4].map((parent) => agent(`of ${parent} alone`, parent, { role: "helper" })));
     expect(labels(buildLanes(agents, "agent", NONE))).toEqual(["root", "  lead ×4", "    helper ×4"]);
     expect(labels(buildLanes(agents.slice(0, 4), "agent", NONE))).toEqual(["root", "  lead 1", "  lead 2", "  lead 3"]);
   });
@@ -54,7 +54,8 @@ describe("lanes by agent", () => {
 });
 
 describe("many agents", () => {
-  const many = [agent("boss", -1), ...Array.from({ length: 300 }, (_, i) => agent(`w${i}`, 0, { role: i % 2 ? "coder" : "reader" }))];
+  const workers = Array.from({ length: 300 }, (_, i) => agent(`w${i}`, 0, { role: i % 2 ? "coder" : "reader" }));
+  const many = [agent("boss", -1), ...workers];
 
   test("become roles with counts, opened on demand", () => {
     const lanes = buildLanes(many, "agent", NONE);
@@ -79,12 +80,14 @@ test("by role and by depth", () => {
 });
 
 test("groups of the server keep their row", () => {
-  const lanes = buildLanes(team(), "agent", NONE, [{ label: "lead", members: [0] }, { label: "all", members: [1, 2, 3, 4, 5, 6, 7, 8, 9] }]);
+  const groups = [{ label: "lead", members: [0] }, { label: "all", members: [1, 2, 3, 4, 5, 6, 7, 8, 9] }];
+  const lanes = buildLanes(team(), "agent", NONE, groups);
   expect(labels(lanes)).toEqual(["orchestrator", "all ×9"]);
   expect(lanes.list.map((lane) => lane.row)).toEqual([0, 1]);
 });
 
 test("the kind of an agent is its role, or its name without a number", () => {
-  expect(["reader-12", "reader 3", "w7", "42", "v2-x"].map((name) => kindOf(agent(name, -1)))).toEqual(["reader", "reader", "w", "42", "v2-x"]);
+  const kinds = ["reader-12", "reader 3", "w7", "42", "v2-x"].map((name) => kindOf(agent(name, -1)));
+  expect(kinds).toEqual(["reader", "reader", "w", "42", "v2-x"]);
   expect(kindOf(agent("x", -1, { role: "critic" }))).toBe("critic");
 });

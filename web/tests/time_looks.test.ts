@@ -29,7 +29,8 @@ test("pixels grow towards the colour with density", () => {
 test("mixing", () => expect(mix("#000000", "#FFFFFF", 0.5)).toBe("#808080"));
 
 test("totals of a range: what touches it, and what is not known", () => {
-  const events = columns([{ t: 0, dur: 5, tokens: 10, cost: 1 }, { t: 4, agent: 1, tokens: 5 }, { t: 9, flags: 6, cost: 2 }, { t: 20 }]);
+  const rows = [{ t: 0, dur: 5, tokens: 10, cost: 1 }, { t: 4, agent: 1, tokens: 5 }, { t: 9, flags: 6, cost: 2 }, { t: 20 }];
+  const events = columns(rows);
   expect(totalsOf(events, 3, 10, Float32Array.of(0.5, NaN, -0.25, 9))).toEqual(
     { events: 3, agents: 2, tokens: 15, cost: 3, isLeast: true, failed: 1, tainted: 1, credit: 0.25 });
   expect(totalsOf(events, 6, 10, null)).toMatchObject({ events: 1, isLeast: false, credit: null });

@@ -11,7 +11,8 @@ function scene(rows: Row[], names: string[], more: Partial<Scene> = {}): Scene {
   const placed = place(events, timeMap(0, 100, []), 100);
   const index = indexLanes(events, placed, lanes);
   return {
-    lanes, index, placed, agent: events.agent, classes: events.type, view: { s0: 0, s1: 100, top: 0 }, width: 1000, height: 100, rowHeight: 20, ...more,
+    lanes, index, placed, agent: events.agent, classes: events.type, view: { s0: 0, s1: 100, top: 0 },
+    width: 1000, height: 100, rowHeight: 20, ...more,
   };
 }
 
@@ -62,8 +63,8 @@ describe("pointing", () => {
   planExact(scene(rows, ["a", "b"]), plan);
 
   test("meets the event under the pointer, small ones within reach", () => {
-    expect([hitPlan(plan, 150, 10), hitPlan(plan, 250, 30), hitPlan(plan, 498, 10), hitPlan(plan, 480, 10), hitPlan(plan, 150, 30)])
-      .toEqual([0, 1, 2, -1, -1]);
+    const points = [[150, 10], [250, 30], [498, 10], [480, 10], [150, 30]] as const;
+    expect(points.map(([x, y]) => hitPlan(plan, x, y))).toEqual([0, 1, 2, -1, -1]);
   });
 
   test("prefers the small one on top of a long one", () => {

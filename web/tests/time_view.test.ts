@@ -34,11 +34,13 @@ describe("the view", () => {
 
 describe("ticks", () => {
   test("stand at round distances", () => {
-    expect([0.00013, 0.03, 0.7, 1, 3, 40, 700, 5000, 100000].map(tickStep)).toEqual([0.0002, 0.05, 1, 1, 5, 60, 900, 7200, 172800].map((v) => expect.closeTo(v, 9)));
+    const wanted = [0.0002, 0.05, 1, 1, 5, 60, 900, 7200, 172800].map((value) => expect.closeTo(value, 9));
+    expect([0.00013, 0.03, 0.7, 1, 3, 40, 700, 5000, 100000].map(tickStep)).toEqual(wanted);
   });
 
   test("say as much as their distance asks for", () => {
-    expect([tickLabel(0.25, 0.05), tickLabel(12, 2), tickLabel(250, 10), tickLabel(7500, 300), tickLabel(61.5, 0.5), tickLabel(-2, 1)])
+    const asked = [[0.25, 0.05], [12, 2], [250, 10], [7500, 300], [61.5, 0.5], [-2, 1]] as const;
+    expect(asked.map(([t, step]) => tickLabel(t, step)))
       .toEqual(["0.25 s", "12 s", "4:10", "2:05:00", "1:01.5", "−2 s"]);
   });
 });

@@ -1,4 +1,5 @@
-// Names of the lanes, beside them. Always true: a fold is a button that says whether it is open; a name that is cut is whole in its title.
+// Names of the lanes, beside them. Always true: a fold is a button that says whether it is open; a name that is cut is whole in
+// its title.
 import { TAINT_GLYPH } from "../palette";
 import { hover, selectAgent, selectedAgent } from "../state";
 import { labelOf, type Lane } from "./lanes";
@@ -15,13 +16,13 @@ function toggle(key: string): void {
 
 function Label({ lane, at, height }: { lane: Lane; at: number; height: number }) {
   const isTainted = lane.agents.some((agent) => model.taintedAgents.value.has(agent));
-  const taint = isTainted ? <span class="time-taint" title="content from outside may have reached it"> {TAINT_GLYPH}</span> : null;
+  const taint = isTainted && <span class="time-taint" title="content from outside may have reached it"> {TAINT_GLYPH}</span>;
   const style = { top: `${at * height}px`, height: `${height}px`, paddingLeft: `${4 + Math.min(lane.indent, 6) * 10}px` };
   if (lane.fold !== "none") {
     return (
       <li class="time-label" style={style}>
-        <button type="button" aria-expanded={lane.fold === "open"} title={`${labelOf(lane)}: ${lane.fold === "open" ? "fold" : "show each"}`}
-          onClick={() => toggle(lane.key)}>
+        <button type="button" aria-expanded={lane.fold === "open"} onClick={() => toggle(lane.key)}
+          title={`${labelOf(lane)}: ${lane.fold === "open" ? "fold" : "show each"}`}>
           <span aria-hidden="true">{lane.fold === "open" ? "▾" : "▸"}</span><span class="time-name">{lane.name}</span>
           <span class="time-count">×{lane.count.toLocaleString("en")}</span>{taint}
         </button>
@@ -29,10 +30,12 @@ function Label({ lane, at, height }: { lane: Lane; at: number; height: number })
     );
   }
   const agent = lane.agents[0]!;
+  const isChosen = selectedAgent.value === agent;
   return (
-    <li class={`time-label${selectedAgent.value === agent ? " chosen" : ""}${hover.value.agent === agent ? " met" : ""}`} style={style}>
-      <button type="button" aria-pressed={selectedAgent.value === agent} title={lane.name} onClick={() => selectAgent(agent)}
-        onPointerEnter={() => { hover.value = { event: -1, agent }; }} onPointerLeave={() => { hover.value = { event: -1, agent: -1 }; }}>
+    <li class={`time-label${isChosen ? " chosen" : ""}${hover.value.agent === agent ? " met" : ""}`} style={style}>
+      <button type="button" aria-pressed={isChosen} title={lane.name} onClick={() => selectAgent(agent)}
+        onPointerEnter={() => { hover.value = { event: -1, agent }; }}
+        onPointerLeave={() => { hover.value = { event: -1, agent: -1 }; }}>
         <span class="time-name">{lane.name}</span>{taint}
       </button>
     </li>

@@ -1,6 +1,6 @@
 // What colours, glyphs and marks mean, in words.
 import { FAMILIES } from "../shapes.gen";
-import { familyColour, FAMILY_NAMES, glyphOf, TAINT_GLYPH, UNKNOWN_FAMILY, UNKNOWN_GLYPH } from "../palette";
+import { familyColour, familyOf, FAMILY_NAMES, glyphOf, TAINT_GLYPH, UNKNOWN_FAMILY, UNKNOWN_GLYPH } from "../palette";
 import { colourBy, shade, trace } from "../state";
 import { looksOf } from "./looks";
 import * as model from "./model";
@@ -35,10 +35,11 @@ function Steps() {
 export function Legend() {
   const by = colourBy.value;
   const isFamily = by === "family" || model.scale.value === null;
-  const hasUnknown = trace.value?.about.types.some((type) => !Object.values(FAMILIES).some((known) => (known as readonly string[]).includes(type)));
+  const hasUnknown = trace.value?.about.types.some((type) => familyOf(type) === UNKNOWN_FAMILY) ?? false;
+  const families = FAMILY_NAMES.filter((_, family) => family !== UNKNOWN_FAMILY || hasUnknown);
   return (
     <ul class="time-legend" aria-label={`Legend: colour by ${by}`}>
-      {isFamily ? FAMILY_NAMES.map((name, family) => (family !== UNKNOWN_FAMILY || hasUnknown) && <Family key={name} family={family} />) : <Steps />}
+      {isFamily ? families.map((name, family) => <Family key={name} family={family} />) : <Steps />}
       <li><span class="time-swatch time-path" aria-hidden="true" />critical path</li>
       <li><span class="time-swatch time-taint" aria-hidden="true">{TAINT_GLYPH}</span>tainted</li>
       <li><span class="time-swatch time-wait" aria-hidden="true" />waits</li>

@@ -1,8 +1,11 @@
-// The timeline: overview, lanes, legend, and the same as a table. Always true: everything a pointer can do a key or a button can too.
+// The timeline: overview, lanes, legend, and the same as a table. Always true: everything a pointer can do a key or a button
+// can too.
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { compact, count, money, signed, span } from "../numbers";
-import { agentName, colourBy, columns, eventName, groupBy, marked, rowOf, selectedEvent, trace, type ColourBy, type GroupBy } from "../state";
+import {
+  agentName, colourBy, columns, eventName, groupBy, marked, rowOf, selectedEvent, trace, type ColourBy, type GroupBy,
+} from "../state";
 import { COLOUR_BY } from "./colour";
 import { fitNext, listenToCommands, mark } from "./commands";
 import { RULER } from "./draw";
@@ -38,7 +41,8 @@ function Bar({ stage }: { stage: Stage | null }) {
   return (
     <div class="time-bar">
       <Choice label="colour" value={colourBy.value} options={COLOUR_BY} onChange={(by: ColourBy) => { colourBy.value = by; }} />
-      <Choice label="group" value={groupBy.value} options={["agent", "role", "depth"]} onChange={(by: GroupBy) => { groupBy.value = by; }} />
+      <Choice label="group" value={groupBy.value} options={["agent", "role", "depth"]}
+        onChange={(by: GroupBy) => { groupBy.value = by; }} />
       <Choice label="rows" value={stage?.rows.value ?? "roomy"} options={["roomy", "dense", "all"]}
         onChange={(rows: Rows) => { if (stage) stage.rows.value = rows; }} />
       <span class="time-buttons" role="group" aria-label="Zoom">
@@ -55,7 +59,8 @@ function Bar({ stage }: { stage: Stage | null }) {
 function State({ stage }: { stage: Stage }) {
   const isExact = stage.isExact.value;
   const about = trace.value?.about;
-  const text = windowProblem.value ?? note(isExact) ?? (isExact ? "" : "Seen from afar: how busy each lane was. Zoom in (W) for events.");
+  const afar = isExact ? "" : "Seen from afar: how busy each lane was. Zoom in (W) for events.";
+  const text = windowProblem.value ?? note(isExact) ?? afar;
   const said = about?.events === 0 ? "This trace has no events." : text;
   return <span class="time-state quiet" role="status" title={said}>{said}</span>;
 }
@@ -63,9 +68,11 @@ function State({ stage }: { stage: Stage }) {
 function Marked() {
   const range = marked.value;
   const at = columns.value;
-  const totals = useMemo(() => (range && at ? totalsOf(at, range[0], range[1], model.creditByRow.value) : null), [range, at, model.creditByRow.value]);
+  const credit = model.creditByRow.value;
+  const totals = useMemo(() => (range && at ? totalsOf(at, range[0], range[1], credit) : null), [range, at, credit]);
   if (!range) return null;
-  const parts: ComponentChildren[] = [<b key="range">{tickLabel(range[0], 0.1)} to {tickLabel(range[1], 0.1)} · {span(range[1] - range[0])}</b>];
+  const [from, to] = range;
+  const parts: ComponentChildren[] = [<b key="range">{tickLabel(from, 0.1)} to {tickLabel(to, 0.1)} · {span(to - from)}</b>];
   if (totals && isWhole(range[0], range[1])) {
     parts.push(count(totals.events, "event"), count(totals.agents, "agent"), `${compact(totals.tokens)} tokens`);
     parts.push(totals.cost > 0 ? `${totals.isLeast ? "at least " : ""}${money(totals.cost)}` : "no known cost");
@@ -120,10 +127,14 @@ function useStage() {
     const sizes = new ResizeObserver(fitSize);
     sizes.observe(scroller.current!);
     const onScroll = () => {
-      if (Math.abs(scroller.current!.scrollTop - made.view.top) >= 1) made.look({ ...made.view, top: scroller.current!.scrollTop });
+      const top = scroller.current!.scrollTop;
+      if (Math.abs(top - made.view.top) >= 1) made.look({ ...made.view, top });
     };
     scroller.current!.addEventListener("scroll", onScroll, { passive: true });
-    const ends = [follow(made), listenOnLanes(made, sight.current!), listenOnOverview(made, mini.current!), () => sizes.disconnect(), () => made.stop()];
+    const ends = [
+      follow(made), listenOnLanes(made, sight.current!), listenOnOverview(made, mini.current!), () => sizes.disconnect(),
+      () => made.stop(),
+    ];
     setStage(made);
     return () => ends.forEach((end) => end());
   }, []);
@@ -145,13 +156,15 @@ export default function Time() {
   const lanes = model.lanes.value?.list.length ?? 0;
   const about = trace.value?.about;
   const height = stage ? lanes * stage.tall.value + RULER : 0;
-  const says = about ? `Timeline: ${count(about.events, "event")} in ${count(lanes, "lane")}, ${span(about.end - about.start)}. The table below has the same events.` : "Timeline";
+  const holds = about ? `: ${count(about.events, "event")} in ${count(lanes, "lane")}, ${span(about.end - about.start)}` : "";
+  const says = `Timeline${holds}. The table below has the same events.`;
   return (
     <section class="time" aria-label="Time">
       <Bar stage={stage} />
       <div class="time-top">
         <span class="time-corner quiet">{count(about?.agents.length ?? 0, "agent")}</span>
-        <canvas ref={mini} class="time-mini" style={{ height: `${MINIMAP}px` }} role="img" aria-label="Overview of the whole trace; drag to choose what is shown" />
+        <canvas ref={mini} class="time-mini" style={{ height: `${MINIMAP}px` }} role="img"
+          aria-label="Overview of the whole trace; drag to choose what is shown" />
       </div>
       <div ref={scroller} class="time-scroll">
         <div class="time-all" style={{ minHeight: "100%", height: `${height}px` }}>

@@ -18,7 +18,8 @@ function lines(row: number): string[] {
     Number.isNaN(credit) ? "" : `credit ${signed(credit, 3)}`,
   ].filter(Boolean).join(" · ");
   const lasted = Number.isNaN(at.dur[row]!) ? "" : ` · ${span(at.dur[row]!)}`;
-  return [tool ? `tool ${tool}` : "", `${tickLabel(at.t[row]!, 0.01)}${lasted}`, spent, flagWords(at.flags[row]!).join(", ")].filter(Boolean);
+  const marks = flagWords(at.flags[row]!).join(", ");
+  return [tool ? `tool ${tool}` : "", `${tickLabel(at.t[row]!, 0.01)}${lasted}`, spent, marks].filter(Boolean);
 }
 
 export function Tip({ stage }: { stage: Stage }) {

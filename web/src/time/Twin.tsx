@@ -14,8 +14,8 @@ import { tickLabel } from "./view";
 /** What the flags of an event say, in words. */
 export function flagWords(flags: number): string[] {
   const words: [number, string][] = [
-    [FLAGS.failed, "failed"], [FLAGS.open, "open"], [FLAGS.untrusted, "untrusted"], [FLAGS.tainted, "tainted"], [FLAGS.on_path, "critical path"],
-    [FLAGS.human, "human"], [FLAGS.safety, "safety"], [FLAGS.unlinked, "unlinked"],
+    [FLAGS.failed, "failed"], [FLAGS.open, "open"], [FLAGS.untrusted, "untrusted"], [FLAGS.tainted, "tainted"],
+    [FLAGS.on_path, "critical path"], [FLAGS.human, "human"], [FLAGS.safety, "safety"], [FLAGS.unlinked, "unlinked"],
   ];
   return words.filter(([bit]) => flags & bit).map(([, word]) => word);
 }
@@ -29,7 +29,9 @@ function Row({ row }: { row: number }) {
   const isChosen = selectedEvent.value === n;
   return (
     <div role="row" class={`twin-row${isChosen ? " chosen" : ""}`} aria-selected={isChosen}>
-      <span role="cell"><button type="button" class="plain" aria-pressed={isChosen} onClick={() => selectEvent(n)}>{eventName(n)}</button></span>
+      <span role="cell">
+        <button type="button" class="plain" aria-pressed={isChosen} onClick={() => selectEvent(n)}>{eventName(n)}</button>
+      </span>
       <span role="cell">{tickLabel(at.t[row]!, 0.1)}</span>
       <span role="cell">{span(at.dur[row]!)}</span>
       <span role="cell" title={agentName(at.agent[row]!)}>{agentName(at.agent[row]!)}</span>
@@ -50,6 +52,7 @@ export function Twin({ stage }: { stage: Stage }) {
     () => (view && index && placed && lanes ? rowsBetween(index, placed, lanes.list.map((_, i) => i), view.s0, view.s1) : []),
     [view, index, placed, lanes],
   );
+  const timeAt = (s = 0) => tickLabel(map?.unfold(s) ?? 0, 0.1);
   const chosen = rowOf(selectedEvent.value);
   const show = useMemo(() => ({ row: rows.indexOf(chosen) }), [rows, chosen]);
   if (view && map && !isWhole(map.unfold(view.s0), map.unfold(view.s1))) {
@@ -57,12 +60,12 @@ export function Twin({ stage }: { stage: Stage }) {
   }
   return (
     <div class="twin" role="table" aria-label="Events in sight" aria-rowcount={rows.length + 1}>
-      <p class="quiet">{count(rows.length, "event")} between {tickLabel(map?.unfold(view?.s0 ?? 0) ?? 0, 0.1)} and {tickLabel(map?.unfold(view?.s1 ?? 0) ?? 0, 0.1)}</p>
+      <p class="quiet">{count(rows.length, "event")} between {timeAt(view?.s0)} and {timeAt(view?.s1)}</p>
       <div role="rowgroup">
         <div role="row" class="twin-row twin-head">{HEADS.map((head) => <span role="columnheader" key={head}>{head}</span>)}</div>
       </div>
-      <Windowed count={rows.length} estimate={24} label="Events in sight" listKey={`${view?.s0} ${view?.s1} ${rows.length}`} isTable show={show}
-        render={(i) => <Row row={rows[i]!} />} />
+      <Windowed count={rows.length} estimate={24} label="Events in sight" isTable show={show}
+        listKey={`${view?.s0} ${view?.s1} ${rows.length}`} render={(i) => <Row row={rows[i]!} />} />
     </div>
   );
 }

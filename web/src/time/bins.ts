@@ -1,6 +1,6 @@
-// Lanes as pixels: per lane and slice of time, the class that took most of it and how busy it was. Always true: five levels, each
-// half as fine as the next; a cell is density * 256 + class; density 0 means that nothing happened, and whatever happened has
-// at least `FAINT`.
+// Lanes as pixels: per lane and slice of time, the class that took most of it and how busy it was. Always true: five levels,
+// each half as fine as the next; a cell is density * 256 + class; density 0 means that nothing happened, and whatever happened
+// has at least `FAINT`.
 import type { LaneIndex, Placed } from "./events";
 
 export const LEVELS = 5;
@@ -139,7 +139,7 @@ function clear(sums: Sums, count: number): void {
   sums.n = 0;
 }
 
-/** Cells from the server's bytes (class, plain share), made like ours: held against the lane's busiest, and the root, so that little is seen too. */
+/** Cells from the server's bytes (class, plain share), made like ours: held against the lane's busiest, and the root of that. */
 export function brightened(data: Uint8Array, lanes: number): Uint16Array {
   const out = new Uint16Array(data.length / 2);
   const size = out.length / Math.max(1, lanes);
@@ -147,7 +147,7 @@ export function brightened(data: Uint8Array, lanes: number): Uint16Array {
     const [from, to] = [lane * size, (lane + 1) * size];
     let most = 0;
     for (let at = from; at < to; at++) most = Math.max(most, data[2 * at + 1]!);
-    const bright = Uint8Array.from({ length: most + 1 }, (_, d) => (d === 0 ? 0 : Math.max(FAINT, Math.round(255 * Math.sqrt(d / most)))));
+    const bright = Uint8Array.from({ length: most + 1 }, (_, d) => Math.max(FAINT, Math.round(255 * Math.sqrt(d / most))));
     for (let at = from; at < to; at++) if (data[2 * at + 1]! > 0) out[at] = bright[data[2 * at + 1]!]! * 256 + data[2 * at]!;
   }
   return out;
@@ -159,8 +159,10 @@ export function levelFor(bins: LaneBins, u0: number, u1: number, pixels: number)
   return bins.levels.find((level) => level.bins * share >= pixels) ?? bins.levels[bins.levels.length - 1]!;
 }
 
-/** For each column of pixels, its first bin and the one after its last; `uAt` gives the time at a pixel, in the bins' own time. */
-export function columnsOf(bins: LaneBins, level: Level, pixels: number, uAt: (x: number) => number): { low: Int32Array; high: Int32Array } {
+/** For each column of pixels, its first bin and the one after its last; `uAt` is the time at a pixel, in the bins' own time. */
+export function columnsOf(
+  bins: LaneBins, level: Level, pixels: number, uAt: (x: number) => number,
+): { low: Int32Array; high: Int32Array } {
   const low = new Int32Array(pixels);
   const high = new Int32Array(pixels);
   const perSecond = level.bins / (bins.end - bins.start);

@@ -1,5 +1,6 @@
-// What a bar's colour says. Always true: every event has one class; class 0 of every scale but `family` means that there is no value,
-// which is not a value of 0; a scale's classes can be told apart by lightness or by sign, and the legend names each in words.
+// What a bar's colour says. Always true: every event has one class; class 0 of every scale but `family` means that there is no
+// value, which is not a value of 0; a scale's classes can be told apart by lightness or by sign, and the legend names each in
+// words.
 import { compact, money, signed } from "../numbers";
 import { familyOf, FAMILY_NAMES, UNKNOWN_FAMILY } from "../palette";
 import { FLAGS } from "../shapes.gen";

@@ -40,7 +40,10 @@ export function fitNext(stage: Stage): void {
   const map = model.map.value;
   const row = rowOf(selectedEvent.value);
   const where = model.placed.value;
-  if (isAll && map && marked.value) return stage.look(show(stage.view, stage.extent, map.fold(marked.value[0]), map.fold(marked.value[1])));
+  if (isAll && map && marked.value) {
+    const [from, to] = marked.value;
+    return stage.look(show(stage.view, stage.extent, map.fold(from), map.fold(to)));
+  }
   if (isAll && where && row >= 0) {
     const long = Math.max(where.to[row]! - where.from[row]!, stage.extent.length / 500);
     return stage.look(show(stage.view, stage.extent, where.from[row]! - long, where.to[row]! + long));

@@ -1,5 +1,5 @@
-// The lanes on a canvas. Always true: cost is that of pixels; a bar's glyph says its kind, so its hue says nothing alone; taint is a
-// hatch, the critical path an outline, waiting a thin line, a break a striped band.
+// The lanes on a canvas. Always true: cost is that of pixels; a bar's glyph says its kind, so its hue says nothing alone; taint
+// is a hatch, the critical path an outline, waiting a thin line, a break a striped band.
 import { glyphOf, TAINT_GLYPH } from "../palette";
 import { span } from "../numbers";
 import { FLAGS } from "../shapes.gen";
@@ -125,7 +125,8 @@ export function stripes(ctx: CanvasRenderingContext2D, colour: string, size: num
 
 /** Exact bars with their marks. `words` names an event for the label inside a wide bar. */
 export function drawBars(
-  at: Ground, plan: Plan, flags: Uint16Array, glyphs: Glyphs, glyphsOf: (row: number, cls: number) => string, words: (row: number) => string,
+  at: Ground, plan: Plan, flags: Uint16Array, glyphs: Glyphs, glyphsOf: (row: number, cls: number) => string,
+  words: (row: number) => string,
 ): void {
   const { ctx, looks } = at;
   for (let cls = 0; cls < looks.colours.length; cls++) {
@@ -145,11 +146,12 @@ export function drawBars(
 function drawHatch({ ctx, looks }: Ground, plan: Plan, flags: Uint16Array): void {
   ctx.fillStyle = stripes(ctx, looks.ground, 5);
   for (let k = 0; k < plan.n; k++) {
-    if (flags[plan.row[k]!]! & FLAGS.tainted && plan.w[k]! >= 5 && plan.h[k]! >= 5) ctx.fillRect(plan.x[k]!, plan.y[k]!, plan.w[k]!, plan.h[k]!);
+    if (!(flags[plan.row[k]!]! & FLAGS.tainted)) continue;
+    if (plan.w[k]! >= 5 && plan.h[k]! >= 5) ctx.fillRect(plan.x[k]!, plan.y[k]!, plan.w[k]!, plan.h[k]!);
   }
 }
 
-/** The critical path: lines above and below, so that short events in a row read as one band; sides where there is room for them. */
+/** The critical path: lines above and below, so that short events in a row read as one band; sides where there is room. */
 function drawOutlines({ ctx, looks }: Ground, plan: Plan, flags: Uint16Array): void {
   ctx.fillStyle = looks.text;
   for (let k = 0; k < plan.n; k++) {
@@ -289,7 +291,8 @@ export function drawRuler({ ctx, looks, view, map, width }: Ground): void {
     const x = (gap.at + gap.width / 2 - view.s0) * perSecond;
     const text = gap.width * perSecond > 70 ? `${span(gap.to - gap.from)} idle` : span(gap.to - gap.from);
     const half = text.length * 3.2 + 4;
-    if (x < 0 || x > width || gap.width * perSecond < 12 || taken.some(([from, to]) => x - half < to && x + half > from)) continue;
+    const isTaken = taken.some(([from, to]) => x - half < to && x + half > from);
+    if (x < 0 || x > width || gap.width * perSecond < 12 || isTaken) continue;
     ctx.fillStyle = stripes(ctx, looks.line, 6);
     ctx.fillRect(x - (gap.width * perSecond) / 2, 0, gap.width * perSecond, RULER - 1);
     ctx.fillStyle = looks.ground;

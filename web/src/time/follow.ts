@@ -1,7 +1,9 @@
-// Between the timeline and the rest of the page: the shared zoom, the selection, windows of large traces. Always true: a zoom that the
-// timeline wrote itself never moves it; what another view selects comes into sight.
+// Between the timeline and the rest of the page: the shared zoom, the selection, windows of large traces. Always true: a zoom
+// that the timeline wrote itself never moves it; what another view selects comes into sight.
 import { batch, effect } from "@preact/signals";
-import { colourBy, columns, hover, marked, mask, rowOf, selectedAgent, selectedEvent, shade, source, trace, zoom, zoomTo } from "../state";
+import {
+  colourBy, columns, hover, marked, mask, rowOf, selectedAgent, selectedEvent, shade, source, trace, zoom, zoomTo,
+} from "../state";
 import { covered, forgetWindows, wantWindow } from "./large";
 import * as model from "./model";
 import { EXACT } from "./plan";
@@ -12,7 +14,8 @@ function redraw(stage: Stage): () => void {
   const ends = [
     effect(model.rebuildBins),
     effect(() => {
-      void [model.lanes.value, model.index.value, model.classes.value, model.binned.value, model.map.value, covered.value, shade.value, colourBy.value, stage.rows.value];
+      void [model.lanes.value, model.index.value, model.classes.value, model.binned.value, model.map.value];
+      void [covered.value, shade.value, colourBy.value, stage.rows.value];
       stage.changed();
     }),
     effect(() => {
@@ -117,9 +120,13 @@ export function follow(stage: Stage): () => void {
 export function note(isExact: boolean): string | null {
   const by = colourBy.value;
   const isLarge = trace.value?.columns === null;
-  if (!isExact && isLarge && (by !== "family" || mask.value)) return "Seen from afar, colours show families of all events; zoom in (W) for the rest.";
-  if (by === "credit" && model.isCreditOfAgents.value) return "This method gives credit to agents: each event has its agent's colour.";
+  if (!isExact && isLarge && (by !== "family" || mask.value)) {
+    return "Seen from afar, colours show families of all events; zoom in (W) for the rest.";
+  }
+  if (by === "credit" && model.isCreditOfAgents.value) return "Credit of agents: each event has its agent's colour.";
   if (by === "credit" && !model.creditByRow.value) return "No credit by event yet: the Credit view (4) says what is missing.";
-  if (by === "reward" && !model.rewardByEvent.value) return "This trace has no rewards of single events, only of the whole team; colour by credit shows who earned it.";
+  if (by === "reward" && !model.rewardByEvent.value) {
+    return "No rewards of single events here, only of the whole team; colour by credit shows who earned it.";
+  }
   return null;
 }

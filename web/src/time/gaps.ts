@@ -1,5 +1,5 @@
-// Time as it is shown: idle gaps of more than five minutes are folded to a break of a small fixed width. Always true: `fold` grows
-// with time, `unfold` undoes it, and both are the identity (less the start) where nothing is folded.
+// Time as it is shown: idle gaps of more than five minutes are folded to a break of a small fixed width. Always true: `fold`
+// grows with time, `unfold` undoes it, and both are the identity (less the start) where nothing is folded.
 import type { Columns } from "../source";
 import { FLAGS } from "../shapes.gen";
 
@@ -39,7 +39,9 @@ export function idleGaps(columns: Pick<Columns, "n" | "t" | "dur" | "flags">, no
 }
 
 /** The same from bins: runs of bins in which no lane did anything. The edges are as exact as a bin is wide. */
-export function idleGapsOfBins(data: Uint8Array, lanes: number, bins: number, start: number, end: number, least = LEAST_GAP_S): Span[] {
+export function idleGapsOfBins(
+  data: Uint8Array, lanes: number, bins: number, start: number, end: number, least = LEAST_GAP_S,
+): Span[] {
   const width = (end - start) / bins;
   const gaps: Span[] = [];
   let since = -1;

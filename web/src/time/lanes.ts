@@ -48,7 +48,10 @@ export function kindOf(agent: Agent): string {
 
 /** `opened` holds the keys of folds that are open. */
 export function buildLanes(agents: readonly Agent[], by: GroupBy, opened: ReadonlySet<string>, groups?: readonly Group[]): Lanes {
-  if (groups) return finish(agents, grouped(agents, groups.map((g, row) => ({ ...g, key: `b:${row}`, row, indent: indentOf(agents, g.members) })), opened));
+  if (groups) {
+    const keyed = groups.map((group, row) => ({ ...group, key: `b:${row}`, row, indent: indentOf(agents, group.members) }));
+    return finish(agents, grouped(agents, keyed, opened));
+  }
   if (by === "role") return finish(agents, grouped(agents, byRole(agents), opened));
   if (by === "depth") return finish(agents, grouped(agents, byDepth(agents), opened));
   if (agents.length <= MANY_AGENTS) return finish(agents, tree(agents, opened));
@@ -87,13 +90,15 @@ function teamFirst(agents: readonly Agent[]): number[] {
 const byRole = (agents: readonly Agent[]): Keyed[] => gather(agents, (a) => `r:${kindOf(a)}`, kindOf);
 
 function byDepth(agents: readonly Agent[]): Keyed[] {
-  const groups = gather(agents, (a) => (a.is_outside ? "d:outside" : `d:${a.depth}`), (a) => (a.is_outside ? "outside" : `depth ${a.depth}`));
+  const nameOf = (a: Agent) => (a.is_outside ? "outside" : `depth ${a.depth}`);
+  const groups = gather(agents, (a) => `d:${nameOf(a)}`, nameOf);
   return groups.sort((a, b) => place(agents, a) - place(agents, b));
 }
 
 /** A role at two depths is two lanes: how far they stand in says which. */
 function byRoleAndDepth(agents: readonly Agent[]): Keyed[] {
-  const groups = gather(agents, (a) => `g:${a.depth}:${kindOf(a)}`, kindOf).map((g) => ({ ...g, indent: indentOf(agents, g.members) }));
+  const found = gather(agents, (a) => `g:${a.depth}:${kindOf(a)}`, kindOf);
+  const groups = found.map((group) => ({ ...group, indent: indentOf(agents, group.members) }));
   return groups.sort((a, b) => place(agents, a) - place(agents, b));
 }
 
@@ -110,7 +115,8 @@ function grouped(agents: readonly Agent[], groups: readonly Keyed[], opened: Rea
 
 /** A group as one lane, or a heading and its members; `after` adds what follows each member of an opened one. */
 function pushGroup(
-  agents: readonly Agent[], group: Keyed, indent: number, opened: ReadonlySet<string>, out: Lane[], after: (agent: number) => void,
+  agents: readonly Agent[], group: Keyed, indent: number, opened: ReadonlySet<string>, out: Lane[],
+  after: (agent: number) => void,
 ): void {
   const { members, row, key } = group;
   if (members.length === 1) {
@@ -119,8 +125,8 @@ function pushGroup(
     return;
   }
   const isOpen = opened.has(key);
-  const name = group.label;
-  out.push({ key, name, agents: isOpen ? [] : members, count: members.length, tracks: 1, indent, fold: isOpen ? "open" : "closed", row });
+  const fold = isOpen ? "open" : "closed";
+  out.push({ key, name: group.label, agents: isOpen ? [] : members, count: members.length, tracks: 1, indent, fold, row });
   if (!isOpen) return;
   for (const agent of [...members].sort((a, b) => agents[a]!.start - agents[b]!.start || a - b)) {
     out.push(ofOne(agents, agent, indent + 1, -1));

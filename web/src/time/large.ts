@@ -1,5 +1,5 @@
-// Exact events of a large trace, a window at a time. Always true: a window is used only for times it covers whole; what is asked for is
-// a little wider than what is seen, so that a small pan asks for nothing; the last answer wins.
+// Exact events of a large trace, a window at a time. Always true: a window is used only for times it covers whole; what is
+// asked for is a little wider than what is seen, so that a small pan asks for nothing; the last answer wins.
 import { signal } from "@preact/signals";
 import { source, trace, windowed } from "../state";
 import { EXACT } from "./plan";
@@ -28,7 +28,9 @@ export function paddedRange(from: number, to: number, start: number, end: number
   return [Math.max(start, from - room), Math.min(end, to + room)];
 }
 
-const holds = (outer: readonly [number, number] | null, from: number, to: number) => outer !== null && outer[0] <= from && outer[1] >= to;
+function holds(outer: readonly [number, number] | null, from: number, to: number): boolean {
+  return outer !== null && outer[0] <= from && outer[1] >= to;
+}
 
 /** Gets the exact events of a range where they are few enough. */
 export async function wantWindow(from: number, to: number): Promise<void> {

@@ -1,4 +1,5 @@
-// Colours of the classes on the canvas. Always true: every class differs from the ground; what a filter leaves out is pale but there.
+// Colours of the classes on the canvas. Always true: every class differs from the ground; what a filter leaves out is pale but
+// there.
 import {
   amountColour, creditColour, FAMILY_COLOURS, GROUND, inkOn, rgb, TEXT, type Shade,
 } from "../palette";
@@ -43,7 +44,9 @@ export function looksOf(by: ColourBy, shade: Shade): Looks {
   const colours = [...clear, ...clear.map((colour) => mix(ground, colour, 0.2))];
   const pixels = new Uint32Array(65536);
   colours.forEach((colour, cls) => {
-    for (let density = 1; density < 256; density++) pixels[density * 256 + cls] = pixel(mix(ground, colour, 0.3 + (0.7 * density) / 255));
+    for (let density = 1; density < 256; density++) {
+      pixels[density * 256 + cls] = pixel(mix(ground, colour, 0.3 + (0.7 * density) / 255));
+    }
   });
   return {
     shade, ground, text, quiet: mix(ground, text, 0.66), line: mix(ground, text, 0.14), band: mix(ground, text, 0.045),

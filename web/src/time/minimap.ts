@@ -1,4 +1,5 @@
-// The whole trace in one strip above the lanes. Always true: it shows everything whatever is zoomed; its window is what the lanes show.
+// The whole trace in one strip above the lanes. Always true: it shows everything whatever is zoomed; its window is what the
+// lanes show.
 import { overview } from "./bins";
 import type { TimeMap } from "./gaps";
 import type { Looks } from "./looks";
@@ -15,7 +16,9 @@ export class Minimap {
   constructor(private readonly canvas: HTMLCanvasElement) {}
 
   /** `marks`: places of alerts, in shown seconds. */
-  draw(looks: Looks, map: TimeMap, found: Binned | null, view: View, marks: readonly number[], width: number, scale: number): void {
+  draw(
+    looks: Looks, map: TimeMap, found: Binned | null, view: View, marks: readonly number[], width: number, scale: number,
+  ): void {
     const ctx = this.canvas.getContext("2d")!;
     ctx.setTransform(scale, 0, 0, scale, 0, 0);
     ctx.fillStyle = looks.band;

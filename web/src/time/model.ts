@@ -1,5 +1,6 @@
-// The timeline's data, from the page's: each part is worked out again only when what it is made from changes. Always true: rows are
-// places in `columns` (the whole trace, or the window of a large one); bins may be older than the filter for a moment, never wrong in time.
+// The timeline's data, from the page's: each part is worked out again only when what it is made from changes. Always true: rows
+// are places in `columns` (the whole trace, or the window of a large one); bins may be older than the filter for a moment,
+// never wrong in time.
 import { computed, signal } from "@preact/signals";
 import { FLAGS } from "../shapes.gen";
 import { colourBy, columns, creditByAgent, creditByEvent, groupBy, mask, trace, type ColourBy } from "../state";
@@ -33,14 +34,19 @@ export const map = computed<TimeMap | null>(() => {
 export const lanes = computed<Lanes | null>(() => {
   const [agents, bins] = [team.value, serverBins.value];
   if (!agents) return null;
-  const groups = bins && groupBy.value === "agent" ? bins.head.lanes.map((label, i) => ({ label: uncounted(label), members: bins.head.members[i] ?? [] })) : undefined;
-  return buildLanes(agents, groupBy.value, opened.value, groups);
+  if (!bins || groupBy.value !== "agent") return buildLanes(agents, groupBy.value, opened.value);
+  const { lanes: names, members } = bins.head;
+  const groups = names.map((name, i) => ({ label: uncounted(name), members: members[i] ?? [] }));
+  return buildLanes(agents, "agent", opened.value, groups);
 });
 
 /** A lane's own name: how many it holds is added where all lanes get it. */
 const uncounted = (label: string) => label.replace(/ ×[\d,]+$/, "");
 
-export const placed = computed(() => (columns.value && map.value ? place(columns.value, map.value, trace.value!.about.end) : null));
+export const placed = computed(() => {
+  const [at, how] = [columns.value, map.value];
+  return at && how ? place(at, how, trace.value!.about.end) : null;
+});
 
 export const index = computed(() => (
   columns.value && placed.value && lanes.value ? indexLanes(columns.value, placed.value, lanes.value) : null));
@@ -51,7 +57,10 @@ export const creditByRow = computed(() => {
   return found?.some((value) => !Number.isNaN(value)) ? found : null;
 });
 /** Credit by row for colours: of the event, or else of its agent. */
-const creditShown = computed(() => creditByRow.value ?? (columns.value ? valuesByAgent(columns.value, creditByAgent.value) : null));
+const creditShown = computed(() => {
+  const at = columns.value;
+  return creditByRow.value ?? (at ? valuesByAgent(at, creditByAgent.value) : null);
+});
 export const isCreditOfAgents = computed(() => !creditByRow.value && creditShown.value !== null);
 
 export const scale = computed(() => {
@@ -132,9 +141,10 @@ export function rebuildBins(): void {
 
 function ofServer(given: Bins): LaneBins {
   const { head } = given;
+  const levels = head.levels.map((level, k) => ({ bins: level.bins, cells: brightened(given.levels[k]!, head.lanes.length) }));
   return {
     lanes: head.lanes.length, start: head.start, end: Math.max(head.end, head.start + 1e-6), isShown: false,
-    levels: head.levels.map((level, k) => ({ bins: level.bins, cells: brightened(given.levels[k]!, head.lanes.length) })).sort((a, b) => a.bins - b.bins),
+    levels: levels.sort((a, b) => a.bins - b.bins),
   };
 }
 

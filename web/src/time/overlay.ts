@@ -1,4 +1,5 @@
-// What moves with the pointer and the selection, on a canvas of its own above the lanes, so that pointing never draws the lanes again.
+// What moves with the pointer and the selection, on a canvas of its own above the lanes, so that pointing never draws the lanes
+// again.
 import { span } from "../numbers";
 import { FLAGS } from "../shapes.gen";
 import { RULER, type Ground } from "./draw";
@@ -16,7 +17,9 @@ export interface Pointed {
   x: number;
 }
 
-export function drawOverlay(at: Ground, scene: Scene | null, plan: Plan | null, flags: Uint16Array | null, pointed: Pointed, phase: number): void {
+export function drawOverlay(
+  at: Ground, scene: Scene | null, plan: Plan | null, flags: Uint16Array | null, pointed: Pointed, phase: number,
+): void {
   const { ctx, looks, width, height } = at;
   ctx.clearRect(0, -RULER, width, height + RULER);
   drawLane(at, pointed.hoverLane, 0.05);

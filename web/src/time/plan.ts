@@ -1,6 +1,6 @@
-// What is drawn and where, before anything is drawn. Always true: at most `EXACT` events are planned as rectangles; beyond that the
-// caller paints strips. A rectangle is at least `LEAST` pixels wide, and one that would cover its neighbour of the same class and
-// place is left out, so the cost is that of pixels.
+// What is drawn and where, before anything is drawn. Always true: at most `EXACT` events are planned as rectangles; beyond that
+// the caller paints strips. A rectangle is at least `LEAST` pixels wide, and one that would cover its neighbour of the same
+// class and place is left out, so the cost is that of pixels.
 import { runOf, type LaneIndex, type Placed } from "./events";
 import type { Lanes } from "./lanes";
 import type { View } from "./view";

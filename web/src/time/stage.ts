@@ -1,5 +1,5 @@
-// The timeline's canvases and the view on them. Always true: a frame is drawn at most once per refresh and only when something changed;
-// `settled` follows the view when it rests, so that nothing but drawing happens while it moves.
+// The timeline's canvases and the view on them. Always true: a frame is drawn at most once per refresh and only when something
+// changed; `settled` follows the view when it rests, so that nothing but drawing happens while it moves.
 import { signal } from "@preact/signals";
 import { ARM } from "./colour";
 import { drawBars, drawGround, drawPath, drawRuler, glyphOn, Glyphs, RULER, Strips, type Ground } from "./draw";
@@ -83,7 +83,9 @@ export class Stage {
     if (scale !== this.scale) this.glyphs = new Glyphs(scale);
     this.scale = scale;
     const { base, over, mini } = this.canvases;
-    for (const canvas of [base, over]) [canvas.width, canvas.height] = [Math.round(this.width * scale), Math.round(height * scale)];
+    for (const canvas of [base, over]) {
+      [canvas.width, canvas.height] = [Math.round(this.width * scale), Math.round(height * scale)];
+    }
     [mini.width, mini.height] = [Math.round(this.width * scale), Math.round(MINIMAP * scale)];
     this.changed();
   }
@@ -138,7 +140,8 @@ export class Stage {
   }
 
   scene(): Scene | null {
-    const [lanes, index, placed, classes, at] = [model.lanes.value, model.index.value, model.placed.value, model.classes.value, columns.value];
+    const [lanes, index, placed] = [model.lanes.value, model.index.value, model.placed.value];
+    const [classes, at] = [model.classes.value, columns.value];
     if (!lanes || !index || !placed || !classes || !at) return null;
     const { view, width, height, rowHeight } = this;
     return { lanes, index, placed, agent: at.agent, classes, view, width, height, rowHeight };

@@ -17,7 +17,8 @@ export interface Totals {
 
 /** `credit` is by row of the columns. */
 export function totalsOf(columns: Columns, from: number, to: number, credit: Float32Array | null): Totals {
-  const out: Totals = { events: 0, agents: 0, tokens: 0, cost: 0, isLeast: false, failed: 0, tainted: 0, credit: credit ? 0 : null };
+  const none = { events: 0, agents: 0, tokens: 0, cost: 0, isLeast: false, failed: 0, tainted: 0 };
+  const out: Totals = { ...none, credit: credit ? 0 : null };
   const agents = new Set<number>();
   for (let i = 0; i < columns.n; i++) {
     const t = columns.t[i]!;
