@@ -82,8 +82,14 @@ function positiveTest(term: Term, about: About, columns: Columns): (i: number) =
     case "role": { const ok = holding(about.agents.map((a) => a.role), term.value); return (i) => ok[columns.agent[i]!] ?? false;
       }
     case "tool": { const ok = holding([null, ...about.tools], term.value); return (i) => ok[columns.tool[i]!] ?? false; }
-    default: { const ok = holding(about.types, term.value); return (i) => ok[columns.type[i]!] ?? false; }
+    default: { const ok = about.types.map((type) => isKind(type, term.value)); return (i) => ok[columns.type[i]!] ?? false; }
   }
+}
+
+/** Whether a kind of event is meant by a word: how it begins, or one of its words. `spawn` is no `despawn`. */
+function isKind(type: string, word: string): boolean {
+  const low = word.toLowerCase();
+  return type.startsWith(low) || type.split("_").includes(low);
 }
 
 function numberTest(term: Term, { about, columns, credit }: Place): (i: number) => boolean {

@@ -2,7 +2,8 @@
 
 What becomes what: see `columns`; how agents, tools and model calls are told apart is in `_spans/genai.py` and
 `_otel/agents.py`, and how spans become a trace in `_spans/trees.py`. Files are OTLP JSON (a document, or an object per line),
-OTLP protobuf bodies, the snake_case form, Jaeger and Tempo documents, rows of the ClickHouse exporter, and spans as SDKs print them.
+OTLP protobuf bodies, the snake_case form, Jaeger and Tempo documents, rows of the ClickHouse exporter, and spans as SDKs
+print them.
 
 What is lost: metrics, spans that are neither an agent's nor a model's nor a tool's (HTTP, database), earlier messages that every
 model call repeats, and whatever the tracer was told not to capture.

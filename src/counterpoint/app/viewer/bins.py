@@ -64,10 +64,10 @@ def bins(trace: Trace) -> bytes:
     finest = _size(room, len(names))
     size = np.array([len(m) for m in members], np.float64)
     level, width = cells(look, members, finest), (end - start) / finest or 1.0
-    blocks = [_bytes(level, size * width)]
+    blocks = [_bytes(level, size, width)]
     for _ in range(LEVELS - 1):
         level, width = level.halved(), width * 2
-        blocks.append(_bytes(level, size * width))
+        blocks.append(_bytes(level, size, width))
     blocks.reverse()
     heads, at = [], 0
     for k, block in enumerate(blocks):
@@ -139,12 +139,13 @@ def cells(look: Seen, members: list[list[int]], finest: int) -> Cells:
     return Cells(((seconds.reshape(shape) + whole) * width).astype(np.float64), counts.reshape(shape))
 
 
-def _bytes(level: Cells, most: Floats) -> bytes:
-    """Two bytes per cell; `most` is the busy time that a lane can have in one slice."""
+def _bytes(level: Cells, size: Floats, width: float) -> bytes:
+    """Two bytes per cell. Density is of the slice's time for one agent, and of the lane's busiest slice for a group: of
+    thousands only a few are busy at once, and that should be seen."""
     timed = level.seconds.sum(axis=0)
     counted = level.counts.sum(axis=0)
     if timed.any():
-        share = timed / most[:, None]
+        share = timed / np.where(size > 1, np.maximum(timed.max(axis=1), 1e-12), width)[:, None]
         # where nothing took time, what began most decides
         family = np.where(timed > 0, level.seconds.argmax(axis=0), level.counts.argmax(axis=0))
     else:

@@ -84,7 +84,7 @@ def _text(look: Seen, name: str, value: str) -> Mask:
                 found[look.trace.index[value]] = True
             return found
         case "kind" | "type":
-            return _holding(EVENT_TYPES, wanted)[team.type_E]
+            return np.array([_is_kind(kind, wanted) for kind in EVENT_TYPES], np.bool_)[team.type_E]
         case "agent":
             return _holding(team.names, wanted)[team.agent_E]
         case "role":
@@ -94,6 +94,11 @@ def _text(look: Seen, name: str, value: str) -> Mask:
     fields = [getattr(e, name) for e in events]
     holds = {field: field is not None and wanted in field.lower() for field in set(fields)}
     return np.fromiter(map(holds.__getitem__, fields), np.bool_, look.n)
+
+
+def _is_kind(kind: str, word: str) -> bool:
+    """Whether a kind of event is meant by a word: how it begins, or one of its words. `spawn` is no `despawn`."""
+    return kind.startswith(word) or word in kind.split("_")
 
 
 def _holding(names: Sequence[str | None], wanted: str) -> Mask:

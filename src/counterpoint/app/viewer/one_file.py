@@ -20,7 +20,6 @@ from __future__ import annotations
 import base64
 import binascii
 import gzip
-import hashlib
 import json
 import re
 import zlib
@@ -39,6 +38,7 @@ from counterpoint.app.viewer.bins import bins
 from counterpoint.app.viewer.columns import columns
 from counterpoint.app.viewer.crediting import credit, methods
 from counterpoint.app.viewer.events import fields
+from counterpoint.app.viewer.policy import policy
 from counterpoint.app.viewer.safety import safety
 from counterpoint.app.viewer.seen import seen
 from counterpoint.app.viewer.shapes import VERSION, Credit, MethodInfo
@@ -57,8 +57,6 @@ TEXTS = 32_000_000
 _FINE = 5_000
 _COARSE = ("team", "orchestrator", "role", "agent")
 _PLACE = "<!--counterpoint-data-->"
-_SCRIPT = re.compile(r"<script(?P<head>[^>]*)>(?P<body>.*?)</script\s*>", re.S | re.I)
-_INERT = re.compile(r"""\btype\s*=\s*["']?(application/(json|octet-stream)|text/plain)""", re.I)
 _BLOCK = re.compile(rb'<script[^>]*\bid="counterpoint-data"[^>]*>(?P<body>[A-Za-z0-9+/=\s]*)</script>')
 
 
@@ -196,21 +194,11 @@ def page_around(data: str, title: str, page: Path | None = None) -> bytes:
     text = where.read_text(encoding="utf-8")
     if _PLACE not in text:
         raise InputError("has no place for the data", where=where.name, fix="build the page again with `make page`")
-    policy = f'<meta http-equiv="Content-Security-Policy" content="{_policy(text)}">'
-    text = re.sub(r"<head[^>]*>", lambda found: found[0] + policy, text, count=1, flags=re.I)
+    allowed = f'<meta http-equiv="Content-Security-Policy" content="{policy(text)}">'
+    text = re.sub(r"<head[^>]*>", lambda found: found[0] + allowed, text, count=1, flags=re.I)
     named = escape("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in title[:200]))
     text = re.sub(r"<title>[^<]*</title>", lambda _: f"<title>{named} · Counterpoint</title>", text, count=1, flags=re.I)
     return text.replace(_PLACE, data, 1).encode("utf-8", "replace")
-
-
-def _policy(page: str) -> str:
-    """Only the scripts that are in the page now, no network, no frames, no forms."""
-    runs = [found["body"] for found in _SCRIPT.finditer(page) if not _INERT.search(found["head"])]
-    hashes = [f"'sha256-{base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()}'" for body in runs]
-    scripts = " ".join(hashes) or "'none'"
-    may = {"script-src": scripts, "style-src": "'unsafe-inline'", "img-src": "data: blob:", "font-src": "data:"}
-    may |= {"worker-src": "blob:", "connect-src": "'none'", "base-uri": "'none'", "form-action": "'none'"}
-    return "; ".join(["default-src 'none'", *(f"{name} {value}" for name, value in may.items())])
 
 
 def reopened(data: bytes, where: str = "") -> tuple[str, dict[str, Any]]:
