@@ -19,8 +19,8 @@ page: web/node_modules/.done
 # What the tests of the page need: Node for its own tests, Chromium for the journeys. Where they cannot be had, those tests are skipped and say so.
 # (`npm ci` refuses a lock file without the binaries of machines that the registry here does not have; --no-save keeps the lock as it is.)
 web/node_modules/.done: web/package.json web/package-lock.json
-	@if command -v npm >/dev/null; then cd web && npm install --no-save --silent --no-audit --no-fund && touch node_modules/.done; \
-	else echo "note: there is no npm here, so the page's own tests and build are skipped"; fi
+	@{ command -v npm >/dev/null && (cd web && npm install --no-save --silent --no-audit --no-fund && touch node_modules/.done); } || \
+	  echo "note: npm is not here, or could not install the page's packages: the page's own tests and build are skipped"
 
 browser:
 	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
