@@ -124,20 +124,16 @@ def improve(
     tau: float,
     steps: int,
     size: int = 1024,
-    heads: tuple[str, ...] = ("purpose", "brief", "point", "stop", "rule"),
 ) -> dict[str, float]:
-    """Move purposes, briefs, pointers and rules towards the better alternatives."""
+    """Move purposes and stops towards the better alternatives; the other heads take clipped steps (`training.py`)."""
     t = tables["item"]
     stats: dict[str, float] = {}
-    c = tables.get("candidate")
-    starts = np.searchsorted(c["row"], np.arange(len(t["ep"]) + 1)) if c is not None else None
     chances = _by_kind(t["x"])
     for _ in range(steps):
         at = np.unique(_drawn(rng, chances, size))
-        loss = _item_loss(net, t, at, tau, stats, heads)
-        if c is not None and starts is not None and "point" in heads:
-            loss = loss + _point_loss(net, t, c, at, starts, tau, stats)
-        loss = loss + _team_loss(net, tables, rng, size // 4, tau, stats, heads)
+        loss = _item_loss(net, t, at, tau, stats)
+        if "stop" in tables:
+            loss = loss + _stop_loss(net, tables["stop"], rng, size // 4, tau, stats)
         optimizer.zero_grad()
         finite(loss, "policy").backward()
         torch.nn.utils.clip_grad_norm_(net.policy_parameters(), 1.0)
@@ -150,33 +146,14 @@ def _expected(log_pi: Tensor, q: Tensor, tau: float) -> Tensor:
     return (log_pi.exp() * (log_pi - q / tau)).sum(-1).mean()
 
 
-def _team_loss(
-    net: Network,
-    tables: Mapping[str, Table],
-    rng: np.random.Generator,
-    size: int,
-    tau: float,
-    stats: dict[str, float],
-    heads: tuple[str, ...],
-) -> Tensor:
-    """Stop against going on, which rule, and what is said."""
-    loss = torch.zeros(())
-    for name in ("stop", "rule"):
-        if name not in tables or name not in heads:
-            continue
-        t = tables[name]
-        x = torch.from_numpy(t["x"][rng.integers(0, len(t["ep"]), min(size, len(t["ep"])))])
-        stop, rule, talk = net.teams(x)
-        with torch.no_grad():
-            going, rules, said = net.judge_teams(x)
-        if name == "rule":
-            log_pi = rule.log_softmax(-1)
-            loss = loss + _expected(log_pi, rules, tau) + _choice(talk, said, tau)
-            stats["entropy_rule"] = float(-(log_pi.exp() * log_pi).sum(-1).mean().detach())
-        else:
-            loss = loss + _choice(stop, -going, tau)
-            stats["stop_share"] = float(torch.sigmoid(stop).mean().detach())
-    return loss
+def _stop_loss(net: Network, t: Table, rng: np.random.Generator, size: int, tau: float, stats: dict[str, float]) -> Tensor:
+    """Stop against going on."""
+    x = torch.from_numpy(t["x"][rng.integers(0, len(t["ep"]), min(size, len(t["ep"])))])
+    stop, _, _ = net.teams(x)
+    with torch.no_grad():
+        going, _, _ = net.judge_teams(x)
+    stats["stop_share"] = float(torch.sigmoid(stop).mean().detach())
+    return _choice(stop, -going, tau)
 
 
 def _choice(logit: Tensor, gain: Tensor, tau: float) -> Tensor:
@@ -186,40 +163,15 @@ def _choice(logit: Tensor, gain: Tensor, tau: float) -> Tensor:
     )
 
 
-def _item_loss(net: Network, t: Table, at: np.ndarray, tau: float, stats: dict[str, float], heads: tuple[str, ...]) -> Tensor:
+def _item_loss(net: Network, t: Table, at: np.ndarray, tau: float, stats: dict[str, float]) -> Tensor:
     x = torch.from_numpy(t["x"][at])
     purpose, brief, _ = net.items(x)
     mask = torch.from_numpy(t["mask"][at])
     mask[:, 0] = True  # forbidden to some in training, never in play
     log_pi = purpose.masked_fill(~mask, -1e9).log_softmax(-1)
     with torch.no_grad():
-        q, b, *_ = net.judge_items(x)
-        q = F.pad(q, (1, 0))
+        q = F.pad(net.judge_items(x)[0], (1, 0))
     stats["entropy_item"] = float(-(log_pi.exp() * log_pi).sum(-1).mean().detach())
     said = brief.log_softmax(-1)
     stats["entropy_brief"] = float(-(said.exp() * said).sum(-1).mean().detach())
-    loss = _expected(log_pi, q, tau) if "purpose" in heads else torch.zeros(())
-    return loss + _expected(said, b, tau) if "brief" in heads else loss
-
-
-def _point_loss(
-    net: Network, t: Table, c: Table, at: np.ndarray, starts: np.ndarray, tau: float, stats: dict[str, float]
-) -> Tensor:
-    count = starts[at + 1] - starts[at]
-    rows = at[count > 1][:256]
-    if not len(rows):
-        return torch.zeros(())
-    count = starts[rows + 1] - starts[rows]
-    flat = np.repeat(starts[rows], count) + np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-    row = torch.from_numpy(np.repeat(np.arange(len(rows)), count))
-    x = torch.from_numpy(t["x"][rows])
-    agent_x, pair_x = torch.from_numpy(c["agent_x"][flat]), torch.from_numpy(c["pair_x"][flat])
-    score = (net.items(x)[2][row] * net.key(agent_x)).sum(-1) + net.pair(pair_x)[:, 0]
-    with torch.no_grad():
-        q = net.judge_pairs(net.judge_items(x)[3][row], agent_x, pair_x)
-    top = torch.full((len(rows),), -torch.inf).scatter_reduce(0, row, score.detach(), "amax")
-    total = torch.zeros(len(rows)).index_add(0, row, torch.exp(score - top[row]))
-    log_pi = score - top[row] - total.log()[row]
-    each = torch.zeros(len(rows)).index_add(0, row, log_pi.exp() * (log_pi - q / tau))
-    stats["entropy_point"] = float(-torch.zeros(len(rows)).index_add(0, row, log_pi.exp() * log_pi).mean().detach())
-    return each.mean()
+    return _expected(log_pi, q, tau)

@@ -267,9 +267,7 @@ class Training:
         taught = lesson(self.net, out, lam=o["lam"])
         if taught is None:
             return stats
-        stats |= soft.improve(
-            self.net, self.policy, out.tables, self.rng(2), tau=tau, steps=steps // 2, heads=("purpose", "stop")
-        )
+        stats |= soft.improve(self.net, self.policy, out.tables, self.rng(2), tau=tau, steps=steps // 2)
         advantages = row_advantages(self.net, out, taught)
         stats |= self._workers(out, advantages)
         bonus = 1 - self.progress
