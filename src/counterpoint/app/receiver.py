@@ -35,7 +35,7 @@ from counterpoint.app import _otlp
 from counterpoint.app._intake import Intake
 from counterpoint.errors import CounterpointError, InputError, TryAgain
 
-__all__ = ["Limits", "Server", "application", "bound", "is_loopback", "server"]
+__all__ = ["Limits", "Server", "application", "bound", "is_loopback", "quiet", "server"]
 
 JSON, PROTOBUF = "application/json", "application/x-protobuf"
 # google.rpc.Code, which OTLP answers carry beside the HTTP status.
@@ -364,15 +364,19 @@ class Server(uvicorn.Server):
 
 def server(intake: Intake, limits: Limits, *, is_remote: bool = False) -> Server:
     """A server for `application`; call `run(sockets=[bound(host, port)])`."""
-    config = uvicorn.Config(
-        application(intake, limits, is_remote=is_remote),
-        http=_protocol(limits),
+    return Server(quiet(application(intake, limits, is_remote=is_remote), http=_protocol(limits), grace_s=5))
+
+
+def quiet(app: Any, *, http: Any, grace_s: int) -> uvicorn.Config:
+    """How our servers run: nothing on the screen, no word about what they are made of, nobody's headers believed."""
+    return uvicorn.Config(
+        app,
+        http=http,
         ws="none",
         lifespan="off",
         log_level="critical",
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_graceful_shutdown=5,
+        timeout_graceful_shutdown=grace_s,
     )
-    return Server(config)

@@ -236,15 +236,4 @@ class _Server(receiver.Server):
 
 def server(site: Site) -> receiver.Server:
     """A server for a site; call `run(sockets=[receiver.bound(host, port)])`."""
-    config = uvicorn.Config(
-        application(site),
-        http="h11",
-        ws="none",
-        lifespan="off",
-        log_level="critical",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=2,
-    )
-    return _Server(config, site)
+    return _Server(receiver.quiet(application(site), http="h11", grace_s=2), site)

@@ -10,7 +10,6 @@ The steps of agents are best put down through lanes (`lane.py`), which draw the 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -278,10 +277,6 @@ class Draft:
         if not parent:
             return "unknown"
         return "hierarchical" if any(boss in parent for boss in parent.values()) else "centralized"
-
-    def counts(self) -> Counter[str]:
-        """How many events of each kind there are so far."""
-        return Counter(row["type"] for row in self.rows.values())
 
 
 def _event(row: dict[str, Any], t: float) -> Event:
