@@ -75,13 +75,6 @@ export const creditByAgent = computed<(number | null)[]>(() => {
   return agents.map((agent) => (found && !found.refusal ? found.by_agent[agent.name] ?? null : null));
 });
 
-/** The largest credit of an event, so that one scale is shared by every view. */
-export const creditScale = computed<number>(() => {
-  let most = 0;
-  for (const value of creditByEvent.value ?? []) if (Math.abs(value) > most) most = Math.abs(value);
-  return most;
-});
-
 let bar: Bar | null = null;
 
 /** Place in the arrays at hand of an event, by its number; -1 when it is not there. */
