@@ -24,6 +24,7 @@ from counterpoint.store.parts import SCHEMAS, PartWriter, Unit
 from counterpoint.trace import Trace, findings, summed_costs
 from counterpoint.trace.columns import edge_table, event_table, present
 from counterpoint.trace.link import link
+from counterpoint.trace.steered import is_steered
 
 __all__ = ["Adder", "check"]
 
@@ -96,6 +97,7 @@ def unit_of(trace: Trace, source: str | None, digest: str, errors: int) -> Unit:
         digest=digest,
         source=source,
         added=time.time(),
+        is_steered=is_steered(trace),
     )
     meta = msgspec.json.encode(trace.meta).decode() if trace.meta else None
     events = event_table(trace.events)

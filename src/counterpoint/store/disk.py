@@ -146,10 +146,10 @@ def remove(path: Path) -> None:
         path.unlink()
 
 
-def lock(fd: int) -> bool:
-    """Take the file's lock, which the system frees when its holder dies; False when it is taken."""
+def lock(fd: int, *, shared: bool = False) -> bool:
+    """Take the file's lock, which the system frees when its holder dies; False when it is taken. Shared ones go together."""
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
             return False

@@ -22,7 +22,7 @@ from counterpoint.errors import InputError, InvalidTrace, TryAgain
 from counterpoint.store import disk
 from counterpoint.trace.lines import LineReader, header_line, sum_line
 
-__all__ = ["Journal", "journals", "path_of", "peek"]
+__all__ = ["Journal", "is_held", "journals", "path_of", "peek"]
 
 _SUFFIX = ".jsonl"
 
@@ -47,6 +47,18 @@ def peek(path: Path) -> LineReader | None:
     except FileNotFoundError:
         return None
     return _read(data, path)[0]
+
+
+def is_held(path: Path) -> bool:
+    """Whether somebody is recording into this journal now; False too when it is gone."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        return not disk.lock(fd, shared=True)
+    finally:
+        os.close(fd)
 
 
 def _read(data: bytes, path: Path) -> tuple[LineReader, int]:

@@ -69,6 +69,8 @@ class Row(Struct, frozen=True, kw_only=True, array_like=True):
     part: str = ""
     present: int = 0
     """Which event columns hold anything, a bit each in the order of the columns: the others need not be read."""
+    is_steered: bool = False
+    """Whether an operator intervened while it was made."""
 
 
 class Part(Struct, frozen=True, kw_only=True, omit_defaults=True):

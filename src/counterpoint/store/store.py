@@ -6,6 +6,7 @@ store. Opening never changes what another process is writing.
 
     counterpoint.json   what this folder is, and which version wrote it
     journal/            a file per running trace
+    control/            orders to running teams, a file each (team/control.py)
     log/                the manifest: numbered commits and checkpoints
     lake/               Parquet: day=YYYY-MM-DD/shard=X/<part>.{traces,events,edges,contents}.parquet
     hot/                an Arrow file for sampling, rebuilt at will
@@ -121,6 +122,7 @@ class Store:
             fix = "record under another id; store.add(trace) replaces a stored one"
             raise InputError(f"trace {trace_id!r} is stored already", where=str(self.path), fix=fix)
         journal = Journal.create(self._journal_folder, trace_id, task_id, system, topology, meta or {})
+        disk.remove(path_of(self.path / "control", trace_id))  # orders to an earlier trace of this name, which was removed
         return Run(trace_id, journal, self._flusher, check, self._adder.seal)
 
     def resume(self, trace_id: str) -> Run:

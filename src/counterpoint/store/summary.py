@@ -10,6 +10,7 @@ from msgspec import Struct
 from counterpoint.store.log import Row
 from counterpoint.trace import summed_costs
 from counterpoint.trace.lines import LineReader
+from counterpoint.trace.steered import order_of
 
 __all__ = ["Summary"]
 
@@ -35,6 +36,8 @@ class Summary(Struct, frozen=True, kw_only=True):
     is_open: bool = False
     """Whether it is still in the journal: running, or cut off."""
     cost_usd: int | float | None = None
+    is_steered: bool = False
+    """Whether an operator intervened while it was made."""
 
     @classmethod
     def of_row(cls, row: Row) -> Summary:
@@ -54,6 +57,7 @@ class Summary(Struct, frozen=True, kw_only=True):
             source=row.source,
             added=row.added,
             cost_usd=row.costs.get("cost_usd"),
+            is_steered=row.is_steered,
         )
 
     @classmethod
@@ -76,4 +80,5 @@ class Summary(Struct, frozen=True, kw_only=True):
             source=None,
             added=at,
             is_open=True,
+            is_steered=any(order_of(e) is not None for e in lines.events),
         )
