@@ -31,7 +31,12 @@ FIELDS = {
     "reward": "team_reward",
     "errors": "errors",
 }
-_FLAGS = {"open": lambda row: row.is_open, "finished": lambda row: not row.is_open, "invalid": lambda row: row.errors > 0}
+_FLAGS = {
+    "open": lambda row: row.is_open,
+    "finished": lambda row: not row.is_open,
+    "invalid": lambda row: row.errors > 0,
+    "steered": lambda row: row.is_steered,
+}
 
 EVENT_FIELDS: dict[str, Literal["text", "number"]] = {
     "id": "text",

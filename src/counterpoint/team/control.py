@@ -162,7 +162,7 @@ class FileControl:
             return
 
     def _due(self, agent: str) -> list[Order]:
-        """The next orders for an agent, up to a pause; for one that is paused nothing before something releases it."""
+        """The next orders for an agent, up to a pause or a stop; for one that is paused nothing before something releases it."""
         first = self._next.get(agent, 0)
         places = [
             place
@@ -174,11 +174,9 @@ class FileControl:
         due, upto = [], len(self._orders)
         for place in places:
             due.append(self._orders[place])
-            if self._orders[place].action == "pause" and agent not in self._stopped:
+            if self._orders[place].action in ("pause", "stop"):  # what comes after is for the next call, if there is one
                 upto = place + 1
                 break
-            if self._orders[place].action == "stop":
-                self._stopped.add(agent)
         self._mark(agent, due)
         self._next[agent] = upto
         return due

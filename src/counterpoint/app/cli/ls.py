@@ -18,7 +18,7 @@ __all__ = ["ls"]
 
 @click.command(
     epilog="\b\nExamples:\n  counterpoint ls\n  counterpoint ls 'topology:swarm agents>5 reward<1' --sort tokens\n\n"
-    "\b\nQuery: words match id, task and system; fields: " + " ".join(FIELDS) + ";\nflags: open finished invalid."
+    "\b\nQuery: words match id, task and system; fields: " + " ".join(FIELDS) + ";\nflags: open finished invalid steered."
 )
 @click.argument("query", nargs=-1)
 @click.option("--sort", default="added", show_default=True, help="A field of the query language, or added; largest last.")
@@ -56,5 +56,5 @@ def _rank(value: object) -> tuple[bool, object]:
 
 def _cells(row: Summary) -> list[str]:
     counts = [number(v) for v in (row.agents, row.events, row.tokens, row.wall_clock_s, row.team_reward)]
-    marks = ["open"] * row.is_open + [f"{row.errors:,} errors"] * bool(row.errors)
+    marks = ["open"] * row.is_open + ["steered"] * row.is_steered + [f"{row.errors:,} errors"] * bool(row.errors)
     return [row.id, row.topology or "-", *counts, row.task_id, " ".join(marks)]

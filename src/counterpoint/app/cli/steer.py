@@ -1,0 +1,113 @@
+"""Pause, resume, message or stop a running team, or one agent of it.
+
+Always true: an order acts at the next safe point and is recorded in the trace, which is marked as steered; nothing is sent
+without a yes, on the terminal or as --yes, and a pipe is never made to wait for one. Exit code 6: sent, and not yet taken up.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, plain_text
+from counterpoint.app.cli._store import open_store, store_option
+from counterpoint.errors import InputError, TryAgain
+
+if TYPE_CHECKING:
+    from counterpoint.team.control import Order
+    from counterpoint.trace import Event
+
+__all__ = ["steer"]
+
+
+@click.command(
+    epilog="\b\nExamples:\n  counterpoint steer T1-centralized-0 pause --agent lead.1\n"
+    "  counterpoint steer T1-centralized-0 message --agent lead --text 'only the second ledger' --yes\n"
+    "  counterpoint steer T1-centralized-0 stop --yes --json\n\n"
+    "\b\nExit codes: 0 it took effect, or was sent with --no-wait; 2 a wrong order, or no yes; 3 no such trace or agent;\n"
+    "5 the trace is not running or takes no orders; 6 sent, and waiting for the next safe point."
+)
+@click.argument("trace")
+@click.argument("action", type=click.Choice(["pause", "resume", "message", "stop"]))
+@click.option("--agent", default="", metavar="A", help="One agent by name, such as lead.1 (default: the whole team).")
+@click.option("--text", default="", metavar="T", help="What a message says; the reason of another order.")
+@click.option("--tree/--no-tree", default=None, help="With all that the agent spawned, or not (default: only for stop).")
+@click.option("--wait/--no-wait", "waits", default=True, show_default=True, help="Wait until it has taken effect.")
+@click.option("--timeout", type=click.FloatRange(min=0), default=10.0, show_default=True, metavar="S", help="For so long.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@store_option
+@json_option
+def steer(
+    trace: str,
+    action: str,
+    agent: str,
+    text: str,
+    tree: bool | None,
+    waits: bool,
+    timeout: float,
+    yes: bool,
+    store: Path | None,
+    as_json: bool,
+) -> None:
+    """Pause, resume, message or stop a running team or one of its agents.
+
+    TRACE is the id of a trace that is being recorded, or the beginning of one. The order acts at the next safe point: before the
+    agent's next model call or tool call. It is recorded, and the trace is marked as steered in every comparison.
+    """
+    from counterpoint.team.control import Order, send, wait
+
+    with open_store(store, read_only=True) as opened:
+        path, trace_id = opened.path, opened.find(trace)
+    order = Order(action=action, agent=agent, text=text, tree=tree)  # type: ignore[arg-type]  # click has checked it
+    _confirm(order, trace_id, yes=yes)
+    sent = send(path, trace_id, order)
+    events = wait(path, trace_id, sent, timeout) if waits else []
+    if waits and not events:
+        _queued(sent, trace_id, timeout, as_json=as_json)
+    if as_json:
+        emit(_object(sent, trace_id, events))
+    else:
+        click.echo(plain_text(_text(sent, trace_id, events)))
+
+
+def _confirm(order: Order, trace_id: str, *, yes: bool) -> None:
+    if yes:
+        return
+    what = plain_text(f"{order.action} {order.whom} of {trace_id}" + (f": {order.text}" if order.text else ""))
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise InputError(f"{what}: nobody is here to say yes", fix="--yes does it without asking")
+    if not click.confirm(f"{what}? The trace will be marked as steered", err=True):
+        raise click.Abort
+
+
+def _state(events: list[Event]) -> str:
+    return "applied" if events else "queued"
+
+
+def _object(order: Order, trace_id: str, events: list[Event]) -> dict[str, Any]:
+    told = {"id": order.id, "action": order.action, "agent": order.agent or None, "tree": order.is_for_tree, "by": order.by}
+    reached = [{"event": event.id, "agent": event.to, "t": event.t} for event in events]
+    return {"schema": SCHEMA_VERSION, "trace_id": trace_id, "order": told, "state": _state(events), "events": reached}
+
+
+def _text(order: Order, trace_id: str, events: list[Event]) -> str:
+    said = f"{order.action} {order.whom} of {trace_id}"
+    if not events:
+        return f"{said}: sent; it acts at the next safe point"
+    shown = ", ".join(f"{event.id} ({event.to}, {float(event.t):.1f} s)" for event in events[:5])
+    more = f" and {len(events) - 5} more" if len(events) > 5 else ""
+    return f"{said}: took effect at {shown}{more}"
+
+
+def _queued(order: Order, trace_id: str, timeout: float, *, as_json: bool) -> None:
+    """It was sent and nobody has got it yet: somebody is in a long call, or waits for another agent."""
+    if as_json:
+        emit(_object(order, trace_id, []))
+        raise SystemExit(TryAgain.exit_code)
+    what = f"{order.action} {order.whom}: queued for the next safe point, which did not come in {timeout:g} s"
+    why = "a model call or a tool call is under way; the order stays and is not sent again"
+    raise TryAgain(what, where=trace_id, why=why, fix=f"counterpoint show {os.fspath(trace_id)} says what is under way")
