@@ -1,0 +1,121 @@
+"""What the players of the text tasks share: what a view holds (papers, hits, answers), and how to ask and to finish.
+
+Always true: a `Desk` is made from one view and nothing else; odd, cut or edited texts are passed over, never an exception. Every
+question to a tool is asked at most twice, so a player comes to its end whatever the tools answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import lru_cache
+from typing import TypeVar
+
+from counterpoint.envs.text._acting import use
+from counterpoint.envs.text._task import Act, Draw, Seen, View
+
+__all__ = ["Desk", "most_said", "slip"]
+
+T = TypeVar("T", bound=Hashable)
+_LINE = re.compile(r"^[ \t]*(\S{1,80}) \| ([^\n|]{1,200})(?: \| ([^\n]*))?$", re.MULTILINE)
+_ASKED_MOST = 2
+JUDGING = ("judge", "debate", "resolve")
+_SAID = ("return", "message", "note")
+_OWN = ("RETU", "STOP", "MESS")
+
+
+@lru_cache(maxsize=16_384)
+def _lines(text: str) -> tuple[tuple[str, str, str | None], ...]:
+    return tuple((m[1], m[2].strip(), m[3]) for m in _LINE.finditer(text))
+
+
+class Desk:
+    """One agent's view, sorted: the papers it has opened, the hits it has seen, what it was asked, what others answered."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.papers: dict[str, tuple[str, str]] = {}
+        """Opened papers by id: title and text."""
+        self.hits: dict[str, str] = {}
+        """Ids that a search or an opened paper showed, with titles."""
+        self._calls: list[tuple[str, bool]] = []
+        """Own acts, and whether an error came back."""
+        for seen in view.seen:
+            self._sort(seen)
+
+    def _sort(self, seen: Seen) -> None:
+        if seen.kind == "own":
+            self._calls.append((seen.text, False))
+        elif seen.kind == "error" and self._calls:
+            self._calls[-1] = (self._calls[-1][0], True)
+        elif seen.kind == "result":
+            head, _, body = seen.text.partition("\n")
+            found = _lines(head)
+            if seen.by == "open" or (seen.by != "search" and found and found[0][2] is None and body.strip()):
+                if found and body.strip():
+                    self.papers[found[0][0]] = (found[0][1], body)
+            else:
+                for id_, title, _ in _lines(seen.text):
+                    self.hits.setdefault(id_, title)
+
+    @property
+    def is_judge(self) -> bool:
+        """Whether this turn is about what was said."""
+        return self.view.purpose in JUDGING
+
+    def task(self) -> str:
+        """The sub-task that was given last; the question where none was given."""
+        for kinds in (("subtask",), ("brief", "question"), ("operator",)):
+            texts = [seen.text for seen in self.view.seen if seen.kind in kinds]
+            if texts:
+                return texts[-1] if kinds == ("subtask",) else "\n".join(texts)
+        return ""
+
+    def whole(self) -> str:
+        """All that the user, the lead or the operator asked."""
+        return "\n".join(s.text for s in self.view.seen if s.kind in ("question", "subtask", "brief", "operator"))
+
+    def answers(self) -> list[tuple[str, str]]:
+        """What others returned or said and what this agent answered itself, with the sub-task that it is about."""
+        out = [(s.text, s.task) for s in self.view.seen if s.kind in _SAID]
+        return out + [(s.text, s.task) for s in self.view.seen if s.kind == "own" and s.text.lstrip()[:4].upper() in _OWN]
+
+    def results(self, tool: str) -> list[str]:
+        """What a tool answered, in order."""
+        return [s.text for s in self.view.seen if s.kind == "result" and s.by == tool]
+
+    def asked(self, tool: str, what: str) -> bool:
+        """Whether this was asked already and need not be asked again; a call that failed is tried once more."""
+        head, end = f"TOOL {tool}", re.compile(re.escape(what) + r"(?!\w)")
+        calls = [is_error for text, is_error in self._calls if text.startswith(head) and end.search(text, len(head))]
+        return len(calls) >= _ASKED_MOST or (bool(calls) and not calls[-1])
+
+    def ask(self, tool: str, what: str) -> Act | None:
+        """The call, where the tool is offered and was not asked this already."""
+        return None if self.asked(tool, what) else use(self.view, tool, what)
+
+    def board(self) -> Act | None:
+        """Look at the shared notes once, where there are any."""
+        return self.ask("notes", "")
+
+    def judged(self) -> str | None:
+        """What a critic has to judge: what was returned or said last; None for who is no critic."""
+        texts = [c.text for c in self.view.choices if c.text]
+        if self.view.purpose != "judge" or not (self.view.role == "critic" or any(t.startswith("ACCEPT") for t in texts)):
+            return None
+        said = [s.text for s in self.view.seen if s.kind in ("return", "message")]
+        return said[-1] if said else ""
+
+
+def most_said(items: Iterable[T]) -> T | None:
+    """What was said most often; of equals the first."""
+    counts = Counter(items)
+    return max(counts, key=counts.__getitem__) if counts else None
+
+
+def slip(draw: Draw, skill: float, name: str, ways: Sequence[Callable[[], T]], right: T) -> T:
+    """The right value, or with chance 1 - skill one of several wrong ones."""
+    if draw(name) < skill or not ways:
+        return right
+    return ways[min(int(draw(f"{name}: how") * len(ways)), len(ways) - 1)]()
