@@ -16,15 +16,16 @@ from counterpoint.trace import Event, Trace
 
 __all__ = ["Diff", "Divergence", "Pair", "aligned", "diff", "fingerprint"]
 
-# What only the maker of a world knows, and places in its tables: no content.
-_NOT_SAID = {"planted", "corrupt", "control", "slot"}
+# What only the maker of a world knows, places in its tables, and how a fork came by an event: no content.
+_NOT_SAID = {"planted", "corrupt", "control", "slot", "badge", "call", "of", "edited"}
 
 
 def fingerprint(event: Event) -> Hashable:
     """The hash of what an event passes on: its words (its other fields where it has none), from whom, to whom, how it went."""
     said = event.content_ref
     if said is None and event.extra:
-        said = json.dumps({k: v for k, v in event.extra.items() if k not in _NOT_SAID}, sort_keys=True, default=str)
+        fields = {k: v for k, v in event.extra.items() if k not in _NOT_SAID}
+        said = json.dumps(fields, sort_keys=True, default=str) if fields else None
     return (event.type, event.agent, event.to, event.tool, event.decision, event.ok, event.error, said)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from counterpoint import registry
+from counterpoint.app.cli._dials import given, impossible, set_option
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, number, plain_text, table
 from counterpoint.app.cli._progress import track
 from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
@@ -27,11 +28,6 @@ __all__ = ["world"]
 # Episodes that are played at once: enough to be quick, few enough to say how far it is.
 _BATCH, _BATCH_LOGGED = 2048, 128
 _IDS_SHOWN = 10
-
-set_option = click.option(
-    "--set", "pairs", multiple=True, metavar="NAME=VALUE", help="Another value of a parameter; may be repeated."
-)
-
 
 def _epilog(*lines: str) -> str:
     examples = "\n".join(f"  counterpoint world {line}" for line in lines)
@@ -78,41 +74,10 @@ def _find(name: str, pairs: Sequence[str] = ()) -> World:
 
 
 def _changed(found: World, pairs: Sequence[str]) -> World:
-    """The world with `--set`: values are JSON, or plain text where they are not."""
-    changes: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, text = pair.partition("=")
-        if not equals or not name:
-            raise InputError(f"not NAME=VALUE: {pair!r}", where="--set", fix="as in --set horizon=20")
-        if name in changes:
-            raise InputError(f"parameter {name!r} is set twice", where="--set", fix="set it once")
-        changes[name] = _value(text, getattr(found.config, name, None), name)
-    if not changes:
-        return found
-    try:
-        return found.replace(**changes)
-    except CounterpointError:
-        raise
-    except (TypeError, ValueError) as error:
-        fix = f"counterpoint world show {found.name}"
-        raise InputError(f"impossible parameters: {error}", where="--set", fix=fix) from error
-
-
-def _value(text: str, present: Any, name: str) -> Any:
-    """The text as a value of the kind that the parameter has now: `1` for 1.0 is a float, a list for a tuple a tuple."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        value = text
-    if isinstance(present, float) and type(value) is int:
-        return float(value)
-    if isinstance(present, tuple) and isinstance(value, list):
-        return tuple(value)
-    if present is not None and type(value) is not type(present):
-        kinds = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "text", "tuple": "a list"}
-        kind = kinds.get(type(present).__name__, f"a {type(present).__name__}")
-        raise InputError(f"{name} is {kind}, not {text!r}", where="--set", fix=f"it is {json.dumps(present, default=str)} now")
-    return value
+    """The world with `--set`."""
+    with impossible(f"counterpoint world show {found.name}"):
+        changes = given(found.config, pairs)
+        return found.replace(**changes) if changes else found
 
 
 # -- show ----------------------------------------------------------------------------------------------------------------

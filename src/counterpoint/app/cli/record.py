@@ -1,0 +1,186 @@
+"""Run a team of real or fake models on a task, and keep its trace.
+
+Always true: every event is in the journal as it happens; a run that is interrupted or killed is there up to its last acknowledged
+event, and `--resume` goes on from it. A key is read from the environment and is written nowhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from counterpoint.app.cli._dials import given, impossible, set_option
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, number, plain_text
+from counterpoint.app.cli._store import open_store, store_option
+from counterpoint.errors import CounterpointError, InputError
+
+if TYPE_CHECKING:
+    from counterpoint.team.budget import Budget
+    from counterpoint.team.session import Spec
+    from counterpoint.trace import Trace
+
+__all__ = ["record"]
+
+_LIMITS = ("width", "agents", "depth", "turns", "steps", "rounds", "repairs", "max_tokens", "temperature", "context")
+_MODEL_OPTIONS = ("base_url", "key_env", "concurrency", "rpm", "tpm", "timeout_s", "retries")
+
+
+@click.command(
+    epilog="\b\nExamples:\n  counterpoint record --task T1 --topology centralized --model fake --width 8\n"
+    "  counterpoint record --task T5 --model openai:NAME --base-url http://127.0.0.1:8000/v1 --budget-tokens 50000\n\n"
+    "\b\nExit codes: 0 recorded, 1 the model failed (the trace is kept), 2 a wrong option, 3 no such task, model or run,\n"
+    "5 refused, 130 interrupted (the run can be resumed)."
+)
+@click.option("--task", "task_name", metavar="NAME", help="T1 to T6, or a task's id; `--task list` shows all.")
+@click.option("--topology", default="centralized", show_default=True, help="How the team works together; `list` shows all.")
+@click.option(
+    "--model", "model_name", default="fake", show_default=True, help="fake[:SKILL], openai:NAME, local:NAME or scripted:FILE."
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the instance and of every draw.")
+@set_option
+@click.option("--harness", default="text", show_default=True, help="text: acts are lines; tools: acts are function calls.")
+@click.option("--width", type=click.IntRange(min=1), help="Sub-agents of one agent at once (default 4).")
+@click.option("--limit", "limits", multiple=True, metavar="NAME=N", help=f"Another limit: {', '.join(_LIMITS)}.")
+@click.option("--base-url", metavar="URL", help="The endpoint, for --model openai:NAME.")
+@click.option("--key-env", metavar="NAME", help="The variable that holds the endpoint's key (default OPENAI_API_KEY).")
+@click.option("--concurrency", type=click.IntRange(min=1), help="Calls to the endpoint at once.")
+@click.option("--rpm", type=click.FloatRange(min=0, min_open=True), help="Requests per minute, at most.")
+@click.option("--tpm", type=click.FloatRange(min=0, min_open=True), help="Tokens per minute, at most.")
+@click.option(
+    "--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), help="Seconds that an endpoint may be silent."
+)
+@click.option("--retries", type=click.IntRange(min=0), help="How often a failed call is tried again.")
+@click.option("--budget-tokens", type=click.IntRange(min=1), help="Tokens that the run may spend.")
+@click.option("--budget-usd", type=click.FloatRange(min=0, min_open=True), help="Dollars that the run may spend.")
+@click.option("--budget-seconds", type=click.FloatRange(min=0, min_open=True), help="Seconds that the run may take.")
+@click.option("--id", "trace_id", metavar="ID", help="The trace's id (default: made from task and topology).")
+@click.option("--resume", metavar="ID", help="Go on with a run that broke off; its own options hold.")
+@click.option("--allow", multiple=True, metavar="TOOL", help="With --resume: an irreversible tool that may run again.")
+@click.option("-q", "--quiet", is_flag=True, help="No live picture.")
+@store_option
+@json_option
+def record(task_name: str | None, topology: str, resume: str | None, store: Path | None, as_json: bool, **options: Any) -> None:
+    """Run a team on a task and keep its trace: real models, an endpoint, or fakes that need nothing.
+
+    On a terminal a tree of the agents shows who does what. `counterpoint steer` pauses, tells or stops them from elsewhere.
+    """
+    if task_name == "list" or topology == "list":
+        _list("task" if task_name == "list" else "topology", as_json=as_json)
+        return
+    if resume is None and task_name is None:
+        raise InputError("no task is named", where="--task", fix="counterpoint record --task T1 --model fake")
+    spec = None if resume is not None else _spec(str(task_name), topology, options)
+    with open_store(store, create=resume is None) as opened:
+        name = resume if resume is not None else options["trace_id"] or _new_id(str(task_name), topology)
+        try:
+            trace = _run(spec, opened, name, _budget(options), options)
+        except (KeyboardInterrupt, asyncio.CancelledError):
+            note(f"interrupted; go on with: counterpoint record --resume {name}" + (f" --store {store}" if store else ""))
+            raise KeyboardInterrupt from None
+    _print(trace, store, as_json=as_json)
+    if trace.meta.get("ended") == "failed":
+        raise CounterpointError(
+            f"the model failed: {trace.meta.get('why')}",
+            where=trace.trace_id,
+            fix=f"the trace is kept: counterpoint show {trace.trace_id}",
+        )
+
+
+def _new_id(task_name: str, topology: str) -> str:
+    import secrets
+
+    return f"{task_name.lower()}-{topology}-{secrets.token_hex(3)}".replace(":", "-").replace("/", "-")
+
+
+def _list(kind: str, *, as_json: bool) -> None:
+    from counterpoint import registry
+
+    for name in registry.ids(kind):
+        if as_json:
+            emit({kind: name, "summary": registry.summary(kind, name)})
+        else:
+            click.echo(f"{name:24} {registry.summary(kind, name)}")
+
+
+def _spec(task_name: str, topology: str, options: dict[str, Any]) -> Spec:
+    from counterpoint.envs.text._find import task
+    from counterpoint.team.harness import harness
+    from counterpoint.team.limits import Limits
+    from counterpoint.team.session import Spec
+
+    found = task(task_name)
+    with impossible(f"counterpoint record --task list; {found.name} has {', '.join(vars(found.config))}"):
+        config = given(found.config, options["pairs"])
+        if config:
+            found.replace(**config)
+    limits = given(Limits(), options["limits"])
+    if options["width"] is not None:
+        limits["width"] = options["width"]
+    harness(options["harness"])
+    chosen = {name: options[name] for name in _MODEL_OPTIONS if options[name] is not None}
+    if chosen and not options["model_name"].startswith("openai:"):
+        flag = next(iter(chosen)).removesuffix("_s").replace("_", "-")
+        raise InputError(f"--{flag} is for an endpoint", where="--model", fix="with --model openai:NAME")
+    spec = Spec(
+        task=found.name if ":" not in task_name else task_name,
+        config=config,
+        seed=options["seed"],
+        topology=topology,
+        model=options["model_name"],
+        options=chosen,
+        harness=options["harness"],
+        limits=Limits.of(limits),
+    )
+    spec.make_topology()
+    return spec
+
+
+def _budget(options: dict[str, Any]) -> Budget | None:
+    from counterpoint.team.budget import Budget
+
+    tokens, usd, seconds = (options[f"budget_{name}"] for name in ("tokens", "usd", "seconds"))
+    return None if tokens is usd is seconds is None else Budget(tokens, usd, seconds)
+
+
+def _run(spec: Spec | None, opened: Any, name: str, budget: Budget | None, options: dict[str, Any]) -> Trace:
+    from counterpoint.app.cli._team_tree import watching
+    from counterpoint.team.session import record_team, resume_team
+
+    with watching(quiet=options["quiet"]) as watch:
+        if spec is None:
+            consent = frozenset(options["allow"])
+            return asyncio.run(resume_team(opened.find(name), opened, budget=budget, consent=consent, watch=watch))
+        return asyncio.run(record_team(spec, opened, trace_id=name, budget=budget, watch=watch))
+
+
+def _print(trace: Trace, store: Path | None, *, as_json: bool) -> None:
+    about = {
+        "schema": SCHEMA_VERSION,
+        "trace_id": trace.trace_id,
+        "task_id": trace.task_id,
+        "topology": trace.topology,
+        "model": trace.meta["model"]["name"],
+        "ended": trace.meta.get("ended"),
+        "steered": bool(trace.meta.get("steered")),
+        "answer": trace.meta.get("answer"),
+        "rewards": trace.rewards,
+        "metrics": trace.metrics,
+        "costs": trace.costs,
+        "events": len(trace.events),
+        "agents": len(trace.agents),
+    }
+    if as_json:
+        emit(about)
+        return
+    at = f" --store {store}" if store else ""
+    answer = plain_text(str(about["answer"] or "(none)"))
+    lines = [
+        f"{trace.trace_id}  {about['ended']}: {answer[:300]}",
+        f"team reward {number(trace.rewards['team'])}  ·  {len(trace.events):,} events  ·  {len(trace.agents):,} agents  ·  "
+        f"{number(trace.costs.get('tokens'))} tokens  ·  {number(trace.costs.get('wall_clock_s'))} s",
+        f"next: counterpoint show {trace.trace_id}{at}  ·  counterpoint credit {trace.trace_id} --method message_delete{at}",
+    ]
+    click.echo("\n".join(lines))

@@ -1,0 +1,1 @@
+"""Who acts, live: models, tools, sandbox, harness, topologies, recorder, fork and steering."""

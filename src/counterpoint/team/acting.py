@@ -1,0 +1,272 @@
+"""One turn of an agent: prompt, model or recording, reading, repair or refusal, and the event that carries it.
+
+Always true: each answer of a model is one event, opened before the model is asked and closed with what it chose; its extra
+holds the call (address, prompt, completion, token ids and log-probs), so the trace alone can answer the same call again. An
+answer that is no legal act is an event with `ok: false` and what was wrong, and is asked for again `limits.repairs` times; then
+the act is None. Where spawning or stopping was offered and something else was chosen, a `noop` event stands for what was passed
+over.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from counterpoint.envs.text._task import Act, Choice, Seen, View
+from counterpoint.team import grammar
+from counterpoint.team.edits import PASSED, forced
+from counterpoint.team.grammar import Malformed
+from counterpoint.team.memory import call_note
+from counterpoint.team.model import BudgetSpent, Call, Completion, ModelFailed
+from counterpoint.trace.replay import Delete, Force, Insert, Substitute
+
+if TYPE_CHECKING:
+    from counterpoint.team.runtime import Agent
+
+__all__ = ["Chosen", "choose"]
+
+_DECIDES = {"spawn", "delegate", "aggregate", "stop"}
+_DECISION = {
+    "spawn": "spawn",
+    "delegate": "delegate",
+    "message": "communicate",
+    "aggregate": "aggregate",
+    "stop": "stop",
+    "return": "stop",
+    "noop": "noop",
+}
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What came of a turn: the act (None where none is legal) and the event that carries it (None where it was deleted)."""
+
+    act: Act | None
+    event: str | None
+    error: str | None = None
+
+
+@dataclass
+class _Thought:
+    completion: Completion
+    note: dict[str, Any]
+    dur: float
+
+
+async def choose(agent: Agent, purpose: str, choices: Sequence[Choice], *, key: str, item: str | None) -> Chosen:
+    """Ask until the answer is legal, or repairs are used up."""
+    agent.turn += 1
+    chosen = Chosen(None, None, "not asked")
+    for repair in range(agent.team.limits.repairs + 1):
+        name = key if repair == 0 else f"{key}|repair {repair}"
+        chosen = await _attempt(agent, purpose, choices, name, item)
+        if chosen.act is not None:
+            break
+    return chosen
+
+
+async def _attempt(agent: Agent, purpose: str, choices: Sequence[Choice], key: str, item: str | None) -> Chosen:
+    team, recorder = agent.team, agent.team.recorder
+    is_decision = any(c.verb in _DECIDES for c in choices)
+    event = recorder.open(
+        agent.name,
+        "orchestrator_decision" if is_decision else "message",
+        key=key,
+        reads=agent.take_unread(),
+        role=agent.role,
+        turn=agent.turn,
+        task=item,
+        model=team.model.name,
+        policy=team.model.version,
+        options=list(dict.fromkeys(grammar.label(c) for c in choices)),
+    )
+    if team.watch is not None:
+        team.watch("thinks", agent, {"id": event, "task": item})
+    view = View(agent.name, agent.role, purpose, tuple(agent.seen), tuple(choices))
+    try:
+        thought = await _think(agent, view, key)
+    except ModelFailed as failed:
+        return _model_failed(agent, event, failed, is_decision)
+    read = team.harness.read(thought.completion, choices)
+    read = _edited(agent, key, read, choices)
+    if isinstance(read, Malformed):
+        return _refused(agent, event, read, thought, is_decision)
+    return _accepted(agent, event, read, thought, choices, key, is_decision)
+
+
+async def _think(agent: Agent, view: View, key: str) -> _Thought:
+    """The completion: recorded where this very call is, else the model's."""
+    team, limits = agent.team, agent.team.limits
+    seed = team.edits.seed(key)
+    tools = (
+        [f"{t.name}: {t.about}" for t in team.toolbox.offered(agent.role)] if any(c.verb == "tool" for c in view.choices) else []
+    )
+    call = team.harness.call(
+        view, seed=seed, max_tokens=limits.max_tokens, temperature=limits.temperature, tools=tools, context=limits.context
+    )
+    address = call.key(team.model.name, team.model.version)
+    recalled = team.memory.find(address)
+    if recalled is not None:
+        team.badges[key] = "recorded"
+        team.calls["recorded"] += 1
+        if isinstance(recalled.answer, ModelFailed):
+            raise recalled.answer
+        assert isinstance(recalled.answer, Completion)
+        return _Thought(recalled.answer, _note(agent, call, address, recalled.answer), recalled.dur)
+    team.badges[key] = "re-run"
+    team.calls["re-run"] += 1
+    begin = time.monotonic()
+    try:
+        completion = await team.model.complete(call)
+    except ModelFailed as failed:
+        failed.add_note(address)
+        raise
+    took = completion.extra.get("seconds", time.monotonic() - begin)
+    return _Thought(completion, _note(agent, call, address, completion), float(took))
+
+
+def _note(agent: Agent, call: Call, address: str, completion: Completion) -> dict[str, Any]:
+    content = agent.team.recorder.sink.content
+    return call_note(address, call.seed, completion, content(completion.text), [content(m.text) for m in call.messages])
+
+
+def _edited(agent: Agent, key: str, read: Act | Malformed, choices: Sequence[Choice]) -> Act | Malformed:
+    """The act after a fork's edit of this event."""
+    do = agent.team.edits.at(key)
+    is_decision = any(c.verb in _DECIDES for c in choices)
+    if isinstance(do, Force):
+        return forced(do.action, choices)
+    if isinstance(do, Delete) and is_decision:
+        return Act("noop")
+    if isinstance(do, Substitute) and do.value is not None:
+        if isinstance(read, Malformed) or is_decision:
+            return grammar.read(str(do.value), choices)
+        return Act(read.verb, read.target, str(do.value))
+    return read
+
+
+# -- the end of a turn ---------------------------------------------------------------------------------------------------
+
+
+def _fields(thought: _Thought) -> dict[str, Any]:
+    done = thought.completion
+    return {"tokens_in": done.tokens_in, "tokens_out": done.tokens_out, "cost_usd": done.cost_usd, "dur": thought.dur}
+
+
+def _model_failed(agent: Agent, event: str, failed: ModelFailed, is_decision: bool) -> Chosen:
+    note: dict[str, Any] = {"failed": failed.kind, "what": failed.what}
+    address = next(iter(getattr(failed, "__notes__", ())), None)
+    if address is not None and failed.kind != "budget":
+        note["address"] = address
+    extra: dict[str, Any] = {"call": note} | ({} if is_decision else {"aloud": True})
+    error = f"model: {failed.kind}"
+    agent.team.recorder.close(
+        event, ok=False, error=error, text=failed.what, decision="noop" if is_decision else None, extra=extra
+    )
+    if isinstance(failed, BudgetSpent):
+        raise failed
+    agent.unread.append((event, "causal"))
+    if agent.parent is None:
+        agent.team.failure = failed.one_line()
+    return Chosen(None, event, error)
+
+
+def _refused(agent: Agent, event: str, read: Malformed, thought: _Thought, is_decision: bool) -> Chosen:
+    extra: dict[str, Any] = {"call": thought.note} | ({} if is_decision else {"aloud": True})
+    error = f"malformed: {read.why}"
+    agent.team.recorder.close(
+        event, ok=False, error=error, text=read.text, decision="noop" if is_decision else None, extra=extra, **_fields(thought)
+    )
+    agent.hear(Seen("own", agent.name, read.text or "(nothing)"), event, "causal")
+    agent.hear(Seen("error", agent.name, f"{read.why}. Legal: one line, one of the actions listed."), event, "causal")
+    return Chosen(None, event, error)
+
+
+def _accepted(
+    agent: Agent, event: str, act: Act, thought: _Thought, choices: Sequence[Choice], key: str, is_decision: bool
+) -> Chosen:
+    team, do = agent.team, agent.team.edits.at(key)
+    own = "return" in act.verb and agent.parent is not None and agent.role not in ("lead", "orchestrator")
+    text, planted = act.text, None
+    if own:
+        from counterpoint.team.runtime import planted_return
+
+        text, planted = planted_return(team, agent, act.text)
+    if isinstance(do, Delete) and not is_decision:
+        agent.unread = team.recorder.drop(event) + agent.unread
+        agent.seen.append(Seen("error", agent.name, "(nothing came of it)"))
+        return Chosen(Act(act.verb, act.target, "" if act.verb == "return" else text), None, "deleted")
+    fields = _fields(thought) | _kind(agent, act, is_decision) | {"logp": _logp(thought.completion, act, choices), "ok": True}
+    extra: dict[str, Any] = {"call": thought.note}
+    extra |= {"edited": True} if do is not None and not isinstance(do, Insert) else {}
+    extra |= {"planted": planted} if planted else {}
+    said = text if not is_decision or act.verb in ("stop", "return") else grammar.write(act)
+    team.recorder.close(event, text=said, extra=extra, **fields)
+    if team.watch is not None:
+        team.watch("acts", agent, {"id": event, "act": act, **fields})
+    agent.hear(Seen("own", agent.name, grammar.write(act)), event, "causal")
+    if is_decision:
+        _passed_over(agent, event, act, thought.completion, choices, key)
+    if isinstance(do, Insert):
+        team.insert(do, event, key)
+    return Chosen(Act(act.verb, act.target, text), event)
+
+
+def _kind(agent: Agent, act: Act, is_decision: bool) -> dict[str, Any]:
+    """The fields that say what kind of event the act is."""
+    if act.verb == "tool":
+        return {"type": "tool_call", "tool": act.target}
+    if is_decision:
+        return {"decision": _DECISION[act.verb]}
+    if act.verb == "return":
+        return {"type": "return", "from_": agent.name, "to": agent.parent.name if agent.parent else None}
+    return {"from_": agent.name, "to": act.target or None}
+
+
+def _logp(done: Completion, act: Act, choices: Sequence[Choice]) -> float | None:
+    """Log-probability of the chosen action under the policy: of the start that was taken, plus of the free text after it.
+
+    Where the model scores the starts, the tokens of the start are not counted twice: `logps` covers what was sampled after it.
+    """
+    tokens = sum(done.logps) if done.logps is not None else None
+    if done.start_logps is None:
+        return tokens
+    at = _start_of(act, choices)
+    return None if at is None else done.start_logps[at] + (tokens or 0.0)
+
+
+def _start_of(act: Act, choices: Sequence[Choice]) -> int | None:
+    """The place, among the starts, of the choice that an act takes."""
+    found = grammar.matching(act, choices)
+    if found is None:
+        return None
+    return grammar.starts(choices).index(grammar.starts([choices[found]])[0])
+
+
+def _passed_over(agent: Agent, event: str, act: Act, done: Completion, choices: Sequence[Choice], key: str) -> None:
+    """A noop for spawning and for stopping, where they were offered and not taken: not acting has its own place for credit."""
+    every = grammar.starts(choices)
+    for verb in ("spawn", "stop"):
+        mine = [c for c in choices if c.verb == verb]
+        if not mine or act.verb in (verb, "noop" if verb == "spawn" else verb):
+            continue
+        logp = None
+        if done.start_logps is not None:
+            chance = sum(math.exp(done.start_logps[every.index(s)]) for s in grammar.starts(mine))
+            logp = math.log(max(1.0 - chance, 1e-12))
+        agent.team.recorder.event(
+            agent.name,
+            "orchestrator_decision",
+            key=f"{key}{PASSED}{verb}",
+            reads=[(event, "causal")],
+            role=agent.role,
+            turn=agent.turn,
+            decision="noop",
+            options=[verb, "noop"],
+            logp=logp,
+            policy=agent.team.model.version,
+            extra={"sub_decision": verb, "of": event},
+        )

@@ -1,0 +1,180 @@
+"""`Desk`: what one orchestrator manages: its workers, its sub-tasks, what came back and what is merged; and the loop over it.
+
+Always true: what is offered at a turn follows from the desk alone; workers run at once, and what they return is heard at a
+barrier (waiting, merging or stopping), in the order in which they were sent; a loop that reaches its limit stops with what is
+merged, by an event whose policy is `forced`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+from counterpoint.envs.text._task import Act, Choice, Seen, Subtask
+from counterpoint.team.runtime import Agent, Returned
+
+__all__ = ["Desk", "end", "manage"]
+
+_IDLE_SHOWN = 4
+_FAILURES = 3
+
+
+class Doing(Protocol):
+    """How a sub-agent does a sub-task."""
+
+    async def __call__(self, agent: Agent, subtask: Subtask) -> Returned: ...
+
+
+async def _works(agent: Agent, subtask: Subtask) -> Returned:
+    return await agent.work(subtask)
+
+
+class Desk:
+    """The state of one orchestrator's work."""
+
+    def __init__(
+        self,
+        lead: Agent,
+        subtasks: Sequence[Subtask],
+        *,
+        role: str = "worker",
+        last: str = "stop",
+        doing: Doing = _works,
+        item: str = "",
+        hires: bool = True,
+    ) -> None:
+        """`item` tells apart the desks of a lead that is given one group after another."""
+        self.lead, self.role, self.last, self.doing = lead, role, last, doing
+        self.tag, self.hires = f"{item}-" if item else "", hires
+        self.todo = list(subtasks)
+        self.idle: list[Agent] = []
+        self.busy: list[tuple[Agent, asyncio.Task[Returned]]] = []
+        self.done: list[Returned] = []
+        self.merged = 0
+        self.draft = ""
+        self.answer = ""
+
+    @property
+    def hired(self) -> int:
+        """Sub-agents so far."""
+        return len(self.idle) + len(self.busy)
+
+    def choices(self) -> list[Choice]:
+        """What is legal now."""
+        team = self.lead.team
+        out = []
+        if self.hires and self.hired < team.limits.width:
+            out.append(Choice("spawn", self.role, "", f"one more {self.role}"))
+        if self.todo:
+            out += [Choice("delegate", a.name, self.todo[0].id, "a part to do") for a in self.idle[:_IDLE_SHOWN]]
+        out.append(Choice("noop", "", "", "wait for those who work"))
+        if self.busy or len(self.done) > self.merged:
+            out += [Choice("aggregate", rule, "", "merge what came back") for rule in team.task.rules]
+        verb = "stop" if self.last == "stop" else "return"
+        if self.draft:
+            out.append(Choice(verb, "", "", "answer with what is merged"))  # type: ignore[arg-type]
+        out.append(Choice(verb, "", None, team.instance.answer_format))  # type: ignore[arg-type]
+        return out
+
+    async def perform(self, act: Act, because: str | None, turn: int) -> bool:
+        """Carry out an act; whether it was the last."""
+        match act.verb:
+            case "spawn":
+                child = self.lead.spawn(self.role, f"{self.tag}{turn}", because)
+                if child is not None:
+                    self.idle.append(child)
+            case "delegate":
+                self._delegate(act, because)
+            case "noop":
+                await self.gather()
+            case "aggregate":
+                await self.gather()
+                self.merge(act.target, because, turn)
+            case "stop" | "return":
+                await self.gather(is_heard=False)
+                self.answer = act.text or self.draft
+                return True
+        return False
+
+    def _delegate(self, act: Act, because: str | None) -> None:
+        agent = next(a for a in self.idle if a.name == act.target)
+        subtask = next(s for s in self.todo if s.id == act.text.strip())
+        key = f"{self.lead.name}|delegate|{agent.name}|{subtask.id}"
+        self.todo.remove(subtask)
+        if self.lead.tell(agent, subtask.text, key=key, kind="subtask", because=because, task=subtask.id) is None:
+            return  # the message never arrived: nobody works on it
+        self.idle.remove(agent)
+        self.busy.append((agent, asyncio.create_task(self.doing(agent, subtask), name=f"{agent.name}:{subtask.id}")))
+
+    async def gather(self, *, is_heard: bool = True) -> None:
+        """Wait for everybody; hear what they bring, in the order in which they were sent."""
+        waiting, self.busy = self.busy, []
+        for agent, task in waiting:
+            back = await task
+            if is_heard:
+                self.lead.hear_return(back)
+            if back.event is not None:
+                self.done.append(back)
+            self.idle.append(agent)
+
+    def merge(self, rule: str, because: str | None, turn: int) -> None:
+        """Put everything that came back together, by a rule."""
+        lead, team = self.lead, self.lead.team
+        good = [r for r in self.done if r.ok]
+        draft = team.task.merge(team.instance, rule, [r.text for r in good])
+        reads = [(r.event, "aggregate") for r in good if r.event is not None]
+        reads += [(because, "causal")] if because else []
+        event = team.emit(
+            lead,
+            "aggregate",
+            key=f"{lead.name}|aggregate|{self.tag}{turn}",
+            reads=reads,
+            text=draft,
+            role=lead.role,
+            extra={"rule": rule},
+        )
+        self.merged = len(self.done)
+        if event is None:
+            return
+        self.draft = team.said(event)
+        if lead.parent is None:
+            team.draft = self.draft
+        lead.hear(Seen("result", f"aggregate {rule}", self.draft), event, "aggregate")
+
+    async def close(self) -> None:
+        """Wait for whoever still works, so that nothing is left open."""
+        await asyncio.gather(*(task for _, task in self.busy), return_exceptions=True)
+
+
+async def manage(desk: Desk) -> str:
+    """Let the orchestrator decide, turn by turn, until it stops or may not go on."""
+    lead, failures = desk.lead, 0
+    try:
+        for turn in range(1, lead.team.limits.turns + 1):
+            chosen = await lead.choose("turn", desk.choices(), key=f"{lead.name}|turn|{desk.tag}{turn}")
+            if chosen.act is None:
+                failures += 1
+                if failures == _FAILURES:
+                    return await end(desk, "no legal action, three times")
+                continue
+            failures = 0
+            if await desk.perform(chosen.act, chosen.event, turn):
+                return desk.answer
+        return await end(desk, "no turns left")
+    finally:
+        await desk.close()
+
+
+async def end(desk: Desk, why: str) -> str:
+    """Stop because there is no other way."""
+    await desk.gather()
+    if len(desk.done) > desk.merged:
+        desk.merge(desk.lead.team.task.rules[0], None, 0)
+    lead = desk.lead
+    lead.team.emit(
+        lead, "orchestrator_decision", key=f"{lead.name}|end|{desk.tag}", reads=lead.take_unread(), decision="stop",
+        policy="forced", role=lead.role, text=desk.draft, error=why,
+    )  # fmt: skip
+    desk.answer = desk.draft
+    return desk.draft

@@ -1,0 +1,148 @@
+"""`Harness`: the frozen interface between a policy and a team: prompt templates and the action grammar, with a hash.
+
+Always true: pi(. | o) = LLM(. | harness(o)), and actions are those of the grammar (survey.md section 2). A harness is data: the
+same name, version and texts give the same hash, one changed letter gives another, and every trace carries it; a policy that was
+trained through another harness is another policy. Rendering loses nothing but what is longer than the context, and says so
+where it cut.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from counterpoint.envs.text._task import Act, Choice, Seen, View
+from counterpoint.errors import NotFound, did_you_mean
+from counterpoint.team import grammar
+from counterpoint.team.grammar import Malformed
+from counterpoint.team.model import Call, Completion, Message
+
+__all__ = ["HARNESSES", "Harness", "harness"]
+
+_HEADS = {
+    "question": "Question from {by}:",
+    "subtask": "Your part, given by {by}:",
+    "brief": "Known to you alone:",
+    "message": "Message from {by}:",
+    "return": "{by} returned:",
+    "result": "Result of {by}:",
+    "note": "Note by {by}:",
+    "error": "That was not accepted:",
+    "operator": "The operator says:",
+}
+_CUT = "\n[... cut: the text is longer than the context ...]\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Harness:
+    """Prompt templates and grammar of one training boundary."""
+
+    name: str
+    version: int
+    speaks: Literal["text", "tools"] = "text"
+    """Acts are lines of text, or function calls."""
+    system: str = (
+        "You are {agent}, {role} in a team of agents that answers a question together.\n"
+        "{about}\n"
+        "Answer with exactly one line: one of the actions that are listed as legal, filled in where it has <...>."
+    )
+    roles: tuple[tuple[str, str], ...] = (
+        (
+            "orchestrator",
+            "You split the work, spawn and brief workers, merge what they return, and stop when more costs more than it gives.",
+        ),
+        ("lead", "You split your part among your own workers, merge what they return, and return it."),
+        ("planner", "You give the parts to the executor one by one, and stop when all are accepted."),
+        ("worker", "You do your part with your tools, and return what was asked for in the format asked for."),
+        ("executor", "You do each part with your tools, and mend it when the critic objects."),
+        ("critic", "You check what the executor returned: return ACCEPT, or REJECT and why."),
+        ("debater", "You state your verdict with your facts, listen to the others, and change your mind only for facts."),
+        ("resolver", "You read what the debaters said and decide."),
+        ("agent", "You work alone with your tools; a worker can be spawned for a part."),
+    )
+    ask: str = "Legal now:\n{legal}\nYour action:"
+    tools_note: str = "Tools:\n{tools}"
+
+    @property
+    def digest(self) -> str:
+        """The hash of everything above."""
+        text = json.dumps(asdict(self), sort_keys=True, ensure_ascii=False)
+        return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+    def as_meta(self) -> dict[str, Any]:
+        """What a trace carries."""
+        return {"name": self.name, "version": self.version, "hash": self.digest}
+
+    # -- prompts ---------------------------------------------------------------------------------------------------------
+
+    def render(self, view: View, *, tools: Sequence[str] = (), context: int = 24_000) -> tuple[Message, ...]:
+        """The prompt of a view: one message per thing seen, so that a recording keeps each text once."""
+        about = dict(self.roles).get(view.role, "")
+        system = self.system.format(agent=view.agent, role=view.role, about=about)
+        if tools:
+            system += "\n" + self.tools_note.format(tools="\n".join(f"- {line}" for line in tools))
+        legal = "\n".join(dict.fromkeys(grammar.label(c) for c in view.choices))
+        ask = self.ask.format(legal=legal)
+        body = [self._message(seen) for seen in view.seen]
+        return (Message("system", system), *_fitted(body, context - len(system) - len(ask)), Message("user", ask))
+
+    def _message(self, seen: Seen) -> Message:
+        if seen.kind == "own":
+            return Message("assistant", seen.text)
+        return Message("user", f"{_HEADS[seen.kind].format(by=seen.by)}\n{seen.text}")
+
+    def call(
+        self, view: View, *, seed: int, max_tokens: int, temperature: float, tools: Sequence[str] = (), context: int
+    ) -> Call:
+        """What the model is asked for a view."""
+        is_text = self.speaks == "text"
+        return Call(
+            messages=self.render(view, tools=tools, context=context),
+            view=view,
+            starts=grammar.starts(view.choices) if is_text else (),
+            tools=() if is_text else grammar.functions(view.choices),
+            max_tokens=max_tokens,
+            temperature=temperature,
+            seed=seed,
+        )
+
+    def read(self, completion: Completion, choices: Sequence[Choice]) -> Act | Malformed:
+        """The act in a completion."""
+        if self.speaks == "tools":
+            return grammar.read_calls(completion.tool_calls, completion.text, choices)
+        return grammar.read(completion.text, choices)
+
+
+def _fitted(messages: list[Message], room: int) -> list[Message]:
+    """Messages that together fit; the longest are cut in the middle first, and say so."""
+    over = sum(len(m.text) for m in messages) - max(room, 0)
+    if over <= 0:
+        return messages
+    out = list(messages)
+    for i in sorted(range(len(out)), key=lambda i: -len(out[i].text)):
+        if over <= 0:
+            break
+        text = out[i].text
+        keep = max(len(text) - over - len(_CUT), 80)
+        if keep < len(text) - len(_CUT):
+            half = keep // 2
+            out[i] = Message(out[i].role, text[: keep - half] + _CUT + text[len(text) - half :])
+            over -= len(text) - len(out[i].text)
+    return out
+
+
+HARNESSES = {
+    "text": Harness(name="text", version=1),
+    "tools": Harness(name="tools", version=1, speaks="tools"),
+}
+"""The shipped harnesses: acts as one line of text, or as function calls."""
+
+
+def harness(name: str) -> Harness:
+    """A shipped harness by name."""
+    if name not in HARNESSES:
+        raise NotFound(f"no harness named {name!r}", fix=did_you_mean(name, HARNESSES))
+    return HARNESSES[name]

@@ -1,0 +1,120 @@
+"""`Memory`: what a recording can answer for, by content address: completions of models and results of tools.
+
+Always true: an answer is given only for the very same question (model, version, prompt, parameters, keyed seed; or tool, version,
+arguments and what the agent did in its folder before), and is the recorded one in every part; a call that failed fails again the
+same way. So a run with unchanged prompts is the recorded run, and only what changed is asked anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from counterpoint.team.model import Completion, ModelFailed
+from counterpoint.team.tool import ToolResult
+from counterpoint.trace import Event, Trace
+
+__all__ = ["Memory", "Recalled", "call_note", "tool_address"]
+
+_RESULT_FIELDS = ("call", "badge", "edited", "planted")
+
+
+class Recalled(NamedTuple):
+    """An answer from the recording, and how long it took then."""
+
+    answer: Completion | ModelFailed | ToolResult
+    dur: float
+
+
+def call_note(address: str, seed: int, completion: Completion, text_ref: str, prompt: list[str]) -> dict[str, Any]:
+    """What an event keeps of its model call, beside its own fields."""
+    note: dict[str, Any] = {
+        "address": address,
+        "seed": seed,
+        "completion": text_ref,
+        "prompt": prompt,
+        "finish": completion.finish,
+    }
+    for name in ("token_ids", "prompt_ids", "logps", "start_logps"):
+        value = getattr(completion, name)
+        if value is not None:
+            note[name] = list(value)
+    if completion.tool_calls:
+        note["tool_calls"] = [dict(c) for c in completion.tool_calls]
+    if completion.attempts > 1:
+        note["attempts"] = completion.attempts
+    return note
+
+
+def tool_address(tool: str, version: str, args: Any, before: str = "") -> str:
+    """The content address of a tool call; `before` stands for what the agent's folder had been through."""
+    text = json.dumps([tool, version, args, before], sort_keys=True, ensure_ascii=False, default=str)
+    return "tool:" + hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+class Memory:
+    """The answers of one recording."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Recalled] = {}
+
+    @classmethod
+    def of(cls, trace: Trace, unended: frozenset[str] = frozenset()) -> Memory:
+        """All answers in a trace; events without an end (`unended`) gave none."""
+        memory = cls()
+        for event in trace.events:
+            note = (event.extra or {}).get("call")
+            if isinstance(note, Mapping) and isinstance(note.get("address"), str) and event.id not in unended:
+                recalled = _recalled(trace, event, note)
+                if recalled is not None:
+                    memory._known.setdefault(note["address"], recalled)
+        return memory
+
+    def find(self, address: str) -> Recalled | None:
+        """The recorded answer to this very question."""
+        return self._known.get(address)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+def _recalled(trace: Trace, event: Event, note: Mapping[str, Any]) -> Recalled | None:
+    dur = float(event.dur or 0.0)
+    if note["address"].startswith("tool:"):
+        return _result(trace, event, note, dur)
+    if "failed" in note:
+        return Recalled(ModelFailed(note["failed"], note.get("what", "the recorded call failed")), dur)
+    text = trace.contents.get(note.get("completion", ""))
+    if text is None:
+        return None  # its text was left out or redacted: the model must be asked again
+
+    def row(name: str) -> tuple[Any, ...] | None:
+        return tuple(note[name]) if name in note else None
+
+    completion = Completion(
+        text=text,
+        tokens_in=event.tokens_in,
+        tokens_out=event.tokens_out,
+        token_ids=row("token_ids"),
+        prompt_ids=row("prompt_ids"),
+        logps=row("logps"),
+        start_logps=row("start_logps"),
+        tool_calls=row("tool_calls") or (),
+        cost_usd=event.cost_usd,
+        finish=note.get("finish", "unknown"),
+        attempts=note.get("attempts", 1),
+    )
+    return Recalled(completion, dur)
+
+
+def _result(trace: Trace, event: Event, note: Mapping[str, Any], dur: float) -> Recalled | None:
+    """The result as the tool gave it, before anybody edited it."""
+    text = trace.contents.get(note.get("result", event.content_ref or ""))
+    if text is None:
+        return None
+    extra = {k: v for k, v in (event.extra or {}).items() if k not in _RESULT_FIELDS}
+    source = "memory" if event.source == "memory" else "tool"
+    ok = event.ok is not False
+    return Recalled(ToolResult(text, ok, event.error, event.trusted is not False, source, (), extra), dur)  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""Models that agents can think with, one file each."""

@@ -1,0 +1,241 @@
+"""`Recorder`: what a team does, written down as it happens: each event's opening and its close, and what it read.
+
+Always true: an event that takes time is opened when it begins and closed when it ends, so a recording that breaks off shows
+what was under way; every event says by its edges what it actually read; ids are e1, e2, ... in the order of recording; a key is
+written once: on resuming, an event whose key is recorded already keeps its id and is not written again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from counterpoint.errors import InputError
+from counterpoint.trace import Edge, Event, Trace, content_ref
+
+__all__ = ["Clock", "LogicalClock", "MemorySink", "Reads", "Recorder", "Sink", "WallClock"]
+
+Reads = Iterable[tuple[str, str]]
+"""Pairs of an event that was read and the type of the edge."""
+_DIGITS = 6
+
+
+class Sink(Protocol):
+    """Where records go: a `store.Run`, or memory."""
+
+    def event(self, event: Event) -> None: ...
+
+    def edge(self, src: str, dst: str, type: str) -> None: ...
+
+    def content(self, text: str) -> str: ...
+
+    def open(self, event: Event) -> str: ...
+
+    def close(self, event_id: str, *, extra: Mapping[str, Any] | None = None, **fields: Any) -> None: ...
+
+
+class MemorySink:
+    """A recording that is kept in memory, as a fork's is until it is whole."""
+
+    def __init__(self) -> None:
+        self.events: dict[str, Event] = {}
+        self.edges: list[Edge] = []
+        self.contents: dict[str, str] = {}
+
+    def event(self, event: Event) -> None:
+        """Keep an event."""
+        self.events[event.id] = event
+
+    def edge(self, src: str, dst: str, type: str) -> None:
+        """Keep an edge."""
+        self.edges.append(Edge(src, dst, type))  # type: ignore[arg-type]  # our own callers name edge types
+
+    def content(self, text: str) -> str:
+        """Keep a text; gives its reference."""
+        ref = content_ref(text)
+        self.contents[ref] = text
+        return ref
+
+    def open(self, event: Event) -> str:
+        """Keep an event that has begun."""
+        self.events[event.id] = event
+        return event.id
+
+    def close(self, event_id: str, *, extra: Mapping[str, Any] | None = None, **fields: Any) -> None:
+        """Add what is known at the end."""
+        from msgspec.structs import replace
+
+        event = self.events[event_id]
+        joined = {**(event.extra or {}), **(extra or {})} or None
+        known = {name: value for name, value in fields.items() if value is not None}
+        self.events[event_id] = replace(event, extra=joined, **known)
+
+    def drop(self, event_id: str) -> list[tuple[str, str]]:
+        """Forget an event that a fork says never happened; gives what it had read."""
+        self.events.pop(event_id)
+        read = [(str(e.src), str(e.type)) for e in self.edges if e.dst == event_id]
+        self.edges = [e for e in self.edges if event_id not in (e.src, e.dst)]
+        return read
+
+
+class Clock(Protocol):
+    """When an event begins and how long it takes."""
+
+    def start(self, agent: str, reads: Iterable[str]) -> float:
+        """The time at which an event of this agent begins, after all that it reads."""
+
+    def end(self, event: str, agent: str, t: float, dur: float | None) -> float:
+        """Its duration; `dur` is what it is known to have taken, where it did not happen just now."""
+
+    def restore(self, event: str, agent: str, t: float, dur: float) -> None:
+        """An event of before, in a run that is resumed."""
+
+
+class WallClock:
+    """Real time since the run began; a run that is resumed goes on after what it has."""
+
+    def __init__(self) -> None:
+        self._zero = time.monotonic()
+
+    def start(self, agent: str, reads: Iterable[str]) -> float:
+        """Now."""
+        return round(time.monotonic() - self._zero, _DIGITS)
+
+    def end(self, event: str, agent: str, t: float, dur: float | None) -> float:
+        """From its beginning until now."""
+        return max(0.0, round(time.monotonic() - self._zero - t, _DIGITS))
+
+    def restore(self, event: str, agent: str, t: float, dur: float) -> None:
+        """What comes now comes after it."""
+        self._zero = min(self._zero, time.monotonic() - t - dur)
+
+
+class LogicalClock:
+    """Time by dependence alone: an event begins when its agent is free and all that it reads is there.
+
+    A run of fake models is the same to the byte each time, and a fork's times are those of a team in which recorded calls take
+    as long as they took.
+    """
+
+    def __init__(self) -> None:
+        self._free: dict[str, float] = {}
+        self._end: dict[str, float] = {}
+
+    def start(self, agent: str, reads: Iterable[str]) -> float:
+        """The latest end of what it waits for."""
+        begin = self._free.get(agent, 0.0)
+        for name in reads:
+            begin = max(begin, self._end.get(name, 0.0))
+        return round(begin, _DIGITS)
+
+    def end(self, event: str, agent: str, t: float, dur: float | None) -> float:
+        """What it is known to take."""
+        took = round(dur or 0.0, _DIGITS)
+        self._end[event] = self._free[agent] = t + took
+        return took
+
+    def restore(self, event: str, agent: str, t: float, dur: float) -> None:
+        """Its agent was busy with it."""
+        self._end[event] = t + dur
+        self._free[agent] = max(self._free.get(agent, 0.0), t + dur)
+
+
+class Recorder:
+    """Writes the events of one team into a sink."""
+
+    def __init__(self, sink: Sink, clock: Clock, *, so_far: Trace | None = None, open_ids: Iterable[str] = ()) -> None:
+        """`so_far` is what a run that is resumed has recorded; `open_ids` are its events without an end."""
+        self.sink, self.clock = sink, clock
+        self._begun: dict[str, tuple[str, float]] = {}
+        self._known: dict[str, str] = {}
+        self._silent: set[str] = set()
+        """Events that are recorded already, whole."""
+        self.count = 0
+        if so_far is not None:
+            unended = set(open_ids)
+            self.count = len(so_far.events)
+            for event in so_far.events:
+                if event.key is not None:
+                    self._known[event.key] = event.id
+                if event.id in unended:
+                    self._begun[event.id] = (event.agent, float(event.t))
+                else:
+                    self._silent.add(event.id)
+                    clock.restore(event.id, event.agent, float(event.t), float(event.dur or 0.0))
+
+    def open(
+        self, agent: str, type: str, *, key: str | None = None, reads: Reads = (), text: str | None = None, **fields: Any
+    ) -> str:
+        """An event begins; gives its id."""
+        found = self._known.get(key) if key is not None and self._known else None
+        if found is not None:
+            return found
+        pairs = list(reads)
+        self.count += 1
+        name, sink = f"e{self.count}", self.sink
+        t = self.clock.start(agent, [src for src, _ in pairs])
+        ref = fields.pop("content_ref", None) if text is None else sink.content(text)
+        sink.open(Event(id=name, t=t, type=type, agent=agent, key=key, content_ref=ref, **fields))  # type: ignore[arg-type]
+        for src, kind in pairs:
+            sink.edge(src, name, kind)
+        self._begun[name] = (agent, t)
+        return name
+
+    def close(
+        self,
+        event: str,
+        *,
+        text: str | None = None,
+        dur: float | None = None,
+        extra: Mapping[str, Any] | None = None,
+        **fields: Any,
+    ) -> None:
+        """The event ends, with what is known now."""
+        begun = self._begun.get(event)
+        if begun is None:  # recorded already, before the run broke off
+            return
+        agent, t = begun
+        if text is not None:
+            fields["content_ref"] = self.sink.content(text)
+        self.sink.close(event, dur=self.clock.end(event, agent, t, dur), extra=extra, **fields)
+        del self._begun[event]  # not before: what the sink refuses may be closed again, without it
+
+    def event(
+        self,
+        agent: str,
+        type: str,
+        *,
+        key: str | None = None,
+        reads: Reads = (),
+        text: str | None = None,
+        dur: float | None = None,
+        **fields: Any,
+    ) -> str:
+        """An event that takes no time, or whose time is known; gives its id."""
+        found = self._known.get(key) if key is not None and self._known else None
+        if found is not None:
+            return found
+        pairs = list(reads)
+        self.count += 1
+        name, sink = f"e{self.count}", self.sink
+        t = self.clock.start(agent, [src for src, _ in pairs])
+        ref = fields.pop("content_ref", None) if text is None else sink.content(text)
+        took = None if dur is None else dur
+        self.clock.end(name, agent, t, dur)
+        sink.event(Event(id=name, t=t, type=type, agent=agent, key=key, content_ref=ref, dur=took, **fields))  # type: ignore[arg-type]
+        for src, kind in pairs:
+            sink.edge(src, name, kind)
+        return name
+
+    def edge(self, src: str, dst: str, type: str) -> None:
+        """One more thing that an event turned out to have read; not for events that were recorded before a resume."""
+        if dst not in self._silent:
+            self.sink.edge(src, dst, type)
+
+    def drop(self, event: str) -> list[tuple[str, str]]:
+        """Forget an event of a fork that never happens; gives what it had read. Only in memory: a journal forgets nothing."""
+        self._begun.pop(event, None)
+        if not isinstance(self.sink, MemorySink):
+            raise InputError("only a recording in memory can forget an event", fix="fork a recorded trace")
+        return self.sink.drop(event)

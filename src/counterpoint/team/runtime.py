@@ -1,0 +1,311 @@
+"""`Team` and `Agent`: the few primitives that every topology is written in, and the recording of what they do.
+
+Always true: what an agent does depends on the task, the harness, what its model and tools answered and what it heard, and never
+on which of two agents was faster: returns are heard at barriers, in the order of spawning. Everything an agent hears is an
+event that its next call has an edge from. A malformed answer, a refused spawn, a failing tool or model is an event, never an
+exception that reaches a topology. Names of agents are spawn paths, and keys of events hold nothing that an edit elsewhere would
+change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from counterpoint.envs.text._task import Act, Choice, Instance, Seen, Subtask, TextTask
+from counterpoint.team.acting import Chosen, choose
+from counterpoint.team.control import Control, Order
+from counterpoint.team.edits import Edits
+from counterpoint.team.harness import Harness
+from counterpoint.team.limits import Limits
+from counterpoint.team.memory import Memory
+from counterpoint.team.model import BudgetSpent, Model
+from counterpoint.team.recorder import Reads, Recorder
+from counterpoint.team.toolbox import Toolbox
+from counterpoint.team.using import use_tool
+from counterpoint.trace.replay import Delete, Insert, Substitute
+
+__all__ = ["Agent", "AgentStopped", "Returned", "Team", "parts_of", "planted_return"]
+
+
+class AgentStopped(Exception):
+    """The operator stopped this agent; its own program ends, its spawner hears of it."""
+
+
+@dataclass(frozen=True)
+class Returned:
+    """What came back from one sub-task; `event` is None where the return never arrived."""
+
+    agent: str
+    task: str
+    text: str
+    event: str | None
+    ok: bool = True
+
+
+@dataclass
+class Team:
+    """One running team: what all its agents share."""
+
+    task: TextTask
+    instance: Instance
+    harness: Harness
+    model: Model
+    toolbox: Toolbox
+    limits: Limits
+    recorder: Recorder
+    control: Control
+    edits: Edits
+    memory: Memory
+    consent: frozenset[str] | None = None
+    """In a fork or a resumed run, the irreversible tools that may run; None in a first run, where all may."""
+    watch: Callable[[str, Agent, Mapping[str, Any]], None] | None = None
+    """Told of every event as it is recorded, for a live picture: what happened, who, its fields."""
+    agents: dict[str, Agent] = field(default_factory=dict)
+    badges: dict[str, str] = field(default_factory=dict)
+    """Key of an event to how a fork came by it."""
+    held: list[str] = field(default_factory=list)
+    """Keys of irreversible calls that were not made for want of consent."""
+    calls: dict[str, int] = field(default_factory=lambda: {"recorded": 0, "re-run": 0})
+    round: int = 0
+    is_steered: bool = False
+    workers: int = 0
+    """Workers spawned so far."""
+    failure: str = ""
+    """What the root's model last failed with."""
+    draft: str = ""
+    """What the root would answer now: where it is stopped, or its budget is spent, that is the answer."""
+
+    def root(self, role: str) -> Agent:
+        """The agent that hears the question."""
+        agent = Agent(self, "lead", role, None)
+        self.agents[agent.name] = agent
+        asked = f"{self.instance.question}\nAnswer format: {self.instance.answer_format}"
+        said = f"{asked}\n{parts_of(self.instance.subtasks)}"
+        event = self.emit(agent, "message", key="user|question", agent_name="user", role="user", to="lead", text=said)
+        self.question_event, self.question = event, asked
+        if event is not None:
+            agent.hear(Seen("question", "user", self.said(event)), event, "message")
+        return agent
+
+    question_event: str | None = None
+    question: str = ""
+
+    def emit(
+        self,
+        agent: Agent,
+        type: str,
+        *,
+        key: str,
+        reads: Reads = (),
+        text: str | None = None,
+        agent_name: str | None = None,
+        **fields: Any,
+    ) -> str | None:
+        """Record an effect; None when an edit says that it never happens. What was said is `said(event)` after an edit."""
+        do = self.edits.at(key)
+        if isinstance(do, Delete):
+            return None
+        extra = dict(fields.pop("extra", None) or {})
+        if isinstance(do, Substitute) and do.value is not None:
+            text = str(do.value)
+            extra["edited"] = True
+        who = agent_name or agent.name
+        event = self.recorder.event(who, type, key=key, reads=reads, text=text, extra=extra or None, **fields)
+        self._told[event] = text or ""
+        if self.watch is not None:
+            self.watch(type, agent, {"id": event, "text": text, **fields})
+        if isinstance(do, Insert):
+            self.insert(do, event, key)
+        return event
+
+    def __post_init__(self) -> None:
+        self._told: dict[str, str] = {}
+
+    def said(self, event: str) -> str:
+        """What an event said, after an edit of it."""
+        return self._told.get(event, "")
+
+    def insert(self, do: Insert, event: str, key: str) -> None:
+        """One more message, to whoever it names."""
+        to = self.agents.get(str(do.about.get("to", "lead")))
+        if to is None:
+            return
+        by = str(do.about.get("from", "operator"))
+        said = self.recorder.event(
+            by,
+            "message",
+            key=f"{key}|insert",
+            reads=[(event, "temporal")],
+            text=str(do.value),
+            to=to.name,
+            extra={"edited": True},
+        )
+        to.hear(Seen("message", by, str(do.value)), said, "message")
+
+
+class Agent:
+    """One agent: what it heard, and what it can do."""
+
+    def __init__(self, team: Team, name: str, role: str, parent: Agent | None) -> None:
+        self.team, self.name, self.role, self.parent = team, name, role, parent
+        self.depth: int = 0 if parent is None else parent.depth + 1
+        self.seen: list[Seen] = []
+        self.unread: list[tuple[str, str]] = []
+        """Events to read, each with the type of the edge."""
+        self.turn = 0
+        self.number = 0
+        """Of a worker: the how-manieth of the team, from 1."""
+        self.has_returned = False
+        self.folder_past: list[Act] = []
+        """Calls that its folder has been through, recorded ones too."""
+        self.folder_done = 0
+        """How many of them have run here."""
+
+    def hear(self, seen: Seen, event: str | None, kind: str) -> None:
+        """Something to read from now on; without an event it never happened."""
+        if event is None:
+            return
+        self.seen.append(seen)
+        self.unread.append((event, kind))
+
+    def take_unread(self) -> list[tuple[str, str]]:
+        """What the next event reads: all that is new, each once."""
+        fresh = list(dict.fromkeys(self.unread))
+        self.unread = []
+        return fresh
+
+    # -- acting ----------------------------------------------------------------------------------------------------------
+
+    async def choose(self, purpose: str, choices: Sequence[Choice], *, key: str, item: str | None = None) -> Chosen:
+        """Ask the model for one of these; see `acting`."""
+        await self.safe_point(key)
+        return await choose(self, purpose, choices, key=key, item=item)
+
+    async def safe_point(self, key: str) -> None:
+        """Hear the operator, wait while paused, end when stopped."""
+        n = 0
+        while orders := await self.team.control.safe_point(self.name, key):
+            for order in orders:
+                self._obey(order, f"{key}|operator|{n}")
+                n += 1
+
+    def _obey(self, order: Order, key: str) -> None:
+        team = self.team
+        team.is_steered = True
+        note = {"id": order.id, "action": order.action, "agent": order.agent, "by": order.by}
+        text = order.text or order.action
+        event = team.emit(
+            self,
+            "human_intervention",
+            key=key,
+            agent_name="operator",
+            role="human",
+            to=self.name,
+            text=text,
+            extra={"order": note},
+        )
+        self.hear(Seen("operator", "operator", text), event, "message")
+        if order.action == "stop":
+            raise AgentStopped
+
+    def spawn(self, role: str, number: int | str, because: str | None) -> Agent | None:
+        """A new agent, or None where a limit or an edit says no."""
+        team, limits = self.team, self.team.limits
+        why = None
+        if len(team.agents) >= limits.agents:
+            why = f"the team has {len(team.agents)} agents, and {limits.agents} is the limit"
+        elif self.depth + 1 > limits.depth:
+            why = f"{self.name} is at depth {self.depth}, and {limits.depth} is the limit"
+        key = f"{self.name}|spawn|{number}"
+        reads = [(because, "spawn")] if because else []
+        if why is not None:
+            text = f"spawn refused: {why}"
+            event = team.emit(self, "safety_event", key=key, reads=reads, text=text, ok=False, error="limit")
+            self.hear(Seen("error", self.name, text), event, "causal")
+            return None
+        worker = team.workers + 1
+        shards = team.instance.shards
+        brief = "\n".join(shards[(worker - 1) % len(shards)]) if shards and role != "lead" and role != "critic" else ""
+        name = f"{self.name}.{number}"
+        event = team.emit(self, "spawn", key=key, reads=reads, to=name, role=role, text=brief or None)
+        if event is None:
+            return None
+        child = Agent(team, name, role, self)
+        team.agents[name] = child
+        team.workers = child.number = worker
+        child.hear(Seen("question", "user", team.question), team.question_event, "message")
+        if brief:
+            child.hear(Seen("brief", "user", team.said(event)), event, "spawn")
+        else:
+            child.unread.append((event, "spawn"))
+        return child
+
+    def tell(
+        self, to: Agent, text: str, *, key: str, kind: str = "message", because: str | None = None, task: str = ""
+    ) -> str | None:
+        """A message to one agent."""
+        reads = [(because, "causal")] if because else self.take_unread()
+        event = self.team.emit(
+            self, "message", key=key, reads=reads, text=text, from_=self.name, to=to.name, role=self.role, task=task or None
+        )
+        if event is not None:
+            to.hear(Seen(kind, self.name, self.team.said(event), task), event, "message")  # type: ignore[arg-type]
+        return event
+
+    async def work(self, subtask: Subtask, *, purpose: str = "work", more: Sequence[Choice] = ()) -> Returned:
+        """Do a sub-task with tools until something is returned; whatever goes wrong is a return that says so."""
+        team, steps = self.team, self.team.limits.steps
+        back = Choice("return", "", None, team.instance.answer_format)
+        try:
+            for k in range(steps):
+                tools = [Choice("tool", t.name, None, t.main) for t in team.toolbox.offered(self.role)] if k + 1 < steps else []
+                key = f"{self.name}|step|{subtask.id}|{k}"
+                chosen = await self.choose(purpose, [*tools, *more, back], key=key, item=subtask.id)
+                act = chosen.act
+                if act is None:
+                    return self._failed(subtask, chosen.error or "no legal action", key)
+                if act.verb == "tool":
+                    await use_tool(self, act, chosen.event, key, subtask.id)
+                elif act.verb == "return":
+                    return Returned(self.name, subtask.id, act.text, chosen.event)
+            return self._failed(subtask, "no steps left", f"{self.name}|step|{subtask.id}|{steps}")
+        except AgentStopped:
+            return self._failed(subtask, "stopped", f"{self.name}|stopped|{subtask.id}")
+        except BudgetSpent as spent:
+            return self._failed(subtask, spent.what, f"{self.name}|budget|{subtask.id}")
+
+    def _failed(self, subtask: Subtask, why: str, key: str) -> Returned:
+        """A return that says that there is nothing to return."""
+        to = self.parent.name if self.parent else None
+        text = f"(nothing: {why})"
+        event = self.team.emit(
+            self, "return", key=f"{key}|failed", reads=self.take_unread(), text=text, from_=self.name, to=to, role=self.role,
+            task=subtask.id, ok=False, error=why,
+        )  # fmt: skip
+        return Returned(self.name, subtask.id, "", event, ok=False)
+
+    async def start(self, subtask: Subtask) -> asyncio.Task[Returned]:
+        """Work on it while others go on."""
+        return asyncio.create_task(self.work(subtask), name=f"{self.name}:{subtask.id}")
+
+    def hear_return(self, back: Returned) -> None:
+        """Read what a sub-agent brought back."""
+        if back.event is not None:
+            self.hear(Seen("return", back.agent, back.text or "(nothing)", back.task), back.event, "return")
+
+
+def parts_of(subtasks: Sequence[Subtask]) -> str:
+    """The natural split in words, for whoever may hand it out."""
+    return "The work can be split into these parts:\n" + "\n".join(f"{s.id}: {s.text}" for s in subtasks)
+
+
+def planted_return(team: Team, agent: Agent, text: str) -> tuple[str, str | None]:
+    """What a compromised peer says with its first return: its text with the adversary's, and the vector (AV3)."""
+    if agent.has_returned:
+        return text, None
+    agent.has_returned = True
+    mine = [p for p in team.instance.planted if p.where == f"peer:{agent.number}"]
+    return (f"{text} {mine[0].text}", mine[0].vector) if mine else (text, None)

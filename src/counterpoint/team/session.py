@@ -1,0 +1,279 @@
+"""Running a team: from a `Spec` (plain data that a trace carries) to a recorded, scored and sealed trace.
+
+Always true: what a spec says is enough to run the same team again, except keys and money; the trace has it in `meta.team`. A
+run that is killed leaves its journal; `resume` runs the same program again, is answered by the recording as far as that goes,
+and writes on where it broke off. A run that ends badly (a stop, a spent budget, a model that is down) is still scored with what
+it has, and says in `meta` how it ended.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from counterpoint import registry
+from counterpoint.envs.text._find import task as find_task
+from counterpoint.envs.text._task import Instance, Score, TextTask
+from counterpoint.errors import InputError, NotFound, did_you_mean
+from counterpoint.store import Store
+from counterpoint.team.budget import Budget, Meter, Metered
+from counterpoint.team.control import Control, FileControl, NoControl
+from counterpoint.team.edits import Edits
+from counterpoint.team.harness import Harness, harness
+from counterpoint.team.limits import Limits
+from counterpoint.team.memory import Memory
+from counterpoint.team.model import BudgetSpent, Model
+from counterpoint.team.recorder import LogicalClock, Recorder, WallClock
+from counterpoint.team.runtime import Agent, AgentStopped, Team
+from counterpoint.team.toolbox import Toolbox
+from counterpoint.team.topology import Topology
+from counterpoint.trace import Trace
+from counterpoint.trace.lines import OPEN_EVENTS, UNFINISHED
+
+__all__ = ["Outcome", "Spec", "about", "assemble", "check_same", "end_of", "make_model", "play", "record_team", "resume_team"]
+
+Watch = Callable[[str, Agent, Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """One team and its task, as plain data."""
+
+    task: str
+    """The task's id."""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """Dials of the task that differ from its defaults."""
+    seed: int = 0
+    """Of the instance and of every draw."""
+    topology: str = "centralized"
+    model: str = "fake"
+    """As on the command line: `fake:0.9`, `openai:NAME`, `local:NAME`."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the model: base_url, concurrency, and the like; never a key."""
+    harness: str = "text"
+    limits: Limits = field(default_factory=Limits)
+    tools: Mapping[str, Any] = field(default_factory=dict)
+    """Options of tools by name."""
+
+    def as_meta(self) -> dict[str, Any]:
+        """What a trace carries."""
+        out = asdict(self) | {"limits": self.limits.as_dict()}
+        return {k: dict(v) if isinstance(v, Mapping) else v for k, v in out.items()}
+
+    @classmethod
+    def of(cls, meta: Mapping[str, Any]) -> Spec:
+        """A spec from a trace's meta."""
+        try:
+            return cls(**{**meta, "limits": Limits.of(dict(meta["limits"]))})
+        except (TypeError, KeyError) as error:
+            raise InputError(f"the trace's team cannot be read: {error}", fix="a trace of `counterpoint record`") from None
+
+    def make_task(self) -> TextTask:
+        """The task with its dials."""
+        found = find_task(self.task)
+        return found.replace(**self.config) if self.config else found
+
+    def make_topology(self) -> Topology:
+        """The topology's program."""
+        found = registry.get("topology", self.topology)
+        if not isinstance(found, Topology):
+            raise InputError(f"{self.topology!r} is no topology", fix=did_you_mean(self.topology, registry.ids("topology")))
+        return found
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    answer: str
+    score: Score
+    ended: str
+    """`stopped` by the team itself, or `steered`, `budget`, `failed`."""
+    why: str = ""
+
+
+def make_model(name: str, task: TextTask, **options: Any) -> Model:
+    """A model by what the command line calls it: `fake:0.9`, `openai:NAME`, `local:FOLDER`, or `package.module:factory`."""
+    kind, _, rest = name.partition(":")
+    if kind in registry.ids("model"):
+        more = {"task": task} if kind == "fake" else {}
+        made = registry.get("model", kind)(rest, **more, **options)
+    elif ":" in name:
+        made = registry.get("model", name)(**options)
+    else:
+        known = [f"{k}:..." for k in registry.ids("model")]
+        raise NotFound(f"no kind of model named {kind!r}", where="--model", fix=did_you_mean(kind, known))
+    if not isinstance(made, Model):
+        raise InputError(f"{name!r} is no model", fix="an object with name, version, complete and close")
+    return made
+
+
+def assemble(
+    spec: Spec,
+    task: TextTask,
+    instance: Instance,
+    model: Model,
+    recorder: Recorder,
+    *,
+    control: Control | None = None,
+    edits: Edits | None = None,
+    memory: Memory | None = None,
+    consent: frozenset[str] | None = None,
+    watch: Watch | None = None,
+) -> Team:
+    """A team that is ready to run."""
+    return Team(
+        task=task,
+        instance=instance,
+        harness=harness(spec.harness),
+        model=model,
+        toolbox=Toolbox(instance, spec.make_topology().allowed(instance), spec.tools),
+        limits=spec.limits,
+        recorder=recorder,
+        control=control or NoControl(),
+        edits=edits or Edits(spec.seed),
+        memory=memory or Memory(),
+        consent=consent,
+        watch=watch,
+    )
+
+
+async def play(team: Team, topology: Topology) -> Outcome:
+    """Run the program to its end and score the answer; tools and control are closed whatever happens."""
+    ended, why = "stopped", ""
+    try:
+        answer = await topology.run(team)
+    except AgentStopped:
+        answer, ended, why = team.draft, "steered", "the operator stopped the team"
+    except BudgetSpent as spent:
+        answer, ended, why = team.draft, "budget", spent.what
+    finally:
+        await team.toolbox.close()
+        await team.control.close()
+    broken = _broken(team)
+    if ended == "stopped" and broken:
+        ended, why = "failed", broken
+    return Outcome(answer, team.task.check(team.instance, answer), ended, why)
+
+
+def _broken(team: Team) -> str:
+    """Why the root gave up, where its model failed and nothing was answered."""
+    return team.failure if team.failure and not team.draft else ""
+
+
+def about(spec: Spec, task: TextTask, model: Model, used: Harness) -> dict[str, Any]:
+    """The meta of a trace, but for how it ended."""
+    return {
+        "team": spec.as_meta(),
+        "harness": used.as_meta(),
+        "task": {"name": task.name, "short": task.short, "version": task.version},
+        "model": {"name": model.name, "version": model.version},
+        "seed": spec.seed,
+        "edits": [],
+    }
+
+
+def end_of(team: Team, outcome: Outcome) -> tuple[dict[str, float], dict[str, float], dict[str, Any]]:
+    """Rewards, metrics and meta of a run that has ended."""
+    score = outcome.score
+    metrics = {"task_success": 1.0 if score.is_solved else 0.0} | {f"task_{k}": float(v) for k, v in score.parts.items()}
+    meta: dict[str, Any] = {"ended": outcome.ended, "answer": outcome.answer}
+    meta |= {"why": outcome.why} if outcome.why else {}
+    meta |= {"steered": True} if team.is_steered else {}
+    return {"team": score.value}, metrics, meta
+
+
+async def record_team(
+    spec: Spec,
+    store: Store,
+    *,
+    trace_id: str | None = None,
+    model: Model | None = None,
+    budget: Budget | None = None,
+    watch: Watch | None = None,
+) -> Trace:
+    """Run a team and store its trace; a run that breaks off stays in the journal under its id."""
+    task = spec.make_task()
+    instance = task.instance(spec.seed)
+    made = model or make_model(spec.model, task, **spec.options)
+    name = trace_id or f"{task.short.lower()}-{spec.topology}-{secrets.token_hex(3)}"
+    meta = about(spec, task, made, harness(spec.harness))
+    topology: Any = spec.topology
+    with store.record(name, task_id=_task_id(task, spec), system="counterpoint team", topology=topology, meta=meta) as run:
+        recorder = Recorder(run, _clock(made))
+        control = FileControl(store.path, name)
+        team = assemble(spec, task, instance, _metered(made, budget), recorder, control=control, watch=watch)
+        return await _finish(team, spec, run, made)
+
+
+async def resume_team(
+    trace_id: str,
+    store: Store,
+    *,
+    model: Model | None = None,
+    budget: Budget | None = None,
+    consent: frozenset[str] = frozenset(),
+    watch: Watch | None = None,
+) -> Trace:
+    """Go on with a run that broke off; what it has recorded is not asked again."""
+    so_far = store.get(trace_id)
+    if not so_far.meta.get(UNFINISHED):
+        raise InputError("this run has ended", where=trace_id, fix="`counterpoint show` it, or `counterpoint fork` it")
+    spec = Spec.of(so_far.meta.get("team") or {})
+    task = spec.make_task()
+    made = model or make_model(spec.model, task, **spec.options)
+    check_same(so_far, task, made, harness(spec.harness))
+    unended = frozenset(so_far.meta.get(OPEN_EVENTS, ()))
+    with store.resume(trace_id) as run:
+        recorder = Recorder(run, _clock(made), so_far=so_far, open_ids=unended)
+        team = assemble(
+            spec,
+            task,
+            task.instance(spec.seed),
+            _metered(made, budget),
+            recorder,
+            control=FileControl(store.path, trace_id, so_far=so_far),
+            memory=Memory.of(so_far, unended),
+            consent=consent,
+            watch=watch,
+        )
+        return await _finish(team, spec, run, made)
+
+
+def check_same(trace: Trace, task: TextTask, model: Model, used: Harness) -> None:
+    """Whether this team is the one that recorded the trace."""
+    then = trace.meta
+    pairs = [
+        ("task", then.get("task", {}).get("version"), task.version),
+        ("model", then.get("model", {}).get("version"), model.version),
+        ("harness", then.get("harness", {}).get("hash"), used.digest),
+    ]
+    for what, was, now in pairs:
+        if was != now:
+            fix = f"use the {what} of then: {was}"
+            raise InputError(f"the {what} is not the one that recorded this: {now}", where=trace.trace_id, fix=fix)
+
+
+async def _finish(team: Team, spec: Spec, run: Any, model: Model) -> Trace:
+    try:
+        outcome = await play(team, spec.make_topology())
+    finally:
+        await model.close()
+    rewards, metrics, meta = end_of(team, outcome)
+    trace: Trace = run.finish(rewards=rewards, metrics=metrics, meta=meta)
+    return trace
+
+
+def _task_id(task: TextTask, spec: Spec) -> str:
+    dials = ",".join(f"{k}={v}" for k, v in sorted(spec.config.items()))
+    return f"{task.name}/{dials + '/' if dials else ''}{spec.seed}"
+
+
+def _clock(model: Model) -> LogicalClock | WallClock:
+    return LogicalClock() if getattr(model, "is_instant", False) else WallClock()
+
+
+def _metered(model: Model, budget: Budget | None) -> Model:
+    return model if budget is None else Metered(model, Meter(budget))

@@ -1,0 +1,1 @@
+"""Tools that agents can use, one file each."""

@@ -1,0 +1,1 @@
+"""Ways for a team to work together, one small program each."""

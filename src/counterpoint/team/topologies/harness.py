@@ -1,0 +1,42 @@
+"""Harness: one policy inside a fixed tool grammar; a worker is one more thing that it can call.
+
+Always true: a star through one gateway: whoever is spawned hears and answers the one agent alone. The agent works itself, with
+the task's tools, and may hand out parts.
+"""
+
+from __future__ import annotations
+
+from counterpoint.envs.text._task import Choice
+from counterpoint.team.desk import Desk, end
+from counterpoint.team.runtime import Team
+from counterpoint.team.topology import Topology
+from counterpoint.team.using import use_tool
+
+__all__ = ["harness"]
+
+_FAILURES = 3
+
+
+async def _run(team: Team) -> str:
+    agent = team.root("agent")
+    desk = Desk(agent, team.instance.subtasks)
+    failures = 0
+    try:
+        for turn in range(1, team.limits.turns + 1):
+            tools = [Choice("tool", t.name, None, t.main) for t in team.toolbox.offered("agent")]
+            key = f"lead|turn|{turn}"
+            chosen = await agent.choose("turn", [*tools, *desk.choices()], key=key)
+            if chosen.act is None:
+                failures += 1
+                if failures == _FAILURES:
+                    return await end(desk, "no legal action, three times")
+            elif chosen.act.verb == "tool":
+                await use_tool(agent, chosen.act, chosen.event, key, None)
+            elif await desk.perform(chosen.act, chosen.event, turn):
+                return desk.answer
+        return await end(desk, "no turns left")
+    finally:
+        await desk.close()
+
+
+harness = Topology(run=_run, root="agent", workers=("agent", "worker"))

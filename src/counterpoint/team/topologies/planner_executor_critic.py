@@ -1,0 +1,56 @@
+"""Planner, executor, critic: the planner gives out parts, the executor does them, the critic accepts or objects.
+
+Always true: a triangle with a loop; a part that the critic rejects goes back with the objection, `limits.rounds` times at most,
+and is then taken as it is. The critic sees the part and what was returned, and has the same tools.
+"""
+
+from __future__ import annotations
+
+from counterpoint.envs.text._task import Seen, Subtask
+from counterpoint.team.desk import Desk, manage
+from counterpoint.team.runtime import Agent, Returned, Team
+from counterpoint.team.topology import Topology
+
+__all__ = ["planner_executor_critic"]
+
+
+async def _run(team: Team) -> str:
+    planner = team.root("planner")
+    critic = planner.spawn("critic", 0, None)
+
+    async def executes(agent: Agent, subtask: Subtask) -> Returned:
+        return await _execute(agent, critic, subtask)
+
+    return await manage(Desk(planner, team.instance.subtasks, role="executor", doing=executes))
+
+
+async def _execute(agent: Agent, critic: Agent | None, subtask: Subtask) -> Returned:
+    back = await agent.work(subtask)
+    for again in range(agent.team.limits.rounds):
+        if critic is None or not back.ok or back.event is None:
+            return back
+        objection = await _judge(critic, subtask, back, again)
+        if objection is None:
+            return back
+        key = f"{critic.name}|objection|{subtask.id}|{again}"
+        if critic.tell(agent, objection, key=key, task=subtask.id) is None:
+            return back
+        back = await agent.work(Subtask(f"{subtask.id}~{again + 1}", subtask.text))
+        back = Returned(back.agent, subtask.id, back.text, back.event, back.ok)
+    return back
+
+
+async def _judge(critic: Agent, subtask: Subtask, back: Returned, again: int) -> str | None:
+    """What the critic objects to; None when it accepts. Several executors may wait for one critic: each case is judged apart."""
+    judge = Agent(critic.team, critic.name, critic.role, critic.parent)
+    judge.number, judge.seen, judge.unread = critic.number, list(critic.seen), list(critic.unread)
+    judge.hear(Seen("subtask", back.agent, subtask.text, subtask.id), back.event, "message")
+    judge.hear(Seen("return", back.agent, back.text, subtask.id), back.event, "return")
+    verdict = await judge.work(Subtask(f"{subtask.id}?{back.agent}?{again}", subtask.text), purpose="judge")
+    said = verdict.text.strip()
+    if not verdict.ok or not said or said.upper().startswith("ACCEPT"):
+        return None
+    return said.removeprefix("REJECT").lstrip(": ") or "rejected"
+
+
+planner_executor_critic = Topology(run=_run, root="planner", workers=("executor", "critic"))

@@ -1,0 +1,91 @@
+"""Swarm: many near-equal workers at once with a shared board; a quorum of answers is merged.
+
+Always true: in a round every worker does one part at the same time as all others, and sees the notes of earlier rounds only; each
+part is done by up to two workers, so that a vote can be taken; the orchestrator decides how many there are, and when to stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from counterpoint.envs.text._task import Choice, Subtask
+from counterpoint.team.acting import Chosen
+from counterpoint.team.desk import Desk, end
+from counterpoint.team.runtime import Agent, Returned, Team
+from counterpoint.team.topology import Topology
+
+__all__ = ["swarm"]
+
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+_QUORUM = 2
+
+
+async def _run(team: Team) -> str:
+    lead = team.root("orchestrator")
+    desk = Desk(lead, team.instance.subtasks)
+    chosen = await lead.choose("turn", _sizes(team), key="lead|turn|0")
+    if chosen.act is not None and chosen.act.verb == "spawn":
+        spawned = [lead.spawn("worker", n, chosen.event) for n in range(1, int(chosen.act.text) + 1)]
+        desk.idle = [a for a in spawned if a is not None]
+    parts = list(team.instance.subtasks)
+    limit = -(-_QUORUM * len(parts) // max(1, len(desk.idle)))
+    for round_ in range(1, limit + 1 if desk.idle else 1):
+        team.round = round_
+        _send(desk, parts, round_)
+        await desk.gather()
+        if round_ < limit and await _is_over(desk, round_):
+            return desk.answer
+    return await _finish(desk, limit + 1)
+
+
+def _sizes(team: Team) -> list[Choice]:
+    sizes = [n for n in _SIZES if n < team.limits.width] + [team.limits.width]
+    return [*(Choice("spawn", "worker", str(n), "how many at once") for n in sizes), Choice("noop", "", "", "nobody")]
+
+
+def _send(desk: Desk, parts: list[Subtask], round_: int) -> None:
+    """Give every worker its part of this round; the second time a part comes up it goes to another worker."""
+    for place, agent in enumerate(list(desk.idle)):
+        turn = (round_ - 1) * len(desk.idle) + place
+        if turn >= _QUORUM * len(parts):
+            break
+        part = parts[(turn + turn // len(parts)) % len(parts)]
+        _start(desk, agent, part, round_)
+    desk.idle = [a for a in desk.idle if a not in [b for b, _ in desk.busy]]
+
+
+def _start(desk: Desk, agent: Agent, part: Subtask, round_: int) -> None:
+    key = f"lead|delegate|{agent.name}|{part.id}|{round_}"
+    if desk.lead.tell(agent, part.text, key=key, kind="subtask", task=part.id) is None:
+        return
+
+    async def works() -> Returned:
+        return await agent.work(Subtask(f"{part.id}@{round_}", part.text))
+
+    desk.busy.append((agent, asyncio.create_task(works(), name=f"{agent.name}:{part.id}")))
+
+
+async def _is_over(desk: Desk, round_: int) -> bool:
+    """Whether the orchestrator ends it here: it may merge, go on, or stop."""
+    chosen = await desk.lead.choose("turn", _after_round(desk), key=f"lead|turn|{round_}")
+    return await _carry_out(desk, chosen, round_)
+
+
+def _after_round(desk: Desk) -> list[Choice]:
+    return [c for c in desk.choices() if c.verb not in ("spawn", "delegate")]
+
+
+async def _carry_out(desk: Desk, chosen: Chosen, turn: int) -> bool:
+    return chosen.act is not None and await desk.perform(chosen.act, chosen.event, turn)
+
+
+async def _finish(desk: Desk, turn: int) -> str:
+    """Nothing is left to do: merge and stop."""
+    for more in range(turn, turn + 3):
+        chosen = await desk.lead.choose("turn", _after_round(desk), key=f"lead|turn|{more}")
+        if await _carry_out(desk, chosen, more):
+            return desk.answer
+    return await end(desk, "no turns left")
+
+
+swarm = Topology(run=_run, more={"worker": ("note", "notes")})
