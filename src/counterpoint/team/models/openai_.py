@@ -1,0 +1,31 @@
+"""`openai:NAME`: a model behind any endpoint that speaks OpenAI's chat completions, of a vendor or your own.
+
+Always true: nothing is asked of the endpoint before the first call; an option that does not exist is an error that names the
+nearest one.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from counterpoint.errors import InputError, did_you_mean
+from counterpoint.team.model import Model
+
+__all__ = ["openai_"]
+
+
+def openai_(spec: str, **options: Any) -> Model:
+    """The model that `spec` names at an endpoint; options are those of `EndpointModel`, with prices as `Prices` or as a table."""
+    from counterpoint.formats._importing.usage import Prices
+    from counterpoint.team.endpoint import EndpointModel
+
+    known = set(inspect.signature(EndpointModel).parameters) - {"name"}
+    for option in options:
+        if option not in known:
+            raise InputError(f"openai has no option {option!r}", fix=did_you_mean(option, known))
+    given = {option: value for option, value in options.items() if value is not None}
+    if isinstance(given.get("prices"), Mapping):
+        given["prices"] = Prices.with_file(given["prices"], where="prices")
+    return EndpointModel(spec, **given)
