@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pytest
 
 from counterpoint import registry
 from counterpoint.errors import InputError
+from counterpoint.team._endpoint_address import shown
 from counterpoint.team.endpoint import EndpointModel
 from counterpoint.team.model import Call, Completion, Message, Model, ModelFailed
 from endpoint_help import TOO_LONG, FaultServer, closed_port
@@ -20,6 +22,12 @@ from endpoint_help import TOO_LONG, FaultServer, closed_port
 KEY = "sk-test-0123456789abcdefghijklmnop"
 PROMPT = (Message("system", "You count."), Message("user", "How many?"))
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_CUSTOM_HEADERS"):
+        monkeypatch.delenv(name, raising=False)
 
 
 class FakeTime:
@@ -401,8 +409,6 @@ def test_over_plain_http_only_a_named_key_is_sent(monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_endpoint_elsewhere_needs_a_key_or_the_word_that_it_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     with pytest.raises(InputError, match="OPENAI_API_KEY is not set"):
         EndpointModel("gpt-x")
     assert EndpointModel("gpt-x", key_env="").endpoint == "https://api.openai.com/v1"
@@ -429,6 +435,17 @@ def test_user_password_and_query_are_sent_and_not_shown() -> None:
     for text in (str(error), repr(error), repr(vars(error)), repr(model), model.name):
         assert "pass-word" not in text
         assert "hunter22" not in text
+
+
+def test_a_stored_address_finds_its_password_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    with FaultServer() as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url.replace("//", "//ann:pass-word@") + "/?tag=hunter22")
+        answered(model_at(shown(os.environ["OPENAI_BASE_URL"])))
+        assert server.headers[-1]["authorization"].startswith("Basic ")
+        assert server.paths == ["/v1/chat/completions?tag=hunter22"]
+        monkeypatch.setenv("OPENAI_BASE_URL", "http://ann:pass-word@127.0.0.1:1/v1")
+        answered(model_at(server.url))
+        assert not server.headers[-1]["authorization"].startswith("Basic ")
 
 
 @pytest.mark.parametrize(
@@ -471,13 +488,13 @@ def test_a_completion_holds_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_plug_in_makes_the_model_that_is_named() -> None:
     make: Callable[..., Model] = registry.get("model", "openai")
     with FaultServer() as server:
-        table = {"org/model:1": {"input": 1.0, "output": 1.0}}
+        table = {"org/model:1": {"input": 1e6, "output": 1e6}}
         model = make("org/model:1", base_url=server.url, rpm=600, tpm=None, retries=0, prices=table)
         assert isinstance(model, Model)
         got = answered(model)
     assert model.name == "openai:org/model:1"
     assert server.requests[0]["model"] == "org/model:1"
-    assert got.tokens_in is not None
+    assert got.cost_usd == 12 + 2
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 from counterpoint.errors import InputError
 
-__all__ = ["KEY_ENV", "Address", "address_of", "key_of"]
+__all__ = ["KEY_ENV", "Address", "address_of", "key_of", "shown"]
 
 KEY_ENV = "OPENAI_API_KEY"
 _VENDOR = "https://api.openai.com/v1"
@@ -43,8 +43,28 @@ class Address:
 
 
 def address_of(base_url: str | None) -> Address:
-    """The endpoint that is meant: the one given, or OPENAI_BASE_URL, or OpenAI's."""
-    given = (base_url or os.environ.get("OPENAI_BASE_URL") or _VENDOR).strip()
+    """The endpoint that is meant: the one given, or OPENAI_BASE_URL, or OpenAI's.
+
+    A trace keeps the shown address alone; where OPENAI_BASE_URL is the same endpoint, its user, password and query are taken.
+    """
+    named = os.environ.get("OPENAI_BASE_URL")
+    given = _parsed(base_url or named or _VENDOR)
+    if base_url and named and given.url == given.shown and not given.query:
+        try:
+            full = _parsed(named)
+        except InputError:  # it is for other programs
+            return given
+        return full if full.shown == given.shown else given
+    return given
+
+
+def shown(base_url: str) -> str:
+    """A base URL as it may be stored and shown: without user, password and query."""
+    return _parsed(base_url).shown
+
+
+def _parsed(given: str) -> Address:
+    given = given.strip()
     fix = "write it like http://127.0.0.1:8000/v1"
     try:
         parts = urlsplit(given)

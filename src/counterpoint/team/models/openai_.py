@@ -26,6 +26,9 @@ def openai_(spec: str, **options: Any) -> Model:
         if option not in known:
             raise InputError(f"openai has no option {option!r}", fix=did_you_mean(option, known))
     given = {option: value for option, value in options.items() if value is not None}
-    if isinstance(given.get("prices"), Mapping):
-        given["prices"] = Prices.with_file(given["prices"], where="prices")
+    table = given.get("prices")
+    if isinstance(table, Mapping):
+        # `Prices` looks a model up without the `organisation/` before its name; here it may be written either way.
+        both = {str(name).rpartition("/")[2]: row for name, row in table.items()} | dict(table)
+        given["prices"] = Prices.with_file(both, where="prices")
     return EndpointModel(spec, **given)
