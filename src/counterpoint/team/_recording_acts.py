@@ -1,0 +1,368 @@
+"""What a team can say about itself: decorators for its agents, tools and models, and explicit acts.
+
+Always true: who acts is who the running task or thread says (a context variable); every method here does nothing where nothing is
+recorded, and gives the id of its event, or an empty text, so that `reads=[...]` may name it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from counterpoint.team._recording_lanes import Reads, Scope
+from counterpoint.team._recording_session import Session, current
+from counterpoint.team._recording_text import clean, given, parameters, text_of, usage_of
+from counterpoint.team._recording_wrap import wrapped
+
+__all__ = ["Acts", "Doing"]
+
+Fn = Callable[..., Any]
+Text = Callable[[Any], str | None]
+Name = str | Callable[..., str]
+
+
+class Doing:
+    """Something that is under way: `result` says what came of it, `tell` what else is known."""
+
+    def __init__(self, acts: Acts, scope: Scope | None) -> None:
+        self._acts, self.scope = acts, scope
+        self.text: str | None = None
+        self.event: str = (scope.event or "") if scope is not None else ""
+        """The id of the event that it began with."""
+
+    def result(self, value: Any, **fields: Any) -> None:
+        """What came of it, as a text or a value; fields such as `ok=False` or `tokens_out=12`."""
+        self.text = text_of(value)
+        self.tell(**fields)
+
+    def tell(self, **fields: Any) -> None:
+        """More about its event: `tokens_in`, `tokens_out`, `cost_usd`, `logp`, `ok`...; names that no event has go to `extra`."""
+        if self.scope is not None:
+            self._acts._tell(self.scope, fields)
+
+
+class Acts:
+    """The part of a recording that the recorded team calls."""
+
+    def __init__(self) -> None:
+        self.session: Session | None = None
+
+    def here(self) -> Scope | None:
+        """The scope of who acts here: of this recording; where it is not running, of the one around."""
+        at, own = current.get(), self.session
+        if at is not None and (own is None or at.session is own):
+            if at.session.is_over and own is None:
+                return None
+        elif own is not None:
+            at = own.root
+        else:
+            return None
+        for locate in at.session.locators:
+            found = locate()
+            if found is not None and found.session is at.session and _is_within(found, at):
+                return found
+        return at
+
+    def _do(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Record an act of who acts here."""
+        scope = self.here()
+        if scope is None:
+            return ""
+        return scope.session.do(getattr(scope.session.lanes, method), scope, *args, **kwargs) or ""
+
+    def _tell(self, scope: Scope, fields: dict[str, Any]) -> None:
+        known = clean(fields, scope.session.note)
+        extra = {**(scope.told.get("extra") or {}), **known.pop("extra", {})}
+        scope.told.update(known)
+        if extra:
+            scope.told["extra"] = extra
+
+    def tell(self, **fields: Any) -> None:
+        """More about what is under way here, from inside a decorated tool, model or agent: `rec.tell(tokens_out=12)`."""
+        scope = self.here()
+        if scope is not None:
+            self._tell(scope, fields)
+
+    # -- decorators ------------------------------------------------------------------------------------------------------
+
+    def agent(self, function: Fn | None = None, /, *, name: Name | None = None, role: str | None = None) -> Any:
+        """Around a function that is an agent. Called inside another agent it is spawned by it, and returns to it.
+
+        Its name is the function's, or `name` (a text, or a function of the same arguments); two at once get numbers.
+        """
+
+        def decorate(function: Fn) -> Fn:
+            own, names = getattr(function, "__name__", "agent"), parameters(function)
+
+            def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Scope | None:
+                scope = self.here()
+                if scope is None:
+                    return None
+
+                def enter() -> Any:
+                    called = str(name(*args, **kwargs) if callable(name) else name or own)
+                    return scope.session.lanes.enter(scope, called, role or own, given(names, args, kwargs))
+
+                entered: Scope | None = scope.session.do(enter)
+                return entered
+
+            return wrapped(function, begin, _leave)
+
+        return decorate if function is None else decorate(function)
+
+    def tool(
+        self,
+        function: Fn | None = None,
+        /,
+        *,
+        name: str | None = None,
+        trusted: bool = False,
+        source: str = "tool",
+        text: Text | None = None,
+    ) -> Any:
+        """Around a function that is a tool. Its result comes from outside the team, unless you say that it can be trusted.
+
+        `text` makes the text of a result where its own, or its JSON, is not it.
+        """
+
+        def decorate(function: Fn) -> Fn:
+            tool, names = name or getattr(function, "__name__", "tool"), parameters(function)
+
+            def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Scope | None:
+                scope = self.here()
+                if scope is None:
+                    return None
+                lanes = scope.session.lanes
+                begun: Scope | None = scope.session.do(
+                    lambda: lanes.begin(scope, "tool_call", tool=tool, text=given(names, args, kwargs))
+                )
+                return begun
+
+            def end(scope: Scope, value: Any, error: BaseException | None) -> None:
+                lanes = scope.session.lanes
+                said: dict[str, Any] = {
+                    "tool": tool,
+                    "trusted": trusted,
+                    "source": source,
+                    "ok": error is None,
+                    "error": _name(error),
+                }
+                scope.session.do(lambda: lanes.end_call(scope, _text(text, value), **said))
+
+            return wrapped(function, begin, end)
+
+        return decorate if function is None else decorate(function)
+
+    def model(
+        self,
+        function: Fn | None = None,
+        /,
+        *,
+        name: str | None = None,
+        usage: Callable[[Any], dict[str, Any]] | None = None,
+        text: Text | None = None,
+    ) -> Any:
+        """Around a function that calls a model: one step of the agent that calls it.
+
+        Tokens and money come from what it gives back (`usage`, `usage_metadata`, or fields of these names), from `usage` (a
+        function of that), or from `rec.tell(...)` inside. `text` makes the text of an answer.
+        """
+
+        def decorate(function: Fn) -> Fn:
+            model = name or getattr(function, "__name__", "model")
+
+            def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Scope | None:
+                scope = self.here()
+                if scope is None:
+                    return None
+                begun: Scope | None = scope.session.do(scope.session.lanes.begin_step, scope, model=model)
+                return begun
+
+            def end(scope: Scope, value: Any, error: BaseException | None) -> None:
+                def close() -> None:
+                    told = {"model": None, **(usage_of(value) if usage is None else usage(value))} if error is None else {}
+                    fields = {**clean(told, scope.session.note), "ok": error is None, "error": _name(error)}
+                    scope.session.lanes.end(scope, _text(text, value), **fields)
+
+                scope.session.do(close)
+
+            return wrapped(function, begin, end)
+
+        return decorate if function is None else decorate(function)
+
+    # -- contexts --------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def acting(
+        self, name: str, *, role: str | None = None, text: str | None = None, reads: Reads | None = None
+    ) -> Iterator[Doing]:
+        """An agent at work that is not one function: `with rec.acting("ada", role="worker") as ada: ... ada.result("42")`."""
+        scope = self.here()
+        inner = (
+            None if scope is None else scope.session.do(scope.session.lanes.enter, scope, str(name), role, text_of(text), reads)
+        )
+        yield from self._during(inner, lambda doing, error: _leave(inner, doing.text, error))  # type: ignore[arg-type]
+
+    @contextmanager
+    def tool_call(
+        self,
+        tool: str,
+        arguments: Any = None,
+        *,
+        trusted: bool = False,
+        source: str = "tool",
+        reads: Reads | None = None,
+        **fields: Any,
+    ) -> Iterator[Doing]:
+        """A tool at work: `with rec.tool_call("search", "words") as call: call.result(search("words"))`."""
+        scope = self.here()
+        inner: Scope | None = None
+        if scope is not None:
+            more = clean(fields, scope.session.note)
+            text = text_of(arguments)
+            inner = scope.session.do(scope.session.lanes.begin, scope, "tool_call", tool=tool, text=text, reads=reads, **more)
+
+        def end(doing: Doing, error: BaseException | None) -> None:
+            assert inner is not None
+            ok = error is None and inner.told.pop("ok", True)
+            why = _name(error) or inner.told.pop("error", None)
+            said: dict[str, Any] = {"tool": tool, "trusted": trusted, "source": source, "ok": ok, "error": why}
+            inner.session.do(lambda: inner.session.lanes.end_call(inner, doing.text, **said))
+
+        yield from self._during(inner, end)
+
+    @contextmanager
+    def model_call(self, model: str, *, reads: Reads | None = None, **fields: Any) -> Iterator[Doing]:
+        """A model at work: `with rec.model_call("gpt-x") as step: step.result(text, tokens_in=90, tokens_out=12)`."""
+        scope = self.here()
+        inner: Scope | None = None
+        if scope is not None:
+            more = clean(fields, scope.session.note)
+            inner = scope.session.do(scope.session.lanes.begin_step, scope, reads=reads, model=model, **more)
+
+        def end(doing: Doing, error: BaseException | None) -> None:
+            assert inner is not None
+            inner.told.setdefault("ok", error is None)
+            if error is not None:
+                inner.told |= {"ok": False, "error": _name(error)}
+            inner.session.do(inner.session.lanes.end, inner, doing.text)
+
+        yield from self._during(inner, end)
+
+    def _during(self, scope: Scope | None, end: Callable[[Doing, BaseException | None], None]) -> Iterator[Doing]:
+        doing = Doing(self, scope)
+        if scope is None:
+            yield doing
+            return
+        token = current.set(scope)
+        try:
+            yield doing
+        except BaseException as error:
+            end(doing, error)
+            raise
+        else:
+            end(doing, None)
+        finally:
+            current.reset(token)
+
+    # -- acts ------------------------------------------------------------------------------------------------------------
+
+    def event(self, type: str, text: Any = None, *, reads: Reads | None = None, **fields: Any) -> str:
+        """An event of any type."""
+        scope = self.here()
+        if scope is None:
+            return ""
+        enters = fields.get("decision") != "noop"  # what was not done tells nothing further
+        known = clean(fields, scope.session.note)
+        return str(self._do("event", type, reads=reads, enters=enters, text=text_of(text), **known))
+
+    def decision(
+        self, decision: str, text: Any = None, *, options: Sequence[str] | None = None, logp: float | None = None,
+        reads: Reads | None = None, **fields: Any,
+    ) -> str:  # fmt: skip
+        """A decision of the orchestrator: spawn, delegate, communicate, aggregate, stop or noop, with what it chose among."""
+        fields |= {"decision": decision, "options": None if options is None else list(options), "logp": logp}
+        return self.event("orchestrator_decision", text, reads=reads, **fields)
+
+    def noop(self, text: Any = None, *, options: Sequence[str] | None = None, logp: float | None = None, **fields: Any) -> str:
+        """A decision point that was passed over: not to spawn, not to speak, not to stop."""
+        return self.decision("noop", text, options=options, logp=logp, **fields)
+
+    def stop(self, text: Any = None, *, options: Sequence[str] | None = None, logp: float | None = None, **fields: Any) -> str:
+        """The team stops, with this answer."""
+        return self.decision("stop", text, options=options, logp=logp, **fields)
+
+    def aggregate(self, text: Any = None, *, reads: Reads | None = None, **fields: Any) -> str:
+        """What came back is put together."""
+        return self.event("aggregate", text, reads=reads, **fields)
+
+    def spawn(self, name: str, *, role: str | None = None, text: Any = None, reads: Reads | None = None, **fields: Any) -> str:
+        """An agent is made before it begins; a decorated function of that name, or `rec.acting(name)`, is its work."""
+        scope = self.here()
+        if scope is None:
+            return ""
+        made = self._do("spawn", str(name), role, text_of(text), reads, **clean(fields, scope.session.note))
+        return made[0] if made else ""
+
+    def message(self, from_: str | None, to: str | None, text: Any, *, reads: Reads | None = None, **fields: Any) -> str:
+        """One agent speaks to another (None: to everybody), who has read it from then on. `from_` None is who acts here."""
+        scope = self.here()
+        if scope is None:
+            return ""
+        session = scope.session
+
+        def send() -> str:
+            at = scope
+            if from_ is not None and from_ != scope.lane.agent:
+                lane = session.lanes.lane(str(from_))
+                at = next(reversed(lane.scopes), None) or Scope(session, lane, None)
+            return session.lanes.message(at, to, text_of(text), reads=reads, **clean(fields, session.note))
+
+        return session.do(send) or ""
+
+    def human(self, text: Any, *, by: str = "user", **fields: Any) -> str:
+        """A human speaks to who acts here."""
+        scope = self.here()
+        return "" if scope is None else self._do("human", text_of(text) or "", by=by, **clean(fields, scope.session.note))
+
+    def reward(self, **channels: float) -> None:
+        """What the team earned, by channel: `rec.reward(team=1.0)`. Said again, the later counts."""
+        self._numbers("rewards", channels)
+
+    def metric(self, **values: float) -> None:
+        """What a benchmark measured."""
+        self._numbers("metrics", values)
+
+    def _numbers(self, kind: str, values: dict[str, float]) -> None:
+        scope = self.here()
+        for name, value in values.items() if scope is not None else ():
+            assert scope is not None
+            if isinstance(value, (int, float)) and abs(value) < float("inf"):
+                getattr(scope.session, kind)[name] = value
+            else:
+                scope.session.note(f"{name}={value!r} is not a number: left out")
+
+
+def _leave(scope: Scope, value: Any, error: BaseException | None) -> None:
+    session = scope.session
+    if error is None:
+        scope.told.setdefault("ok", True)
+        session.do(lambda: session.lanes.leave(scope, text_of(value), ok=scope.told.get("ok"), error=scope.told.get("error")))
+    else:
+        session.do(lambda: session.lanes.leave(scope, text_of(value), ok=False, error=_name(error)))
+
+
+def _name(error: BaseException | None) -> str | None:
+    return None if error is None else type(error).__name__
+
+
+def _text(make: Text | None, value: Any) -> str | None:
+    return text_of(value if make is None or value is None else make(value))
+
+
+def _is_within(inner: Scope, outer: Scope) -> bool:
+    at: Scope | None = inner
+    while at is not None and at is not outer:
+        at = at.outer
+    return at is outer

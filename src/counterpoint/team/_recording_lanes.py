@@ -1,0 +1,344 @@
+"""Who does what in a team that is not ours, and what each event read: scopes, lanes, and the events they leave.
+
+Always true: a scope keeps in `knows` the latest events that together hold all that was learnt in it. An event reads what its
+scope knows; when it has ended, it stands there in the place of what it read. So an agent's edges are few, and nothing that was
+learnt is ever left out: where two branches of one agent run at once, each may have read what the other learnt before. What is
+known to come from outside the team is read with a `safety_flow` edge too.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from counterpoint.errors import CounterpointError
+from counterpoint.team.recorder import Recorder
+
+if TYPE_CHECKING:
+    from counterpoint.team._recording_session import Session
+
+__all__ = ["Lane", "Lanes", "Reads", "Scope"]
+
+Reads = Iterable[str | tuple[str, str]]
+"""Events that were read, by id; as a pair with the type of the edge where the usual one is not meant."""
+Kinds = tuple[str, ...]
+_CAUSAL: Kinds = ("causal",)
+_FLOW: Kinds = ("causal", "safety_flow")
+_RETURN: Kinds = ("return",)
+_MESSAGE: Kinds = ("message",)
+_SPAWN: Kinds = ("spawn",)
+_MANY = 16
+_USUAL = {"return": _RETURN, "message": _MESSAGE, "human_intervention": _MESSAGE, "spawn": _SPAWN}
+
+
+class Lane:
+    """One agent."""
+
+    __slots__ = ("agent", "boss", "has_stopped", "is_running", "latest", "leads", "role", "scopes", "turn", "waiting")
+
+    def __init__(self, agent: str, role: str | None) -> None:
+        self.agent, self.role = agent, role
+        self.boss: str | None = None
+        """Who spawned it."""
+        self.waiting: dict[str, Kinds] = {}
+        """What it was told before it began."""
+        self.scopes: dict[Scope, None] = {}
+        """Those that are open, outermost first."""
+        self.leads = self.is_running = self.has_stopped = False
+        self.latest: str | None = None
+        self.turn = 0
+
+
+class Scope:
+    """A stretch of one agent's work: its whole life, one tool call, one model call."""
+
+    __slots__ = ("event", "hands_on", "knows", "lane", "outer", "reads", "session", "told")
+
+    def __init__(self, session: Session, lane: Lane, outer: Scope | None, event: str | None = None) -> None:
+        self.session, self.lane, self.outer, self.event = session, lane, outer, event
+        """`event` is what the scope began with: a spawn, a call, a step."""
+        self.knows: dict[str, Kinds] = {}
+        self.reads: list[str] = []
+        """What `event` read."""
+        self.told: dict[str, Any] = {}
+        """Fields that were told while it was open."""
+        self.hands_on = False
+        """Whether the agent passed its work on to another, who will return in its place."""
+
+    def hears(self, event: str, kinds: Kinds, instead_of: Iterable[str] = ()) -> None:
+        """An event is known from now on, in the place of those that it rests on."""
+        for old in instead_of:
+            self.knows.pop(old, None)
+        self.knows[event] = kinds
+
+
+class Lanes:
+    """The agents of one recording. Methods are called one at a time, under `lock`."""
+
+    def __init__(self, session: Session, recorder: Recorder, root: str) -> None:
+        self.session, self.recorder = session, recorder
+        self.lock = threading.RLock()
+        self.lanes: dict[str, Lane] = {}
+        self.kinds: dict[str, Kinds] = {}
+        """Event to how it is read."""
+        self.cost_usd: float | None = None
+        self._numbers: dict[str, int] = {}
+        lane = self.lane(root, root)
+        lane.leads = True
+        self.root = Scope(session, lane, None)
+        lane.scopes[self.root] = None
+
+    def lane(self, agent: str, role: str | None = None) -> Lane:
+        """The lane of an agent, made on first use."""
+        found = self.lanes.get(agent)
+        if found is None:
+            found = self.lanes[agent] = Lane(agent, role)
+        found.role = found.role or role
+        return found
+
+    def _fresh(self, name: str) -> str:
+        """The name, or with a number where an agent of that name is at work: two at once are two agents."""
+        found = name
+        while found in self.lanes:
+            self._numbers[name] = number = self._numbers.get(name, 1) + 1
+            found = f"{name}-{number}"
+        return found
+
+    # -- reading ---------------------------------------------------------------------------------------------------------
+
+    def reads(self, scope: Scope, exactly: Reads | None, *, joins: bool = False) -> list[tuple[str, str]]:
+        """Pairs of event and edge: what was said to be read, else what the scope knows, else the agent's memory.
+
+        With `joins`, for events that leave what is known as it is, much that is known is first put together by an aggregate:
+        a thousand spawns after a thousand returns would be a million edges.
+        """
+        if exactly is not None:
+            return self._named(exactly)
+        if joins and len(scope.knows) > _MANY:
+            self.event(scope, "aggregate", extra={"is_implicit": True})
+        pairs = [(event, kind) for event, kinds in scope.knows.items() for kind in kinds]
+        if not pairs and scope.lane.latest is not None:
+            return [(scope.lane.latest, "temporal")]
+        return pairs
+
+    def _named(self, reads: Reads) -> list[tuple[str, str]]:
+        pairs: list[tuple[str, str]] = []
+        for one in reads:
+            event, kind = (one, None) if isinstance(one, str) else one
+            if event not in self.kinds:
+                self.session.note(f"no event {event!r} to read: its edge was left out")
+            else:
+                pairs += [(event, k) for k in self.kinds[event]] if kind is None else [(event, kind)]
+        return pairs
+
+    def _keep(self, scope: Scope, event: str, pairs: list[tuple[str, str]], type: str, trusted: bool | None = None) -> None:
+        """Remember an event that was written; what a spawn told its agent is afterwards only a cause."""
+        self.kinds[event] = _FLOW if trusted is False else _USUAL.get(type, _CAUSAL)
+        for src, kind in pairs:
+            if kind == "spawn" and src in scope.knows:
+                scope.knows[src] = _CAUSAL
+        scope.lane.latest = event
+
+    # -- events that take no time ----------------------------------------------------------------------------------------
+
+    def event(
+        self, scope: Scope, type: str, *, reads: Reads | None = None, enters: bool = True, text: str | None = None, **fields: Any
+    ) -> str:
+        """An event of the scope's agent. With `enters`, later events read it instead of what it read."""
+        pairs = self.reads(scope, reads, joins=not enters)
+        if type == "aggregate":
+            pairs = [(src, "aggregate" if kind == "return" else kind) for src, kind in pairs]
+        lane = scope.lane
+        self._pay(fields)
+        fields.setdefault("role", lane.role)
+        event = self.recorder.event(lane.agent, type, reads=pairs, text=text, **fields)
+        self._keep(scope, event, pairs, type, fields.get("trusted"))
+        if enters:
+            scope.hears(event, self.kinds[event], [src for src, _ in pairs])
+        if fields.get("decision") == "stop":
+            lane.has_stopped = True
+        return event
+
+    def message(self, scope: Scope, to: str | None, text: str | None, *, reads: Reads | None = None, **fields: Any) -> str:
+        """One agent speaks to another, who knows it from now on."""
+        fields = {"from_": scope.lane.agent, "to": to, "source": "peer", "trusted": True, **fields}
+        event = self.event(scope, "message", reads=reads, enters=False, text=text, **fields)
+        if to is not None:
+            self.tell(to, event, _MESSAGE)
+        return event
+
+    def tell(self, agent: str, event: str, kinds: Kinds) -> None:
+        """Something comes to an agent: it is known in all that it is doing, or as soon as it begins."""
+        lane = self.lane(agent)
+        for scope in lane.scopes:
+            scope.hears(event, kinds)
+        if not lane.scopes:
+            lane.waiting[event] = kinds
+
+    def human(self, scope: Scope, text: str, *, by: str = "user", **fields: Any) -> str:
+        """A human speaks to the agent."""
+        agent = scope.lane.agent
+        fields = {"role": by, "from_": by, "to": agent, "source": "user", "trusted": True, **fields}
+        event = self.recorder.event(by, "human_intervention", text=text, **fields)
+        self.kinds[event] = _MESSAGE
+        self.tell(agent, event, _MESSAGE)
+        return event
+
+    # -- agents ----------------------------------------------------------------------------------------------------------
+
+    def spawn(
+        self, scope: Scope, name: str, role: str | None, text: str | None, reads: Reads | None = None, **fields: Any
+    ) -> tuple[str, Lane]:
+        """Make an agent; it has not begun."""
+        lane = self.lane(self._fresh(name), role)
+        lane.boss = scope.lane.agent
+        scope.lane.leads = True
+        event = self.event(scope, "spawn", reads=reads, enters=False, text=text, to=lane.agent, **{**fields, "role": lane.role})
+        lane.waiting[event] = _SPAWN
+        return event, lane
+
+    def enter(
+        self, scope: Scope, name: str, role: str | None, text: str | None, reads: Reads | None = None, **fields: Any
+    ) -> Scope:
+        """An agent begins: it is spawned, or set to work again, or was told to by a spawn or a message before.
+
+        The root's own name, called where no other agent acts, is the root itself.
+        """
+        root = self.root
+        if scope is root and name == root.lane.agent and not root.lane.is_running:
+            root.lane.is_running, root.lane.role, root.hands_on = True, role or root.lane.role, False
+            return root
+        known = self.lanes.get(name)
+        event: str | None = None
+        pairs: list[tuple[str, str]] = []
+        if known is None or known.is_running or known is root.lane:
+            pairs = self.reads(scope, reads, joins=True)
+            event, lane = self.spawn(scope, name, role, text, pairs, **fields)
+        else:
+            lane = known
+            lane.role = lane.role or role
+            pairs = self.reads(scope, reads, joins=True)
+            if not lane.waiting:
+                event = self.message(scope, name, text, reads=pairs, **fields)
+            else:  # it was told to begin, and is now given what its caller knows besides
+                lane.waiting.update({src: self.kinds[src] for src, _ in pairs if src not in lane.waiting})
+        inner = Scope(scope.session, lane, scope, event)
+        inner.knows, lane.waiting, lane.is_running = lane.waiting, {}, True
+        inner.reads = [src for src, _ in pairs]
+        lane.scopes[inner] = None
+        return inner
+
+    def leave(
+        self, scope: Scope, text: str | None, *, ok: bool | None = None, error: str | None = None, **fields: Any
+    ) -> str | None:
+        """An agent ends: its result goes back to who set it to work."""
+        lane, outer = scope.lane, scope.outer
+        lane.is_running = False
+        fields = {**fields, **scope.told, "ok": ok, "error": error}
+        scope.told = {}
+        if outer is None:
+            if lane.has_stopped or scope.hands_on:
+                return None
+            fields["extra"] = {**(fields.get("extra") or {}), "is_implicit": True}
+            return self.event(scope, "orchestrator_decision", text=text, decision="stop", **fields)
+        del lane.scopes[scope]
+        if scope.hands_on:
+            return None
+        to = outer.lane.agent
+        fields |= {"from_": lane.agent, "to": to, "source": "peer", "trusted": True}
+        # A return goes to the spawner; what somebody else asked for is answered by a message.
+        kind = "return" if lane.boss in (None, to) else "message"
+        event = self.event(scope, kind, enters=False, text=text, **fields)
+        outer.hears(event, self.kinds[event], [*scope.reads, *([scope.event] if scope.event else [])])
+        return event
+
+    # -- calls and steps -------------------------------------------------------------------------------------------------
+
+    def begin(self, scope: Scope, type: str, *, reads: Reads | None = None, text: str | None = None, **fields: Any) -> Scope:
+        """An event that takes time begins: a tool call, a step of the model, a guardrail."""
+        pairs, lane = self.reads(scope, reads, joins=type == "tool_call"), scope.lane
+        if type == "aggregate":
+            pairs = [(src, "aggregate" if kind == "return" else kind) for src, kind in pairs]
+        event = self.recorder.open(lane.agent, type, reads=pairs, text=text, role=lane.role, **fields)
+        self._keep(scope, event, pairs, type)
+        inner = Scope(scope.session, lane, scope, event)
+        inner.knows[event] = _CAUSAL
+        inner.reads = [src for src, _ in pairs]
+        lane.scopes[inner] = None
+        return inner
+
+    def begin_step(self, scope: Scope, *, reads: Reads | None = None, **fields: Any) -> Scope:
+        """A model is called. Who leads decides; who does not thinks aloud; who has two returns to read puts them together."""
+        lane = scope.lane
+        turn, lane.turn = lane.turn, lane.turn + 1
+        if sum(kinds is _RETURN for kinds in scope.knows.values()) >= 2 and reads is None:
+            kind = "aggregate"
+        else:
+            kind = "orchestrator_decision" if lane.leads else "message"
+        if kind == "message":  # said to nobody: no message of the team's
+            fields["extra"] = {**(fields.get("extra") or {}), "aloud": True}
+        inner = self.begin(scope, kind, reads=reads, turn=turn, **fields)
+        if inner.event is not None:
+            self.kinds[inner.event] = _CAUSAL
+        return inner
+
+    def end(self, scope: Scope, text: str | None = None, **fields: Any) -> str | None:
+        """An event that takes time ends, and is known from now on, with what was learnt in it."""
+        outer, event = scope.outer, scope.event
+        if scope not in scope.lane.scopes or outer is None or event is None:
+            return None
+        del scope.lane.scopes[scope]
+        fields = {**fields, **scope.told}
+        self._pay(fields)
+        self._close(event, text, fields)
+        learnt = {src: kinds for src, kinds in scope.knows.items() if src != event}
+        outer.hears(event, self.kinds[event], scope.reads)
+        outer.knows.update(learnt)
+        return event
+
+    def end_call(
+        self,
+        scope: Scope,
+        text: str | None,
+        *,
+        tool: str,
+        ok: bool = True,
+        error: str | None = None,
+        trusted: bool = False,
+        source: str = "tool",
+        asked: str | None = None,
+        result: Mapping[str, Any] | None = None,
+        **fields: Any,
+    ) -> str | None:
+        """A tool answers. `asked` is the text of the call where it was not known before; `result` is the answer's `extra`."""
+        outer, call = scope.outer, scope.event
+        if scope not in scope.lane.scopes or outer is None or call is None:
+            return None
+        del scope.lane.scopes[scope]
+        fields = {**fields, **scope.told}
+        self._pay(fields)
+        self._close(call, asked, {"ok": ok, "error": error, **fields})
+        pairs = [(src, k) for src, kinds in scope.knows.items() for k in (("tool_dependency",) if src == call else kinds)]
+        if call not in scope.knows:
+            pairs.append((call, "tool_dependency"))
+        lane = scope.lane
+        event = self.recorder.event(
+            lane.agent, "tool_result", reads=pairs, text=text, role=lane.role, tool=tool, ok=ok, error=error,
+            trusted=trusted, source=source, extra=dict(result) if result else None,
+        )  # fmt: skip
+        self._keep(scope, event, pairs, "tool_result", trusted)
+        outer.hears(event, self.kinds[event], scope.reads)
+        return event
+
+    def _close(self, event: str, text: str | None, fields: dict[str, Any]) -> None:
+        try:
+            self.recorder.close(event, text=text, **fields)
+        except CounterpointError as error:
+            self.session.note(str(error))
+            self.recorder.close(event)
+
+    def _pay(self, fields: Mapping[str, Any]) -> None:
+        cost = fields.get("cost_usd")
+        if cost is not None:
+            self.cost_usd = (self.cost_usd or 0.0) + cost

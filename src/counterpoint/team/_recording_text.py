@@ -1,0 +1,143 @@
+"""What other people's arguments and results look like in a trace: texts, token counts, and fields that a record can hold.
+
+Always true: nothing here raises, and nothing runs the code of the values it looks at beyond reading their `usage`; a value of no
+known shape is the name of its type.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from counterpoint.trace import Event
+
+__all__ = ["LIMIT", "clean", "given", "parameters", "plain", "text_of", "usage_of"]
+
+LIMIT = 1_000_000
+"""Characters of a text that are kept."""
+_BARE = {"id": "-", "t": 0, "type": "message", "agent": "-"}
+_FIELDS = frozenset(Event.__struct_fields__) - {"id", "t", "type", "agent", "extra"}
+_IN = ("tokens_in", "input_tokens", "prompt_tokens")
+_OUT = ("tokens_out", "output_tokens", "completion_tokens")
+
+
+def plain(text: str) -> str:
+    """Text that can be written down: cut to the limit, lone surrogates as question marks."""
+    text = text if len(text) <= LIMIT else f"{text[:LIMIT]} [cut, {len(text):,} characters]"
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "replace").decode()
+
+
+def text_of(value: Any) -> str | None:
+    """A value as text: itself, its JSON, or the name of its type."""
+    if isinstance(value, str):
+        return plain(value)
+    if value is None:
+        return None
+    if isinstance(value, bytes):
+        return plain(value[:LIMIT].decode("utf-8", "replace"))
+    for name in ("text", "content", "final_output"):  # what models and agents answer with
+        inner = _attribute(value, name)
+        if isinstance(inner, str):
+            return plain(inner)
+    try:
+        return plain(msgspec.json.encode(value, enc_hook=_named).decode())
+    except Exception:
+        return _named(value)
+
+
+def _named(value: Any) -> str:
+    return f"<{type(value).__name__}>"
+
+
+def _attribute(value: Any, name: str) -> Any:
+    """A plain attribute; a method is none, and a mapping has items instead."""
+    if isinstance(value, (int, float, list, tuple, dict, set)):
+        return value.get(name) if isinstance(value, dict) else None
+    try:
+        found = getattr(value, name, None)
+    except Exception:
+        return None
+    return None if callable(found) else found
+
+
+def given(names: Sequence[str], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
+    """The arguments of a call as text: a lone text is itself, others are an object by name."""
+    if names and names[0] in ("self", "cls"):
+        names, args = names[1:], args[1:]
+    if len(args) == 1 and not kwargs and isinstance(args[0], str):
+        return plain(args[0])
+    named: dict[str, Any] = {names[i] if i < len(names) else str(i): value for i, value in enumerate(args)}
+    named.update(kwargs)
+    return text_of(named) if named else None
+
+
+def parameters(function: Callable[..., Any]) -> list[str]:
+    """The names of a function's positional parameters."""
+    code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
+    return list(code.co_varnames[: code.co_argcount]) if code is not None else []
+
+
+def usage_of(value: Any) -> dict[str, Any]:
+    """Tokens and money that a model's answer states: its own fields, its `usage`, or its `usage_metadata`."""
+    found: dict[str, Any] = {}
+    for holder in (value, _attribute(value, "usage"), _attribute(value, "usage_metadata")):
+        if holder is None or isinstance(holder, str):
+            continue
+        for field, names in (("tokens_in", _IN), ("tokens_out", _OUT), ("cost_usd", ("cost_usd",))):
+            for name in names:
+                number = _attribute(holder, name)
+                if field not in found and isinstance(number, (int, float)) and not isinstance(number, bool):
+                    found[field] = number
+    model = _attribute(value, "model")
+    if isinstance(model, str) and model:
+        found["model"] = plain(model)
+    return found
+
+
+def clean(fields: Mapping[str, Any], note: Callable[[str], None]) -> dict[str, Any]:
+    """Fields that an event can carry: None is left out, other names go to `extra`, a wrong type is noted and left out."""
+    kept = {k: v for k, v in fields.items() if v is not None and k in _FIELDS}
+    if not _fit(kept):
+        for name in [n for n in kept if not _fit({n: kept[n]})]:
+            note(f"{name}={_short(kept.pop(name))} is not what an event's {name!r} can be: left out")
+    extra = {**(fields.get("extra") or {}), **{k: v for k, v in fields.items() if v is not None and k not in _FIELDS}}
+    extra.pop("extra", None)
+    if extra:
+        kept["extra"] = {f"told_{k}" if k in Event.__struct_fields__ else plain(str(k)): _json(v) for k, v in extra.items()}
+    return kept
+
+
+def _fit(fields: dict[str, Any]) -> bool:
+    if any(isinstance(v, float) and not math.isfinite(v) for v in fields.values()):
+        return False
+    known = {("from" if k == "from_" else k): v for k, v in fields.items()}
+    try:
+        msgspec.convert(_BARE | known, Event)
+    except (msgspec.MsgspecError, TypeError):
+        return False
+    return all(v.isascii() or plain(v) == v for v in known.values() if isinstance(v, str))
+
+
+def _json(value: Any) -> Any:
+    """A copy that JSON can hold: the caller may change the original before it is written."""
+    if isinstance(value, str):
+        return plain(value)
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {plain(str(k)): _json(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_json(v) for v in value]
+    return _named(value)
+
+
+def _short(value: Any) -> str:
+    text = text_of(value) or "None"
+    return text if len(text) < 40 else f"{text[:37]}..."

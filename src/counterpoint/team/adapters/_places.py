@@ -1,0 +1,65 @@
+"""Which scope each run or span of a framework works in.
+
+Always true: what a framework says about a run that it never told the beginning of is the work of who acts here; a place is given
+up when its run ends; nothing is recorded where the recording is not running.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from counterpoint.team._recording_lanes import Scope
+from counterpoint.team.recording import ROOT, Recording
+
+__all__ = ["Places", "do", "name_root"]
+
+
+class Places:
+    """Runs that have begun and not ended, by the framework's id."""
+
+    def __init__(self, recording: Recording, locate: Callable[[], Hashable | None]) -> None:
+        """`locate` gives the id of the run that the calling task or thread is in."""
+        self.recording = recording
+        self._at: dict[Hashable, Scope] = {}
+        self._locate = locate
+        self._known: set[int] = set()
+
+    def above(self, parent: Hashable | None) -> Scope | None:
+        """The scope that a run below `parent` begins in."""
+        found = self._at.get(parent) if parent is not None else None
+        if found is not None and not found.session.is_over:
+            return found
+        scope = self.recording.here()
+        if scope is not None and id(scope.session) not in self._known:
+            self._known.add(id(scope.session))
+            scope.session.locators.append(lambda: self._at.get(self._locate()))
+        return scope
+
+    def put(self, run: Hashable, scope: Scope | None) -> None:
+        """A run has begun: what is below it works in this scope."""
+        if scope is not None:
+            self._at[run] = scope
+
+    def take(self, run: Hashable) -> Scope | None:
+        """A run has ended."""
+        return self._at.pop(run, None)
+
+    def of(self, run: Hashable) -> Scope | None:
+        """The scope of a run."""
+        return self._at.get(run)
+
+
+def name_root(scope: Scope, name: str) -> None:
+    """The team's first agent is the root, where the recording was not told of another and nothing has been done."""
+    lane, lanes = scope.session.root.lane, scope.session.lanes
+    if lane.agent == ROOT and lane.latest is None and not lane.is_running and name not in lanes.lanes:
+        lanes.lanes[name] = lanes.lanes.pop(ROOT)
+        lane.agent = lane.role = name
+
+
+def do(scope: Scope | None, method: str, *args: Any, **kwargs: Any) -> Any:
+    """Record an act in a scope."""
+    if scope is None:
+        return None
+    return scope.session.do(getattr(scope.session.lanes, method), scope, *args, **kwargs)
