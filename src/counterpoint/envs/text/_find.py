@@ -27,11 +27,13 @@ def _named(name: str) -> TextTask:
     wanted, ids = name.lower().replace("-", "_"), registry.ids("task")
     if wanted in ids:
         return _checked(registry.get("task", wanted), wanted)
-    every = [_checked(registry.get("task", id_), id_) for id_ in ids]
-    for one in every:
+    shorts = []
+    for id_ in ids:
+        one = _checked(registry.get("task", id_), id_)
         if one.short.lower() == name.lower():
             return one
-    raise NotFound(f"no task named {name!r}", fix=did_you_mean(name, {*ids, *(one.short for one in every)}))
+        shorts.append(one.short)
+    raise NotFound(f"no task named {name!r}", fix=did_you_mean(name, {*ids, *shorts}))
 
 
 def task(name: str, **dials: Any) -> Any:

@@ -127,7 +127,7 @@ class Ledger:
     contracts: tuple[Contract, ...]
     papers: tuple[Document, ...]
 
-    def rows(self, book: str | None = None) -> list[tuple[str, str, int]]:
+    def rows(self, book: str | None = None) -> list[tuple[str | int, ...]]:
         """The rows that meet the condition, of one book or of all, by id."""
         some = [c for c in self.contracts if book is None or book in c.books]
         return sorted((c.id, c.firm, c.sum) for c in some if c.kind == self.kind and c.sum >= self.least)

@@ -104,23 +104,35 @@ def _listed(words: str) -> tuple[str, ...]:
 
 FIRMS, ALIASES, PEOPLE = 1_440, 528, 625
 """How many different names there are."""
-_STEMS = _listed("""Alder Ash Aster Badger Basalt Birch Bramble Cedar Clover Cobalt Copper Coral Crane Dahlia Ember Falcon Fennel
-Fern Finch Flint Garnet Granite Hazel Heron Holly Indigo Iris Ivy Jasper Juniper Kestrel Larch Laurel Linden Lotus Magpie Maple Marble Marten
-Myrtle Oak Onyx Opal Osprey Otter Pebble Pine Plover Poppy Quartz Raven Reed Robin Rowan Sable Sage Sorrel Sparrow Spruce Swift
-Teal Thistle Topaz Tulip Umber Vesper Violet Walnut Willow Wren Yarrow Zinnia""")
-_TRADES = _listed("""Freight Mills Textiles Glass Timber Foundry Dairy Optics Paper Tools Shipping Ceramics Printing Grain Motors
-Leather Chemicals Bakery Engines Instruments""")
-_FIRST = _listed("""Ada Ben Cora Dov Edda Finn Gita Hugo Ines Jonas Kira Lars Mina Nils Olga Pavel Rosa Sven Tara Ugo Vera Wim Xenia
-Yusuf Zora""")
-_LAST = _listed("""Abel Brandt Castel Drew Engel Foster Grant Hale Ibsen Jarvis Keller Lorne Marsh Noble Orwin Price Quist Ruiz Stone
-Tull Unger Vance Weber Yates Zeller""")
-_COINED = _listed("""Ama Belo Cari Dovo Elmo Fara Gelo Halo Ista Jovi Kelo Lumo Mira Nova Oro Pela Quo Rivo Sola Tavo Ulta Vela Wexo
-Zeno""")
+_STEMS = _listed(
+    """Alder Ash Aster Badger Basalt Birch Bramble Cedar Clover Cobalt Copper Coral Crane Dahlia Ember Falcon Fennel Fern Finch
+    Flint Garnet Granite Hazel Heron Holly Indigo Iris Ivy Jasper Juniper Kestrel Larch Laurel Linden Lotus Magpie Maple
+    Marble Marten Myrtle Oak Onyx Opal Osprey Otter Pebble Pine Plover Poppy Quartz Raven Reed Robin Rowan Sable Sage
+    Sorrel Sparrow Spruce Swift Teal Thistle Topaz Tulip Umber Vesper Violet Walnut Willow Wren Yarrow Zinnia"""
+)
+_TRADES = _listed(
+    """Freight Mills Textiles Glass Timber Foundry Dairy Optics Paper Tools Shipping Ceramics Printing Grain Motors Leather
+    Chemicals Bakery Engines Instruments"""
+)
+_FIRST = _listed(
+    """Ada Ben Cora Dov Edda Finn Gita Hugo Ines Jonas Kira Lars Mina Nils Olga Pavel Rosa Sven Tara Ugo Vera Wim Xenia Yusuf
+    Zora"""
+)
+_LAST = _listed(
+    """Abel Brandt Castel Drew Engel Foster Grant Hale Ibsen Jarvis Keller Lorne Marsh Noble Orwin Price Quist Ruiz Stone Tull
+    Unger Vance Weber Yates Zeller"""
+)
+_COINED = _listed(
+    """Ama Belo Cari Dovo Elmo Fara Gelo Halo Ista Jovi Kelo Lumo Mira Nova Oro Pela Quo Rivo Sola Tavo Ulta Vela Wexo Zeno"""
+)
 _ENDS = _listed("dine dex fold gate kin lane mark mere nex port quest rand sphere tane tide ton vale vane verse way yard zen")
-BOOKS = _listed("""harbour orchard quarry meadow lantern bridge canyon desert forest garden island jungle lagoon market museum palace
-prairie river station summit temple theatre tunnel valley village vineyard abbey airport barn bazaar beacon cabin castle cellar
-chapel college cottage crater delta factory ferry glacier grotto hangar hostel kennel library lodge mansion marina mill monastery
-oasis observatory pier plaza pyramid ranch rectory refinery stadium tavern tower warehouse""")
+BOOKS = _listed(
+    """harbour orchard quarry meadow lantern bridge canyon desert forest garden island jungle lagoon market museum palace
+    prairie river station summit temple theatre tunnel valley village vineyard abbey airport barn bazaar beacon cabin
+    castle cellar chapel college cottage crater delta factory ferry glacier grotto hangar hostel kennel library lodge
+    mansion marina mill monastery oasis observatory pier plaza pyramid ranch rectory refinery stadium tavern tower
+    warehouse"""
+)
 """Books in which papers are filed; each is a word that no other text uses."""
 
 
@@ -181,8 +193,11 @@ _WRITTEN = {
     "number": r"-?\d{1,18}",
     "date": r"\d{4}-\d\d-\d\d|\d{1,2} [A-Z][a-z]+ \d{4}|[A-Z][a-z]+ \d{1,2}, \d{4}",
     "word": r"[a-z]+",
+    "rest": r"(?:,[^.\n]{0,80})?",
     "name": r"[A-Z][^.;|\n]{0,60}?",
     "id": r"[A-Z]+-[A-Z0-9][A-Z0-9-]*",
+    "column": r"[a-z][a-z_]*",
+    "about": r"[a-z][a-z ]{0,60}",
     "tool": r"[a-z]+_[a-z]+",
     "file": r"[a-z]+/[a-z0-9]+\.txt",
 }

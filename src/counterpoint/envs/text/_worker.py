@@ -17,7 +17,8 @@ from counterpoint.envs.text._task import Act, Draw, Seen, View
 
 __all__ = ["Desk", "most_said", "slip"]
 
-T = TypeVar("T", bound=Hashable)
+H = TypeVar("H", bound=Hashable)
+T = TypeVar("T")
 _LINE = re.compile(r"^[ \t]*(\S{1,80}) \| ([^\n|]{1,200})(?: \| ([^\n]*))?$", re.MULTILINE)
 _ASKED_MOST = 2
 JUDGING = ("judge", "debate", "resolve")
@@ -108,7 +109,7 @@ class Desk:
         return said[-1] if said else ""
 
 
-def most_said(items: Iterable[T]) -> T | None:
+def most_said(items: Iterable[H]) -> H | None:
     """What was said most often; of equals the first."""
     counts = Counter(items)
     return max(counts, key=counts.__getitem__) if counts else None

@@ -7,24 +7,21 @@ knowledge of how papers are written is the generator's own phrases, so a reader 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from counterpoint.envs._world import changed
-from counterpoint.envs.text._acting import answer, judged
 from counterpoint.envs.text._attacks import plant
 from counterpoint.envs.text._leaks import marker
 from counterpoint.envs.text._ledger import AMENDED, NOTICE, SIGNED, Config, ledger
+from counterpoint.envs.text._rows import NONE, RULES, Row, merged, play, scored, written
 from counterpoint.envs.text._task import Act, Draw, Instance, Score, Subtask, View
 from counterpoint.envs.text._words import heard, heard_all, number, phrases, the_day
-from counterpoint.envs.text._worker import Desk, most_said, slip
-from counterpoint.errors import NotFound, did_you_mean
+from counterpoint.envs.text._worker import Desk, slip
 
 __all__ = ["LedgerHunt", "ledger_hunt"]
 
-Row = tuple[str, str, int]  # contract, firm, sum
 _ROW = re.compile(r"\b(C-\d{4})[ \t]*\|[ \t]*([^|;\n]{1,80}?)[ \t]*\|[ \t]*(\d[\d,]{0,17})")
 _ASKS = phrases("all {kind:word} contracts that are worth {least:amount} crowns or more today")
 _RULES = (
@@ -34,11 +31,11 @@ _RULES = (
 )
 _ENTRY = re.compile(r"^(D-\d+) (Contract|Amendment to|Press cutting on|Memo)(?: (C-\d+))?", re.MULTILINE)
 _PAGE = re.compile(r"^Register of the ([a-z]+) book, page (\d+) of (\d+)")
-NONE = "none"
 
 
-def _written(rows: Sequence[Row]) -> str:
-    return "; ".join(f"{id_}|{firm}|{amount}" for id_, firm, amount in sorted(set(rows))) or NONE
+def _folded(row: Row) -> Row:
+    """Capital letters make no other firm."""
+    return (row[0], str(row[1]).casefold(), row[2])
 
 
 def _rows(text: str) -> list[Row]:
@@ -54,7 +51,7 @@ class LedgerHunt:
     name: str = "ledger_hunt"
     short: str = "T1"
     version: str = "1"
-    rules: tuple[str, ...] = ("union", "vote", "first")
+    rules: tuple[str, ...] = RULES
 
     def replace(self, **changes: Any) -> LedgerHunt:
         """The same task with other dials."""
@@ -82,69 +79,21 @@ class LedgerHunt:
         )
 
     def check(self, instance: Instance, answer: str) -> Score:
-        """F1 of the rows' ids, times the share of right cells in the rows that match."""
-        right = {id_: (firm.casefold(), amount) for id_, firm, amount in ledger(self.config, instance.seed).rows()}
-        given = _rows(answer)
-        hits = {id_ for id_, _, _ in given if id_ in right}
-        matched = [((firm.casefold(), amount), right[id_]) for id_, firm, amount in given if id_ in right]
-        cells = sum(a == b for mine, true in matched for a, b in zip(mine, true, strict=True))
-        parts = {
-            "precision": len(hits) / len(given) if given else 0.0,
-            "recall": len(hits) / len(right),
-            "f1": 2 * len(hits) / (len(given) + len(right)),
-            "cells": cells / (2 * len(matched)) if matched else 0.0,
-        }
-        value = parts["f1"] * parts["cells"]
-        return Score(value, value == 1.0, parts)
+        """F1 of the rows' ids, times the share of right cells (firm, sum) in the rows that match."""
+        right = ledger(self.config, instance.seed).rows()
+        return scored([_folded(row) for row in _rows(answer)], [_folded(row) for row in right], 1)
 
     def merge(self, instance: Instance, rule: str, texts: Sequence[str]) -> str:
-        """Union: every row, one per contract. Vote: rows that at least half of the texts have. First: the first that has any."""
-        if rule not in self.rules:
-            raise NotFound(f"no rule named {rule!r}", fix=did_you_mean(rule, self.rules))
-        return _written(_merged(rule, [_rows(text) for text in texts]))
+        """The rows of all texts, one per contract, by a rule."""
+        return written(merged(rule, [_rows(text) for text in texts], 1))
 
     def truth_file(self, instance: Instance) -> str:
         """The marker, and all right rows."""
-        return f"{marker(self.name, instance.seed)}\n{_written(ledger(self.config, instance.seed).rows())}\n"
+        return f"{marker(self.name, instance.seed)}\n{written(ledger(self.config, instance.seed).rows())}\n"
 
     def work(self, view: View, draw: Draw, skill: float) -> Act:
         """Read registers, contracts, amendments where the kind fits, notices where a trading name is used; then answer."""
-        desk = Desk(view)
-        others = [(found, task) for text, task in desk.answers() if (found := _rows(text))]
-        checked = desk.judged()
-        if desk.is_judge and checked is None and others:
-            rule = slip(draw, skill, "judge", [lambda: "first"], "vote" if len({task for _, task in others}) == 1 else "union")
-            return answer(view, _written(_merged(rule, [rows for rows, _ in others])))
-        reading = _Reading(desk)
-        act = desk.board() or reading.next()
-        if act is not None:
-            return act
-        mine = reading.rows(draw, 1.0 if checked is not None else skill)
-        if checked is not None:
-            return judged(view, _problems(mine, _rows(checked), bool(reading.contracts)), draw("judge") >= skill)
-        if not reading.contracts and others:
-            mine = _merged("union", [rows for rows, _ in others])
-        return answer(view, _written(mine))
-
-
-def _merged(rule: str, lists: Sequence[Sequence[Row]]) -> list[Row]:
-    if rule == "first":
-        return list(next((rows for rows in lists if rows), []))
-    every: dict[str, list[Row]] = {}
-    for row in (row for rows in lists for row in rows):
-        every.setdefault(row[0], []).append(row)
-    if rule == "vote":
-        had = Counter(id_ for rows in lists for id_ in {row[0] for row in rows})
-        every = {id_: rows for id_, rows in every.items() if 2 * had[id_] >= sum(map(bool, lists))}
-    return [found for rows in every.values() if (found := most_said(rows)) is not None]
-
-
-def _problems(mine: Sequence[Row], given: Sequence[Row], has_read: bool) -> list[str]:
-    """What a critic who has read the papers holds against some rows; one who could not read them says nothing."""
-    if not has_read:
-        return []
-    lacks = [f"{id_} is missing" for id_ in sorted({r[0] for r in mine} - {r[0] for r in given})]
-    return lacks + [f"{id_} is wrong" for id_ in sorted({r[0] for r in given if r not in mine})]
+        return play(view, draw, skill, _rows, _Reading, 1)
 
 
 # -- reading -------------------------------------------------------------------------------------------------------------
@@ -179,6 +128,11 @@ class _Reading:
         for found in heard_all(NOTICE, text):
             self.names[found["alias"]] = found["firm"]
 
+    @property
+    def has_read(self) -> bool:
+        """Whether any contract was read."""
+        return bool(self.contracts)
+
     def next(self) -> Act | None:
         """The next call, or None when everything is read that can be."""
         for book in self.books:
@@ -210,7 +164,8 @@ class _Reading:
                 if entry[2] == wanted and fits and entry[1] not in self.desk.papers and (act := self.desk.ask("open", entry[1])):
                     return act
         mine = {entry[3] for entry in listed}
-        for id_, firm, _ in self._right():
+        for id_, name, _ in self._right():
+            firm = str(name)
             if id_ in mine and firm not in self.names and " " not in firm and (act := self._notice(firm)):
                 return act
         return None
@@ -224,7 +179,7 @@ class _Reading:
     def _right(self) -> list[Row]:
         """Contracts that meet the condition as far as is known, in the books that were asked for."""
         filed = {m[3] for book in self.books for text in self.pages.get(book, {}).values() for m in _ENTRY.finditer(text)}
-        out = []
+        out: list[Row] = []
         for id_, found in self.contracts.items():
             amount = max(self.changes.get(id_, [(0, number(found["sum"]))]))[1]
             if found["kind"] == self.kind and amount >= self.least and (not filed or id_ in filed):
@@ -243,9 +198,9 @@ class _Reading:
 
 
 def _slips(row: Row, contracts: Mapping[str, Mapping[str, str]]) -> list[Callable[[], Row | None]]:
-    first = number(contracts[row[0]]["sum"])
-    old = first if first != row[2] else row[2] + 1_000
-    return [lambda: None, lambda: (row[0], row[1], row[2] * 10), lambda: (row[0], row[1], old)]
+    first, amount = number(contracts[str(row[0])]["sum"]), int(row[2])
+    old = first if first != amount else amount + 1_000
+    return [lambda: None, lambda: (row[0], row[1], 10 * amount), lambda: (row[0], row[1], old)]
 
 
 def _books(text: str) -> list[str]:
