@@ -1,0 +1,248 @@
+"""Timetables in text: talks, rooms, slots and rules; what a timetable breaks, what it is worth, the best one.
+
+Always true: what `Problem.text` writes, `read` reads back, for one day as for all. The best timetable is found by trying
+every place for every talk, passing over only what cannot beat the best so far; days meet only in rules that tie talks of two
+days to one room, and all rooms for those are tried. Without a bound on the number of tries the result is exact.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+__all__ = ["Place", "Problem", "Rule", "Talk", "best", "better", "joined", "placements", "read", "written"]
+
+Place = tuple[str, str]  # slot, room
+_Key = tuple[str, tuple[tuple[str, str], ...]]  # day, rooms that are given on it
+_FIXED = (
+    ("k1", "two talks are never in the same room in the same slot"),
+    ("k2", "nobody gives two talks in the same slot"),
+    ("k3", "a room holds all the people of its talk"),
+    ("k4", "a talk is on its day"),
+)
+_MOST_LINKS = 4  # rooms are tried for so many ties; generated problems have no more
+_ROOM = re.compile(r"\b(room\d{1,2}) holds (\d{1,4})\b")
+_DAY = re.compile(r"\b(day\d{1,2}) has ((?:slot\d{1,3}(?:, )?){1,20})")
+_TALK = re.compile(
+    r"\b(talk\d{1,3}): (day\d{1,2}), speaker ([A-Z]\w{0,20}), (\d{1,4}) people, points ((?:slot\d{1,3} \d{1,3}(?:, )?){1,20})"
+)
+_RULES = {
+    "before": re.compile(r"\b(k\d{1,3}): (talk\d{1,3}) is in an earlier slot than (talk\d{1,3})\."),
+    "not": re.compile(r"\b(k\d{1,3}): (talk\d{1,3}) is not in (slot\d{1,3})\."),
+    "tie": re.compile(r"\b(k\d{1,3}): (talk\d{1,3}) and (talk\d{1,3}) are in the same room\."),
+}
+_SAYS = {"before": "{} is in an earlier slot than {}", "not": "{} is not in {}", "tie": "{} and {} are in the same room"}
+_PLACED = re.compile(r"\b(talk\d{1,3})\s{0,3}=\s{0,3}(slot\d{1,3})\s{0,3},\s{0,3}(room\d{1,2})\b", re.I)
+
+
+@dataclass(frozen=True)
+class Talk:
+    """One talk, its day, and what each slot is worth."""
+
+    id: str
+    day: str
+    speaker: str
+    people: int
+    points: Mapping[str, int]
+
+    def text(self) -> str:
+        """Its line."""
+        worth = ", ".join(f"{slot} {n}" for slot, n in self.points.items())
+        return f"{self.id}: {self.day}, speaker {self.speaker}, {self.people} people, points {worth}."
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule beyond those that always hold."""
+
+    id: str
+    kind: str
+    a: str
+    b: str
+
+    def text(self) -> str:
+        """Its line."""
+        return f"{self.id}: {_SAYS[self.kind].format(self.a, self.b)}."
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Talks to place; `talks` may be those of one day."""
+
+    rooms: Mapping[str, int]
+    days: Mapping[str, tuple[str, ...]]
+    talks: tuple[Talk, ...]
+    rules: tuple[Rule, ...] = ()
+    slots: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "slots", tuple(slot for some in self.days.values() for slot in some))
+
+    def part(self, day: str) -> Problem:
+        """The talks of one day, with every rule that names one of them."""
+        mine = tuple(talk for talk in self.talks if talk.day == day)
+        ids = {talk.id for talk in mine}
+        days = {day: self.days[day]} if day in self.days else {}
+        return Problem(self.rooms, days, mine, tuple(rule for rule in self.rules if rule.a in ids or rule.b in ids))
+
+    def text(self) -> str:
+        """All of it in lines."""
+        rooms = "; ".join(f"{room} holds {n}" for room, n in self.rooms.items())
+        days = "; ".join(f"{day} has {', '.join(slots)}" for day, slots in self.days.items())
+        lines = [f"Rooms: {rooms}.", f"Slots, in order: {days}.", *(talk.text() for talk in self.talks), "Rules:"]
+        return "\n".join([*lines, *(f"{id_}: {says}." for id_, says in _FIXED), *(rule.text() for rule in self.rules)])
+
+    def points(self, placed: Mapping[str, Place]) -> int:
+        """What a timetable is worth."""
+        return sum(talk.points.get(placed[talk.id][0], 0) for talk in self.talks if talk.id in placed)
+
+    def violations(self, placed: Mapping[str, Place]) -> list[str]:
+        """What a timetable breaks, each with its rule; talks that are not placed come first."""
+        out = [f"{talk.id} is not placed" for talk in self.talks if talk.id not in placed]
+        mine = [talk for talk in self.talks if talk.id in placed]
+        for one, two in itertools.combinations(mine, 2):
+            if placed[one.id] == placed[two.id]:
+                out.append(f"k1: {one.id} and {two.id} are both in {','.join(placed[one.id])}")
+            elif placed[one.id][0] == placed[two.id][0] and one.speaker == two.speaker:
+                out.append(f"k2: {one.speaker} has {one.id} and {two.id} in {placed[one.id][0]}")
+        for talk in mine:
+            slot, room = placed[talk.id]
+            if talk.people > self.rooms.get(room, 0):
+                out.append(f"k3: {room} does not hold the {talk.people} people of {talk.id}")
+            if slot not in self.days.get(talk.day, ()):
+                out.append(f"k4: {slot} is not on {talk.day} of {talk.id}")
+        return out + [rule.text().rstrip(".") for rule in self.rules if self._broken(rule, placed)]
+
+    def _broken(self, rule: Rule, placed: Mapping[str, Place]) -> bool:
+        a, b = placed.get(rule.a), placed.get(rule.b)
+        if rule.kind == "not":
+            return a is not None and a[0] == rule.b
+        if a is None or b is None:
+            return False  # a talk that is missing, or not of this part, is no breach of this rule
+        if rule.kind == "tie":
+            return a[1] != b[1]
+        order = {slot: i for i, slot in enumerate(self.slots)}
+        return order.get(a[0], -1) >= order.get(b[0], -1)
+
+
+# -- text ----------------------------------------------------------------------------------------------------------------
+
+
+def read(text: str) -> Problem:
+    """The problem that a text states; one without talks where it states none."""
+    talks = {}
+    for id_, day, speaker, people, points in _TALK.findall(text):
+        worth = {slot: int(n) for slot, n in re.findall(r"(slot\d+) (\d+)", points)}
+        talks[id_] = Talk(id_, day, speaker, int(people), worth)
+    days = {day: tuple(re.findall(r"slot\d+", slots)) for day, slots in _DAY.findall(text)}
+    rules = {id_: Rule(id_, kind, a, b) for kind, pattern in _RULES.items() for id_, a, b in pattern.findall(text)}
+    ordered = sorted(rules.values(), key=lambda rule: int(rule.id[1:]))
+    return Problem({room: int(n) for room, n in _ROOM.findall(text)}, days, tuple(talks.values()), tuple(ordered))
+
+
+def placements(text: str) -> dict[str, Place]:
+    """The places in a text; of two for one talk the last."""
+    return {talk.lower(): (slot.lower(), room.lower()) for talk, slot, room in _PLACED.findall(text)}
+
+
+def written(placed: Mapping[str, Place]) -> str:
+    """A timetable in one line, by number of talk."""
+    ordered = sorted(placed.items(), key=lambda item: (len(item[0]), item[0]))
+    return "; ".join(f"{talk}={slot},{room}" for talk, (slot, room) in ordered)
+
+
+# -- the best timetable --------------------------------------------------------------------------------------------------
+
+
+class _Search:
+    """Depth first over the talks of one day, most points first, with rooms of some talks fixed."""
+
+    def __init__(self, problem: Problem, fixed: Mapping[str, str], tries: int | None) -> None:
+        self.problem, self.left = problem, tries
+        self.talks = sorted(problem.talks, key=lambda talk: -max(talk.points.values(), default=0))
+        self.options = [self._options(talk, fixed.get(talk.id)) for talk in self.talks]
+        tops = [
+            max((talk.points.get(slot, 0) for slot, _ in some), default=0)
+            for talk, some in zip(self.talks, self.options, strict=True)
+        ]
+        self.bound = [sum(tops[i:]) for i in range(len(tops) + 1)]
+        self.best: dict[str, Place] | None = None
+        self.value = -1
+        self._try(0, {}, 0)
+
+    def _options(self, talk: Talk, room: str | None) -> list[Place]:
+        barred = {rule.b for rule in self.problem.rules if rule.kind == "not" and rule.a == talk.id}
+        rooms = [name for name, holds in self.problem.rooms.items() if holds >= talk.people and room in (None, name)]
+        slots = [slot for slot in self.problem.days.get(talk.day, ()) if slot not in barred]
+        return sorted(((s, r) for s in slots for r in rooms), key=lambda place: -talk.points.get(place[0], 0))
+
+    def _try(self, i: int, placed: dict[str, Place], value: int) -> None:
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                return
+        if value + self.bound[i] <= self.value:
+            return
+        if i == len(self.talks):
+            self.best, self.value = dict(placed), value
+            return
+        talk = self.talks[i]
+        for place in self.options[i]:
+            if self._fits(talk, place, placed):
+                placed[talk.id] = place
+                self._try(i + 1, placed, value + talk.points.get(place[0], 0))
+                del placed[talk.id]
+
+    def _fits(self, talk: Talk, place: Place, placed: dict[str, Place]) -> bool:
+        for other in self.talks:
+            at = placed.get(other.id, ("", ""))
+            if at == place or (at[0] == place[0] and other.speaker == talk.speaker):
+                return False
+        placed[talk.id] = place
+        is_broken = any(self.problem._broken(rule, placed) for rule in self.problem.rules if talk.id in (rule.a, rule.b))
+        del placed[talk.id]
+        return not is_broken
+
+
+def best(problem: Problem, fixed: Mapping[str, str] | None = None, *, tries: int | None = None) -> dict[str, Place] | None:
+    """The timetable with the most points, rooms of some talks given; None where there is none. `tries` bounds each search."""
+    fixed = dict(fixed or {})
+    ids = {talk.id for talk in problem.talks}
+    across = [r for r in problem.rules if r.kind == "tie" and {r.a, r.b} <= ids and not {r.a, r.b} <= set(fixed)][:_MOST_LINKS]
+    days = list(dict.fromkeys(talk.day for talk in problem.talks))
+    known: dict[_Key, _Search] = {}
+    top: tuple[int, dict[str, Place]] | None = None
+    for rooms in itertools.product(problem.rooms, repeat=len(across)):
+        given = {talk: room for rule, room in zip(across, rooms, strict=True) for talk in (rule.a, rule.b)} | fixed
+        found = [_solved(problem, day, given, known, tries) for day in days]
+        value = sum(one.value for one in found)
+        if all(one.best is not None for one in found) and (top is None or value > top[0]):
+            top = (value, {talk: place for one in found for talk, place in (one.best or {}).items()})
+    return None if top is None else top[1]
+
+
+def _solved(problem: Problem, day: str, given: Mapping[str, str], known: dict[_Key, _Search], tries: int | None) -> _Search:
+    part = problem.part(day)
+    mine = {talk.id: given[talk.id] for talk in part.talks if talk.id in given}
+    key = (day, tuple(sorted(mine.items())))
+    if key not in known:
+        known[key] = _Search(part, mine, tries)
+    return known[key]
+
+
+def joined(texts: Iterable[Mapping[str, Place]]) -> dict[str, Place]:
+    """All places; of two for one talk the first."""
+    out: dict[str, Place] = {}
+    for placed in texts:
+        out = {**placed, **out}
+    return out
+
+
+def better(problem: Problem, some: Sequence[Mapping[str, Place]]) -> dict[str, Place]:
+    """Of some timetables the one that breaks least, and of those the one worth most; of equals the first."""
+    if not some:
+        return {}
+    worst_last = sorted(some, key=lambda placed: (len(problem.violations(placed)), -problem.points(placed)))
+    return dict(worst_last[0])

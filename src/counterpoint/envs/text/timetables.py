@@ -1,0 +1,195 @@
+"""T6, small timetables: feasible instances whose best timetable is known by trying all of them.
+
+Always true: a timetable exists that keeps every rule (the instance was drawn around one); one that breaks a rule or leaves a
+talk out scores 0, every other its points over the most that can be had, as a fraction. Days can be planned apart, but for
+rules that tie talks of two days to one room; a critic can name what is broken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from counterpoint.envs._world import changed, parameter
+from counterpoint.envs.text._leaks import marker
+from counterpoint.envs.text._scheduler import scheduled
+from counterpoint.envs.text._task import Act, Draw, Instance, Score, Subtask, View
+from counterpoint.envs.text._timetable import Place, Problem, Rule, Talk, best, better, joined, placements, read, written
+from counterpoint.envs.text._words import Dice
+from counterpoint.errors import InputError, NotFound, did_you_mean
+
+__all__ = ["Timetables", "timetables"]
+
+_SPEAKERS = (
+    "Ada",
+    "Ben",
+    "Cora",
+    "Dov",
+    "Edda",
+    "Finn",
+    "Gita",
+    "Hugo",
+    "Ines",
+    "Jonas",
+    "Kira",
+    "Lars",
+    "Mina",
+    "Nils",
+    "Olga",
+    "Pavel",
+)
+_RANGES = {
+    "days": (1, 8),
+    "talks": (1, 6),
+    "slots": (1, 5),
+    "rooms": (1, 3),
+    "speakers": (2, 16),
+    "rules": (0, 6),
+    "ties": (0, 3),
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """The dials."""
+
+    days: int = parameter(2, "days", "Days, each a part of its own.")
+    talks: int = parameter(4, "talks", "Talks on each day.")
+    slots: int = parameter(3, "slots", "Slots on each day.")
+    rooms: int = parameter(2, "rooms", "Rooms, each larger than the one before.")
+    speakers: int = parameter(5, "people", "Speakers; fewer of them clash more often.")
+    rules: int = parameter(2, "rules", "Rules on each day: a talk before another, or not in a slot.")
+    ties: int = parameter(
+        1, "rules", "Rules that tie a talk of one day to the room of a talk of another; fewer where no pair fits."
+    )
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in _RANGES.items():
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+                raise InputError(f"{name} cannot be {value!r}", fix=f"a whole number, {low} to {high}")
+        if self.talks > self.slots * self.rooms:
+            raise InputError(f"{self.talks} talks do not fit into {self.slots} slots of {self.rooms} rooms", fix="fewer talks")
+        if self.speakers < self.rooms:
+            raise InputError(f"{self.speakers} speakers cannot fill {self.rooms} rooms at once", fix="as many speakers as rooms")
+
+
+@lru_cache(maxsize=256)
+def _problem(seed: int, config: Config) -> Problem:
+    """Talks and rules that a drawn timetable keeps."""
+    dice = Dice(seed, "timetables")
+    rooms = {f"room{r + 1}": 30 * (r + 1) + dice.between(0, 9, "room", r) for r in range(config.rooms)}
+    days = {f"day{d + 1}": tuple(f"slot{d * config.slots + s + 1}" for s in range(config.slots)) for d in range(config.days)}
+    placed: dict[str, Place] = {}
+    talks: list[Talk] = []
+    for d, (day, slots) in enumerate(days.items()):
+        places = [(slot, room) for slot in slots for room in rooms]
+        busy: dict[str, set[str]] = {}
+        for t, at in enumerate(dice.order(len(places), f"places {day}")[: config.talks]):
+            slot, room = places[at]
+            i = d * config.talks + t
+            start = dice.below(config.speakers, "speaker", i)
+            free = [_SPEAKERS[(start + k) % config.speakers] for k in range(config.speakers)]
+            speaker = next(name for name in free if name not in busy.get(slot, set()))
+            busy.setdefault(slot, set()).add(speaker)
+            points = {s: dice.between(1, 9, f"points {i}", p) for p, s in enumerate(slots)}
+            talks.append(Talk(f"talk{i + 1}", day, speaker, dice.between(8, rooms[room], "people", i), points))
+            placed[talks[-1].id] = (slot, room)
+    made = Problem(rooms, days, tuple(talks))
+    return Problem(rooms, days, tuple(talks), _rules(dice, config, made, placed))
+
+
+def _rules(dice: Dice, config: Config, made: Problem, placed: dict[str, Place]) -> tuple[Rule, ...]:
+    found: list[tuple[str, str, str]] = []
+    order = {slot: i for i, slot in enumerate(made.slots)}
+    for day, slots in made.days.items():
+        ids = [talk.id for talk in made.talks if talk.day == day]
+        pairs = [("before", a, b) for a in ids for b in ids if order[placed[a][0]] < order[placed[b][0]]]
+        barred = [("not", a, slot) for a in ids for slot in slots if placed[a][0] != slot]
+        for i in range(config.rules):
+            some = pairs if dice.chance(0.5, f"kind {day}", i) else barred
+            if some:
+                found.append(dice.pick(some, f"rule {day}", i))
+    ties = [(a, b) for a in made.talks for b in made.talks if a.day < b.day and placed[a.id][1] == placed[b.id][1]]
+    tied: set[str] = set()
+    for at in dice.order(len(ties), "ties"):
+        a, b = ties[at]
+        if len(tied) < 2 * config.ties and not {a.id, b.id} & tied:
+            tied |= {a.id, b.id}
+            found.append(("tie", a.id, b.id))
+    return tuple(Rule(f"k{i + 5}", *rule) for i, rule in enumerate(dict.fromkeys(found)))
+
+
+@lru_cache(maxsize=256)
+def _optimum(seed: int, config: Config) -> str:
+    found = best(_problem(seed, config))
+    assert found is not None  # the instance was drawn around one
+    return written(found)
+
+
+@dataclass(frozen=True)
+class Timetables:
+    """The task over its dials."""
+
+    config: Config = Config()
+    name: str = "timetables"
+    short: str = "T6"
+    version: str = "1"
+    rules: tuple[str, ...] = ("join", "best")
+    """Join: all places, the first for each talk. Best: of each text alone and all joined, what breaks least and is worth most."""
+
+    def replace(self, **changes: Any) -> Timetables:
+        """The same task with other dials."""
+        return Timetables(changed(self.config, changes))
+
+    def instance(self, seed: int) -> Instance:
+        """The talks and rules, and a part for each day."""
+        made = _problem(seed, self.config)
+        worth = "A timetable is worth the points of the slots of its talks, summed; the more the better."
+        every = "Every talk gets a slot and a room."
+        return Instance(
+            task=self.name,
+            seed=seed,
+            question=f"Make the best timetable. {every} {worth}\n{made.text()}",
+            answer_format="talkN=slotN,roomN for every talk, separated by ; in one line",
+            subtasks=tuple(
+                Subtask(
+                    f"s{i + 1}",
+                    f"Place the talks of {day}, and return talkN=slotN,roomN for each. {worth}\n{made.part(day).text()}",
+                )
+                for i, day in enumerate(made.days)
+            ),
+            tools=("python",),
+        )
+
+    def check(self, instance: Instance, answer: str) -> Score:
+        """Points over the most that can be had; 0 where a rule is broken or a talk is not placed."""
+        made = _problem(instance.seed, self.config)
+        placed = {talk: place for talk, place in placements(answer).items() if talk in {one.id for one in made.talks}}
+        broken = made.violations(placed)
+        share = Fraction(made.points(placed), made.points(placements(_optimum(instance.seed, self.config))))
+        parts = {"placed": len(placed) / len(made.talks), "feasible": float(not broken), "points": float(share)}
+        return Score(float(share) if not broken else 0.0, not broken and share == 1, parts)
+
+    def merge(self, instance: Instance, rule: str, texts: Sequence[str]) -> str:
+        """The places of all texts as one timetable."""
+        if rule not in self.rules:
+            raise NotFound(f"no rule named {rule!r}", fix=did_you_mean(rule, self.rules))
+        some = [found for text in texts if (found := placements(text))]
+        if rule == "join":
+            return written(joined(some))
+        return written(better(read(instance.question), [joined(some), joined(some[::-1]), *some]))
+
+    def work(self, view: View, draw: Draw, skill: float) -> Act:
+        """Find the best timetable for the part or the whole; as a critic name what is broken."""
+        return scheduled(view, draw, skill)
+
+    def truth_file(self, instance: Instance) -> str:
+        """The best timetable."""
+        return f"{marker(self.name, instance.seed)}\n{_optimum(instance.seed, self.config)}\n"
+
+
+timetables = Timetables()

@@ -1,0 +1,67 @@
+"""Plays a text task as one agent, with a real Python process behind the `python` tool."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from counterpoint.envs._keyed import purpose, uniform
+from counterpoint.envs.text._task import Act, Choice, Instance, Seen, TextTask, View
+
+RETURN = (Choice("return", "", None),)
+STOP = (Choice("stop", "", None),)
+PYTHON = Choice("tool", "python", None)
+
+
+def drawn(seed: int) -> Callable[[str], float]:
+    return lambda name: float(uniform(seed, purpose(name)))
+
+
+def python(code: str, files: dict[str, str], folder: Path) -> str:
+    for path, text in files.items():
+        (folder / path).write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.stdout + done.stderr
+
+
+def play(
+    task: TextTask,
+    instance: Instance,
+    seen: Sequence[Seen],
+    folder: Path,
+    *,
+    skill: float = 1.0,
+    choices: Sequence[Choice] = RETURN,
+    purpose: str = "work",
+    seed: int = 0,
+) -> tuple[Act, list[Seen]]:
+    """The first act that is no tool call, and all that was seen before it."""
+    heard = [Seen("question", "user", instance.question), *seen]
+    for step in range(12):
+        view = View("lead.1", "worker", purpose, tuple(heard), tuple(choices))
+        act = task.work(view, drawn(seed * 100 + step), skill)
+        if act.verb != "tool":
+            return act, heard
+        assert any(c.verb == "tool" and c.target == act.target for c in choices), f"{act.target} was not offered"
+        assert "\n" not in act.text, "an act is one line"
+        heard.append(Seen("own", "lead.1", f"TOOL {act.target}: {act.text}"))
+        heard.append(Seen("result", act.target, python(act.text, dict(instance.files), folder)))
+    raise AssertionError("the worker did not come to an end")
+
+
+ODD_SEEN = [
+    Seen("result", "python", ""),
+    Seen("result", "python", "Traceback (most recent call last):\nOSError: no"),
+    Seen("result", "python", "tested m1"),
+    Seen("message", "lead.2", "def m1(xs: return ((((\x00\ud800"),
+    Seen("return", "lead.3", "c1=maybe; talk1=slot99,room99; c999=true"),
+    Seen("brief", "user", "talk1: day9, speaker Z, 1 people, points slot1 1. m1(xs: list[int]) -> int: fly."),
+    Seen("operator", "operator", "stop it"),
+    Seen("error", "lead.1", "that was not accepted"),
+    Seen("own", "lead.1", "NOOP"),
+    Seen("subtask", "lead", "do something else"),
+]
