@@ -1,0 +1,163 @@
+"""`Toolbox`: the tools of one team, each agent's own place, and what must hold for every call.
+
+Always true: a call gives a `ToolResult` and never an exception, whatever the agent wrote and whatever the tool did: what its
+role may not use is refused and not run (`not allowed`), what cannot be read is refused with the right form (`malformed`), what
+takes too long is ended (`timeout`), what floods is cut, and the cut is said. Each agent has a folder of its own, made when a
+tool first needs it; after `close` nothing runs and nothing is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import tempfile
+import weakref
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from counterpoint import registry
+from counterpoint.envs.text._task import Instance
+from counterpoint.errors import CounterpointError, InputError
+from counterpoint.team import _folder
+from counterpoint.team.arguments import read_arguments
+from counterpoint.team.tool import Place, Tool, ToolResult
+
+__all__ = ["Toolbox"]
+
+_GRACE_S = 5.0
+"""How long a call that was told to end may take to clean up."""
+_SLOTS: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, asyncio.Semaphore]] = weakref.WeakKeyDictionary()
+
+
+class Toolbox:
+    """The tools of a team over one instance."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        allowed: Mapping[str, Sequence[str]],
+        options: Mapping[str, Mapping[str, Any]] | None = None,
+        *,
+        limit_chars: int = 8000,
+        limit_s: float = 30.0,
+    ) -> None:
+        """`allowed`: the tools of each role, by id; `options`: what a tool is made with, by id.
+
+        `limit_chars`: the most characters of a result; `limit_s`: how long a call may take once it has a slot.
+        """
+        self.shared: dict[str, Any] = {}
+        self._limit_chars, self._limit_s = limit_chars, limit_s
+        self._tools: dict[str, Tool] = {}
+        made: dict[str, str] = {}
+        for id_ in dict.fromkeys(id_ for ids in allowed.values() for id_ in ids):
+            tool = _made(id_, instance, (options or {}).get(id_, {}))
+            made[id_] = tool.name
+            self._tools[tool.name] = tool
+        self._allowed = {role: tuple(dict.fromkeys(made[id_] for id_ in ids)) for role, ids in allowed.items()}
+        self._forbidden = {planted.tool for planted in instance.planted if planted.tool} | set(registry.ids("tool"))
+        self._base = Path(tempfile.gettempdir()) / f"counterpoint-{secrets.token_hex(8)}"
+        self._folders: dict[str, Path] = {}
+        self._running: set[asyncio.Task[ToolResult]] = set()
+
+    def tool(self, name: str) -> Tool | None:
+        """The tool of that name, if the team has it."""
+        return self._tools.get(name)
+
+    def offered(self, role: str) -> list[Tool]:
+        """The tools that a role may use, in the order of its list."""
+        return [self._tools[name] for name in self._allowed.get(role, ())]
+
+    def arguments(self, name: str, text: str) -> dict[str, Any] | ToolResult:
+        """The arguments that a text gives a tool, or the `malformed` result that says why it gives none."""
+        tool = self._tools.get(name)
+        if tool is None:
+            known = ", ".join(sorted(self._tools)) or "none"
+            return ToolResult(f"there is no tool {name[:80]!r}; tools: {known}", ok=False, error="malformed", trusted=True)
+        return read_arguments(tool, text)
+
+    def place(self, agent: str, *, event: str = "", round: int = 0) -> Place:
+        """Where an agent's call works; the folder is named here and made by the tool that needs it."""
+        if agent not in self._folders:
+            self._folders[agent] = self._base / secrets.token_hex(8)
+        return Place(agent, self._folders[agent], self.shared, event, round)
+
+    async def call(self, agent: str, role: str, name: str, text: str, *, event: str = "", round: int = 0) -> ToolResult:
+        """Make an agent's call: allowed, readable, in time, and of bearable length."""
+        mine = self._allowed.get(role, ())
+        if name not in mine and (name in self._tools or name in self._forbidden):
+            said = f"the tool {name!r} is not allowed to {role!r}; allowed: {', '.join(mine) or 'none'}"
+            return ToolResult(said, ok=False, error="not allowed", trusted=True)
+        args = self.arguments(name, text)
+        if isinstance(args, ToolResult):
+            return args
+        tool = self._tools[name]
+        async with _slot(tool):
+            result = await self._in_time(tool, args, self.place(agent, event=event, round=round))
+        return self._cut(result)
+
+    async def close(self) -> None:
+        """End what still runs, close the tools, and remove every folder."""
+        for task in list(self._running):
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running, timeout=_GRACE_S)
+        for tool in self._tools.values():
+            await tool.close()
+        await asyncio.to_thread(_folder.remove, self._base)
+
+    async def _in_time(self, tool: Tool, args: Mapping[str, Any], place: Place) -> ToolResult:
+        task = asyncio.ensure_future(_guarded(tool, args, place))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        try:
+            # `wait`, not `wait_for`: a tool that will not be cancelled may not hold up the agent.
+            await asyncio.wait({task}, timeout=self._limit_s)
+            if task.done() and not task.cancelled():
+                return task.result()
+            task.cancel()
+            await asyncio.wait({task}, timeout=_GRACE_S)
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait({task}, timeout=_GRACE_S)
+            raise
+        return ToolResult(f"{tool.name} did not answer within {self._limit_s:g} s", ok=False, error="timeout", trusted=True)
+
+    def _cut(self, result: ToolResult) -> ToolResult:
+        over = len(result.text) - self._limit_chars
+        if over <= 0:
+            return result
+        text = f"{result.text[: self._limit_chars]}\n[cut: {over} more characters]"
+        return replace(result, text=text, extra={**result.extra, "cut": over})
+
+
+def _made(id_: str, instance: Instance, options: Mapping[str, Any]) -> Tool:
+    maker = registry.get("tool", id_)
+    try:
+        tool = maker(instance, **options)
+    except TypeError as error:
+        raise InputError(f"the tool {id_!r} cannot be made: {error}", fix="check its options") from error
+    if not isinstance(tool, Tool):
+        raise InputError(f"{id_!r} makes no tool", fix="a tool has name, version, effect, about, arguments, main, call and close")
+    return tool
+
+
+async def _guarded(tool: Tool, args: Mapping[str, Any], place: Place) -> ToolResult:
+    """The call, with what a tool should not have raised as its result: one broken tool must not end a team."""
+    try:
+        return await tool.call(args, place)
+    except CounterpointError as error:
+        return ToolResult(error.one_line(), ok=False, error="broken", trusted=True)
+    except Exception as error:
+        return ToolResult(f"{tool.name} broke: {type(error).__name__}: {error}", ok=False, error="broken", trusted=True)
+
+
+def _slot(tool: Tool) -> Any:
+    """A tool that starts processes says by `at_once` how many of its calls may run together in this whole process."""
+    at_once = getattr(tool, "at_once", None)
+    if at_once is None:
+        return nullcontext()
+    slots = _SLOTS.setdefault(asyncio.get_running_loop(), {})
+    return slots.setdefault(tool.name, asyncio.Semaphore(at_once))
