@@ -18,12 +18,9 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Struct
-from msgspec.structs import replace
 
 from counterpoint.errors import InputError, InvalidTrace
 from counterpoint.trace.line_records import (
@@ -39,13 +36,13 @@ from counterpoint.trace.line_records import (
     Open,
     Record,
     any_decoder,
-    event_decoder,
     event_of,
     header_decoder,
     line_decoder,
     object_decoder,
 )
-from counterpoint.trace.records import FIELDS, Edge, Event, wire_name
+from counterpoint.trace.line_writing import Refusal, encode_records, open_line, unlike
+from counterpoint.trace.records import Edge, Event
 from counterpoint.trace.trace import Trace
 from counterpoint.trace.wire import event_dict, event_from_dict
 
@@ -65,19 +62,9 @@ __all__ = [
     "encode_records",
     "header_line",
     "is_lines",
+    "open_line",
     "sum_line",
 ]
-
-
-class Refusal(Struct, frozen=True):
-    """A record that no line can carry, and why."""
-
-    record: Any
-    why: str
-
-
-_encoder = msgspec.json.Encoder()
-_DECLARED = frozenset(wire_name(f) for f in FIELDS) | {"extra"}
 
 
 # -- writing -----------------------------------------------------------------------------------------------------
@@ -88,100 +75,15 @@ def header_line(
 ) -> bytes:
     """The first line; raises `InvalidTrace` for an empty id, an unknown topology, or meta that is not JSON."""
     header = Header(counterpoint=VERSION, trace_id=trace_id, task_id=task_id, system=system, topology=topology, meta=meta or {})
-    why = _unlike(header, header_decoder.decode)
+    why = unlike(header, header_decoder.decode)
     if why:
         raise InvalidTrace(f"the header cannot be written: {why}", where=f"trace {trace_id!r}")
-    return _encoder.encode(header) + b"\n"
+    return msgspec.json.encode(header) + b"\n"
 
 
 def sum_line(crc: int) -> bytes:
     """The line that seals the bytes before it."""
     return b'{"sum":%d}\n' % crc
-
-
-def encode_records(records: Sequence[Record]) -> tuple[bytes, list[Refusal]]:
-    """Records as lines that are known to read back; those that would not are refused, and the rest written."""
-    try:
-        is_plain = all(type(r) is Event and r.extra is None for r in records)
-        data = _plain_events(records) if is_plain else _mixed(records)
-        if data is not None:
-            return data, []
-    except (*UNREADABLE, ValueError, TypeError, AttributeError):
-        pass
-    lines, refused = [], []
-    for record in records:
-        why = _unlike(record, _record_of)
-        if why:
-            refused.append(Refusal(record, why))
-        else:
-            lines.append(_encoder.encode(_object(record)) + b"\n")
-    return b"".join(lines), refused
-
-
-def _plain_events(events: Sequence[Record]) -> bytes | None:
-    """The usual batch, in three calls; a line break cannot be inside a JSON string, so replacing it frames every event."""
-    data = _encoder.encode_lines(events)
-    event_decoder.decode_lines(data)
-    return b'{"event":' + data[:-1].replace(b"\n", b'}\n{"event":') + b"}\n" if data else b""
-
-
-def _mixed(records: Sequence[Record]) -> bytes | None:
-    data = _encoder.encode_lines([_object(r) for r in records])
-    # The encoder writes NaN as null without a word, and where a field holds anything the decoder lets it pass.
-    if b"null" in data:
-        return None
-    line_decoder.decode_lines(data)
-    return data
-
-
-def _object(record: Record) -> Any:
-    """What the encoder writes for a record."""
-    if isinstance(record, Event):
-        return _event_object("event", record)
-    if isinstance(record, Edge):
-        return {"edge": record}
-    if isinstance(record, Open):
-        return _event_object("open", record.open)
-    return record
-
-
-def _event_object(kind: str, event: Event) -> dict[str, Any]:
-    extra = event.extra
-    if extra is None:
-        return {kind: event}
-    if not extra or not _DECLARED.isdisjoint(extra):
-        # Spread among the fields, these would come back as the fields themselves, or not at all.
-        return {kind: replace(event, extra=None), "extra": extra}
-    return {kind: event_dict(event)}
-
-
-def _unlike(record: Any, decode: Any) -> str:
-    """Why a record does not come back equal from its own line; nothing when it does."""
-    try:
-        again = decode(_encoder.encode(record if isinstance(record, Header) else _object(record)))
-    except (*UNREADABLE, ValueError, TypeError, AttributeError, OverflowError) as error:
-        return str(error)
-    if again == record:
-        return ""
-    return "it holds something that JSON cannot carry, such as NaN, a tuple or a key that is not a string"
-
-
-def _record_of(line: bytes) -> Record:
-    """One line as the record it was."""
-    obj = object_decoder.decode(line)
-    match next(iter(obj)):
-        case "event":
-            return event_of(obj, "event")
-        case "open":
-            return Open(event_of(obj, "open"))
-        case "edge":
-            return msgspec.json.decode(obj["edge"], type=Edge)
-        case "close":
-            return msgspec.json.decode(line, type=Close)
-        case "content":
-            return msgspec.json.decode(line, type=Content)
-        case _:
-            return msgspec.json.decode(line, type=Finish)
 
 
 def encode_lines(trace: Trace) -> bytes:

@@ -8,8 +8,8 @@
 What becomes what, as when a LangSmith export is imported, but that nodes are agents here: a node is spawned by its graph and
 returns to it (run again, it is told to; at once with itself, as `Send` does, it is several), a router's `Send`s are a decision to
 spawn, `Command(goto=X)` and `transfer_to_X` tools are messages to X; model calls are steps with their tokens, tools and
-retrievers calls with untrusted results, an interrupt is a question to a human. Nodes called after parts of an agent (`agent`, `tools`,
-`model`) are none.
+retrievers calls with untrusted results, an interrupt is a question to a human. Nodes called after parts of an agent (`agent`,
+`tools`, `model`) are none.
 
 Always true: a run is recorded when it begins and when it ends; other chains (prompts, parsers, routers) are wrappers.
 """
