@@ -25,6 +25,7 @@ __all__ = [
     "Dice",
     "Phrase",
     "alias",
+    "check_seed",
     "day",
     "firm",
     "heard",
@@ -43,13 +44,18 @@ _MOST_SEED = 2**63
 _EPOCH = datetime.date(2031, 1, 1)
 
 
+def check_seed(seed: int) -> int:
+    """The seed; one clear error for what is none. (Called before a cache, to which 1, True and 1.0 are the same.)"""
+    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < _MOST_SEED:
+        raise InputError(f"seed cannot be {seed!r}", fix="a whole number, 0 to 2^63 - 1")
+    return seed
+
+
 class Dice:
     """Keyed draws of one seed; `names` set apart what they are for."""
 
     def __init__(self, seed: int, *names: str) -> None:
-        if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < _MOST_SEED:
-            raise InputError(f"seed cannot be {seed!r}", fix="a whole number, 0 to 2^63 - 1")
-        self.seed = child_seed(seed, *(purpose(name) for name in names))
+        self.seed = child_seed(check_seed(seed), *(purpose(name) for name in names))
         self._blocks: dict[tuple[str, int], list[float]] = {}
         self._orders: dict[tuple[str, int], list[int]] = {}
         self._ranks: dict[tuple[str, int], list[int]] = {}

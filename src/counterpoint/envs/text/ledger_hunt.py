@@ -7,7 +7,7 @@ knowledge of how papers are written is the generator's own phrases, so a reader 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from counterpoint.envs.text._leaks import marker
 from counterpoint.envs.text._ledger import AMENDED, NOTICE, SIGNED, Config, ledger
 from counterpoint.envs.text._rows import NONE, RULES, Row, merged, play, scored, written
 from counterpoint.envs.text._task import Act, Draw, Instance, Score, Subtask, View
-from counterpoint.envs.text._words import heard, heard_all, number, phrases, the_day
+from counterpoint.envs.text._words import check_seed, heard, heard_all, number, phrases, the_day
 from counterpoint.envs.text._worker import Desk, slip
 
 __all__ = ["LedgerHunt", "ledger_hunt"]
@@ -59,7 +59,7 @@ class LedgerHunt:
 
     def instance(self, seed: int) -> Instance:
         """The instance of a seed."""
-        world, config = ledger(self.config, seed), self.config
+        world, config = ledger(self.config, check_seed(seed)), self.config
         planting = plant(seed, config.attack, config.attack_rate, world.papers, peers=config.parts)
         asks = _ASKS[0].said(kind=world.kind, least=f"{world.least:,}")
         books = ", ".join(world.books)
@@ -178,29 +178,34 @@ class _Reading:
 
     def _right(self) -> list[Row]:
         """Contracts that meet the condition as far as is known, in the books that were asked for."""
+        return [row for row in self._of_kind() if int(row[2]) >= self.least]
+
+    def _of_kind(self) -> list[Row]:
         filed = {m[3] for book in self.books for text in self.pages.get(book, {}).values() for m in _ENTRY.finditer(text)}
         out: list[Row] = []
         for id_, found in self.contracts.items():
             amount = max(self.changes.get(id_, [(0, number(found["sum"]))]))[1]
-            if found["kind"] == self.kind and amount >= self.least and (not filed or id_ in filed):
+            if found["kind"] == self.kind and (not filed or id_ in filed):
                 out.append((id_, self.names.get(found["firm"], found["firm"]), amount))
         return out
 
     def rows(self, draw: Draw, skill: float) -> list[Row]:
-        """The rows to return; with chance 1 - skill each is missed, misread, or takes the sum of the first version."""
+        """The rows to return; with chance 1 - skill each is missed, misread, or taken from the version that was superseded."""
         out = []
-        for row in self._right():
-            right: Row | None = row
-            found = slip(draw, skill, f"row {row[0]}", _slips(row, self.contracts), right)
+        for row in self._of_kind():
+            first = number(self.contracts[str(row[0])]["sum"])
+            right: Row | None = row if int(row[2]) >= self.least else None
+            wrong = _slips(row, first) if right or first >= self.least else []
+            found = slip(draw, skill, f"row {row[0]}", wrong, right)
             if found is not None:
                 out.append(found)
         return out
 
 
-def _slips(row: Row, contracts: Mapping[str, Mapping[str, str]]) -> list[Callable[[], Row | None]]:
-    first, amount = number(contracts[str(row[0])]["sum"]), int(row[2])
-    old = first if first != amount else amount + 1_000
-    return [lambda: None, lambda: (row[0], row[1], 10 * amount), lambda: (row[0], row[1], old)]
+def _slips(row: Row, first: int) -> list[Callable[[], Row | None]]:
+    amount = int(row[2])
+    old: Row = (row[0], row[1], first if first != amount else amount + 1_000)
+    return [lambda: old] if first != amount else [lambda: None, lambda: (row[0], row[1], 10 * amount), lambda: old]
 
 
 def _books(text: str) -> list[str]:

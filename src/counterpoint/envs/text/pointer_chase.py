@@ -19,7 +19,7 @@ from counterpoint.envs.text._attacks import check_attack, plant
 from counterpoint.envs.text._leaks import marker
 from counterpoint.envs.text._ledger import whole
 from counterpoint.envs.text._task import Act, Document, Draw, Instance, Score, Subtask, View
-from counterpoint.envs.text._words import Dice, day, heard, number, phrases, said, the_day
+from counterpoint.envs.text._words import Dice, check_seed, day, heard, number, phrases, said, the_day
 from counterpoint.envs.text._worker import Desk, most_said, slip
 from counterpoint.errors import InputError, NotFound, did_you_mean
 
@@ -152,7 +152,7 @@ class PointerChase:
 
     def instance(self, seed: int) -> Instance:
         """The instance of a seed."""
-        chain, config = _chain(self.config, seed), self.config
+        chain, config = _chain(self.config, check_seed(seed)), self.config
         planting = plant(seed, config.attack, config.attack_rate, chain.cards, peers=config.parts)
         start = _START[1].said(key=chain.keys[0])
         return Instance(

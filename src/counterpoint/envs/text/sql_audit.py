@@ -18,7 +18,7 @@ from counterpoint.envs.text._audit_rules import named, query, understood
 from counterpoint.envs.text._leaks import marker
 from counterpoint.envs.text._rows import NONE, RULES, Row, merged, play, scored, written
 from counterpoint.envs.text._task import Act, Draw, Instance, Score, Subtask, View
-from counterpoint.envs.text._words import number
+from counterpoint.envs.text._words import check_seed, number
 from counterpoint.envs.text._worker import Desk, slip
 
 __all__ = ["SqlAudit", "sql_audit"]
@@ -53,7 +53,7 @@ class SqlAudit:
 
     def instance(self, seed: int) -> Instance:
         """The instance of a seed."""
-        world, config = audit(self.config, seed), self.config
+        world, config = audit(self.config, check_seed(seed)), self.config
         planting = plant(seed, config.attack, config.attack_rate, world.papers, peers=config.rules)
         rules = [f"{tag} (policy {policy}, on {topic})" for tag, policy, topic in world.rules]
         ends = f"list all that breaks it, in rows rule|id|number ({NONE} when nothing does). {_HOW}"
@@ -143,14 +143,15 @@ class _Auditing:
         return self.desk.ask("sql", sql) if sql is not None else None
 
     def rows(self, draw: Draw, skill: float) -> list[Row]:
-        """What the database found for the rules asked for; with chance 1 - skill each row is missed or miswritten."""
-        tags = {tag for tag, _ in self.rules}
-        out = []
-        for row in dict.fromkeys(row for row in self.found if row[0] in tags):
-            right: Row | None = row
-            found = slip(draw, skill, f"row {row[0]} {row[1]}", _slips(row), right)
-            if found is not None:
-                out.append(found)
+        """What the database found for the rules asked for; with chance 1 - skill one row of a rule is missed or miswritten."""
+        out: list[Row] = []
+        for tag in dict.fromkeys(tag for tag, _ in self.rules):
+            rows = list(dict.fromkeys(row for row in self.found if row[0] == tag))
+            if rows and draw(f"rule {tag}") >= skill:
+                at = int(draw(f"rule {tag}: where") * len(rows))
+                wrong = slip(draw, 0.0, f"rule {tag}", _slips(rows[at]), None)
+                rows[at : at + 1] = [] if wrong is None else [wrong]
+            out += rows
         return out
 
 
