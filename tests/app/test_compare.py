@@ -9,8 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.runs_made import FIRST, TASKS, made
+from counterpoint.store import Store
+from counterpoint.testing import synthetic_trace
 from counterpoint.train.folder import RunFolder
 
 
@@ -113,6 +116,15 @@ def test_what_is_not_comparable_is_refused_with_the_reason(ends: Any, tmp_path: 
     found = json.loads(ends("a*", "b*", "--anyway", "--json")[1])
     assert not found["comparable"]
     assert any(words in reason for reason in found["reasons"])
+
+
+def test_a_run_that_kept_a_steered_trace_is_not_comparable(ends: Any, tmp_path: Path) -> None:
+    two_sides(tmp_path)
+    with Store(tmp_path / "b1" / "store") as store:
+        store.add(replace(synthetic_trace(2, 5, trace_id="kept"), meta={"steered": True}))
+    code, _, err = ends("a*", "b*")
+    assert code == 5
+    assert "b1 kept 1 trace that was steered by hand" in err
 
 
 def test_five_percent_is_near_enough(ends: Any, tmp_path: Path) -> None:

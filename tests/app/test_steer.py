@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from app.conftest import Ends
 from counterpoint.store import Store
@@ -55,8 +56,13 @@ def test_a_team_is_paused_told_resumed_and_stopped(tmp_path: Path, run: Ends) ->
         assert [row.is_steered for row in store.rows()] == [True]
         said = [trace.text(e) for e in trace.events if e.type == "human_intervention" and e.to == "lead.2"]
         assert said == ["only the second ledger", "enough"]
-    assert "steered" in run("ls", "--store", path)[1]
-    assert run("ls", "steered", "--store", path)[1] == run("ls", "--store", path)[1]
+    with Store(path) as store:
+        store.add(replace(trace, trace_id="alone", events=[e for e in trace.events if e.type != "human_intervention"], edges=[]))
+    assert "B was steered by hand: running" in run("diff", "alone", "running", "--store", path)[1]
+    assert json.loads(run("diff", "running", "alone", "--store", path, "--json")[1])["steered"] == ["running"]
+    assert "steered by hand" in run("audit", "running", "--only", "scale", "--store", path)[1]
+    assert "1 of 2 traces were steered" in run("audit", "running", "alone", "--summary", "--only", "scale", "--store", path)[2]
+    assert [line.split()[0] for line in run("ls", "steered", "--store", path)[1].splitlines()[1:]] == ["running"]
 
 
 @pytest.fixture

@@ -133,6 +133,7 @@ export class FileSource implements Source {
   async run(): Promise<Run> { throw absent("show training runs", "counterpoint view"); }
   async compare(): Promise<Compare> { throw absent("compare runs", "counterpoint compare"); }
   async fork(): Promise<{ id: string; line: string }> { throw absent("fork", "counterpoint fork"); }
+  async steer(): Promise<never> { throw absent("steer", "counterpoint steer"); }
 
   live(_after: number, _onBatch: unknown, onState: (state: "open" | "lost") => void): () => void {
     onState("lost");
@@ -151,7 +152,8 @@ function row(id: string, about: About): TraceRow {
       agents: about.agents.filter((a) => !a.is_outside).length,
     events: about.events, tokens: about.costs["tokens"] ?? null, cost_usd: about.costs["cost_usd"] ?? null,
       seconds: about.end - about.start,
-    reward: about.rewards["team"] ?? reward[0] ?? null, errors: 0, is_open: false, lanes: [],
+    reward: about.rewards["team"] ?? reward[0] ?? null, errors: 0, is_open: false, is_steered: about.is_steered ?? false,
+      lanes: [],
   };
 }
 

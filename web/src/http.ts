@@ -1,11 +1,11 @@
-// The local server as a source. Always true: reads are GET to this page's own server; only `fork` writes, and it carries the
-// token.
+// The local server as a source. Always true: reads are GET to this page's own server; only `fork` and `steer` write, and they
+// carry the token.
 import { decodeBins, decodeColumns } from "./decode";
 import { listen } from "./stream";
 import type {
-  About, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Run, RunRow, Safety, Talk, Traces,
+  About, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Ordered, Run, RunRow, Safety, Talk, Traces,
 } from "./shapes.gen";
-import { SourceError, type Bins, type Columns, type Source } from "./source";
+import { SourceError, type Bins, type Columns, type Source, type Wanted } from "./source";
 
 export interface Problem {
   what?: string; where?: string | null; why?: string | null; fix?: string | null; exit?: number;
@@ -73,12 +73,18 @@ export class HttpSource implements Source {
     }
 
   async fork(id: string, edit: { kind: string; event: string; value: string | null }): Promise<{ id: string; line: string }> {
-    const answer = await this.ask(`${at(id)}/fork`, {}, {
+    return this.write(`${at(id)}/fork`, edit);
+  }
+
+  steer(id: string, order: Wanted): Promise<Ordered> { return this.write(`steer/${encodeURIComponent(id)}`, order); }
+
+  private async write<T>(path: string, body: unknown): Promise<T> {
+    const answer = await this.ask(path, {}, {
       method: "POST",
       headers: { "Content-Type": "application/json", "X-Counterpoint-Token": this.token ?? "" },
-      body: JSON.stringify(edit),
+      body: JSON.stringify(body),
     });
-    return answer.json() as Promise<{ id: string; line: string }>;
+    return answer.json() as Promise<T>;
   }
 
   live(after: number, onBatch: (batch: LiveBatch) => void, onState: (state: "open" | "lost") => void): () => void {

@@ -24,6 +24,7 @@ export interface TraceRow {
   reward: number | null;
   errors: number;
   is_open: boolean;
+  is_steered: boolean;
   lanes: number[];
 }
 
@@ -99,6 +100,7 @@ export interface About {
   is_masked: boolean;
   is_large: boolean;
   parent: string | null;
+  is_steered: boolean;
 }
 
 /** One array in the bytes. */
@@ -261,6 +263,7 @@ export interface Diff {
   first: number;
   sums: Record<string, (number | null)[]>;
   agents: Record<string, number[]>;
+  steered: string[];
 }
 
 /** A training run in a list. */
@@ -273,6 +276,7 @@ export interface RunRow {
   updates: number;
   reward: number | null;
   is_live: boolean;
+  is_steered: boolean;
 }
 
 /** A curve of a run, with a band where there are several seeds. */
@@ -302,6 +306,7 @@ export interface CompareRow {
   tokens: number | null;
   agents: number | null;
   calls: number | null;
+  steered: number;
 }
 
 /** Groups of runs on the same tasks. */
@@ -314,6 +319,14 @@ export interface Compare {
   refusal: string | null;
 }
 
+/** An order that has taken effect on an agent, and the event that says so. */
+export interface LiveOrder {
+  id: string;
+  action: string;
+  agent: string;
+  event: string;
+}
+
 /** A trace that is running. */
 export interface LiveTrace {
   id: string;
@@ -323,6 +336,20 @@ export interface LiveTrace {
   last_t: number;
   silent_s: number;
   open: Record<string, unknown>[];
+  is_steerable: boolean;
+  names: string[];
+  paused: string[];
+  stopped: string[];
+  orders: LiveOrder[];
+}
+
+/** An order that was sent: it acts at the next safe point. */
+export interface Ordered {
+  id: string;
+  action: string;
+  agent: string;
+  tree: boolean;
+  by: string;
 }
 
 /** One message of the stream. */

@@ -1,6 +1,6 @@
 // Where the page's data comes from: the local server, or the block inside a one-file page. Views know only this interface.
 import type {
-  About, BinsHead, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Run, RunRow, Safety, Talk, Traces,
+  About, BinsHead, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Ordered, Run, RunRow, Safety, Talk, Traces,
 } from "./shapes.gen";
 
 /** The arrays of a trace, decoded. */
@@ -36,6 +36,14 @@ export class SourceError extends Error {
   }
 }
 
+/** What an operator wants of a running team: agent "" is all of it; tree: with all that the agent spawned. */
+export interface Wanted {
+  action: string;
+  agent: string;
+  text: string;
+  tree: boolean;
+}
+
 export interface Source {
   readonly kind: "server" | "file";
   /** Absent on a file: it cannot write. */
@@ -59,6 +67,8 @@ export interface Source {
   /** `anyway`: also what may not be compared, with the reason. */
   compare(spec: string, anyway?: boolean): Promise<Compare>;
   fork(id: string, edit: { kind: string; event: string; value: string | null }): Promise<{ id: string; line: string }>;
+  /** Sends an order to a running team; the stream says when it has taken effect. */
+  steer(id: string, order: Wanted): Promise<Ordered>;
   /** Calls back with every batch, from `after` on; gives a function that ends it. */
   live(after: number, onBatch: (batch: LiveBatch) => void, onState: (state: "open" | "lost") => void): () => void;
 }

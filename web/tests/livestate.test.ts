@@ -5,7 +5,8 @@ import type { LiveBatch } from "../src/shapes.gen";
 const batch = (seq: number, events: LiveBatch["events"] = {}): LiveBatch => ({
   seq, at: 1000, events,
   traces: [{
-    id: "t", task_id: "", agents: 5, events: 9, last_t: 50, silent_s: 4,
+    id: "t", task_id: "", agents: 5, events: 9, last_t: 50, silent_s: 4, is_steerable: false, names: [], paused: [], stopped: [],
+    orders: [],
     open: [{ id: "e1", agent: "coder", type: "tool_call", tool: "pytest", since: 46, at: 926 },
       { id: "e2", agent: "reader", type: "message", tool: null, since: 44, at: null }],
   }],

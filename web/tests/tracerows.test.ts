@@ -5,7 +5,7 @@ import { hasTerm, nextSort, picked, sorted, sortFrom, sortText, term, terms, tog
 const row = (id: string, reward: number | null): TraceRow => ({
   id, task_id: id, system: null, topology: null, agents: 1, events: 1, tokens: null, cost_usd: null, seconds: null, reward,
     errors: 0,
-  is_open: false, lanes: [],
+  is_open: false, is_steered: false, lanes: [],
 });
 
 test("absent values are last, whichever way", () => {

@@ -18,9 +18,11 @@ import numpy as np
 
 from counterpoint.bench.comparison import Side
 from counterpoint.errors import InputError, Refused, did_you_mean
+from counterpoint.store import Store
+from counterpoint.trace.steered import STEERED
 from counterpoint.train.folder import TOTALS, RunFolder
 
-__all__ = ["BUDGET", "Group", "Sides", "budget_gap", "reasons", "sides"]
+__all__ = ["BUDGET", "Group", "Sides", "budget_gap", "is_steered", "reasons", "sides"]
 
 BUDGET = 0.05
 # What people ask for -> the list in an evaluation.
@@ -108,9 +110,24 @@ def _unfit(run: RunFolder) -> list[str]:
     if about["status"] != "finished":
         why = f" ({about['why']})" if about.get("why") else ""
         out.append(f"{run.path} is {about['status']}, not finished{why}")
-    if about.get("steered"):
+    if about.get(STEERED):
         out.append(f"{run.path} was steered by hand")
+    elif count := _steered(run):
+        out.append(f"{run.path} kept {count:,} {'trace that was' if count == 1 else 'traces that were'} steered by hand")
     return out
+
+
+def is_steered(run: RunFolder) -> bool:
+    """Whether somebody intervened in a run, or in one of the traces that it kept."""
+    return bool(run.about.get(STEERED)) or _steered(run) > 0
+
+
+def _steered(run: RunFolder) -> int:
+    """How many of the traces that a run kept were steered."""
+    if not run.store_path.is_dir() or not any(run.store_path.iterdir()):
+        return 0
+    with Store(run.store_path, create=False, read_only=True) as store:
+        return sum(row.is_steered for row in store.rows())
 
 
 def _differing(a: RunFolder, b: RunFolder) -> list[str]:

@@ -195,16 +195,17 @@ def _deaf(trace_id: str) -> Refused:
     return Refused(f"whoever records trace {trace_id!r} takes no orders", fix=fix)
 
 
-def agents_of(events: Iterable[Event]) -> dict[str, bool]:
-    """The agents that a recording knows so far, each with whether it is still in the team, in order of appearance."""
-    out: dict[str, bool] = {}
+def agents_of(events: Iterable[Event], known: dict[str, bool] | None = None) -> dict[str, bool]:
+    """The agents that a recording knows so far, each with whether it is still in the team, in order of appearance.
+
+    `known` is what earlier events told, and is added to.
+    """
+    out: dict[str, bool] = {} if known is None else known
     for event in events:
-        if event.type == "spawn" and event.to is not None:
-            out[event.to] = True
-        elif event.type == "despawn" and event.to is not None:
-            out[event.to] = False
         if event.type != "human_intervention" and event.agent not in out and not _is_outside(event):
             out[event.agent] = True
+        if event.type in ("spawn", "despawn") and event.to is not None:
+            out[event.to] = event.type == "spawn"
     return out
 
 

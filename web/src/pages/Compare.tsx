@@ -6,7 +6,7 @@ import { Command, useLoaded, Waiting } from "../loaded";
 import { compact, count, plain, signed } from "../numbers";
 import { charts } from "../series";
 import { Link } from "../shell/Link";
-import { Failure } from "../shell/states";
+import { Failure, Steered } from "../shell/states";
 import type { Compare as Found, CompareRow, RunRow } from "../shapes.gen";
 import { go, route, source } from "../state";
 import "./pages.css";
@@ -103,7 +103,8 @@ function Table(props: { rows: CompareRow[]; metric: string }) {
           <th scope="col" class="number">agents/task</th></tr></thead>
       <tbody>{props.rows.map((row) => (
         <tr key={row.name}>
-          <th scope="row"><bdi>{row.name}</bdi></th><td class="number">{row.seeds}</td>
+          <th scope="row"><bdi>{row.name}</bdi>
+            {row.steered > 0 && <> <Steered text={`${row.steered} steered`} /></>}</th><td class="number">{row.seeds}</td>
             <td class="number"><strong>{plain(row.mean)}</strong></td>
           <td class="number">{row.low === null || row.high === null ? "–" : `[${plain(row.low)}, ${plain(row.high)}]`}</td>
           <td><span class="interval" aria-hidden="true">

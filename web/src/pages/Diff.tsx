@@ -9,7 +9,7 @@ import { familyOf, glyphOf } from "../palette";
 import { Plain } from "../plaintext";
 import { traceLink } from "../router";
 import { Link } from "../shell/Link";
-import { Failure } from "../shell/states";
+import { Failure, Steered } from "../shell/states";
 import type { Diff as Found, DiffRow } from "../shapes.gen";
 import { go, route, source } from "../state";
 import { Windowed } from "../windowed";
@@ -102,9 +102,9 @@ function Head(props: { diff: Found; onFirst: () => void }) {
       <h1 class="hidden">Difference of two traces</h1>
       <div class="sides">
         <p><strong>A</strong> <Link to={traceLink(diff.a)}><bdi>{diff.a}</bdi></Link> <span class="badge">R {plain(rewardA)}
-          </span></p>
+          </span> {diff.steered.includes(diff.a) && <Steered />}</p>
         <p><strong>B</strong> <Link to={traceLink(diff.b)}><bdi>{diff.b}</bdi></Link> <span class="badge">R {plain(rewardB)}
-          </span></p>
+          </span> {diff.steered.includes(diff.b) && <Steered />}</p>
       </div>
       <p>
         {first ? <>first divergence{" "}

@@ -13,6 +13,7 @@ import { Empty } from "../shell/states";
 import type { LiveTrace } from "../shapes.gen";
 import { isFollowing, source } from "../state";
 import { Windowed } from "../windowed";
+import { Steer } from "./Steer";
 import "./pages.css";
 
 const DRAW_MS = 200;
@@ -73,6 +74,7 @@ export default function Live() {
           <div class="live-body">
             <Running picture={picture} now={now} />
             <Open picture={picture} now={now} />
+            <Steer picture={picture} now={now} />
           </div>
           <Events events={picture.events} />
         </>

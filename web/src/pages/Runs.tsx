@@ -7,7 +7,7 @@ import { count, plain } from "../numbers";
 import { traceLink } from "../router";
 import { charts, last, stepOf } from "../series";
 import { Link } from "../shell/Link";
-import { Empty, Failure } from "../shell/states";
+import { Empty, Failure, Steered } from "../shell/states";
 import type { Run as Found, RunRow } from "../shapes.gen";
 import { epoch, go, route, source } from "../state";
 import "./pages.css";
@@ -55,7 +55,8 @@ function Row(props: { row: RunRow; isPicked: boolean; onPick: () => void }) {
       <td><bdi>{row.preset ?? "–"}</bdi></td><td><bdi>{row.world ?? "–"}</bdi></td>
       <td class="number">{row.seed ?? "–"}</td><td class="number">{row.updates.toLocaleString("en")}</td>
         <td class="number">{plain(row.reward)}</td>
-      <td>{row.is_live ? <span class="badge">● live</span> : <span class="quiet">ended</span>}</td>
+      <td>{row.is_live ? <span class="badge">● live</span> : <span class="quiet">ended</span>}
+        {row.is_steered && <> <Steered /></>}</td>
     </tr>
   );
 }
@@ -89,6 +90,7 @@ function Shown(props: { run: Found }) {
       <header class="page-head">
         <h1>run <bdi>{row.id}</bdi></h1>
         {row.is_live && <span class="badge">● live</span>}
+        {row.is_steered && <Steered />}
         <span class="quiet">{row.preset} in {row.world}
           {row.seed !== null && `, seed ${row.seed}`} · {count(row.updates, "update")}{most > 0 && ` · step ${most}`}
             {row.reward !== null && ` · reward ${plain(row.reward)}`}</span>

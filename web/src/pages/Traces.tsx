@@ -7,7 +7,7 @@ import { asProblem, Command, useLoaded, Waiting } from "../loaded";
 import { compact, count, money, plain, span } from "../numbers";
 import { traceLink } from "../router";
 import { Link } from "../shell/Link";
-import { Empty, Failure } from "../shell/states";
+import { Empty, Failure, Steered } from "../shell/states";
 import { say } from "../shell/toast";
 import type { TraceRow, Traces as Found } from "../shapes.gen";
 import type { SourceError } from "../source";
@@ -120,7 +120,8 @@ function List(props: { found: Found; query: string; problem: SourceError | null;
 }
 
 function Facets(props: { facets: Record<string, Record<string, number>>; query: string; onQuery: (query: string) => void }) {
-  const flags: [string, string][] = [["open", "still running"], ["finished", "finished"], ["invalid", "with errors"]];
+  const flags: [string, string][] = [["open", "still running"], ["finished", "finished"], ["invalid", "with errors"],
+    ["steered", "steered"]];
   const words = props.query.split(/\s+/);
   return (
     <aside class="facets" aria-label="Facets">
@@ -203,6 +204,7 @@ function Row(props: { row: TraceRow; index: number }) {
         <input type="checkbox" checked={isPicked} aria-label={`Pick ${row.id} to compare`}
           onChange={() => (chosen.value = picked(chosen.value, row.id))} /></span>
       <span role="cell"><Link to={traceLink(row.id)} title={row.id}><bdi>{row.id}</bdi></Link>
+        {row.is_steered && <> <Steered /></>}
         {row.task_id !== row.id && <span class="quiet"> <bdi>{row.task_id}</bdi></span>}</span>
       <span role="cell"><bdi>{row.system ?? ""}</bdi></span>
       <span role="cell"><bdi>{row.topology?.replaceAll("_", " ") ?? ""}</bdi></span>

@@ -6,6 +6,7 @@ import { compact, count, money, plain, span } from "../numbers";
 import type { Fact } from "../shapes.gen";
 import { FIELD_NAMES, MARKS } from "../search";
 import { copyLink } from "../shell/share";
+import { Steered } from "../shell/states";
 import {
   filterProblem, mask, query, selectAgent, selectEvent, selectedEvent, showView, source, stepAlert, trace,
 } from "../state";
@@ -87,6 +88,7 @@ export function TraceHeader() {
       <Numbers />
       {about.alerts.length > 0 && <button type="button" class="badge warn" onClick={() => stepAlert(1)}
         title="Next alert (.)">⚠ {count(about.alerts.length, "alert")}</button>}
+      {about.is_steered && <Steered />}
       {about.is_masked && <span class="badge">masked</span>}
       <div class="end">
         <Search />

@@ -25,6 +25,11 @@ export function Empty({ title, children }: { title: string; children?: Component
   return <section class="state"><h2>{title}</h2>{children}</section>;
 }
 
+/** The mark of a trace or run in which an operator intervened: it is not what the team does by itself. */
+export function Steered({ text = "steered" }: { text?: string }) {
+  return <span class="badge warn" title="an operator intervened while it was made">☉ {text}</span>;
+}
+
 /** Catches what a view throws while it is drawn, so that the rest of the page stays. */
 export class Boundary extends Component<{ children: ComponentChildren; of: string }, { error: unknown }> {
   override state = { error: null as unknown };

@@ -13,7 +13,7 @@ from typing import Any
 import click
 import msgspec
 
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, number, table
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, number, table
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.library import about, load
 from counterpoint.audit.facts import Facts
@@ -22,6 +22,7 @@ from counterpoint.audit.measures import Prices, measures, summary
 from counterpoint.audit.records import DEFINITIONS, HACKS, Finding, Measure
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace
+from counterpoint.trace.steered import is_steered
 
 __all__ = ["audit"]
 
@@ -114,6 +115,7 @@ def _object(trace: Trace, values: list[Measure], found: list[Finding]) -> dict[s
         "schema": SCHEMA_VERSION,
         "trace_id": trace.trace_id,
         "task_id": trace.task_id,
+        "steered": is_steered(trace),
         "found": sum(f.status == "found" for f in found),
         "measures": _dicts(values),
         "findings": _dicts(found),
@@ -131,6 +133,7 @@ def _value(measure: Measure) -> str:
 def _text(facts: Facts, values: list[Measure], found: list[Finding]) -> str:
     trace, team = facts.trace, facts.team
     shape = f"{trace.topology or 'unknown'}, {facts.n:,} events, {int(team.is_member_A.sum()):,} agents"
+    shape += ", steered by hand" if is_steered(trace) else ""
     parts = [table(("trace", "shape"), [(trace.trace_id, shape)])]
     if values:
         rows = [(m.family, m.name, _value(m), m.status, m.rests_on) for m in values]
@@ -172,10 +175,14 @@ def _summary(
         where = [trace.trace_id for trace, f in zip(traces, of, strict=True) if f.status == "found"]
         tally = {status: sum(f.status == status for f in of) for status in ("found", "clear", "missing")}
         counts.append({"hack": name, "family": HACKS[name].family, **tally, "traces": where})
+    steered = [trace.trace_id for trace in traces if is_steered(trace)]
     if as_json:
-        emit({"schema": SCHEMA_VERSION, "traces": len(traces), "summary": _dicts(rows), "hacks": counts,
+        emit({"schema": SCHEMA_VERSION, "traces": len(traces), "steered": steered, "summary": _dicts(rows), "hacks": counts,
               "findings": _dicts(batch)})  # fmt: skip
         return batch
+    if steered:
+        names = ", ".join(steered[:5]) + (" and more" if len(steered) > 5 else "")
+        note(f"warning: {len(steered)} of {len(traces)} traces were steered by hand, not what the team does alone: {names}")
     if rows:
         cells = [(s.family, s.name, s.n, s.mean, s.low, s.high, s.estimated, s.missing) for s in rows]
         head = ("", f"{len(traces)} traces", "n", "mean", "95 % low", "high", "estimated", "missing")

@@ -16,6 +16,7 @@ from counterpoint.app.library import load
 from counterpoint.audit.diff import Diff, Divergence, Pair
 from counterpoint.audit.diff import diff as compare
 from counterpoint.trace import Trace
+from counterpoint.trace.steered import is_steered
 
 __all__ = ["diff"]
 
@@ -41,7 +42,8 @@ def diff(a: str, b: str, store: Path | None, as_json: bool) -> None:
     if as_json:
         counts = {"same": found.same, "changed": len(found.changed), "new": len(found.new), "gone": len(found.gone)}
         rest = msgspec.to_builtins(found)
-        emit({"schema": SCHEMA_VERSION, "counts": counts, "effect": found.effect, **rest})
+        marks = [trace.trace_id for trace in (first, second) if is_steered(trace)]
+        emit({"schema": SCHEMA_VERSION, "counts": counts, "effect": found.effect, "steered": marks, **rest})
     else:
         click.echo(_text(first, second, found))
 
@@ -61,7 +63,8 @@ def _cut(text: str | None) -> str:
 
 def _text(a: Trace, b: Trace, found: Diff) -> str:
     counts = f"same {found.same:,} · changed {len(found.changed):,} · new {len(found.new):,} · gone {len(found.gone):,}"
-    lines = [_where(found.first), counts]
+    lines = [f"{name} was steered by hand: {trace.trace_id}" for name, trace in (("A", a), ("B", b)) if is_steered(trace)]
+    lines += [_where(found.first), counts]
     parts: list[str] = [plain_text("\n".join(lines), keep_lines=True)]
     rows = [(name, *_change(*pair)) for name, pair in (*found.rewards.items(), *found.costs.items()) if pair[0] != pair[1]]
     if rows:

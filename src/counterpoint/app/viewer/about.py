@@ -13,6 +13,7 @@ from counterpoint.app.viewer.seen import Seen, finite, seen
 from counterpoint.app.viewer.shapes import VERSION, About, Agent
 from counterpoint.app.viewer.strip import alerts, facts, is_masked, notes
 from counterpoint.trace import Trace
+from counterpoint.trace.steered import is_steered
 from counterpoint.trace.vocabulary import EDGE_TYPES, EVENT_TYPES
 
 __all__ = ["about", "agents", "depth_first"]
@@ -58,6 +59,7 @@ def _about(look: Seen) -> About:
         is_masked=is_masked(trace),
         is_large=look.is_large,
         parent=parent_of(trace),
+        is_steered=is_steered(trace),
     )
 
 

@@ -14,6 +14,7 @@ from counterpoint.app.viewer.run_shapes import Diff, DiffRow
 from counterpoint.app.viewer.seen import Seen, seen
 from counterpoint.audit.diff import aligned, fingerprint
 from counterpoint.trace import Event, Trace
+from counterpoint.trace.steered import is_steered
 
 __all__ = ["diff"]
 
@@ -38,6 +39,7 @@ def diff(a: Trace, b: Trace) -> Diff:
         first=first,
         sums=_sums(one, two),
         agents=_agents(one, two),
+        steered=[one.trace_id for one in (a, b) if is_steered(one)],
     )
 
 

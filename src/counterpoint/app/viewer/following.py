@@ -16,10 +16,12 @@ from typing import Any, NamedTuple
 from counterpoint.app.viewer.events import fields, said
 from counterpoint.app.viewer.run_shapes import LiveTrace
 from counterpoint.app.viewer.shelf import is_store
+from counterpoint.app.viewer.steering import Steering
 from counterpoint.errors import CounterpointError, InvalidTrace
 from counterpoint.store import Store
 from counterpoint.store.journal import journals
 from counterpoint.store.summary import Summary
+from counterpoint.team.orders import OPERATOR
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.lines import OPEN_EVENTS, LineReader
 
@@ -46,7 +48,7 @@ class News(NamedTuple):
     @property
     def shape(self) -> list[tuple[Any, ...]]:
         """What makes a batch worth sending when there is no event: who runs, who is silent, what is open."""
-        return [(one.id, one.events, one.silent_s > SILENT_S, len(one.open)) for one in self.traces]
+        return [(one.id, one.events, one.silent_s > SILENT_S, len(one.open), one.is_steerable) for one in self.traces]
 
 
 class Follower:
@@ -138,6 +140,7 @@ class _Journal:
         self._path = path
         self._reader = LineReader(where=os.fspath(path))
         self._agents: set[str] = set()
+        self._steering = Steering(path)
         self._count, self._last_t, self._written = 0, 0.0, 0.0
 
     @property
@@ -173,6 +176,7 @@ class _Journal:
         out = [_told(event, reader.contents, is_open=event.id in reader.open) for event in fresh]
         self._count += len(reader.events) - began
         self._agents.update(event.agent for event in reader.events[began:])
+        self._steering.more(reader.events[began:])
         self._last_t = max([self._last_t, *(event.t + (event.dur or 0) for event in fresh)])
         # Only what is still open is needed from here on; a long trace must not be held.
         reader.events = [reader.events[place] for place in reader.open.values()]
@@ -188,11 +192,12 @@ class _Journal:
         return LiveTrace(
             id=head.trace_id,
             task_id=head.task_id,
-            agents=len(self._agents),
+            agents=len(self._agents - {OPERATOR}),
             events=self._count,
             last_t=self._last_t,
             silent_s=round(max(0.0, now - self._written), 1),
             open=_open(self._reader.events),
+            **self._steering.now(),
         )
 
 

@@ -21,6 +21,7 @@ from counterpoint.app.viewer.shapes import TraceRow, Traces
 from counterpoint.app.viewer.shelf import Shelf
 from counterpoint.store.summary import Summary
 from counterpoint.trace import Trace
+from counterpoint.trace.steered import is_steered
 
 __all__ = ["Listing"]
 
@@ -88,6 +89,7 @@ def _summary(trace: Trace) -> Summary:
         source=None,
         added=0.0,
         cost_usd=trace.costs.get("cost_usd"),
+        is_steered=is_steered(trace),
     )
 
 
@@ -105,6 +107,7 @@ def _row(row: Summary, lanes: list[float]) -> TraceRow:
         reward=_number(row.team_reward),
         errors=row.errors,
         is_open=row.is_open,
+        is_steered=row.is_steered,
         lanes=lanes,
     )
 

@@ -38,6 +38,8 @@ class Diff(Struct, frozen=True, kw_only=True):
     """tokens, seconds, cost_usd, reward: of a and of b."""
     agents: dict[str, list[float]]
     """Agent to tokens in a and b, where they differ."""
+    steered: list[str] = []
+    """Those of the two that were steered by hand."""
 
 
 class RunRow(Struct, frozen=True, kw_only=True):
@@ -51,6 +53,7 @@ class RunRow(Struct, frozen=True, kw_only=True):
     updates: int
     reward: float | None
     is_live: bool
+    is_steered: bool = False
 
 
 class Series(Struct, frozen=True, kw_only=True):
@@ -85,6 +88,8 @@ class CompareRow(Struct, frozen=True, kw_only=True):
     agents: float | None
     calls: float | None = None
     """Calls of workers per episode, which is what budgets are counted in."""
+    steered: int = 0
+    """How many of its runs were steered by hand."""
 
 
 class Compare(Struct, frozen=True, kw_only=True):
@@ -98,6 +103,15 @@ class Compare(Struct, frozen=True, kw_only=True):
     refusal: str | None
 
 
+class LiveOrder(Struct, frozen=True, kw_only=True):
+    """An order that has taken effect on an agent, and the event that says so."""
+
+    id: str
+    action: str
+    agent: str
+    event: str
+
+
 class LiveTrace(Struct, frozen=True, kw_only=True):
     """A trace that is running."""
 
@@ -109,6 +123,24 @@ class LiveTrace(Struct, frozen=True, kw_only=True):
     silent_s: float
     open: list[dict[str, Any]]
     """Events that have begun and not ended: id, agent, tool, since when."""
+    is_steerable: bool = False
+    """Whether its team takes orders."""
+    names: list[str] = []
+    """Of a team that takes orders: the agents that are in it, as many as the page shows."""
+    paused: list[str] = []
+    stopped: list[str] = []
+    orders: list[LiveOrder] = []
+    """The last orders that took effect."""
+
+
+class Ordered(Struct, frozen=True, kw_only=True):
+    """An order that was sent: it acts at the next safe point."""
+
+    id: str
+    action: str
+    agent: str
+    tree: bool
+    by: str
 
 
 class LiveBatch(Struct, frozen=True, kw_only=True):

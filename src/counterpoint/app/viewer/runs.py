@@ -20,6 +20,7 @@ from counterpoint.app.viewer.run_shapes import Compare, CompareRow, Run, RunRow,
 from counterpoint.app.viewer.shapes import Alert
 from counterpoint.app.viewer.shelf import Shelf
 from counterpoint.errors import CounterpointError, InputError, NotFound, Refused, did_you_mean
+from counterpoint.trace.steered import STEERED
 
 if TYPE_CHECKING:
     from counterpoint.bench.comparable import Group
@@ -94,6 +95,7 @@ def _row(run_id: str, folder: RunFolder) -> RunRow:
         updates=int(metrics[-1]["update"]) if metrics else 0,
         reward=math.fsum(tested) / len(tested) if tested else trained,
         is_live=about.get("status") == "running" and time.time() - _written(folder.path) < _LIVE_S,
+        is_steered=bool(about.get(STEERED)),
     )
 
 
@@ -183,7 +185,7 @@ def _refused(metric: str, why: str, groups: Sequence[Group]) -> Compare:
 
 def _compare(shelf: Shelf, groups: list[Group], metric: str, against: list[str]) -> Compare:
     from counterpoint.app.cli.compare import difference_row, joined_reasons
-    from counterpoint.bench.comparable import sides
+    from counterpoint.bench.comparable import is_steered, sides
     from counterpoint.bench.comparison import compare
 
     found = sides(groups, metric)
@@ -198,6 +200,7 @@ def _compare(shelf: Shelf, groups: list[Group], metric: str, against: list[str])
             tokens=group.mean_of("tokens"),
             agents=group.mean_of("agents"),
             calls=group.mean_of("calls"),
+            steered=sum(is_steered(one) for one in group.runs),
         )
         for group, one in zip(groups, result.means, strict=True)
     ]

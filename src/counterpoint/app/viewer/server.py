@@ -1,4 +1,4 @@
-"""The viewer's server: one page, its questions as GET, one write, one stream.
+"""The viewer's server: one page, its questions as GET, two writes (a fork, an order to a running team), one stream.
 
 Always true: it listens where it was told, this machine alone unless a token guards everything; a name in an address is looked up
 on the shelf and never becomes a path; nothing but the page is a file; an error is JSON with what, why and what would work.
@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import counterpoint
 from counterpoint.app import receiver
-from counterpoint.app.viewer import api, runs
+from counterpoint.app.viewer import api, runs, steering
 from counterpoint.app.viewer.answers import JSON, Answers, error_response, in_our_words
 from counterpoint.app.viewer.forks import Forks
 from counterpoint.app.viewer.guard import Door, Guard
@@ -39,6 +39,7 @@ __all__ = ["Site", "application", "door_at", "server"]
 
 _PAGES = frozenset({"", "t", "d", "r", "c", "b", "live"})
 _BODY = 1 << 20
+_WRITES = "POST /api/t/ID/fork and POST /api/steer/ID"
 
 
 class _Edit(Struct):
@@ -90,9 +91,11 @@ class Site:
         if request.method == "POST":
             if len(parts) == 3 and parts[0] == "t" and parts[2] == "fork":
                 return await self._fork(request, parts[1])
-            raise _WrongMethod("nothing can be written here", fix="POST /api/t/ID/fork forks a trace")
+            if len(parts) == 2 and parts[0] == "steer":
+                return await self._steer(request, parts[1])
+            raise _WrongMethod("nothing can be written here", fix=f"{_WRITES} write")
         if request.method not in ("GET", "HEAD"):
-            raise _WrongMethod(f"{request.method} is not answered here", fix="GET, or POST /api/t/ID/fork")
+            raise _WrongMethod(f"{request.method} is not answered here", fix=f"GET, or {_WRITES}")
         if parts and parts[0] == "t" and len(parts) > 1:
             return await self._of_trace(request, parts[1], parts[2:])
         if len(parts) == 1 and parts[0] in _SHARED:
@@ -129,6 +132,12 @@ class Site:
         value = edit.value if edit.value is None or isinstance(edit.value, str) else json.dumps(edit.value)
         made = await self._answers.call(partial(self._forks.fork, trace_id, edit.kind, edit.event, value))
         return Response(msgspec.json.encode(made), 201, {"cache-control": "no-store"}, JSON)
+
+    async def _steer(self, request: Request, trace_id: str) -> Response:
+        """An order to a running team; 202, because it acts later: the stream says when it has."""
+        order = steering.read(await _body(request))
+        sent = await self._answers.call(partial(steering.send, self.shelf.store_path, trace_id, order))
+        return Response(msgspec.json.encode(sent), 202, {"cache-control": "no-store"}, JSON)
 
     # -- about several -------------------------------------------------------------------------------------------
 

@@ -69,6 +69,8 @@ class TraceRow(Struct, frozen=True, kw_only=True):
     reward: float | None
     errors: int
     is_open: bool
+    is_steered: bool = False
+    """Whether an operator intervened while it was made."""
     lanes: list[float] = []
     """A tiny picture: share of busy agents in each of 24 slices of time; empty where it would cost too much."""
 
@@ -157,6 +159,8 @@ class About(Struct, frozen=True, kw_only=True):
     """More events than travel whole: the page asks for bins and windows."""
     parent: str | None
     """The trace this one was forked from."""
+    is_steered: bool = False
+    """Whether an operator intervened while it was made."""
 
 
 class ColumnHead(Struct, frozen=True, kw_only=True):
