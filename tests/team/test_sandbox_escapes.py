@@ -209,6 +209,19 @@ tried("prctl", lambda: raw({"x86_64": 157, "aarch64": 167}[platform.machine()], 
     assert outcome.exit == 0, "it is still alive after signalling itself"
 
 
+def test_nothing_of_the_runtime_is_inherited(folder: Path) -> None:
+    secret = folder.parent / "secret.txt"
+    secret.write_text(SECRET)
+    with secret.open() as held:
+        os.set_inheritable(held.fileno(), True)
+        source = (
+            "import os\nfor fd in range(3, 32):\n  try: print(fd, os.fstat(fd).st_size, os.read(fd, 99))\n  except OSError: pass"
+        )
+        outcome = play(source, folder)
+    assert outcome.error is None
+    assert outcome.text == "", "the only other descriptor is the pipe to us, and that is for writing"
+
+
 def test_a_fork_bomb_makes_no_process(folder: Path) -> None:
     source = DISARMED + "import os\nfor _ in range(1000):\n  try: os.fork()\n  except OSError: pass\nprint(os.getpid())"
     outcome = play(source, folder)

@@ -176,6 +176,27 @@ def test_a_cancelled_call_ends_its_tool() -> None:
     run(cancelled())
 
 
+def test_no_more_calls_run_together_than_a_tool_can_bear(monkeypatch: pytest.MonkeyPatch) -> None:
+    together = {"now": 0, "most": 0}
+
+    async def call(self: odd, args: Mapping[str, Any], place: Place) -> ToolResult:
+        together["now"] += 1
+        together["most"] = max(together.values())
+        await asyncio.sleep(0.01)
+        together["now"] -= 1
+        return ToolResult("done")
+
+    monkeypatch.setattr(odd, "call", call)
+    monkeypatch.setattr(odd, "at_once", 2, raising=False)
+
+    async def both_teams() -> list[ToolResult]:
+        boxes = [odd_box(), odd_box()]
+        return await asyncio.gather(*(boxes[i % 2].call(f"a{i}", "worker", "odd", "x", event="", round=0) for i in range(12)))
+
+    assert all(result.ok for result in run(both_teams()))
+    assert together["most"] == 2
+
+
 def test_a_wrong_list_is_one_clear_error() -> None:
     with pytest.raises(NotFound, match="did you mean 'search'"):
         Toolbox(MADE, {"worker": ["serch"]})

@@ -116,6 +116,7 @@ class Sandbox:
     async def run(self, source: str, folder: Path) -> Outcome:
         """Run a program in a folder (which must exist) until it ends or a limit ends it."""
         real = Path(os.path.realpath(folder))
+        job = await asyncio.to_thread(self._job, source, real)
         reader, writer = os.pipe()
         os.set_blocking(reader, False)
         os.set_blocking(writer, False)
@@ -129,7 +130,7 @@ class Sandbox:
             finally:
                 os.close(writer)
             printed = bytearray()
-            stopped = await self._until_over(process, self._job(source, real), real, printed)
+            stopped = await self._until_over(process, job, real, printed)
             told = b""
             with suppress(BlockingIOError):
                 told = os.read(reader, 1 << 16)

@@ -54,8 +54,11 @@ class python:
 
     async def call(self, args: Mapping[str, Any], place: Place) -> ToolResult:
         """Run the program in the agent's folder."""
-        _folder.make(place.folder, self._files)
-        outcome = await self._sandbox.run(args["code"], place.folder)
+        try:
+            _folder.make(place.folder, self._files)
+            outcome = await self._sandbox.run(args["code"], place.folder)
+        except OSError as error:  # no process, no disk: the machine's trouble, not the agent's
+            return ToolResult(f"the program could not be started: {error.strerror}", ok=False, error="broken", trusted=True)
         if outcome.error == "disk limit" or await asyncio.to_thread(self._sandbox.is_full, place.folder):
             await asyncio.to_thread(_folder.remove, place.folder)
             _folder.make(place.folder, self._files)
