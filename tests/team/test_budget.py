@@ -144,6 +144,35 @@ def test_calls_that_are_cancelled_leave_nothing_behind(history: list[tuple[int, 
     assert all(f is None for need, f in kept if need <= limit), "a call was not served though nothing was spent"
 
 
+def test_a_call_cancelled_as_its_turn_came_gives_back_what_was_reserved() -> None:
+    async def run() -> Held:
+        meter = Meter(Budget(tokens=10))
+        await meter.reserve(Held(10))
+        second = asyncio.ensure_future(meter.reserve(Held(8)))
+        await asyncio.sleep(0)
+        meter.settle(Held(10), 0)
+        assert meter.held == Held(8)
+        second.cancel()
+        await asyncio.gather(second, return_exceptions=True)
+        return meter.held
+
+    assert asyncio.run(run()) == Held(0)
+
+
+def test_a_call_that_gives_up_makes_way_for_those_behind() -> None:
+    async def run() -> None:
+        meter = Meter(Budget(tokens=10))
+        await meter.reserve(Held(5))
+        large = asyncio.ensure_future(meter.reserve(Held(8)))
+        small = asyncio.ensure_future(meter.reserve(Held(5)))
+        await asyncio.sleep(0)
+        assert not small.done()
+        large.cancel()
+        await asyncio.wait_for(small, 20)
+
+    asyncio.run(run())
+
+
 # ---- a model on a meter
 
 

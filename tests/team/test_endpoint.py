@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import os
 import sys
@@ -240,7 +241,8 @@ def test_what_may_pass_is_tried_again_and_then_said(stream: bool, fault: str, ki
 def test_a_stream_that_breaks_off_is_no_answer(fault: str) -> None:
     with FaultServer("STOP: 4 2", faults=[fault] * 3) as server:
         model = model_at(server.url)
-        assert failed(model).kind == "cut"
+        error = failed(model)
+        assert (error.kind, error.what) == ("cut", "the answer broke off, 3 times")
         assert answered(model).text == "STOP: 4 2"
 
 
@@ -358,11 +360,31 @@ def test_nobody_waits_for_a_day() -> None:
 
 
 def test_a_429_holds_back_the_others_too() -> None:
-    time = FakeTime()
+    t = 0.0
+    slept: list[float] = []
+
+    async def run(model_of: Callable[..., EndpointModel], requests: list[Any]) -> None:
+        nonlocal t
+        two_sleep, morning = asyncio.Event(), asyncio.Event()
+
+        async def sleep(seconds: float) -> None:
+            slept.append(seconds)
+            if len(slept) == 2:
+                two_sleep.set()
+            await morning.wait()
+
+        model = model_of(now=lambda: t, sleep=sleep)
+        calls = asyncio.gather(*(model.complete(Call(messages=PROMPT, seed=k)) for k in range(3)))
+        await asyncio.wait_for(two_sleep.wait(), 20)
+        assert len(requests) == 1, "the second asked although the first was told to wait"
+        t = 60.0
+        morning.set()
+        await calls
+        await model.close()
+
     with FaultServer(faults=["429 after 60"]) as server:
-        model = model_at(server.url, time, concurrency=1)
-        ask(model, *(Call(messages=PROMPT, seed=k) for k in range(3)))
-    assert time.t >= 60
+        asyncio.run(run(functools.partial(model_at, server.url, concurrency=1), server.requests))
+    assert slept == [60.0, 60.0]
     assert len(server.requests) == 4
 
 
@@ -450,7 +472,7 @@ def test_a_stored_address_finds_its_password_in_the_environment(monkeypatch: pyt
 
 @pytest.mark.parametrize(
     "fault",
-    ["401", "400 bad key " + KEY, "400 Bearer " + KEY, "500 key=" + KEY, "403 sk-proj-****wxyz is not allowed", "cut", "html", "hang up", "silent"],
+    ["401 yours is abcd****wxyz", "400 bad key " + KEY, "400 Bearer " + KEY, "500 key=" + KEY, "403 sk-proj-****wxyz is not allowed", "cut", "html", "hang up", "silent"],
 )
 @pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
 def test_no_key_is_in_any_error_or_behind_it(fault: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
