@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from counterpoint.envs._keyed import purpose, uniform
 from counterpoint.envs.text._task import Act, Choice, Instance, Seen, Subtask, TextTask, View
@@ -44,7 +44,8 @@ def sql(instance: Instance, query: str) -> str:
         return "\n".join(" | ".join(map(str, line)) for line in [[c[0] for c in rows.description], *rows.fetchall()])
 
 
-TOOLS: dict[str, Callable[[Instance, str], str]] = {"search": search, "open": open_, "sql": sql, "notes": lambda i, _: "(no notes)"}
+Tools = Mapping[str, Callable[[Instance, str], str]]
+TOOLS: Tools = {"search": search, "open": open_, "sql": sql, "notes": lambda i, _: "(no notes)"}
 
 
 def drawer(seed: int) -> Callable[[str], float]:
@@ -68,6 +69,7 @@ def play(
     before: Iterable[Seen] = (),
     purpose: str = "work",
     ends: Sequence[str] = ("return",),
+    tools: Tools = TOOLS,
 ) -> tuple[Act, list[Seen]]:
     """One worker until it ends; what it said last, and all that it saw."""
     seen = [Seen("question", "user", f"{instance.question}\nAnswer format: {instance.answer_format}"), *before]
@@ -79,7 +81,7 @@ def play(
         if act.verb != "tool":
             return act, seen
         seen.append(Seen("own", "lead.1", f"TOOL {act.target}: {act.text}"))
-        seen.append(Seen("result", act.target, TOOLS[act.target](instance, act.text), subtask.id if subtask else ""))
+        seen.append(Seen("result", act.target, tools[act.target](instance, act.text), subtask.id if subtask else ""))
     raise AssertionError(f"no end after {steps} steps")
 
 

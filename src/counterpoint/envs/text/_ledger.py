@@ -42,10 +42,10 @@ _PRESS = phrases(
     "It was rumoured on {date:date} that contract {contract:id} costs {sum:amount} crowns.",
 )
 _MEMO = phrases(
-    "{person:name} asked on {date:date} for a new lamp in the {book:word} room.",
+    "{person:name} asked on {date:date} for a new lamp in the reading room.",
     "The meeting of {date:date} was moved; {person:name} takes the minutes.",
     "{person:name} sent the copies back on {date:date} and found nothing missing.",
-    "On {date:date} {person:name} counted the folders of the {book:word} book.",
+    "On {date:date} {person:name} counted the folders of the old contracts.",
 )
 _PAGE = 40  # papers on one page of a register
 _LEAST, _MOST = 10_000, 99_000
@@ -208,13 +208,14 @@ def _memos(config: Config, dice: Dice, contracts: tuple[Contract, ...], books: t
         book = dice.pick(books, "memo book", i)
         when = day(dice.below(_YEAR, "memo day", i), dice.below(3, "memo date", i))
         who = person(dice.below(PEOPLE, "memo person", i))
-        yield "Memo", said(_MEMO, dice.below(4, "memo way", i), person=who, date=when, book=book), (book,)
+        yield "Memo", said(_MEMO, dice.below(4, "memo way", i), person=who, date=when), (book,)
 
 
 def _register(i: int, book: str, listed: list[tuple[str, str, tuple[str, ...]]]) -> Iterator[Document]:
     mine = sorted((id_, title) for id_, title, where in listed if book in where)
     pages = [mine[at : at + _PAGE] for at in range(0, len(mine), _PAGE)] or [[]]
+    ids = [f"R-{100 + i}-{k + 1:02}" for k in range(len(pages))]
     for k, page in enumerate(pages):
         lines = "\n".join(f"{id_} {title}" for id_, title in page)
         title = f"Register of the {book} book, page {k + 1} of {len(pages)}"
-        yield Document(f"R-{100 + i}-{k + 1:02}", title, f"{title}. Filed papers:\n{lines}")
+        yield Document(ids[k], title, f"{title}. All pages: {', '.join(ids)}. Filed papers:\n{lines}")

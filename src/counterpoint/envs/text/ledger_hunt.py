@@ -30,7 +30,8 @@ _RULES = (
     "Each book has a register that lists its papers."
 )
 _ENTRY = re.compile(r"^(D-\d+) (Contract|Amendment to|Press cutting on|Memo)(?: (C-\d+))?", re.MULTILINE)
-_PAGE = re.compile(r"^Register of the ([a-z]+) book, page (\d+) of (\d+)")
+_PAGE = re.compile(r"^Register of the ([a-z]+) book, page (\d{1,3}) of \d")
+_PAGES = re.compile(r"All pages: (R-[\d-]+(?:, R-[\d-]+)*)\.")
 
 
 def _folded(row: Row) -> Row:
@@ -108,7 +109,6 @@ class _Reading:
         self.kind, self.least = asked.get("kind", ""), number(asked["least"]) if asked else 0
         self.books = _books(desk.task()) or _books(desk.whole())
         self.pages: dict[str, dict[int, str]] = {}
-        self.lengths: dict[str, int] = {}
         self.contracts: dict[str, dict[str, str]] = {}
         self.changes: dict[str, list[tuple[int, int]]] = {}
         self.names: dict[str, str] = {}
@@ -119,7 +119,6 @@ class _Reading:
         page = _PAGE.match(title) or _PAGE.match(text)
         if page:
             self.pages.setdefault(page[1], {})[int(page[2])] = text
-            self.lengths[page[1]] = int(page[3])
             return
         for found in heard_all(SIGNED, text):
             self.contracts[found["contract"]] = found
@@ -142,16 +141,14 @@ class _Reading:
         return None
 
     def _register(self, book: str) -> Act | None:
+        """Any page of the book's register, and then all the pages that it names."""
         desk, have = self.desk, self.pages.get(book, {})
-        for page in range(1, self.lengths.get(book, 1) + 1):
-            if page in have:
-                continue
-            for id_, title in desk.hits.items():
-                found = _PAGE.match(title)
-                if found and (found[1], int(found[2])) == (book, page) and (act := desk.ask("open", id_)):
-                    return act
-            words = f"register of the {book} book" + (f" page {page}" if page > 1 else "")
-            if act := desk.ask("search", words):
+        if not have and (act := desk.ask("search", f"{book} register")):
+            return act
+        shown = [id_ for id_, title in desk.hits.items() if (m := _PAGE.match(title)) and m[1] == book]
+        named = [id_ for text in have.values() for line in _PAGES.findall(text) for id_ in line.split(", ")]
+        for id_ in (*shown, *named):
+            if id_ not in desk.papers and (act := desk.ask("open", id_)):
                 return act
         return None
 
