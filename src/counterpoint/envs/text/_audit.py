@@ -128,7 +128,8 @@ class _World:
         who, seller, when = dice.below(self.people, "who", i), dice.below(self.sellers, "seller", i), dice.below(_YEAR, "day", i)
         if closed["low"] <= when <= closed["high"] or when > min(self.left.get(who, _YEAR), self.blocked.get(seller, _YEAR)):
             when %= 140
-        id_ = f"E{10_000 + dice.order(80_000, 'expenses')[i]}"
+        at = dice.order(max(2_000, self.config.rows), "expenses")[i]
+        id_ = f"E{10_000 + 4 * at + dice.below(4, 'expense', i)}"
         return _Expense(id_, who, dice.between(20, 700, "amount", i), when, self.mate(who, i), seller)
 
     def plant(self, kind: str, j: int, one: _Expense, other: _Expense) -> None:

@@ -144,7 +144,7 @@ def named(text: str) -> dict[str, str]:
     return out
 
 
-def understood(text: str) -> tuple[str, dict[str, str]] | None:
+def understood(text: str) -> tuple[str, Mapping[str, str]] | None:
     """The kind of rule that a policy states, and its fields; the most telling sentence first."""
     for kind in ("grade", "approver", "cap", *(k for k in RULES if k not in ("grade", "approver", "cap"))):
         found = heard(RULES[kind].ways, text)

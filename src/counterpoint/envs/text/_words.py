@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from functools import cached_property, lru_cache
 from typing import TypeVar
 
 import numpy as np
@@ -242,12 +242,13 @@ def said(ways: Sequence[Phrase], way: int, **fields: object) -> str:
     return ways[way % len(ways)].said(**fields)
 
 
-def heard_all(ways: Sequence[Phrase], text: str) -> list[dict[str, str]]:
+@lru_cache(maxsize=16_384)  # a player reads its papers again at each step
+def heard_all(ways: tuple[Phrase, ...], text: str) -> tuple[Mapping[str, str], ...]:
     """The fields of all sentences in a text that say this, in whichever way."""
-    return [fields for phrase in ways for fields in phrase.heard(text)]
+    return tuple(fields for phrase in ways for fields in phrase.heard(text))
 
 
-def heard(ways: Sequence[Phrase], text: str) -> dict[str, str] | None:
+def heard(ways: tuple[Phrase, ...], text: str) -> Mapping[str, str] | None:
     """The fields of the first way that a text says this in; None when it does not."""
     found = heard_all(ways, text)
     return found[0] if found else None

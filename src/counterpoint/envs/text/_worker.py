@@ -31,6 +31,17 @@ def _lines(text: str) -> tuple[tuple[str, str, str | None], ...]:
     return tuple((m[1], m[2].strip(), m[3]) for m in _LINE.finditer(text))
 
 
+def _names(text: str, what: str, start: int) -> bool:
+    """Whether a text names this after some place, and no longer word that begins so."""
+    at = text.find(what, start)
+    while at >= 0:
+        after = text[at + len(what) : at + len(what) + 1]
+        if not (after.isalnum() or after == "_"):
+            return True
+        at = text.find(what, at + 1)
+    return False
+
+
 class Desk:
     """One agent's view, sorted: the papers it has opened, the hits it has seen, what it was asked, what others answered."""
 
@@ -88,8 +99,8 @@ class Desk:
 
     def asked(self, tool: str, what: str) -> bool:
         """Whether this was asked already and need not be asked again; a call that failed is tried once more."""
-        head, end = f"TOOL {tool}", re.compile(re.escape(what) + r"(?!\w)")
-        calls = [is_error for text, is_error in self._calls if text.startswith(head) and end.search(text, len(head))]
+        head = f"TOOL {tool}"
+        calls = [is_error for text, is_error in self._calls if text.startswith(head) and _names(text, what, len(head))]
         return len(calls) >= _ASKED_MOST or (bool(calls) and not calls[-1])
 
     def ask(self, tool: str, what: str) -> Act | None:

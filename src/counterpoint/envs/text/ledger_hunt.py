@@ -7,7 +7,7 @@ knowledge of how papers are written is the generator's own phrases, so a reader 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -109,7 +109,7 @@ class _Reading:
         self.kind, self.least = asked.get("kind", ""), number(asked["least"]) if asked else 0
         self.books = _books(desk.task()) or _books(desk.whole())
         self.pages: dict[str, dict[int, str]] = {}
-        self.contracts: dict[str, dict[str, str]] = {}
+        self.contracts: dict[str, Mapping[str, str]] = {}
         self.changes: dict[str, list[tuple[int, int]]] = {}
         self.names: dict[str, str] = {}
         for title, text in desk.papers.values():

@@ -92,7 +92,7 @@ def _as_key(n: int) -> int:
 @lru_cache(maxsize=64)
 def _chain(config: Config, seed: int) -> _Chain:
     dice, hops = Dice(seed, "pointer chase"), config.hops
-    pool = [10_000 + i for i in dice.order(80_000, "numbers")[: hops + config.distractors]]
+    pool = [10_000 + 10 * i + dice.below(10, "digit", i) for i in dice.order(8_000, "numbers")[: hops + config.distractors]]
     days = [_EARLY + i for i in dice.order(_DAYS, "days")]
     is_day = [k > 0 and dice.chance(0.3, "is a day", k) for k in range(hops)]
     keys = [_as_key(days[k]) if is_day[k] else pool[k] for k in range(hops)]
