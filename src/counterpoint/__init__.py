@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from counterpoint.formats._format import Format
     from counterpoint.store import Store
+    from counterpoint.team.recording import record
     from counterpoint.trace import Edge, Event, Findings, Graph, Problem, Trace, content_ref, problems
     from counterpoint.trace.batch import TraceBatch
     from counterpoint.trace.replay import Delete, Force, Insert, Substitute
@@ -62,6 +63,7 @@ _HOME = {
     "load": "app.library",
     "problems": "trace",
     "read_logs": "app.logs",
+    "record": "team.recording",
     "save": "app.library",
     "world": "envs._find",
 }

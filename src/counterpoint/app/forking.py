@@ -6,6 +6,8 @@ Always true: a trace that nothing can replay is `NotIdentified`, with what would
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from counterpoint.errors import InputError, NotFound, NotIdentified
@@ -36,12 +38,16 @@ def edit(is_deleted: bool, substitute: str | None, force: str | None) -> Do:
     return Force(value)
 
 
-def replay_for(trace: Trace) -> ManyReplay:
-    """The world that made the trace."""
+def replay_for(trace: Trace, *, model: Any = None, allow: Sequence[str] = ()) -> ManyReplay:
+    """The world that made the trace, or the recording of its team; `model` answers what a recording cannot."""
     from counterpoint.envs._find import world
 
+    if isinstance(trace.meta.get("team"), dict):
+        from counterpoint.team.replay import LiveReplay
+
+        return LiveReplay(model=model, allow=allow)
     name = trace.meta.get("world")
-    record = "fork a trace of `counterpoint world run NAME --store`; a .jsonl file keeps what it takes, .json does not"
+    record = "fork a trace of `counterpoint record` or `counterpoint world run NAME --store`; .jsonl keeps what it takes"
     if not isinstance(name, str):
         raise NotIdentified("nothing says how this team would have gone on", record, where=trace.trace_id)
     try:
@@ -64,8 +70,11 @@ def effect_of(replay: ManyReplay, trace: Trace, at: str, do: Do, seed: int, samp
     return {"mean": mean, "low": low, "high": high, "samples": samples, "seed": seed}
 
 
-def counts(found: Diff, blast: Blast | None) -> dict[str, int]:
-    """How many events were taken over, run again, came and went."""
+def counts(found: Diff, blast: Blast | None, forked: Trace | None = None) -> dict[str, int]:
+    """How many events were taken over, run again, came and went; a live fork says of each event how it came by it."""
+    told = Counter(badge for badge in _told(forked).values()) if forked is not None else None
+    if told:
+        return {name: told[name] for name in ("reused", "recorded", "re-run", "simulated")} | {"gone": len(found.gone)}
     out = {"reused": found.same, "re-run": len(found.changed), "new": len(found.new), "gone": len(found.gone)}
     if blast is not None:
         again = int(blast.reran.sum()) - len(found.gone)
@@ -75,6 +84,9 @@ def counts(found: Diff, blast: Blast | None) -> dict[str, int]:
 
 def badges(original: Trace, forked: Trace, at: str) -> dict[str, str]:
     """Each event of a fork by its id: `reused` as recorded, `re-run` on what had changed, `simulated` where it is new."""
+    told = _told(forked)
+    if told:
+        return told
     from counterpoint.audit.blast import blast_radius
     from counterpoint.audit.diff import aligned
 
@@ -82,3 +94,8 @@ def badges(original: Trace, forked: Trace, at: str) -> dict[str, str]:
     again = dict(zip(aligned(original.events), blast.reran.tolist(), strict=True))
     words = {None: "simulated", True: "re-run", False: "reused"}
     return {event.id: words[again.get(key)] for key, event in zip(aligned(forked.events), forked.events, strict=True)}
+
+
+def _told(forked: Trace) -> dict[str, str]:
+    """The badges that a live fork carries in its events; empty for a simulated one."""
+    return {e.id: str(e.extra["badge"]) for e in forked.events if e.extra and "badge" in e.extra}

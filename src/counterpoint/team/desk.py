@@ -132,6 +132,7 @@ class Desk:
             reads=reads,
             text=draft,
             role=lead.role,
+            reward={"draft": team.task.check(team.instance, draft).value},  # for credit alone: no agent reads it
             extra={"rule": rule},
         )
         self.merged = len(self.done)

@@ -45,6 +45,9 @@ def call_note(address: str, seed: int, completion: Completion, text_ref: str, pr
         note["tool_calls"] = [dict(c) for c in completion.tool_calls]
     if completion.attempts > 1:
         note["attempts"] = completion.attempts
+    told = {k: v for k, v in completion.extra.items() if k != "seconds"}
+    if told:
+        note["told"] = told  # such as what an endpoint would not heed
     return note
 
 

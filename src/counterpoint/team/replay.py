@@ -21,6 +21,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from counterpoint.audit.diff import fingerprint
+from counterpoint.envs.text._task import TextTask
 from counterpoint.errors import InputError, NotFound, NotIdentified
 from counterpoint.team.control import RecordedControl
 from counterpoint.team.edits import PASSED, Edits, edit_note
@@ -67,9 +68,10 @@ class _Lazy:
 class LiveReplay:
     """Forks traces of `counterpoint record`; `allow` names irreversible tools that may run."""
 
-    def __init__(self, *, model: Model | None = None, allow: Sequence[str] = ()) -> None:
-        """`model` answers what the recording cannot; without it, the model that the trace names."""
-        self._model, self._allow = model, frozenset(allow)
+    def __init__(self, *, model: Model | None = None, allow: Sequence[str] = (), is_full: bool = False) -> None:
+        """`model` answers what the recording cannot; without it, the model that the trace names. A full replay asks for everything
+        again, which a deterministic model answers the same way: what a recording is checked against."""
+        self._model, self._allow, self._is_full = model, frozenset(allow), is_full
         self.teams: dict[str, Team] = {}
         """Fork id to the team that played it, for what a trace does not say: calls re-run, effects held."""
 
@@ -100,7 +102,7 @@ class LiveReplay:
     async def _fork(self, trace: Trace, fork: Fork) -> Trace:
         spec, notes = self._checked(trace, fork)
         task = spec.make_task()
-        model: Any = self._model or _Lazy(trace, lambda: make_model(spec.model, task, **spec.options))
+        model: Any = self._model or _Lazy(trace, lambda: _model_of(spec, task))
         check_same(trace, task, model, harness(spec.harness))
         sink = MemorySink()
         team = assemble(
@@ -111,7 +113,7 @@ class LiveReplay:
             Recorder(sink, LogicalClock()),
             control=RecordedControl(trace),
             edits=Edits.of(spec.seed, notes, [e.key for e in trace.events]),
-            memory=Memory.of(trace),
+            memory=Memory() if self._is_full else Memory.of(trace),
             consent=self._allow,
         )
         try:
@@ -149,10 +151,19 @@ class LiveReplay:
         return Spec.of(trace.meta["team"]), notes
 
 
+def _model_of(spec: Spec, task: TextTask) -> Model:
+    """The model that a trace names, where making it reaches nothing that a stranger's trace could choose."""
+    kind, _, rest = spec.model.partition(":")
+    if kind == "fake" or (kind == "local" and rest.replace("-", "").replace("_", "").replace(".", "").isalnum()):
+        return make_model(spec.model, task, **spec.options)
+    fix = f"name the model again, as in --model {kind}:..." + (" --base-url URL" if kind == "openai" else "")
+    raise NotIdentified(f"the recording cannot answer a changed call, and {kind} models are not asked unnamed", fix)
+
+
 def _meta(trace: Trace, notes: list[dict[str, Any]], team: Team, ended: dict[str, Any]) -> dict[str, Any]:
-    same = {k: v for k, v in trace.meta.items() if k not in ("ended", "answer", "why", "steered", "edits", "fork")}
-    about = {"of": trace.trace_id, "calls": dict(team.calls), "held": list(team.held)}
-    return same | ended | {"edits": notes, "fork": about}
+    same = {k: v for k, v in trace.meta.items() if k not in ("ended", "answer", "why", "steered", "edits", "fork", "parent")}
+    about = {"calls": dict(team.calls), "held": list(team.held)}
+    return same | ended | {"edits": notes, "parent": trace.trace_id, "fork": about}
 
 
 def _assembled(trace: Trace, sink: MemorySink, team: Team, notes: list[dict[str, Any]], kept: int) -> Trace:

@@ -18,7 +18,8 @@ from counterpoint.envs.text._find import task as find_task
 from counterpoint.envs.text._task import Instance, Score, TextTask
 from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.store import Store
-from counterpoint.team.budget import Budget, Meter, Metered
+from counterpoint.team._endpoint_address import shown
+from counterpoint.team.budget import Budget, Meter, Metered, Spent
 from counterpoint.team.control import Control, FileControl, NoControl
 from counterpoint.team.edits import Edits
 from counterpoint.team.harness import Harness, harness
@@ -29,7 +30,7 @@ from counterpoint.team.recorder import LogicalClock, Recorder, WallClock
 from counterpoint.team.runtime import Agent, AgentStopped, Team
 from counterpoint.team.toolbox import Toolbox
 from counterpoint.team.topology import Topology
-from counterpoint.trace import Trace
+from counterpoint.trace import Trace, summed_costs
 from counterpoint.trace.lines import OPEN_EVENTS, UNFINISHED
 
 __all__ = ["Outcome", "Spec", "about", "assemble", "check_same", "end_of", "make_model", "play", "record_team", "resume_team"]
@@ -55,11 +56,14 @@ class Spec:
     harness: str = "text"
     limits: Limits = field(default_factory=Limits)
     tools: Mapping[str, Any] = field(default_factory=dict)
-    """Options of tools by name."""
+    """Tools beside the task's, each with its options; for every role that works."""
 
     def as_meta(self) -> dict[str, Any]:
         """What a trace carries."""
-        out = asdict(self) | {"limits": self.limits.as_dict()}
+        options = dict(self.options)
+        if isinstance(options.get("base_url"), str):
+            options["base_url"] = shown(options["base_url"])  # without a password or a query, which may be one
+        out = asdict(self) | {"limits": self.limits.as_dict(), "options": options}
         return {k: dict(v) if isinstance(v, Mapping) else v for k, v in out.items()}
 
     @classmethod
@@ -129,7 +133,7 @@ def assemble(
         instance=instance,
         harness=harness(spec.harness),
         model=model,
-        toolbox=Toolbox(instance, spec.make_topology().allowed(instance), spec.tools),
+        toolbox=Toolbox(instance, spec.make_topology().allowed(instance, tuple(spec.tools)), spec.tools),
         limits=spec.limits,
         recorder=recorder,
         control=control or NoControl(),
@@ -232,7 +236,7 @@ async def resume_team(
             spec,
             task,
             task.instance(spec.seed),
-            _metered(made, budget),
+            _metered(made, budget, so_far),
             recorder,
             control=FileControl(store.path, trace_id, so_far=so_far),
             memory=Memory.of(so_far, unended),
@@ -275,5 +279,11 @@ def _clock(model: Model) -> LogicalClock | WallClock:
     return LogicalClock() if getattr(model, "is_instant", False) else WallClock()
 
 
-def _metered(model: Model, budget: Budget | None) -> Model:
-    return model if budget is None else Metered(model, Meter(budget))
+def _metered(model: Model, budget: Budget | None, so_far: Trace | None = None) -> Model:
+    """The model within its budget; what a run that is resumed has spent is spent."""
+    if budget is None:
+        return model
+    costs = summed_costs(so_far.events) if so_far is not None else {}
+    usd = sum(e.cost_usd or 0.0 for e in so_far.events) if so_far is not None else 0.0
+    spent = Spent(tokens=int(costs.get("tokens", 0)), usd=usd, seconds=float(costs.get("wall_clock_s", 0.0)))
+    return Metered(model, Meter(budget, spent=spent))

@@ -29,6 +29,6 @@ class Topology:
     more: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Tools that a role has beside the task's."""
 
-    def allowed(self, instance: Instance) -> dict[str, tuple[str, ...]]:
-        """The allow-list for an instance."""
-        return {role: (*instance.tools, *self.more.get(role, ())) for role in self.workers}
+    def allowed(self, instance: Instance, also: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
+        """The allow-list for an instance, with further tools for all who work."""
+        return {role: (*instance.tools, *self.more.get(role, ()), *also) for role in self.workers}

@@ -59,7 +59,7 @@ class Tree:
         names = sorted(self.rows, key=lambda n: [int(p) if p.isdigit() else 0 for p in n.split(".")])
         if len(names) > limit:
             busy = [n for n in names if self.rows[n].doing in ("thinks", "tool", "failed")]
-            kept = set([*names[:1], *busy, *names][:limit])
+            kept = set(list(dict.fromkeys([*names[:1], *busy, *names]))[:limit])
             names = [n for n in names if n in kept]
         out = []
         for name in names:

@@ -161,6 +161,8 @@ def _notes(one: Credit) -> str:
     """What to know beside the numbers: who was compared with whom, and by which convention."""
     lines = [f"{one.mechanism}: {'additive' if one.additive else 'not additive'}"]
     for name, value in one.notes.items():
+        if isinstance(value, dict):  # a unit of one of many traces is named by both
+            value = {" ".join(map(str, k)) if isinstance(k, tuple) else str(k): v for k, v in value.items()}
         text = value if isinstance(value, str) else json.dumps(value, default=str)
         lines.append(f"  {name}: {text if len(text) <= _WIDE else text[: _WIDE - 1] + '…'}")
     return "\n".join(lines)

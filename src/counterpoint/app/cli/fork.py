@@ -1,7 +1,8 @@
-"""Change one event of a simulated run, see what comes of it, keep the fork.
+"""Change one event of a run and see what comes of it.
 
 Always true: the recorded trace is not touched; with one fork no effect is claimed, an interval needs `--samples`. The samples
-pair the run with and without the edit on the same fresh noise after the event.
+pair the run with and without the edit on the same fresh noise after the event. A live team's recording answers every call that is
+unchanged; an endpoint is asked only where `--model` names it, and what cannot be undone is done only where `--allow` says so.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from counterpoint.app.cli._store import open_store, store_option
 from counterpoint.app.forking import counts, edit, effect_of, replay_for
 from counterpoint.app.library import about, load, looks_like_path, save
 from counterpoint.trace import Trace
+from counterpoint.trace.replay import Substitute
 
 if TYPE_CHECKING:
     from counterpoint.audit.blast import Blast
@@ -27,6 +29,7 @@ __all__ = ["fork"]
 
 @click.command(
     epilog="\b\nExamples:\n  counterpoint fork wide_verify-0-reference --at e30 --delete --samples 16\n"
+    "  counterpoint fork t1-swarm-3fa --at e41 --edit -n 8\n"
     "  counterpoint fork run.jsonl --at e2 --force '{\"spawn\": 2}' -o fork.jsonl --json\n\n"
     "\b\nExit codes: 0 forked, 2 the event cannot take this edit, 3 no such trace or event, 5 this trace cannot be forked."
 )
@@ -35,8 +38,14 @@ __all__ = ["fork"]
 @click.option("--delete", "is_deleted", is_flag=True, help="The event never happens.")
 @click.option("--substitute", metavar="VALUE", help="It says something else: JSON, or plain text.")
 @click.option("--force", metavar="JSON", help='The decision is another one, such as {"spawn": 2} or {"stop": true}.')
+@click.option("--do", "do_", type=click.Choice(["delete", "substitute"]), help="delete: as above; substitute: draw it anew.")
+@click.option("--edit", "is_edited", is_flag=True, help="Open the event's text in $EDITOR; what is saved is what it says.")
+@click.option("--model", "model_name", metavar="NAME", help="Who answers changed calls of a live team: openai:NAME, local:NAME.")
+@click.option("--base-url", metavar="URL", help="The endpoint, for --model openai:NAME.")
+@click.option("--key-env", metavar="NAME", help="The variable that holds the endpoint's key.")
+@click.option("--allow", multiple=True, metavar="TOOL", help="An irreversible tool that a live team may run; may be repeated.")
 @click.option("--seed", type=click.IntRange(min=0), help="Fresh noise after the event, instead of the recorded one.")
-@click.option("--samples", type=click.IntRange(min=2), metavar="K", help="Estimate the effect over K fresh continuations.")
+@click.option("-n", "--samples", type=click.IntRange(min=2), metavar="K", help="Estimate the effect over K fresh continuations.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the fork here (.jsonl can be forked)."
 )
@@ -48,13 +57,16 @@ def fork(
     is_deleted: bool,
     substitute: str | None,
     force: str | None,
+    do_: str | None,
+    is_edited: bool,
     seed: int | None,
     samples: int | None,
     output: Path | None,
     store: Path | None,
     as_json: bool,
+    **live: Any,
 ) -> None:
-    """Change one event of a simulated run and see what would have come of it.
+    """Change one event of a simulated or live run and see what would have come of it.
 
     A fork of a stored trace is stored beside it; a fork of a file is written with -o, or stored with --store.
     """
@@ -62,9 +74,11 @@ def fork(
     from counterpoint.audit.diff import diff
 
     loaded = load(trace, store=store)
-    do = edit(is_deleted, substitute, force)
+    if is_edited:
+        substitute = _edited(loaded, at)
+    do = Substitute() if do_ == "substitute" else edit(is_deleted or do_ == "delete", substitute, force)
     with about(trace):
-        replay = replay_for(loaded)
+        replay = replay_for(loaded, model=_model(loaded, live), allow=live["allow"])
         forked = replay.fork(loaded, at, do, seed)
         found = diff(loaded, forked)
         blast = blast_radius(loaded, forked, at) if seed is None else None
@@ -74,6 +88,45 @@ def fork(
         emit(_object(loaded, forked, at, found, blast, effect, kept))
     else:
         click.echo(_text(loaded, forked, at, found, blast, effect, kept))
+
+
+def _edited(trace: Trace, at: str) -> str:
+    """What the person makes of the event's text."""
+    from counterpoint.errors import InputError, NotFound
+
+    if at not in trace.index:
+        raise NotFound(f"no event {at!r}", where=trace.trace_id, fix="counterpoint show lists events")
+    before = trace.text(trace.events[trace.index[at]]) or ""
+    after = click.edit(before, extension=".txt")
+    if after is None or after.rstrip("\n") == before.rstrip("\n"):
+        raise InputError(
+            "nothing was changed", where=at, fix="save another text; --delete, --substitute and --force need no editor"
+        )
+    return after.rstrip("\n")
+
+
+def _model(trace: Trace, live: dict[str, Any]) -> Any:
+    """The model that was named for changed calls; None leaves them to what the trace names."""
+    if live["model_name"] is None:
+        return None
+    from counterpoint.team.session import Spec, make_model
+
+    options = {name: live[name] for name in ("base_url", "key_env") if live[name] is not None}
+    return make_model(live["model_name"], Spec.of(trace.meta.get("team") or {}).make_task(), **options)
+
+
+def _live_lines(forked: Trace) -> list[str]:
+    """Of a live fork: how many model calls were made, and what was held back."""
+    about = forked.meta.get("fork")
+    if not isinstance(about, dict):
+        return []
+    calls, held = about["calls"], about["held"]
+    tools = sorted({str(e.tool) for e in forked.events if e.key in set(held)})
+    wants = "".join(f" --allow {tool}" for tool in tools)
+    return [
+        f"calls  from recording {calls['recorded']:,} · re-run {calls['re-run']:,} model calls · held {len(held)}"
+        + (f" (needs{wants})" if held else "")
+    ]
 
 
 def _keep(forked: Trace, ref: str, output: Path | None, store: Path | None) -> str | None:
@@ -100,7 +153,8 @@ def _object(
         "at": at,
         "team": team,
         "effect": effect,
-        "badges": counts(found, blast),
+        "badges": counts(found, blast, forked),
+        "live": forked.meta.get("fork"),
         "reach": reach,
         "first": msgspec.to_builtins(found.first),
         "kept": kept,
@@ -111,7 +165,8 @@ def _text(
     trace: Trace, forked: Trace, at: str, found: Diff, blast: Blast | None, effect: dict[str, Any] | None, kept: str | None
 ) -> str:
     lines = [f"fork {forked.trace_id} at {at} of {trace.trace_id}"]
-    lines.append(" · ".join(f"{name} {count:,}" for name, count in counts(found, blast).items()))
+    lines.append(" · ".join(f"{name} {count:,}" for name, count in counts(found, blast, forked).items()))
+    lines += _live_lines(forked)
     if blast is not None:
         share = f"{int(blast.closure.sum()):,} of {len(trace.events):,} events could depend on it"
         lines.append(f"reach  {share}, {int(blast.changed.sum()):,} changed")

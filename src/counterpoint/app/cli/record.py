@@ -44,6 +44,9 @@ _MODEL_OPTIONS = ("base_url", "key_env", "concurrency", "rpm", "tpm", "timeout_s
 @click.option("--harness", default="text", show_default=True, help="text: acts are lines; tools: acts are function calls.")
 @click.option("--width", type=click.IntRange(min=1), help="Sub-agents of one agent at once (default 4).")
 @click.option("--limit", "limits", multiple=True, metavar="NAME=N", help=f"Another limit: {', '.join(_LIMITS)}.")
+@click.option(
+    "--tool", "tools", multiple=True, metavar="ID", help="A tool beside the task's, such as outbox or my_lab.tools:mail."
+)
 @click.option("--base-url", metavar="URL", help="The endpoint, for --model openai:NAME.")
 @click.option("--key-env", metavar="NAME", help="The variable that holds the endpoint's key (default OPENAI_API_KEY).")
 @click.option("--concurrency", type=click.IntRange(min=1), help="Calls to the endpoint at once.")
@@ -53,6 +56,7 @@ _MODEL_OPTIONS = ("base_url", "key_env", "concurrency", "rpm", "tpm", "timeout_s
     "--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), help="Seconds that an endpoint may be silent."
 )
 @click.option("--retries", type=click.IntRange(min=0), help="How often a failed call is tried again.")
+@click.option("--price", metavar="IN,OUT", help="Dollars per million tokens read and written, for a budget in dollars.")
 @click.option("--budget-tokens", type=click.IntRange(min=1), help="Tokens that the run may spend.")
 @click.option("--budget-usd", type=click.FloatRange(min=0, min_open=True), help="Dollars that the run may spend.")
 @click.option("--budget-seconds", type=click.FloatRange(min=0, min_open=True), help="Seconds that the run may take.")
@@ -121,6 +125,8 @@ def _spec(task_name: str, topology: str, options: dict[str, Any]) -> Spec:
         limits["width"] = options["width"]
     harness(options["harness"])
     chosen = {name: options[name] for name in _MODEL_OPTIONS if options[name] is not None}
+    if options["price"] is not None:
+        chosen["prices"] = {options["model_name"].partition(":")[2]: _price(options["price"])}
     if chosen and not options["model_name"].startswith("openai:"):
         flag = next(iter(chosen)).removesuffix("_s").replace("_", "-")
         raise InputError(f"--{flag} is for an endpoint", where="--model", fix="with --model openai:NAME")
@@ -133,9 +139,18 @@ def _spec(task_name: str, topology: str, options: dict[str, Any]) -> Spec:
         options=chosen,
         harness=options["harness"],
         limits=Limits.of(limits),
+        tools={id_: {} for id_ in options["tools"]},
     )
     spec.make_topology()
     return spec
+
+
+def _price(text: str) -> dict[str, float]:
+    try:
+        read, written = (float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"{text!r} is no price", where="--price", fix="two numbers, as in --price 0.5,1.5") from None
+    return {"input": read, "output": written}
 
 
 def _budget(options: dict[str, Any]) -> Budget | None:

@@ -7,7 +7,6 @@ Always true: every policy plays the same seeds, S, S + 1, ...; the same call pri
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from counterpoint import registry
 from counterpoint.app.cli._dials import given, impossible, set_option
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, number, plain_text, table
 from counterpoint.app.cli._progress import track
-from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
+from counterpoint.errors import CounterpointError, NotFound, did_you_mean
 
 if TYPE_CHECKING:
     from counterpoint.envs._world import Optimum, Runs, World

@@ -43,13 +43,13 @@ class Forks:
             raise InputError(f"{kind} needs a value", where="value", fix="JSON or plain text")
         trace = self._shelf.get(trace_id)
         if not can_fork(trace):
-            fix = "fork a trace of a shipped world, such as those of `counterpoint world run wide_verify --store`"
+            fix = "fork a trace of `counterpoint record`, or of a shipped world: `counterpoint world run wide_verify --store`"
             raise NotIdentified("nothing here says how this team would have gone on", fix, where=trace_id)
         do = edit(kind == "delete", value if kind == "substitute" else None, value if kind == "force" else None)
         with about(trace_id):
             forked = replay_for(trace).fork(trace, at, do, None)
             found = diff(trace, forked)
-            summed = counts(found, blast_radius(trace, forked, at))
+            summed = counts(found, blast_radius(trace, forked, at), forked)
         place = self._shelf.keep(forked, trace_id)
         before, after = trace.rewards.get("team"), forked.rewards.get("team")
         line = " · ".join(f"{name} {count:,}" for name, count in summed.items())

@@ -1,6 +1,7 @@
 """Whether a trace can be forked, and what it was forked from.
 
-Always true: looking at a trace imports no code that the trace names: only shipped worlds are looked up, by their plain names.
+Always true: looking at a trace imports no code that the trace names: only shipped worlds, tasks and topologies are looked up, by
+their plain names.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ __all__ = ["can_fork", "parent_of", "world_of"]
 
 def world_of(trace: Trace) -> Any:
     """The shipped world that made the trace, as a `Replay`; None where there is none, or where the name is a path to code."""
-    name = trace.meta.get("world")
+    name, team = trace.meta.get("world"), trace.meta.get("team")
+    if isinstance(team, dict):
+        named = [team.get("task"), team.get("topology")]
+        return replay_of(trace) if all(isinstance(n, str) and ":" not in n for n in named) else None
     return replay_of(trace) if isinstance(name, str) and ":" not in name else None
 
 

@@ -1,7 +1,8 @@
 """Planner, executor, critic: the planner gives out parts, the executor does them, the critic accepts or objects.
 
-Always true: a triangle with a loop; a part that the critic rejects goes back with the objection, `limits.rounds` times at most,
-and is then taken as it is. The critic sees the part and what was returned, and has the same tools.
+Always true: a triangle with a loop, a critic for each executor; a part that the critic rejects goes back with the objection,
+`limits.rounds` times at most, and is then taken as it is. The critic sees the part and what was returned, and has the same
+tools.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ __all__ = ["planner_executor_critic"]
 
 async def _run(team: Team) -> str:
     planner = team.root("planner")
-    critic = planner.spawn("critic", 0, None)
+    critics: dict[str, Agent | None] = {}
 
     async def executes(agent: Agent, subtask: Subtask) -> Returned:
-        return await _execute(agent, critic, subtask)
+        if agent.name not in critics:
+            critics[agent.name] = planner.spawn("critic", f"{agent.name.rpartition('.')[2]}c", None)
+        return await _execute(agent, critics[agent.name], subtask)
 
     return await manage(Desk(planner, team.instance.subtasks, role="executor", doing=executes))
 
@@ -41,7 +44,7 @@ async def _execute(agent: Agent, critic: Agent | None, subtask: Subtask) -> Retu
 
 
 async def _judge(critic: Agent, subtask: Subtask, back: Returned, again: int) -> str | None:
-    """What the critic objects to; None when it accepts. Several executors may wait for one critic: each case is judged apart."""
+    """What the critic objects to; None when it accepts. Each case is judged by itself."""
     judge = Agent(critic.team, critic.name, critic.role, critic.parent)
     judge.number, judge.seen, judge.unread = critic.number, list(critic.seen), list(critic.unread)
     judge.hear(Seen("subtask", back.agent, subtask.text, subtask.id), back.event, "message")

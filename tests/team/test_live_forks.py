@@ -1,0 +1,196 @@
+"""Forks of live teams: exact where nothing changed, only what changed asked again, and credit that runs on them unchanged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from counterpoint import Delete, Event, Force, InputError, Insert, NotFound, NotIdentified, Substitute, Trace, problems, registry
+from counterpoint.audit.blast import blast_radius
+from counterpoint.audit.diff import diff, fingerprint
+from counterpoint.team.limits import Limits
+from counterpoint.team.replay import BADGES, LiveReplay
+from counterpoint.trace.replay import Fork, ManyReplay
+from team_help import TOPOLOGIES, Says, record
+
+
+@pytest.fixture(scope="module", params=TOPOLOGIES)
+def trace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Trace:
+    return record(tmp_path_factory.mktemp("team"), topology=request.param, seed=1)
+
+
+@pytest.fixture(scope="module")
+def star(tmp_path_factory: pytest.TempPathFactory) -> Trace:
+    return record(tmp_path_factory.mktemp("star"), seed=1)
+
+
+def _hashes(trace: Trace) -> dict[str | None, object]:
+    return {e.key: fingerprint(e) for e in trace.events}
+
+
+def _first(trace: Trace, kind: str, n: int = 0) -> Event:
+    return [e for e in trace.events if e.type == kind and e.agent != "user"][n]
+
+
+def test_keys_are_unique(trace: Trace) -> None:
+    keys = [e.key for e in trace.events]
+    assert None not in keys
+    assert len(set(keys)) == len(keys)
+
+
+def test_f1_an_empty_fork_is_the_trace_again_and_asks_nobody(trace: Trace) -> None:
+    def nobody(call: object) -> str:
+        raise AssertionError("the recording answers everything")
+
+    model = Says(nobody)  # type: ignore[arg-type]
+    model.name, model.version = trace.meta["model"]["name"], trace.meta["model"]["version"]
+    fork = LiveReplay(model=model).fork(trace, trace.events[-1].id)
+    assert diff(trace, fork).is_same
+    assert [(e.id, e.t, e.dur) for e in fork.events] == [(e.id, e.t, e.dur) for e in trace.events]
+    assert sorted(map(str, fork.edges)) == sorted(map(str, trace.edges))
+    assert fork.rewards == trace.rewards
+    assert fork.meta["fork"]["calls"]["re-run"] == 0
+
+
+@given(data=st.data())
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_reusing_the_recording_gives_what_asking_everything_again_gives(trace: Trace, data: st.DataObject) -> None:
+    event = data.draw(st.sampled_from([e for e in trace.events if e.key != "user|question"]))
+    dos = [Delete()] if event.type in ("orchestrator_decision", "spawn") else [Delete(), Substitute("nothing of interest")]
+    do = data.draw(st.sampled_from(dos))
+    seed = data.draw(st.none() | st.integers(0, 99))
+    fast, full = LiveReplay().fork(trace, event.id, do, seed), LiveReplay(is_full=True).fork(trace, event.id, do, seed)
+    assert _hashes(fast) == _hashes(full)
+    assert fast.rewards == full.rewards
+    assert [str(p) for p in problems(fast) if p.severity == "error"] == []
+    place = trace.index[event.id]
+    if "|passed|" not in str(event.key):
+        assert [e.id for e in fast.events[:place]] == [e.id for e in trace.events[:place]]
+    assert {(e.extra or {})["badge"] for e in fast.events} <= set(BADGES)
+
+
+def test_only_what_an_edit_reaches_is_asked_again(tmp_path: Path) -> None:
+    """The issue's number: a run of over 1,000 events, one message edited."""
+    trace = record(tmp_path, seed=2, config={"documents": 400, "rows": 60, "parts": 60}, limits=Limits(width=8, steps=30, turns=200), options={"explore": 0.0})
+    assert len(trace.events) >= 1000
+    returns = [e for e in trace.events if e.type == "return"]
+    at = returns[len(returns) // 2]
+    do = Substitute("nothing found")
+    fork = LiveReplay().fork(trace, at.id, do)
+    full = LiveReplay(is_full=True).fork(trace, at.id, do)
+    assert _hashes(fork) == _hashes(full)
+    calls = fork.meta["fork"]["calls"]
+    assert calls["re-run"] < 0.4 * (calls["re-run"] + calls["recorded"])
+    blast = blast_radius(trace, fork, at.id)
+    assert blast.is_exact
+    assert not bool((blast.reran & ~blast.closure).any())
+
+
+def test_f2_a_message_that_nobody_reads_changes_nothing_else(star: Trace) -> None:
+    read = {e.src for e in star.edges}
+    unread = [e for e in star.events if e.id not in read and e.type == "orchestrator_decision" and "|passed|" in str(e.key)]
+    assert unread
+    fork = LiveReplay().fork(star, _first(star, "return").id, Insert("hello", {"to": "nobody"}))
+    assert diff(star, fork).is_same
+
+
+def test_a_deleted_return_is_never_heard(star: Trace) -> None:
+    gone = _first(star, "return", 2)
+    fork = LiveReplay().fork(star, gone.id, Delete())
+    assert gone.key not in {e.key for e in fork.events}
+    heard = [{e.src for e in t.edges if e.type == "aggregate" and t.events[t.index[e.dst]].type == "aggregate"} for t in (star, fork)]
+    assert len(heard[1]) == len(heard[0]) - 1
+    text = star.text(gone) or "?"
+    assert not any(text in (fork.contents.get(ref) or "") for e in fork.events for ref in (e.extra or {}).get("call", {}).get("prompt", []))
+
+
+def test_a_substituted_result_is_what_the_agent_reads(star: Trace) -> None:
+    result = _first(star, "tool_result", 3)
+    fork = LiveReplay().fork(star, result.id, Substitute("CANARY in place of the result"))
+    twin = next(e for e in fork.events if e.key == result.key)
+    assert fork.text(twin) == "CANARY in place of the result"
+    assert (twin.extra or {})["edited"] is True
+    after = [e for e in fork.events if e.agent == twin.agent and e.key != twin.key and fork.index[e.id] > fork.index[twin.id]]
+    prompts = [fork.contents[ref] for e in after for ref in (e.extra or {}).get("call", {}).get("prompt", [])]
+    assert any("CANARY" in p for p in prompts)
+
+
+def test_a_redraw_is_another_sample_of_the_same_call(star: Trace) -> None:
+    event = _first(star, "return", 1)
+    draws = [LiveReplay().fork(star, event.id, Substitute(draw=i)) for i in (1, 2, 3, 1)]
+    assert _hashes(draws[0]) == _hashes(draws[3])
+    seeds = {next((e.extra or {})["call"]["seed"] for e in f.events if e.key == event.key) for f in draws}
+    assert len(seeds) == 3
+
+
+def test_decisions_can_be_forced(star: Trace) -> None:
+    spawns = [e for e in star.events if e.decision == "spawn"]
+    none = LiveReplay().fork(star, spawns[1].id, Force({"spawn": 0}))
+    assert next(e for e in none.events if e.key == spawns[1].key).decision == "noop"
+    passed = next(e for e in star.events if str(e.key).endswith("|passed|stop") and star.index[e.id] > 40)
+    early = LiveReplay().fork(star, passed.id, Force({"stop": True}))
+    assert len(early.events) < len(star.events)
+    assert next(e for e in early.events if e.key == str(passed.key).split("|passed|")[0]).decision == "stop"
+    with pytest.raises(InputError, match="was not legal there"):
+        LiveReplay().fork(star, spawns[0].id, Force({"act": "DELEGATE lead.9: s1"}))
+    with pytest.raises(InputError, match="forces nothing here"):
+        LiveReplay().fork(star, spawns[0].id, Force({"fly": 1}))
+
+
+def test_forks_of_forks_keep_both_edits(star: Trace) -> None:
+    a, b = _first(star, "return", 0), _first(star, "return", 4)
+    one = LiveReplay().fork(star, a.id, Substitute("first edit"))
+    again = next(e for e in one.events if e.key == b.key)
+    two = LiveReplay().fork(one, again.id, Substitute("second edit"), seed=7)
+    texts = {two.text(e) for e in two.events}
+    assert {"first edit", "second edit"} <= texts
+    assert two.meta["parent"] == one.trace_id
+    assert len(two.meta["edits"]) == 2
+    assert diff(two, LiveReplay().fork(two, two.events[-1].id)).is_same
+
+
+def test_fresh_noise_begins_at_the_event(star: Trace) -> None:
+    event = star.events[60]
+    forks = [LiveReplay().fork(star, event.id, None, s) for s in (1, 2, 1)]
+    assert _hashes(forks[0]) == _hashes(forks[2]) != _hashes(forks[1])
+    for fork in forks:
+        assert [fingerprint(e) for e in fork.events[:60]] == [fingerprint(e) for e in star.events[:60]]
+
+
+@pytest.mark.parametrize("method", ["message_delete", "message_substitute", "spawn", "difference", "shapley", "cone"])
+def test_credit_by_forks_runs_on_live_teams_unchanged(method: str, star: Trace) -> None:
+    mechanism = registry.get("credit", method)
+    options = {"replay": LiveReplay()} if "replay" in mechanism.options else {}
+    if method in ("message_delete", "message_substitute"):
+        options["ids"] = [e.id for e in star.events if e.type == "return"][:3]
+    credit = mechanism([star], **options)
+    assert credit.rows
+    assert all(np.isfinite(row.value) for row in credit.rows)
+
+
+def test_many_forks_at_once_are_each_alone(star: Trace) -> None:
+    replay = LiveReplay()
+    assert isinstance(replay, ManyReplay)
+    asked = [Fork(_first(star, "return", i).id, Delete(), s) for i in range(3) for s in (None, 5)]
+    assert replay.returns(star, asked).tolist() == [replay.fork(star, *f).rewards["team"] for f in asked]
+
+
+def test_who_cannot_be_forked_says_so(star: Trace, tmp_path: Path) -> None:
+    from msgspec.structs import replace
+
+    with pytest.raises(NotFound, match="no event 'e9999'"):
+        LiveReplay().fork(star, "e9999", Delete())
+    with pytest.raises(NotIdentified, match="no recording of a live team"):
+        LiveReplay().fork(replace(star, meta={}), "e3", Delete())
+    with pytest.raises(InputError, match="harness is not the one that recorded this"):
+        LiveReplay().fork(replace(star, meta=star.meta | {"harness": {"hash": "sha256:0"}}), "e3", Delete())
+    asked = replace(star, meta=star.meta | {"team": star.meta["team"] | {"model": "openai:x", "options": {"base_url": "http://127.0.0.1:9/v1"}}})
+    with pytest.raises(NotIdentified, match="not asked unnamed"):
+        LiveReplay().fork(asked, _first(star, "return").id, Substitute("x"))
+    wrong = replace(star, contents=dict.fromkeys(star.contents, "tampered"))
+    with pytest.raises(NotIdentified, match="does not come out as it was recorded"):
+        LiveReplay().fork(wrong, star.events[-1].id, Delete())
