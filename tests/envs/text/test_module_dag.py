@@ -98,7 +98,7 @@ def test_merging_takes_the_first_the_last_or_what_most_wrote() -> None:
 
 
 @given(st.text(max_size=60) | st.text(alphabet="def m1(xs): return\\n\t '[]{}+-*`", max_size=80))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_any_text_has_a_score_and_merges(text: str) -> None:
     instance = SMALL.instance(2)
     for answer in (text, f"def m1(xs):{text}", f"def m1(xs): return {text}"):

@@ -91,6 +91,14 @@ def test_without_overlap_no_agent_decides_a_claim_rightly_alone() -> None:
             assert all(word != truth[id_] for id_, word in alone.items())
 
 
+def test_the_first_seats_hold_all_facts_and_the_others_are_clones() -> None:
+    task = split_evidence.replace(independents=3, clones=5)
+    for seed in range(20):
+        shards = task.instance(seed).shards
+        assert set(shards[4:]) <= set(shards[:4])
+        assert len(set(shards[:4])) == 4
+
+
 @given(SEEDS)
 @settings(max_examples=10, deadline=None)
 def test_the_truth_solves_it_and_each_claim_counts_alike(seed: int) -> None:

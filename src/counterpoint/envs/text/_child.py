@@ -14,7 +14,6 @@ import __future__
 import ast
 import json
 import os
-import resource
 import signal
 import sys
 from contextlib import suppress
@@ -103,8 +102,14 @@ def _audit(event: str, args: tuple[Any, ...]) -> None:
 
 def lock() -> None:
     """From here on: no file, socket or process, little time and memory, and any audited event ends the process."""
-    for name, most in (("CPU", CPU_S), ("AS", _MEMORY), ("FSIZE", 0), ("NOFILE", 0), ("CORE", 0), ("NPROC", 0)):
-        resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (most, most))
+    import resource
+
+    for name, most in (("CPU", CPU_S), ("FSIZE", 0), ("NOFILE", 0), ("CORE", 0), ("NPROC", 0), ("AS", _MEMORY)):
+        try:
+            resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (most, most))
+        except (ValueError, OSError):
+            if name != "AS":  # some systems know no limit on memory; the one on time ends what grows without end
+                raise
     sys.addaudithook(_audit)
 
 

@@ -22,7 +22,7 @@ __all__ = ["Group", "blocks", "one_line", "outputs"]
 
 _LONGEST = 20_000  # characters of an answer; no honest one comes near
 _MOST_BLOCKS = 64
-_WALL_S = 30.0  # the processor limit ends a process long before, unless the machine stands still
+_WALL_S = 60.0  # the processor limit ends a process long before, unless the machine stands still
 _MOST_KILLS = 2
 _DEF = re.compile(r"def\s+([A-Za-z_]\w*)\s*\(")
 

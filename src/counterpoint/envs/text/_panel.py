@@ -68,12 +68,13 @@ class _Speaker:
         said = Counter(one[id_] for one in self.opinions() if one.get(id_, UNKNOWN) != UNKNOWN)
         top, times = said.most_common(1)[0] if said else (UNKNOWN, 0)
         agreement = times / said.total() if said else 0.0
-        is_last_word = self.view.purpose in ("resolve", "turn") or is_final(self.view)
+        is_answer = is_final(self.view) or self.view.role == "agent"
+        is_last_word = is_answer or self.view.purpose in ("resolve", "turn")
         if (word == UNKNOWN and said and (is_last_word or self.draw(f"conform {id_}") < agreement)) or (
             word not in (UNKNOWN, top) and times >= 2 and self.draw(f"conform {id_}") < (1 - self.skill) * agreement
         ):
             word = top
-        if word == UNKNOWN and is_final(self.view):
+        if word == UNKNOWN and is_answer:
             word = "true" if self.draw(f"guess {id_}") < 0.5 else "false"
         return word
 

@@ -9,7 +9,7 @@ panel V).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -87,7 +87,9 @@ def _case(seed: int, config: Config) -> _Case:
         if c in worn:
             flawed += [*chain[:-1], old]
     seats = [*held, *([flawed] * config.clones)]
-    shards = tuple(_dealt(seats[i]) for i in dice.order(len(seats), "seats"))
+    # Whoever is spawned after the independents and the first clone is one more clone: agreement, and no information.
+    mixed = dice.order(config.independents + min(config.clones, 1), "seats")
+    shards = tuple(_dealt(seats[i]) for i in [*mixed, *range(len(mixed), len(seats))])
     every = [fact for shard in seats for fact in shard]
     return _Case(tuple(made), shards, tuple(follows(made, every).items()))
 
@@ -154,7 +156,7 @@ class SplitEvidence:
             tools=planting.tools,
             files=planting.files,
             shards=tuple(tuple(paper.text.split("\n")) for paper in planting.documents),
-            planted=planting.planted,
+            planted=tuple(replace(one, where=one.where.replace("document:shard", "shard:")) for one in planting.planted),
         )
 
     def check(self, instance: Instance, answer: str) -> Score:
