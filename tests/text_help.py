@@ -70,17 +70,21 @@ def play(
     purpose: str = "work",
     ends: Sequence[str] = ("return",),
     tools: Tools = TOOLS,
+    agent: str = "lead.1",
 ) -> tuple[Act, list[Seen]]:
     """One worker until it ends; what it said last, and all that it saw."""
-    seen = [Seen("question", "user", f"{instance.question}\nAnswer format: {instance.answer_format}"), *before]
+    asked = f"{instance.question}\nAnswer format: {instance.answer_format}"
+    if agent == "lead":  # who may hand out parts is told which there are
+        asked += "\nThe work can be split into these parts:\n" + "\n".join(f"{s.id}: {s.text}" for s in instance.subtasks)
+    seen = [Seen("question", "user", asked), *before]
     if subtask is not None:
         seen.append(Seen("subtask", "lead", subtask.text, subtask.id))
     for step in range(steps):
-        view = View("lead.1", "worker", purpose, tuple(seen), choices(instance, *ends))
+        view = View(agent, "worker", purpose, tuple(seen), choices(instance, *ends))
         act = task.work(view, drawer(seed * 1_000_003 + step), skill)
         if act.verb != "tool":
             return act, seen
-        seen.append(Seen("own", "lead.1", f"TOOL {act.target}: {act.text}"))
+        seen.append(Seen("own", agent, f"TOOL {act.target}: {act.text}"))
         seen.append(Seen("result", act.target, tools[act.target](instance, act.text), subtask.id if subtask else ""))
     raise AssertionError(f"no end after {steps} steps")
 

@@ -89,7 +89,7 @@ def test_the_parts_of_a_right_team_and_one_right_agent_alone_solve_every_instanc
     assert task.check(instance, truth(instance, task)[1]).value == 1
     parts = [play(task, instance, part)[0].text for part in instance.subtasks]
     assert task.check(instance, task.merge(instance, task.rules[0], parts)).is_solved
-    alone, _ = play(task, instance, ends=("stop",), purpose="turn")
+    alone, _ = play(task, instance, ends=("stop",), purpose="turn", agent=data.draw(st.sampled_from(["lead", "lead.1", "lead.3", "x"])))
     assert alone.verb == "stop"
     assert task.check(instance, alone.text).is_solved
 
@@ -177,6 +177,22 @@ def test_who_decides_takes_what_most_say(name: str) -> None:
         assert task.check(instance, act.text).is_solved, purpose
     hasty = task.work(dataclasses.replace(view, purpose="resolve"), drawer(0), 0.0)
     assert not task.check(instance, hasty.text).is_solved
+
+
+@pytest.mark.parametrize("name", ["ledger_hunt", "sql_audit"])
+def test_who_has_not_the_time_for_all_begins_elsewhere_than_the_others_and_together_they_have_it(name: str) -> None:
+    task = find(name)
+    instance = task.instance(4)
+    found = []
+    for n in range(1, 5):
+        _, seen = play(task, instance, agent=f"lead.{n}")
+        view = View(f"lead.{n}", "debater", "debate", tuple(seen[: 1 + 2 * 11]), (Choice("message"),))
+        found.append(task.work(view, drawer(0), 1.0).text)
+    alone = [task.check(instance, text).value for text in found]
+    assert max(alone) < 1
+    heard = [Seen("question", "user", instance.question), *(Seen("return", f"lead.{n + 1}", text, "all") for n, text in enumerate(found))]
+    act = task.work(View("lead", "resolver", "resolve", tuple(heard), (Choice("stop"),)), drawer(0), 1.0)
+    assert task.check(instance, act.text).value > max(alone) + 0.2
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -84,9 +84,9 @@ def play(
     others = [(found, task) for text, task in desk.answers() if (found := read(text))]
     checked = desk.judged()
     if desk.is_judge and checked is None and others:
-        usual = "vote" if len({task for _, task in others}) == 1 else "union"
-        rule = slip(draw, skill, "judge", [lambda: "first"], usual)
-        return answer(view, written(merged(rule, [rows for rows, _ in others], width)))
+        lists = [rows for rows, _ in others]
+        rule = slip(draw, skill, "judge", [lambda: "first"], "vote" if _are_alike(lists, width) else "union")
+        return answer(view, written(merged(rule, lists, width)))
     reading = start(desk)
     act = desk.board() or reading.next()
     if act is not None:
@@ -98,6 +98,12 @@ def play(
     if not reading.has_read and others:
         mine = merged("union", [rows for rows, _ in others], width)
     return answer(view, written(mine))
+
+
+def _are_alike(lists: Sequence[Sequence[Row]], width: int) -> bool:
+    """Whether these are answers to one question rather than to different parts of it: a row is in three of four of them on average."""
+    keys = [{row[:width] for row in rows} for rows in lists]
+    return 4 * sum(map(len, keys)) > 3 * len(lists) * len(set().union(*keys))
 
 
 def _problems(mine: Sequence[Row], given: Sequence[Row], width: int) -> list[str]:

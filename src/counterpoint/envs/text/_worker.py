@@ -76,17 +76,19 @@ class Desk:
         """Whether this turn is about what was said."""
         return self.view.purpose in JUDGING
 
-    def task(self) -> str:
-        """The sub-task that was given last; the question where none was given."""
-        for kinds in (("subtask",), ("brief", "question"), ("operator",)):
-            texts = [seen.text for seen in self.view.seen if seen.kind in kinds]
-            if texts:
-                return texts[-1] if kinds == ("subtask",) else "\n".join(texts)
-        return ""
+    def part(self) -> str:
+        """The sub-task that was given last; empty for who works on the whole question."""
+        return next((seen.text for seen in reversed(self.view.seen) if seen.kind == "subtask"), "")
 
     def whole(self) -> str:
-        """All that the user, the lead or the operator asked."""
+        """All that the user, the lead or the operator asked; a lead's question lists the parts too."""
         return "\n".join(s.text for s in self.view.seen if s.kind in ("question", "subtask", "brief", "operator"))
+
+    def turned(self, items: Sequence[T]) -> list[T]:
+        """The same in another order for each agent, so that those who work on the same question begin in different places."""
+        name = self.view.agent.rpartition(".")[2]
+        at = 2 * (int(name) - 1) % len(items) if name.isdecimal() and items else 0
+        return [*items[at:], *items[:at]]
 
     def answers(self) -> list[tuple[str, str]]:
         """What others returned or said and what this agent answered itself, with the sub-task that it is about."""

@@ -31,6 +31,8 @@ _RULES = (
 )
 _ENTRY = re.compile(r"^(D-\d+) (Contract|Amendment to|Press cutting on|Memo)(?: (C-\d+))?", re.MULTILINE)
 _PAGE = re.compile(r"^Register of the ([a-z]+) book, page (\d{1,3}) of \d")
+_ONE = re.compile(r"In the ([a-z]+) book alone")
+_EVERY = re.compile(r"filed in \d+ books?: ([a-z, ]+)\.")
 _PAGES = re.compile(r"All pages: (R-[\d-]+(?:, R-[\d-]+)*)\.")
 
 
@@ -105,9 +107,10 @@ class _Reading:
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
-        asked = heard(_ASKS, desk.task()) or heard(_ASKS, desk.whole()) or {}
+        asked = heard(_ASKS, desk.part()) or heard(_ASKS, desk.whole()) or {}
         self.kind, self.least = asked.get("kind", ""), number(asked["least"]) if asked else 0
-        self.books = _books(desk.task()) or _books(desk.whole())
+        one, every = _ONE.search(desk.part()), _EVERY.search(desk.whole())
+        self.books = [one[1]] if one else desk.turned(every[1].split(", ")) if every else []
         self.pages: dict[str, dict[int, str]] = {}
         self.contracts: dict[str, Mapping[str, str]] = {}
         self.changes: dict[str, list[tuple[int, int]]] = {}
@@ -203,14 +206,6 @@ def _slips(row: Row, first: int) -> list[Callable[[], Row | None]]:
     amount = int(row[2])
     old: Row = (row[0], row[1], first if first != amount else amount + 1_000)
     return [lambda: old] if first != amount else [lambda: None, lambda: (row[0], row[1], 10 * amount), lambda: old]
-
-
-def _books(text: str) -> list[str]:
-    one = re.search(r"In the ([a-z]+) book alone", text)
-    if one:
-        return [one[1]]
-    every = re.search(r"filed in \d+ books?: ([a-z, ]+)\.", text)
-    return every[1].split(", ") if every else []
 
 
 ledger_hunt = LedgerHunt()

@@ -212,7 +212,7 @@ class PointerChase:
             return answer(view, _merged("last", others, hops) or "unknown")
         wrong = sum(draw(f"step {k}") >= skill for k in range(walk.steps))
         value = walk.found + 10 * wrong
-        return answer(view, str(value) if end == hops and "subtask" not in {s.kind for s in view.seen} else f"{end}|{value}")
+        return answer(view, f"{end}|{value}" if desk.part() else str(value))
 
 
 def _statements(text: str) -> list[tuple[int | None, int]]:
@@ -232,7 +232,7 @@ def _merged(rule: str, texts: Sequence[str], hops: int) -> str:
 
 def _goal(desk: Desk) -> tuple[int, int]:
     """The card to come to, and how many there are."""
-    span, long = _SPAN.search(desk.task()), _LONG.search(desk.whole())
+    span, long = _SPAN.search(desk.part()), _LONG.search(desk.whole())
     hops = int(span[3]) if span else int(long[1]) if long else 0
     return (int(span[2]) if span else hops), hops
 
@@ -246,7 +246,7 @@ class _Walk:
         """What the walk came to: the number of the card after `end`, or the answer."""
         self.steps = 0
         self._want: tuple[int, bool] | None = None
-        start = heard(_START, desk.task()) or heard(_START, desk.whole())
+        start = heard(_START, desk.part()) or heard(_START, desk.whole())
         told = [one for text, _ in desk.answers() for one in _statements(text)]
         known = sorted({(step, value) for step, value in told if step is not None and step < end}, reverse=True)
         self._starts = [*known, *([(0, number(start["key"]))] if start else [])]

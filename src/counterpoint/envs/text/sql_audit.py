@@ -92,7 +92,7 @@ class _Auditing:
 
     def __init__(self, desk: Desk, draw: Draw, skill: float) -> None:
         self.desk, self.draw, self.skill = desk, draw, skill
-        self.rules = _RULE.findall(desk.task()) or _RULE.findall(desk.whole())
+        self.rules = _RULE.findall(desk.part()) or desk.turned(list(dict.fromkeys(_RULE.findall(desk.whole()))))
         self.policies: dict[str, tuple[int, str]] = {}
         self.names: dict[str, str] = {}
         for title, text in desk.papers.values():
