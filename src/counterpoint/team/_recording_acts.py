@@ -181,9 +181,9 @@ class Acts:
 
             def end(scope: Scope, value: Any, error: BaseException | None) -> None:
                 def close() -> None:
-                    told = {"model": None, **(usage_of(value) if usage is None else usage(value))} if error is None else {}
-                    fields = {**clean(told, scope.session.note), "ok": error is None, "error": _name(error)}
-                    scope.session.lanes.end(scope, _text(text, value), **fields)
+                    told = {} if error is not None else usage_of(value) if usage is None else usage(value)
+                    fields = clean(told, scope.session.note) if told else {}
+                    scope.session.lanes.end(scope, _text(text, value), ok=error is None, error=_name(error), **fields)
 
                 scope.session.do(close)
 

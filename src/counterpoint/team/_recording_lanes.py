@@ -272,7 +272,7 @@ class Lanes:
         """A model is called. Who leads decides; who does not thinks aloud; who has two returns to read puts them together."""
         lane = scope.lane
         turn, lane.turn = lane.turn, lane.turn + 1
-        if sum(kinds is _RETURN for kinds in scope.knows.values()) >= 2 and reads is None:
+        if len(scope.knows) >= 2 and reads is None and sum(kinds is _RETURN for kinds in scope.knows.values()) >= 2:
             kind = "aggregate"
         else:
             kind = "orchestrator_decision" if lane.leads else "message"

@@ -20,6 +20,8 @@ LIMIT = 1_000_000
 """Characters of a text that are kept."""
 _BARE = {"id": "-", "t": 0, "type": "message", "agent": "-"}
 _FIELDS = frozenset(Event.__struct_fields__) - {"id", "t", "type", "agent", "extra"}
+_WORDS = ("text", "content", "final_output")
+"""Where what models and agents answer with has its words."""
 _IN = ("tokens_in", "input_tokens", "prompt_tokens")
 _OUT = ("tokens_out", "output_tokens", "completion_tokens")
 
@@ -40,7 +42,7 @@ def text_of(value: Any) -> str | None:
         return None
     if isinstance(value, bytes):
         return plain(value[:LIMIT].decode("utf-8", "replace"))
-    for name in ("text", "content", "final_output"):  # what models and agents answer with
+    for name in () if isinstance(value, (int, float, list, tuple)) else _WORDS:
         inner = _attribute(value, name)
         if isinstance(inner, str):
             return plain(inner)
@@ -85,6 +87,8 @@ def parameters(function: Callable[..., Any]) -> list[str]:
 def usage_of(value: Any) -> dict[str, Any]:
     """Tokens and money that a model's answer states: its own fields, its `usage`, or its `usage_metadata`."""
     found: dict[str, Any] = {}
+    if isinstance(value, str):
+        return found
     for holder in (value, _attribute(value, "usage"), _attribute(value, "usage_metadata")):
         if holder is None or isinstance(holder, str):
             continue

@@ -54,40 +54,47 @@ def encode_records(records: Sequence[Record | bytes]) -> tuple[bytes, list[Refus
     except (*UNREADABLE, ValueError, TypeError, AttributeError):
         pass
     lines: list[bytes] = [b""] * len(records)
-    quick: list[int] = []
+    graph: dict[int, Any] = {}
+    rest: dict[int, Any] = {}
     slow: list[int] = []
     for i, record in enumerate(records):
         kind = type(record)
         if kind is bytes:
             lines[i] = record  # type: ignore[assignment]
-        elif kind is Edge or kind is Close or kind is Content or (kind is Event and record.extra is None):  # type: ignore[union-attr]
-            quick.append(i)
+        elif kind is Edge:
+            graph[i] = {"edge": record}
+        elif kind is Close or kind is Content:
+            rest[i] = record
+        elif kind is Event and record.extra is None:  # type: ignore[union-attr]
+            graph[i] = {"event": record}
         else:
             slow.append(i)
-    slow += _quickly(records, quick, lines)
+    slow += _quickly(graph, lines, is_typed=True) + _quickly(rest, lines, is_typed=False)
     refused = []
     for i in sorted(slow):
-        record = records[i]
-        lines[i], why = _slowly(record)
+        lines[i], why = _slowly(records[i])
         if why:
-            refused.append(Refusal(record, why))
+            refused.append(Refusal(records[i], why))
     return b"".join(lines), refused
 
 
-def _quickly(records: Sequence[Any], places: list[int], lines: list[bytes]) -> list[int]:
-    """Write the records of these places together; gives the places of those that must be looked at one by one."""
-    if not places:
+def _quickly(objects: dict[int, Any], lines: list[bytes], *, is_typed: bool) -> list[int]:
+    """Write objects into their places together; gives the places of those that must be looked at one by one.
+
+    Whether a typed record reads back is only known when it is read; of an object that may hold anything, NaN and what is no
+    Unicode are all that JSON would change or refuse, and those say "null", or cannot be encoded.
+    """
+    if not objects:
         return []
     try:
-        data = _encoder.encode_lines([_object(records[i]) for i in places])
-        line_decoder.decode_lines(data)
+        data = _encoder.encode_lines(list(objects.values()))
+        if is_typed:
+            line_decoder.decode_lines(data)
     except (*UNREADABLE, ValueError, TypeError, AttributeError):
-        return places
-    # The encoder writes NaN as null without a word, and where a field holds anything the decoder lets it pass.
-    has_null = b"null" in data
-    for i, line in zip(places, data[:-1].split(b"\n"), strict=True):
+        return list(objects)
+    for i, line in zip(objects, data[:-1].split(b"\n"), strict=True):
         lines[i] = line + b"\n"
-    return [i for i in places if b"null" in lines[i]] if has_null else []
+    return [i for i in objects if b"null" in lines[i]] if b"null" in data else []
 
 
 def _slowly(record: Any) -> tuple[bytes, str]:
@@ -103,7 +110,8 @@ def _slowly(record: Any) -> tuple[bytes, str]:
 
 def open_line(event: Event) -> tuple[bytes, str]:
     """The line of an event that has begun, or why no line can carry it."""
-    return _slowly(Open(event))
+    line = _event_line("open", event)
+    return (line, "") if line is not None else _slowly(Open(event))
 
 
 def _event_line(kind: str, event: Event) -> bytes | None:

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 
 from counterpoint.trace.vocabulary import Decision, EdgeType, EventType, Source
 
-__all__ = ["AMOUNTS", "FIELDS", "OUR_FIELDS", "SURVEY_FIELDS", "Edge", "Event", "Kept", "wire_name"]
+__all__ = ["AMOUNTS", "BARE", "FIELDS", "OUR_FIELDS", "PLAIN", "SURVEY_FIELDS", "Edge", "Event", "Kept", "wire_name"]
 
 Number = int | float
 Name = Annotated[str, Meta(min_length=1)]
@@ -121,6 +121,10 @@ def wire_name(field: str) -> str:
 
 FIELDS: tuple[str, ...] = tuple(f for f in Event.__struct_fields__ if f != "extra")
 """Every declared event field in order, `extra` apart."""
+PLAIN = frozenset(FIELDS) - {"id", "t", "type", "agent", "from_"}
+"""Fields whose JSON name is their own and that an event may lack."""
+BARE = {"id": "-", "t": 0, "type": "message", "agent": "-"}
+"""The least that is an event: with other fields beside it, it shows whether they are of their types."""
 AMOUNTS = ("dur", "tokens_in", "tokens_out", "cost_usd", "turn")
 """Fields that are never negative in a valid trace."""
 SURVEY_FIELDS = FIELDS[:10]
