@@ -198,8 +198,8 @@ def _papers(dice: Dice, contracts: tuple[Contract, ...]) -> Iterator[Paper]:
                 yield f"Amendment to {c.id}", said(AMENDED, way, **fields), c.books
         for k, amount in enumerate(c.rumours):
             way = dice.below(120, f"rumour way {k}", i)
-            when = day(dice.below(_YEAR, f"rumour day {k}", i), way // 4)
-            yield f"Press cutting on {c.id}", said(_PRESS, way, contract=c.id, date=when, sum=money(amount, way // 12)), c.books
+            told = day(dice.below(_YEAR, f"rumour day {k}", i), way // 4)
+            yield f"Press cutting on {c.id}", said(_PRESS, way, contract=c.id, date=told, sum=money(amount, way // 12)), c.books
 
 
 def _memos(config: Config, dice: Dice, contracts: tuple[Contract, ...], books: tuple[str, ...]) -> Iterator[Paper]:

@@ -101,7 +101,7 @@ def play(
 
 
 def _are_alike(lists: Sequence[Sequence[Row]], width: int) -> bool:
-    """Whether these are answers to one question rather than to different parts of it: a row is in three of four of them on average."""
+    """Whether these answer one question and not different parts of it: a row is in three of four of them on average."""
     keys = [{row[:width] for row in rows} for rows in lists]
     return 4 * sum(map(len, keys)) > 3 * len(lists) * len(set().union(*keys))
 
