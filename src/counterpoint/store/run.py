@@ -30,12 +30,8 @@ __all__ = ["Flusher", "Run"]
 
 Numbers = dict[str, int | float]
 _NAMES = frozenset(map(wire_name, FIELDS)) | {"extra"}
-_TYPES: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("content_ref", "error", "model", "tool", "role"), (str,)),
-    **dict.fromkeys(("dur", "cost_usd", "logp"), (float, int)),
-    **dict.fromkeys(("tokens_in", "tokens_out"), (int,)),
-    "ok": (bool,),
-}
+_TYPES: dict[str, tuple[type, ...]] = {"dur": (float, int), "ok": (bool,), "tokens_in": (int,), "tokens_out": (int,)}
+_TYPES |= {"cost_usd": (float, int), "content_ref": (str,), "error": (str,), "model": (str,)}
 """The usual fields of a close, each with what it may be; the others are looked at more slowly."""
 Check = Callable[[Trace], object]
 Seal = Callable[[Trace], None]

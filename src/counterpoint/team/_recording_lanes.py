@@ -199,11 +199,19 @@ class Lanes:
         return event, lane
 
     def enter(
-        self, scope: Scope, name: str, role: str | None, text: str | None, reads: Reads | None = None, **fields: Any
+        self,
+        scope: Scope,
+        name: str,
+        role: str | None,
+        text: str | None,
+        reads: Reads | None = None,
+        *,
+        is_new: bool = False,
+        **fields: Any,
     ) -> Scope:
         """An agent begins: it is spawned, or set to work again, or was told to by a spawn or a message before.
 
-        The root's own name, called where no other agent acts, is the root itself.
+        The root's own name, called where no other agent acts, is the root itself. With `is_new` it is never one of before.
         """
         root = self.root
         if scope is root and name == root.lane.agent and not root.lane.is_running:
@@ -212,7 +220,7 @@ class Lanes:
         known = self.lanes.get(name)
         event: str | None = None
         pairs: list[tuple[str, str]] = []
-        if known is None or known.is_running or known is root.lane:
+        if known is None or known.is_running or known is root.lane or is_new:
             pairs = self.reads(scope, reads, joins=True)
             event, lane = self.spawn(scope, name, role, text, pairs, **fields)
         else:

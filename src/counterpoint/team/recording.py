@@ -64,6 +64,10 @@ class Recording(Acts):
         self._opened: Store | None = None
         self._token: Any = None
 
+    def keep_in(self, store: Store | str | os.PathLike[str]) -> None:
+        """Choose the store, where it was not known when the team was decorated."""
+        self._store = store
+
     # -- beginning and end -----------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:

@@ -6,7 +6,7 @@
         graph.invoke(question, config={"callbacks": [handler(rec)]})
 
 What becomes what, as when a LangSmith export is imported, but that nodes are agents here: a node is spawned by its graph and
-returns to it (run again, it is told to; at once with itself, as `Send` does, it is several), a router's `Send`s are a decision to
+returns to it (run again, it is told to; each `Send` is an agent of its own), a router's `Send`s are a decision to
 spawn, `Command(goto=X)` and `transfer_to_X` tools are messages to X; model calls are steps with their tokens, tools and
 retrievers calls with untrusted results, an interrupt is a question to a human. Nodes called after parts of an agent (`agent`,
 `tools`, `model`) are none.
@@ -71,7 +71,9 @@ class _Handler(BaseCallbackHandler):
         is_node = meta.get("langgraph_node") == name and any(str(t).startswith("graph:step:") for t in about.get("tags") or ())
         if scope is not None and is_node and name not in self._parts:
             self._nodes.add(run_id)
-            scope = do(scope, "enter", name, name, _said(inputs), extra={"langgraph_step": meta.get("langgraph_step")})
+            is_sent = (meta.get("langgraph_path") or ("",))[0] == "__pregel_push"  # each `Send` is an agent of its own
+            step = {"langgraph_step": meta.get("langgraph_step")}
+            scope = do(scope, "enter", name, name, _said(inputs), is_new=is_sent, extra=step)
         elif scope is not None and parent_run_id is None and scope.outer is None:
             called = meta.get("lc_agent_name") or (name if name not in _PLAIN else None)
             if isinstance(called, str) and called:
