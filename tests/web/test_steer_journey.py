@@ -38,6 +38,7 @@ def test_an_agent_is_paused_and_told_and_the_team_is_stopped(page: Any, viewer: 
         button = region.get_by_role("button", name="Message lead.2 of steered-live")
         button.focus()
         page.keyboard.press("Enter")
+        dialog.wait_for()
         page.keyboard.type("only the second ledger")
         page.keyboard.press("Tab")
         page.keyboard.press("Tab")
