@@ -1,9 +1,10 @@
 """Who does what in a team that is not ours, and what each event read: scopes, lanes, and the events they leave.
 
-Always true: a scope keeps in `knows` the latest events that together hold all that was learnt in it. An event reads what its
-scope knows; when it has ended, it stands there in the place of what it read. So an agent's edges are few, and nothing that was
-learnt is ever left out: where two branches of one agent run at once, each may have read what the other learnt before. What is
-known to come from outside the team is read with a `safety_flow` edge too.
+Always true: a scope keeps in `knows` the latest events that together hold all that was learnt in it, and in `heard` what came in
+since its agent last put things together. Acts (calls, spawns, messages) read what is known; steps, decisions and returns read
+what was heard, too. When an event has ended, it stands in the place of what it read. So edges are few, and nothing that was
+learnt is ever left out: where two branches of one agent run at once, each may have read what the other learnt before. What came
+from outside the team is read with a `safety_flow` edge as well.
 """
 
 from __future__ import annotations
@@ -53,12 +54,13 @@ class Lane:
 class Scope:
     """A stretch of one agent's work: its whole life, one tool call, one model call."""
 
-    __slots__ = ("event", "hands_on", "knows", "lane", "outer", "reads", "session", "told")
+    __slots__ = ("event", "hands_on", "heard", "knows", "lane", "outer", "reads", "session", "told")
 
     def __init__(self, session: Session, lane: Lane, outer: Scope | None, event: str | None = None) -> None:
         self.session, self.lane, self.outer, self.event = session, lane, outer, event
         """`event` is what the scope began with: a spawn, a call, a step."""
         self.knows: dict[str, Kinds] = {}
+        self.heard: dict[str, Kinds] = {}
         self.reads: list[str] = []
         """What `event` read."""
         self.told: dict[str, Any] = {}
@@ -67,10 +69,17 @@ class Scope:
         """Whether the agent passed its work on to another, who will return in its place."""
 
     def hears(self, event: str, kinds: Kinds, instead_of: Iterable[str] = ()) -> None:
-        """An event is known from now on, in the place of those that it rests on."""
+        """Something came in, and is known from now on in the place of what it rests on."""
         for old in instead_of:
             self.knows.pop(old, None)
-        self.knows[event] = kinds
+        self.knows[event] = self.heard[event] = kinds
+
+    def puts(self, event: str, instead_of: Iterable[str]) -> None:
+        """The agent has put together what it read: this event is known in its place."""
+        for old in instead_of:
+            self.knows.pop(old, None)
+            self.heard.pop(old, None)
+        self.knows[event] = _CAUSAL
 
 
 class Lanes:
@@ -107,17 +116,18 @@ class Lanes:
 
     # -- reading ---------------------------------------------------------------------------------------------------------
 
-    def reads(self, scope: Scope, exactly: Reads | None, *, joins: bool = False) -> list[tuple[str, str]]:
+    def reads(self, scope: Scope, exactly: Reads | None, *, is_act: bool = False) -> list[tuple[str, str]]:
         """Pairs of event and edge: what was said to be read, else what the scope knows, else the agent's memory.
 
-        With `joins`, for events that leave what is known as it is, much that is known is first put together by an aggregate:
-        a thousand spawns after a thousand returns would be a million edges.
+        An act reads no more than holds all; where that is much, an aggregate is put before it: a thousand spawns after a thousand
+        returns would be a million edges.
         """
         if exactly is not None:
             return self._named(exactly)
-        if joins and len(scope.knows) > _MANY:
+        if is_act and len(scope.knows) > _MANY:
             self.event(scope, "aggregate", extra={"is_implicit": True})
-        pairs = [(event, kind) for event, kinds in scope.knows.items() for kind in kinds]
+        known = scope.knows if is_act or not scope.heard else {**scope.heard, **scope.knows}
+        pairs = [(event, kind) for event, kinds in known.items() for kind in kinds]
         if not pairs and scope.lane.latest is not None:
             return [(scope.lane.latest, "temporal")]
         return pairs
@@ -136,8 +146,10 @@ class Lanes:
         """Remember an event that was written; what a spawn told its agent is afterwards only a cause."""
         self.kinds[event] = _FLOW if trusted is False else _USUAL.get(type, _CAUSAL)
         for src, kind in pairs:
-            if kind == "spawn" and src in scope.knows:
-                scope.knows[src] = _CAUSAL
+            if kind == "spawn":
+                for known in (scope.knows, scope.heard):
+                    if src in known:
+                        known[src] = _CAUSAL
         scope.lane.latest = event
 
     # -- events that take no time ----------------------------------------------------------------------------------------
@@ -146,7 +158,7 @@ class Lanes:
         self, scope: Scope, type: str, *, reads: Reads | None = None, enters: bool = True, text: str | None = None, **fields: Any
     ) -> str:
         """An event of the scope's agent. With `enters`, later events read it instead of what it read."""
-        pairs = self.reads(scope, reads, joins=not enters)
+        pairs = self.reads(scope, reads, is_act=not enters and type != "orchestrator_decision")
         if type == "aggregate":
             pairs = [(src, "aggregate" if kind == "return" else kind) for src, kind in pairs]
         lane = scope.lane
@@ -155,7 +167,7 @@ class Lanes:
         event = self.recorder.event(lane.agent, type, reads=pairs, text=text, **fields)
         self._keep(scope, event, pairs, type, fields.get("trusted"))
         if enters:
-            scope.hears(event, self.kinds[event], [src for src, _ in pairs])
+            scope.puts(event, [src for src, _ in pairs])
         if fields.get("decision") == "stop":
             lane.has_stopped = True
         return event
@@ -221,18 +233,18 @@ class Lanes:
         event: str | None = None
         pairs: list[tuple[str, str]] = []
         if known is None or known.is_running or known is root.lane or is_new:
-            pairs = self.reads(scope, reads, joins=True)
+            pairs = self.reads(scope, reads, is_act=True)
             event, lane = self.spawn(scope, name, role, text, pairs, **fields)
         else:
             lane = known
             lane.role = lane.role or role
-            pairs = self.reads(scope, reads, joins=True)
+            pairs = self.reads(scope, reads, is_act=True)
             if not lane.waiting:
                 event = self.message(scope, name, text, reads=pairs, **fields)
             else:  # it was told to begin, and is now given what its caller knows besides
                 lane.waiting.update({src: self.kinds[src] for src, _ in pairs if src not in lane.waiting})
         inner = Scope(scope.session, lane, scope, event)
-        inner.knows, lane.waiting, lane.is_running = lane.waiting, {}, True
+        inner.knows, inner.heard, lane.waiting, lane.is_running = lane.waiting, {**lane.waiting}, {}, True
         inner.reads = [src for src, _ in pairs]
         lane.scopes[inner] = None
         return inner
@@ -257,7 +269,7 @@ class Lanes:
         fields |= {"from_": lane.agent, "to": to, "source": "peer", "trusted": True}
         # A return goes to the spawner; what somebody else asked for is answered by a message.
         kind = "return" if lane.boss in (None, to) else "message"
-        event = self.event(scope, kind, enters=False, text=text, **fields)
+        event = self.event(scope, kind, text=text, **fields)
         outer.hears(event, self.kinds[event], [*scope.reads, *([scope.event] if scope.event else [])])
         return event
 
@@ -265,7 +277,7 @@ class Lanes:
 
     def begin(self, scope: Scope, type: str, *, reads: Reads | None = None, text: str | None = None, **fields: Any) -> Scope:
         """An event that takes time begins: a tool call, a step of the model, a guardrail."""
-        pairs, lane = self.reads(scope, reads, joins=type == "tool_call"), scope.lane
+        pairs, lane = self.reads(scope, reads, is_act=type == "tool_call"), scope.lane
         if type == "aggregate":
             pairs = [(src, "aggregate" if kind == "return" else kind) for src, kind in pairs]
         event = self.recorder.open(lane.agent, type, reads=pairs, text=text, role=lane.role, **fields)
@@ -280,7 +292,7 @@ class Lanes:
         """A model is called. Who leads decides; who does not thinks aloud; who has two returns to read puts them together."""
         lane = scope.lane
         turn, lane.turn = lane.turn, lane.turn + 1
-        if len(scope.knows) >= 2 and reads is None and sum(kinds is _RETURN for kinds in scope.knows.values()) >= 2:
+        if len(scope.heard) >= 2 and reads is None and sum(kinds is _RETURN for kinds in scope.heard.values()) >= 2:
             kind = "aggregate"
         else:
             kind = "orchestrator_decision" if lane.leads else "message"
@@ -300,9 +312,10 @@ class Lanes:
         fields = {**fields, **scope.told}
         self._pay(fields)
         self._close(event, text, fields)
-        learnt = {src: kinds for src, kinds in scope.knows.items() if src != event}
-        outer.hears(event, self.kinds[event], scope.reads)
-        outer.knows.update(learnt)
+        outer.puts(event, scope.reads)
+        scope.knows.pop(event, None)
+        outer.knows.update(scope.knows)
+        outer.heard.update(scope.heard)
         return event
 
     def end_call(
@@ -327,9 +340,8 @@ class Lanes:
         fields = {**fields, **scope.told}
         self._pay(fields)
         self._close(call, asked, {"ok": ok, "error": error, **fields})
-        pairs = [(src, k) for src, kinds in scope.knows.items() for k in (("tool_dependency",) if src == call else kinds)]
-        if call not in scope.knows:
-            pairs.append((call, "tool_dependency"))
+        pairs = [(call, "tool_dependency")]
+        pairs += [(src, k) for src, kinds in {**scope.heard, **scope.knows}.items() for k in kinds if src != call]
         lane = scope.lane
         event = self.recorder.event(
             lane.agent, "tool_result", reads=pairs, text=text, role=lane.role, tool=tool, ok=ok, error=error,

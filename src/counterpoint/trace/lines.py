@@ -227,9 +227,12 @@ class LineReader:
         except UNREADABLE:
             pass  # what has the wrong type, or is below zero, goes where it belongs
         try:
-            self.events[place] = event_from_dict(event_dict(event) | fields)
+            # Its `extra` apart: a name in it may be a field's, and must not come back as that field.
+            closed = event_from_dict(event_dict(replace(event, extra=None)) | fields)
         except UNREADABLE as error:
             raise self._wrong(_plain(error)) from error
+        kept = {**(event.extra or {}), **(closed.extra or {})}
+        self.events[place] = replace(closed, extra=kept or event.extra)
 
     def _read_header(self, line: bytes) -> Header:
         try:
