@@ -31,7 +31,7 @@ PINNED = [
     "TryAgain",
     "content_ref",
     "load",
-    "problems", "read_logs",
+    "problems", "read_logs", "record",
     "save",
     "world",
 ]

@@ -22,9 +22,13 @@ from counterpoint.credit._mechanism import Mechanism
 from counterpoint.envs._check import check_world
 from counterpoint.envs._world import World
 from counterpoint.envs.synthetic import SHAPES, SIZES, synthetic_trace
+from counterpoint.envs.text._check import check_task as check_text_task
+from counterpoint.envs.text._task import TextTask
 from counterpoint.errors import CounterpointError, InputError
 from counterpoint.formats._format import Format
 from counterpoint.reward._reward import Reward
+from counterpoint.team import _check
+from counterpoint.team.topology import Topology
 from counterpoint.trace import Edge, Event, Trace, encode
 from counterpoint.trace.batch import TraceBatch
 from counterpoint.trace.lines import encode_lines
@@ -41,8 +45,12 @@ __all__ = [
     "check_credit",
     "check_env",
     "check_format",
+    "check_model",
     "check_preset",
     "check_reward",
+    "check_task",
+    "check_tool",
+    "check_topology",
     "odd_trace",
     "synthetic_trace",
 ]
@@ -204,6 +212,34 @@ def check_env(world: World, *, episodes: int = 60) -> None:
         raise ConformanceError(f"the world ends in {type(error).__name__}: {error}") from error
 
 
+# -- live teams ----------------------------------------------------------------------------------------------------------
+
+
+def check_task(task: TextTask) -> None:
+    """A text task declares itself, makes each instance one way, scores any text, and is solved by its own player."""
+    try:
+        check_text_task(task, _require)
+    except ConformanceError:
+        raise
+    except Exception as error:
+        raise ConformanceError(f"the task ends in {type(error).__name__}: {error}") from error
+
+
+def check_topology(topology: Topology) -> None:
+    """A topology names its root's role and who works, and a team of fakes runs a small task in it to its end."""
+    _check.check_topology(topology, _require)
+
+
+def check_tool(maker: Callable[..., Any]) -> None:
+    """A tool describes itself: name, version, effect, a schema with its main argument."""
+    _check.check_tool(maker, _require)
+
+
+def check_model(factory: Callable[..., Any]) -> None:
+    """A model is made by a documented function of what follows the colon, and its options by keyword."""
+    _check.check_model(factory, _require)
+
+
 # -- claims --------------------------------------------------------------------------------------------------------------
 
 
@@ -335,5 +371,9 @@ CHECKS: Mapping[str, Callable[[Any], None]] = {
     "reward": check_reward,
     "credit": check_credit,
     "preset": check_preset,
+    "task": check_task,
+    "model": check_model,
+    "tool": check_tool,
+    "topology": check_topology,
 }
 """Kind of plug-in to its check; a kind that is not here has no contract yet."""

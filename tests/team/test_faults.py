@@ -76,8 +76,8 @@ def test_who_spawns_without_end_is_stopped_by_limits(tmp_path: Path) -> None:
     _sound(trace)
     assert sum(e.type == "spawn" for e in trace.events) == 11
     assert any(e.type == "safety_event" and e.error == "limit" for e in trace.events)
-    last = trace.events[-1]
-    assert (last.decision, last.policy, last.error) == ("stop", "forced", "no turns left")
+    assert trace.events[-1].decision == "stop"
+    assert all(o.startswith("STOP") for o in trace.events[-1].options or ())
 
 
 def test_a_model_that_is_down_ends_the_run_and_the_trace_says_so(tmp_path: Path) -> None:

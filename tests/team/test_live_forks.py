@@ -13,6 +13,7 @@ from counterpoint import Delete, Event, Force, InputError, Insert, NotFound, Not
 from counterpoint.audit.blast import blast_radius
 from counterpoint.audit.diff import diff, fingerprint
 from counterpoint.team.limits import Limits
+from counterpoint.team.memory import prompt_of
 from counterpoint.team.replay import BADGES, LiveReplay
 from counterpoint.trace.replay import Fork, ManyReplay
 from team_help import TOPOLOGIES, Says, record
@@ -99,13 +100,14 @@ def test_f2_a_message_that_nobody_reads_changes_nothing_else(star: Trace) -> Non
 
 
 def test_a_deleted_return_is_never_heard(star: Trace) -> None:
-    gone = _first(star, "return", 2)
+    told = [part for e in star.events if e.agent == "lead" for part in prompt_of(star, e)]
+    gone = next(e for e in star.events if e.type == "return" and any(f"{e.agent} returned:\n{star.text(e)}" == part for part in told))
     fork = LiveReplay().fork(star, gone.id, Delete())
     assert gone.key not in {e.key for e in fork.events}
     heard = [{e.src for e in t.edges if e.type == "aggregate" and t.events[t.index[e.dst]].type == "aggregate"} for t in (star, fork)]
     assert len(heard[1]) == len(heard[0]) - 1
-    text = star.text(gone) or "?"
-    assert not any(text in (fork.contents.get(ref) or "") for e in fork.events for ref in (e.extra or {}).get("call", {}).get("prompt", []))
+    said = f"{gone.agent} returned:\n{star.text(gone)}"
+    assert not any(said == part for e in fork.events if e.agent == "lead" for part in prompt_of(fork, e))
 
 
 def test_a_substituted_result_is_what_the_agent_reads(star: Trace) -> None:
@@ -115,8 +117,7 @@ def test_a_substituted_result_is_what_the_agent_reads(star: Trace) -> None:
     assert fork.text(twin) == "CANARY in place of the result"
     assert (twin.extra or {})["edited"] is True
     after = [e for e in fork.events if e.agent == twin.agent and e.key != twin.key and fork.index[e.id] > fork.index[twin.id]]
-    prompts = [fork.contents[ref] for e in after for ref in (e.extra or {}).get("call", {}).get("prompt", [])]
-    assert any("CANARY" in p for p in prompts)
+    assert any("CANARY" in part for e in after for part in prompt_of(fork, e))
 
 
 def test_a_redraw_is_another_sample_of_the_same_call(star: Trace) -> None:

@@ -12,8 +12,11 @@ from counterpoint import Trace, problems, registry
 from counterpoint.envs.text._find import task
 from counterpoint.envs.text._leaks import leaks
 from counterpoint.team.limits import Limits
+from counterpoint.team.memory import prompt_of
+from counterpoint.team.model import Call, Completion
+from counterpoint.team.models.fake import Fake
 from counterpoint.trace.lines import encode_lines
-from team_help import TOPOLOGIES, record
+from team_help import TOPOLOGIES, Says, record
 
 
 def _without_id(trace: Trace) -> bytes:
@@ -60,7 +63,11 @@ def test_each_call_keeps_its_prompt_and_reads_what_stands_in_it(topology: str, t
     assert len(calls) > 10
     for event in calls:
         note = (event.extra or {})["call"]
-        assert all(ref in trace.contents for ref in [*note["prompt"], note["completion"]])
+        prompt = prompt_of(trace, event)
+        assert prompt[0].startswith(f"You are {event.agent}, ")
+        assert "Legal now:" in prompt[-1]
+        assert all(prompt)
+        assert note["completion"] in trace.contents
         if event.key != "lead|turn|0":
             assert incoming.get(event.id), f"{event.id} reads nothing"
     for event in trace.events:
@@ -101,3 +108,19 @@ def test_recursion_ends_at_depth_and_population(tmp_path: Path) -> None:
 def test_a_trace_is_json_that_names_no_secret_and_no_path(tmp_path: Path) -> None:
     trace = record(tmp_path, seed=1)
     assert str(tmp_path) not in json.dumps(trace.meta)
+
+
+def test_the_prompt_that_is_kept_in_parts_is_the_prompt_that_was_asked(tmp_path: Path) -> None:
+    fake = Fake(task=task("ledger_hunt"), skill=0.9)
+    asked: list[tuple[int, list[str]]] = []
+
+    class Noting(Says):
+        async def complete(self, call: Call) -> Completion:
+            asked.append((call.seed, [m.text for m in call.messages]))
+            return await fake.complete(call)
+
+    trace = record(tmp_path, using=Noting(lambda call: ""), seed=8, limits=Limits(width=3, steps=20, context=3000))
+    by_seed = {(e.extra or {})["call"]["seed"]: e for e in trace.events if (e.extra or {}).get("call", {}).get("completion")}
+    assert len(asked) == len(by_seed) > 20
+    for seed, texts in asked:
+        assert prompt_of(trace, by_seed[seed]) == texts

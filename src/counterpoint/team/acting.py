@@ -19,7 +19,7 @@ from counterpoint.envs.text._task import Act, Choice, Seen, View
 from counterpoint.team import grammar
 from counterpoint.team.edits import PASSED, forced
 from counterpoint.team.grammar import Malformed
-from counterpoint.team.memory import call_note
+from counterpoint.team.memory import call_note, prompt_note
 from counterpoint.team.model import BudgetSpent, Call, Completion, ModelFailed
 from counterpoint.trace.replay import Delete, Force, Insert, Substitute
 
@@ -105,7 +105,13 @@ async def _think(agent: Agent, view: View, key: str) -> _Thought:
         [f"{t.name}: {t.about}" for t in team.toolbox.offered(agent.role)] if any(c.verb == "tool" for c in view.choices) else []
     )
     call = team.harness.call(
-        view, seed=seed, max_tokens=limits.max_tokens, temperature=limits.temperature, tools=tools, context=limits.context
+        view,
+        seed=seed,
+        max_tokens=limits.max_tokens,
+        temperature=limits.temperature,
+        tools=tools,
+        context=limits.context,
+        body=agent.body(),
     )
     address = call.key(team.model.name, team.model.version)
     recalled = team.memory.find(address)
@@ -115,7 +121,7 @@ async def _think(agent: Agent, view: View, key: str) -> _Thought:
         if isinstance(recalled.answer, ModelFailed):
             raise recalled.answer
         assert isinstance(recalled.answer, Completion)
-        return _Thought(recalled.answer, _note(agent, call, address, recalled.answer), recalled.dur)
+        return _Thought(recalled.answer, _note(agent, call, address, recalled.answer, key), recalled.dur)
     team.badges[key] = "re-run"
     team.calls["re-run"] += 1
     begin = time.monotonic()
@@ -125,12 +131,22 @@ async def _think(agent: Agent, view: View, key: str) -> _Thought:
         failed.add_note(address)
         raise
     took = completion.extra.get("seconds", time.monotonic() - begin)
-    return _Thought(completion, _note(agent, call, address, completion), float(took))
+    return _Thought(completion, _note(agent, call, address, completion, key), float(took))
 
 
-def _note(agent: Agent, call: Call, address: str, completion: Completion) -> dict[str, Any]:
-    content = agent.team.recorder.sink.content
-    return call_note(address, call.seed, completion, content(completion.text), [content(m.text) for m in call.messages])
+def _note(agent: Agent, call: Call, address: str, completion: Completion, key: str) -> dict[str, Any]:
+    """The call as the event keeps it: the prompt by reference, and only what the agent's last prompt did not begin with."""
+    team = agent.team
+    for message in call.messages:
+        if message.ref not in team.kept:
+            team.kept.add(message.ref)
+            team.recorder.sink.content(message.text)
+    refs = [m.ref for m in call.messages]
+    note = call_note(
+        address, call.seed, completion, team.recorder.sink.content(completion.text), prompt_note(refs, agent.last_prompt)
+    )
+    agent.last_prompt = key, refs
+    return note
 
 
 def _edited(agent: Agent, key: str, read: Act | Malformed, choices: Sequence[Choice]) -> Act | Malformed:

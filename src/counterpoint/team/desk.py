@@ -60,8 +60,13 @@ class Desk:
         """Sub-agents so far."""
         return len(self.idle) + len(self.busy)
 
-    def choices(self) -> list[Choice]:
-        """What is legal now."""
+    def choices(self, *, is_last: bool = False) -> list[Choice]:
+        """What is legal now; on the last turn there is, only to answer."""
+        verb = "stop" if self.last == "stop" else "return"
+        offered = self._choices(verb)
+        return [c for c in offered if c.verb == verb] if is_last else offered
+
+    def _choices(self, verb: str) -> list[Choice]:
         team = self.lead.team
         out = []
         if self.hires and self.hired < team.limits.width:
@@ -71,7 +76,6 @@ class Desk:
         out.append(Choice("noop", "", "", "wait for those who work"))
         if self.busy or len(self.done) > self.merged:
             out += [Choice("aggregate", rule, "", "merge what came back") for rule in team.task.rules]
-        verb = "stop" if self.last == "stop" else "return"
         if self.draft:
             out.append(Choice(verb, "", "", "answer with what is merged"))  # type: ignore[arg-type]
         out.append(Choice(verb, "", None, team.instance.answer_format))  # type: ignore[arg-type]
@@ -153,7 +157,8 @@ async def manage(desk: Desk) -> str:
     lead, failures = desk.lead, 0
     try:
         for turn in range(1, lead.team.limits.turns + 1):
-            chosen = await lead.choose("turn", desk.choices(), key=f"{lead.name}|turn|{desk.tag}{turn}")
+            is_last = turn == lead.team.limits.turns
+            chosen = await lead.choose("turn", desk.choices(is_last=is_last), key=f"{lead.name}|turn|{desk.tag}{turn}")
             if chosen.act is None:
                 failures += 1
                 if failures == _FAILURES:

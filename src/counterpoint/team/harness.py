@@ -78,29 +78,33 @@ class Harness:
 
     # -- prompts ---------------------------------------------------------------------------------------------------------
 
-    def render(self, view: View, *, tools: Sequence[str] = (), context: int = 24_000) -> tuple[Message, ...]:
-        """The prompt of a view: one message per thing seen, so that a recording keeps each text once."""
+    def render(
+        self, view: View, *, tools: Sequence[str] = (), context: int = 24_000, body: Sequence[Message] | None = None
+    ) -> tuple[Message, ...]:
+        """The prompt of a view: one message per thing seen, so that a recording keeps each text once.
+
+        `body` is the messages of all that was seen, where somebody has kept them.
+        """
         about = dict(self.roles).get(view.role, "")
         system = self.system.format(agent=view.agent, role=view.role, about=about)
         if tools:
             system += "\n" + self.tools_note.format(tools="\n".join(f"- {line}" for line in tools))
         legal = "\n".join(dict.fromkeys(grammar.label(c) for c in view.choices))
         ask = self.ask.format(legal=legal)
-        body = [self._message(seen) for seen in view.seen]
-        return (Message("system", system), *_fitted(body, context - len(system) - len(ask)), Message("user", ask))
+        said = [self.message(seen) for seen in view.seen] if body is None else body
+        return (Message("system", system), *_fitted(said, context - len(system) - len(ask)), Message("user", ask))
 
-    def _message(self, seen: Seen) -> Message:
+    def message(self, seen: Seen) -> Message:
+        """One thing seen, as a message."""
         if seen.kind == "own":
             return Message("assistant", seen.text)
         return Message("user", f"{_HEADS[seen.kind].format(by=seen.by)}\n{seen.text}")
 
-    def call(
-        self, view: View, *, seed: int, max_tokens: int, temperature: float, tools: Sequence[str] = (), context: int
-    ) -> Call:
-        """What the model is asked for a view."""
+    def call(self, view: View, *, seed: int, max_tokens: int, temperature: float, **prompt: Any) -> Call:
+        """What the model is asked for a view; `prompt` as for `render`."""
         is_text = self.speaks == "text"
         return Call(
-            messages=self.render(view, tools=tools, context=context),
+            messages=self.render(view, **prompt),
             view=view,
             starts=grammar.starts(view.choices) if is_text else (),
             tools=() if is_text else grammar.functions(view.choices),
@@ -116,7 +120,7 @@ class Harness:
         return grammar.read(completion.text, choices)
 
 
-def _fitted(messages: list[Message], room: int) -> list[Message]:
+def _fitted(messages: Sequence[Message], room: int) -> Sequence[Message]:
     """Messages that together fit; the longest are cut in the middle first, and say so."""
     over = sum(len(m.text) for m in messages) - max(room, 0)
     if over <= 0:

@@ -16,7 +16,7 @@ from counterpoint.team.model import Completion, ModelFailed
 from counterpoint.team.tool import ToolResult
 from counterpoint.trace import Event, Trace
 
-__all__ = ["Memory", "Recalled", "call_note", "tool_address"]
+__all__ = ["Memory", "Recalled", "call_note", "prompt_note", "prompt_of", "tool_address"]
 
 _RESULT_FIELDS = ("call", "badge", "edited", "planted")
 
@@ -28,7 +28,36 @@ class Recalled(NamedTuple):
     dur: float
 
 
-def call_note(address: str, seed: int, completion: Completion, text_ref: str, prompt: list[str]) -> dict[str, Any]:
+def prompt_note(refs: list[str], last: tuple[str, list[str]] | None) -> dict[str, Any]:
+    """A prompt by the references of its messages; where it begins as the agent's last one did, only what is new.
+
+    Prompts of an agent grow by a few messages at a time: writing each whole would make a trace quadratic in its turns.
+    """
+    if last is None:
+        return {"more": refs}
+    key, before = last
+    shared = next((i for i, (a, b) in enumerate(zip(refs, before, strict=False)) if a != b), min(len(refs), len(before)))
+    return {"of": key, "first": shared, "more": refs[shared:]}
+
+
+def prompt_of(trace: Trace, event: Event) -> list[str]:
+    """The texts of the messages that an event's model call was asked with, in order; what is redacted is an empty text."""
+    by_key = {e.key: e for e in trace.events if e.key is not None}
+    keep: list[str] = []
+    limit = None
+    note: Any = (event.extra or {}).get("call", {}).get("prompt")
+    while isinstance(note, Mapping):
+        more = list(note["more"])
+        first = int(note.get("first", 0))
+        taken = more if limit is None else more[: max(0, limit - first)]
+        keep = taken + keep
+        limit = first if limit is None else min(limit, first)
+        before = by_key.get(str(note.get("of"))) if limit else None
+        note = (before.extra or {}).get("call", {}).get("prompt") if before is not None else None
+    return [trace.contents.get(ref, "") for ref in keep]
+
+
+def call_note(address: str, seed: int, completion: Completion, text_ref: str, prompt: dict[str, Any]) -> dict[str, Any]:
     """What an event keeps of its model call, beside its own fields."""
     note: dict[str, Any] = {
         "address": address,

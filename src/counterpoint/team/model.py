@@ -10,10 +10,12 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from counterpoint.envs.text._task import View
 from counterpoint.errors import CounterpointError
+from counterpoint.trace import content_ref
 
 __all__ = ["BudgetSpent", "Call", "Completion", "Failure", "Message", "Model", "ModelFailed"]
 
@@ -44,6 +46,16 @@ class Message:
     role: Literal["system", "user", "assistant"]
     text: str
 
+    @cached_property
+    def ref(self) -> str:
+        """The reference of its text, made once: prompts grow, and what they share is not hashed again."""
+        return content_ref(self.text)
+
+    @cached_property
+    def words(self) -> int:
+        """Words of its text."""
+        return len(self.text.split())
+
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
@@ -69,7 +81,7 @@ class Call:
         asked: dict[str, Any] = {
             "model": model,
             "version": version,
-            "messages": [[m.role, m.text] for m in self.messages],
+            "messages": [[m.role, m.ref] for m in self.messages],
             "starts": self.starts,
             "tools": self.tools,
             "max_tokens": self.max_tokens,

@@ -25,6 +25,7 @@ import re
 import secrets
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -102,6 +103,10 @@ class Recording(Acts):
         else:
             session.release()
         session.tell_end()
+        store = self._opened or self._store
+        if not session.recorder.count and isinstance(store, Store):
+            with suppress(CounterpointError):
+                store.remove(session.run.trace_id)
         self._close_store()
 
     def _close_store(self) -> None:

@@ -69,7 +69,7 @@ class LiveReplay:
     """Forks traces of `counterpoint record`; `allow` names irreversible tools that may run."""
 
     def __init__(self, *, model: Model | None = None, allow: Sequence[str] = (), is_full: bool = False) -> None:
-        """`model` answers what the recording cannot; without it, the model that the trace names. A full replay asks for everything
+        """`model` answers what the recording cannot; without it, the model that the trace names. A full replay asks everything
         again, which a deterministic model answers the same way: what a recording is checked against."""
         self._model, self._allow, self._is_full = model, frozenset(allow), is_full
         self.teams: dict[str, Team] = {}

@@ -21,7 +21,7 @@ from counterpoint.team.edits import Edits
 from counterpoint.team.harness import Harness
 from counterpoint.team.limits import Limits
 from counterpoint.team.memory import Memory
-from counterpoint.team.model import BudgetSpent, Model
+from counterpoint.team.model import BudgetSpent, Message, Model
 from counterpoint.team.recorder import Reads, Recorder
 from counterpoint.team.toolbox import Toolbox
 from counterpoint.team.using import use_tool
@@ -69,6 +69,8 @@ class Team:
     held: list[str] = field(default_factory=list)
     """Keys of irreversible calls that were not made for want of consent."""
     calls: dict[str, int] = field(default_factory=lambda: {"recorded": 0, "re-run": 0})
+    kept: set[str] = field(default_factory=set)
+    """References of texts that the recording holds."""
     round: int = 0
     is_steered: bool = False
     workers: int = 0
@@ -159,6 +161,9 @@ class Agent:
         self.number = 0
         """Of a worker: the how-manieth of the team, from 1."""
         self.has_returned = False
+        self._body: list[Message] = []
+        self.last_prompt: tuple[str, list[str]] | None = None
+        """Key of its last call, and the references of that prompt."""
         self.folder_past: list[Act] = []
         """Calls that its folder has been through, recorded ones too."""
         self.folder_done = 0
@@ -170,6 +175,12 @@ class Agent:
             return
         self.seen.append(seen)
         self.unread.append((event, kind))
+
+    def body(self) -> list[Message]:
+        """All that it has seen as messages; each is made once."""
+        for seen in self.seen[len(self._body) :]:
+            self._body.append(self.team.harness.message(seen))
+        return self._body
 
     def take_unread(self) -> list[tuple[str, str]]:
         """What the next event reads: all that is new, each once."""
@@ -207,7 +218,10 @@ class Agent:
             text=text,
             extra={"order": note},
         )
-        self.hear(Seen("operator", "operator", text), event, "message")
+        if order.action == "message":
+            self.hear(Seen("operator", "operator", text if event is None else team.said(event)), event, "message")
+        elif event is not None:
+            self.unread.append((event, "message"))  # it happened to the agent, which is told nothing
         if order.action == "stop":
             raise AgentStopped
 
@@ -226,16 +240,17 @@ class Agent:
             event = team.emit(self, "safety_event", key=key, reads=reads, text=text, ok=False, error="limit")
             self.hear(Seen("error", self.name, text), event, "causal")
             return None
-        worker = team.workers + 1
-        shards = team.instance.shards
-        brief = "\n".join(shards[(worker - 1) % len(shards)]) if shards and role != "lead" and role != "critic" else ""
+        is_worker = role not in ("lead", "critic")
+        worker = team.workers + 1 if is_worker else 0
+        shards = team.instance.shards if is_worker else ()
+        brief = "\n".join(shards[(worker - 1) % len(shards)]) if shards else ""
         name = f"{self.name}.{number}"
         event = team.emit(self, "spawn", key=key, reads=reads, to=name, role=role, text=brief or None)
         if event is None:
             return None
         child = Agent(team, name, role, self)
         team.agents[name] = child
-        team.workers = child.number = worker
+        child.number, team.workers = worker, max(worker, team.workers)
         child.hear(Seen("question", "user", team.question), team.question_event, "message")
         if brief:
             child.hear(Seen("brief", "user", team.said(event)), event, "spawn")

@@ -8,6 +8,7 @@ it has, and says in `meta` how it ended.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -26,14 +27,26 @@ from counterpoint.team.harness import Harness, harness
 from counterpoint.team.limits import Limits
 from counterpoint.team.memory import Memory
 from counterpoint.team.model import BudgetSpent, Model
-from counterpoint.team.recorder import LogicalClock, Recorder, WallClock
+from counterpoint.team.recorder import LogicalClock, MemorySink, Recorder, WallClock
 from counterpoint.team.runtime import Agent, AgentStopped, Team
 from counterpoint.team.toolbox import Toolbox
 from counterpoint.team.topology import Topology
 from counterpoint.trace import Trace, summed_costs
 from counterpoint.trace.lines import OPEN_EVENTS, UNFINISHED
 
-__all__ = ["Outcome", "Spec", "about", "assemble", "check_same", "end_of", "make_model", "play", "record_team", "resume_team"]
+__all__ = [
+    "Outcome",
+    "Spec",
+    "about",
+    "assemble",
+    "check_same",
+    "end_of",
+    "make_model",
+    "play",
+    "play_in_memory",
+    "record_team",
+    "resume_team",
+]
 
 Watch = Callable[[str, Agent, Mapping[str, Any]], None]
 
@@ -126,14 +139,15 @@ def assemble(
     memory: Memory | None = None,
     consent: frozenset[str] | None = None,
     watch: Watch | None = None,
+    topology: Topology | None = None,
 ) -> Team:
-    """A team that is ready to run."""
+    """A team that is ready to run; `topology` where it is not the one that the spec names."""
     return Team(
         task=task,
         instance=instance,
         harness=harness(spec.harness),
         model=model,
-        toolbox=Toolbox(instance, spec.make_topology().allowed(instance, tuple(spec.tools)), spec.tools),
+        toolbox=Toolbox(instance, (topology or spec.make_topology()).allowed(instance, tuple(spec.tools)), spec.tools),
         limits=spec.limits,
         recorder=recorder,
         control=control or NoControl(),
@@ -207,8 +221,9 @@ async def record_team(
     topology: Any = spec.topology
     with store.record(name, task_id=_task_id(task, spec), system="counterpoint team", topology=topology, meta=meta) as run:
         recorder = Recorder(run, _clock(made))
-        control = FileControl(store.path, name)
-        team = assemble(spec, task, instance, _metered(made, budget), recorder, control=control, watch=watch)
+        meter = _meter(budget)
+        control = FileControl(store.path, name, is_over=_out_of_time(meter))
+        team = assemble(spec, task, instance, _metered(made, meter), recorder, control=control, watch=watch)
         return await _finish(team, spec, run, made)
 
 
@@ -229,16 +244,16 @@ async def resume_team(
     task = spec.make_task()
     made = model or make_model(spec.model, task, **spec.options)
     check_same(so_far, task, made, harness(spec.harness))
-    unended = frozenset(so_far.meta.get(OPEN_EVENTS, ()))
+    unended, meter = frozenset(so_far.meta.get(OPEN_EVENTS, ())), _meter(budget, so_far)
     with store.resume(trace_id) as run:
         recorder = Recorder(run, _clock(made), so_far=so_far, open_ids=unended)
         team = assemble(
             spec,
             task,
             task.instance(spec.seed),
-            _metered(made, budget, so_far),
+            _metered(made, meter),
             recorder,
-            control=FileControl(store.path, trace_id, so_far=so_far),
+            control=FileControl(store.path, trace_id, so_far=so_far, is_over=_out_of_time(meter)),
             memory=Memory.of(so_far, unended),
             consent=consent,
             watch=watch,
@@ -270,6 +285,27 @@ async def _finish(team: Team, spec: Spec, run: Any, model: Model) -> Trace:
     return trace
 
 
+def play_in_memory(topology: Topology, seed: int = 0) -> Trace:
+    """A small team of fakes in a topology of one's own, recorded in memory: for trying one out."""
+    spec = Spec(task="ledger_hunt", config={"documents": 20, "rows": 3, "parts": 2}, seed=seed, limits=Limits(width=2))
+    task, sink = spec.make_task(), MemorySink()
+    model = make_model("fake", task)
+    team = assemble(spec, task, task.instance(seed), model, Recorder(sink, LogicalClock()), topology=topology)
+    outcome = asyncio.run(play(team, topology))
+    rewards, metrics, meta = end_of(team, outcome)
+    return Trace(
+        trace_id=f"try-{seed}",
+        task_id=_task_id(task, spec),
+        events=list(sink.events.values()),
+        edges=sink.edges,
+        rewards=dict(rewards),
+        metrics=dict(metrics),
+        costs=dict(summed_costs(list(sink.events.values()))),
+        meta=about(spec, task, model, team.harness) | meta,
+        contents=sink.contents,
+    )
+
+
 def _task_id(task: TextTask, spec: Spec) -> str:
     dials = ",".join(f"{k}={v}" for k, v in sorted(spec.config.items()))
     return f"{task.name}/{dials + '/' if dials else ''}{spec.seed}"
@@ -279,11 +315,20 @@ def _clock(model: Model) -> LogicalClock | WallClock:
     return LogicalClock() if getattr(model, "is_instant", False) else WallClock()
 
 
-def _metered(model: Model, budget: Budget | None, so_far: Trace | None = None) -> Model:
-    """The model within its budget; what a run that is resumed has spent is spent."""
+def _meter(budget: Budget | None, so_far: Trace | None = None) -> Meter | None:
+    """What may still be spent; what a run that is resumed has spent is spent."""
     if budget is None:
-        return model
+        return None
     costs = summed_costs(so_far.events) if so_far is not None else {}
     usd = sum(e.cost_usd or 0.0 for e in so_far.events) if so_far is not None else 0.0
     spent = Spent(tokens=int(costs.get("tokens", 0)), usd=usd, seconds=float(costs.get("wall_clock_s", 0.0)))
-    return Metered(model, Meter(budget, spent=spent))
+    return Meter(budget, spent=spent)
+
+
+def _metered(model: Model, meter: Meter | None) -> Model:
+    return model if meter is None else Metered(model, meter)
+
+
+def _out_of_time(meter: Meter | None) -> Callable[[], bool]:
+    """Whether a team that is paused must go on, to be ended by its budget."""
+    return lambda: meter is not None and meter.seconds_left() == 0.0

@@ -1,4 +1,4 @@
-"""Hand a trace over: survey JSON, lines, Parquet, CSV, a Perfetto timeline, or the viewer in one file.
+"""Hand a trace over: survey JSON, Parquet, CSV, Perfetto, HTML.
 
 Always true: every file is made before the first is put in place, and each appears whole or not at all; nothing that exists is
 replaced without --force; what a target leaves out is printed; secrets are masked in every target unless --no-mask is given,

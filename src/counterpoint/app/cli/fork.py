@@ -29,7 +29,6 @@ __all__ = ["fork"]
 
 @click.command(
     epilog="\b\nExamples:\n  counterpoint fork wide_verify-0-reference --at e30 --delete --samples 16\n"
-    "  counterpoint fork t1-swarm-3fa --at e41 --edit -n 8\n"
     "  counterpoint fork run.jsonl --at e2 --force '{\"spawn\": 2}' -o fork.jsonl --json\n\n"
     "\b\nExit codes: 0 forked, 2 the event cannot take this edit, 3 no such trace or event, 5 this trace cannot be forked."
 )

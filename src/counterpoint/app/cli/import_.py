@@ -1,4 +1,4 @@
-"""Turn logs into traces: Claude Code, Codex, Kimi, OpenTelemetry and many more.
+"""Turn logs into traces: Claude Code, Codex, OpenTelemetry, more.
 
 Always true: logs are only read; what could not be read is counted and named; running it twice changes nothing.
 """

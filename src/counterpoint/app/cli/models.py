@@ -1,4 +1,4 @@
-"""Weights on this machine: list them, install the small real model, look into one.
+"""Weights on this machine: list them, install a small real model.
 
 Always true: listing and showing change nothing and fetch nothing; an install that is interrupted leaves no half model behind.
 """

@@ -1,4 +1,4 @@
-"""Show one trace: its answers, its team with lanes in text, its critical path, who earned it; or one event.
+"""Show one trace: answers, lanes, path, credit; or one event.
 
 Always true: it fits the screen (`COLUMNS`); what is cut is counted, and --all shows it; what a trace says cannot steer the
 terminal.

@@ -100,7 +100,8 @@ class Planted:
 
     vector: Literal["AV2", "AV3", "AV4", "benign"]
     where: str
-    """`document:ID` (in the documents already), `peer:N` (the N-th spawned worker, from 1, says it with its first return), or
+    """`document:ID` (in the documents already), `shard:N` (in the shards already), `peer:N` (the N-th spawned
+    worker, from 1, says it with its first return), or
     `note` (on the shared board from the start)."""
     text: str
     canary: str = ""

@@ -1,4 +1,4 @@
-"""A fake model: deterministic, plays every role of every task from its prompt alone, with a skill and some noise.
+"""A fake model: deterministic, plays every role of every task from its prompt alone, with a skill.
 
 Always true: a completion is a function of the prompt, the options and the call's seed; nothing else is read, no clock, no file.
 It goes wrong with chance 1 - skill at each step of a task (`TextTask.work`), follows planted instructions with chance
@@ -146,7 +146,7 @@ def orchestrate(view: View) -> Act:
 
 
 def _completion(call: Call, text: str, logps: tuple[float, ...] | None) -> Completion:
-    words, asked = len(text.split()), sum(len(m.text.split()) for m in call.messages)
+    words, asked = len(text.split()), sum(m.words for m in call.messages)
     seconds = _SECONDS_PER_CALL + _SECONDS_PER_TOKEN * words
     return Completion(text=text, tokens_in=asked, tokens_out=words, start_logps=logps, extra={"seconds": seconds})
 

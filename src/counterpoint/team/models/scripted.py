@@ -1,4 +1,4 @@
-"""A scripted model: gives the lines of a file, one per turn of each agent, for tests and for trying a harness by hand.
+"""A scripted model: gives the lines of a file, one per turn of each agent, to try a harness by hand.
 
 Always true: the n-th turn of an agent gets the n-th line of its script (`[lead]` and `[lead.1]` begin the script of an agent,
 `[*]` that of all others); after the last line the last one is given again. Nothing is drawn.

@@ -23,9 +23,10 @@ async def _run(team: Team) -> str:
     failures = 0
     try:
         for turn in range(1, team.limits.turns + 1):
-            tools = [Choice("tool", t.name, None, t.main) for t in team.toolbox.offered("agent")]
+            is_last = turn == team.limits.turns
+            tools = [] if is_last else [Choice("tool", t.name, None, t.main) for t in team.toolbox.offered("agent")]
             key = f"lead|turn|{turn}"
-            chosen = await agent.choose("turn", [*tools, *desk.choices()], key=key)
+            chosen = await agent.choose("turn", [*tools, *desk.choices(is_last=is_last)], key=key)
             if chosen.act is None:
                 failures += 1
                 if failures == _FAILURES:

@@ -1,4 +1,4 @@
-"""Hierarchical: the root spawns leads, leads spawn workers or leads of their own, and each level merges for the one above.
+"""Hierarchical: the root spawns leads, leads spawn workers or leads, and each level merges for the one above.
 
 Always true: a tree no deeper than the limit; a lead that may not go deeper has workers. What a lead returns is its merged
 draft, so what its rule drops is lost above it.

@@ -1,4 +1,4 @@
-"""Planner, executor, critic: the planner gives out parts, the executor does them, the critic accepts or objects.
+"""Planner, executor, critic: one gives out parts, one does them, one accepts or objects.
 
 Always true: a triangle with a loop, a critic for each executor; a part that the critic rejects goes back with the objection,
 `limits.rounds` times at most, and is then taken as it is. The critic sees the part and what was returned, and has the same

@@ -1,0 +1,233 @@
+"""A thousand agents at once, twenty steps each: what recording them costs, beside OpenTelemetry spans, both on disk.
+
+The same fake work in plain asyncio, recorded by `Recorder` (what our own runtime calls), by the decorators of `counterpoint.record`,
+and as spans of the OpenTelemetry SDK (a BatchSpanProcessor that writes JSON lines). Half of the steps call a model, half a tool; a
+tool's call and result are two events of ours and one span. Each in a process of its own, taking turns; overhead is the CPU time of
+the whole process, writer threads and the last sync included, over that of plain asyncio.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from _timing import arguments, report, row
+
+STEPS = 20
+Work = Callable[[int], Awaitable[None]]
+
+
+def _text(kind: str, agent: int, step: int) -> str:
+    return f"{kind} {step} of agent {agent}: " + "some words of an answer that a model or a tool gives. " * 3
+
+
+async def _think(agent: int, step: int) -> str:
+    await asyncio.sleep(0)
+    return _text("thought", agent, step)
+
+
+async def _look(agent: int, step: int) -> str:
+    await asyncio.sleep(0)
+    return _text("page", agent, step)
+
+
+async def _all(agent: Callable[[int], Awaitable[Any]], agents: int) -> None:
+    await asyncio.gather(*(agent(a) for a in range(agents)))
+
+
+def _plain(agents: int, folder: Path) -> dict[str, Any]:
+    async def agent(a: int) -> str:
+        for step in range(STEPS):
+            await (_look if step % 2 else _think)(a, step)
+        return "done"
+
+    return _timed(lambda: asyncio.run(_all(agent, agents)), lambda: None, lambda: agents * STEPS)
+
+
+def _recorder(agents: int, folder: Path) -> dict[str, Any]:
+    from counterpoint.store import Store
+    from counterpoint.team.recorder import Recorder, WallClock
+
+    store = Store(folder)
+    run = store.record("bench", task_id="bench")
+    rec = Recorder(run, WallClock())
+
+    async def agent(a: int) -> None:
+        name = f"lead.{a}"
+        last = rec.event("lead", "spawn", to=name, role="worker")
+        kind = "spawn"
+        for step in range(STEPS):
+            if step % 2:
+                call = rec.open(name, "tool_call", reads=[(last, kind)], tool="look", text=f"{a} {step}")
+                answer = await _look(a, step)
+                rec.close(call, ok=True)
+                reads = [(call, "tool_dependency")]
+                last = rec.event(name, "tool_result", reads=reads, tool="look", text=answer, trusted=False, source="tool", ok=True)
+            else:
+                event = rec.open(name, "message", reads=[(last, kind)], model="fake", turn=step)
+                rec.close(event, text=await _think(a, step), tokens_in=100, tokens_out=20, ok=True)
+                last = event
+            kind = "causal"
+        rec.event(name, "return", reads=[(last, kind)], from_=name, to="lead", text="done", ok=True)
+
+    found = _timed(lambda: asyncio.run(_all(agent, agents)), run.sync, lambda: rec.count)
+    return found | _sealed(run.finish, store)
+
+
+def _decorated(agents: int, folder: Path) -> dict[str, Any]:
+    from counterpoint import Store, record
+
+    store = Store(folder)
+    rec = record(store, task="bench", agent="lead")
+    think = rec.model(name="fake", usage=lambda _: {"tokens_in": 100, "tokens_out": 20})(_think)
+    look = rec.tool(_look)
+
+    @rec.agent(role="worker")
+    async def worker(a: int) -> str:
+        for step in range(STEPS):
+            await (look if step % 2 else think)(a, step)
+        return "done"
+
+    @rec.agent
+    async def lead() -> None:
+        await _all(worker, agents)
+
+    stack = contextlib.ExitStack()
+    stack.enter_context(rec)
+    session = rec.session
+    assert session is not None
+    found = _timed(lambda: asyncio.run(lead()), rec.sync, lambda: session.recorder.count)
+    found |= _sealed(stack.close, store)
+    assert rec.problems == [], rec.problems[:3]
+    return found
+
+
+def _sealed(finish: Callable[[], Any], store: Any) -> dict[str, Any]:
+    begin = time.process_time()
+    finish()
+    store.close()
+    return {"seal_cpu_s": time.process_time() - begin}
+
+
+def _spans(agents: int, folder: Path) -> dict[str, Any]:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+
+    class Lines(SpanExporter):
+        def __init__(self) -> None:
+            self.file = (folder / "spans.jsonl").open("w")
+            self.count = 0
+
+        def export(self, spans: Any) -> Any:
+            self.file.writelines(span.to_json(indent=None) + "\n" for span in spans)
+            self.file.flush()
+            os.fsync(self.file.fileno())
+            self.count += len(spans)
+            return SpanExportResult.SUCCESS
+
+    lines = Lines()
+    provider = TracerProvider()
+    # The usual queue of 2,048 would drop most of what a thousand agents do at once: here nothing is lost on either side.
+    processor = BatchSpanProcessor(lines, max_queue_size=1 << 20, schedule_delay_millis=50, max_export_batch_size=512)
+    provider.add_span_processor(processor)
+    tracer = provider.get_tracer("bench")
+
+    async def agent(a: int) -> None:
+        with tracer.start_as_current_span("agent", attributes={"agent": f"lead.{a}", "role": "worker"}):
+            for step in range(STEPS):
+                if step % 2:
+                    with tracer.start_as_current_span("tool", attributes={"tool": "look", "input": f"{a} {step}"}) as span:
+                        span.set_attribute("output", await _look(a, step))
+                else:
+                    with tracer.start_as_current_span("llm", attributes={"model": "fake", "turn": step}) as span:
+                        span.set_attributes({"output": await _think(a, step), "tokens_in": 100, "tokens_out": 20})
+
+    found = _timed(lambda: asyncio.run(_all(agent, agents)), lambda: processor.force_flush(60_000), lambda: lines.count)
+    assert found["count"] == agents * (STEPS + 1), "spans were dropped"
+    return found
+
+
+def _timed(work: Callable[[], Any], sync: Callable[[], Any], count: Callable[[], int]) -> dict[str, Any]:
+    cpu, wall = time.process_time(), time.perf_counter()
+    work()
+    sync()
+    return {"cpu_s": time.process_time() - cpu, "wall_s": time.perf_counter() - wall, "count": count()}
+
+
+MODES = {"plain": _plain, "recorder": _recorder, "decorators": _decorated, "spans": _spans}
+
+
+def _child(mode: str, agents: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        found = MODES[mode](agents, Path(folder))
+    found["memory_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps(found))
+
+
+def _medians(mode: str, found: list[dict[str, Any]]) -> dict[str, float]:
+    return {name: statistics.median(one[name] for one in found) for name in found[0]}
+
+
+def measure(*, quick: bool) -> list[dict[str, Any]]:
+    agents, repeats = (200, 3) if quick else (1_000, 5)
+    modes = [mode for mode in MODES if mode != "spans" or _has_opentelemetry()]
+    found: dict[str, list[dict[str, Any]]] = {mode: [] for mode in modes}
+    for _ in range(repeats):
+        for mode in modes:
+            done = subprocess.run([sys.executable, __file__, mode, str(agents)], capture_output=True, text=True, check=True)
+            found[mode].append(json.loads(done.stdout))
+    median = {mode: _medians(mode, rows) for mode, rows in found.items()}
+    plain, spans = median["plain"], median.get("spans")
+
+    def overhead(mode: str, per: str = "count") -> float:
+        units = median[mode]["count"] if per == "count" else agents * STEPS
+        return (median[mode]["cpu_s"] - plain["cpu_s"]) / units * 1e6
+
+    span_us = overhead("spans") if spans else None
+    step_us = overhead("spans", "step") if spans else None
+    rows = []
+    for mode in ("recorder", "decorators"):
+        one = median[mode]
+        rate, peer_rate = one["count"] / one["wall_s"], spans["count"] / spans["wall_s"] if spans else None
+        peer_mb = spans["memory_mb"] if spans else None
+        rows += [
+            row(f"{mode}: overhead per event (a span)", overhead(mode), span_us, "us", limit=50.0),
+            row(f"{mode}: overhead per step", overhead(mode, "step"), step_us, "us"),
+            row(f"{mode}: events on disk per second (spans)", rate, peer_rate, "1/s", is_rate=True),
+            row(f"{mode}: memory of the process (plain {plain['memory_mb']:.0f})", one["memory_mb"], peer_mb, "MB"),
+            row(f"{mode}: sealing afterwards, per event", one["seal_cpu_s"] / one["count"] * 1e6, None, "us"),
+        ]
+    return rows
+
+
+def _has_opentelemetry() -> bool:
+    try:
+        import opentelemetry.sdk.trace  # noqa: F401
+    except ImportError:
+        print("opentelemetry-sdk is not installed, skipped")
+        return False
+    return True
+
+
+def main() -> None:
+    if len(sys.argv) == 3 and sys.argv[1] in MODES:
+        _child(sys.argv[1], int(sys.argv[2]))
+        return
+    options = arguments(__doc__)
+    title = f"A thousand agents, {STEPS} steps each (CPU of the whole process, median)"
+    report(title, measure(quick=options.quick), as_json=options.json)
+
+
+if __name__ == "__main__":
+    main()
