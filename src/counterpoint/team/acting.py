@@ -215,7 +215,9 @@ def _accepted(
         agent.unread = team.recorder.drop(event) + agent.unread
         agent.seen.append(Seen("error", agent.name, "(nothing came of it)"))
         return Chosen(Act(act.verb, act.target, "" if act.verb == "return" else text), None, "deleted")
-    fields = _fields(thought) | _kind(agent, act, is_decision) | {"logp": _logp(thought.completion, act, choices), "ok": True}
+    is_forced = isinstance(do, Delete | Force) or (isinstance(do, Substitute) and do.value is not None)
+    drawn = {"policy": "forced"} if is_forced else {"logp": _logp(thought.completion, act, choices)}
+    fields = _fields(thought) | _kind(agent, act, is_decision) | drawn | {"ok": True}
     extra: dict[str, Any] = {"call": thought.note}
     extra |= {"edited": True} if do is not None and not isinstance(do, Insert) else {}
     extra |= {"planted": planted} if planted else {}
@@ -243,15 +245,15 @@ def _kind(agent: Agent, act: Act, is_decision: bool) -> dict[str, Any]:
 
 
 def _logp(done: Completion, act: Act, choices: Sequence[Choice]) -> float | None:
-    """Log-probability of the chosen action under the policy: of the start that was taken, plus of the free text after it.
-
-    Where the model scores the starts, the tokens of the start are not counted twice: `logps` covers what was sampled after it.
+    """Log-probability of the chosen action under the policy: of all its tokens, those of its start among them; where the model tells
+    no tokens, of the start that was taken. An edited act has the probability of what was drawn, which is another thing: none.
     """
-    tokens = sum(done.logps) if done.logps is not None else None
+    if done.logps is not None:
+        return sum(done.logps)
     if done.start_logps is None:
-        return tokens
+        return None
     at = _start_of(act, choices)
-    return None if at is None else done.start_logps[at] + (tokens or 0.0)
+    return None if at is None else done.start_logps[at]
 
 
 def _start_of(act: Act, choices: Sequence[Choice]) -> int | None:
