@@ -179,6 +179,17 @@ def test_small_pieces_and_a_small_memory_change_nothing(tiny: Path, model: Local
     asyncio.run(pieces.close())
 
 
+def test_an_unlikely_token_is_drawn_as_seldom_as_it_should_be() -> None:
+    import numpy as np
+
+    from counterpoint.team.local.decoding import draw
+
+    p = np.full(50_000, 0.001 / 49_999)
+    p[7] = 0.999
+    logp, rng = np.log(p).astype(np.float32), np.random.default_rng(0)
+    assert sum(draw(logp, rng) != 7 for _ in range(1000)) <= 5
+
+
 # -- starts --------------------------------------------------------------------------------------------------------------
 
 
