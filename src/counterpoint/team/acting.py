@@ -3,8 +3,9 @@
 Always true: each answer of a model is one event, opened before the model is asked and closed with what it chose; its extra
 holds the call (address, prompt, completion, token ids and log-probs), so the trace alone can answer the same call again. An
 answer that is no legal act is an event with `ok: false` and what was wrong, and is asked for again `limits.repairs` times; then
-the act is None. Where spawning or stopping was offered and something else was chosen, a `noop` event stands for what was passed
-over.
+the act is None. A prompt that is too long for the model is an event too: the agent's prompts are cut to half of it from then
+on, and it is asked once more. Where spawning or stopping was offered and something else was chosen, a `noop` event stands for
+what was passed over.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Chosen", "choose"]
 
+_MODEL = "model: "
+_TOO_LONG = f"{_MODEL}too long"
 _DECIDES = {"spawn", "delegate", "aggregate", "stop"}
 _DECISION = {
     "spawn": "spawn",
@@ -63,8 +66,10 @@ async def choose(agent: Agent, purpose: str, choices: Sequence[Choice], *, key: 
     for repair in range(agent.team.limits.repairs + 1):
         name = key if repair == 0 else f"{key}|repair {repair}"
         chosen = await _attempt(agent, purpose, choices, name, item)
-        if chosen.act is not None:
-            break
+        if chosen.error == _TOO_LONG:
+            chosen = await _attempt(agent, purpose, choices, f"{name}|shorter", item)
+        if chosen.act is not None or str(chosen.error).startswith(_MODEL):
+            break  # a model that failed has been asked as often as its own retries allow
     return chosen
 
 
@@ -110,7 +115,7 @@ async def _think(agent: Agent, view: View, key: str) -> _Thought:
         max_tokens=limits.max_tokens,
         temperature=limits.temperature,
         tools=tools,
-        context=limits.context,
+        context=agent.room or limits.context,
         body=agent.body(),
     )
     address = call.key(team.model.name, team.model.version)
@@ -119,7 +124,7 @@ async def _think(agent: Agent, view: View, key: str) -> _Thought:
         team.badges[key] = "recorded"
         team.calls["recorded"] += 1
         if isinstance(recalled.answer, ModelFailed):
-            raise recalled.answer
+            raise _failed_call(agent, call, address, recalled.answer.again(), recalled.dur)
         assert isinstance(recalled.answer, Completion)
         return _Thought(recalled.answer, _note(agent, call, address, recalled.answer, key), recalled.dur)
     team.badges[key] = "re-run"
@@ -128,23 +133,36 @@ async def _think(agent: Agent, view: View, key: str) -> _Thought:
     try:
         completion = await team.model.complete(call)
     except ModelFailed as failed:
-        failed.add_note(address)
-        raise
+        raise _failed_call(agent, call, address, failed, None) from None
     took = completion.extra.get("seconds", time.monotonic() - begin)
     return _Thought(completion, _note(agent, call, address, completion, key), float(took))
 
 
-def _note(agent: Agent, call: Call, address: str, completion: Completion, key: str) -> dict[str, Any]:
-    """The call as the event keeps it: the prompt by reference, and only what the agent's last prompt did not begin with."""
+def _failed_call(agent: Agent, call: Call, address: str, failed: ModelFailed, seconds: float | None) -> ModelFailed:
+    """A failure that knows its call; after one for length the agent's prompts are half as long."""
+    failed.seconds = seconds
+    if failed.kind == "too long":
+        agent.room = max(1, sum(len(m.text) for m in call.messages) // 2)
+    if failed.kind != "budget":  # which another run may have more of
+        failed.note = {"address": address, "seed": call.seed, "prompt": prompt_note(_kept(agent, call), agent.last_prompt)}
+    return failed
+
+
+def _kept(agent: Agent, call: Call) -> list[str]:
+    """The references of a prompt's messages, each text kept once."""
     team = agent.team
     for message in call.messages:
         if message.ref not in team.kept:
             team.kept.add(message.ref)
             team.recorder.sink.content(message.text)
-    refs = [m.ref for m in call.messages]
-    note = call_note(
-        address, call.seed, completion, team.recorder.sink.content(completion.text), prompt_note(refs, agent.last_prompt)
-    )
+    return [m.ref for m in call.messages]
+
+
+def _note(agent: Agent, call: Call, address: str, completion: Completion, key: str) -> dict[str, Any]:
+    """The call as the event keeps it: the prompt by reference, and only what the agent's last prompt did not begin with."""
+    refs = _kept(agent, call)
+    text = agent.team.recorder.sink.content(completion.text)
+    note = call_note(address, call.seed, completion, text, prompt_note(refs, agent.last_prompt))
     agent.last_prompt = key, refs
     return note
 
@@ -173,14 +191,11 @@ def _fields(thought: _Thought) -> dict[str, Any]:
 
 
 def _model_failed(agent: Agent, event: str, failed: ModelFailed, is_decision: bool) -> Chosen:
-    note: dict[str, Any] = {"failed": failed.kind, "what": failed.what}
-    address = next(iter(getattr(failed, "__notes__", ())), None)
-    if address is not None and failed.kind != "budget":
-        note["address"] = address
+    note: dict[str, Any] = {**failed.note, "failed": failed.kind, "what": failed.one_line()}
     extra: dict[str, Any] = {"call": note} | ({} if is_decision else {"aloud": True})
-    error = f"model: {failed.kind}"
+    error, decision = f"{_MODEL}{failed.kind}", "noop" if is_decision else None
     agent.team.recorder.close(
-        event, ok=False, error=error, text=failed.what, decision="noop" if is_decision else None, extra=extra
+        event, ok=False, error=error, text=failed.one_line(), decision=decision, extra=extra, dur=failed.seconds
     )
     if isinstance(failed, BudgetSpent):
         raise failed

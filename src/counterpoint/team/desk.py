@@ -8,6 +8,7 @@ merged, by an event whose policy is `forced`.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -49,7 +50,7 @@ class Desk:
         self.tag, self.hires = f"{item}-" if item else "", hires
         self.todo = list(subtasks)
         self.idle: list[Agent] = []
-        self.busy: list[tuple[Agent, asyncio.Task[Returned]]] = []
+        self.busy: deque[tuple[Agent, asyncio.Task[Returned]]] = deque()
         self.done: list[Returned] = []
         self.merged = 0
         self.draft = ""
@@ -113,9 +114,10 @@ class Desk:
 
     async def gather(self, *, is_heard: bool = True) -> None:
         """Wait for everybody; hear what they bring, in the order in which they were sent."""
-        waiting, self.busy = self.busy, []
-        for agent, task in waiting:
+        while self.busy:
+            agent, task = self.busy[0]  # until it is back it counts as busy: whoever is interrupted ends those who still work
             back = await task
+            self.busy.popleft()
             if is_heard:
                 self.lead.hear_return(back)
             if back.event is not None:
@@ -147,15 +149,21 @@ class Desk:
             team.draft = self.draft
         lead.hear(Seen("result", f"aggregate {rule}", self.draft), event, "aggregate")
 
-    async def close(self) -> None:
-        """Wait for whoever still works, so that nothing is left open."""
+    async def __aenter__(self) -> Desk:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *about: object) -> None:
+        """When all is over, wait for whoever works; when the run itself is interrupted, end them first."""
+        if kind is not None and issubclass(kind, asyncio.CancelledError):
+            for _, task in self.busy:
+                task.cancel()
         await asyncio.gather(*(task for _, task in self.busy), return_exceptions=True)
 
 
 async def manage(desk: Desk) -> str:
     """Let the orchestrator decide, turn by turn, until it stops or may not go on."""
     lead, failures = desk.lead, 0
-    try:
+    async with desk:
         for turn in range(1, lead.team.limits.turns + 1):
             is_last = turn == lead.team.limits.turns
             chosen = await lead.choose("turn", desk.choices(is_last=is_last), key=f"{lead.name}|turn|{desk.tag}{turn}")
@@ -168,8 +176,6 @@ async def manage(desk: Desk) -> str:
             if await desk.perform(chosen.act, chosen.event, turn):
                 return desk.answer
         return await end(desk, "no turns left")
-    finally:
-        await desk.close()
 
 
 async def end(desk: Desk, why: str) -> str:

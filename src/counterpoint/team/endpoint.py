@@ -15,6 +15,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from counterpoint.errors import InputError
@@ -258,7 +259,7 @@ class EndpointModel:
         empties = sum(fault.kind == "empty" for fault in asking.faults)
         request: dict[str, Any] = {
             "model": self._model,
-            "messages": _without_system(messages) if "system" in left_out else messages,
+            "messages": _in_turns(_without_system(messages) if "system" in left_out else messages),
             length: call.max_tokens,
             "temperature": call.temperature,
             # Servers hold a seed in 31 to 64 bits; the same seed would give the same empty answer again.
@@ -366,6 +367,12 @@ def _without_system(messages: list[dict[str, str]]) -> list[dict[str, str]]:
     told = "\n\n".join(m["content"] for m in messages if m["role"] == "system")
     rest = [m for m in messages if m["role"] != "system"] or [{"role": "user", "content": ""}]
     return [{**rest[0], "content": f"{told}\n\n{rest[0]['content']}".strip()}, *rest[1:]]
+
+
+def _in_turns(messages: list[dict[str, str]]) -> list[dict[str, str]]:
+    """What one role says in a row as one message: many templates want user and assistant in turn, and refuse all else."""
+    rows = groupby(messages, key=lambda message: message["role"])
+    return [{"role": role, "content": "\n\n".join(m["content"] for m in row)} for role, row in rows]
 
 
 async def _drain(events: AsyncIterator[bytes]) -> None:

@@ -34,6 +34,9 @@ _HEADS = {
     "operator": "The operator says:",
 }
 _CUT = "\n[... cut: the text is longer than the context ...]\n"
+_LEFT_OUT = "[... {count} older messages left out: they are longer than the context ...]"
+_SHORT = 80
+"""Characters of a message that is cut as far as it can be."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +113,7 @@ class Harness:
             tools=() if is_text else grammar.functions(view.choices),
             max_tokens=max_tokens,
             temperature=temperature,
+            stop=("\n",) if is_text else (),  # the templates of function calls have lines
             seed=seed,
         )
 
@@ -121,21 +125,26 @@ class Harness:
 
 
 def _fitted(messages: Sequence[Message], room: int) -> Sequence[Message]:
-    """Messages that together fit; the longest are cut in the middle first, and say so."""
+    """Messages that together fit: the longest are cut in the middle first, then the oldest but the first are left out."""
     over = sum(len(m.text) for m in messages) - max(room, 0)
     if over <= 0:
         return messages
     out = list(messages)
     for i in sorted(range(len(out)), key=lambda i: -len(out[i].text)):
-        if over <= 0:
-            break
         text = out[i].text
-        keep = max(len(text) - over - len(_CUT), 80)
+        if over <= 0 or len(text) <= _SHORT + len(_CUT):
+            break
+        keep = max(len(text) - over - len(_CUT), _SHORT)
         if keep < len(text) - len(_CUT):
             half = keep // 2
             out[i] = Message(out[i].role, text[: keep - half] + _CUT + text[len(text) - half :])
             over -= len(text) - len(out[i].text)
-    return out
+    if over <= 0:
+        return out
+    over, gone = over + len(_LEFT_OUT) + 8, 1
+    while gone < len(out) - 2 and over > 0:
+        over, gone = over - len(out[gone].text), gone + 1
+    return [out[0], Message("user", _LEFT_OUT.format(count=gone - 1)), *out[gone:]] if gone > 1 else out
 
 
 HARNESSES = {

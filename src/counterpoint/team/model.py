@@ -29,7 +29,15 @@ class ModelFailed(CounterpointError):
         self, kind: Failure, what: str, *, where: str | None = None, why: str | None = None, fix: str | None = None
     ) -> None:
         self.kind: Failure = kind
+        self.seconds: float | None = None
+        """How long the recorded call took."""
+        self.note: dict[str, Any] = {}
+        """What its event keeps of the call."""
         super().__init__(what, where=where, why=why, fix=fix)
+
+    def again(self) -> ModelFailed:
+        """The same failure, for another call."""
+        return ModelFailed(self.kind, self.what, where=self.where, why=self.why, fix=self.fix)
 
 
 class BudgetSpent(ModelFailed):

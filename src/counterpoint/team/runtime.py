@@ -164,6 +164,8 @@ class Agent:
         self._body: list[Message] = []
         self.last_prompt: tuple[str, list[str]] | None = None
         """Key of its last call, and the references of that prompt."""
+        self.room = 0
+        """Characters of its prompts, where its model took less than the team's limit."""
         self.folder_past: list[Act] = []
         """Calls that its folder has been through, recorded ones too."""
         self.folder_done = 0

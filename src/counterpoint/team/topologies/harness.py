@@ -21,7 +21,7 @@ async def _run(team: Team) -> str:
     agent = team.root("agent")
     desk = Desk(agent, team.instance.subtasks)
     failures = 0
-    try:
+    async with desk:
         for turn in range(1, team.limits.turns + 1):
             is_last = turn == team.limits.turns
             tools = [] if is_last else [Choice("tool", t.name, None, t.main) for t in team.toolbox.offered("agent")]
@@ -36,8 +36,6 @@ async def _run(team: Team) -> str:
             elif await desk.perform(chosen.act, chosen.event, turn):
                 return desk.answer
         return await end(desk, "no turns left")
-    finally:
-        await desk.close()
 
 
 harness = Topology(run=_run, root="agent", workers=("agent", "worker"))

@@ -23,10 +23,15 @@ _QUORUM = 2
 async def _run(team: Team) -> str:
     lead = team.root("orchestrator")
     desk = Desk(lead, team.instance.subtasks)
-    chosen = await lead.choose("turn", _sizes(team), key="lead|turn|0")
-    if chosen.act is not None and chosen.act.verb == "spawn":
-        spawned = [lead.spawn("worker", n, chosen.event) for n in range(1, int(chosen.act.text) + 1)]
-        desk.idle = [a for a in spawned if a is not None]
+    async with desk:
+        chosen = await lead.choose("turn", _sizes(team), key="lead|turn|0")
+        if chosen.act is not None and chosen.act.verb == "spawn":
+            spawned = [lead.spawn("worker", n, chosen.event) for n in range(1, int(chosen.act.text) + 1)]
+            desk.idle = [a for a in spawned if a is not None]
+        return await _rounds(team, desk)
+
+
+async def _rounds(team: Team, desk: Desk) -> str:
     parts = list(team.instance.subtasks)
     limit = -(-_QUORUM * len(parts) // max(1, len(desk.idle)))
     for round_ in range(1, limit + 1 if desk.idle else 1):
@@ -51,7 +56,8 @@ def _send(desk: Desk, parts: list[Subtask], round_: int) -> None:
             break
         part = parts[(turn + turn // len(parts)) % len(parts)]
         _start(desk, agent, part, round_)
-    desk.idle = [a for a in desk.idle if a not in [b for b, _ in desk.busy]]
+    busy = {agent.name for agent, _ in desk.busy}
+    desk.idle = [a for a in desk.idle if a.name not in busy]
 
 
 def _start(desk: Desk, agent: Agent, part: Subtask, round_: int) -> None:
