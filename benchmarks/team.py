@@ -1,9 +1,10 @@
 """A thousand agents at once, twenty steps each: what recording them costs, beside OpenTelemetry spans, both on disk.
 
-The same fake work in plain asyncio, recorded by `Recorder` (what our own runtime calls), by the decorators of `counterpoint.record`,
-and as spans of the OpenTelemetry SDK (a BatchSpanProcessor that writes JSON lines). Half of the steps call a model, half a tool; a
-tool's call and result are two events of ours and one span. Each in a process of its own, taking turns; overhead is the CPU time of
-the whole process, writer threads and the last sync included, over that of plain asyncio.
+The same fake work in plain asyncio, recorded by `Recorder` (what our own runtime calls), by the decorators of
+`counterpoint.record`, and as spans of the OpenTelemetry SDK (a BatchSpanProcessor that writes JSON lines). Half of the steps call
+a model, half a tool; a tool's call and result are two events of ours and one span. Each in a process of its own, taking turns;
+overhead is the CPU time of the whole process, writer threads and the last sync included, over that of plain asyncio. Memory is
+the most that the process had while recording; ours holds Arrow and DuckDB, which the store imports.
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ def _recorder(agents: int, folder: Path) -> dict[str, Any]:
                 call = rec.open(name, "tool_call", reads=[(last, kind)], tool="look", text=f"{a} {step}")
                 answer = await _look(a, step)
                 rec.close(call, ok=True)
-                reads = [(call, "tool_dependency")]
-                last = rec.event(name, "tool_result", reads=reads, tool="look", text=answer, trusted=False, source="tool", ok=True)
+                about = {"reads": [(call, "tool_dependency")], "tool": "look", "trusted": False, "source": "tool", "ok": True}
+                last = rec.event(name, "tool_result", text=answer, **about)
             else:
                 event = rec.open(name, "message", reads=[(last, kind)], model="fake", turn=step)
                 rec.close(event, text=await _think(a, step), tokens_in=100, tokens_out=20, ok=True)
@@ -159,10 +160,15 @@ def _spans(agents: int, folder: Path) -> dict[str, Any]:
 
 
 def _timed(work: Callable[[], Any], sync: Callable[[], Any], count: Callable[[], int]) -> dict[str, Any]:
-    cpu, wall = time.process_time(), time.perf_counter()
+    before, cpu, wall = _memory_mb(), time.process_time(), time.perf_counter()
     work()
     sync()
-    return {"cpu_s": time.process_time() - cpu, "wall_s": time.perf_counter() - wall, "count": count()}
+    took = {"cpu_s": time.process_time() - cpu, "wall_s": time.perf_counter() - wall}
+    return took | {"count": count(), "memory_mb": _memory_mb(), "grown_mb": _memory_mb() - before}
+
+
+def _memory_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 MODES = {"plain": _plain, "recorder": _recorder, "decorators": _decorated, "spans": _spans}
@@ -170,12 +176,10 @@ MODES = {"plain": _plain, "recorder": _recorder, "decorators": _decorated, "span
 
 def _child(mode: str, agents: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        found = MODES[mode](agents, Path(folder))
-    found["memory_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps(found))
+        print(json.dumps(MODES[mode](agents, Path(folder))))
 
 
-def _medians(mode: str, found: list[dict[str, Any]]) -> dict[str, float]:
+def _medians(found: list[dict[str, Any]]) -> dict[str, float]:
     return {name: statistics.median(one[name] for one in found) for name in found[0]}
 
 
@@ -187,7 +191,7 @@ def measure(*, quick: bool) -> list[dict[str, Any]]:
         for mode in modes:
             done = subprocess.run([sys.executable, __file__, mode, str(agents)], capture_output=True, text=True, check=True)
             found[mode].append(json.loads(done.stdout))
-    median = {mode: _medians(mode, rows) for mode, rows in found.items()}
+    median = {mode: _medians(rows) for mode, rows in found.items()}
     plain, spans = median["plain"], median.get("spans")
 
     def overhead(mode: str, per: str = "count") -> float:
@@ -200,12 +204,13 @@ def measure(*, quick: bool) -> list[dict[str, Any]]:
     for mode in ("recorder", "decorators"):
         one = median[mode]
         rate, peer_rate = one["count"] / one["wall_s"], spans["count"] / spans["wall_s"] if spans else None
-        peer_mb = spans["memory_mb"] if spans else None
+        peer_mb, peer_grown_mb = (spans["memory_mb"], spans["grown_mb"]) if spans else (None, None)
         rows += [
             row(f"{mode}: overhead per event (a span)", overhead(mode), span_us, "us", limit=50.0),
             row(f"{mode}: overhead per step", overhead(mode, "step"), step_us, "us"),
             row(f"{mode}: events on disk per second (spans)", rate, peer_rate, "1/s", is_rate=True),
             row(f"{mode}: memory of the process (plain {plain['memory_mb']:.0f})", one["memory_mb"], peer_mb, "MB"),
+            row(f"{mode}: of that, grown by the work (plain {plain['grown_mb']:.0f})", one["grown_mb"], peer_grown_mb, "MB"),
             row(f"{mode}: sealing afterwards, per event", one["seal_cpu_s"] / one["count"] * 1e6, None, "us"),
         ]
     return rows
@@ -225,7 +230,8 @@ def main() -> None:
         _child(sys.argv[1], int(sys.argv[2]))
         return
     options = arguments(__doc__)
-    title = f"A thousand agents, {STEPS} steps each (CPU of the whole process, median)"
+    count = "Two hundred" if options.quick else "A thousand"
+    title = f"{count} agents, {STEPS} steps each (CPU of the whole process, median)"
     report(title, measure(quick=options.quick), as_json=options.json)
 
 

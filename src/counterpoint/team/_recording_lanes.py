@@ -309,7 +309,8 @@ class Lanes:
         if scope not in scope.lane.scopes or outer is None or event is None:
             return None
         del scope.lane.scopes[scope]
-        fields = {**fields, **scope.told}
+        if scope.told:
+            fields |= scope.told
         self._pay(fields)
         self._close(event, text, fields)
         outer.puts(event, scope.reads)
@@ -337,11 +338,12 @@ class Lanes:
         if scope not in scope.lane.scopes or outer is None or call is None:
             return None
         del scope.lane.scopes[scope]
-        fields = {**fields, **scope.told}
+        fields |= {"ok": ok, "error": error, **scope.told}
         self._pay(fields)
-        self._close(call, asked, {"ok": ok, "error": error, **fields})
+        self._close(call, asked, fields)
         pairs = [(call, "tool_dependency")]
-        pairs += [(src, k) for src, kinds in {**scope.heard, **scope.knows}.items() for k in kinds if src != call]
+        if scope.heard or len(scope.knows) > 1:
+            pairs += [(src, k) for src, kinds in {**scope.heard, **scope.knows}.items() for k in kinds if src != call]
         lane = scope.lane
         event = self.recorder.event(
             lane.agent, "tool_result", reads=pairs, text=text, role=lane.role, tool=tool, ok=ok, error=error,
@@ -359,6 +361,5 @@ class Lanes:
             self.recorder.close(event)
 
     def _pay(self, fields: Mapping[str, Any]) -> None:
-        cost = fields.get("cost_usd")
-        if cost is not None:
-            self.cost_usd = (self.cost_usd or 0.0) + cost
+        if fields.get("cost_usd") is not None:
+            self.cost_usd = (self.cost_usd or 0.0) + fields["cost_usd"]

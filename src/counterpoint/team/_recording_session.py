@@ -90,6 +90,10 @@ class Session:
         """End the trace and seal it; None where that failed, and the journal has what there is."""
         with self.lanes.lock:
             self.is_over = True
+        if not self.recorder.count:
+            self.note("nothing was recorded: no decorated function was called, and nothing was said")
+            self.release()
+            return None
         costs = {} if self.lanes.cost_usd is None else {"cost_usd": self.lanes.cost_usd}
         try:
             try:

@@ -20,6 +20,7 @@ LIMIT = 1_000_000
 """Characters of a text that are kept."""
 _BARE = {"id": "-", "t": 0, "type": "message", "agent": "-"}
 _FIELDS = frozenset(Event.__struct_fields__) - {"id", "t", "type", "agent", "extra"}
+_COUNTS = frozenset({"tokens_in", "tokens_out"})
 _WORDS = ("text", "content", "final_output")
 """Where what models and agents answer with has its words."""
 _IN = ("tokens_in", "input_tokens", "prompt_tokens")
@@ -46,10 +47,7 @@ def text_of(value: Any) -> str | None:
         inner = _attribute(value, name)
         if isinstance(inner, str):
             return plain(inner)
-    try:
-        return plain(msgspec.json.encode(value, enc_hook=_named).decode())
-    except Exception:
-        return _named(value)
+    return _object(value)
 
 
 def _named(value: Any) -> str:
@@ -73,9 +71,19 @@ def given(names: Sequence[str], args: tuple[Any, ...], kwargs: Mapping[str, Any]
         names, args = names[1:], args[1:]
     if len(args) == 1 and not kwargs and isinstance(args[0], str):
         return plain(args[0])
-    named: dict[str, Any] = {names[i] if i < len(names) else str(i): value for i, value in enumerate(args)}
+    if len(args) <= len(names):
+        named: dict[str, Any] = dict(zip(names, args, strict=False))
+    else:
+        named = {names[i] if i < len(names) else str(i): value for i, value in enumerate(args)}
     named.update(kwargs)
-    return text_of(named) if named else None
+    return _object(named) if named else None
+
+
+def _object(value: Any) -> str:
+    try:
+        return plain(msgspec.json.encode(value, enc_hook=_named).decode())
+    except Exception:
+        return _named(value)
 
 
 def parameters(function: Callable[..., Any]) -> list[str]:
@@ -105,6 +113,8 @@ def usage_of(value: Any) -> dict[str, Any]:
 
 def clean(fields: Mapping[str, Any], note: Callable[[str], None]) -> dict[str, Any]:
     """Fields that an event can carry: None is left out, other names go to `extra`, a wrong type is noted and left out."""
+    if all([type(value) is int and value >= 0 and name in _COUNTS for name, value in fields.items()]):
+        return dict(fields)  # by far the most common
     kept = {k: v for k, v in fields.items() if v is not None and k in _FIELDS}
     if not _fit(kept):
         for name in [n for n in kept if not _fit({n: kept[n]})]:

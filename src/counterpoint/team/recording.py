@@ -103,7 +103,7 @@ class Recording(Acts):
         else:
             session.release()
         session.tell_end()
-        store = self._opened or self._store
+        store = self._store if self._opened is None else self._opened
         if not session.recorder.count and isinstance(store, Store):
             with suppress(CounterpointError):
                 store.remove(session.run.trace_id)

@@ -54,7 +54,7 @@ class Open(Struct, frozen=True, gc=False):
     open: Event
 
 
-class Close(Struct, frozen=True):
+class Close(Struct, frozen=True, gc=False):
     """The end of an event, with the fields (JSON names) that are known by then."""
 
     close: str
