@@ -23,7 +23,6 @@ class Places:
         self.recording = recording
         self._at: dict[Hashable, Scope] = {}
         self._locate = locate
-        self._known: set[int] = set()
 
     def above(self, parent: Hashable | None) -> Scope | None:
         """The scope that a run below `parent` begins in."""
@@ -31,10 +30,12 @@ class Places:
         if found is not None and not found.session.is_over:
             return found
         scope = self.recording.here()
-        if scope is not None and id(scope.session) not in self._known:
-            self._known.add(id(scope.session))
-            scope.session.locators.append(lambda: self._at.get(self._locate()))
+        if scope is not None and self._here not in scope.session.locators:
+            scope.session.locators.append(self._here)
         return scope
+
+    def _here(self) -> Scope | None:
+        return self._at.get(self._locate())
 
     def put(self, run: Hashable, scope: Scope | None) -> None:
         """A run has begun: what is below it works in this scope."""
