@@ -113,7 +113,7 @@ def usage_of(value: Any) -> dict[str, Any]:
 
 def clean(fields: Mapping[str, Any], note: Callable[[str], None]) -> dict[str, Any]:
     """Fields that an event can carry: None is left out, other names go to `extra`, a wrong type is noted and left out."""
-    if all([type(value) is int and value >= 0 and name in _COUNTS for name, value in fields.items()]):
+    if all(type(value) is int and value >= 0 and name in _COUNTS for name, value in fields.items()):
         return dict(fields)  # by far the most common
     kept = {k: v for k, v in fields.items() if v is not None and k in _FIELDS}
     if not _fit(kept):

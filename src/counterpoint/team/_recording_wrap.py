@@ -1,7 +1,8 @@
 """Other people's functions, recorded: plain ones, coroutines, generators of both kinds, and what they give back.
 
-Always true: a wrapped function takes, gives and raises what it did before, and runs in the same thread and task (wrong arguments of
-a coroutine or generator are an error when it begins to run, not before); what it does is done in its scope, which nobody else sees.
+Always true: a wrapped function takes, gives and raises what it did before, and runs in the same thread and task (wrong arguments
+of a coroutine or generator are an error when it begins to run, not before); what it does is done in its scope, which nobody else
+sees.
 """
 
 from __future__ import annotations
