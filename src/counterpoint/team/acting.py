@@ -260,9 +260,8 @@ def _kind(agent: Agent, act: Act, is_decision: bool) -> dict[str, Any]:
 
 
 def _logp(done: Completion, act: Act, choices: Sequence[Choice]) -> float | None:
-    """Log-probability of the chosen action under the policy: of all its tokens, those of its start among them; where the model tells
-    no tokens, of the start that was taken. An edited act has the probability of what was drawn, which is another thing: none.
-    """
+    """Log-probability of the chosen action under the policy: of all its tokens, those of its start among them; where the model
+    tells no tokens, of the start that was taken."""
     if done.logps is not None:
         return sum(done.logps)
     if done.start_logps is None:

@@ -112,8 +112,8 @@ class Completion:
     """Ids of the sampled tokens, where the model tells them."""
     prompt_ids: tuple[int, ...] | None = None
     logps: tuple[float, ...] | None = None
-    """Log-probability of each sampled token under the distribution that it was drawn from; the tokens of a start are among them, and
-    theirs sum to the start's."""
+    """Log-probability of each sampled token under the distribution that it was drawn from; the tokens of a start are among
+    them, and theirs sum to the start's."""
     start_logps: tuple[float, ...] | None = None
     """With `Call.starts`: the log-probability of each of them, in order; their exponentials sum to 1."""
     tool_calls: tuple[Mapping[str, Any], ...] = ()
