@@ -48,6 +48,7 @@ class _Kept:
     def __init__(self, model: Model) -> None:
         self._model = model
         self.name, self.version = model.name, model.version
+        self.is_instant = getattr(model, "is_instant", False)
 
     async def complete(self, call: Call) -> Completion:
         """As the model does."""
