@@ -41,20 +41,31 @@ def prompt_note(refs: list[str], last: tuple[str, list[str]] | None) -> dict[str
 
 
 def prompt_of(trace: Trace, event: Event) -> list[str]:
-    """The texts of the messages that an event's model call was asked with, in order; what is redacted is an empty text."""
+    """The texts of the messages that an event's model call was asked with, in order; what is redacted is an empty text.
+
+    Empty where the event has no such call, or what it has cannot be followed: a trace may come from anywhere.
+    """
     by_key = {e.key: e for e in trace.events if e.key is not None}
     keep: list[str] = []
-    limit = None
-    note: Any = (event.extra or {}).get("call", {}).get("prompt")
-    while isinstance(note, Mapping):
-        more = list(note["more"])
-        first = int(note.get("first", 0))
-        taken = more if limit is None else more[: max(0, limit - first)]
-        keep = taken + keep
-        limit = first if limit is None else min(limit, first)
-        before = by_key.get(str(note.get("of"))) if limit else None
-        note = (before.extra or {}).get("call", {}).get("prompt") if before is not None else None
+    limit, left = None, len(trace.events)
+    note = _prompt_part(event)
+    while note is not None and left:
+        more, first, of = note
+        keep = (more if limit is None else more[: max(0, limit - first)]) + keep
+        limit, left = first if limit is None else min(limit, first), left - 1
+        before = by_key.get(of) if limit else None
+        note = None if before is None else _prompt_part(before)
     return [trace.contents.get(ref, "") for ref in keep]
+
+
+def _prompt_part(event: Event) -> tuple[list[str], int, str] | None:
+    """An event's own part of its prompt: new references, how many it shares with another prompt, and whose that is."""
+    call = (event.extra or {}).get("call")
+    note = call.get("prompt") if isinstance(call, Mapping) else None
+    if not isinstance(note, Mapping) or not isinstance(note.get("more"), list):
+        return None
+    first = note.get("first", 0)
+    return [str(ref) for ref in note["more"]], first if isinstance(first, int) and first > 0 else 0, str(note.get("of"))
 
 
 def call_note(address: str, seed: int, completion: Completion, text_ref: str, prompt: dict[str, Any]) -> dict[str, Any]:

@@ -218,12 +218,12 @@ async def record_team(
     made = model or make_model(spec.model, task, **spec.options)
     name = trace_id or f"{task.short.lower()}-{spec.topology}-{secrets.token_hex(3)}"
     meta = about(spec, task, made, harness(spec.harness))
-    topology: Any = spec.topology
+    meter, topology = _meter(budget), spec.topology  # type: Meter | None, Any
+    # All that can be wrong with a budget or a tool is found before a run begins: an empty one helps nobody.
+    team = assemble(spec, task, instance, _metered(made, meter), Recorder(MemorySink(), LogicalClock()), watch=watch)
     with store.record(name, task_id=_task_id(task, spec), system="counterpoint team", topology=topology, meta=meta) as run:
-        recorder = Recorder(run, _clock(made))
-        meter = _meter(budget)
-        control = FileControl(store.path, name, is_over=_out_of_time(meter))
-        team = assemble(spec, task, instance, _metered(made, meter), recorder, control=control, watch=watch)
+        team.recorder = Recorder(run, _clock(made))
+        team.control = FileControl(store.path, name, is_over=_out_of_time(meter))
         return await _finish(team, spec, run, made)
 
 

@@ -89,7 +89,7 @@ def record(task_name: str | None, topology: str, resume: str | None, store: Path
         raise CounterpointError(
             f"the model failed: {trace.meta.get('why')}",
             where=trace.trace_id,
-            fix=f"the trace is kept: counterpoint show {trace.trace_id}",
+            fix=f"the trace is kept: counterpoint show {trace.trace_id}" + (f" --store {store}" if store else ""),
         )
 
 
@@ -179,6 +179,7 @@ def _print(trace: Trace, store: Path | None, *, as_json: bool) -> None:
         "topology": trace.topology,
         "model": trace.meta["model"]["name"],
         "ended": trace.meta.get("ended"),
+        "why": trace.meta.get("why"),
         "steered": bool(trace.meta.get("steered")),
         "answer": trace.meta.get("answer"),
         "rewards": trace.rewards,
@@ -198,4 +199,6 @@ def _print(trace: Trace, store: Path | None, *, as_json: bool) -> None:
         f"{number(trace.costs.get('tokens'))} tokens  ·  {number(trace.costs.get('wall_clock_s'))} s",
         f"next: counterpoint show {trace.trace_id}{at}  ·  counterpoint credit {trace.trace_id} --method message_delete{at}",
     ]
+    if trace.meta.get("why") and trace.meta["ended"] != "failed":  # a failure is an error, and says so itself
+        lines.insert(1, f"because {plain_text(str(trace.meta['why']))}")
     click.echo("\n".join(lines))

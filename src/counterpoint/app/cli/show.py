@@ -21,6 +21,7 @@ from counterpoint.app.library import about, load
 from counterpoint.app.viewer.seen import seen
 from counterpoint.credit._by_agent import by_agent
 from counterpoint.errors import NotFound, did_you_mean
+from counterpoint.team.memory import prompt_of
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.lanes import folded
 from counterpoint.trace.team import Team
@@ -39,14 +40,15 @@ _TEXT, _LANES, _EVENTS = 2000, 40, 12
 @click.argument("event", required=False)
 @click.option("--events", "listed", is_flag=True, help="List the events themselves.")
 @click.option("--all", "whole", is_flag=True, help="Cut nothing.")
+@click.option("--prompt", "is_asked", is_flag=True, help="With EVENT: what its model was asked, where the trace has it.")
 @store_option
 @json_option
-def show(trace: str, event: str | None, listed: bool, whole: bool, store: Path | None, as_json: bool) -> None:
+def show(trace: str, event: str | None, listed: bool, whole: bool, is_asked: bool, store: Path | None, as_json: bool) -> None:
     """Show a trace: who was spawned by whom, what was waited for. Name an EVENT to see it whole, with its causes."""
     loaded = load(trace, store=store)
     with about(trace):
         if event is not None:
-            _show_event(loaded, event, whole=whole, as_json=as_json)
+            _show_event(loaded, event, whole=whole, is_asked=is_asked, as_json=as_json)
         elif as_json:
             emit(_card(loaded) | {"critical_path": _path(loaded), "team": _tree(loaded)})
         else:
@@ -133,24 +135,47 @@ def _list_events(events: list[Event], *, whole: bool) -> str:
     return text if len(shown) == len(events) else f"{text}\n... {len(events) - len(shown):,} more events: --all"
 
 
-def _show_event(trace: Trace, name: str, *, whole: bool, as_json: bool) -> None:
+def _show_event(trace: Trace, name: str, *, whole: bool, is_asked: bool, as_json: bool) -> None:
     if name not in trace.index:
         raise NotFound(f"no event {name!r} in {trace.trace_id}", fix=did_you_mean(name, list(trace.index)[:5000]))
     number_, event = trace.index[name], trace.events[trace.index[name]]
     causes = [{"event": e.src, "edge": e.type} for e in trace.edges if e.dst == name]
     effects = [{"event": e.dst, "edge": e.type} for e in trace.edges if e.src == name]
     cone = int(trace.graph.descendants(number_).sum()) - 1
-    text = trace.text(event)
+    text, asked = trace.text(event), prompt_of(trace, event)
     if as_json:
-        emit({"event": event_dict(event), "caused_by": causes, "led_to": effects, "cone": cone, "text": text})
+        told = {"event": event_dict(event), "caused_by": causes, "led_to": effects, "cone": cone, "text": text}
+        emit(told | ({"prompt": asked} if is_asked else {}))
         return
-    for key, value in event_dict(event).items():
+    fields = event_dict(event)
+    call = fields.pop("call", None)
+    for key, value in fields.items():
         click.echo(f"{plain_text(str(key)):12} {plain_text(str(value))}")
+    if isinstance(call, dict):
+        click.echo(f"{'call':12} {plain_text(_call_line(call, asked))}")
     for label, linked in (("caused by", causes), ("led to", effects)):
         click.echo(f"{label:12} " + (", ".join(f"{plain_text(c['event'])} ({c['edge']})" for c in linked) or "-"))
     click.echo(f"{'cone':12} {cone:,} of {len(trace.events):,} events depend on it")
     if text is None:
         click.echo(f"{'text':12} not in this file" if event.content_ref else f"{'text':12} -")
-        return
+    else:
+        click.echo("\n" + _cut(text, whole=whole))
+    if is_asked:
+        for place, message in enumerate(asked, 1):
+            click.echo(f"\n-- asked, message {place} of {len(asked)}\n" + _cut(message, whole=whole))
+
+
+def _cut(text: str, *, whole: bool) -> str:
     cut = text if whole or len(text) <= _TEXT else text[:_TEXT] + f"\n[cut: {_TEXT:,} of {len(text):,} characters; --all]"
-    click.echo("\n" + plain_text(cut, keep_lines=True))
+    return plain_text(cut, keep_lines=True)
+
+
+def _call_line(call: dict[str, Any], asked: list[str]) -> str:
+    """A live team's call of a model or a tool in one line; the rest of it is in --json."""
+    words = [f"failed: {call['failed']}"] if "failed" in call else [f"ended by {call['finish']}"] if "finish" in call else []
+    words += [f"asked {call['attempts']} times"] if "attempts" in call else []
+    told = call.get("told")
+    words += [f"{plain} {value}" for plain, value in told.items()] if isinstance(told, dict) else []
+    words += [f"log-probs of {len(call['logps'])} tokens"] if isinstance(call.get("logps"), list) else []
+    words += [f"prompt of {len(asked)} messages, {sum(map(len, asked)):,} characters (--prompt shows it)"] if asked else []
+    return " · ".join([*words, str(call["address"])] if "address" in call else words) or "-"
