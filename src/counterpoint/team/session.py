@@ -33,6 +33,7 @@ from counterpoint.team.toolbox import Toolbox
 from counterpoint.team.topology import Topology
 from counterpoint.trace import Trace, summed_costs
 from counterpoint.trace.lines import OPEN_EVENTS, UNFINISHED
+from counterpoint.trace.vocabulary import TOPOLOGIES
 
 __all__ = [
     "Outcome",
@@ -216,9 +217,10 @@ async def record_team(
     task = spec.make_task()
     instance = task.instance(spec.seed)
     made = model or make_model(spec.model, task, **spec.options)
-    name = trace_id or f"{task.short.lower()}-{spec.topology}-{secrets.token_hex(3)}"
+    name = trace_id or f"{task.short.lower()}-{spec.topology.rpartition(':')[2]}-{secrets.token_hex(3)}"
     meta = about(spec, task, made, harness(spec.harness))
-    meter, topology = _meter(budget), spec.topology  # type: Meter | None, Any
+    meter = _meter(budget)
+    topology: Any = spec.topology if spec.topology in TOPOLOGIES else "mixed"
     # All that can be wrong with a budget or a tool is found before a run begins: an empty one helps nobody.
     team = assemble(spec, task, instance, _metered(made, meter), Recorder(MemorySink(), LogicalClock()), watch=watch)
     with store.record(name, task_id=_task_id(task, spec), system="counterpoint team", topology=topology, meta=meta) as run:
