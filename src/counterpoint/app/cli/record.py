@@ -7,6 +7,7 @@ event, and `--resume` goes on from it. A key is read from the environment and is
 from __future__ import annotations
 
 import asyncio
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,15 +83,20 @@ def record(task_name: str | None, topology: str, resume: str | None, store: Path
         try:
             trace = _run(spec, opened, name, _budget(options), options)
         except (KeyboardInterrupt, asyncio.CancelledError):
-            note(f"interrupted; go on with: counterpoint record --resume {name}" + (f" --store {store}" if store else ""))
+            note(f"interrupted; go on with: counterpoint record --resume {name}" + _at(store))
             raise KeyboardInterrupt from None
     _print(trace, store, as_json=as_json)
     if trace.meta.get("ended") == "failed":
         raise CounterpointError(
             f"the model failed: {trace.meta.get('why')}",
             where=trace.trace_id,
-            fix=f"the trace is kept: counterpoint show {trace.trace_id}" + (f" --store {store}" if store else ""),
+            fix=f"the trace is kept: counterpoint show {trace.trace_id}" + _at(store),
         )
+
+
+def _at(store: Path | None) -> str:
+    """The store as the next command would name it."""
+    return f" --store {shlex.quote(str(store))}" if store else ""
 
 
 def _new_id(task_name: str, topology: str) -> str:
@@ -191,7 +197,7 @@ def _print(trace: Trace, store: Path | None, *, as_json: bool) -> None:
     if as_json:
         emit(about)
         return
-    at = f" --store {store}" if store else ""
+    at = _at(store)
     answer = plain_text(str(about["answer"] or "(none)"))
     lines = [
         f"{trace.trace_id}  {about['ended']}: {answer[:300]}",
