@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,11 @@ from hypothesis import strategies as st
 from counterpoint import Delete, Event, Force, InputError, Insert, NotFound, NotIdentified, Substitute, Trace, problems, registry
 from counterpoint.audit.blast import blast_radius
 from counterpoint.audit.diff import diff, fingerprint
+from counterpoint.envs.text._find import task
 from counterpoint.team.limits import Limits
 from counterpoint.team.memory import prompt_of
+from counterpoint.team.model import Call, Completion
+from counterpoint.team.models.fake import Fake
 from counterpoint.team.replay import BADGES, LiveReplay
 from counterpoint.trace.replay import Fork, ManyReplay
 from team_help import TOPOLOGIES, Says, record
@@ -195,3 +199,28 @@ def test_who_cannot_be_forked_says_so(star: Trace, tmp_path: Path) -> None:
     wrong = replace(star, contents=dict.fromkeys(star.contents, "tampered"))
     with pytest.raises(NotIdentified, match="does not come out as it was recorded"):
         LiveReplay().fork(wrong, star.events[-1].id, Delete())
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_a_run_in_real_time_forks_as_exactly(topology: str, tmp_path: Path) -> None:
+    """Answers that come back in any order: the program does not depend on it, and what was kept keeps its time."""
+    fake = Fake(task=task("ledger_hunt"), skill=0.9)
+
+    class Late(Says):
+        is_instant = False
+
+        async def complete(self, call: Call) -> Completion:
+            await asyncio.sleep(call.seed % 7 / 2000)
+            return await fake.complete(call)
+
+    model = Late(lambda call: "")
+    trace = record(tmp_path, topology=topology, using=model, seed=3)
+    fork = LiveReplay(model=model).fork(trace, trace.events[-1].id)
+    assert diff(trace, fork).is_same
+    assert [(e.id, e.t, e.dur) for e in fork.events] == [(e.id, e.t, e.dur) for e in trace.events]
+    at = _first(trace, "tool_result", 2)
+    edited = LiveReplay(model=model).fork(trace, at.id, Substitute("nothing"))
+    assert [str(p) for p in problems(edited) if p.severity == "error"] == []
+    place = trace.index[at.id]
+    assert [(e.id, e.t, e.dur) for e in edited.events[:place]] == [(e.id, e.t, e.dur) for e in trace.events[:place]]
+    assert _hashes(edited) == _hashes(LiveReplay(model=model, is_full=True).fork(trace, at.id, Substitute("nothing")))
