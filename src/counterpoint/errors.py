@@ -105,7 +105,7 @@ class TryAgain(CounterpointError, OSError):
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The fix line for an unknown name: the nearest known one, or all of them when few."""
-    names = sorted(known)
+    names = sorted(set(known))
     close = get_close_matches(name, names, n=1, cutoff=0.5)
     if close:
         return f"did you mean {close[0]!r}?"
