@@ -226,6 +226,8 @@ def _accepted(
         from counterpoint.team.runtime import planted_return
 
         text, planted = planted_return(team, agent, act.text)
+        if isinstance(do, Substitute) and do.value is not None:  # an edit is the whole of what is said
+            text, planted = act.text, None
     if isinstance(do, Delete) and not is_decision:
         agent.unread = team.recorder.drop(event) + agent.unread
         agent.seen.append(Seen("error", agent.name, "(nothing came of it)"))

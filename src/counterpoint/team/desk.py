@@ -49,6 +49,7 @@ class Desk:
         self.lead, self.role, self.last, self.doing = lead, role, last, doing
         self.tag, self.hires = f"{item}-" if item else "", hires
         self.todo = list(subtasks)
+        self.first = subtasks[0].id if subtasks else ""
         self.idle: list[Agent] = []
         self.busy: deque[tuple[Agent, asyncio.Task[Returned]]] = deque()
         self.done: list[Returned] = []
@@ -86,7 +87,7 @@ class Desk:
         """Carry out an act; whether it was the last."""
         match act.verb:
             case "spawn":
-                child = self.lead.spawn(self.role, f"{self.tag}{turn}", because)
+                child = self.lead.spawn(self.role, f"{self.tag}{turn}", because, place=self._place())
                 if child is not None:
                     self.idle.append(child)
             case "delegate":
@@ -102,13 +103,22 @@ class Desk:
                 return True
         return False
 
+    def _place(self) -> int | None:
+        """Which worker of the team the next one is; below the root, where others spawn at the same time, by its part."""
+        if self.lead.parent is None:
+            return None
+        ids = [s.id for s in self.lead.team.instance.subtasks]
+        return (ids.index(self.first) if self.first in ids else 0) + self.hired + 1
+
     def _delegate(self, act: Act, because: str | None) -> None:
         agent = next(a for a in self.idle if a.name == act.target)
         subtask = next(s for s in self.todo if s.id == act.text.strip())
         key = f"{self.lead.name}|delegate|{agent.name}|{subtask.id}"
         self.todo.remove(subtask)
-        if self.lead.tell(agent, subtask.text, key=key, kind="subtask", because=because, task=subtask.id) is None:
+        event = self.lead.tell(agent, subtask.text, key=key, kind="subtask", because=because, task=subtask.id)
+        if event is None:
             return  # the message never arrived: nobody works on it
+        self.lead.unread.append((event, "causal"))  # who is idle decides what is offered next
         self.idle.remove(agent)
         self.busy.append((agent, asyncio.create_task(self.doing(agent, subtask), name=f"{agent.name}:{subtask.id}")))
 
@@ -130,6 +140,7 @@ class Desk:
         good = [r for r in self.done if r.ok]
         draft = team.task.merge(team.instance, rule, [r.text for r in good])
         reads = [(r.event, "aggregate") for r in good if r.event is not None]
+        reads += [(event, "causal") for r in good for event in r.by]
         reads += [(because, "causal")] if because else []
         event = team.emit(
             lead,

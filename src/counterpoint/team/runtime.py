@@ -43,6 +43,8 @@ class Returned:
     text: str
     event: str | None
     ok: bool = True
+    by: tuple[str, ...] = ()
+    """Events that decided that this is what came back, such as a critic's verdict."""
 
 
 @dataclass
@@ -184,9 +186,13 @@ class Agent:
             self._body.append(self.team.harness.message(seen))
         return self._body
 
+    def fresh(self) -> list[tuple[str, str]]:
+        """All that is new, each once; for an event that its agent does not remember: the next one reads it again."""
+        return list(dict.fromkeys(self.unread))
+
     def take_unread(self) -> list[tuple[str, str]]:
-        """What the next event reads: all that is new, each once."""
-        fresh = list(dict.fromkeys(self.unread))
+        """What the next event reads: all that is new, each once; from then on the agent knows it by that event."""
+        fresh = self.fresh()
         self.unread = []
         return fresh
 
@@ -227,8 +233,11 @@ class Agent:
         if order.action == "stop":
             raise AgentStopped
 
-    def spawn(self, role: str, number: int | str, because: str | None) -> Agent | None:
-        """A new agent, or None where a limit or an edit says no."""
+    def spawn(self, role: str, number: int | str, because: str | None, *, place: int | None = None) -> Agent | None:
+        """A new agent, or None where a limit or an edit says no.
+
+        `place` is which worker of the team it is, where several agents spawn at once: who is faster must not decide that.
+        """
         team, limits = self.team, self.team.limits
         why = None
         if len(team.agents) >= limits.agents:
@@ -243,7 +252,7 @@ class Agent:
             self.hear(Seen("error", self.name, text), event, "causal")
             return None
         is_worker = role not in ("lead", "critic")
-        worker = team.workers + 1 if is_worker else 0
+        worker = 0 if not is_worker else team.workers + 1 if place is None else place
         shards = team.instance.shards if is_worker else ()
         brief = "\n".join(shards[(worker - 1) % len(shards)]) if shards else ""
         name = f"{self.name}.{number}"
@@ -264,7 +273,7 @@ class Agent:
         self, to: Agent, text: str, *, key: str, kind: str = "message", because: str | None = None, task: str = ""
     ) -> str | None:
         """A message to one agent."""
-        reads = [(because, "causal")] if because else self.take_unread()
+        reads = [(because, "causal")] if because else self.fresh()
         event = self.team.emit(
             self, "message", key=key, reads=reads, text=text, from_=self.name, to=to.name, role=self.role, task=task or None
         )
@@ -299,7 +308,7 @@ class Agent:
         to = self.parent.name if self.parent else None
         text = f"(nothing: {why})"
         event = self.team.emit(
-            self, "return", key=f"{key}|failed", reads=self.take_unread(), text=text, from_=self.name, to=to, role=self.role,
+            self, "return", key=f"{key}|failed", reads=self.fresh(), text=text, from_=self.name, to=to, role=self.role,
             task=subtask.id, ok=False, error=why,
         )  # fmt: skip
         return Returned(self.name, subtask.id, "", event, ok=False)
@@ -312,6 +321,7 @@ class Agent:
         """Read what a sub-agent brought back."""
         if back.event is not None:
             self.hear(Seen("return", back.agent, back.text or "(nothing)", back.task), back.event, "return")
+            self.unread += [(event, "causal") for event in back.by]
 
 
 def parts_of(subtasks: Sequence[Subtask]) -> str:

@@ -47,7 +47,7 @@ async def _lead(agent: Agent, subtask: Subtask, group: Sequence[Subtask]) -> Ret
     parent = agent.parent
     assert parent is not None
     event = agent.team.emit(
-        agent, "return", key=f"{agent.name}|return|{subtask.id}", reads=agent.take_unread(), text=text or "(nothing)",
+        agent, "return", key=f"{agent.name}|return|{subtask.id}", reads=agent.fresh(), text=text or "(nothing)",
         from_=agent.name, to=parent.name, role=agent.role, task=subtask.id, ok=ok, error=why or None,
     )  # fmt: skip
     return Returned(agent.name, subtask.id, "" if event is None else agent.team.said(event), event, ok=ok)

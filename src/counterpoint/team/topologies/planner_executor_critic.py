@@ -7,6 +7,8 @@ tools.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from counterpoint.envs.text._task import Seen, Subtask
 from counterpoint.team.desk import Desk, manage
 from counterpoint.team.runtime import Agent, Returned, Team
@@ -21,7 +23,8 @@ async def _run(team: Team) -> str:
 
     async def executes(agent: Agent, subtask: Subtask) -> Returned:
         if agent.name not in critics:
-            critics[agent.name] = planner.spawn("critic", f"{agent.name.rpartition('.')[2]}c", None)
+            told = next((event for event, kind in reversed(agent.unread) if kind == "message"), None)
+            critics[agent.name] = planner.spawn("critic", f"{agent.name.rpartition('.')[2]}c", told)
         return await _execute(agent, critics[agent.name], subtask)
 
     return await manage(Desk(planner, team.instance.subtasks, role="executor", doing=executes))
@@ -32,19 +35,19 @@ async def _execute(agent: Agent, critic: Agent | None, subtask: Subtask) -> Retu
     for again in range(agent.team.limits.rounds):
         if critic is None or not back.ok or back.event is None:
             return back
-        objection = await _judge(critic, subtask, back, again)
+        objection, verdict = await _judge(critic, subtask, back, again)
         if objection is None:
-            return back
+            return replace(back, by=(verdict,) if verdict else ())
         key = f"{critic.name}|objection|{subtask.id}|{again}"
-        if critic.tell(agent, objection, key=key, task=subtask.id) is None:
+        if critic.tell(agent, objection, key=key, because=verdict, task=subtask.id) is None:
             return back
         back = await agent.work(Subtask(f"{subtask.id}~{again + 1}", subtask.text))
-        back = Returned(back.agent, subtask.id, back.text, back.event, back.ok)
+        back = replace(back, task=subtask.id)
     return back
 
 
-async def _judge(critic: Agent, subtask: Subtask, back: Returned, again: int) -> str | None:
-    """What the critic objects to; None when it accepts. Each case is judged by itself."""
+async def _judge(critic: Agent, subtask: Subtask, back: Returned, again: int) -> tuple[str | None, str | None]:
+    """What the critic objects to, None when it accepts, and the event that says so. Each case is judged by itself."""
     judge = Agent(critic.team, critic.name, critic.role, critic.parent)
     judge.number, judge.seen, judge.unread = critic.number, list(critic.seen), list(critic.unread)
     judge.hear(Seen("subtask", back.agent, subtask.text, subtask.id), back.event, "message")
@@ -52,8 +55,8 @@ async def _judge(critic: Agent, subtask: Subtask, back: Returned, again: int) ->
     verdict = await judge.work(Subtask(f"{subtask.id}?{back.agent}?{again}", subtask.text), purpose="judge")
     said = verdict.text.strip()
     if not verdict.ok or not said or said.upper().startswith("ACCEPT"):
-        return None
-    return said.removeprefix("REJECT").lstrip(": ") or "rejected"
+        return None, verdict.event
+    return said.removeprefix("REJECT").lstrip(": ") or "rejected", verdict.event
 
 
 planner_executor_critic = Topology(run=_run, root="planner", workers=("executor", "critic"))

@@ -28,18 +28,21 @@ async def _run(team: Team) -> str:
         if chosen.act is not None and chosen.act.verb == "spawn":
             spawned = [lead.spawn("worker", n, chosen.event) for n in range(1, int(chosen.act.text) + 1)]
             desk.idle = [a for a in spawned if a is not None]
-        return await _rounds(team, desk)
+        return await _rounds(team, desk, chosen.event)
 
 
-async def _rounds(team: Team, desk: Desk) -> str:
+async def _rounds(team: Team, desk: Desk, because: str | None) -> str:
     parts = list(team.instance.subtasks)
     limit = -(-_QUORUM * len(parts) // max(1, len(desk.idle)))
     for round_ in range(1, limit + 1 if desk.idle else 1):
         team.round = round_
-        _send(desk, parts, round_)
+        _send(desk, parts, round_, because)
         await desk.gather()
-        if round_ < limit and await _is_over(desk, round_):
-            return desk.answer
+        if round_ < limit:
+            chosen = await desk.lead.choose("turn", _after_round(desk), key=f"lead|turn|{round_}")
+            if await _carry_out(desk, chosen, round_):
+                return desk.answer
+            because = chosen.event
     return await _finish(desk, limit + 1)
 
 
@@ -48,22 +51,24 @@ def _sizes(team: Team) -> list[Choice]:
     return [*(Choice("spawn", "worker", str(n), "how many at once") for n in sizes), Choice("noop", "", "", "nobody")]
 
 
-def _send(desk: Desk, parts: list[Subtask], round_: int) -> None:
+def _send(desk: Desk, parts: list[Subtask], round_: int, because: str | None) -> None:
     """Give every worker its part of this round; the second time a part comes up it goes to another worker."""
     for place, agent in enumerate(list(desk.idle)):
         turn = (round_ - 1) * len(desk.idle) + place
         if turn >= _QUORUM * len(parts):
             break
         part = parts[(turn + turn // len(parts)) % len(parts)]
-        _start(desk, agent, part, round_)
+        _start(desk, agent, part, round_, because)
     busy = {agent.name for agent, _ in desk.busy}
     desk.idle = [a for a in desk.idle if a.name not in busy]
 
 
-def _start(desk: Desk, agent: Agent, part: Subtask, round_: int) -> None:
+def _start(desk: Desk, agent: Agent, part: Subtask, round_: int, because: str | None) -> None:
     key = f"lead|delegate|{agent.name}|{part.id}|{round_}"
-    if desk.lead.tell(agent, part.text, key=key, kind="subtask", task=part.id) is None:
+    event = desk.lead.tell(agent, part.text, key=key, kind="subtask", because=because, task=part.id)
+    if event is None:
         return
+    desk.lead.unread.append((event, "causal"))  # who is idle decides who gets what in the next round
 
     async def works() -> Returned:
         return await agent.work(Subtask(f"{part.id}@{round_}", part.text))
@@ -71,13 +76,8 @@ def _start(desk: Desk, agent: Agent, part: Subtask, round_: int) -> None:
     desk.busy.append((agent, asyncio.create_task(works(), name=f"{agent.name}:{part.id}")))
 
 
-async def _is_over(desk: Desk, round_: int) -> bool:
-    """Whether the orchestrator ends it here: it may merge, go on, or stop."""
-    chosen = await desk.lead.choose("turn", _after_round(desk), key=f"lead|turn|{round_}")
-    return await _carry_out(desk, chosen, round_)
-
-
 def _after_round(desk: Desk) -> list[Choice]:
+    """Between rounds the orchestrator may merge, go on, or stop."""
     return [c for c in desk.choices() if c.verb not in ("spawn", "delegate")]
 
 
