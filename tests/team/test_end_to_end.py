@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ def test_what_fails_for_a_while_is_asked_again_and_the_event_says_so(
     for request in server.requests:
         roles = [m["role"] for m in request["messages"]]
         assert roles[:2] == ["system", "user"]
-        assert all(a != b for a, b in zip(roles, roles[1:], strict=False)), "roles take turns: some templates refuse all else"
+        assert all(a != b for a, b in pairwise(roles)), "roles take turns: some templates refuse all else"
 
 
 @pytest.mark.parametrize(
