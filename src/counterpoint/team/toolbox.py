@@ -29,6 +29,8 @@ __all__ = ["Toolbox"]
 
 _GRACE_S = 5.0
 """How long a call that was told to end may take to clean up."""
+_END = 200
+"""Characters of the end of a result that are kept where it went wrong and is cut."""
 _SLOTS: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, asyncio.Semaphore]] = weakref.WeakKeyDictionary()
 
 
@@ -129,7 +131,9 @@ class Toolbox:
         over = len(result.text) - self._limit_chars
         if over <= 0:
             return result
-        text = f"{result.text[: self._limit_chars]}\n[cut: {over} more characters]"
+        # The end is kept too: it says how a program ended.
+        end = result.text[-_END:] if result.error else ""
+        text = f"{result.text[: self._limit_chars]}\n[cut: {over - len(end)} more characters]" + (f"\n{end}" if end else "")
         return replace(result, text=text, extra={**result.extra, "cut": over})
 
 
