@@ -144,25 +144,25 @@ def _failed_call(agent: Agent, call: Call, address: str, failed: ModelFailed, se
     if failed.kind == "too long":
         agent.room = max(1, sum(len(m.text) for m in call.messages) // 2)
     if failed.kind != "budget":  # which another run may have more of
-        failed.note = {"address": address, "seed": call.seed, "prompt": prompt_note(_kept(agent, call), agent.last_prompt)}
+        failed.note = {"address": address, "seed": call.seed, "prompt": _kept(agent, call)[1]}
     return failed
 
 
-def _kept(agent: Agent, call: Call) -> list[str]:
-    """The references of a prompt's messages, each text kept once."""
-    team = agent.team
-    for message in call.messages:
+def _kept(agent: Agent, call: Call) -> tuple[list[str], dict[str, Any]]:
+    """A prompt by reference, and only what the agent's last prompt did not begin with; its texts are kept once."""
+    team, refs = agent.team, [m.ref for m in call.messages]
+    prompt = prompt_note(refs, agent.last_prompt)
+    for message in call.messages[prompt.get("first", 0) :]:
         if message.ref not in team.kept:
             team.kept.add(message.ref)
             team.recorder.sink.content(message.text)
-    return [m.ref for m in call.messages]
+    return refs, prompt
 
 
 def _note(agent: Agent, call: Call, address: str, completion: Completion, key: str) -> dict[str, Any]:
-    """The call as the event keeps it: the prompt by reference, and only what the agent's last prompt did not begin with."""
-    refs = _kept(agent, call)
-    text = agent.team.recorder.sink.content(completion.text)
-    note = call_note(address, call.seed, completion, text, prompt_note(refs, agent.last_prompt))
+    """The call as the event keeps it."""
+    refs, prompt = _kept(agent, call)
+    note = call_note(address, call.seed, completion, agent.team.recorder.sink.content(completion.text), prompt)
     agent.last_prompt = key, refs
     return note
 

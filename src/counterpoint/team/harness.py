@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 from counterpoint.envs.text._task import Act, Choice, Seen, View
@@ -37,6 +38,8 @@ _CUT = "\n[... cut: the text is longer than the context ...]\n"
 _LEFT_OUT = "[... {count} older messages left out: they are longer than the context ...]"
 _SHORT = 80
 """Characters of a message that is cut as far as it can be."""
+_STEPS, _BLOCK = 8, 32
+"""A message is cut to so many lengths, and so many messages at a time are left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,13 +92,11 @@ class Harness:
         `body` is the messages of all that was seen, where somebody has kept them.
         """
         about = dict(self.roles).get(view.role, "")
-        system = self.system.format(agent=view.agent, role=view.role, about=about)
-        if tools:
-            system += "\n" + self.tools_note.format(tools="\n".join(f"- {line}" for line in tools))
+        system = _system(self, view.agent, view.role, about, tuple(tools))
         legal = "\n".join(dict.fromkeys(grammar.label(c) for c in view.choices))
         ask = self.ask.format(legal=legal)
         said = [self.message(seen) for seen in view.seen] if body is None else body
-        return (Message("system", system), *_fitted(said, context - len(system) - len(ask)), Message("user", ask))
+        return (system, *_fitted(said, context - len(system.text) - len(ask)), Message("user", ask))
 
     def message(self, seen: Seen) -> Message:
         """One thing seen, as a message."""
@@ -124,25 +125,38 @@ class Harness:
         return grammar.read(completion.text, choices)
 
 
+@lru_cache(maxsize=4096)
+def _system(used: Harness, agent: str, role: str, about: str, tools: tuple[str, ...]) -> Message:
+    """The first message, which an agent's prompts share."""
+    text = used.system.format(agent=agent, role=role, about=about)
+    if tools:
+        text += "\n" + used.tools_note.format(tools="\n".join(f"- {line}" for line in tools))
+    return Message("system", text)
+
+
 def _fitted(messages: Sequence[Message], room: int) -> Sequence[Message]:
-    """Messages that together fit: the longest are cut in the middle first, then the oldest but the first are left out."""
-    over = sum(len(m.text) for m in messages) - max(room, 0)
+    """Messages that together fit: the longest are cut in the middle first, then the oldest but the first are left out.
+
+    Both go in steps: an agent's next prompt begins as this one does, so that little of it is new to a cache or to a recording.
+    """
+    over = sum([len(m.text) for m in messages]) - max(room, 0)
     if over <= 0:
         return messages
     out = list(messages)
-    for i in sorted(range(len(out)), key=lambda i: -len(out[i].text)):
-        text = out[i].text
-        if over <= 0 or len(text) <= _SHORT + len(_CUT):
+    long = [i for i, m in enumerate(out) if len(m.text) > _SHORT + len(_CUT)]
+    for i in sorted(long, key=lambda i: -len(out[i].text)):
+        if over <= 0:
             break
-        keep = max(len(text) - over - len(_CUT), _SHORT)
-        if keep < len(text) - len(_CUT):
-            half = keep // 2
-            out[i] = Message(out[i].role, text[: keep - half] + _CUT + text[len(text) - half :])
-            over -= len(text) - len(out[i].text)
+        text = out[i].text
+        step = max(_SHORT, len(text) // _STEPS)
+        keep = max((len(text) - over - len(_CUT)) // step * step, _SHORT)
+        half = keep // 2
+        out[i] = Message(out[i].role, text[: keep - half] + _CUT + text[len(text) - half :])
+        over -= len(text) - len(out[i].text)
     if over <= 0:
         return out
-    over, gone = over + len(_LEFT_OUT) + 8, 1
-    while gone < len(out) - 2 and over > 0:
+    over, gone, last = over + len(_LEFT_OUT) + 8, 1, len(out) - 2
+    while gone < last and (over > 0 or (gone - 1) % _BLOCK):
         over, gone = over - len(out[gone].text), gone + 1
     return [out[0], Message("user", _LEFT_OUT.format(count=gone - 1)), *out[gone:]] if gone > 1 else out
 

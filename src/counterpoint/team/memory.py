@@ -36,6 +36,10 @@ def prompt_note(refs: list[str], last: tuple[str, list[str]] | None) -> dict[str
     if last is None:
         return {"more": refs}
     key, before = last
+    most = len(before) - 1
+    if most <= len(refs) and refs[:most] == before[:most]:  # all but the last, which says what is legal now: nearly always
+        shared = most + (refs[most : most + 1] == before[most:])
+        return {"of": key, "first": shared, "more": refs[shared:]}
     shared = next((i for i, (a, b) in enumerate(zip(refs, before, strict=False)) if a != b), min(len(refs), len(before)))
     return {"of": key, "first": shared, "more": refs[shared:]}
 

@@ -19,6 +19,7 @@ from counterpoint.trace import content_ref
 
 __all__ = ["BudgetSpent", "Call", "Completion", "Failure", "Message", "Model", "ModelFailed"]
 
+_ENCODE = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
 Failure = Literal["down", "slow", "rate", "server", "cut", "malformed", "empty", "too long", "refused", "budget"]
 
 
@@ -89,7 +90,7 @@ class Call:
         asked: dict[str, Any] = {
             "model": model,
             "version": version,
-            "messages": [[m.role, m.ref] for m in self.messages],
+            "messages": "\n".join([f"{m.role} {m.ref}" for m in self.messages]),
             "starts": self.starts,
             "tools": self.tools,
             "max_tokens": self.max_tokens,
@@ -97,7 +98,7 @@ class Call:
             "stop": self.stop,
             "seed": self.seed,
         }
-        text = json.dumps(asked, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        text = _ENCODE(asked)
         return "call:" + hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
