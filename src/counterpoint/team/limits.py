@@ -20,7 +20,7 @@ class Limits:
 
     width: int = 4
     """Sub-agents that one agent may have at once."""
-    agents: int = 1_000
+    agents: int = 1_024
     """Agents in the whole team, over the whole run."""
     depth: int = 3
     """Spawns between the root and the deepest agent."""
