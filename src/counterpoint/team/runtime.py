@@ -88,7 +88,17 @@ class Team:
         self.agents[agent.name] = agent
         asked = f"{self.instance.question}\nAnswer format: {self.instance.answer_format}"
         said = f"{asked}\n{parts_of(self.instance.subtasks)}"
-        event = self.emit(agent, "message", key="user|question", agent_name="user", role="user", to="lead", text=said)
+        event = self.emit(
+            agent,
+            "message",
+            key="user|question",
+            agent_name="user",
+            role="user",
+            to="lead",
+            text=said,
+            source="user",
+            trusted=True,
+        )
         self.question_event, self.question = event, asked
         if event is not None:
             agent.hear(Seen("question", "user", self.said(event)), event, "message")
