@@ -237,7 +237,8 @@ def _accepted(
     fields = _fields(thought) | _kind(agent, act, is_decision) | drawn | {"ok": True}
     extra: dict[str, Any] = {"call": thought.note}
     extra |= {"edited": True} if do is not None and not isinstance(do, Insert) else {}
-    extra |= {"planted": planted} if planted else {}
+    if planted:  # the adversary's own mark, as in the simulators: what follows from it can be told exactly
+        extra, fields = extra | {"planted": planted}, fields | {"trusted": False, "source": "peer"}
     said = text if not is_decision or act.verb in ("stop", "return") else grammar.write(act)
     team.recorder.close(event, text=said, extra=extra, **fields)
     if team.watch is not None:
