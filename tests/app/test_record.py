@@ -34,7 +34,9 @@ def test_a_team_of_fakes_needs_nothing_and_its_trace_is_stored(tmp_path: Path, c
     assert _run(capsys, "audit", "mine", "--store", tmp_path, "--json")[0] in (0, 4)
 
 
-def test_fork_credit_and_diff_of_a_recorded_team(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fork_credit_and_diff_of_a_recorded_team(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert _run(capsys, "record", "--task", "T1", "--seed", 1, "--store", tmp_path, "--id", "a", "-q")[0] == 0
     with Store(tmp_path, read_only=True) as store:
         trace = store.get("a")
@@ -61,7 +63,9 @@ def test_fork_credit_and_diff_of_a_recorded_team(tmp_path: Path, capsys: pytest.
     assert "forks" in out
 
 
-def test_an_endpoint_is_one_more_model(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endpoint_is_one_more_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def plays(messages: list[dict[str, str]]) -> str:
         legal = messages[-1]["content"].splitlines()
         lines = [line for line in legal if re.match(r"[A-Z]+\b", line)]
@@ -89,7 +93,20 @@ def test_an_endpoint_is_one_more_model(tmp_path: Path, capsys: pytest.CaptureFix
 def test_a_dead_endpoint_is_one_error_and_a_kept_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     url = "http://127.0.0.1:9/v1"
     code, _, err = _run(
-        capsys, "record", "--task", "T5", "--model", "openai:x", "--base-url", url, "--retries", 0, "--store", tmp_path, "--id", "dead"
+        capsys,
+        "record",
+        "--task",
+        "T5",
+        "--model",
+        "openai:x",
+        "--base-url",
+        url,
+        "--retries",
+        0,
+        "--store",
+        tmp_path,
+        "--id",
+        "dead",
     )
     assert code == 1
     assert "the model failed" in err
@@ -117,7 +134,9 @@ def test_a_dead_endpoint_is_one_error_and_a_kept_trace(tmp_path: Path, capsys: p
         (["--resume", "nothing"], 3, "there is no store here"),
     ],
 )
-def test_bad_input_is_one_clear_error(args: list[str], code: int, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_one_clear_error(
+    args: list[str], code: int, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     found, _, err = _run(capsys, "record", *args, "--store", tmp_path)
     assert found == code, err
     assert says in err
@@ -133,8 +152,12 @@ def test_lists_of_tasks_and_topologies(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_a_scripted_team(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = tmp_path / "acts.txt"
-    script.write_text("[lead]\nSPAWN worker\nDELEGATE lead.1: s1\nNOOP\nAGGREGATE union\nSTOP\n[*]\nTOOL search: contract\nRETURN: C-1234|Acme|5\n")
-    code, out, _ = _run(capsys, "record", "--task", "T1", "--model", f"scripted:{script}", "--store", tmp_path / "store", "--json", "-q")
+    script.write_text(
+        "[lead]\nSPAWN worker\nDELEGATE lead.1: s1\nNOOP\nAGGREGATE union\nSTOP\n[*]\nTOOL search: contract\nRETURN: C-1234|Acme|5\n"
+    )
+    code, out, _ = _run(
+        capsys, "record", "--task", "T1", "--model", f"scripted:{script}", "--store", tmp_path / "store", "--json", "-q"
+    )
     assert code == 0
     assert json.loads(out)["answer"] == "C-1234|Acme|5"
     assert Scripted(script.read_text()).version == Scripted(script.read_text()).version
@@ -156,3 +179,15 @@ def test_the_live_tree_draws_a_team(tmp_path: Path) -> None:
     assert "50 more agents" in lines[-1]
     assert "\x1b" not in "".join(lines)
     assert "60 thinking" in tree.line()
+
+
+def test_what_a_run_was_cannot_be_changed_by_resuming_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(capsys, "record", "--task", "T1", "--store", tmp_path, "--id", "a", "-q")[0] == 0
+    for words, says in (
+        (["--width", "3"], "--width cannot change a run that is resumed"),
+        (["--model", "fake:0.5"], "--model cannot change a run that is resumed"),
+        (["--rpm", "5"], "--rpm is for an endpoint"),
+        ([], "this run has ended"),
+    ):
+        code, _, err = _run(capsys, "record", "--resume", "a", *words, "--store", tmp_path)
+        assert (code, says in err) == (2, True), err

@@ -272,7 +272,10 @@ def test_a_killed_run_goes_on_with_the_endpoint(tmp_path: Path) -> None:
         )
         asked = len(server.requests)
         done = subprocess.run(
-            [*CPT, "record", "--resume", "a", "--store", str(tmp_path), "--json"], capture_output=True, text=True, check=False
+            [*CPT, "record", "--resume", "a", "--retries", "1", "--store", str(tmp_path), "--json"],
+            capture_output=True,
+            text=True,
+            check=False,
         )
     assert done.returncode == 0, done.stderr
     trace = _sound(_trace(tmp_path, "a"))

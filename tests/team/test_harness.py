@@ -59,3 +59,22 @@ def test_a_prompt_that_is_too_long_is_cut_and_says_so() -> None:
     assert sum(len(m.text) for m in messages) <= 4000 + 200
     assert "cut: the text is longer than the context" in messages[1].text
     assert "short and kept" in messages[2].text
+
+
+def test_what_does_not_fit_is_cut_or_left_out_in_steps_so_that_prompts_go_on_as_they_began() -> None:
+    used, choices = harness("text"), (Choice("noop"),)
+    seen = [Seen("question", "user", "What? " * 600)]
+    before: list[str] = []
+    versions, fresh, count = set(), 0, 400
+    for k in range(count):
+        seen.append(Seen("own", "lead", f"DELEGATE lead.{k}: s{k}"))
+        seen.append(Seen("return", f"lead.{k}", f"found {k}"))
+        asked = [m.text for m in used.render(View("lead", "orchestrator", "turn", tuple(seen), choices), context=3000)]
+        assert sum(map(len, asked)) <= 3000
+        assert f"found {k}" in asked[-2], "the latest is always there"
+        assert asked[1].startswith("Question from user:"), "and so is the question"
+        versions.add(asked[1])
+        fresh += len(asked) - next((i for i, (a, b) in enumerate(zip(asked, before, strict=False)) if a != b), len(before))
+        before = asked
+    assert len(versions) <= 9
+    assert fresh < 12 * count, "what is new in a prompt does not grow with the prompt"

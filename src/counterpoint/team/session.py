@@ -236,15 +236,19 @@ async def resume_team(
     model: Model | None = None,
     budget: Budget | None = None,
     consent: frozenset[str] = frozenset(),
+    options: Mapping[str, Any] | None = None,
     watch: Watch | None = None,
 ) -> Trace:
-    """Go on with a run that broke off; what it has recorded is not asked again."""
+    """Go on with a run that broke off; what it has recorded is not asked again.
+
+    `options` are the model's where they differ now, such as another limit on silence or an address with its password again.
+    """
     so_far = store.get(trace_id)
     if not so_far.meta.get(UNFINISHED):
         raise InputError("this run has ended", where=trace_id, fix="`counterpoint show` it, or `counterpoint fork` it")
     spec = Spec.of(so_far.meta.get("team") or {})
     task = spec.make_task()
-    made = model or make_model(spec.model, task, **spec.options)
+    made = model or make_model(spec.model, task, **{**spec.options, **(options or {})})
     check_same(so_far, task, made, harness(spec.harness))
     unended, meter = frozenset(so_far.meta.get(OPEN_EVENTS, ())), _meter(budget, so_far)
     with store.resume(trace_id) as run:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from counterpoint.app.cli._dials import given, impossible, set_option
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, number, plain_text
@@ -27,6 +28,8 @@ __all__ = ["record"]
 
 _LIMITS = ("width", "agents", "depth", "turns", "steps", "rounds", "repairs", "max_tokens", "temperature", "context")
 _MODEL_OPTIONS = ("base_url", "key_env", "concurrency", "rpm", "tpm", "timeout_s", "retries")
+_RESUMABLE = {*_MODEL_OPTIONS, "price", "resume", "allow", "quiet", "store", "as_json"}
+_RESUMABLE |= {"budget_tokens", "budget_usd", "budget_seconds"}
 
 
 @click.command(
@@ -62,7 +65,7 @@ _MODEL_OPTIONS = ("base_url", "key_env", "concurrency", "rpm", "tpm", "timeout_s
 @click.option("--budget-usd", type=click.FloatRange(min=0, min_open=True), help="Dollars that the run may spend.")
 @click.option("--budget-seconds", type=click.FloatRange(min=0, min_open=True), help="Seconds that the run may take.")
 @click.option("--id", "trace_id", metavar="ID", help="The trace's id (default: made from task and topology).")
-@click.option("--resume", metavar="ID", help="Go on with a run that broke off; its own options hold.")
+@click.option("--resume", metavar="ID", help="Go on with a run that broke off; its task and team hold.")
 @click.option("--allow", multiple=True, metavar="TOOL", help="With --resume: an irreversible tool that may run again.")
 @click.option("-q", "--quiet", is_flag=True, help="No live picture.")
 @store_option
@@ -75,6 +78,8 @@ def record(task_name: str | None, topology: str, resume: str | None, store: Path
     if task_name == "list" or topology == "list":
         _list("task" if task_name == "list" else "topology", as_json=as_json)
         return
+    if resume is not None:
+        _alone(click.get_current_context())
     if resume is None and task_name is None:
         raise InputError("no task is named", where="--task", fix="counterpoint record --task T1 --model fake")
     spec = None if resume is not None else _spec(str(task_name), topology, options)
@@ -130,12 +135,7 @@ def _spec(task_name: str, topology: str, options: dict[str, Any]) -> Spec:
     if options["width"] is not None:
         limits["width"] = options["width"]
     harness(options["harness"])
-    chosen = {name: options[name] for name in _MODEL_OPTIONS if options[name] is not None}
-    if options["price"] is not None:
-        chosen["prices"] = {options["model_name"].partition(":")[2]: _price(options["price"])}
-    if chosen and not options["model_name"].startswith("openai:"):
-        flag = next(iter(chosen)).removesuffix("_s").replace("_", "-")
-        raise InputError(f"--{flag} is for an endpoint", where="--model", fix="with --model openai:NAME")
+    chosen = _model_options(options["model_name"], options)
     spec = Spec(
         task=found.name if ":" not in task_name else task_name,
         config=config,
@@ -149,6 +149,25 @@ def _spec(task_name: str, topology: str, options: dict[str, Any]) -> Spec:
     )
     spec.make_topology()
     return spec
+
+
+def _model_options(model_name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """What was said about the model."""
+    chosen = {name: options[name] for name in _MODEL_OPTIONS if options[name] is not None}
+    if options["price"] is not None:
+        chosen["prices"] = {model_name.partition(":")[2]: _price(options["price"])}
+    if chosen and not model_name.startswith("openai:"):
+        flag = next(iter(chosen)).removesuffix("_s").replace("_", "-")
+        raise InputError(f"--{flag} is for an endpoint", where="--model", fix="with --model openai:NAME")
+    return chosen
+
+
+def _alone(ctx: click.Context) -> None:
+    """A run that is resumed is the run that it was: what would make it another one is an error, not ignored."""
+    given = [p for p in ctx.params if p not in _RESUMABLE and ctx.get_parameter_source(p) == ParameterSource.COMMANDLINE]
+    if given:
+        flag = next(o.opts[0] for o in ctx.command.params if o.name == given[0])
+        raise InputError(f"{flag} cannot change a run that is resumed", where="--resume", fix=f"leave out {flag}: its own holds")
 
 
 def _price(text: str) -> dict[str, float]:
@@ -172,8 +191,9 @@ def _run(spec: Spec | None, opened: Any, name: str, budget: Budget | None, optio
 
     with watching(quiet=options["quiet"]) as watch:
         if spec is None:
-            consent = frozenset(options["allow"])
-            return asyncio.run(resume_team(opened.find(name), opened, budget=budget, consent=consent, watch=watch))
+            found, consent = opened.find(name), frozenset(options["allow"])
+            more = _model_options(str((opened.get(found).meta.get("team") or {}).get("model")), options)
+            return asyncio.run(resume_team(found, opened, budget=budget, consent=consent, options=more, watch=watch))
         return asyncio.run(record_team(spec, opened, trace_id=name, budget=budget, watch=watch))
 
 

@@ -148,11 +148,10 @@ def _show_event(trace: Trace, name: str, *, whole: bool, is_asked: bool, as_json
         emit(told | ({"prompt": asked} if is_asked else {}))
         return
     fields = event_dict(event)
-    call = fields.pop("call", None)
+    if isinstance(fields.get("call"), dict):
+        fields["call"] = _call_line(fields["call"], asked) or fields["call"]
     for key, value in fields.items():
         click.echo(f"{plain_text(str(key)):12} {plain_text(str(value))}")
-    if isinstance(call, dict):
-        click.echo(f"{'call':12} {plain_text(_call_line(call, asked))}")
     for label, linked in (("caused by", causes), ("led to", effects)):
         click.echo(f"{label:12} " + (", ".join(f"{plain_text(c['event'])} ({c['edge']})" for c in linked) or "-"))
     click.echo(f"{'cone':12} {cone:,} of {len(trace.events):,} events depend on it")
@@ -178,4 +177,4 @@ def _call_line(call: dict[str, Any], asked: list[str]) -> str:
     words += [f"{plain} {value}" for plain, value in told.items()] if isinstance(told, dict) else []
     words += [f"log-probs of {len(call['logps'])} tokens"] if isinstance(call.get("logps"), list) else []
     words += [f"prompt of {len(asked)} messages, {sum(map(len, asked)):,} characters (--prompt shows it)"] if asked else []
-    return " · ".join([*words, str(call["address"])] if "address" in call else words) or "-"
+    return " · ".join([*words, str(call["address"])] if "address" in call else words)
