@@ -144,6 +144,20 @@ def test_a_prompt_that_is_too_long_is_shortened_once_and_the_team_goes_on(tmp_pa
         assert len(server.requests) - count == told["live"]["calls"]["re-run"]
 
 
+def test_credit_of_a_team_behind_an_endpoint(tmp_path: Path, cpt: Ends) -> None:
+    with FaultServer(plays) as server:
+        live = ("--base-url", server.url)
+        assert cpt("record", *SMALL, *live, "--store", tmp_path, "--id", "a")[0] == 0
+        asked = len(server.requests)
+        code, _, err = cpt("credit", "a", "--method", "message_delete", "--store", tmp_path)
+        assert (code, "--model openai:..." in err) == (5, True), err
+        assert len(server.requests) == asked, "an endpoint is not asked unnamed"
+        code, out, err = cpt("credit", "a", "--method", "message_delete", "--model", "openai:small", *live, "--store", tmp_path)
+        assert (code, err) == (0, "")
+        assert out.count("\nmessage") >= 2
+        assert len(server.requests) > asked
+
+
 @pytest.mark.parametrize(
     ("budget", "says"),
     [

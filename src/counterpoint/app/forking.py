@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from counterpoint.errors import InputError, NotFound, NotIdentified
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from counterpoint.audit.blast import Blast
     from counterpoint.audit.diff import Diff
 
-__all__ = ["badges", "counts", "edit", "effect_of", "replay_for"]
+__all__ = ["badges", "counts", "edit", "effect_of", "named_model", "replay_for"]
 
 
 def edit(is_deleted: bool, substitute: str | None, force: str | None) -> Do:
@@ -36,6 +36,16 @@ def edit(is_deleted: bool, substitute: str | None, force: str | None) -> Do:
     if not isinstance(value, dict):
         raise InputError(f"no JSON object: {force!r}", where="--force", fix="as in --force '{\"spawn\": 2}'")
     return Force(value)
+
+
+def named_model(trace: Trace, live: Mapping[str, Any]) -> Any:
+    """The model that was named for changed calls of a live team; None leaves them to what the trace names."""
+    if live["model_name"] is None:
+        return None
+    from counterpoint.team.session import Spec, make_model
+
+    options = {name: live[name] for name in ("base_url", "key_env") if live[name] is not None}
+    return make_model(live["model_name"], Spec.of(trace.meta.get("team") or {}).make_task(), **options)
 
 
 def replay_for(trace: Trace, *, model: Any = None, allow: Sequence[str] = ()) -> ManyReplay:

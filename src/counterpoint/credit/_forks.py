@@ -12,6 +12,7 @@ the replay cannot fork is refused by itself, with the replay's reason; the other
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
@@ -163,7 +164,8 @@ def fork_credit(
                 se = None if k == 1 else float(found.se_U[u])
                 rows.append(CreditRow(i, unit, unit_id, float(found.effect_U[u]), se))
     if silent and not rows:
-        raise NotIdentified(next(iter(silent.values())), "fork at events that this replay can change")
+        why = Counter(reason.removeprefix("not identified: ") for reason in silent.values()).most_common(1)[0][0]
+        raise NotIdentified(why, "fork at events that this replay can change")
     noise = "coupled" if coupled else "fresh"
     return Credit(
         mechanism,

@@ -38,6 +38,10 @@ _WIDE = 160
 @click.option("--unit", help="Show the rows of this unit only.")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="An option of the mechanism; JSON, or text.")
 @click.option("--limit", type=click.IntRange(min=0), default=_SHOWN, show_default=True, help="Rows per trace; 0 for all.")
+@click.option("--model", "model_name", metavar="NAME", help="Who answers changed calls of a live team: openai:NAME, local:NAME.")
+@click.option("--base-url", metavar="URL", help="The endpoint, for --model openai:NAME.")
+@click.option("--key-env", metavar="NAME", help="The variable that holds the endpoint's key.")
+@click.option("--allow", multiple=True, metavar="TOOL", help="An irreversible tool that a live team may run; may be repeated.")
 @click.option("--list", "listing", is_flag=True, help="List the mechanisms.")
 @store_option
 @json_option
@@ -51,6 +55,7 @@ def credit(
     listing: bool,
     store: Path | None,
     as_json: bool,
+    **live: Any,
 ) -> None:
     """Say who earned the reward, unit by unit."""
     if listing:
@@ -62,7 +67,7 @@ def credit(
 
     loaded = [load(ref, store=store) for ref in traces]
     found = [
-        credit_of(name, loaded, _options(options if i == 0 else ()))
+        credit_of(name, loaded, _options(options if i == 0 else ()), **_replay(live))
         for i, name in enumerate([method, *([compare] if compare else [])])
     ]
     if unit is not None:
@@ -76,6 +81,15 @@ def credit(
     for one in found:
         click.echo(_notes(one))
     return None
+
+
+def _replay(live: dict[str, Any]) -> dict[str, Any]:
+    """How the forks are made, where a model or consent was named."""
+    if live["model_name"] is None and not live["allow"]:
+        return {}
+    from counterpoint.app.forking import named_model, replay_for
+
+    return {"replay": lambda trace: replay_for(trace, model=named_model(trace, live), allow=live["allow"])}
 
 
 def _list(as_json: bool) -> None:

@@ -15,7 +15,7 @@ import msgspec
 
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, number, plain_text
 from counterpoint.app.cli._store import open_store, store_option
-from counterpoint.app.forking import counts, edit, effect_of, replay_for
+from counterpoint.app.forking import counts, edit, effect_of, named_model, replay_for
 from counterpoint.app.library import about, load, looks_like_path, save
 from counterpoint.trace import Trace
 from counterpoint.trace.replay import Substitute
@@ -77,7 +77,7 @@ def fork(
         substitute = _edited(loaded, at)
     do = Substitute() if do_ == "substitute" else edit(is_deleted or do_ == "delete", substitute, force)
     with about(trace):
-        replay = replay_for(loaded, model=_model(loaded, live), allow=live["allow"])
+        replay = replay_for(loaded, model=named_model(loaded, live), allow=live["allow"])
         forked = replay.fork(loaded, at, do, seed)
         found = diff(loaded, forked)
         blast = blast_radius(loaded, forked, at) if seed is None else None
@@ -102,16 +102,6 @@ def _edited(trace: Trace, at: str) -> str:
             "nothing was changed", where=at, fix="save another text; --delete, --substitute and --force need no editor"
         )
     return after.rstrip("\n")
-
-
-def _model(trace: Trace, live: dict[str, Any]) -> Any:
-    """The model that was named for changed calls; None leaves them to what the trace names."""
-    if live["model_name"] is None:
-        return None
-    from counterpoint.team.session import Spec, make_model
-
-    options = {name: live[name] for name in ("base_url", "key_env") if live[name] is not None}
-    return make_model(live["model_name"], Spec.of(trace.meta.get("team") or {}).make_task(), **options)
 
 
 def _live_lines(forked: Trace) -> list[str]:
