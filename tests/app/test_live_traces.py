@@ -80,3 +80,22 @@ def test_a_call_that_somebody_made_up_is_shown_and_followed_no_further(call: obj
     assert (code, err) == (0, "")
     assert "\ncall " in out
     assert isinstance(prompt_of(replace(trace, trace_id="x"), event), list)
+
+
+def test_our_own_otlp_export_can_be_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from team_help import record
+
+    from counterpoint import Store
+    from counterpoint.app.cli import main
+
+    trace = record(tmp_path / "a", task="pointer_chase", trace_id="mine")
+    file = tmp_path / "mine.json"
+    for args in (
+        ["export", "mine", "--to", "otlp", "-o", file, "--store", tmp_path / "a"],
+        ["import", file, "--format", "otel", "--store", tmp_path / "b"],
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main([str(a) for a in args])
+        assert not ended.value.code, capsys.readouterr()
+    with Store(tmp_path / "b", read_only=True) as store:
+        assert [e.id for e in store.get("mine").events] == [e.id for e in trace.events]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from counterpoint import Delete, Event, Force, InputError, Insert, NotFound, NotIdentified, Substitute, Trace, problems, registry
+from counterpoint import (
+    CounterpointError,
+    Delete,
+    Event,
+    Force,
+    InputError,
+    Insert,
+    NotFound,
+    NotIdentified,
+    Refused,
+    Substitute,
+    Trace,
+    problems,
+    registry,
+)
+from counterpoint.app.viewer.replay import can_fork
 from counterpoint.audit.blast import blast_radius
 from counterpoint.audit.diff import diff, fingerprint
 from counterpoint.envs.text._find import task
@@ -224,3 +240,21 @@ def test_a_run_in_real_time_forks_as_exactly(topology: str, tmp_path: Path) -> N
     place = trace.index[at.id]
     assert [(e.id, e.t, e.dur) for e in edited.events[:place]] == [(e.id, e.t, e.dur) for e in trace.events[:place]]
     assert _hashes(edited) == _hashes(LiveReplay(model=model, is_full=True).fork(trace, at.id, Substitute("nothing")))
+
+
+@pytest.mark.parametrize("field", ["task", "topology", "tools"])
+def test_code_that_a_trace_names_is_imported_with_consent_only(field: str, star: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from msgspec.structs import replace
+
+    (tmp_path / "strangers.py").write_text(f"open({str(tmp_path / 'touched')!r}, 'w')\nthing = None\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    named = {"strangers:thing": {}} if field == "tools" else "strangers:thing"
+    trace = replace(star, meta=star.meta | {"team": star.meta["team"] | {field: named}})
+    with pytest.raises(Refused, match="--allow strangers:thing"):
+        LiveReplay().fork(trace, star.events[-1].id, Delete())
+    assert not can_fork(trace)
+    assert not (tmp_path / "touched").exists()
+    with pytest.raises(CounterpointError):
+        LiveReplay(allow=["strangers:thing"]).fork(trace, star.events[-1].id, Delete())
+    assert (tmp_path / "touched").exists()
+    sys.modules.pop("strangers")

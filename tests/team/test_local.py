@@ -413,3 +413,22 @@ def test_the_real_model_knows_a_capital_and_keeps_to_the_grammar() -> None:
     asyncio.run(real.close())
     assert "Paris" in free.text
     assert acted.text.startswith(("STOP: ", "NOOP\n"))
+
+
+def test_a_template_that_wants_roles_in_turns_gets_them(tmp_path: Path) -> None:
+    folder = make_tiny(tmp_path / "strict")
+    strict = (
+        "{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles must alternate') }}"
+        "{% endif %}[{{ m['role'] }}] {{ m['content'] }}{% endfor %}[assistant]"
+    )
+    (folder / "chat_template.jinja").write_text(strict)
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert tokenizer.chat_template == strict
+    model = local(str(folder))
+    messages = (Message("system", "You act."), Message("user", "one"), Message("user", "two"), Message("assistant", "NOOP"), Message("user", "three"))
+    got = answers(model, Call(messages=messages, max_tokens=1))[0]
+    asyncio.run(model.close())
+    text = tokenizer.decode(got.prompt_ids).replace(" ", "")
+    assert text == "[user]Youact.\n\none\n\ntwo[assistant]NOOP[user]three[assistant]"

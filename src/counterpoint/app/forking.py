@@ -42,8 +42,11 @@ def named_model(trace: Trace, live: Mapping[str, Any]) -> Any:
     """The model that was named for changed calls of a live team; None leaves them to what the trace names."""
     if live["model_name"] is None:
         return None
+    from counterpoint.team.replay import check_named_code
     from counterpoint.team.session import Spec, make_model
 
+    if isinstance(trace.meta.get("team"), dict):
+        check_named_code(trace, live["allow"])
     options = {name: live[name] for name in ("base_url", "key_env") if live[name] is not None}
     return make_model(live["model_name"], Spec.of(trace.meta.get("team") or {}).make_task(), **options)
 

@@ -254,7 +254,7 @@ def _read(name: str, session: Session, *, is_strict: bool) -> tuple[Outcome, lis
     begin = time.perf_counter()
     try:
         for trace in importers()[name].read_session(session):
-            trace.meta["import"] = {"format": name, "files": [f.name for f in session.files], **trace.meta["import"]}
+            trace.meta["import"] = {"format": name, "files": [f.name for f in session.files], **trace.meta.get("import", {})}
             traces.append(trace)
             outcome.report.add(Report.of(trace.meta["import"]))
             outcome.secrets.update(glance(trace))

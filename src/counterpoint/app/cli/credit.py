@@ -41,7 +41,7 @@ _WIDE = 160
 @click.option("--model", "model_name", metavar="NAME", help="Who answers changed calls of a live team: openai:NAME, local:NAME.")
 @click.option("--base-url", metavar="URL", help="The endpoint, for --model openai:NAME.")
 @click.option("--key-env", metavar="NAME", help="The variable that holds the endpoint's key.")
-@click.option("--allow", multiple=True, metavar="TOOL", help="An irreversible tool that a live team may run; may be repeated.")
+@click.option("--allow", multiple=True, metavar="TOOL", help="An irreversible tool, or code named by the trace, that may run.")
 @click.option("--list", "listing", is_flag=True, help="List the mechanisms.")
 @store_option
 @json_option

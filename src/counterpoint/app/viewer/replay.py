@@ -19,7 +19,7 @@ def world_of(trace: Trace) -> Any:
     """The shipped world that made the trace, as a `Replay`; None where there is none, or where the name is a path to code."""
     name, team = trace.meta.get("world"), trace.meta.get("team")
     if isinstance(team, dict):
-        named = [team.get("task"), team.get("topology")]
+        named = [team.get("task"), team.get("topology"), *(team.get("tools") or ())]
         return replay_of(trace) if all(isinstance(n, str) and ":" not in n for n in named) else None
     return replay_of(trace) if isinstance(name, str) and ":" not in name else None
 

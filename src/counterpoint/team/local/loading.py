@@ -88,15 +88,26 @@ class Loaded:
         try:
             return render(messages)
         except jinja2.TemplateError as error:
-            # Some templates know no system message: it then opens the first message of the user.
-            if len(messages) > 1 and messages[0]["role"] == "system" and messages[1]["role"] == "user":
-                joined = {"role": "user", "content": messages[0]["content"] + "\n\n" + messages[1]["content"]}
+            # Some templates want roles to take turns, and some know no system message: it then opens the user's first.
+            turns = _in_turns(messages)
+            for chat in (turns, _in_turns([{**turns[0], "role": "user"}, *turns[1:]])):
                 try:
-                    return render([joined, *messages[2:]])
+                    return render(chat)
                 except jinja2.TemplateError:
-                    pass
+                    continue
             what = f"the model's chat template refuses this prompt: {error}"
             raise ModelFailed("refused", what, fix="use another model") from error
+
+
+def _in_turns(messages: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    """The same with messages of one role that follow each other made one."""
+    out: list[dict[str, str]] = []
+    for message in messages:
+        if out and out[-1]["role"] == message["role"]:
+            out[-1] = {**message, "content": out[-1]["content"] + "\n\n" + message["content"]}
+        else:
+            out.append(dict(message))
+    return out
 
 
 def _unsteered(text: str, special: Sequence[str]) -> str:
