@@ -1,4 +1,4 @@
-"""Adversarial text in live teams of fakes: who falls for it, what it reaches by the record's edges, what it really changed.
+"""Adversarial text in live teams of fakes: who falls for it, what it may reach, what it really changed.
 
 Attacks AV2 (in documents), AV3 (said by a compromised peer, on T4 too), AV4 (on the shared notes) and benign imperatives as a
 control, on T1 with drawn dials, in every topology whose agents can meet them. Fakes follow an order that they read with chance

@@ -1,4 +1,4 @@
-"""Coupled forks of live teams: the same noise in both arms makes message credit cheaper, and exactly 0 where nobody reads.
+"""Coupled forks of live teams: shared noise makes message credit cheaper, and exactly 0 where nobody reads.
 
 Small teams of fake models, recorded, on T1 in five topologies and T4 in three, dials drawn from the seed. Of each run three
 returns and one other message, drawn, get their deletion credit by k = 4 replicates: once with both arms on the same noise, once

@@ -1,4 +1,4 @@
-"""Live forks: after one message of a long run is edited little is asked again, and all is as if everything had been.
+"""Live forks: after an edit in a long run little is asked again, and all is as if everything had been.
 
 Teams of fake models on T1 in five topologies (the sixth, `harness`, is one agent alone: it has no messages), over a thousand
 events each, dials drawn from the seed: papers, books, amendments, width, rounds, skill. Each run is recorded through the store;
