@@ -7,8 +7,8 @@ sums over messages.
 
 What to expect: research notes B2 has, in a simulator, an error of 0.42 against 0.88 at k = 8, a ratio of about 0.23. That is no
 promise for other teams: where a message comes late, or a team settles everything by vote, both variances are small and their
-ratio says little (debate); and where an order is deleted, the orchestrator's later turns no longer line up with the recorded
-ones, so that little noise is shared. So what is held is that for returns coupling is better than fresh noise, with its whole
+ratio says little (debate); and where an order is deleted, the orchestrator's later turns may no longer line up with the
+recorded ones, and then share no noise. So what is held is that for returns coupling is better than fresh noise, with its whole
 interval, and that both have the same mean; for other messages the ratio is reported.
 
 Always true: an unread message is one that no recorded edge leads away from; runs are stored and read back before they are forked.
