@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from counterpoint import Event, InputError, Store, Trace, problems, record
@@ -427,6 +427,7 @@ VALUES = st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | 
 
 
 @settings(max_examples=25, deadline=None)
+@example({"options": ["\ud800"]}, "\ud800")
 @given(st.dictionaries(st.sampled_from(["tokens_in", "cost_usd", "logp", "ok", "model", "options", "from_", "id", "odd"]), VALUES), TEXT)
 def test_no_value_stops_the_team(tmp_path_factory: pytest.TempPathFactory, fields: dict[str, Any], text: str) -> None:
     with record(tmp_path_factory.mktemp("r"), task="demo", agent="lead") as rec:

@@ -132,9 +132,10 @@ def _fit(fields: dict[str, Any]) -> bool:
     known = {("from" if k == "from_" else k): v for k, v in fields.items()}
     try:
         msgspec.convert(_BARE | known, Event)
-    except (msgspec.MsgspecError, TypeError):
+    except (msgspec.MsgspecError, TypeError, UnicodeError):
         return False
-    return all(v.isascii() or plain(v) == v for v in known.values() if isinstance(v, str))
+    texts = [t for v in known.values() for t in (v if isinstance(v, list) else (v,)) if isinstance(t, str)]
+    return all(t.isascii() or plain(t) == t for t in texts)
 
 
 def _json(value: Any) -> Any:
