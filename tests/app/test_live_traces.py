@@ -83,10 +83,9 @@ def test_a_call_that_somebody_made_up_is_shown_and_followed_no_further(call: obj
 
 
 def test_our_own_otlp_export_can_be_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from team_help import record
-
     from counterpoint import Store
     from counterpoint.app.cli import main
+    from team_help import record
 
     trace = record(tmp_path / "a", task="pointer_chase", trace_id="mine")
     file = tmp_path / "mine.json"
