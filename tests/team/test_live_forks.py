@@ -258,3 +258,21 @@ def test_code_that_a_trace_names_is_imported_with_consent_only(field: str, star:
         LiveReplay(allow=["strangers:thing"]).fork(trace, star.events[-1].id, Delete())
     assert (tmp_path / "touched").exists()
     sys.modules.pop("strangers")
+
+
+def test_who_was_too_late_for_a_full_team_is_so_again(tmp_path: Path) -> None:
+    """Leads that spawn at once race for the last places; the recording decides, not the speed of the replay."""
+    fake = Fake(task=task("ledger_hunt"), skill=0.9)
+
+    class Late(Says):
+        is_instant = False
+
+        async def complete(self, call: Call) -> Completion:
+            await asyncio.sleep(call.seed % 13 / 1000)
+            return await fake.complete(call)
+
+    model = Late(lambda call: "")
+    limits = Limits(width=3, depth=2, agents=7, steps=20)
+    trace = record(tmp_path, topology="hierarchical", using=model, seed=5, limits=limits)
+    assert any(e.error == "limit" for e in trace.events)
+    assert diff(trace, LiveReplay(model=model).fork(trace, trace.events[-1].id)).is_same

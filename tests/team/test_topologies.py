@@ -102,7 +102,7 @@ def test_recursion_ends_at_depth_and_population(tmp_path: Path) -> None:
     assert len(members) <= 4
     refused = [e for e in tight.events if e.type == "safety_event" and e.error == "limit"]
     assert refused
-    assert "4 is the limit" in (tight.text(refused[0]) or "")
+    assert "4 agents are the limit" in (tight.text(refused[0]) or "")
 
 
 def test_a_trace_is_json_that_names_no_secret_and_no_path(tmp_path: Path) -> None:

@@ -106,12 +106,16 @@ class Memory:
 
     def __init__(self) -> None:
         self._known: dict[str, Recalled] = {}
+        self.spawned: dict[str, bool] = {}
+        """Key of a spawn to whether it was granted; the team's limit refused the others."""
 
     @classmethod
     def of(cls, trace: Trace, unended: frozenset[str] = frozenset()) -> Memory:
         """All answers in a trace; events without an end (`unended`) gave none."""
         memory = cls()
         for event in trace.events:
+            if event.type == "spawn" or (event.type == "safety_event" and event.error == "limit"):
+                memory.spawned[str(event.key)] = event.type == "spawn"
             note = (event.extra or {}).get("call")
             if isinstance(note, Mapping) and isinstance(note.get("address"), str) and event.id not in unended:
                 recalled = _recalled(trace, event, note)

@@ -9,7 +9,6 @@ change.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -249,12 +248,13 @@ class Agent:
         `place` is which worker of the team it is, where several agents spawn at once: who is faster must not decide that.
         """
         team, limits = self.team, self.team.limits
-        why = None
-        if len(team.agents) >= limits.agents:
-            why = f"the team has {len(team.agents)} agents, and {limits.agents} is the limit"
+        why, key = None, f"{self.name}|spawn|{number}"
+        # Of leads that spawn at the same time the slower one may find the team full: a replay goes by the recording.
+        known = team.memory.spawned.get(key)
+        if known is False or (known is None and len(team.agents) >= limits.agents):
+            why = f"{limits.agents} agents are the limit"
         elif self.depth + 1 > limits.depth:
             why = f"{self.name} is at depth {self.depth}, and {limits.depth} is the limit"
-        key = f"{self.name}|spawn|{number}"
         reads = [(because, "spawn")] if because else []
         if why is not None:
             text = f"spawn refused: {why}"
@@ -322,10 +322,6 @@ class Agent:
             task=subtask.id, ok=False, error=why,
         )  # fmt: skip
         return Returned(self.name, subtask.id, "", event, ok=False)
-
-    async def start(self, subtask: Subtask) -> asyncio.Task[Returned]:
-        """Work on it while others go on."""
-        return asyncio.create_task(self.work(subtask), name=f"{self.name}:{subtask.id}")
 
     def hear_return(self, back: Returned) -> None:
         """Read what a sub-agent brought back."""
