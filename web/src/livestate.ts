@@ -45,11 +45,16 @@ export function openEvents(picture: Picture, now: number): OpenEvent[] {
   const passed = Math.max(0, now - picture.heard);
   const out = picture.traces.flatMap((trace) => trace.open.map((one) => ({
     trace: trace.id, id: text(one["id"]), agent: text(one["agent"]),
-    what: text(one["tool"]) ? `${text(one["type"]).replaceAll("_", " ")} ${text(one["tool"])}`
-      : text(one["type"]).replaceAll("_", " "),
+    what: doing(text(one["type"]), text(one["tool"])),
     age: ageOf(one, trace, picture.at, passed),
   })));
   return out.sort((a, b) => (b.age ?? -1) - (a.age ?? -1));
+}
+
+/** What an agent does while an event is open: a message or decision that has not ended is still being thought of. */
+function doing(type: string, tool: string): string {
+  if (tool) return `${type.replaceAll("_", " ")} ${tool}`;
+  return type === "message" || type === "orchestrator_decision" ? "thinking" : type.replaceAll("_", " ");
 }
 
 /** By the clock where the event has one; else how much of the trace has passed since, and how long that has been silent. */

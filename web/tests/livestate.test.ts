@@ -15,7 +15,7 @@ const batch = (seq: number, events: LiveBatch["events"] = {}): LiveBatch => ({
 test("open events have an age by the clock, or by the trace's own time, and grow older", () => {
   const picture = taken(NOTHING, batch(1), 5000);
   expect(openEvents(picture, 5000).map((one) => [one.agent, one.what, one.age])).toEqual([["coder", "tool call pytest", 74],
-    ["reader", "message", 10]]);
+    ["reader", "thinking", 10]]);
   expect(openEvents(picture, 5006)[0]!.age).toBe(80);
   expect(silence(picture.traces[0]!, picture, 5006)).toBe(10);
 });
