@@ -7,12 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from counterpoint import Store, Trace
+from counterpoint import Store, Trace, registry
 from counterpoint.team.limits import Limits
 from counterpoint.team.model import Call, Completion, Model
+from counterpoint.team.sandbox import strength
 from counterpoint.team.session import Spec, record_team
 
 TOPOLOGIES = ("centralized", "debate", "harness", "hierarchical", "planner_executor_critic", "swarm")
+
+TASKS = [name for name in registry.ids("task") if name != "module_dag" or strength().confines_files]
+"""The tasks that can be done on this machine: one needs the sandbox, which needs the kernel's help."""
 
 
 def record(folder: Path, *, using: Model | None = None, trace_id: str | None = None, budget: Any = None, **spec: Any) -> Trace:

@@ -11,6 +11,7 @@ import pytest
 from counterpoint import problems
 from counterpoint.envs.text._find import task
 from counterpoint.team.limits import Limits
+from counterpoint.team.sandbox import strength
 from team_help import record
 
 SCRIPT = """[lead]
@@ -35,6 +36,8 @@ TOOL sql: select 1
 TOOL python: print(6 * 7)
 RETURN: done
 """
+
+pytestmark = pytest.mark.skipif(not strength().confines_files, reason="the sandbox needs the kernel's help")
 
 
 @pytest.fixture
