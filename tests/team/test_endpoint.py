@@ -15,7 +15,7 @@ import pytest
 
 from counterpoint import registry
 from counterpoint.errors import InputError
-from counterpoint.team._endpoint_address import shown
+from counterpoint.team._endpoint.address import shown
 from counterpoint.team.endpoint import EndpointModel
 from counterpoint.team.model import Call, Completion, Message, Model, ModelFailed
 from endpoint_help import TOO_LONG, FaultServer, closed_port

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from counterpoint.errors import InputError, Refused
-from counterpoint.team import _folder, sandbox
+from counterpoint.team import sandbox
+from counterpoint.team._sandbox import folder as _folder
 from counterpoint.team.sandbox import Limits, Outcome, Sandbox, Strength, strength
 from counterpoint.team.tools.python import python
 from tools_help import instance, place, run

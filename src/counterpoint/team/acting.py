@@ -223,9 +223,7 @@ def _accepted(
     own = "return" in act.verb and agent.parent is not None and agent.role not in ("lead", "orchestrator")
     text, planted = act.text, None
     if own:
-        from counterpoint.team.runtime import planted_return
-
-        text, planted = planted_return(team, agent, act.text)
+        text, planted = agent.with_planted(act.text)
         if isinstance(do, Substitute) and do.value is not None:  # an edit is the whole of what is said
             text, planted = act.text, None
     if isinstance(do, Delete) and not is_decision:

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 from counterpoint.errors import InputError
 from counterpoint.formats._importing.usage import PRICES, Price, Prices, Usage
-from counterpoint.team._endpoint_address import KEY_ENV, address_of, key_of
-from counterpoint.team._endpoint_answer import MOST_BYTES, Answer, json_of, malformed, stream_data
-from counterpoint.team._endpoint_faults import Fault, Trouble, broken, said_error, status_fault
-from counterpoint.team._endpoint_rates import Now, Rates, Sleep
+from counterpoint.team._endpoint.address import KEY_ENV, address_of, key_of
+from counterpoint.team._endpoint.answer import MOST_BYTES, Answer, json_of, malformed, stream_data
+from counterpoint.team._endpoint.faults import Fault, Trouble, broken, said_error, status_fault
+from counterpoint.team._endpoint.rates import Now, Rates, Sleep
 from counterpoint.team.budget import tokens_of
 from counterpoint.team.model import Call, Completion, Failure, ModelFailed
 

@@ -31,8 +31,8 @@ from typing import Any
 
 from counterpoint.errors import CounterpointError, InputError, did_you_mean
 from counterpoint.store import Store
-from counterpoint.team._recording_acts import Acts
-from counterpoint.team._recording_session import Session, current, say
+from counterpoint.team._recording.acts import Acts
+from counterpoint.team._recording.session import Session, current, say
 from counterpoint.trace import Trace
 from counterpoint.trace.vocabulary import TOPOLOGIES
 

@@ -26,7 +26,7 @@ from counterpoint.team.toolbox import Toolbox
 from counterpoint.team.using import use_tool
 from counterpoint.trace.replay import Delete, Insert, Substitute
 
-__all__ = ["Agent", "AgentStopped", "Returned", "Team", "parts_of", "planted_return"]
+__all__ = ["Agent", "AgentStopped", "Returned", "Team", "parts_of"]
 
 
 class AgentStopped(Exception):
@@ -323,6 +323,14 @@ class Agent:
         )  # fmt: skip
         return Returned(self.name, subtask.id, "", event, ok=False)
 
+    def with_planted(self, text: str) -> tuple[str, str | None]:
+        """What a compromised peer says with its first return: its text with the adversary's, and the vector (AV3)."""
+        if self.has_returned:
+            return text, None
+        self.has_returned = True
+        mine = [p for p in self.team.instance.planted if p.where == f"peer:{self.number}"]
+        return (f"{text} {mine[0].text}", mine[0].vector) if mine else (text, None)
+
     def hear_return(self, back: Returned) -> None:
         """Read what a sub-agent brought back."""
         if back.event is not None:
@@ -333,12 +341,3 @@ class Agent:
 def parts_of(subtasks: Sequence[Subtask]) -> str:
     """The natural split in words, for whoever may hand it out."""
     return "The work can be split into these parts:\n" + "\n".join(f"{s.id}: {s.text}" for s in subtasks)
-
-
-def planted_return(team: Team, agent: Agent, text: str) -> tuple[str, str | None]:
-    """What a compromised peer says with its first return: its text with the adversary's, and the vector (AV3)."""
-    if agent.has_returned:
-        return text, None
-    agent.has_returned = True
-    mine = [p for p in team.instance.planted if p.where == f"peer:{agent.number}"]
-    return (f"{text} {mine[0].text}", mine[0].vector) if mine else (text, None)

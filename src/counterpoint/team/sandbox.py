@@ -22,8 +22,10 @@ from pathlib import Path
 from types import CodeType
 
 from counterpoint.errors import Refused
-from counterpoint.team import _folder, _landlock, _launch
-from counterpoint.team._seccomp import filter_program
+from counterpoint.team._sandbox import folder as _folder
+from counterpoint.team._sandbox import landlock as _landlock
+from counterpoint.team._sandbox import launch as _launch
+from counterpoint.team._sandbox.seccomp import filter_program
 
 __all__ = ["Limits", "Outcome", "Sandbox", "Strength", "strength"]
 

@@ -19,7 +19,7 @@ from counterpoint.envs.text._find import task as find_task
 from counterpoint.envs.text._task import Instance, Score, TextTask
 from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.store import Store
-from counterpoint.team._endpoint_address import shown
+from counterpoint.team._endpoint.address import shown
 from counterpoint.team.budget import Budget, Meter, Metered, Spent
 from counterpoint.team.control import Control, FileControl, NoControl
 from counterpoint.team.edits import Edits

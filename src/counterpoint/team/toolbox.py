@@ -21,7 +21,7 @@ from typing import Any
 from counterpoint import registry
 from counterpoint.envs.text._task import Instance
 from counterpoint.errors import CounterpointError, InputError
-from counterpoint.team import _folder
+from counterpoint.team._sandbox import folder as _folder
 from counterpoint.team.arguments import read_arguments
 from counterpoint.team.tool import Place, Tool, ToolResult
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from counterpoint.team._recording_lanes import Scope
+from counterpoint.team._recording.lanes import Scope
 from counterpoint.team.recording import ROOT, Recording
 
 __all__ = ["Places", "do", "name_root"]

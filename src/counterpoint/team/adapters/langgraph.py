@@ -22,8 +22,8 @@ from typing import Any
 from uuid import UUID
 
 from counterpoint.errors import InputError
-from counterpoint.team._recording_lanes import Scope
-from counterpoint.team._recording_text import clean, text_of, usage_of
+from counterpoint.team._recording.lanes import Scope
+from counterpoint.team._recording.text import clean, text_of, usage_of
 from counterpoint.team.adapters._places import Places, do, name_root
 from counterpoint.team.recording import Recording
 

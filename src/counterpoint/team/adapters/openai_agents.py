@@ -22,8 +22,8 @@ from typing import Any
 
 from counterpoint.errors import InputError
 from counterpoint.formats._spans.said import said, told
-from counterpoint.team._recording_lanes import Scope
-from counterpoint.team._recording_text import clean, plain, text_of, usage_of
+from counterpoint.team._recording.lanes import Scope
+from counterpoint.team._recording.text import clean, plain, text_of, usage_of
 from counterpoint.team.adapters._places import Places, do, name_root
 from counterpoint.team.recording import Recording
 

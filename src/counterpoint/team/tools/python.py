@@ -15,8 +15,8 @@ from typing import Any
 
 from counterpoint.envs.text._task import Instance
 from counterpoint.errors import InputError, did_you_mean
-from counterpoint.team import _folder
 from counterpoint.team._fingerprint import fingerprint
+from counterpoint.team._sandbox import folder as _folder
 from counterpoint.team.sandbox import Limits, Outcome, Sandbox
 from counterpoint.team.tool import Effect, Place, ToolResult
 

@@ -17,7 +17,7 @@ from counterpoint.errors import CounterpointError
 from counterpoint.team.recorder import Recorder
 
 if TYPE_CHECKING:
-    from counterpoint.team._recording_session import Session
+    from counterpoint.team._recording.session import Session
 
 __all__ = ["Lane", "Lanes", "Reads", "Scope"]
 

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, Literal
 
 from counterpoint.formats._importing.values import as_dict, count
-from counterpoint.team._endpoint_faults import Fault, Trouble
+from counterpoint.team._endpoint.faults import Fault, Trouble
 
 __all__ = ["Answer", "Finish", "json_of", "stream_data"]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from counterpoint.errors import CounterpointError
 from counterpoint.store import Run
-from counterpoint.team._recording_lanes import Lanes, Scope
+from counterpoint.team._recording.lanes import Lanes, Scope
 from counterpoint.team.recorder import Recorder, WallClock
 from counterpoint.trace import Trace
 

@@ -13,8 +13,8 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
-from counterpoint.team._recording_lanes import Scope
-from counterpoint.team._recording_session import current
+from counterpoint.team._recording.lanes import Scope
+from counterpoint.team._recording.session import current
 
 __all__ = ["Begin", "End", "wrapped"]
 

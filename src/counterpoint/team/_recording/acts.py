@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from counterpoint.team._recording_lanes import Reads, Scope
-from counterpoint.team._recording_session import Session, current
-from counterpoint.team._recording_text import clean, given, parameters, text_of, usage_of
-from counterpoint.team._recording_wrap import wrapped
+from counterpoint.team._recording.lanes import Reads, Scope
+from counterpoint.team._recording.session import Session, current
+from counterpoint.team._recording.text import clean, given, parameters, text_of, usage_of
+from counterpoint.team._recording.wrap import wrapped
 
 __all__ = ["Acts", "Doing"]
 

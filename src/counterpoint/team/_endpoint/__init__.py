@@ -1,0 +1,1 @@
+"""The parts of the endpoint model: addresses, answers, faults and rates."""

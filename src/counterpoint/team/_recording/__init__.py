@@ -1,0 +1,1 @@
+"""The parts of `record()`: lanes, acts, wrapping, texts and the session beneath."""
