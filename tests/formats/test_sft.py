@@ -15,6 +15,7 @@ import logs
 from counterpoint import registry
 from counterpoint.formats._importing.draft import Draft
 from counterpoint.formats._importing.usage import Usage
+from counterpoint.formats._sft_talk import Talk
 from counterpoint.formats._sniff import detect
 from counterpoint.testing import SHAPES, odd_trace, synthetic_trace
 from counterpoint.trace import Edge, Event, Trace
@@ -273,3 +274,12 @@ def test_half_a_surrogate_is_refused_with_words() -> None:
     )
     with pytest.raises(ValueError, match="surrogate"):
         sft.write(trace)
+
+
+def test_words_heard_around_an_act_without_words_are_one_message() -> None:
+    talk = Talk("task")
+    talk.hear("first")
+    talk.say(None)
+    talk.hear("second")
+    talk.say("done")
+    assert [(m["role"], m["content"]) for m in talk.messages()] == [("user", "first\n\nsecond"), ("assistant", "done")]

@@ -56,7 +56,7 @@ def test_search_filters_and_the_address_restores_it(page: Any, viewer: Viewer) -
     page.keyboard.press("/")
     page.keyboard.type("kind:spawn")
     page.keyboard.press("Enter")
-    page.wait_for_url(re.compile(r"[?&]f="))
+    page.wait_for_url(re.compile(r"[?&]f=kind(:|%3A)spawn"))
     address = page.url
     page.goto("about:blank")
     page.goto(address)

@@ -96,6 +96,8 @@ class Talk:
                 content = _encode(call.note).decode() if text is None else text
                 self._messages.append({"role": "tool", "tool_call_id": written["id"], "content": content})
         if self._heard:
+            if self._messages and self._messages[-1]["role"] == "user":  # what the agent said in between had no words
+                self._heard.insert(0, self._messages.pop()["content"])
             self._messages.append({"role": "user", "content": "\n\n".join(self._heard)})
         self._heard, self._answers = [], {}
 
