@@ -173,15 +173,21 @@ class Recorder:
         if found is not None:
             return found
         pairs = reads if isinstance(reads, list) else list(reads)
-        self.count += 1
-        name, sink = f"e{self.count}", self.sink
-        t = self.clock.start(agent, [src for src, _ in pairs] if pairs else ())
-        ref = fields.pop("content_ref", None) if text is None else sink.content(text)
-        sink.open(Event(id=name, t=t, type=type, agent=agent, key=key, content_ref=ref, **fields))  # type: ignore[arg-type]
-        for src, kind in pairs:
-            sink.edge(src, name, kind)
+        name, t = self._begin(agent, pairs)
+        ref = fields.pop("content_ref", None) if text is None else self.sink.content(text)
+        self.sink.open(Event(id=name, t=t, type=type, agent=agent, key=key, content_ref=ref, **fields))  # type: ignore[arg-type]
+        self._read(name, pairs)
         self._begun[name] = (agent, t)
         return name
+
+    def _begin(self, agent: str, pairs: list[tuple[str, str]]) -> tuple[str, float]:
+        """The next id, and when its event begins."""
+        self.count += 1
+        return f"e{self.count}", self.clock.start(agent, [src for src, _ in pairs] if pairs else ())
+
+    def _read(self, name: str, pairs: list[tuple[str, str]]) -> None:
+        for src, kind in pairs:
+            self.sink.edge(src, name, kind)
 
     def close(
         self,
@@ -218,15 +224,13 @@ class Recorder:
         if found is not None:
             return found
         pairs = reads if isinstance(reads, list) else list(reads)
-        self.count += 1
-        name, sink = f"e{self.count}", self.sink
-        t = self.clock.start(agent, [src for src, _ in pairs] if pairs else ())
-        ref = fields.pop("content_ref", None) if text is None else sink.content(text)
-        took = None if dur is None else dur
+        name, t = self._begin(agent, pairs)
+        ref = fields.pop("content_ref", None) if text is None else self.sink.content(text)
         self.clock.end(name, agent, t, dur)
-        sink.event(Event(id=name, t=t, type=type, agent=agent, key=key, content_ref=ref, dur=took, **fields))  # type: ignore[arg-type]
-        for src, kind in pairs:
-            sink.edge(src, name, kind)
+        self.sink.event(
+            Event(id=name, t=t, type=type, agent=agent, key=key, content_ref=ref, dur=dur, **fields)  # type: ignore[arg-type]
+        )
+        self._read(name, pairs)
         return name
 
     def edge(self, src: str, dst: str, type: str) -> None:

@@ -72,8 +72,6 @@ class LiveReplay:
         """`model` answers what the recording cannot; without it, the model that the trace names. A full replay asks everything
         again, which a deterministic model answers the same way: what a recording is checked against."""
         self._model, self._allow, self._is_full = model, frozenset(allow), is_full
-        self.teams: dict[str, Team] = {}
-        """Fork id to the team that played it, for what a trace does not say: calls re-run, effects held."""
 
     def fork(self, trace: Trace, at: str, do: Do | None = None, seed: int | None = None) -> Trace:
         """The trace that would have come about, had `do` been done at event `at`."""
@@ -128,7 +126,6 @@ class LiveReplay:
             out, rewards=rewards, metrics=metrics, costs=dict(summed_costs(out.events)), meta=_meta(trace, notes, team, ended)
         )
         _compare(trace, forked, kept, fork)
-        self.teams[forked.trace_id] = team
         return forked
 
     def _checked(self, trace: Trace, fork: Fork) -> tuple[Spec, list[dict[str, Any]]]:
