@@ -112,11 +112,14 @@ def test_only_what_an_edit_reaches_is_asked_again(tmp_path: Path) -> None:
 
 
 def test_f2_a_message_that_nobody_reads_changes_nothing_else(star: Trace) -> None:
-    read = {e.src for e in star.edges}
-    unread = [e for e in star.events if e.id not in read and e.type == "orchestrator_decision" and "|passed|" in str(e.key)]
-    assert unread
-    fork = LiveReplay().fork(star, _first(star, "return").id, Insert("hello", {"to": "nobody"}))
-    assert diff(star, fork).is_same
+    last = [e for e in star.events if e.type == "return"][-1]
+    fork = LiveReplay().fork(star, last.id, Insert("hello", {"to": last.agent}))  # it never acts again
+    found = diff(star, fork)
+    assert (len(found.new), found.changed, found.gone) == (1, (), ())
+    heard = LiveReplay().fork(star, last.id, Insert("hello", {"to": "lead"}))
+    assert any("hello" in part for e in heard.events if e.agent == "lead" for part in prompt_of(heard, e))
+    with pytest.raises(InputError, match="no agent 'nobody'"):
+        LiveReplay().fork(star, last.id, Insert("hello", {"to": "nobody"}))
 
 
 def test_a_deleted_return_is_never_heard(star: Trace) -> None:

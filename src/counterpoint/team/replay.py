@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from counterpoint.audit.diff import fingerprint
 from counterpoint.envs.text._task import TextTask
-from counterpoint.errors import InputError, NotFound, NotIdentified, Refused
+from counterpoint.errors import InputError, NotFound, NotIdentified, Refused, did_you_mean
 from counterpoint.team.control import RecordedControl
 from counterpoint.team.edits import PASSED, Edits, edit_note
 from counterpoint.team.harness import harness
@@ -32,7 +32,7 @@ from counterpoint.team.recorder import LogicalClock, MemorySink, Recorder
 from counterpoint.team.runtime import Team
 from counterpoint.team.session import Spec, assemble, check_same, end_of, make_model, play
 from counterpoint.trace import Edge, Event, Trace, summed_costs
-from counterpoint.trace.replay import Delete, Do, Fork
+from counterpoint.trace.replay import Delete, Do, Fork, Insert
 
 __all__ = ["BADGES", "LiveReplay", "check_named_code"]
 
@@ -143,6 +143,8 @@ class LiveReplay:
             raise InputError(f"event {fork.at} has no stable key", where=trace.trace_id, fix="fork at what the team did")
         if event.key == "user|question" and isinstance(fork.do, Delete):
             raise InputError("a team without a question does nothing", where=fork.at, fix="substitute another question")
+        if isinstance(fork.do, Insert) and (to := fork.do.about.get("to", "lead")) not in trace.agents:
+            raise InputError(f"there is no agent {to!r} to hear a message", fix=did_you_mean(str(to), trace.agents))
         notes = list(trace.meta.get("edits", ()))
         if fork.do is not None or fork.seed is not None:
             notes.append(edit_note(fork.at, event.key, place, fork.do, fork.seed))
