@@ -46,12 +46,30 @@ def _in_child(work: Callable[[], None]) -> None:
 
 def test_a_store_of_a_newer_version_is_refused_and_untouched(tmp_path: Path) -> None:
     _made(tmp_path).close()
-    (tmp_path / "counterpoint.json").write_text('{"counterpoint_store":2}')
+    (tmp_path / "counterpoint.json").write_text('{"counterpoint_store":3}')
     before = _snapshot(tmp_path)
     with pytest.raises(InputError, match=r"written by a newer Counterpoint.*upgrade") as caught:
         Store(tmp_path)
     assert caught.value.exit_code == 2
     assert _snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize("mark", ['{"counterpoint_store":0}', '{"counterpoint_store":-2}', '{"counterpoint_store":2.5}', '{"x":2}', "2", ""])
+def test_a_mark_that_names_no_form_is_refused_and_untouched(tmp_path: Path, mark: str) -> None:
+    _made(tmp_path).close()
+    (tmp_path / "counterpoint.json").write_text(mark)
+    before = _snapshot(tmp_path)
+    with pytest.raises(InputError, match="the store's mark") as caught:
+        Store(tmp_path)
+    assert caught.value.exit_code == 2
+    assert _snapshot(tmp_path) == before
+
+
+def test_a_store_without_its_mark_is_not_taken_for_an_empty_folder(tmp_path: Path) -> None:
+    _made(tmp_path).close()
+    (tmp_path / "counterpoint.json").unlink()
+    with pytest.raises(InputError, match=r"the store's mark is missing.*store repair"):
+        Store(tmp_path)
 
 
 def test_a_folder_that_is_no_store_is_refused_and_untouched(tmp_path: Path) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import zlib
 from pathlib import Path
 
 import pytest
 
-from counterpoint.errors import CounterpointError, InputError, InvalidTrace, TryAgain
+from counterpoint.errors import CounterpointError, InputError, InvalidTrace, NotFound, TryAgain
 from counterpoint.store import Run, Store, disk
-from counterpoint.trace import Event
+from counterpoint.trace import Event, Trace
+from counterpoint.trace.lines import sum_line
 
 
 def _event(name: str, **fields: object) -> Event:
@@ -67,12 +69,12 @@ def test_a_journal_cut_at_any_byte_gives_a_prefix_and_goes_on(tmp_path: Path) ->
     for cut in range(header, len(whole) + 1):
         path = folder / "journal" / name
         path.write_bytes(whole[:cut])
-        acknowledged = whole[:cut].count(b'{"sum":') - (b'{"sum":' in whole[:cut].rsplit(b"\n", 1)[-1])
+        acknowledged = whole[:cut].count(b'{"sum":') - (b'{"sum":' in whole[:cut].rsplit(b"\n", 1)[-1]) - 1  # one is the header's
         with Store(folder) as store:
             assert whole.startswith(path.read_bytes())
             assert path.read_bytes().endswith(b"\n")
             trace = store.get("t1")
-            assert len(trace.events) >= acknowledged
+            assert len(trace.events) == max(acknowledged, 0)
             assert [e.id for e in trace.events] == [f"e{i}" for i in range(len(trace.events))]
             with store.resume("t1") as run:
                 run.event(_event("after"))
@@ -112,9 +114,83 @@ def test_a_torn_and_garbled_tail_is_cut_with_what_follows_the_last_sum(tmp_path:
     assert _journal(tmp_path).read_bytes() == whole
 
 
+def _is_noticed(folder: Path, path: Path, changed: bytes, whole: Trace) -> bool:
+    """Whether a journal with other bytes is an error for everybody, or gives what was recorded all the same."""
+    path.write_bytes(changed)
+    with Store(folder) as store:
+        try:
+            read = store.get("t1")
+        except (InvalidTrace, NotFound):
+            with pytest.raises((InvalidTrace, NotFound)):
+                store.resume("t1")
+            return path.read_bytes() == changed
+    return read == whole
+
+
+def test_one_changed_bit_anywhere_is_noticed(tmp_path: Path) -> None:
+    """In the header, in the last commit, in a sum, in a line break: nothing is read otherwise than it was written."""
+    whole = _killed(tmp_path, events=3)
+    path = _journal(tmp_path)
+    with Store(tmp_path) as store:
+        recorded = store.get("t1")
+    unnoticed = []
+    for place in range(len(whole)):
+        bit = 1 << (place * 5 % 8)
+        changed = whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :]
+        if not _is_noticed(tmp_path, path, changed, recorded):
+            unnoticed.append((place, bit))
+    assert unnoticed == []
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_every_bit_of_the_last_commit_is_noticed(tmp_path: Path, bit: int) -> None:
+    whole = _killed(tmp_path, events=2)
+    path = _journal(tmp_path)
+    with Store(tmp_path) as store:
+        recorded = store.get("t1")
+    last = whole.rindex(b'{"event":')
+    for place in range(last, len(whole)):
+        changed = whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :]
+        assert _is_noticed(tmp_path, path, changed, recorded), place
+
+
+def test_a_last_commit_with_a_hole_was_never_acknowledged(tmp_path: Path) -> None:
+    """A power cut may leave the sum of a commit on disk and not the blocks before it."""
+    whole = _killed(tmp_path)
+    last = whole.rindex(b'{"event":')
+    end = whole.index(b"\n", last)
+    _journal(tmp_path).write_bytes(whole[:last] + bytes(end - last) + whole[end:])
+    with Store(tmp_path) as store:
+        assert len(store.get("t1").events) == 4
+        with store.resume("t1") as run:
+            run.event(_event("after"))
+        assert [e.id for e in store.get("t1").events] == ["e0", "e1", "e2", "e3", "after"]
+
+
+def test_a_hole_before_the_last_commit_is_damage(tmp_path: Path) -> None:
+    whole = _killed(tmp_path)
+    first = whole.index(b'{"event":')
+    bad = whole[:first] + bytes(8) + whole[first + 8 :]
+    _journal(tmp_path).write_bytes(bad)
+    with Store(tmp_path) as store, pytest.raises(InvalidTrace):
+        store.resume("t1")
+    assert _journal(tmp_path).read_bytes() == bad
+
+
+def test_a_journal_of_the_first_form_has_a_header_without_a_sum(tmp_path: Path) -> None:
+    whole = _killed(tmp_path, events=0)
+    header = whole[: whole.index(b"\n") + 1]
+    _journal(tmp_path).write_bytes(header)
+    with Store(tmp_path) as store:
+        with store.resume("t1") as run:
+            run.event(_event("e0"))
+        assert [e.id for e in store.get("t1").events] == ["e0"]
+
+
 def test_a_finished_journal_is_sealed_when_the_store_opens(tmp_path: Path) -> None:
     whole = _killed(tmp_path)
-    _journal(tmp_path).write_bytes(whole + b'{"finish":{"rewards":{"team":1}}}\n')
+    finish = b'{"finish":{"rewards":{"team":1}}}\n'
+    _journal(tmp_path).write_bytes(whole + finish + sum_line(zlib.crc32(finish)))
     with Store(tmp_path, read_only=True) as store:
         assert store.open_ids() == ["t1"]
         assert store.get("t1").rewards == {"team": 1}

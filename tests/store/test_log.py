@@ -20,13 +20,14 @@ def _store(folder: Path, commits: int) -> Store:
 
 
 def test_two_writers_never_share_a_number(tmp_path: Path) -> None:
-    one, two = Log(tmp_path), Log(tmp_path)
+    Store(tmp_path).close()
+    one, two = (Log(tmp_path / "log", tmp_path / "head") for _ in range(2))
     one.refresh()
     two.refresh()
     for i in range(10):
         (one if i % 2 else two).commit(lambda state: Commit(at=0.0, drop=["x"]))
     assert one.refresh().number == two.refresh().number == 10
-    assert len(list(tmp_path.glob("*.json"))) == 10
+    assert len(list(tmp_path.glob("log/*.json"))) == 10
 
 
 def test_opening_reads_a_checkpoint_and_old_commits_are_swept(tmp_path: Path) -> None:

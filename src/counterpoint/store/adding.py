@@ -20,7 +20,7 @@ from counterpoint.errors import InputError, InvalidTrace
 from counterpoint.store import disk
 from counterpoint.store.lake import Lake
 from counterpoint.store.log import Commit, Log, Row, Span, State
-from counterpoint.store.parts import SCHEMAS, PartWriter, Unit
+from counterpoint.store.parts import SCHEMAS, PartGone, PartWriter, Unit, is_whole
 from counterpoint.trace import Trace, findings, summed_costs
 from counterpoint.trace.columns import edge_table, event_table, present
 from counterpoint.trace.link import link
@@ -137,6 +137,11 @@ class Adder:
 
     def write(self, units: list[Unit], decide: Callable[[State, list[Row]], list[Row]]) -> None:
         """Write units as one part and commit the rows that `decide` keeps, looking at the newest state."""
+        while not self._wrote(units, decide):
+            pass  # we slept so long that a compaction took our files for a dead writer's: once more
+
+    def _wrote(self, units: list[Unit], decide: Callable[[State, list[Row]], list[Row]]) -> bool:
+        """The same, once; False when the files were gone before the commit could name them."""
         writer = None
         with disk.explained(self._lake.folder):
             try:
@@ -149,10 +154,16 @@ class Adder:
 
                 def change(state: State) -> Commit | None:
                     kept = decide(state, rows)
+                    if kept and not is_whole(self._lake.folder, part):
+                        raise PartGone(part.name)
                     return Commit(at=time.time(), parts=[part], rows=kept) if kept else None
 
                 if self._log.commit(change) is None:
                     writer.abandon()
+                return True
+            except PartGone:
+                writer.abandon()
+                return False
             except BaseException:
                 if writer is not None and not self._is_named(writer.name):
                     writer.abandon()

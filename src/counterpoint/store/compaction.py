@@ -19,14 +19,14 @@ from counterpoint.errors import CounterpointError
 from counterpoint.store import disk
 from counterpoint.store.lake import Gone, Lake
 from counterpoint.store.log import Commit, Log, Part, State
-from counterpoint.store.parts import SCHEMAS, PartWriter, part_path
+from counterpoint.store.parts import SCHEMAS, PartWriter, is_whole, part_path
 
 __all__ = ["Report", "compact", "tidy"]
 
 _LARGE_TRACES, _LARGE_EVENTS = 1024, 2_000_000
 # While adding: this many parts of about one size are merged into one. Each trace is so rewritten a few times at most.
 _TIERS = ((16, 32), (128, 16))
-_STRAY_AGE_S = 3600.0
+STRAY_AGE_S = 3600.0
 
 
 class Report(Struct, frozen=True):
@@ -100,7 +100,7 @@ def _merge(log: Log, lake: Lake, parts: list[Part]) -> bool:
             part = writer.close()
 
             def change(state: State) -> Commit | None:
-                if not names <= state.parts.keys():
+                if not names <= state.parts.keys() or not is_whole(lake.folder, part):
                     return None
                 return Commit(at=time.time(), parts=[part], rows=writer.rows, replaces=sorted(names))
 
@@ -133,12 +133,15 @@ def _delete_dead(log: Log, lake: Lake, grace_s: float) -> int:
             deleted += path.exists()
             disk.remove(path)
         del state.dead[name]
-    known = state.parts.keys() | state.dead.keys()
-    for path in lake.folder.glob("day=*/shard=*/*.parquet"):
-        name = os.fspath(path.relative_to(lake.folder)).split(".")[0]
-        if name not in known and _age(path, now) > max(grace_s, _STRAY_AGE_S):
-            disk.remove(path)
-            deleted += 1
+    limit = max(grace_s, STRAY_AGE_S)
+    old = [p for p in lake.folder.glob("day=*/shard=*/*.parquet") if _age(p, now) > limit]
+    # Again under the lock, where a part is either named by the log or will never be: its writer looks before it commits.
+    with log.alone() as state:
+        known = state.parts.keys() | state.dead.keys()
+        for path in old:
+            if os.fspath(path.relative_to(lake.folder)).split(".")[0] not in known:
+                disk.remove(path)
+                deleted += 1
     return deleted
 
 

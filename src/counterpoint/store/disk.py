@@ -1,6 +1,7 @@
 """Files that are there or not, never half: write, sync, link; locks that die with their process; system errors in our words.
 
 Always true: when `create` or `replace_file` returns, the file survives a power cut; when it raises, no new file is visible.
+What `summed` wrote, `unsummed` gives back byte for byte under the same name, or says that it cannot.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import fcntl
 import os
 import time
 import uuid
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,15 +25,24 @@ __all__ = [
     "make_folder",
     "remove",
     "replace_file",
+    "summed",
     "sweep",
     "sync_file",
     "sync_folder",
     "temporary",
+    "unlock",
+    "unsummed",
     "write_all",
 ]
 
 _FULLSYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 TEMPORARY = ".tmp-"
+_SUM = b'\n{"sum":%010d}\n'
+_SUM_BYTES = len(_SUM % 0)
+
+
+class SumError(ValueError):
+    """Bytes that are not what was written."""
 
 
 @contextmanager
@@ -131,6 +142,24 @@ def replace_file(path: Path, data: bytes) -> None:
         remove(draft)
 
 
+def summed(data: bytes, name: str) -> bytes:
+    """The bytes of a file that can be checked: what it holds, and a line with the CRC-32 of its name and that."""
+    return data + _SUM % zlib.crc32(data, zlib.crc32(name.encode()))
+
+
+def unsummed(data: bytes, name: str) -> bytes:
+    """What such a file holds; `SumError` when a bit of it changed, or when it lies under another name."""
+    held = data[:-_SUM_BYTES]
+    if summed(held, name) != data:
+        raise SumError("its bytes have changed since they were written" if is_summed(data) else "its end is missing or changed")
+    return held
+
+
+def is_summed(data: bytes) -> bool:
+    """Whether a file ends with the line of its sum, right or wrong."""
+    return data[-_SUM_BYTES:].startswith(_SUM[:8])
+
+
 def _write(path: Path, data: bytes) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     try:
@@ -146,15 +175,24 @@ def remove(path: Path) -> None:
         path.unlink()
 
 
-def lock(fd: int, *, shared: bool = False) -> bool:
-    """Take the file's lock, which the system frees when its holder dies; False when it is taken. Shared ones go together."""
+def lock(fd: int, *, shared: bool = False, wait: bool = False) -> bool:
+    """Take the file's lock, which the system frees when its holder dies; False when it is taken. Shared ones go together.
+
+    With `wait`, return when it is ours: those who wait get it in turn, and Ctrl-C ends the waiting.
+    """
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
-        fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        fcntl.flock(fd, kind if wait else kind | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
             return False
         raise
     return True
+
+
+def unlock(fd: int) -> None:
+    """Give the file's lock back, also for a forked child that has a copy of the file."""
+    fcntl.flock(fd, fcntl.LOCK_UN)
 
 
 def sweep(folder: Path, older_than_s: float) -> None:

@@ -1,13 +1,14 @@
 """Hot replay: the columns that learning reads, of all finished traces, in one memory-mapped Arrow file.
 
 Always true: the file is a copy that can be deleted at any time; it says which state of the store it was made from, and is
-made anew when that is not the newest. Numbers are float64 with NaN for absent, words are codes with -1. A decision is named by
+made anew when that is not the newest. A column's sum is compared when it is first asked for. Numbers are float64 with NaN for absent, words are codes with -1. A decision is named by
 trace and event number: the prefix before it is a reference, not a copy.
 """
 
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import groupby
@@ -31,6 +32,13 @@ from counterpoint.trace.columns import COUNTS, FLAGS, NUMBERS, WORDS, codes_of
 __all__ = ["DecisionRef", "Hot"]
 
 COLUMNS = (*NUMBERS, *COUNTS, *FLAGS, *WORDS)
+
+
+class _Key(msgspec.Struct):
+    """What stands beside the file: the words of its codes, and the CRC-32 of every column."""
+
+    words: dict[str, list[str]]
+    sums: dict[str, int]
 
 
 class DecisionRef(NamedTuple):
@@ -103,7 +111,8 @@ class Hot:
         """Use `Store.hot`."""
         self.path, self.number, self.rows = path, number, rows
         self._places = {r.id: i for i, r in enumerate(rows)}
-        self._table, self.words = _open(path)
+        self._table, self._key = _open(path)
+        self.words = self._key.words
         self._arrays: dict[str, NDArray[Any]] = {}
         self.lengths = np.array([r.events.rows for r in rows], np.int64)
         self.offsets = np.concatenate([[0], np.cumsum(self.lengths)])
@@ -119,10 +128,10 @@ class Hot:
         path = folder / f"{state.number:012d}.arrow"
         with disk.explained(folder):
             disk.make_folder(folder)
-            if rebuild or not path.exists():
+            if rebuild or not path.exists() or not _key_path(path).exists():
                 _build(path, rows, lake)
                 for old in folder.iterdir():
-                    if old not in (path, _words_path(path)):
+                    if old not in (path, _key_path(path)):
                         disk.remove(old)
         return cls(path, state.number, rows)
 
@@ -137,8 +146,16 @@ class Hot:
     def array(self, name: str) -> NDArray[Any]:
         """A whole column, mapped: numbers with NaN for absent, words as codes with -1."""
         if name not in self._arrays:
-            self._arrays[name] = self._table[name].to_numpy()
+            values = self._table[name].to_numpy()
+            if zlib.crc32(np.ascontiguousarray(values)) != self._key.sums[name]:
+                raise _damaged(self.path, f"column {name!r} has changed since it was written")
+            self._arrays[name] = values
         return self._arrays[name]
+
+    def verify(self) -> None:
+        """Compare every column with its sum; `InputError` names the first that changed."""
+        for name in COLUMNS:
+            self.array(name)
 
     def batch(self, ids: Sequence[str], columns: Sequence[str] | None = None) -> HotBatch:
         """These traces, with these columns."""
@@ -177,12 +194,12 @@ class Hot:
         return [DecisionRef(self.rows[i].id, int(k)) for i, k in zip(places.tolist(), numbers.tolist(), strict=True)]
 
 
-def _words_path(path: Path) -> Path:
-    return path.with_suffix(".words.json")
+def _key_path(path: Path) -> Path:
+    return path.with_suffix(".key.json")
 
 
 def _build(path: Path, rows: list[Row], lake: Lake) -> None:
-    """Write the file beside its place, then put it there: words first, as codes without them could not be read."""
+    """Write the file beside its place, then put it there: its key first, as codes without words could not be read."""
     codes: dict[str, dict[str, int]] = {name: {} for name in WORDS}
     draft = disk.temporary(path.parent)
     schema = pa.schema([(name, pa.int32() if name in WORDS else pa.float64()) for name in COLUMNS])
@@ -199,7 +216,8 @@ def _build(path: Path, rows: list[Row], lake: Lake) -> None:
         with pa.OSFile(os.fspath(draft), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
             writer.write_batch(pa.record_batch([pa.array(columns[name]) for name in COLUMNS], schema=schema))
         words = {name: list(known) for name, known in codes.items()}
-        disk.replace_file(_words_path(path), msgspec.json.encode(words))
+        key = _Key(words, {name: zlib.crc32(values) for name, values in columns.items()})
+        disk.replace_file(_key_path(path), disk.summed(msgspec.json.encode(key), _key_path(path).name))
         os.replace(draft, path)
     finally:
         disk.remove(draft)
@@ -228,13 +246,17 @@ def _floats(column: pa.ChunkedArray) -> NDArray[np.float64]:
     return numbers
 
 
-def _open(path: Path) -> tuple[pa.Table, dict[str, list[str]]]:
-    """The mapped file, and the words of its codes."""
+def _open(path: Path) -> tuple[pa.Table, _Key]:
+    """The mapped file, and its key."""
     try:
-        words = msgspec.json.decode(_words_path(path).read_bytes(), type=dict[str, list[str]])
+        key = msgspec.json.decode(disk.unsummed(_key_path(path).read_bytes(), _key_path(path).name), type=_Key)
         table = pa.ipc.open_file(pa.memory_map(os.fspath(path))).read_all()
-        if tuple(table.column_names) != COLUMNS or words.keys() != set(WORDS):
+        if tuple(table.column_names) != COLUMNS or key.words.keys() != set(WORDS) or key.sums.keys() != set(COLUMNS):
             raise ValueError("it has other columns")
     except (pa.ArrowException, OSError, msgspec.MsgspecError, ValueError) as error:
-        raise InputError("the hot file is damaged", where=str(path), why=str(error), fix="store.hot(rebuild=True)") from error
-    return table, words
+        raise _damaged(path, error) from error
+    return table, key
+
+
+def _damaged(path: Path, why: object) -> InputError:
+    return InputError("the hot file is damaged", where=str(path), why=str(why), fix="store.hot(rebuild=True)")

@@ -2,12 +2,13 @@
 
 Always true: the writer holds the file's lock as long as it lives; every commit is whole lines and their sum, written and then
 synced; when `append` returns, its records survive kill -9 and a power cut; when it raises, the file ends where it ended
-before. Bytes after the last sum were never acknowledged: a torn tail, cut when the next writer takes the file. A wrong byte
-before a sum is reported, never skipped.
+before. Only what a sum covers counts. What follows the last sum was never acknowledged: a torn tail, cut when the next writer
+takes the file. A wrong byte, in the last commit too, is reported and never skipped.
 """
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
 import re
@@ -62,17 +63,51 @@ def is_held(path: Path) -> bool:
 
 
 def _read(data: bytes, path: Path) -> tuple[LineReader, int]:
-    """The whole lines of a journal, and where its torn tail begins."""
+    """What the sums of a journal cover, and where its torn tail begins."""
     reader = LineReader(where=os.fspath(path))
+    end = _end_of_sums(data)
+    if not end:  # a journal of the first form had no sum until its first commit
+        end = data.find(b"\n") + 1
     try:
-        return reader, reader.feed(data)
+        reader.feed(data[:end])
     except InvalidTrace:
-        if reader.at <= data.rfind(b'\n{"sum":') or reader.line <= 1:
+        before = _end_of_sums(data[: data.rfind(b"\n" + _SUM, 0, end) + 1])
+        if reader.at < before or not before or _HOLE not in data[before:end]:
             raise
-        # Past the last sum nothing was acknowledged: after a power cut even a whole line there may be wrong.
-        end = reader.at
-    reader = LineReader(where=os.fspath(path))
-    return reader, reader.feed(data[:end])
+        # After a power cut the last commit may have its sum and a hole before it; it was never acknowledged.
+        reader, end = LineReader(where=os.fspath(path)), before
+        reader.feed(data[:end])
+        return reader, end
+    _check_tail(data[end:], reader)
+    return reader, end
+
+
+_SUM = b'{"sum":'
+# What a file has where blocks of it were never written. JSON has no such bytes, and one changed bit makes no two of them.
+_HOLE = b"\0\0"
+
+
+def _end_of_sums(data: bytes) -> int:
+    """Where the last whole line ends that is a sum; 0 when there is none."""
+    at = data.rfind(b"\n" + _SUM)
+    while at >= 0:
+        end = data.find(b"\n", at + 1) + 1
+        if end:
+            return end
+        at = data.rfind(b"\n" + _SUM, 0, at)
+    return 0
+
+
+def _check_tail(tail: bytes, so_far: LineReader) -> None:
+    """A tail that was torn begins like any commit; one that does not was a commit, and is damaged."""
+    if not tail or _HOLE in tail:
+        return
+    reader = copy.copy(so_far)  # what the tail says is for this look only
+    reader.events, reader.edges, reader.contents = [*so_far.events], [*so_far.edges], dict(so_far.contents)
+    reader.open = dict(so_far.open)
+    end = reader.feed(tail)
+    if tail.startswith(_SUM, end) and b"}" in tail[end:-1]:
+        raise InvalidTrace("the end of the last sum has changed", where=f"{so_far.where}: line {reader.line + 1}")
 
 
 class Journal:
@@ -87,8 +122,9 @@ class Journal:
     def create(
         cls, folder: Path, trace_id: str, task_id: str, system: str | None, topology: Any, meta: dict[str, Any]
     ) -> Journal:
-        """A new journal with its header, durable and locked before anybody can see it."""
+        """A new journal with its header and the header's sum, durable and locked before anybody can see it."""
         header = header_line(trace_id, task_id, system, topology, meta)
+        header += sum_line(zlib.crc32(header))
         path, draft = path_of(folder, trace_id), disk.temporary(folder)
         with disk.explained(path):
             fd = os.open(draft, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
@@ -105,7 +141,7 @@ class Journal:
                 raise
             finally:
                 disk.remove(draft)
-        return cls(path, fd, len(header), zlib.crc32(header))
+        return cls(path, fd, len(header), 0)
 
     @classmethod
     def resume(cls, path: Path) -> tuple[Journal, LineReader] | None:

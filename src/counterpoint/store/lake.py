@@ -7,11 +7,14 @@ has a checksum of every row group and footer).
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
@@ -29,6 +32,7 @@ from counterpoint.trace.columns import EVENT_SCHEMA, WORDS, columns_in, edges_of
 __all__ = ["Gone", "Lake"]
 
 _OPEN_FILES = 256
+REPAIR = "restore the file from a copy, or: counterpoint store repair, which keeps what can be read"
 _PLACES = {kind: {name: i for i, name in enumerate(schema.names)} for kind, schema in SCHEMAS.items()}
 _EDGES = ["src", "dst", "type"]
 # The one table that may have no rows: a valid trace has events.
@@ -74,26 +78,45 @@ class Lake:
 
         Parquet's own page checksums leave page headers and the footer open: one changed bit there can be another value.
         """
-        key = part, kind, group
-        if key in self._verified:
-            return
-        path, sums = part_path(self.folder, part, kind), self._sums(part)[kind]
-        place = group % len(sums)
-        with open(path, "rb") as raw:
-            end, crc = sums[place]
-            if segment_sum(raw, sums[place - 1][0] if place else 0, end) != crc or raw.seek(0, 2) != sums[-1][0]:
-                raise _damaged(
-                    path, f"row group {group} has changed since it was written" if group >= 0 else "its footer changed"
-                )
-        self._verified.add(key)
+        if (part, kind, group) not in self._verified:
+            sums = self._sums(part)[kind]
+            with open(part_path(self.folder, part, kind), "rb") as raw:
+                self._compare(raw, part, kind, group % len(sums), sums)
 
-    def _checked(self, part: str, kind: str, group: int) -> None:
+    def _compare(self, raw: BinaryIO, part: str, kind: str, place: int, sums: list[tuple[int, int]]) -> None:
+        end, crc = sums[place]
+        if segment_sum(raw, sums[place - 1][0] if place else 0, end) != crc or raw.seek(0, 2) != sums[-1][0]:
+            what = f"row group {place} has" if place < len(sums) - 1 else "its footer has"
+            raise _damaged(Path(raw.name), f"{what} changed since it was written")
+        self._verified |= {(part, kind, place), (part, kind, place - len(sums))}
+
+    def verify(self, part: str, kind: str) -> None:
+        """Compare every byte of a file with the checksums, but for what was compared before; `Gone` when it is not there."""
+        sums = self._sums(part).get(kind, [])
+        todo = [place for place in range(len(sums)) if (part, kind, place) not in self._verified]
+        if todo:
+            with self._reading(part, kind), open(part_path(self.folder, part, kind), "rb") as raw:
+                for place in todo:
+                    self._compare(raw, part, kind, place, sums)
+
+    def verify_all(self, parts: Iterable[str], kinds: Iterable[str]) -> None:
+        """The same for these files of many parts, two at a time."""
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda file: self.verify(*file), itertools.product(parts, kinds)))
+
+    @contextmanager
+    def _reading(self, part: str, kind: str) -> Iterator[None]:
+        """A file that is not there is `Gone`, one that cannot be read is damaged."""
         try:
-            self._verify(part, kind, group)
+            yield
         except FileNotFoundError as error:
             raise Gone(str(part_path(self.folder, part, kind))) from error
         except OSError as error:
             raise _damaged(part_path(self.folder, part, kind), error) from error
+
+    def _checked(self, part: str, kind: str, group: int) -> None:
+        with self._reading(part, kind):
+            self._verify(part, kind, group)
 
     def read(self, part: str, kind: str, span: Span, columns: Sequence[str]) -> pa.Table:
         """The rows of one trace in one file."""
@@ -249,4 +272,4 @@ def _offsets(lengths: Sequence[int]) -> NDArray[np.int64]:
 
 
 def _damaged(path: Path, error: object) -> InputError:
-    return InputError("a file of the lake is damaged", where=str(path), why=str(error), fix="restore the file from a copy")
+    return InputError("a file of the lake is damaged", where=str(path), why=str(error), fix=REPAIR)

@@ -1,17 +1,18 @@
 """The manifest: a log of numbered commits, each a small file, and now and then a checkpoint of the whole.
 
-Always true: commit n + 1 is a file that was written, synced and then linked under its number, which fails when the number is
-taken; so of two writers one wins, and the other reads what won and tries the next number. The state is the checkpoint and
-the commits after it, applied in order; it names every live trace and the part of the lake that it lies in. A reader never
-sees half a commit. Commits older than the checkpoint before last are swept.
+Always true: whoever commits, checkpoints or sweeps holds the lock of the head (`head.py`) from reading the newest state to the
+end, so a commit follows what its writer has read, and no number at or below a checkpoint can be taken. The state is the
+checkpoint and the commits after it, in order; it names every live trace and the part of the lake that it lies in. Readers take
+no lock: a file is linked or renamed whole, ends with its sum, and one that was swept under a reader is looked for again.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +20,19 @@ import msgspec
 import zstandard
 from msgspec import Struct, field
 
-from counterpoint.errors import InputError, TryAgain
+from counterpoint.errors import InputError
 from counterpoint.store import disk
+from counterpoint.store.head import REPAIR, Head, Position
 
 __all__ = ["Commit", "Log", "Part", "Row", "Span", "State"]
 
-_ATTEMPTS = 200
 # A checkpoint is due when reading the commits since the last costs half of reading the state itself, counted in rows: opening a
 # commit's file costs as much as decoding eight rows. So the log grows by half between checkpoints, and all of them together
 # write a few times the state.
 _ROWS_PER_FILE = 8
 _CHECKPOINT_ROWS = 256
+# Only the holder of the lock has a draft in the folder of the log: an older one has lost its writer.
+_DRAFT_AGE_S = 60.0
 
 
 class Span(Struct, frozen=True, array_like=True, gc=False):
@@ -143,125 +146,222 @@ class _Checkpoint(Struct, kw_only=True):
     parts: list[Part]
     dead: dict[str, float]
 
+    def state(self) -> State:
+        """The state that it stands for."""
+        state = State()
+        state.number, state.dead = self.number, self.dead
+        state.parts = {p.name: p for p in self.parts}
+        state.live = dict.fromkeys(state.parts, 0)
+        state.rows = {r.id: r for r in self.rows}
+        for row in self.rows:
+            state.live[row.part] += 1
+        return state
+
 
 class Log:
     """The log of one store: reads the newest state, and commits changes to it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, head: Path, *, is_summed: bool = True) -> None:
+        """`is_summed` is False for a store of the first form, whose files had no sums and whose log had no head."""
         self.folder = folder
         self.state = State()
-        self._seen_mtime = -1
+        self.head = Head(head)
+        self._is_summed = is_summed
+        self._is_read = False
         self._since_checkpoint = 0
+        self._checkpoint = 0
         self._lock = threading.RLock()
+        _live.add(self)
 
-    def _commit_path(self, number: int) -> Path:
+    def close(self) -> None:
+        """Let go of the head."""
+        with self._lock:
+            self.head.close()
+
+    def commit_path(self, number: int) -> Path:
+        """The file of a commit."""
         return self.folder / f"{number:012d}.json"
+
+    def checkpoint_path(self, number: int) -> Path:
+        """The file of a checkpoint."""
+        return self.folder / f"{number:012d}.checkpoint"
 
     # -- reading -------------------------------------------------------------------------------------------------
 
     def refresh(self) -> State:
-        """The newest state. Cheap when nothing is new: one look for the next number, one at the folder's time."""
+        """The newest state. Cheap when nothing is new: one look at the head, one for the next number."""
         with self._lock, disk.explained(self.folder):
-            if self._seen_mtime >= 0 and self._follow():
-                return self.state
-            mtime = os.stat(self.folder).st_mtime_ns
-            if mtime != self._seen_mtime:
-                self._reload()
-                self._seen_mtime = mtime
+            # The head first: what it says is in the log already, so a log that is found shorter has lost something.
+            position = self.head.read() if self._is_summed else Position()
+            if self._is_read:
+                self._follow()
+            if not self._is_read or self.state.number < position.commit or not self._is_summed:
+                if not self._reload(position):
+                    # Others may have swept what we were about to read. While the lock is held nobody sweeps.
+                    with self.head.held(shared=True):
+                        position = self.head.read()
+                        self._reload(position, is_last_try=True)
+                self._is_read = True
+            if position.checkpoint > self._checkpoint:  # somebody else's: only what came after it is left to be read
+                self._checkpoint = position.checkpoint
+                self._since_checkpoint = max(0, self.state.number - self._checkpoint) * _ROWS_PER_FILE
         return self.state
 
-    def _follow(self) -> bool:
-        """Apply the commits that come next; False when there is none."""
-        moved = False
-        while (data := _bytes_of(self._commit_path(self.state.number + 1))) is not None:
-            path = self._commit_path(self.state.number + 1)
-            self._apply(_decode(data, Commit, path))
-            moved = True
-        return moved
+    def _follow(self) -> None:
+        """Apply the commits that come next."""
+        while (data := _bytes_of(path := self.commit_path(self.state.number + 1))) is not None:
+            self._apply(self.decode(data, Commit, path), path)
 
-    def _apply(self, commit: Commit) -> None:
-        self.state.apply(commit)
+    def _apply(self, commit: Commit, path: Path) -> None:
+        try:
+            self.state.apply(commit)
+        except KeyError as error:
+            raise self._corrupt(path, f"it names the part {error}, which no commit has added") from error
         self.state.number += 1
         self._since_checkpoint += _ROWS_PER_FILE + len(commit.rows)
 
-    def _reload(self) -> None:
-        """Begin from the newest checkpoint that can be read, when it is ahead of us."""
-        names = sorted(os.listdir(self.folder), reverse=True)
-        checkpoints = [n for n in names if n.endswith(".checkpoint")]
-        newest = max((int(n.split(".")[0]) for n in names if n.endswith((".json", ".checkpoint"))), default=0)
-        if newest <= self.state.number:
-            return
+    def _reload(self, position: Position, *, is_last_try: bool = False) -> bool:
+        """Begin from the newest checkpoint that can be read, when it is ahead of us; False when something was missing."""
+        numbers = self.numbers()
+        newest = max(numbers["json"] + numbers["checkpoint"], default=0)
         failed: InputError | None = None
-        for name in checkpoints:
-            if int(name.split(".")[0]) <= self.state.number:
+        for number in sorted(numbers["checkpoint"], reverse=True):
+            if number <= self.state.number:
                 break
             try:
-                self.state = self._read_checkpoint(self.folder / name)
+                self.state = self.read_checkpoint(number)
             except InputError as error:
                 failed = failed or error
                 continue
-            self._since_checkpoint = 0
+            self._since_checkpoint, self._checkpoint = 0, number
             break
         self._follow()
-        if self.state.number < newest:
-            missing = self._commit_path(self.state.number + 1)
-            raise failed or InputError("a commit of the store's log is missing", where=str(missing), fix="restore it from a copy")
+        if self.state.number >= max(newest, position.commit):
+            return True
+        if is_last_try or not self._is_summed:
+            raise failed or self._missing(self.state.number + 1, max(newest, position.commit))
+        return False
 
-    def _read_checkpoint(self, path: Path) -> State:
+    def numbers(self) -> dict[str, list[int]]:
+        """The numbers of the commits (`json`) and checkpoints that lie in the folder."""
+        found: dict[str, list[int]] = {"json": [], "checkpoint": []}
+        for name in os.listdir(self.folder):
+            number, _, kind = name.partition(".")
+            if kind in found and number.isdigit():
+                found[kind].append(int(number))
+        return found
+
+    def read_commit(self, number: int) -> Commit:
+        """One commit, from its file; `InputError` when it is not there or not as it was written."""
+        path = self.commit_path(number)
+        data = _bytes_of(path)
+        if data is None:
+            raise self._missing(number, number)
+        commit: Commit = self.decode(data, Commit, path)
+        return commit
+
+    def read_checkpoint(self, number: int) -> State:
+        """The state that a checkpoint holds."""
+        path = self.checkpoint_path(number)
         data = _bytes_of(path)
         if data is None:
             raise InputError("the checkpoint is gone", where=str(path), fix="open the store again")
         try:
-            data = zstandard.ZstdDecompressor().decompress(data)
-        except zstandard.ZstdError as error:
-            raise _corrupt(path, error) from error
-        read = _decode(data, _Checkpoint, path)
-        state = State()
-        state.number, state.dead = read.number, read.dead
-        state.parts = {p.name: p for p in read.parts}
-        state.live = dict.fromkeys(state.parts, 0)
-        state.rows = {r.id: r for r in read.rows}
-        for row in read.rows:
-            state.live[row.part] += 1
-        return state
+            return self.decode(data, _Checkpoint, path).state()  # type: ignore[no-any-return]
+        except KeyError as error:
+            raise self._corrupt(path, f"it names the part {error}, which it does not hold") from error
+
+    def decode(self, data: bytes, kind: Any, path: Path) -> Any:
+        """What a file of the log holds, its sum compared."""
+        try:
+            if self._is_summed or disk.is_summed(data):
+                data = disk.unsummed(data, path.name)
+            if kind is _Checkpoint:
+                data = zstandard.ZstdDecompressor().decompress(data)
+            return msgspec.json.decode(data, type=kind)
+        except (disk.SumError, zstandard.ZstdError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise self._corrupt(path, error) from error
+
+    def _corrupt(self, path: Path, error: object) -> InputError:
+        why = f"{error}; the traces themselves lie in lake/"
+        return InputError("the store's log is damaged", where=os.fspath(path), why=why, fix=self._repair)
+
+    def _missing(self, number: int, newest: int) -> InputError:
+        why = f"commits up to {newest} were acknowledged; the traces themselves lie in lake/"
+        where = os.fspath(self.commit_path(number))
+        return InputError("a commit of the store's log is missing", where=where, why=why, fix=self._repair)
+
+    @property
+    def _repair(self) -> str:
+        return REPAIR.format(store=os.fspath(self.folder.parent))
 
     # -- writing -------------------------------------------------------------------------------------------------
 
     def commit(self, change: Callable[[State], Commit | None]) -> Commit | None:
         """Make a change: `change` reads the newest state and gives the commit, or None for nothing to do, or raises."""
-        for _ in range(_ATTEMPTS):
-            with self._lock, disk.explained(self.folder):
-                state = self.refresh()
-                commit = change(state)
-                if commit is None:
-                    return None
-                if disk.create(self._commit_path(state.number + 1), msgspec.json.encode(commit)):
-                    self._apply(commit)
-                    self._maybe_checkpoint()
-                    return commit
-        raise TryAgain("other writers were faster every time", where=str(self.folder), fix="run it again in a moment")
+        with self.alone() as state:
+            commit = change(state)
+            if commit is None:
+                return None
+            path = self.commit_path(state.number + 1)
+            if not disk.create(path, disk.summed(msgspec.json.encode(commit), path.name)):
+                raise self._corrupt(path, "it was written by somebody who does not hold the head's lock")
+            self._apply(commit, path)
+            with suppress(OSError):  # it is committed; that the head is behind does no harm
+                self._say()
+            self._maybe_checkpoint()
+            return commit
+
+    @contextmanager
+    def alone(self) -> Iterator[State]:
+        """The newest state, and nobody commits until the end."""
+        with self._lock, disk.explained(self.folder), self.head.held():
+            yield self.refresh()
+
+    def _say(self, *, durably: bool = False) -> None:
+        """Let the head say how far we got."""
+        self.head.write(Position(self.state.number, self._checkpoint), durably=durably)
 
     def _maybe_checkpoint(self) -> None:
         if self._since_checkpoint >= max(_CHECKPOINT_ROWS, len(self.state.rows) // 2):
             # A checkpoint only makes opening quicker: a full disk must not fail the commit that is done already.
             with suppress(OSError):
-                self.checkpoint()
+                self._write_checkpoint()
 
-    def checkpoint(self) -> None:
-        """Write the state, and sweep the commits that only the checkpoint before last needs."""
-        state = self.state
+    def checkpoint(self, *, sweep_all: bool = False) -> None:
+        """Write the newest state, and sweep the commits that only the checkpoint before last needs.
+
+        With `sweep_all` nothing older stays: what was dropped is then named nowhere in the log.
+        """
+        with self.alone():
+            self._write_checkpoint(sweep_all=sweep_all)
+
+    def _write_checkpoint(self, *, sweep_all: bool = False) -> None:
+        state, path = self.state, self.checkpoint_path(self.state.number)
         whole = _Checkpoint(
             number=state.number, rows=list(state.rows.values()), parts=list(state.parts.values()), dead=dict(state.dead)
         )
         data = zstandard.ZstdCompressor(level=3).compress(msgspec.json.encode(whole))
-        before = sorted(int(n.split(".")[0]) for n in os.listdir(self.folder) if n.endswith(".checkpoint"))
-        disk.replace_file(self.folder / f"{state.number:012d}.checkpoint", data)
-        self._since_checkpoint = 0
-        last = before[-1] if before else 0
-        for name in os.listdir(self.folder):
-            number, _, kind = name.partition(".")
-            if (kind == "json" and int(number) <= last) or (kind == "checkpoint" and int(number) < last):
-                disk.remove(self.folder / name)
+        numbers = self.numbers()
+        disk.replace_file(path, disk.summed(data, path.name))
+        self._since_checkpoint, self._checkpoint = 0, state.number
+        self._say(durably=True)
+        last = state.number if sweep_all else max((n for n in numbers["checkpoint"] if n < state.number), default=0)
+        for number in numbers["json"]:
+            if number <= last:
+                disk.remove(self.commit_path(number))
+        for number in numbers["checkpoint"]:
+            if number < last:
+                disk.remove(self.checkpoint_path(number))
+        disk.sweep(self.folder, _DRAFT_AGE_S)
+
+    def adopt(self, state: State) -> None:
+        """Take a state that was made anew in place of what the log says, under a number that nobody has seen."""
+        with self._lock, disk.explained(self.folder), self.head.held():
+            numbers = self.numbers()
+            state.number = max([state.number, *numbers["json"], *numbers["checkpoint"]]) + 1
+            self.state, self._is_read = state, True
+            self._write_checkpoint()
 
 
 def _bytes_of(path: Path) -> bytes | None:
@@ -271,13 +371,14 @@ def _bytes_of(path: Path) -> bytes | None:
         return None
 
 
-def _decode(data: bytes, kind: Any, path: Path) -> Any:
-    try:
-        return msgspec.json.decode(data, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise _corrupt(path, error) from error
+_live: weakref.WeakSet[Log] = weakref.WeakSet()
 
 
-def _corrupt(path: Path, error: Exception) -> InputError:
-    why = f"{error}; the traces themselves lie in lake/ as plain Parquet"
-    return InputError("the store's log is damaged", where=os.fspath(path), why=why, fix="restore the file from a copy")
+def _after_fork() -> None:
+    """A forked child has its parent's lock only as a copy, and none of its parent's threads."""
+    for log in list(_live):
+        log._lock = threading.RLock()
+        log.head.close()
+
+
+os.register_at_fork(after_in_child=_after_fork)

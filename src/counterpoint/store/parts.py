@@ -29,7 +29,7 @@ from counterpoint.store import disk
 from counterpoint.store.log import Part, Row, Span
 from counterpoint.trace.columns import COUNTS, EDGE_SCHEMA, EVENT_SCHEMA, WORDS
 
-__all__ = ["GROUP_ROWS", "SCHEMAS", "PartWriter", "Unit", "part_path", "segment_sum"]
+__all__ = ["GROUP_ROWS", "SCHEMAS", "PartGone", "PartWriter", "Unit", "is_whole", "part_path", "segment_sum"]
 
 GROUP_ROWS = 4096
 _GROUP_TEXT = 1 << 20
@@ -100,6 +100,15 @@ class Unit(msgspec.Struct):
 def part_path(lake: Path, part: str, kind: str) -> Path:
     """The file of a part that holds one kind of table."""
     return lake / f"{part}.{kind}.parquet"
+
+
+class PartGone(Exception):
+    """A part that was to be committed is no longer on disk."""
+
+
+def is_whole(lake: Path, part: Part) -> bool:
+    """Whether every file of a part is there. Asked under the log's lock, where strays are deleted too, it stays so."""
+    return all(part_path(lake, part.name, kind).is_file() for kind in part.sums)
 
 
 def segment_sum(file: BinaryIO, begin: int, end: int) -> int:

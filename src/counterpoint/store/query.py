@@ -2,12 +2,13 @@
 
 Always true: a query can read the store's own Parquet files and nothing else: no other file, no network, no extension, no
 setting; only statements that read are run. Views hold the finished traces, each once; what runs is in the journal, not here.
+DuckDB does not know our checksums: the caller compares those of the files that a query reads before it runs.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import duckdb
 import pyarrow as pa
 
 from counterpoint.errors import CounterpointError, InputError, Refused
-from counterpoint.store.lake import Gone
+from counterpoint.store.lake import REPAIR, Gone
 from counterpoint.store.log import State
 from counterpoint.store.parts import SCHEMAS, part_path
 
@@ -24,6 +25,8 @@ __all__ = ["VIEWS", "Query", "Result"]
 
 VIEWS = ("traces", "events", "edges", "rewards", "costs")
 _HIDDEN = ("ints", "exact")
+_KINDS = {"traces": ("traces",), "events": ("events",), "edges": ("edges",), "rewards": ("traces", "events"), "costs": ("traces",)}
+"""The files that each view reads."""
 _SETTINGS = (
     "SET parquet_metadata_cache = true",
     "SET autoinstall_known_extensions = false",
@@ -76,19 +79,32 @@ class Query:
 
     def __init__(self, state: State, lake: Path) -> None:
         self.number = state.number
-        self._connection = duckdb.connect(":memory:", config={"python_enable_replacements": "false"})
+        self._connection = _connect()
+        self._names = _connect()
         try:
             files = self._make_views(state, lake)
             self._connection.execute(f"SET allowed_paths = {_list(files)}")
+            for view in VIEWS:
+                self._names.execute(f"CREATE TABLE {view} (x INTEGER)")
             for setting in _SETTINGS:
                 self._connection.execute(setting)
+                self._names.execute(setting)
         except duckdb.IOException as error:
             raise Gone(str(error)) from error
-        except duckdb.Error as error:
-            raise InputError("a file of the lake is damaged", where=str(lake), why=_first_line(error)) from error
+        except (duckdb.Error, UnicodeDecodeError) as error:
+            raise InputError("a file of the lake is damaged", where=str(lake), why=_first_line(error), fix=REPAIR) from error
 
     def close(self) -> None:
         self._connection.close()
+        self._names.close()
+
+    def _kinds(self, query: str) -> list[str]:
+        """The kinds of files that a query reads; all of them where that cannot be told."""
+        try:
+            names = {name.lower() for name in self._names.get_table_names(query)}
+        except (duckdb.Error, UnicodeError):
+            names = set(VIEWS)
+        return sorted({kind for name in names & _KINDS.keys() for kind in _KINDS[name]})
 
     # -- views ---------------------------------------------------------------------------------------------------
 
@@ -139,8 +155,13 @@ class Query:
 
     # -- asking --------------------------------------------------------------------------------------------------
 
-    def run(self, query: str, params: Sequence[Any] | None, limit: int | None) -> Result:
-        """The answer; `InputError` for what DuckDB cannot do, `Refused` for what would write or reach out."""
+    def run(
+        self, query: str, params: Sequence[Any] | None, limit: int | None, verify: Callable[[list[str]], None]
+    ) -> Result:
+        """The answer; `InputError` for what DuckDB cannot do, `Refused` for what would write or reach out.
+
+        `verify` is called with the kinds of files that are about to be read, and raises when one has changed.
+        """
         try:
             statements = self._connection.extract_statements(query)
             kinds = [s.type for s in statements]
@@ -152,6 +173,7 @@ class Query:
                 raise _refused(kinds[0].name)
             if kinds[0] == duckdb.StatementType.EXPLAIN and "analyze" in query.lower():
                 raise _refused("EXPLAIN ANALYZE")
+            verify(self._kinds(query))
             return self._fetch(query, params, limit)
         except duckdb.PermissionException as error:
             raise _refused(_first_line(error)) from error
@@ -159,6 +181,8 @@ class Query:
             if "No such file" in str(error):
                 raise Gone(str(error)) from error
             raise InputError("the query failed", why=_first_line(error)) from error
+        except UnicodeDecodeError as error:
+            raise InputError("the answer holds bytes that are no text", why=_first_line(error)) from error
         except duckdb.Error as error:
             raise InputError(
                 _first_line(error), where=_line_of(error), fix="`counterpoint sql` lists views and columns"
@@ -170,6 +194,10 @@ class Query:
             return Result(answer.to_arrow_table())
         table = answer.limit(limit + 1).to_arrow_table()
         return Result(table.slice(0, limit), is_cut=table.num_rows > limit)
+
+
+def _connect() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect(":memory:", config={"python_enable_replacements": "false"})
 
 
 def _list(files: list[str]) -> str:

@@ -8,6 +8,7 @@ store. Opening never changes what another process is writing.
     journal/            a file per running trace
     control/            orders to running teams, a file each (team/control.py)
     log/                the manifest: numbered commits and checkpoints
+    head                how far the log goes; its lock is the writers'
     lake/               Parquet: day=YYYY-MM-DD/shard=X/<part>.{traces,events,edges,contents}.parquet
     hot/                an Arrow file for sampling, rebuilt at will
 """
@@ -23,7 +24,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from counterpoint.errors import CounterpointError, InputError, NotFound, TryAgain, did_you_mean
@@ -31,8 +31,9 @@ from counterpoint.store import compaction, disk, recovery
 from counterpoint.store.adding import Adder, check
 from counterpoint.store.hot import Hot
 from counterpoint.store.journal import Journal, journals, path_of, peek
-from counterpoint.store.lake import Gone, Lake
-from counterpoint.store.log import Commit, Log, Row, State
+from counterpoint.store.lake import REPAIR, Gone, Lake
+from counterpoint.store.log import Commit, Row, State
+from counterpoint.store.opening import open_folder, open_log
 from counterpoint.store.parts import SCHEMAS, part_path
 from counterpoint.store.query import Query, Result
 from counterpoint.store.run import Flusher, Run
@@ -41,10 +42,6 @@ from counterpoint.trace import Trace
 from counterpoint.trace.batch import TraceBatch
 
 __all__ = ["Store"]
-
-VERSION = 1
-_MARK = "counterpoint.json"
-_FOLDERS = ("journal", "log", "lake")
 
 
 class Store:
@@ -60,8 +57,8 @@ class Store:
         self.path = Path(path)
         self.is_read_only = read_only
         with disk.explained(self.path):
-            _open_folder(self.path, create=create and not read_only)
-        self._log = Log(self.path / "log")
+            self.form = open_folder(self.path, create=create and not read_only)
+            self._log = open_log(self.path, self.form, read_only=read_only)
         self._lake = Lake(self.path / "lake", self._sums)
         self._log.refresh()
         self._flusher = Flusher(flush_ms / 1000)
@@ -94,6 +91,7 @@ class Store:
         """Let go of every run (unfinished ones stay in the journal) and of all files."""
         self._flusher.close()
         self._lake.close()
+        self._log.close()
         if self._query is not None:
             self._query.close()
             self._query = None
@@ -283,7 +281,7 @@ class Store:
             with self._asking:
                 if self._query is None or self._query.number != state.number:
                     self._query = Query(state, self._lake.folder)
-                return self._query.run(query, params, limit)
+                return self._query.run(query, params, limit, lambda kinds: self._lake.verify_all(list(state.parts), kinds))
 
         return self._reading(ask)
 
@@ -313,8 +311,7 @@ class Store:
             except Gone as gone:
                 self._query = None
                 if self._log.refresh().number == number:
-                    fix = "restore the file from a copy"
-                    raise InputError("a file of the lake is missing", where=str(gone), fix=fix) from gone
+                    raise InputError("a file of the lake is missing", where=str(gone), fix=REPAIR) from gone
 
     def _not_found(self, trace_id: str, known: Iterable[str]) -> NotFound:
         # Comparing with every id of a large store would take a second; those that begin alike are the likely ones.
@@ -339,42 +336,3 @@ def _columns(columns: Sequence[str]) -> list[str]:
         if name not in known:
             raise InputError(f"events have no column {name!r}", fix=did_you_mean(name, known))
     return names
-
-
-def _open_folder(path: Path, *, create: bool) -> None:
-    """Make sure that the folder is a store of a version that we can read; make it one when it is new or empty."""
-    mark = path / _MARK
-    if mark.is_file():
-        _check_mark(mark)
-        return
-    if path.exists() and not path.is_dir():
-        raise InputError("is a file, not a store", where=str(path), fix="name a folder with --store DIR")
-    if path.is_dir() and any(path.iterdir()) and not _is_half_made(path):
-        raise InputError("this folder is not a store", where=str(path), fix="name an empty or new folder with --store DIR")
-    if not create:
-        fix = "name one with --store DIR, or make one: counterpoint demo"
-        raise NotFound("there is no store here", where=str(path), fix=fix)
-    for folder in _FOLDERS:
-        disk.make_folder(path / folder)
-    # The mark comes last: a folder that has it is whole.
-    disk.create(mark, msgspec.json.encode({"counterpoint_store": VERSION}) + b"\n")
-
-
-def _is_half_made(path: Path) -> bool:
-    """What a process that was killed while it made a store leaves: nothing but our empty folders and drafts."""
-    names = [entry.name for entry in path.iterdir() if not entry.name.startswith(disk.TEMPORARY)]
-    return all(name in _FOLDERS and not any((path / name).iterdir()) for name in names)
-
-
-def _check_mark(mark: Path) -> None:
-    try:
-        version = msgspec.json.decode(mark.read_bytes(), type=dict[str, int])["counterpoint_store"]
-    except (msgspec.MsgspecError, KeyError) as error:
-        fix = f'it should say {{"counterpoint_store":{VERSION}}}'
-        raise InputError("the store's mark is damaged", where=str(mark), why=str(error), fix=fix) from error
-    if version > VERSION:
-        raise InputError(
-            f"the store was written by a newer Counterpoint (form {version}; this one knows up to {VERSION})",
-            where=str(mark.parent),
-            fix="upgrade: pip install -U counterpoint",
-        )

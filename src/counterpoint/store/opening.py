@@ -1,0 +1,118 @@
+"""Opening a folder as a store: what makes it one, and which forms this version reads.
+
+Always true: the mark is made last, so a folder that has it is whole; any number of processes may make one store at once; a folder
+that is no store, or one of a form that we do not know, is left as it is. A store of the first form gets its sums and its head
+when it is first opened for writing.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import msgspec
+
+from counterpoint.errors import InputError, NotFound
+from counterpoint.store import disk, head
+from counterpoint.store.log import Log
+
+__all__ = ["FOLDERS", "MARK", "VERSION", "open_folder", "open_log", "write_mark"]
+
+VERSION = 2
+"""2: every file of the log ends with its sum, and the log has a head. 1: neither."""
+MARK = "counterpoint.json"
+FOLDERS = ("journal", "log", "lake")
+
+
+def open_folder(path: Path, *, create: bool) -> int:
+    """The form of the store in this folder, which is made when it is new or empty and `create` is set."""
+    mark = path / MARK
+    found = _form(mark)
+    if found is not None:
+        return found
+    if path.exists() and not path.is_dir():
+        raise InputError("is a file, not a store", where=str(path), fix="name a folder with --store DIR")
+    if path.is_dir() and not _is_new(path):
+        found = _form(mark)  # somebody may have made the store between our two looks
+        if found is not None:
+            return found
+        raise _no_store(path)
+    if not create:
+        fix = "name one with --store DIR, or make one: counterpoint demo"
+        raise NotFound("there is no store here", where=str(path), fix=fix)
+    for folder in FOLDERS:
+        disk.make_folder(path / folder)
+    head.Head.create(path / head.NAME)
+    write_mark(path)
+    return open_folder(path, create=False)
+
+
+def write_mark(path: Path) -> None:
+    """Say that the folder is a store of our form, unless somebody said so first."""
+    disk.create(path / MARK, _mark())
+
+
+def _mark() -> bytes:
+    return msgspec.json.encode({"counterpoint_store": VERSION}) + b"\n"
+
+
+def _is_new(path: Path) -> bool:
+    """Whether a folder holds no more than a store that is being made: our empty folders, drafts, and a head."""
+    names = [name for name in os.listdir(path) if not name.startswith(disk.TEMPORARY)]
+    return all(name == head.NAME or (name in FOLDERS and not os.listdir(path / name)) for name in names)
+
+
+def _no_store(path: Path) -> InputError:
+    if all((path / folder).is_dir() for folder in FOLDERS):
+        fix = head.REPAIR.format(store=os.fspath(path))
+        return InputError("the store's mark is missing", where=str(path / MARK), fix=fix)
+    return InputError("this folder is not a store", where=str(path), fix="name an empty or new folder with --store DIR")
+
+
+def _form(mark: Path) -> int | None:
+    """The form that the mark names; None when there is no mark."""
+    try:
+        data = mark.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        version = msgspec.json.decode(data, type=dict[str, int])["counterpoint_store"]
+    except (msgspec.MsgspecError, UnicodeDecodeError, KeyError) as error:
+        fix = head.REPAIR.format(store=os.fspath(mark.parent))
+        raise InputError("the store's mark is damaged", where=str(mark), why=str(error), fix=fix) from error
+    if version > VERSION:
+        raise InputError(
+            f"the store was written by a newer Counterpoint (form {version}; this one knows up to {VERSION})",
+            where=str(mark.parent),
+            fix="upgrade: pip install -U counterpoint",
+        )
+    if version < 1:
+        fix = f'it should say {{"counterpoint_store":{VERSION}}}'
+        raise InputError(f"the store's mark names a form that never was: {version}", where=str(mark), fix=fix)
+    return version
+
+
+def open_log(path: Path, form: int, *, read_only: bool) -> Log:
+    """The store's log; one of an older form is renewed first, where it may be written."""
+    if form < VERSION and not read_only:
+        try:
+            _renew(path)
+            form = VERSION
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
+    return Log(path / "log", path / head.NAME, is_summed=form == VERSION)
+
+
+def _renew(path: Path) -> None:
+    """Give a store of the first form its sums and its head. Killed in between, it is a store of the first form still."""
+    head.Head.create(path / head.NAME)
+    old = Log(path / "log", path / head.NAME, is_summed=False)
+    try:
+        with old.head.held():
+            if _form(path / MARK) != VERSION:
+                old.checkpoint(sweep_all=True)
+                disk.replace_file(path / MARK, _mark())
+    finally:
+        old.close()
