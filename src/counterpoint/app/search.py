@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from counterpoint.errors import InputError, did_you_mean
 
-__all__ = ["COMPARE", "EVENT_FIELDS", "EVENT_FLAGS", "FIELDS", "Term", "amount", "matcher", "terms"]
+__all__ = ["COMPARE", "EVENT_FIELDS", "EVENT_FLAGS", "FIELDS", "Term", "amount", "is_narrow", "matcher", "terms"]
 
 # Over traces: the name in a query -> the attribute of a row.
 FIELDS = {
@@ -115,6 +115,11 @@ def matcher(query: str) -> Callable[[Any], bool]:
     """A predicate over rows of traces, from a query."""
     tests = [_test(term) for term in terms(query, FIELDS, _FLAGS)]
     return lambda row: all(test(row) for test in tests)
+
+
+def is_narrow(query: str) -> bool:
+    """Whether a query names a field or a flag, and is not only words."""
+    return any(term.name for term in terms(query, FIELDS, _FLAGS))
 
 
 def _test(term: Term) -> Callable[[Any], bool]:

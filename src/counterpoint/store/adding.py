@@ -26,7 +26,7 @@ from counterpoint.trace.columns import edge_table, event_table, present
 from counterpoint.trace.link import link
 from counterpoint.trace.steered import is_steered
 
-__all__ = ["Adder", "check"]
+__all__ = ["Adder", "check", "digest_of", "unit_of"]
 
 # Errors that edges as numbers, or typed columns, cannot represent. Others (a cycle, time running backwards) are kept and counted.
 _UNSTORABLE = {"duplicate-id", "dangling-edge", "field", "non-finite"}
@@ -56,7 +56,7 @@ def check(trace: Trace) -> int:
     return found.error_count
 
 
-def _digest(trace: Trace) -> str:
+def digest_of(trace: Trace) -> str:
     """One hash of all that a trace says: events, edges, maps, meta and texts. `InvalidTrace` when a text cannot be written."""
     try:
         return hashlib.sha256(_encode([getattr(trace, name) for name in trace.__struct_fields__])).hexdigest()
@@ -158,23 +158,17 @@ class Adder:
                         raise PartGone(part.name)
                     return Commit(at=time.time(), parts=[part], rows=kept) if kept else None
 
-                if self._log.commit(change) is None:
-                    writer.abandon()
+                if self._log.commit(change) is None and not self._log.names(writer.name):
+                    writer.abandon()  # a repair may have found it, and named it before we came
                 return True
             except PartGone:
-                writer.abandon()
+                if writer is not None:
+                    writer.abandon()
                 return False
             except BaseException:
-                if writer is not None and not self._is_named(writer.name):
+                if writer is not None and not self._log.names(writer.name):
                     writer.abandon()
                 raise
-
-    def _is_named(self, part: str) -> bool:
-        """Whether the log names a part: an error may come after the commit was linked, and then its files are the store's."""
-        try:
-            return part in self._log.refresh().parts
-        except Exception:
-            return True  # cannot tell, so keep them: a stray file does no harm
 
 
 class _Batch:
@@ -193,7 +187,7 @@ class _Batch:
         if name in self._units:
             self.commit()
         errors = check(trace)
-        digest = _digest(trace)
+        digest = digest_of(trace)
         what = self._what(self._state.rows.get(name), digest, source)
         self.whats.append(what)
         if what == "unchanged":

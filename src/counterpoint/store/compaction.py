@@ -21,7 +21,7 @@ from counterpoint.store.lake import Gone, Lake
 from counterpoint.store.log import Commit, Log, Part, State
 from counterpoint.store.parts import SCHEMAS, PartWriter, is_whole, part_path
 
-__all__ = ["Report", "compact", "tidy"]
+__all__ = ["Report", "compact", "purge", "tidy"]
 
 _LARGE_TRACES, _LARGE_EVENTS = 1024, 2_000_000
 # While adding: this many parts of about one size are merged into one. Each trace is so rewritten a few times at most.
@@ -53,6 +53,17 @@ def compact(log: Log, lake: Lake, *, grace_s: float) -> Report:
             if (len(group) > 1 or state.live[group[0].name] < group[0].traces) and _merge(log, lake, group):
                 merged, written = merged + len(group), written + 1
     return Report(merged, written, _delete_dead(log, lake, grace_s))
+
+
+def purge(log: Log, lake: Lake) -> Report:
+    """Rewrite the parts that hold removed or replaced traces, delete what is dead at once, and name it in the log no more."""
+    merged = 0
+    state = log.refresh()
+    for part in [p for name, p in state.parts.items() if state.live[name] < p.traces]:
+        merged += _merge(log, lake, [part])
+    deleted = _delete_dead(log, lake, 0.0)
+    log.checkpoint(sweep_all=True)
+    return Report(merged, merged, deleted)
 
 
 def tidy(log: Log, lake: Lake) -> None:
@@ -94,6 +105,7 @@ def _merge(log: Log, lake: Lake, parts: list[Part]) -> bool:
     rows.sort(key=lambda r: (r.part, r.head))
     with disk.explained(lake.folder):
         writer = PartWriter(lake.folder, parts[0].day)
+        done = False
         try:
             for row in rows:
                 writer.add(lake.unit(row))
@@ -106,21 +118,11 @@ def _merge(log: Log, lake: Lake, parts: list[Part]) -> bool:
 
             done = log.commit(change) is not None
         except Gone:
-            done = False  # another compaction was quicker, and its grace period is over
-        except BaseException:
-            done = _is_named(log, writer.name)
-            raise
+            pass  # another compaction was quicker, and its grace period is over
         finally:
-            if not done:
+            if not done and not log.names(writer.name):
                 writer.abandon()
     return done
-
-
-def _is_named(log: Log, part: str) -> bool:
-    try:
-        return part in log.refresh().parts
-    except Exception:
-        return True
 
 
 def _delete_dead(log: Log, lake: Lake, grace_s: float) -> int:

@@ -1,8 +1,8 @@
 """Hot replay: the columns that learning reads, of all finished traces, in one memory-mapped Arrow file.
 
 Always true: the file is a copy that can be deleted at any time; it says which state of the store it was made from, and is
-made anew when that is not the newest. A column's sum is compared when it is first asked for. Numbers are float64 with NaN for absent, words are codes with -1. A decision is named by
-trace and event number: the prefix before it is a reference, not a copy.
+made anew when that is not the newest. A column's sum is compared when it is first asked for. Numbers are float64 with NaN for
+absent, words are codes with -1. A decision is named by trace and event number: the prefix before it is a reference, not a copy.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from counterpoint.trace import Trace
 from counterpoint.trace.batch import TraceBatch
 from counterpoint.trace.columns import COUNTS, FLAGS, NUMBERS, WORDS, codes_of
 
-__all__ = ["DecisionRef", "Hot"]
+__all__ = ["DecisionRef", "Hot", "verify"]
 
 COLUMNS = (*NUMBERS, *COUNTS, *FLAGS, *WORDS)
 
@@ -146,16 +146,8 @@ class Hot:
     def array(self, name: str) -> NDArray[Any]:
         """A whole column, mapped: numbers with NaN for absent, words as codes with -1."""
         if name not in self._arrays:
-            values = self._table[name].to_numpy()
-            if zlib.crc32(np.ascontiguousarray(values)) != self._key.sums[name]:
-                raise _damaged(self.path, f"column {name!r} has changed since it was written")
-            self._arrays[name] = values
+            self._arrays[name] = _column(self._table, self._key, name, self.path)
         return self._arrays[name]
-
-    def verify(self) -> None:
-        """Compare every column with its sum; `InputError` names the first that changed."""
-        for name in COLUMNS:
-            self.array(name)
 
     def batch(self, ids: Sequence[str], columns: Sequence[str] | None = None) -> HotBatch:
         """These traces, with these columns."""
@@ -216,7 +208,7 @@ def _build(path: Path, rows: list[Row], lake: Lake) -> None:
         with pa.OSFile(os.fspath(draft), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
             writer.write_batch(pa.record_batch([pa.array(columns[name]) for name in COLUMNS], schema=schema))
         words = {name: list(known) for name, known in codes.items()}
-        key = _Key(words, {name: zlib.crc32(values) for name, values in columns.items()})
+        key = _Key(words, {name: zlib.crc32(values.data) for name, values in columns.items()})
         disk.replace_file(_key_path(path), disk.summed(msgspec.json.encode(key), _key_path(path).name))
         os.replace(draft, path)
     finally:
@@ -256,6 +248,20 @@ def _open(path: Path) -> tuple[pa.Table, _Key]:
     except (pa.ArrowException, OSError, msgspec.MsgspecError, ValueError) as error:
         raise _damaged(path, error) from error
     return table, key
+
+
+def _column(table: pa.Table, key: _Key, name: str, path: Path) -> NDArray[Any]:
+    values: NDArray[Any] = table[name].to_numpy()
+    if zlib.crc32(np.ascontiguousarray(values).data) != key.sums[name]:
+        raise _damaged(path, f"column {name!r} has changed since it was written")
+    return values
+
+
+def verify(path: Path) -> None:
+    """Compare a whole file with its sums; `InputError` names the first column that changed."""
+    table, key = _open(path)
+    for name in COLUMNS:
+        _column(table, key, name, path)
 
 
 def _damaged(path: Path, why: object) -> InputError:

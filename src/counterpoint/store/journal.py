@@ -23,7 +23,7 @@ from counterpoint.errors import InputError, InvalidTrace, TryAgain
 from counterpoint.store import disk
 from counterpoint.trace.lines import LineReader, header_line, sum_line
 
-__all__ = ["Journal", "is_held", "journals", "path_of", "peek"]
+__all__ = ["Journal", "good_bytes", "is_held", "journals", "path_of", "peek"]
 
 _SUFFIX = ".jsonl"
 
@@ -95,6 +95,18 @@ def _end_of_sums(data: bytes) -> int:
         if end:
             return end
         at = data.rfind(b"\n" + _SUM, 0, at)
+    return 0
+
+
+def good_bytes(data: bytes, path: Path) -> int:
+    """How many bytes from the beginning of a damaged journal are as they were written: up to a sum that holds."""
+    end = len(data)
+    while end := _end_of_sums(data[:end]):
+        try:
+            LineReader(where=os.fspath(path)).feed(data[:end])
+            return end
+        except InvalidTrace:
+            end = data.rfind(b"\n" + _SUM, 0, end) + 1
     return 0
 
 

@@ -166,7 +166,7 @@ class Log:
         self.folder = folder
         self.state = State()
         self.head = Head(head)
-        self._is_summed = is_summed
+        self.is_summed = is_summed
         self._is_read = False
         self._since_checkpoint = 0
         self._checkpoint = 0
@@ -192,10 +192,10 @@ class Log:
         """The newest state. Cheap when nothing is new: one look at the head, one for the next number."""
         with self._lock, disk.explained(self.folder):
             # The head first: what it says is in the log already, so a log that is found shorter has lost something.
-            position = self.head.read() if self._is_summed else Position()
+            position = self.head.read() if self.is_summed else Position()
             if self._is_read:
                 self._follow()
-            if not self._is_read or self.state.number < position.commit or not self._is_summed:
+            if not self._is_read or self.state.number < position.commit or not self.is_summed:
                 if not self._reload(position):
                     # Others may have swept what we were about to read. While the lock is held nobody sweeps.
                     with self.head.held(shared=True):
@@ -238,7 +238,7 @@ class Log:
         self._follow()
         if self.state.number >= max(newest, position.commit):
             return True
-        if is_last_try or not self._is_summed:
+        if is_last_try or not self.is_summed:
             raise failed or self._missing(self.state.number + 1, max(newest, position.commit))
         return False
 
@@ -267,14 +267,14 @@ class Log:
         if data is None:
             raise InputError("the checkpoint is gone", where=str(path), fix="open the store again")
         try:
-            return self.decode(data, _Checkpoint, path).state()  # type: ignore[no-any-return]
+            return self.decode(data, _Checkpoint, path).state()
         except KeyError as error:
             raise self._corrupt(path, f"it names the part {error}, which it does not hold") from error
 
     def decode(self, data: bytes, kind: Any, path: Path) -> Any:
         """What a file of the log holds, its sum compared."""
         try:
-            if self._is_summed or disk.is_summed(data):
+            if self.is_summed or disk.is_summed(data):
                 data = disk.unsummed(data, path.name)
             if kind is _Checkpoint:
                 data = zstandard.ZstdDecompressor().decompress(data)
@@ -294,6 +294,13 @@ class Log:
     @property
     def _repair(self) -> str:
         return REPAIR.format(store=os.fspath(self.folder.parent))
+
+    def names(self, part: str) -> bool:
+        """Whether the newest state has this part: then its files are the store's, also after an error."""
+        try:
+            return part in self.refresh().parts
+        except Exception:
+            return True  # cannot tell, so keep them: a stray file does no harm
 
     # -- writing -------------------------------------------------------------------------------------------------
 

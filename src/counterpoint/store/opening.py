@@ -17,7 +17,7 @@ from counterpoint.errors import InputError, NotFound
 from counterpoint.store import disk, head
 from counterpoint.store.log import Log
 
-__all__ = ["FOLDERS", "MARK", "VERSION", "open_folder", "open_log", "write_mark"]
+__all__ = ["FOLDERS", "MARK", "VERSION", "form_of", "open_folder", "open_log", "write_mark"]
 
 VERSION = 2
 """2: every file of the log ends with its sum, and the log has a head. 1: neither."""
@@ -28,13 +28,13 @@ FOLDERS = ("journal", "log", "lake")
 def open_folder(path: Path, *, create: bool) -> int:
     """The form of the store in this folder, which is made when it is new or empty and `create` is set."""
     mark = path / MARK
-    found = _form(mark)
+    found = form_of(mark)
     if found is not None:
         return found
     if path.exists() and not path.is_dir():
         raise InputError("is a file, not a store", where=str(path), fix="name a folder with --store DIR")
     if path.is_dir() and not _is_new(path):
-        found = _form(mark)  # somebody may have made the store between our two looks
+        found = form_of(mark)  # somebody may have made the store between our two looks
         if found is not None:
             return found
         raise _no_store(path)
@@ -70,7 +70,7 @@ def _no_store(path: Path) -> InputError:
     return InputError("this folder is not a store", where=str(path), fix="name an empty or new folder with --store DIR")
 
 
-def _form(mark: Path) -> int | None:
+def form_of(mark: Path) -> int | None:
     """The form that the mark names; None when there is no mark."""
     try:
         data = mark.read_bytes()
@@ -111,7 +111,7 @@ def _renew(path: Path) -> None:
     old = Log(path / "log", path / head.NAME, is_summed=False)
     try:
         with old.head.held():
-            if _form(path / MARK) != VERSION:
+            if form_of(path / MARK) != VERSION:
                 old.checkpoint(sweep_all=True)
                 disk.replace_file(path / MARK, _mark())
     finally:

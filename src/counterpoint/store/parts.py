@@ -13,6 +13,7 @@ part has the same columns. A part is invisible until the log names it: what a cr
 from __future__ import annotations
 
 import os
+import time
 import uuid
 import zlib
 from contextlib import suppress
@@ -29,7 +30,7 @@ from counterpoint.store import disk
 from counterpoint.store.log import Part, Row, Span
 from counterpoint.trace.columns import COUNTS, EDGE_SCHEMA, EVENT_SCHEMA, WORDS
 
-__all__ = ["GROUP_ROWS", "SCHEMAS", "PartGone", "PartWriter", "Unit", "is_whole", "part_path", "segment_sum"]
+__all__ = ["GROUP_ROWS", "NOTE", "SCHEMAS", "Note", "PartGone", "PartWriter", "Unit", "is_whole", "part_path", "segment_sum"]
 
 GROUP_ROWS = 4096
 _GROUP_TEXT = 1 << 20
@@ -102,6 +103,20 @@ def part_path(lake: Path, part: str, kind: str) -> Path:
     return lake / f"{part}.{kind}.parquet"
 
 
+NOTE = "counterpoint.part"
+
+
+class Note(msgspec.Struct, kw_only=True):
+    """What a part says of itself, in the footer of its table of traces: enough to do without the log."""
+
+    at: float
+    """When it was written, seconds since the epoch."""
+    digests: list[str]
+    """Of its traces, in order."""
+    sums: dict[str, list[tuple[int, int]]]
+    """Of its other files, as in `Part`."""
+
+
 class PartGone(Exception):
     """A part that was to be committed is no longer on disk."""
 
@@ -160,13 +175,16 @@ class _File:
         self._groups += 1
         self._pending, self._pending_rows, self._pending_weight = [], 0, 0
 
-    def close(self) -> list[tuple[int, int]] | None:
-        """Write the rest, make it durable; returns the checksums of its segments, or None when there is no file."""
+    def close(self, notes: dict[str, str] | None = None) -> list[tuple[int, int]] | None:
+        """Write the rest and the notes, make it durable; the checksums of its segments, or None when there is no file."""
         if self._pending:
             self._flush()
         if self._writer is None and self.kind == "contents":
             return None  # most traces carry no texts; the other files are there even when empty
-        self._open().close()
+        writer = self._open()
+        if notes:
+            writer.add_key_value_metadata(notes)
+        writer.close()
         self._sink.close()
         with open(self.path, "rb") as file:
             os.fsync(file.fileno())
@@ -216,9 +234,11 @@ class PartWriter:
         self._has_rewards |= unit.events["reward"].null_count < n
 
     def close(self) -> Part:
-        """Make the part durable."""
-        closed = {kind: file.close() for kind, file in self._files.items()}
+        """Make the part durable. The table of traces comes last: it also says what the log says of the part."""
+        closed = {kind: file.close() for kind, file in self._files.items() if kind != "traces"}
         sums = {kind: found for kind, found in closed.items() if found is not None}
+        note = Note(at=time.time(), digests=[row.digest for row in self.rows], sums=sums)
+        sums["traces"] = self._files["traces"].close({NOTE: _json(note)}) or []
         folder = part_path(self._lake, self.name, "traces").parent
         disk.sync_folder(folder)
         return Part(

@@ -25,7 +25,7 @@ __all__ = ["VIEWS", "Query", "Result"]
 
 VIEWS = ("traces", "events", "edges", "rewards", "costs")
 _HIDDEN = ("ints", "exact")
-_KINDS = {"traces": ("traces",), "events": ("events",), "edges": ("edges",), "rewards": ("traces", "events"), "costs": ("traces",)}
+_KINDS = {name: (name,) for name in ("traces", "events", "edges")} | {"rewards": ("traces", "events"), "costs": ("traces",)}
 """The files that each view reads."""
 _SETTINGS = (
     "SET parquet_metadata_cache = true",

@@ -30,6 +30,7 @@ from counterpoint.errors import CounterpointError, InputError, NotFound, TryAgai
 from counterpoint.store import compaction, disk, recovery
 from counterpoint.store.adding import Adder, check
 from counterpoint.store.hot import Hot
+from counterpoint.store.info import Info, info
 from counterpoint.store.journal import Journal, journals, path_of, peek
 from counterpoint.store.lake import REPAIR, Gone, Lake
 from counterpoint.store.log import Commit, Row, State
@@ -66,6 +67,8 @@ class Store:
         self._query: Query | None = None
         self._asking = threading.Lock()
         self._hot: Hot | None = None
+        self.damaged: dict[Path, CounterpointError] = {}
+        """Journals that the last look at the open traces could not read, each with the reason."""
         self.unsealed: list[CounterpointError] = []
         """Journals that could not be recovered, each with the reason; they are left as they are."""
         if not read_only:
@@ -142,8 +145,13 @@ class Store:
     def _open_summaries(self) -> list[Summary]:
         sealed = self._log.refresh().rows
         found = []
+        self.damaged = {}
         for path in journals(self._journal_folder):
-            reader = peek(path)
+            try:
+                reader = peek(path)
+            except InputError as error:
+                self.damaged[path] = error
+                continue
             if reader is not None and reader.header is not None and reader.header.trace_id not in sealed:
                 try:
                     at = path.stat().st_mtime
@@ -182,6 +190,15 @@ class Store:
         if self._log.commit(drop) is None and not had_journal:
             raise self._not_found(trace_id, self._log.state.rows)
 
+    def purge(self) -> compaction.Report:
+        """Erase at once what was removed or replaced: from the lake's files, from the log, and from the hot file."""
+        self._writable()
+        report = compaction.purge(self._log, self._lake)
+        for file in (self.path / "hot").glob("*"):
+            disk.remove(file)
+        self._hot = None
+        return report
+
     def compact(self, *, grace_s: float = 600.0) -> compaction.Report:
         """Merge small parts, drop the rows of removed and superseded traces, delete files that died `grace_s` ago."""
         self._writable()
@@ -204,6 +221,11 @@ class Store:
         done = [Summary.of_row(r) for r in list(self._log.refresh().rows.values())]
         return sorted(done + self._open_summaries(), key=lambda s: s.added)
 
+    def info(self) -> Info:
+        """The store in numbers: what it holds, how large it is, how it grew."""
+        n_open = len(self.open_ids())
+        return info(self.path, self.form, self._log.state, n_open)
+
     def version(self, trace_id: str) -> str | None:
         """Something that is another one when the trace is; None when there is no such trace."""
         row = self._log.refresh().rows.get(trace_id)
@@ -223,7 +245,7 @@ class Store:
     def find(self, prefix: str) -> str:
         """The one id that is, or begins with, `prefix`."""
         known = dict.fromkeys([*self._log.refresh().rows, *self.open_ids()])
-        if prefix in known:
+        if prefix in known or path_of(self._journal_folder, prefix) in self.damaged:
             return prefix
         found = [name for name in known if name.startswith(prefix)] if prefix else []
         if len(found) == 1:

@@ -33,6 +33,8 @@ def ls(query: tuple[str, ...], sort: str, limit: int, store: Path | None, as_jso
         raise InputError(f"cannot sort by {sort!r}", fix=did_you_mean(sort, [*FIELDS, "added"]))
     with open_store(store, read_only=True) as opened:
         every = opened.rows()
+        for path, error in opened.damaged.items():
+            note(f"damaged, and not listed: {path.name}: {error.what}; counterpoint store repair")
     rows = sorted((row for row in every if matches(row)), key=lambda row: _rank(getattr(row, key)))
     shown = rows[-limit:] if limit else rows
     if as_json:

@@ -1,0 +1,117 @@
+"""A store itself: how it is, whether every byte is as it was written, and how to mend and tidy it.
+
+Always true: `info` and `verify` write nothing; `repair` deletes nothing; each works while others use the store.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, number, plain_text, table
+from counterpoint.app.cli._store import open_store, store_option
+from counterpoint.app.library import store_path
+
+__all__ = ["store"]
+
+_SHOWN = 20
+
+
+def _epilog(*lines: str) -> str:
+    examples = "\n".join(f"  counterpoint store {line}" for line in lines)
+    codes = "Exit codes: 0 fine, 1 no space, 2 damaged or no store, 3 nothing there, 4 verify or repair found a loss."
+    return f"\b\nExamples:\n{examples}\n\n\b\n{codes}"
+
+
+@click.group(epilog=_epilog("info", "verify --json", "repair", "compact"))
+def store() -> None:
+    """A store itself: how large it is, whether it is whole, how to mend it."""
+
+
+@store.command("info", epilog=_epilog("info", "info --store runs/traces --json"))
+@click.option("--days", default=7, show_default=True, type=click.IntRange(min=0), help="Show the last N days that added traces.")
+@store_option
+@json_option
+def info_(days: int, store: Path | None, as_json: bool) -> None:
+    """How large the store is, what it holds, and how it grew."""
+    with open_store(store, read_only=True) as opened:
+        found = opened.info()
+    if as_json:
+        emit({"schema": SCHEMA_VERSION, **msgspec.to_builtins(found)})
+        return
+    total = sum(found.bytes.values())
+    rows = [
+        ("traces", f"{found.traces:,} finished, {found.open:,} open, {found.dead_traces:,} removed or replaced and not yet erased"),
+        ("events", f"{found.events:,}" + (f", {found.bytes.get('lake', 0) / found.events:.0f} bytes each" * bool(found.events))),
+        ("bytes", f"{total:,}: " + (", ".join(f"{place} {size:,}" for place, size in found.bytes.items()) or "nothing yet")),
+        ("form", f"{found.form}, {found.parts:,} parts, commit {found.commit:,}"),
+    ]
+    click.echo(plain_text(found.path))
+    for name, text in rows:
+        click.echo(f"  {name:7} {text}")
+    if found.days and days:
+        click.echo()
+        click.echo(table(("day", "traces", "events"), [(d.day, d.traces, d.events) for d in found.days[-days:]], right=(1, 2)))
+
+
+@store.command("verify", epilog=_epilog("verify", "verify --json"))
+@store_option
+@json_option
+def verify_(store: Path | None, as_json: bool) -> None:
+    """Read every byte and compare every sum; exit 4 with a list of what is not as it was written."""
+    from counterpoint.store.verify import verify
+
+    found = verify(store_path(store))
+    if as_json:
+        emit({"schema": SCHEMA_VERSION, **msgspec.to_builtins(found)})
+    else:
+        for fault in found.faults:
+            names = ", ".join(fault.traces[:_SHOWN]) + (f" and {len(fault.traces) - _SHOWN:,} more" * (len(fault.traces) > _SHOWN))
+            click.echo(plain_text(f"{fault.file}: {fault.what}" + (f"; concerns {names}" if names else "")))
+        stray = f"; {found.strays:,} files of the lake are in nobody's use" if found.strays else ""
+        note(f"{found.files:,} files, {found.bytes:,} bytes, {found.traces:,} traces: {len(found.faults):,} faults{stray}")
+        if found.faults:
+            note("counterpoint store repair keeps what can be read, and deletes nothing")
+    if found.faults:
+        raise click.exceptions.Exit(4)
+
+
+@store.command("repair", epilog=_epilog("repair", "repair --store runs/traces --json"))
+@store_option
+@json_option
+def repair_(store: Path | None, as_json: bool) -> None:
+    """Make a damaged store whole again from its lake and journals; what is broken is set aside, nothing is deleted.
+
+    Exit 4 when traces were lost for good. A trace that was removed may come back, where the log no longer says so.
+    """
+    from counterpoint.store.repair import repair
+
+    done = repair(store_path(store))
+    if as_json:
+        emit({"schema": SCHEMA_VERSION, **msgspec.to_builtins(done)})
+    else:
+        for line in done.done:
+            click.echo(plain_text(line))
+        for what, names in (("restored", done.restored), ("lost", done.lost)):
+            if names:
+                shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN:,} more" * (len(names) > _SHOWN))
+                click.echo(plain_text(f"{what}: {shown}"))
+        note("nothing to mend" if not done.done else f"what was broken is in {done.aside}" if done.aside else "done")
+    if done.lost:
+        raise click.exceptions.Exit(4)
+
+
+@store.command("compact", epilog=_epilog("compact", "compact --now"))
+@click.option("--now", is_flag=True, help="Also delete what was replaced in the last ten minutes; others may be reading it.")
+@store_option
+@json_option
+def compact_(now: bool, store: Path | None, as_json: bool) -> None:
+    """Merge small files and erase what was removed or replaced."""
+    with open_store(store) as opened:
+        done = opened.compact(**({"grace_s": 0.0} if now else {}))
+    if as_json:
+        emit({"schema": SCHEMA_VERSION, **msgspec.to_builtins(done)})
+        return
+    click.echo(f"{number(done.merged)} parts merged into {number(done.written)}, {number(done.deleted)} files deleted")

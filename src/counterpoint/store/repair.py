@@ -1,0 +1,296 @@
+"""`repair`: a store whose log, parts or journals are damaged becomes whole again, with all that can still be read.
+
+Always true: nothing is deleted; what is broken is moved, as it was, into `set-aside/`. The log as far as it can be read is
+believed; what it no longer tells is read from the parts themselves, newest first. Others may go on using the store: the lock of
+the log's head is held as long as the log is being made anew, and a journal that somebody writes is left alone.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+from msgspec import Struct
+
+from counterpoint.errors import CounterpointError, InputError, InvalidTrace, NotFound
+from counterpoint.store import disk, head, hot
+from counterpoint.store.journal import good_bytes, journals, peek
+from counterpoint.store.lake import Gone, Lake
+from counterpoint.store.log import Commit, Log, Row, State
+from counterpoint.store.opening import FOLDERS, MARK, VERSION, form_of, write_mark
+from counterpoint.store.parts import SCHEMAS, PartWriter, part_path
+from counterpoint.store.salvage import Salvaged, part_names, salvage, written_at
+
+__all__ = ["Repaired", "repair"]
+
+ASIDE = "set-aside"
+
+
+class Repaired(Struct, kw_only=True):
+    """What a repair found and did."""
+
+    aside: str | None = None
+    """The folder that holds what was broken."""
+    done: list[str] = []
+    """A line for each thing that was mended."""
+    restored: list[str] = []
+    """Traces that the log had lost and the parts still hold; one that was removed may be among them."""
+    lost: list[str] = []
+    """Traces of which no whole copy is left."""
+
+
+def repair(path: Path) -> Repaired:
+    """Mend a store. `NotFound` or `InputError` when the folder never was one."""
+    return _Repair(path).run()
+
+
+class _Repair:
+    """One repair on its way."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._report = path, Repaired()
+        self._lake_folder = path / "lake"
+        self._is_head_new = False
+        self._stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
+
+    def run(self) -> Repaired:
+        with disk.explained(self._path):
+            is_summed = self._mend_frame()
+            log = Log(self._path / "log", self._path / head.NAME, is_summed=is_summed)
+            try:
+                with log.head.held():
+                    self._mend_log(log)
+            finally:
+                log.close()
+            self._mend_journals()
+            self._mend_hot()
+        return self._report
+
+    # -- setting aside -------------------------------------------------------------------------------------------
+
+    def _place(self, file: Path) -> Path:
+        folder = self._path / ASIDE / self._stamp
+        place = folder / file.relative_to(self._path)
+        disk.make_folder(place.parent)
+        self._report.aside = os.fspath(folder)
+        return place
+
+    def _move(self, file: Path) -> None:
+        """Out of the store, as it is."""
+        if file.exists():
+            place = self._place(file)
+            os.rename(file, place)
+            disk.sync_folder(place.parent)
+            disk.sync_folder(file.parent)
+
+    def _copy(self, file: Path, data: bytes) -> None:
+        disk.create(self._place(file), data)
+
+    # -- mark and head -------------------------------------------------------------------------------------------
+
+    def _mend_frame(self) -> bool:
+        """Mark, folders and head; returns whether the log's files have sums."""
+        path, mark, top = self._path, self._path / MARK, self._path / head.NAME
+        if not path.is_dir():
+            raise NotFound("there is no store here", where=str(path), fix="name one with --store DIR")
+        form: int | None = None
+        try:
+            form = form_of(mark)
+        except InputError as error:
+            if "newer" in error.what:
+                raise
+            self._report.done.append(f"the mark was damaged: {error.why or error.what}")
+            self._move(mark)
+        if form is None and not any((path / folder).is_dir() for folder in FOLDERS):
+            raise InputError("this folder is not a store", where=str(path), fix="name one with --store DIR")
+        for folder in FOLDERS:
+            disk.make_folder(path / folder)
+        is_summed = form == VERSION or (form is None and top.exists())
+        if not top.exists():
+            head.Head.create(top)
+            if is_summed:
+                self._is_head_new = True
+                self._report.done.append("the head of the log was missing")
+        elif is_summed and head.Position.decoded(top.read_bytes()) is None:
+            self._copy(top, top.read_bytes())
+            held = head.Head(top)
+            with held.held():
+                held.write(head.Position())
+            held.close()
+            self._is_head_new = True
+            self._report.done.append("the head of the log was damaged")
+        if form is None:
+            write_mark(path)
+            self._report.done.append("the mark was written anew")
+        return is_summed
+
+    # -- the log -------------------------------------------------------------------------------------------------
+
+    def _mend_log(self, log: Log) -> None:
+        reading = _Reading(log)
+        state = reading.state
+        for file, why in reading.broken.items():
+            self._report.done.append(f"{file.name} of the log was damaged: {why}")
+        if reading.has_hole:
+            self._report.done.append("commits of the log are missing; the lake was read in their place")
+        if reading.has_hole or self._is_head_new:  # without the head nobody knows whether the last commits are there
+            self._restore(state, reading)
+        is_new = self._mend_parts(state)
+        if reading.has_hole or reading.broken or is_new or self._is_head_new:
+            log.adopt(state)
+        for file in reading.broken:
+            self._move(file)
+        for name in is_new:
+            for kind in SCHEMAS:
+                self._move(part_path(self._lake_folder, name, kind))
+
+    def _restore(self, state: State, reading: _Reading) -> None:
+        """Traces of parts that the log as far as it can be read never heard of."""
+        found: list[Salvaged] = []
+        for name in part_names(self._lake_folder):
+            if name not in reading.known:
+                try:
+                    found.append(salvage(self._lake_folder, name))
+                except InputError as error:
+                    self._report.done.append(f"part {name} cannot be read: {error.why}")
+                    for kind in SCHEMAS:
+                        self._move(part_path(self._lake_folder, name, kind))
+        lost: set[str] = set()
+        for part in sorted(found, key=lambda s: s.at):
+            lost |= part.lost.keys()
+            rows = [r for r in part.rows if self._is_wanted(state, reading, r, part.at)]
+            if rows:
+                state.apply(Commit(at=part.at, parts=[part.part], rows=rows))
+                self._report.restored += [r.id for r in rows if r.id not in self._report.restored]
+        self._report.lost += sorted(lost - state.rows.keys())
+
+    def _is_wanted(self, state: State, reading: _Reading, row: Row, at: float) -> bool:
+        stored = state.rows.get(row.id)
+        if stored is None:
+            return reading.drops.get(row.id, -1.0) < at
+        if stored.digest == row.digest:
+            return False
+        try:
+            return written_at(self._lake_folder, stored.part) < at
+        except (OSError, ValueError):
+            return True
+
+    # -- the lake ------------------------------------------------------------------------------------------------
+
+    def _mend_parts(self, state: State) -> list[str]:
+        """Rewrite what can be read of damaged parts; returns their names, for their files to be set aside."""
+        lake = Lake(self._lake_folder, lambda part: state.parts[part].sums)
+        damaged = [name for name in state.parts if not self._is_sound(lake, state, name)]
+        for name in damaged:
+            rows = sorted((r for r in state.rows.values() if r.part == name), key=lambda r: r.head)
+            writer = PartWriter(self._lake_folder, state.parts[name].day)
+            for row in rows:
+                try:
+                    writer.add(lake.unit(row))
+                except (InputError, Gone, KeyError):
+                    self._report.lost.append(row.id)
+            kept = {row.id for row in writer.rows}
+            now = datetime.now(UTC).timestamp()
+            state.apply(Commit(at=now, drop=[r.id for r in rows if r.id not in kept]))
+            if kept:
+                state.apply(Commit(at=now, parts=[writer.close()], rows=writer.rows))
+            else:
+                writer.abandon()
+            self._report.done.append(f"part {name} was damaged: {len(kept)} of {len(rows)} traces could be read")
+            state.dead.pop(name, None)  # its files are set aside, not deleted
+        lake.close()
+        return damaged
+
+    def _is_sound(self, lake: Lake, state: State, name: str) -> bool:
+        try:
+            for kind in state.parts[name].sums:
+                lake.verify(name, kind)
+        except (InputError, Gone):
+            return False
+        return True
+
+    # -- journals and the hot file -------------------------------------------------------------------------------
+
+    def _mend_journals(self) -> None:
+        for file in journals(self._path / "journal"):
+            try:
+                peek(file)
+            except InvalidTrace as error:
+                self._mend_journal(file, error)
+
+    def _mend_journal(self, file: Path, error: CounterpointError) -> None:
+        fd = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            if not disk.lock(fd):
+                self._report.done.append(f"{file.name} is damaged and being recorded: {error.what}; it was left alone")
+                return
+            data = file.read_bytes()
+            good = good_bytes(data, file)
+            self._copy(file, data)
+            if good:
+                os.ftruncate(fd, good)
+                os.fsync(fd)
+                self._report.done.append(f"{file.name} was damaged: {good:,} of {len(data):,} bytes are kept")
+            else:
+                disk.remove(file)  # its copy is set aside
+                self._report.lost.append(file.name)
+                self._report.done.append(f"{file.name} was damaged: nothing of it can be read")
+        finally:
+            os.close(fd)
+
+    def _mend_hot(self) -> None:
+        for file in sorted((self._path / "hot").glob("*.arrow")):
+            try:
+                hot.verify(file)
+            except InputError as error:
+                self._report.done.append(f"the hot file was damaged: {error.why}; it is made anew when it is asked for")
+                self._move(file)
+                self._move(file.with_suffix(".key.json"))
+
+
+class _Reading:
+    """The log as far as it can be read."""
+
+    def __init__(self, log: Log) -> None:
+        self.broken: dict[Path, str] = {}
+        """Files that cannot be read, and why."""
+        self.drops: dict[str, float] = {}
+        """When a trace was last removed, as far as commits tell."""
+        self.state = State()
+        numbers = log.numbers()
+        for number in sorted(numbers["checkpoint"], reverse=True):
+            try:
+                self.state = log.read_checkpoint(number)
+                break
+            except InputError as error:
+                self.broken[log.checkpoint_path(number)] = str(error.why)
+        base = self.state.number
+        self.known = {*self.state.parts, *self.state.dead}
+        """Parts that the log has named: what it does not list of them is dead."""
+        expected = base + 1
+        self.has_hole = False
+        for number in sorted(n for n in numbers["json"] if n > base):
+            try:
+                commit = log.read_commit(number)
+            except InputError as error:
+                self.broken[log.commit_path(number)] = str(error.why)
+                continue
+            self.has_hole |= number != expected
+            expected = number + 1
+            self._take(commit, number)
+        newest = max([base, *numbers["json"], *numbers["checkpoint"], log.head.read().commit])
+        self.has_hole |= expected <= newest
+        self.state.number = newest
+
+    def _take(self, commit: Commit, number: int) -> None:
+        unknown = set(commit.replaces) - self.known
+        self.known |= {p.name for p in commit.parts}
+        self.drops |= dict.fromkeys(commit.drop, commit.at)
+        self.state.apply(commit)
+        if not unknown:
+            return
+        # What was moved out of a part that a lost commit had named: here is its only mention.
+        rows = [r for r in commit.rows if r.id not in self.state.rows and r.id not in self.drops]
+        if rows:
+            self.state.apply(Commit(at=commit.at, parts=commit.parts, rows=rows))
