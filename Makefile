@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check fix bench clean page browser
+.PHONY: demo test check fix bench mutate clean page browser
 
 demo: $(VENV)/.train
 	$(BIN)/counterpoint demo
@@ -28,14 +28,21 @@ browser:
 	  echo "note: there is no chromium here and it cannot be installed, so the journeys of the page are skipped"
 
 check: $(VENV)/.dev
-	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff check src tests benchmarks examples tools
 	$(BIN)/mypy
 
 fix: $(VENV)/.dev
-	$(BIN)/ruff check --fix src tests benchmarks examples
+	$(BIN)/ruff check --fix src tests benchmarks examples tools
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
+
+# Would the tests notice? Random mutants of a module (store/log) or a room (trace), in a copy; see CONTRIBUTING.md. Not a part of `make test`.
+MODULE ?= trace/check
+N ?= 40
+SEED ?= 0
+mutate: $(VENV)/.mutate
+	$(BIN)/python tools/mutate.py $(MODULE) -n $(N) --seed $(SEED) $(if $(JSON),--json $(JSON)) $(if $(TESTS),--tests $(TESTS))
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -59,4 +66,8 @@ $(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
 
 $(VENV)/.bench: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) -e '.[dev,bench]'
+	@touch $@ $(VENV)/.dev $(VENV)/.train $(VENV)/.core
+
+$(VENV)/.mutate: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) -e '.[dev,mutate]'
 	@touch $@ $(VENV)/.dev $(VENV)/.train $(VENV)/.core

@@ -1,0 +1,195 @@
+"""Which mutants there are, and a seeded draw from them.
+
+Always true: the same source, seed and number give the same mutants; every mutant compiles and is another program than the source.
+The operators are cosmic-ray's, and three of our own; what plainly changes nothing that a test could see is left out by rule.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import random
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import parso.python.tree as tree
+from cosmic_ray import plugins
+from cosmic_ray.ast import ast_nodes, get_ast
+from cosmic_ray.mutating import mutate_code
+from cosmic_ray.operators.operator import Operator
+
+Place = tuple[int, int]
+
+# Left out. Identity and equality are the same for what we compare by them (None, enums, classes, small numbers, interned words).
+_SAME = re.compile(r"ComparisonOperator_(Is_Eq|Eq_Is|IsNot_NotEq|NotEq_IsNot)$")
+# What only saves time or memory, or only states what must hold anyway (`zip(..., strict=True)`).
+_KEYWORDS = {"strict", "gc", "slots", "weakref", "cache_hash", "copy", "repr", "cache"}
+_DECORATORS = {"cache", "lru_cache", "overload", "override", "final", "wraps", "njit", "cached_property"}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change of one file: where, by which operator, and the whole of the changed text."""
+
+    path: str
+    line: int
+    operator: str
+    text: str
+    diff: str
+
+    def told(self) -> dict[str, Any]:
+        """For the report: all but the text."""
+        return {k: v for k, v in asdict(self).items() if k != "text"}
+
+
+class _Ours(Operator):
+    @classmethod
+    def examples(cls) -> tuple[()]:
+        return ()
+
+
+class RemoveStatement(_Ours):
+    """`call(x)`, `a = b`, `a += b` and `raise ...` become `pass`."""
+
+    def mutation_positions(self, node: Any) -> Iterator[tuple[Place, Place]]:
+        if node.type == "simple_stmt" and node.children[0].type in {"expr_stmt", "atom_expr", "raise_stmt", "del_stmt"}:
+            yield node.children[0].start_pos, node.children[0].end_pos
+
+    def mutate(self, node: Any, index: int) -> Any:
+        first = node.children[0]
+        node.children[0] = tree.Name("pass", first.start_pos, prefix=first.get_first_leaf().prefix)
+        return node
+
+
+class ReturnNothing(_Ours):
+    """`return x` becomes `return None`."""
+
+    def mutation_positions(self, node: Any) -> Iterator[tuple[Place, Place]]:
+        if node.type == "return_stmt" and node.children[1:]:
+            yield node.start_pos, node.end_pos
+
+    def mutate(self, node: Any, index: int) -> Any:
+        node.children[1] = tree.Name("None", node.children[1].start_pos, prefix=" ")
+        return node
+
+
+class ReplaceWord(_Ours):
+    """A word of the vocabulary, `"spawn"`, becomes one that nobody knows; longer texts are for people and stay."""
+
+    def mutation_positions(self, node: Any) -> Iterator[tuple[Place, Place]]:
+        if node.type == "string" and re.fullmatch(r"[\"'][A-Za-z_]\w*[\"']", node.value):
+            yield node.start_pos, node.end_pos
+
+    def mutate(self, node: Any, index: int) -> Any:
+        node.value = f"{node.value[0]}XX{node.value[1:]}"
+        return node
+
+
+def _operators() -> Iterator[tuple[str, Operator]]:
+    for name in sorted(plugins.operator_names()):
+        made = plugins.get_operator(name)
+        if not made.arguments():
+            yield name.removeprefix("core/"), made()
+    for ours in (RemoveStatement, ReplaceWord, ReturnNothing):
+        yield ours.__name__, ours()
+
+
+def _span(node: Any) -> tuple[Place, Place]:
+    return (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)
+
+
+def _name(node: ast.expr) -> str:
+    node = node.func if isinstance(node, ast.Call) else node
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+def _left_out(source: str) -> list[tuple[Place, Place]]:
+    """The places that no mutant touches: annotations, docstrings, `__all__`, texts of errors, blocks for the type checker only,
+    keywords and decorators that change no result."""
+    out = []
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.arg(annotation=ast.expr() as found) | ast.FunctionDef(returns=ast.expr() as found):
+                out.append(_span(found))
+            case ast.AnnAssign():
+                out.append(_span(node.annotation))
+            case ast.Expr(value=ast.Constant(value=str())):
+                out.append(_span(node))
+            case ast.Assign(targets=[ast.Name(id="__all__")]) | ast.If(test=ast.Name(id="TYPE_CHECKING")):
+                out.append(_span(node))
+            case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))) | ast.Import() | ast.ImportFrom():
+                out.append(_span(node))
+            case ast.Raise(exc=ast.expr() as raised):
+                out += [_span(inner) for inner in ast.walk(raised) if _is_text(inner)]
+            case ast.keyword(arg=word) if word in _KEYWORDS and isinstance(node.value, ast.Constant):
+                out.append(_span(node))
+            case ast.Call(func=ast.Name(id="cast" | "TypeVar")):
+                out.append(_span(node))
+        for decorator in getattr(node, "decorator_list", ()):
+            if _name(decorator) in _DECORATORS:
+                (line, column), end = _span(decorator)
+                out.append(((line, column - 1), end))
+    return out
+
+
+def mutants_of(path: Path, name: str, random_order: random.Random, wanted: int) -> list[Mutant]:
+    """Up to `wanted` mutants of a file, spread: a line is drawn, then a place in it, then an operator.
+
+    No line has a second turn before every other had its first.
+    """
+    source = path.read_text()
+    out_of_bounds = _left_out(source)
+    operators = dict(_operators())
+    by_line: dict[int, dict[tuple[Place, Place], list[tuple[str, int]]]] = defaultdict(lambda: defaultdict(list))
+    for operator, made in operators.items():
+        if _SAME.search(operator):
+            continue
+        places = [place for node in ast_nodes(get_ast(source)) for place in made.mutation_positions(node)]
+        for occurrence, (start, end) in enumerate(places):
+            if not any(a <= start < b for a, b in out_of_bounds):
+                by_line[start[0]][(start, end)].append((operator, occurrence))
+    out: list[Mutant] = []
+    while by_line and len(out) < wanted:
+        for line in random_order.sample(sorted(by_line), len(by_line)):
+            place = random_order.choice(sorted(by_line[line]))
+            options = by_line[line][place]
+            operator, occurrence = options.pop(random_order.randrange(len(options)))
+            if not options:
+                del by_line[line][place]
+            if not by_line[line]:
+                del by_line[line]
+            found = _made(source, name, line, operator, operators[operator], occurrence)
+            out += [found] if found is not None and len(out) < wanted else []
+    return out
+
+
+def _made(source: str, name: str, line: int, operator: str, made: Operator, occurrence: int) -> Mutant | None:
+    text = mutate_code(source, made, occurrence)
+    try:
+        if text is None or ast.dump(ast.parse(text)) == ast.dump(ast.parse(source)):
+            return None
+    except SyntaxError:
+        return None
+    diff = list(difflib.unified_diff(source.splitlines(), text.splitlines(), n=0, lineterm=""))[3:]
+    return Mutant(name, line, operator, text, "\n".join(diff))
+
+
+def draw(files: dict[str, Path], number: int, seed: int) -> list[Mutant]:
+    """So many mutants over all of these files: each file as often as it has lines that can be changed."""
+    chance = random.Random(seed)
+    rows: list[tuple[float, Mutant]] = []
+    for name, path in sorted(files.items()):
+        found = mutants_of(path, name, chance, number)
+        lines = len({m.line for m in found}) or 1
+        # The k-th round over the lines of a file comes after the (k-1)-th of every other.
+        rows += [(k // lines + chance.random(), m) for k, m in enumerate(found)]
+    rows.sort(key=lambda row: row[0])
+    return sorted((m for _, m in rows[:number]), key=lambda m: (m.path, m.line))
