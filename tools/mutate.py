@@ -7,6 +7,7 @@ it, cheapest first, until one fails. A test that hangs has noticed; a line that 
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
 import hashlib
 import json
@@ -219,11 +220,23 @@ def order(tests: list[Test]) -> list[Test]:
     return [row[3] for row in sorted(rows, key=lambda r: r[:3])]
 
 
+def _is_in_a_function(text: str, line: int) -> bool:
+    functions = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return any(f.body[0].lineno <= line <= (f.end_lineno or 0) for f in functions)
+
+
 def covering(tests: list[Test], mutant: Mutant) -> list[Test]:
-    """The tests that run the line. A statement over several lines counts as its first, so a line that is none looks upwards."""
-    known = {line for test in tests for line in test.lines.get(mutant.path, ())}
+    """The tests that run the line. A statement over several lines counts as its first, so a line that is none looks upwards.
+
+    What runs when the module is loaded (constants, defaults, decorators) runs in whichever test comes first, and is meant for all
+    that use the module.
+    """
+    mine = [t for t in tests if t.lines.get(mutant.path)]
+    if not _is_in_a_function(mutant.text, mutant.line):
+        return order(mine)
+    known = {line for test in mine for line in test.lines[mutant.path]}
     line = next((k for k in range(mutant.line, max(0, mutant.line - 12), -1) if k in known), mutant.line)
-    return order([t for t in tests if line in t.lines.get(mutant.path, ())])
+    return order([t for t in mine if line in t.lines[mutant.path]])
 
 
 def is_noticed(tree: Path, mutant: Mutant, tests: list[Test], stamp: int) -> str:
