@@ -319,7 +319,8 @@ def main(arguments: list[str] | None = None) -> int:
             chosen = covering(tests, mutant)
             outcome = is_noticed(tree, mutant, chosen, 1_000_000_000 + 2 * k)
             rows.append({**mutant.told(), "outcome": outcome, "tests": len(chosen)})
-            print(f"  {k + 1}/{len(mutants)} {mutant.path}:{mutant.line} {outcome}", file=sys.stderr, flush=True)
+            change = f"\n{mutant.diff}" if outcome.startswith("survived") else ""
+            print(f"  {k + 1}/{len(mutants)} {mutant.path}:{mutant.line} {outcome}{change}", file=sys.stderr, flush=True)
     report(rows, failed)
     if asked.json:
         asked.json.write_text(json.dumps({"module": module, "seed": asked.seed, "failed": failed, "rows": rows}, indent=1) + "\n")
