@@ -140,35 +140,33 @@ def _left_out(source: str) -> list[tuple[Place, Place]]:
     return out
 
 
-def mutants_of(path: Path, name: str, random_order: random.Random, wanted: int) -> list[Mutant]:
-    """Up to `wanted` mutants of a file, spread: a line is drawn, then a place in it, then an operator.
+def _turns(source: str, operators: dict[str, Operator], chance: random.Random) -> Iterator[tuple[float, int, str, int]]:
+    """All that could be changed in a file, in the order of a draw: when its turn comes, its line, operator and occurrence.
 
-    No line has a second turn before every other had its first.
+    A line is drawn, then a place in it, then an operator; no line has a second turn before every other had its first.
     """
-    source = path.read_text()
     out_of_bounds = _left_out(source)
-    operators = dict(_operators())
+    nodes = list(ast_nodes(get_ast(source)))
     by_line: dict[int, dict[tuple[Place, Place], list[tuple[str, int]]]] = defaultdict(lambda: defaultdict(list))
     for operator, made in operators.items():
         if _SAME.search(operator):
             continue
-        places = [place for node in ast_nodes(get_ast(source)) for place in made.mutation_positions(node)]
+        places = [place for node in nodes for place in made.mutation_positions(node)]
         for occurrence, (start, end) in enumerate(places):
             if not any(a <= start < b for a, b in out_of_bounds):
                 by_line[start[0]][(start, end)].append((operator, occurrence))
-    out: list[Mutant] = []
-    while by_line and len(out) < wanted:
-        for line in random_order.sample(sorted(by_line), len(by_line)):
-            place = random_order.choice(sorted(by_line[line]))
+    turn = 0
+    while by_line:
+        for line in sorted(by_line):
+            place = chance.choice(sorted(by_line[line]))
             options = by_line[line][place]
-            operator, occurrence = options.pop(random_order.randrange(len(options)))
+            operator, occurrence = options.pop(chance.randrange(len(options)))
             if not options:
                 del by_line[line][place]
             if not by_line[line]:
                 del by_line[line]
-            found = _made(source, name, line, operator, operators[operator], occurrence)
-            out += [found] if found is not None and len(out) < wanted else []
-    return out
+            yield turn + chance.random(), line, operator, occurrence
+        turn += 1
 
 
 def _made(source: str, name: str, line: int, operator: str, made: Operator, occurrence: int) -> Mutant | None:
@@ -184,12 +182,13 @@ def _made(source: str, name: str, line: int, operator: str, made: Operator, occu
 
 def draw(files: dict[str, Path], number: int, seed: int) -> list[Mutant]:
     """So many mutants over all of these files: each file as often as it has lines that can be changed."""
-    chance = random.Random(seed)
-    rows: list[tuple[float, Mutant]] = []
-    for name, path in sorted(files.items()):
-        found = mutants_of(path, name, chance, number)
-        lines = len({m.line for m in found}) or 1
-        # The k-th round over the lines of a file comes after the (k-1)-th of every other.
-        rows += [(k // lines + chance.random(), m) for k, m in enumerate(found)]
-    rows.sort(key=lambda row: row[0])
-    return sorted((m for _, m in rows[:number]), key=lambda m: (m.path, m.line))
+    operators = dict(_operators())
+    sources = {name: path.read_text() for name, path in files.items()}
+    rows = sorted((*turn, name) for name in files for turn in _turns(sources[name], operators, random.Random(f"{seed} {name}")))
+    out: list[Mutant] = []
+    for _, line, operator, occurrence, name in rows:
+        if len(out) == number:
+            break
+        found = _made(sources[name], name, line, operator, operators[operator], occurrence)
+        out += [found] if found is not None else []
+    return sorted(out, key=lambda m: (m.path, m.line))
