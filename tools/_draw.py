@@ -24,6 +24,9 @@ from cosmic_ray.operators.operator import Operator
 
 Place = tuple[int, int]
 
+# Nearly every line has one of these, and they are the easiest to notice: drawn less often where there is another.
+_RARE = {"RemoveStatement", "ReturnNothing"}
+
 # Left out. Identity and equality are the same for what we compare by them (None, enums, classes, small numbers, interned words).
 _SAME = re.compile(r"ComparisonOperator_(Is_Eq|Eq_Is|IsNot_NotEq|NotEq_IsNot)$")
 # What only saves time or memory, or only states what must hold anyway (`zip(..., strict=True)`).
@@ -143,26 +146,27 @@ def _left_out(source: str) -> list[tuple[Place, Place]]:
 def _turns(source: str, operators: dict[str, Operator], chance: random.Random) -> Iterator[tuple[float, int, str, int]]:
     """All that could be changed in a file, in the order of a draw: when its turn comes, its line, operator and occurrence.
 
-    A line is drawn, then a place in it, then an operator; no line has a second turn before every other had its first.
+    A line is drawn, then a family of operators, then one change; no line has a second turn before every other had its first.
     """
     out_of_bounds = _left_out(source)
     nodes = list(ast_nodes(get_ast(source)))
-    by_line: dict[int, dict[tuple[Place, Place], list[tuple[str, int]]]] = defaultdict(lambda: defaultdict(list))
+    by_line: dict[int, dict[str, list[tuple[str, int]]]] = defaultdict(lambda: defaultdict(list))
     for operator, made in operators.items():
         if _SAME.search(operator):
             continue
         places = [place for node in nodes for place in made.mutation_positions(node)]
-        for occurrence, (start, end) in enumerate(places):
+        for occurrence, (start, _) in enumerate(places):
             if not any(a <= start < b for a, b in out_of_bounds):
-                by_line[start[0]][(start, end)].append((operator, occurrence))
+                by_line[start[0]][operator.split("_")[0]].append((operator, occurrence))
     turn = 0
     while by_line:
         for line in sorted(by_line):
-            place = chance.choice(sorted(by_line[line]))
-            options = by_line[line][place]
+            families = sorted(by_line[line])
+            family = chance.choices(families, [1 if f in _RARE else 4 for f in families])[0]
+            options = by_line[line][family]
             operator, occurrence = options.pop(chance.randrange(len(options)))
             if not options:
-                del by_line[line][place]
+                del by_line[line][family]
             if not by_line[line]:
                 del by_line[line]
             yield turn + chance.random(), line, operator, occurrence
