@@ -174,11 +174,11 @@ def _turns(source: str, operators: dict[str, Operator], chance: random.Random) -
 
 
 def _made(source: str, name: str, line: int, operator: str, made: Operator, occurrence: int) -> Mutant | None:
-    text = mutate_code(source, made, occurrence)
     try:
+        text = mutate_code(source, made, occurrence)
         if text is None or ast.dump(ast.parse(text)) == ast.dump(ast.parse(source)):
             return None
-    except SyntaxError:
+    except (SyntaxError, AttributeError):  # cosmic-ray cannot replace an exception with a dotted or starred name
         return None
     diff = list(difflib.unified_diff(source.splitlines(), text.splitlines(), n=0, lineterm=""))[3:]
     return Mutant(name, line, operator, text, "\n".join(diff))
