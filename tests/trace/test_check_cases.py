@@ -166,7 +166,7 @@ def test_of_several_ends_only_those_that_were_outlived_are_named() -> None:
 
 def test_without_spawns_nothing_is_said_about_lives() -> None:
     assert said(trace([ev("d", 0, "despawn", "lead", to="w"), ev("a", 1, agent="w"), ev("r", 2, "return", "w", to="x")])) == []
-    assert said(trace([spawn("s", 1, None), ev("a", 0, agent="w"), spawn("s2", 1, "u"), ev("b", 2, agent="u")])) == []
+    assert said(trace([spawn("s", 1, None), ev("a", 0, agent="w"), spawn("s2", 1, "u")])) == [("idle-agent", "events[2]")]
 
 
 def test_a_second_spawn_names_the_first() -> None:
@@ -297,10 +297,10 @@ def test_a_wrong_field_is_all_that_is_said() -> None:
 
 
 def test_what_json_cannot_hold_is_named() -> None:
-    [one] = problems(trace([ev("a", 0, extra={"x": object()})]))
+    [one] = problems(trace([ev("a", 0, extra={"x": object()}), ev("a", 0)]))
     assert (one.code, one.severity, one.where) == ("field", "error", "$")
     assert one.what.startswith("a record cannot be written as JSON: ")
-    [one] = problems(trace([ev("a", 0)], rewards={"team": float("inf")}))
+    [one] = problems(trace([ev("a", 0), ev("a", 0)], rewards={"team": float("inf")}))
     assert (one.code, one.where, one.what, one.hint) == (
         "non-finite",
         "$.rewards.team",
@@ -312,6 +312,7 @@ def test_what_json_cannot_hold_is_named() -> None:
 def test_foreign_fields_are_no_problem_even_under_our_names() -> None:
     for extra in ({}, {"colour": "red"}, {"dur": "long"}, {"dur": 3, "colour": None}):
         assert said(trace([ev("a", 0), ev("b", 1, extra=extra)])) == []
+    assert said(trace([ev("a", 0), ev("b", 1, extra={"from": 3})])) == [("field", "events[1].from")]
     broken = [ev("a", 0, extra={"colour": "red"}), ev("b", 1, tokens_in="many")]
     assert said(trace(broken)) == [("field", "events[1].tokens_in")]
 
