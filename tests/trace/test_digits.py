@@ -11,7 +11,7 @@ from counterpoint.trace import digits
 from counterpoint.trace.digits import numbers, numbers_at, prefix_of
 
 
-@pytest.mark.parametrize(("name", "prefix"), [("e12", b"e"), ("12", b""), ("e", b"e"), ("a1b22", b"a1b"), ("é9", "é".encode()), ("", b"")])
+@pytest.mark.parametrize(("name", "prefix"), [("e12", b"e"), ("12", b""), ("e", b"e"), ("a1b22", b"a1b"), ("é9", "é".encode()), ("\ud8007", b"\xed\xa0\x80"), ("", b"")])
 def test_the_prefix_is_what_stands_before_the_last_digits(name: str, prefix: bytes) -> None:
     assert prefix_of(name) == prefix
 
@@ -32,6 +32,7 @@ def listed(names: list[str], prefix: bytes = b"e") -> list[int] | None:
         (["e1", "e"], None),
         (["f1"], None),
         (["e1", "f2"], None),
+        (["e1", "\ud800"], None),
         (["e1", "e-2"], None),
         (["e1/"], None),
         (["e1:"], None),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from types import ModuleType
 from typing import Any
@@ -90,6 +91,10 @@ def test_edges_in_pass_order_stay_as_they_are() -> None:
     assert graph(2, [(0, 1), (0, 1)]).by is None
 
 
+def test_a_graph_of_numbers_has_no_types() -> None:
+    assert graph(2, [(0, 1)]).edge_type.tolist() == []
+
+
 def test_a_known_order_is_taken() -> None:
     order = np.array([4, 3, 2, 1, 0, 5], np.int32)
     g = graph(6, TANGLE, order=order)
@@ -150,7 +155,7 @@ def test_a_cycle_is_named_and_so_is_what_waits_for_it() -> None:
         topological_order(11, *ends(edges))
     loop = cycle(11, *ends(edges))
     assert sorted(loop) == list(range(8))
-    assert all((b - a) % 8 == 1 for a, b in zip(loop, loop[1:], strict=False))
+    assert all((b - a) % 8 == 1 for a, b in itertools.pairwise(loop))
     assert caught.value.what == "the edges form a cycle through events " + " -> ".join(f"[{i}]" for i in loop[:6])
     assert (caught.value.where, caught.value.why) == ("edges", "8 events on it, 10 events wait for it")
 
