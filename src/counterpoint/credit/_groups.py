@@ -186,9 +186,9 @@ def group_advantages(
     if not len(x):
         return x
     code, k = _dense(groups, len(x))
-    if how.count == "episodes" and episodes is None:
-        raise InputError('count="episodes" needs the episode of each row', fix="give episodes=")
-    if how.count == "episodes" and episodes is not None:
+    if how.count == "episodes":
+        if episodes is None:
+            raise InputError('count="episodes" needs the episode of each row', fix="give episodes=")
         count, _, var, out = _by_episode(x, code, k, episodes, how.ddof)
     else:
         count, _, var, out = _moments(x, code, k, how.ddof)
@@ -273,14 +273,15 @@ def soft_rank(values: ArrayLike, groups: ArrayLike, *, tau: float = 0.1) -> tupl
     if not tau > 0:
         raise InputError(f"tau is above 0, not {tau}")
     x = _values(values)
-    code, k = _dense(groups, len(x))
+    code, _ = _dense(groups, len(x))
     share = np.empty(len(x))
-    for rows in np.split(np.argsort(code, kind="stable"), np.cumsum(np.bincount(code, minlength=k))[:-1] if k else []):
+    sizes = np.unique(code, return_counts=True)[1]  # of the numbers that some row carries
+    for rows in np.split(np.argsort(code), np.cumsum(sizes)[:-1]) if len(x) else ():
         own = x[rows]
         apart = np.clip((own[:, None] - own[None, :]) / tau, -700, 700)
         share[rows] = (1 / (1 + np.exp(-apart))).mean(1)
     quantile = NormalDist().inv_cdf
-    return share, np.array([quantile(p) for p in np.clip(share, 1e-12, 1 - 1e-12).tolist()], np.float64)
+    return share, np.array([quantile(p) for p in share.tolist()], np.float64)  # a row shares half with itself: never 0 or 1
 
 
 def inflation_factor(mu_k: float, sigma_k: float, mu: float, sigma: float) -> float:
