@@ -308,7 +308,7 @@ def test_one_trace_a_list_and_a_batch_are_the_same_question() -> None:
 def test_a_reward_that_is_missing_or_no_number_names_trace_and_channel() -> None:
     trace = team("nine", 1.0, [said("a")])
     assert team_reward(trace) == 1.0
-    with pytest.raises(InputError, match="no reward 'tean'.*did you mean 'team'") as error:
+    with pytest.raises(InputError, match=r"no reward 'tean'.*did you mean 'team'") as error:
         team_reward(trace, "tean")
     assert error.value.where == "nine"
     with pytest.raises(InputError, match="score it first"):
