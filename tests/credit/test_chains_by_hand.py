@@ -216,7 +216,7 @@ def test_inclusion_by_hand() -> None:
     assert by_ten[[0, 12]] == pytest.approx([10 / 11, 1 / 11])
     # the same cell in two arms is two kinds of launch
     assert inclusion_weights([0, 0, 0, 0], [0, 0, 1, 1], [1, 0, 1, 1]) == pytest.approx([1, 0, 0.5, 0.5])
-    with pytest.raises(NotIdentified, match="P.kept. is 0 for 2 kinds of launch of arm 2, 7"):
+    with pytest.raises(NotIdentified, match=r"P.kept. is 0 for 2 kinds of launch of arm 2, 7"):
         inclusion_weights([0, 1, 0, 1, 0], [2, 2, 7, 7, 5], [1, 0, 0, 1, 1])
     for wrong in (([0], [0, 1], [1]), ([0], [0], [1, 0]), ([], [], []), ([[0]], [[0]], [[1]])):
         with pytest.raises(InputError, match="one entry per launch"):
@@ -414,7 +414,7 @@ def test_cone_notes() -> None:
     assert "all later events" in cone(trace, value=[0.0] * 3, over="all").estimand
     scored = team("d", 1.0, [{"type": "aggregate", "agent": "a", "reward": {"draft": 0.5}}, said("a")])
     assert cone(scored).notes["critic"] == "drafts"
-    with pytest.raises(InputError, match="between 0 and 1, not -0.1"):
+    with pytest.raises(InputError, match=r"between 0 and 1, not -0\.1"):
         cone(trace, value=[0.0] * 3, discount=-0.1)
 
 
@@ -470,7 +470,7 @@ def test_difference_rewards_of_every_unit(replay: Any) -> None:
     told = difference([trace, trace], counterfactual=lambda t, name: 4.0)
     assert rows(told) == {(i, n): 2.0 for i in (0, 1) for n in ("o", "w")}
     assert told.cost == Cost()
-    with pytest.raises(NotIdentified, match="nobody spawned it.*ask for spawned agents"):
+    with pytest.raises(NotIdentified, match=r"nobody spawned it.*ask for spawned agents"):
         difference(team("t", 1.0, [said("a")]), replay=replay)
 
 
