@@ -49,6 +49,8 @@ def sibling_advantages(
         raise InputError(f"no mode {mode!r}", fix="reward_only, value_only or value_assisted")
     if mode != "reward_only" and q is None:
         raise InputError(f"{mode} needs q, the critic's value of each sibling")
+    if baseline not in ("leave_one_out", "mean"):
+        raise InputError(f"no baseline {baseline!r}", fix="leave_one_out or mean")
     own = r if q is None or mode != "value_only" else np.asarray(q, np.float64)
     if baseline == "mean":
         out = group_advantages(own, code, Convention(scale="none"))
