@@ -65,7 +65,7 @@ def _run(
             if name not in rewards[i]:
                 continue
             who = name.split("#")[0] if by == "turn" else name
-            calls = 1 if by == "turn" else _calls(trace, places)
+            calls = _calls(trace, places)
             rows += [Row(i, by, name)] * calls
             values += [rewards[i][name]] * calls
             keys += [(task, who)] * calls

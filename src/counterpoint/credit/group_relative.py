@@ -27,8 +27,6 @@ _ESTIMAND = "(R_i - mean of the group) / std of the group: how much better than 
 
 def broadcast(credit: Credit, traces: Sequence[Trace], unit: str) -> Credit:
     """Team rows copied to every unit of their trace."""
-    if unit == "team":
-        return credit
     of_trace = {row.trace: row.value for row in credit.rows}
     rows = [(Row(i, unit, name), a) for i, a in of_trace.items() for name in unit_events(traces[i], unit)]
     refused = {(i, n): why for (i, _), why in credit.unidentified.items() for n in unit_events(traces[i], unit)}
