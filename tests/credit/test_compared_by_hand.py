@@ -55,6 +55,7 @@ def test_group_relative_notes_and_options() -> None:
     from statistics import NormalDist
 
     assert rows(soft)[1, ""] == pytest.approx(NormalDist().inv_cdf((0.7310585786 + 0.5) / 3))
+    assert (soft.mechanism, soft.estimand) == ("group_relative", group_relative.estimand)
     lone = group_relative(team("t", 4.0, []), convention="soft_rank")
     assert rows(lone) == {(0, ""): 0.0}  # the median of itself
 
@@ -68,6 +69,9 @@ def test_agent_lightning_by_any_unit_and_with_tokens_missing() -> None:
     assert credit.notes["token_divisors"] == {"a m": 39.0, "a n": 39.0}  # 13 tokens, 3 rows; b's are not recorded
     assert credit.notes["groups"] == {"q": 2}
     assert (credit.mechanism, {r.unit for r in credit.rows}) == ("agent_lightning", {"agent"})
+    some = agent_lightning(team("c", 1.0, [said("m", turn=0, tokens_out=5), said("m", turn=0)]))  # one of two is recorded
+    assert some.notes["token_divisors"] == {"c m#0": 5.0}
+    assert agent_lightning(team("d", 1.0, [said("m", turn=0, tokens_out=1)])).notes["token_divisors"] == {"d m#0": 1.0}
     empty = agent_lightning([team("a", 1.0, []), team("b", 0.0, [])])
     assert (empty.rows, empty.notes["token_divisors"]) == ((), {})
 
@@ -80,7 +84,9 @@ def test_wideseek_and_matpo_and_rema_say_their_names() -> None:
         assert {r.unit for r in credit.rows} == {unit}
         assert credit.notes["groups"] == {"q": 2}
     assert wideseek(traces).notes["token_weights"] == {"t0": {"lead": 0.25}, "t1": {"lead": 0.25}}
-    assert agent_token_weights([0, 4, 2]) == [0.0, 1 / 8, 1 / 4]
+    assert agent_token_weights([0, 4, 1]) == [0.0, 1 / 8, 1 / 2]
+    part = wideseek(team("p", 1.0, [said("a", tokens_out=2), said("a"), said("b", tokens_out=1)]))
+    assert part.notes["token_weights"] == {"p": {"a": 0.25, "b": 0.5}}
     assert agent_token_weights([]) == []
     # ReMA: the reward of a rollout is the sum of its turns', or the team's once
     two = [team(f"t{i}", r, [said("a", turn=0), said("b", turn=0), said("a", turn=1)]) for i, r in enumerate([1.0, 0.0])]
@@ -277,6 +283,8 @@ def test_folding_says_what_it_compared() -> None:
     assert rows(credit)[0, "e0"] == pytest.approx(0.5 / 0.5**0.5)
     with pytest.raises(NotIdentified, match="several traces per task"):
         fold_grpo(traces[2:])
+    told = fold_grpo([team("a", 0.5, [said("m"), said("m")]), team("b", 0.0, [said("m")])], process=lambda t: {"e1": 0.25})
+    assert rows(told) == {(0, "e0"): 1.0, (0, "e1"): 2.0, (1, "e0"): -1.0}  # mean and std 1/4; what is not named adds nothing
 
 
 # -- siblings -----------------------------------------------------------------------------------------------------------
@@ -302,6 +310,8 @@ def test_sibling_advantages_by_hand() -> None:
         sibling_advantages(r, g, mode="value_only")
     with pytest.raises(InputError, match="no mode 'odd'"):
         sibling_advantages(r, g, mode="odd")
+    with pytest.raises(InputError, match="no baseline 'median'"):
+        sibling_advantages(r, g, baseline="median")
 
 
 def test_c3_siblings_have_one_prefix_and_one_agent() -> None:
@@ -381,6 +391,8 @@ def test_magrpo_tree_nodes_are_transcripts() -> None:
     # who speaks first within a turn makes no other transcript
     swapped = team("t1", 0.0, [said("b", "same", turn=0), said("a", "x", turn=0), said("a", "p", turn=1)])
     assert rows(magrpo([traces[0], swapped, traces[2]], mode="tree", gamma=0.5)) == pytest.approx(rows(credit))
+    with pytest.raises(InputError, match="node 1 stands before its parent 1"):
+        tree_returns([1.0, 1.0], [-1, 1])
     assert tree_returns([1.0, 0.0, 2.0, 4.0], [-1, 0, 1, 1]) == pytest.approx([1 + 0.81 * 3, 0.9 * 3, 2, 4])
 
 

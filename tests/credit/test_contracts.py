@@ -179,12 +179,23 @@ PROMISES: dict[str, tuple[str, bool, tuple[str, ...], dict[str, Any]]] = {
 }
 
 
+MECHANISMS = {name: registry.get("credit", name) for name in registry.ids("credit")}
+
+
+def test_every_mechanism_has_promised() -> None:
+    assert set(PROMISES) == set(MECHANISMS)
+    free = {"marshal", "puppeteer", "spiral", "uniform"}
+    assert {name for name, mechanism in MECHANISMS.items() if mechanism.cost == "nothing"} == free
+
+
 @pytest.mark.parametrize("name", PROMISES)
 def test_unit_needs_options_and_defaults(name: str) -> None:
-    mechanism = registry.get("credit", name)
+    mechanism = MECHANISMS[name]
     unit, is_additive, needs, defaults = PROMISES[name]
     assert (mechanism.unit, mechanism.additive, mechanism.needs) == (unit, is_additive, needs)
-    found = {n: p.default for n, p in inspect.signature(mechanism.run).parameters.items() if n != "traces"}
+    parameters = inspect.signature(mechanism.run).parameters
+    assert all(p.kind is p.KEYWORD_ONLY for n, p in parameters.items() if n != "traces")
+    found = {n: p.default for n, p in parameters.items() if n != "traces"}
     assert mechanism.options == list(found)
     assert {n: d for n, d in found.items() if not inspect.isfunction(d)} == defaults
 
@@ -230,7 +241,7 @@ def exchanged(trace: Trace) -> Trace:
 
 def given(name: str) -> dict[str, Any]:
     options: dict[str, Any] = {}
-    known = registry.get("credit", name).options
+    known = MECHANISMS[name].options
     if "value" in known and name not in ("shapley", "spawn", "stop"):
         options["value"] = lambda t: [0.3, 0.1, 0.2, 0.6] + ([0.0] if name in ("cone", "ledger") else [])
     if name == "vdn":
@@ -251,7 +262,7 @@ CHANNELS = [n for n, (_, _, _, defaults) in PROMISES.items() if "channel" in def
 @pytest.mark.parametrize("on_events", [False, True])
 @pytest.mark.parametrize("name", CHANNELS)
 def test_a_channel_is_only_a_name(name: str, on_events: bool) -> None:
-    mechanism, traces = registry.get("credit", name), rollouts(on_events=on_events or name == "mars2")
+    mechanism, traces = MECHANISMS[name], rollouts(on_events=on_events or name == "mars2")
     other = mechanism(traces, channel="other", **given(name))
     same = mechanism([exchanged(t) for t in traces], **given(name))
     assert (other.rows, other.unidentified) == (same.rows, same.unidentified)
@@ -266,7 +277,7 @@ KEYED = [n for n, (_, _, _, defaults) in PROMISES.items() if "key" in defaults]
 
 @pytest.mark.parametrize("name", KEYED)
 def test_groups_are_by_task_unless_another_key_is_given(name: str) -> None:
-    mechanism, traces = registry.get("credit", name), rollouts(on_events=name in ("mars2", "spiral", "marshal"))
+    mechanism, traces = MECHANISMS[name], rollouts(on_events=name in ("mars2", "spiral", "marshal"))
     by_system = mechanism(traces, key="system", **given(name))
     relabelled = mechanism([replace(t, task_id=str(t.system)) for t in traces], **given(name))
     by_function = mechanism(traces, key=lambda t: t.system, **given(name))
@@ -276,7 +287,7 @@ def test_groups_are_by_task_unless_another_key_is_given(name: str) -> None:
 
 @pytest.mark.parametrize("name", [n for n, p in PROMISES.items() if "convention" in p[3]])
 def test_a_convention_and_a_rule_for_singletons_can_be_chosen(name: str) -> None:
-    mechanism, traces = registry.get("credit", name), rollouts(on_events=name in ("mars2", "marsrl"))
+    mechanism, traces = MECHANISMS[name], rollouts(on_events=name in ("mars2", "marsrl"))
     if name == "marsrl":  # every stage reads the task's own beginning here: compare the whole task
         traces = [replace(t, events=[e for e in t.events if e.id == "e2"]) for t in traces]
     plain = mechanism(traces, convention="dr_grpo", singleton="zero")
@@ -299,7 +310,7 @@ def test_a_convention_and_a_rule_for_singletons_can_be_chosen(name: str) -> None
 
 
 def test_one_trace_a_list_and_a_batch_are_the_same_question() -> None:
-    uniform, traces = registry.get("credit", "uniform"), rollouts()
+    uniform, traces = MECHANISMS["uniform"], rollouts()
     assert uniform(traces[0]).rows == uniform([traces[0]]).rows == uniform(tuple(traces[:1])).rows
     assert uniform(TraceBatch.of(traces)).rows == uniform(traces).rows
     assert len({r.trace for r in uniform(traces).rows}) == 7
@@ -315,5 +326,5 @@ def test_a_reward_that_is_missing_or_no_number_names_trace_and_channel() -> None
         team_reward(team("ten", None, [said("a")]))
     bad = replace(trace, trace_id="bad", rewards={"team": 1.0, "R1": float("inf")})
     with pytest.raises(InputError, match="reward 'R1' is inf") as error:
-        registry.get("credit", "uniform")([trace, bad])
+        MECHANISMS["uniform"]([trace, bad])
     assert error.value.where == "bad"

@@ -198,9 +198,9 @@ def test_the_notes_of_a_comparison() -> None:
 
 def test_groups_of_another_size_are_named_three_at_most() -> None:
     traces = three()
-    rows = [Row(i % 3, "team", "") for i in range(6)]
-    with pytest.raises(InputError, match="groups of 2 were expected: 'a' has 1, 'c' has 1, 'd' has 1;") as error:
-        grouped_credit("m", "words", traces, rows, [0.0] * 6, ["a", "b", "b", "c", "d", "e"], Convention(), size=2)
+    rows = [Row(i % 3, "team", "") for i in range(8)]
+    with pytest.raises(InputError, match="groups of 2 were expected: 'a' has 1, 'c' has 3, 'd' has 1;") as error:
+        grouped_credit("m", "words", traces, rows, [0.0] * 8, ["a", "b", "b", "c", "c", "c", "d", "e"], Convention(), size=2)
     assert "'b'" not in str(error.value)
 
 
@@ -255,6 +255,19 @@ def test_who_speaks_and_how_tells_nodes_apart_and_a_sample_may_too() -> None:
     assert tree_of(mute, ["q", "q"], [0.0, 0.0], lambda e: e.id).steps[2].node == 1
 
 
+def test_the_last_word_is_the_last_in_time() -> None:
+    # the file holds the last word first: both share "x", and end on a "y" of their own
+    late = [
+        Event(id="b", t=5, type="message", agent="a", content_ref="y"),
+        Event(id="a", t=1, type="message", agent="a", content_ref="x"),
+    ]
+    traces = [Trace(trace_id=n, task_id="q", events=late) for n in "uv"]
+    steps = tree_of(traces, ["q", "q"], [1.0, 0.0]).steps
+    assert [s.place for s in steps] == [1, 0, 1, 0]
+    assert steps[0].node == steps[2].node
+    assert steps[1].node != steps[3].node
+
+
 # -- messages, words, one trace -----------------------------------------------------------------------------------------
 
 
@@ -269,7 +282,7 @@ def test_which_events_are_messages() -> None:
     check_ids([team("t", 1.0, []), trace], ["e6"])
     check_ids([trace], None)
     with pytest.raises(NotFound, match="no event 'e77'") as error:
-        check_ids([trace], ["e6", "e77"])
+        check_ids([trace, team("t", 1.0, [])], ["e6", "e77"])
     assert error.value.where == "worked"
 
 
