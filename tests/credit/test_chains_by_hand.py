@@ -24,6 +24,7 @@ from counterpoint.credit.coma import coma, counterfactual_advantages
 from counterpoint.credit.cone import cone
 from counterpoint.credit.difference import difference
 from counterpoint.credit.gae import gae as gae_of
+from counterpoint.credit.ledger import ledger
 from counterpoint.credit.marft import agent_chain, marft, non_zero_normalised
 from counterpoint.credit.puppeteer import puppeteer, step_costs
 from counterpoint.credit.qmix import Mixer, gradient, mix, qmix, td_errors
@@ -214,6 +215,8 @@ def test_inclusion_by_hand() -> None:
     assert inclusion_effect([1.0, 9.0, 4.0, 9.0, 9.0, 9.0], cells, arms, kept) == pytest.approx({0: 3.0})
     by_ten = inclusion_weights([0] * 12 + [1], [0] * 13, [1] + [0] * 11 + [1])  # 12 is clipped to 10 by default
     assert by_ten[[0, 12]] == pytest.approx([10 / 11, 1 / 11])
+    effect = inclusion_effect([1.0] + [0.0] * 12, [0] * 12 + [1], [0] * 13, [1] + [0] * 11 + [1])
+    assert effect == pytest.approx({0: 10 / 11})
     # the same cell in two arms is two kinds of launch
     assert inclusion_weights([0, 0, 0, 0], [0, 0, 1, 1], [1, 0, 1, 1]) == pytest.approx([1, 0, 0.5, 0.5])
     with pytest.raises(NotIdentified, match=r"P.kept. is 0 for 2 kinds of launch of arm 2, 7"):
@@ -232,6 +235,8 @@ def test_ridge_by_hand() -> None:
     assert ridge(2 * x + 5, y)([[11.0]]) == pytest.approx([2 + 4.0])  # whatever the units
     assert ridge(x, y, 2.0).beta_D == pytest.approx([1.0])
     assert ridge(x, y, 0.0)([[1.0]]) == pytest.approx([4.0])
+    assert ridge(x / 4, y)([[0.75]]) == pytest.approx([2 + 4.0])
+    assert ridge([[-1], [1]], [0, 4])([[3]]) == pytest.approx([6.0])
     flat = ridge(np.column_stack([x, np.full(2, 7.0)]), y, 2.0)
     assert flat.beta_D.tolist() == [pytest.approx(1.0), 0.0]
     assert flat.scale_D.tolist() == [1.0, 1.0]
@@ -324,6 +329,7 @@ def test_marft_normalises_what_is_not_zero() -> None:
     assert agent_chain([[0.0, 1.0]], [[0.0, 0.0]]) == pytest.approx(np.array([[0.99 * 0.95, 1.0]]))
     assert agent_chain([0.0], [1.0], gamma=0.5, bootstrap=4.0) == pytest.approx([1.0])
     assert non_zero_normalised([0.0, 1.0, 3.0]) == pytest.approx([-2, -1, 1])
+    assert non_zero_normalised([-1.0, -3.0, 0.0]) == pytest.approx([1, -1, 2])
     assert non_zero_normalised([2.0]).tolist() == [2.0]
     steps = [said("a", reward={"team": 1.0}), said("b", reward={"team": 3.0})]
     traces = [team("t", None, steps), team("u", None, steps[:1])]
@@ -392,6 +398,8 @@ def test_vtrace_of_traces_by_hand() -> None:
     critic = vtrace_of(two, target=lambda t: new, value=lambda t: dict.fromkeys(("e0", "e2"), 1.0))
     # V 1: the last step pays exactly what was expected, so the first is worth 1/2 (0 + 1 - 1)
     assert rows(critic) == pytest.approx({(0, "e0"): 0.0, (0, "e2"): 0.0, (1, "e0"): 1.5})
+    near = vtrace_of(team("t", 1.0, steps[:1]), target=lambda t: {"e0": -100.0})
+    assert rows(near)[0, "e0"] == pytest.approx(np.exp(-20.0), rel=1e-9)
     far = vtrace_of(team("t", 1.0, steps[:1]), target=lambda t: {"e0": 100.0}, rho_bar=1e12)
     assert rows(far)[0, "e0"] == pytest.approx(np.exp(20.0))
     for wrong in ({"e0": 0.0}, {}):
@@ -439,6 +447,16 @@ class Many(Deletes):
         return np.array([self.fork(trace, f.at, f.do).rewards["team"] for f in forks])
 
 
+class Counts(Many):
+    """Only many at once."""
+
+    def fork(self, trace: Trace, at: str, do: Do | None = None, seed: int | None = None) -> Trace:
+        raise AssertionError("one by one")
+
+    def returns(self, trace: Trace, forks: list[Fork]) -> np.ndarray:
+        return np.array([Deletes().fork(trace, f.at, f.do).rewards["team"] for f in forks])
+
+
 def absent() -> Trace:
     steps = [
         decides("x"),
@@ -467,6 +485,7 @@ def test_difference_rewards_of_every_unit(replay: Any) -> None:
     assert rows(difference(trace, replay=replay, channel="half")) == {(0, "w"): 1.5}
     with pytest.raises(InputError, match="no difference rewards for unit 'turn'"):
         difference(trace, replay=replay, unit="turn")
+    assert rows(difference(trace, replay=Counts())) == {(0, "w"): 3.0}
     told = difference([trace, trace], counterfactual=lambda t, name: 4.0)
     assert rows(told) == {(i, n): 2.0 for i in (0, 1) for n in ("o", "w")}
     assert told.cost == Cost()
@@ -513,6 +532,11 @@ def test_spread_over_tokens_of_several_traces() -> None:
     spread = token_spread(team("t", 1.0, [decides("x", tokens_out=2)]), credit=lead, weights=lambda e: [3.0, 1.0])
     assert rows(spread) == {(0, "e0#0"): 0.75, (0, "e0#1"): 0.25}
     assert spread.notes["weights"] == "given"
+    mixed = team("m", 1.0, [said("a"), said("b", tokens_out=0), said("c", tokens_out=2)])
+    every = ledger(mixed, value=[0.0, 0.25, 0.25, 0.5], unit="all")  # rows of roles, agents and turns come first
+    found = token_spread(mixed, credit=every)
+    assert rows(found) == {(0, "e2#0"): 0.375, (0, "e2#1"): 0.375}
+    assert (set(found.unidentified), found.notes["lost"]) == ({(0, "e0"), (0, "e1")}, 2)
     agents = token_spread(traces, credit=uniform(traces))
     assert agents.rows == ()  # rows of agents are left out
     with pytest.raises(InputError, match="of other traces"):

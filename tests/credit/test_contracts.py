@@ -266,6 +266,7 @@ def test_a_channel_is_only_a_name(name: str, on_events: bool) -> None:
     other = mechanism(traces, channel="other", **given(name))
     same = mechanism([exchanged(t) for t in traces], **given(name))
     assert (other.rows, other.unidentified) == (same.rows, same.unidentified)
+    assert (other.mechanism, other.trace_ids) == (name, tuple(f"t{i}" for i in range(7)))
     if name != "vdn":
         assert other.rows != mechanism(traces, **given(name)).rows
     else:
