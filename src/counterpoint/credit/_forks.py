@@ -254,6 +254,7 @@ def pair_interaction(
         r10 = r11 = np.full(k, float(without.rewards[channel]))
     singles = {early: float((r00 - r10).mean()), late: float((r00 - r01).mean())}
     interaction, se = paired((r10 + r01)[None], (r11 + r00)[None])
-    spent = Cost(1 + (4 if again else 2) * k, _tokens_after(trace)[trace.index[early]] * (1 + 4 * k))
+    forks = 1 + (4 if again else 2) * k
+    spent = Cost(forks, forks * _tokens_after(trace)[trace.index[early]])
     error = None if k == 1 else float(se[0])
     return Pair(singles[a], singles[b], float((r00 - r11).mean()), float(interaction[0]), error, spent)
