@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
 import inspect
+import pkgutil
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+import counterpoint.credit
 from counterpoint import registry
+from counterpoint.credit._accounts import Entry
+from counterpoint.credit._games import Game, VoteGame
 from counterpoint.credit._groups import CONVENTIONS, Convention
-from counterpoint.credit._mechanism import team_reward
+from counterpoint.credit._mechanism import Mechanism, team_reward
+from counterpoint.credit._ridge import Ridge
+from counterpoint.credit._team_games import Played
+from counterpoint.credit.message_amortised import Weights
 from counterpoint.errors import InputError
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.batch import TraceBatch
@@ -198,6 +207,48 @@ def test_unit_needs_options_and_defaults(name: str) -> None:
     found = {n: p.default for n, p in parameters.items() if n != "traces"}
     assert mechanism.options == list(found)
     assert {n: d for n, d in found.items() if not inspect.isfunction(d)} == defaults
+
+
+# functions whose options may stand without their names
+BY_PLACE = {
+    "_doubly_robust.outcome_models",
+    "_games.table",
+    "_groups.group_advantages",
+    "_masked.majority",
+    "_masked.votes_of",
+    "_masked.worth_of",
+    "_mechanism.team_reward",
+    "_messages.messages_of",
+    "_ridge.ridge",
+    "_table.paid_steps",
+    "_table.values_of",
+    "_tree.tree_of",
+    "_votes.exact_votes",
+    "_votes.vote_game",
+    "cone.cone_sums",
+    "ledger.doob",
+    "sharp.normalised",
+}
+MODULES = [importlib.import_module(f"counterpoint.credit.{m.name}") for m in pkgutil.iter_modules(counterpoint.credit.__path__)]
+
+
+def test_options_are_given_by_name() -> None:
+    found = set()
+    for module in MODULES:
+        for name, function in vars(module).items():
+            if not inspect.isfunction(function) or function.__module__ != module.__name__ or name.startswith("_"):
+                continue
+            options = [p for p in inspect.signature(function).parameters.values() if p.default is not p.empty]
+            if any(p.kind is not p.KEYWORD_ONLY for p in options if not (name == "parts_of" and p.name == "k")):
+                found.add(f"{module.__name__.rpartition('.')[2]}.{name}")
+    assert found == BY_PLACE
+
+
+@pytest.mark.parametrize("kind", [Convention, Entry, Game, Mechanism, Played, Ridge, VoteGame, Weights])
+def test_what_is_handed_on_cannot_be_changed(kind: type) -> None:
+    some = object.__new__(kind)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(some, dataclasses.fields(kind)[0].name, 1)
 
 
 # -- laws ---------------------------------------------------------------------------------------------------------------

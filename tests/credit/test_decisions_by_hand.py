@@ -36,6 +36,7 @@ def test_scores_where_an_arm_cannot_occur() -> None:
     assert np.isnan(dr.psi(np.array([True]), np.array([0.0]), one, one, one))[0]
     assert np.isnan(dr.psi(np.array([False]), np.array([1.0]), one, one, one))[0]
     assert dr.psi(np.array([1, 0]), np.array([1.0, 0.0]), np.array([3.0, 3.0]), np.ones(2), np.zeros(2)).tolist() == [3.0, -2.0]
+    assert dr.psi([1, 0], [0.5, 0.5], np.array([3.0, 3.0]), np.ones(2), np.zeros(2)).tolist() == [5.0, -5.0]  # type: ignore[arg-type]
     for wrong in (-0.1, 1.1):
         with pytest.raises(InputError, match="outside 0 to 1"):
             dr.psi(np.array([True]), np.array([wrong]), one, one, one)
@@ -185,6 +186,7 @@ def test_spawn_by_forks_of_several_traces() -> None:
     assert rows(credit) == pytest.approx({(0, "d"): 0.5, (1, "d"): -0.25})
     assert [r.se for r in credit.rows] == [0.0, 0.0]
     assert {r.unit for r in credit.rows} == {"orchestrator"}
+    assert (credit.mechanism, credit.trace_ids, credit.estimand) == ("spawn", ("a", "b", "c"), spawn.estimand)
     assert credit.unidentified == {(2, "d"): "not identified: stuck; no way"}
     assert credit.cost == Cost(6, 0)  # k is 2: three forks for each that could be asked
     assert credit.notes == {
@@ -206,6 +208,18 @@ def test_spawn_by_forks_of_several_traces() -> None:
     unlogged = spawn([traces[0], one("u", logp=None, reward=1.0)], replay=pays)
     assert "no propensity was logged" in unlogged.unidentified[1, "d"]
     assert unlogged.notes["tau"][1, "d"] == 1.0
+
+
+def test_a_fork_that_pays_no_number_is_no_answer() -> None:
+    class Odd(Pays):
+        def fork(self, trace: Trace, at: str, do: Do | None = None, seed: int | None = None) -> Trace:
+            paid = math.nan if trace.trace_id == "odd" else 0.0
+            return replace(trace, rewards={"team": paid})
+
+    credit = spawn([one("odd", reward=1.0), one("even", reward=1.0)], replay=Odd(), k=1, value="effect")
+    assert rows(credit) == {(1, "d"): 1.0}
+    assert credit.unidentified == {(0, "d"): "not identified: no comparable case"}
+    assert set(credit.notes["tau"]) == {(1, "d")}
 
 
 def log_of(n: int = 120, kinds: int = 1) -> list[Trace]:
@@ -336,6 +350,7 @@ def test_stops_by_drafts() -> None:
         8.0,
         8.0,
     ]
+    assert all_stops([1, 3], [0.5, 0.5]).tolist() == [2.0, 3.0]  # type: ignore[arg-type]
     with pytest.raises(InputError, match="2 payoffs and 3 chances"):
         all_stops(np.ones(2), np.ones(3))
     on = decided("d0", "noop", options=BOTH, logp=math.log(0.75))
@@ -350,6 +365,9 @@ def test_stops_by_drafts() -> None:
     assert (credit.notes, credit.cost) == ({"estimator": "drafts"}, Cost())
     other = stop(drafted((1.0, on), (3.0, end), reward=3.0), channel="other")
     assert rows(other) == pytest.approx({(0, "d0"): -0.25 * (1 - 30)})
+    assert (credit.mechanism, credit.trace_ids, credit.estimand) == ("stop", ("t", "t"), stop.estimand)
+    nothing = stop(drafted((0.0, on), (0.0, end), reward=4.0))  # a draft may be worth 0
+    assert rows(nothing) == pytest.approx({(0, "d0"): 1.0})
     # nobody stopped: what came in the end is what going on brought, for the last one too
     never = stop(drafted((1.0, on), (2.0, replace(on, id="d1")), reward=3.0))
     assert rows(never) == pytest.approx({(0, "d0"): 0.5, (0, "d1"): 0.25})

@@ -356,7 +356,7 @@ def test_masked_credit_of_traces() -> None:
     assert set(credit.unidentified) == {(i, e) for i in (0, 1) for e in ("b", "v5", "no", "yes", "v7", "v8")}
     assert "no answer to 'q2' was scored" in credit.unidentified[0, "v5"]
     assert "carries no claim" in credit.unidentified[0, "b"]
-    assert credit.notes == {"weight": 2.0}
+    assert (credit.notes, credit.mechanism) == ({"weight": 2.0}, "message_masked")
     told = message_masked(
         trace, weight=2.0, verify=lambda task, answer: {"q1": 0.25, "q2": 3.0}[task] if answer is not None else 1.0
     )
@@ -448,6 +448,7 @@ def test_features_by_hand() -> None:
     assert features([voted()], scores="other").x_MD[6, NAMES.index("own")] == 1.0
     told = features([bare], verify=lambda task, answer: float(answer == 1), start=0)
     assert told.x_MD[1, NAMES.index("masked")] == 0.0
+    assert set(told.x_MD[:, NAMES.index("is_known")]) == {0.0}  # the answers were judged, the votes were not
     alone = features([bare], verify=lambda task, answer: float(answer is not None), rule=lambda claims: claims[-1])
     assert alone.x_MD[6, NAMES.index("masked")] == 1.0
     wrong = replace(voted(), events=[replace(e, reward={"R2": 0.0}) if e.id == "v2" else e for e in voted().events])
