@@ -23,7 +23,7 @@ def told(trace: Trace) -> list[str]:
     for e in trace.events:
         fields = {name: getattr(e, name) for name in e.__struct_fields__ if name not in _FIRST}
         said = [f"{name.rstrip('_')}={_short(_text(trace, name, v))}" for name, v in fields.items() if _is_there(v)]
-        lines.append(f"  {e.t:.6g} {e.id}: {e.type} by {e.agent}" + "".join(f" {part}" for part in said))
+        lines.append(f"  {_short(e.t)} {e.id}: {e.type} by {e.agent}" + "".join(f" {part}" for part in said))
     lines += [f"  {e.src} -> {e.dst} ({e.type})" for e in trace.edges]
     for name in ("rewards", "costs", "metrics", "meta"):
         if found := getattr(trace, name):
@@ -49,7 +49,7 @@ def _short(value: Any) -> str:
 
 def _rounded(value: Any) -> Any:
     if isinstance(value, float):
-        return float(f"{value:.10g}") if value % 1 else int(value)
+        return round(value, 9) if value % 1 else int(value)
     if isinstance(value, dict):
         return {k: _rounded(v) for k, v in value.items()}
     return [_rounded(v) for v in value] if isinstance(value, list | tuple) else value
