@@ -201,7 +201,7 @@ def test_alternatives_leave_out_what_was_masked_and_leaving_is_worth_nothing() -
 
 def _lesson(out: Rollout, **columns: Any) -> Lesson:
     zero = np.zeros(0)
-    return Lesson(**({n: zero for n in ("item", "advantage", "worth", "left", "rule", "team", "spawn")} | columns), tables=out.tables)
+    return Lesson(**(dict.fromkeys(("item", "advantage", "worth", "left", "rule", "team", "spawn"), zero) | columns), tables=out.tables)
 
 
 def test_every_decision_reads_its_own_column() -> None:
