@@ -33,7 +33,6 @@ from counterpoint.formats._importing.values import (
     string,
     text_of,
 )
-from counterpoint.trace import Trace
 from told import told
 
 # -- reports

@@ -114,3 +114,102 @@ def test_values_and_the_rest() -> None:
     assert value_loss(20.0, 0.0, 0.0, clip=None, huber=10.0) == pytest.approx(150)
     assert polyak(1.0, 2.0, tau=0.01) == close(1.01)
     assert reinforce([-1.0, -2.0, -3.0], [1.0, 1.0, -1.0], [0, 0, 1]) == pytest.approx(0.0)
+
+
+# -- by hand, at the limits
+
+
+def test_a_ratio_is_clipped_on_both_sides_where_it_would_gain() -> None:
+    # A = 1: above 1.2 the gain stops; below nothing is clipped. A = -1: below 0.8 it stops, above nothing is.
+    assert clip_loss([1.5, 0.5, 1.2], [1.0, 1.0, 1.0]) == pytest.approx([-1.2, -0.5, -1.2])
+    assert clip_loss([1.5, 0.5, 0.8], [-1.0, -1.0, -1.0]) == pytest.approx([1.5, 0.8, 0.8])
+    assert clip_loss([1.5, 0.5], [1.0, -1.0], eps_low=0.3) == pytest.approx([-1.3, 0.7])
+    assert clip_loss([1.5], [1.0], eps_low=0.1, eps_high=0.4) == pytest.approx([-1.4])
+
+
+def test_a_dual_clip_bounds_one_sign_or_both() -> None:
+    assert clip_loss([9.0, 9.0], [-1.0, 1.0], dual=3.0) == pytest.approx([3.0, -1.2])
+    assert clip_loss([9.0, 0.1], [-2.0, 2.0], dual=1.5, dual_both_signs=True) == pytest.approx([3.0, -0.2])
+    with pytest.raises(InputError, match="above 1, not 1"):
+        clip_loss([1.0], [1.0], dual=1.0)
+    assert clip_loss([5.0], [0.0], dual=2.0) == [0.0]
+
+
+def test_weights_by_hand() -> None:
+    assert token_weights([1, 3]) == pytest.approx([0.25, 0.25])
+    assert token_weights([1, 3], "seq_mean_token_mean") == pytest.approx([1 / 2, 1 / 6])
+    assert token_weights([1, 3], "constant", constant=5) == pytest.approx([0.1, 0.1])
+    assert token_weights([1, 3, 2], "agent_mean", rollouts=[7, 7, 4]) == pytest.approx([1 / 4, 1 / 12, 1 / 4])
+    assert token_weights([1, 3, 2], "rollout_mean", rollouts=[7, 7, 4]) == pytest.approx([1 / 12, 1 / 12, 1 / 6])
+    for wrong in ({"constant": 0}, {"constant": -1}, {}):
+        with pytest.raises(InputError, match="constant above 0"):
+            token_weights([1], "constant", **wrong)
+    for lengths in ([], [[1]], [0], [-1]):
+        with pytest.raises(InputError, match="lengths are above 0"):
+            token_weights(lengths)
+    with pytest.raises(InputError, match="no weights for scheme 'mean'"):
+        token_weights([1], "mean", rollouts=[0])  # type: ignore[arg-type]
+
+
+def test_ratios_by_hand() -> None:
+    d = np.log([2.0, 8.0, 3.0])
+    assert ratios(d) == pytest.approx([2, 8, 3])
+    assert ratios(d, [1, 1, 0], level="geometric") == pytest.approx([3, 4])
+    assert ratios(d, [1, 1, 0], level="product") == pytest.approx([3, 16])
+    assert ratios(d, level="product") == pytest.approx([48])
+    assert ratios([5.0, -50.0], log_max=1.0) == pytest.approx([np.e, np.exp(-50)])
+    assert ratios([3.0, 3.0], level="product", log_max=4.0) == pytest.approx([np.exp(4)])
+    with pytest.raises(InputError, match="no level 'sum'"):
+        ratios([0.0], level="sum")  # type: ignore[arg-type]
+
+
+def test_a_turns_loss_by_hand() -> None:
+    d = np.log([2.0, 8.0, 0.25])
+    losses, mean = turn_loss(d, [0, 0, 1], [1.0, -1.0])
+    assert losses == pytest.approx([-1.2, 0.8])
+    assert mean == pytest.approx(-0.2)
+    losses, _ = turn_loss([9.0, 9.0], [0, 1], [-1.0, -1.0])
+    assert losses == pytest.approx([3.0, 3.0])
+    losses, _ = turn_loss([9.0], [0], [-1.0], dual=None)
+    assert losses == pytest.approx([np.exp(3.0)])
+    losses, _ = turn_loss([9.0], [0], [1.0], eps=0.5)
+    assert losses == pytest.approx([-1.5])
+
+
+def test_a_decoupled_loss_by_hand() -> None:
+    now, near, then = np.log([0.6, 0.2]), np.log([0.4, 0.4]), np.log([0.1, 0.8])
+    # weights 4 and 0.5, ratios 1.5 and 0.5
+    assert decoupled_loss(now, near, then, [1.0, -1.0]) == pytest.approx([4 * -1.2, 0.5 * 0.8])
+    assert decoupled_loss(now, near, then, [1.0, -1.0], cap=2.0) == pytest.approx([0.0, 0.5 * 0.8])
+    assert decoupled_loss(now, near, then, [1.0, -1.0], eps=0.4) == pytest.approx([4 * -1.4, 0.5 * 0.6])
+    huge = np.log([0.8]), np.log([0.1]), np.log([0.1])
+    assert decoupled_loss(*huge, [-1.0], dual=3.0) == pytest.approx([3.0])
+
+
+def test_values_preferences_and_slow_copies_by_hand() -> None:
+    # V moved from 0 to 1, the target is 2: unclipped 0.5, clipped at 0.2 it is 1.8^2 / 2
+    assert value_loss([1.0], [0.0], [2.0]) == pytest.approx([1.62])
+    assert value_loss([1.0], [0.0], [-2.0]) == pytest.approx([4.5])
+    assert value_loss([-1.0], [0.0], [-2.0]) == pytest.approx([1.62])
+    assert value_loss([3.0], [3.0], [0.0], huber=2.0) == pytest.approx([2 * (3 - 1)])
+    assert value_loss([2.0], [2.0], [0.0], huber=2.0) == pytest.approx([2.0])
+    assert value_loss([-3.0], [-3.0], [0.0], huber=2.0) == pytest.approx([4.0])
+    assert dpo([-1.0], [-2.0], [-3.0], [-3.5]) == pytest.approx([np.log1p(np.exp(-0.1 * (1 - 0.5)))])
+    assert dpo(0.0, 0.0, 0.0, 5.0, beta=2.0) == pytest.approx(np.log1p(np.exp(-10)))
+    assert polyak([1.0], [3.0]) == pytest.approx([1.02])
+    assert polyak([1.0], [3.0], tau=0.25) == pytest.approx([1.5])
+    assert reinforce([-1.0, -2.0], [3.0, 1.0]) == pytest.approx(5.0)
+    assert reinforce([-1.0, -2.0], [3.0, 1.0], [4, 9]) == pytest.approx(2.5)
+
+
+def test_kimis_objective_by_hand() -> None:
+    # clip(rho) A - tau log(rho)^2, at the bounds, inside, and outside of them
+    value, keeps = parl_objective([-0.5, 0.0, 0.5, 1.0], [1.0, 1.0, 1.0, -2.0], log_low=-0.5, log_high=0.5, tau=2.0)
+    assert value == pytest.approx((np.exp(-0.5) - 0.5 + 1 + np.exp(0.5) - 0.5 - 2 * np.exp(0.5) - 2) / 4)
+    assert keeps.tolist() == [True, True, True, False]
+    assert parl_objective([-0.51], [1.0], log_low=-0.5, log_high=0.5, tau=0.0)[1].tolist() == [False]
+
+
+def test_shapes_that_do_not_fit_are_named() -> None:
+    with pytest.raises(InputError, match=r"ratio \(2,\), advantages \(3,\)"):
+        clip_loss([1.0, 1.0], [1.0, 1.0, 1.0])

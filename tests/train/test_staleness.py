@@ -93,3 +93,94 @@ def test_bad_input() -> None:
         Inclusion(clip=0.5)
     with pytest.raises(InputError, match="one entry per rollout"):
         Inclusion().weights([1.0], [1, 2])
+
+
+# -- at the edges
+
+
+def test_each_factor_is_cut_at_its_own_cap() -> None:
+    # mismatch 4 and staleness 3, then 1 and 1
+    found = correct(np.log([0.6, 0.5]), np.log([0.2, 0.5]), np.log([0.05, 0.5]))
+    assert found.mismatch_N == pytest.approx([4.0, 1.0])
+    assert found.weight_N == pytest.approx([2.0 * 1.0, 1.0])
+    wider = correct(np.log([0.6, 0.5]), np.log([0.2, 0.5]), np.log([0.05, 0.5]), mismatch_cap=5.0, staleness_cap=2.5)
+    assert wider.weight_N == pytest.approx([4.0 * 2.5, 1.0])
+    # the effective sample is that of the untruncated product, 12 and 1: 13^2 / 145 of 2
+    assert found.ess_share == wider.ess_share == pytest.approx(169 / 145 / 2)
+
+
+def test_weights_enter_the_effective_sample_only() -> None:
+    zero = np.zeros(4)
+    plain, weighted = correct(zero, zero, zero), correct(zero, zero, zero, weights=[3.0, 1.0, 0.0, 0.0])
+    assert weighted.ess_share == pytest.approx(16 / 10 / 4)
+    assert weighted.step == pytest.approx((16 / 10 / 4) ** 0.5)
+    assert np.array_equal(weighted.weight_N, plain.weight_N)
+
+
+def test_the_least_share_is_the_callers_to_say() -> None:
+    zero = np.zeros(4)
+    assert correct(zero, zero, zero, weights=[1, 1, 0, 0], least=0.5).step == pytest.approx(0.5**0.5)
+    assert correct(zero, zero, zero, weights=[1, 1, 0, 0], least=0.51).step == 0
+
+
+def test_v_trace_by_hand() -> None:
+    # one chain, rho = 2 and 0.5, r = 1, 4, V = 1, 2; all bars 1, lam 1, gamma 1
+    found = correct(np.log([0.5, 0.25]), np.log([0.25, 0.5]), np.log([0.25, 0.5]))
+    # d_0 = 1 (1 + 2 - 1) = 2, d_1 = 0.5 (4 - 2) = 1;  v_1 = 2 + 1 = 3, v_0 = 1 + 2 + 1 * 1 = 4
+    targets, advantages = stale_vtrace(found, [1.0, 4.0], [1.0, 2.0])
+    assert targets == pytest.approx([4.0, 3.0])
+    assert advantages == pytest.approx([1 * (1 + 3 - 1), 0.5 * (4 - 2)])
+    # rho_bar 3 lets the 2 through, in the targets and in the advantages; lam halves what is carried; gamma discounts
+    targets, advantages = stale_vtrace(found, [1.0, 4.0], [1.0, 2.0], rho_bar=3.0, lam=0.5, gamma=0.5)
+    assert targets == pytest.approx([1 + 2 * (1 + 1 - 1) + 0.5 * 0.5 * 1, 3.0])
+    assert advantages == pytest.approx([2 * (1 + 0.5 * 3 - 1), 1.0])
+
+
+def test_fates_are_counted_over_all_arms() -> None:
+    found = Inclusion()
+    assert (found.launches, found.kept) == (0, 0)
+    found.add([(1.0, 0, True), (1.0, 0, False), (2.0, 0, True), (2.0, 1, True)])
+    assert (found.launches, found.kept) == (4, 3)
+    assert (found.clip, found.prior) == (10.0, 1.0)
+
+
+def test_a_cell_without_a_prior_and_without_launches_has_its_arms_share() -> None:
+    found = Inclusion(prior=0.0)
+    found.add([(1.0, 0, True), (1.0, 0, False)])
+    assert found.share(1.0, 5) == 0.5
+    assert found.share(1.0, 0) == 0.5
+    found.add([(1.0, 1, True), (1.0, 1, True)])
+    assert (found.share(1.0, 1), found.share(1.0, 0)) == (1.0, 0.5)
+    assert Inclusion(prior=3.0).share(1.0, 1) == 1.0
+
+
+def test_weights_are_one_over_the_share_and_at_most_the_clip() -> None:
+    found = Inclusion(clip=3.0, prior=0.0)
+    found.add([(1.0, 0, True), (1.0, 0, False), (1.0, 1, True)] + [(1.0, 2, k == 0) for k in range(4)])
+    assert found.weights([1.0, 1.0, 1.0], [0, 1, 2]) == pytest.approx([2.0, 1.0, 3.0])
+    assert found.weights([], []).shape == (0,)
+    assert Inclusion(clip=1.0).weights([7.0], [0]) == [1.0]
+
+
+def test_the_arm_that_never_came_is_named_first_of_all_in_order() -> None:
+    found = Inclusion()
+    found.add([(4.0, 0, False)] * 3 + [(2.0, 0, False)] * 3 + [(1.0, 0, False), (1.0, 0, True)] * 3)
+    with pytest.raises(NotIdentified, match="none of 3 launches of arm 2 "):
+        found.refuse(enough=3)
+    with pytest.raises(NotIdentified, match="arm 4 "):
+        found.refuse(enough=3, besides=[2.0])
+    found.refuse(enough=4)
+
+
+def test_what_is_refused_at_its_limit() -> None:
+    for wrong in ({"clip": 0.99}, {"prior": -0.01}):
+        with pytest.raises(InputError, match="clip is"):
+            Inclusion(**wrong)
+    for wrong in ({"mismatch_cap": 0.0}, {"staleness_cap": -1.0}):
+        with pytest.raises(InputError, match="caps are"):
+            correct([0.0], [0.0], [0.0], **wrong)
+    for columns in (([], [], []), ([[0.0]], [[0.0]], [[0.0]]), ([0.0], [0.0], [0.0, 0.0])):
+        with pytest.raises(InputError, match="one entry per decision"):
+            correct(*columns)
+    with pytest.raises(InputError, match="one entry per rollout"):
+        Inclusion().weights([[1.0]], [[1]])
