@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from counterpoint.envs.teamworld.config import Config
-from counterpoint.errors import InputError, NotFound
+from counterpoint.errors import InputError, NotFound, Refused
 from counterpoint.train._run_toml import toml_text
 from counterpoint.train.settings import Settings, read_settings, settings_of
 
@@ -78,3 +78,64 @@ def test_devices(tmp_path: Path) -> None:
 def test_settings_and_parameters_of_worlds_have_different_names() -> None:
     """`counterpoint train --set NAME=VALUE` takes either."""
     assert not {f.name for f in dataclasses.fields(Settings)} & {f.name for f in dataclasses.fields(Config)}
+
+
+def test_every_default() -> None:
+    assert settings_of(LEAST).as_dict() == {
+        "preset": "counterpoint", "world": "W1", "seed": 0, "set": {}, "mix": [], "budget_calls": 300_000, "updates": 0, "episodes": 0,
+        "eval_every": 20, "eval_episodes": 40, "runner": "here", "workers": 2, "staleness": 0, "checkpoint_every": 20, "keep_traces": 4,
+        "device": "cpu",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [
+        ("seed", 0), ("eval_every", 1), ("eval_episodes", 1), ("workers", 1), ("staleness", 0), ("checkpoint_every", 1),
+        ("keep_traces", 0), ("budget_calls", 0), ("updates", 0), ("episodes", 0),
+    ],
+)  # fmt: skip
+def test_the_least_of_every_number(name: str, least: int) -> None:
+    rest = LEAST | {"updates": 1} if name == "budget_calls" else LEAST
+    assert getattr(settings_of(rest | {name: least}), name) == least
+    with pytest.raises(InputError, match=f"{name} is {least - 1}; {least} or more"):
+        settings_of(rest | {name: least - 1})
+
+
+def test_a_run_ends_by_calls_or_by_updates() -> None:
+    assert settings_of(LEAST | {"budget_calls": 0, "updates": 1}).updates == 1
+    assert settings_of(LEAST | {"budget_calls": 1}).budget_calls == 1
+    with pytest.raises(InputError, match="a run without an end; budget_calls or updates"):
+        settings_of(LEAST | {"budget_calls": 0, "updates": 0})
+
+
+def test_lists_become_tuples_in_every_table_and_nothing_else_does() -> None:
+    found = settings_of(LEAST | {"set": {"a": [1, 2], "b": 3}, "mix": [{"c": [4]}, {"d": "x"}]})
+    assert found.set == {"a": (1, 2), "b": 3}
+    assert found.mix == ({"c": (4,)}, {"d": "x"})
+    assert found.as_dict()["mix"] == [{"c": (4,)}, {"d": "x"}]
+    assert found.variants() == [{"a": (1, 2), "b": 3, "c": (4,)}, {"a": (1, 2), "b": 3, "d": "x"}]
+    assert settings_of(LEAST | {"set": {"a": 1}}).variants() == [{"a": 1}]
+
+
+def test_a_gpu_is_refused_whether_or_not_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    for there, words in ((False, "no GPU is there"), (True, "no GPU path")):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
+        for device in ("cuda", "cuda:1"):
+            with pytest.raises(Refused, match=words):
+                settings_of(LEAST | {"device": device}).check_device()
+
+
+def test_errors_say_where_only_where_it_is_known(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        settings_of({**LEAST, "seed": -1})
+    assert str(caught.value) == "seed is -1; 0 or more"
+    path = tmp_path / "run.toml"
+    path.write_text('preset = "counterpoint"\nworld = "W1"\nseeed = 3\n')
+    with pytest.raises(InputError, match=r"run\.toml: no setting 'seeed'.*did you mean 'seed'"):
+        read_settings(path)
+    with pytest.raises(InputError, match='preset is missing; preset = "counterpoint"'):
+        settings_of({"world": "W1"})
+    with pytest.raises(InputError, match="run: world is missing"):
+        settings_of({"preset": "x"}, where="run")

@@ -1,0 +1,84 @@
+"""What a preset holds, and each way in which it is refused before anything is played."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import counterpoint as cpt
+from counterpoint.errors import InputError, NotFound, Refused
+from counterpoint.train.preset import CAPABILITIES, GRADES, LOSSES, REGIMES, Preset, named_preset
+
+LEAST: dict[str, Any] = {"source": "a test", "grade": "M", "departures": "none", "credit": {"rows": {}}, "loss": {"soft": {}}}
+
+
+def test_every_default() -> None:
+    found = Preset(**LEAST)
+    assert (found.reward, found.group, found.episodes, found.widens, found.trial_every) == ({"team_outcome": {}}, 4, 24, (0, 0), 0)
+    assert (found.regime, found.delegate, found.forks, found.keeps, found.goes_on) == ("A", "orchestrator", 0.0, 0.0, False)
+    assert found.rates == {"policy": 3e-3, "spawn": 2e-2, "critic": 3e-3}
+    assert (found.averaging, found.needs) == (0.9, ())
+    assert (found.loss_name, found.credit_name, found.uses_traces) == ("soft", "rows", False)
+    other = Preset(**LEAST | {"credit": {"group_relative": {"a": 1}}, "loss": {"clip": {"b": 2}}})
+    assert (other.loss_name, other.credit_name, other.uses_traces) == ("clip", "group_relative", True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"grade": "Q"}, "no grade 'Q'"),
+        ({"regime": "D"}, "no regime 'D'"),
+        ({"delegate": "agents"}, "no delegate 'agents'.*did you mean 'agent'"),
+        ({"credit": {}}, "a preset has one credit mechanism, not 0"),
+        ({"credit": {"rows": {}, "shapley": {}}}, "a preset has one credit mechanism, not 2"),
+        ({"loss": {"clip": {}, "soft": {}}}, "a preset has one loss, not 2"),
+        ({"loss": {"cilp": {}}}, "no loss 'cilp'.*did you mean 'clip'"),
+        ({"group": 0}, "24 episodes do not make groups of 0"),
+        ({"group": 5}, "24 episodes do not make groups of 5"),
+        ({"needs": ("vote",)}, "nothing is known of the need 'vote'.*did you mean 'votes'"),
+    ],
+)
+def test_what_does_not_fit_is_named(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        Preset(**LEAST | changes)
+
+
+def test_all_that_may_be_named_is_taken() -> None:
+    for grade in GRADES:
+        Preset(**LEAST | {"grade": grade})
+    for regime in REGIMES:
+        Preset(**LEAST | {"regime": regime})
+    for loss in LOSSES:
+        assert Preset(**LEAST | {"loss": {loss: {}}}).loss_name == loss
+    Preset(**LEAST | {"group": 1, "episodes": 1, "needs": tuple(CAPABILITIES), "delegate": "agent"})
+    assert set(REGIMES) == {"A", "B", "C"}
+    assert set(GRADES) == {"P", "R", "S", "M"}
+
+
+@pytest.mark.parametrize(
+    ("need", "has", "lacks"),
+    [
+        ("votes", {"vote_items": 1}, {"vote_items": 0, "chain_items": 1}),
+        ("workers", {"max_agents": 1}, {"max_agents": 0}),
+        ("spawn", {"max_agents": 2}, {"max_agents": 1}),
+    ],
+)
+def test_a_world_without_what_is_needed_is_refused(need: str, has: dict[str, int], lacks: dict[str, int]) -> None:
+    preset = Preset(**LEAST | {"needs": (need,)})
+    base = cpt.world("W1").config
+
+    def changed(values: dict[str, int]) -> Any:
+        return type("Config", (), {**{k: getattr(base, k) for k in ("max_agents", "vote_items")}, **values})()
+
+    preset.refuse(changed(has), "mine")
+    with pytest.raises(Refused, match=f"preset mine needs {need}, which the world has not"):
+        preset.refuse(changed(lacks), "mine")
+
+
+def test_presets_by_name() -> None:
+    assert named_preset("grpo").credit_name == "group_relative"
+    with pytest.raises(NotFound, match=r"no preset named 'grpoo'.*did you mean 'grpo'"):
+        named_preset("grpoo")
+    with pytest.raises(InputError, match="counterpoint.train.preset:LOSSES is a tuple, not a Preset"):
+        named_preset("counterpoint.train.preset:LOSSES")
