@@ -76,8 +76,7 @@ def log_probs(net: Network, tables: Mapping[str, Table]) -> tuple[dict[str, Tens
     entropy: dict[str, Tensor] = {}
     if "item" in tables:
         _items(net, tables["item"], tables.get("candidate"), logp, entropy)
-    if "stop" in tables or "talk" in tables:
-        _teams(net, tables, logp, entropy)
+    _teams(net, tables, logp, entropy)
     if "spawn" in tables:
         t = tables["spawn"]
         gate, size = net.roles(torch.from_numpy(t["x"]))
