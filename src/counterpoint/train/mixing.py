@@ -207,6 +207,7 @@ def learn(
     reward = beats.reward / out.config.items / float(mixer.unit)
     with torch.no_grad():  # the target network is the one of now: it stays while the steps are made
         best = mixer(utilities(net, out, beats, tau)[1], mixer.states(beats), mix=o.mix)
+        finite(best.sum(), "TD")  # the last step of the update before may have made the network no number
     ahead = np.where(beats.last, 0.0, np.append(best.numpy()[1:], 0.0)).astype(np.float64)
     y = td_lambda(reward, ahead, gamma=o.gamma, lam=o.lam, done=beats.last, segments=beats.ep)
     target = torch.from_numpy(y.astype(np.float32))
