@@ -80,5 +80,5 @@ def test_presets_by_name() -> None:
     assert named_preset("grpo").credit_name == "group_relative"
     with pytest.raises(NotFound, match=r"no preset named 'grpoo'.*did you mean 'grpo'"):
         named_preset("grpoo")
-    with pytest.raises(InputError, match="counterpoint.train.preset:LOSSES is a tuple, not a Preset"):
+    with pytest.raises(InputError, match=r"counterpoint\.train\.preset:LOSSES is a tuple, not a Preset"):
         named_preset("counterpoint.train.preset:LOSSES")
