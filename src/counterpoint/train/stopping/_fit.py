@@ -65,7 +65,8 @@ def ridge_cv(
     shift = np.append(mean, 0.0)
     squares = [_centred(part, head, shift) for part, head in zip(parts, heads, strict=True)]
     scale = np.sqrt(np.maximum(sum(np.diag(g)[:-1] for g in squares) / total, 0.0))
-    scale = np.where(scale > 1e-9, scale, np.inf)
+    # a column that is the same everywhere: what its sum of squares leaves over, after centring, is rounding
+    scale = np.where(scale > 1e-9 + 1e-6 * np.abs(mean), scale, np.inf)
     grams = [g[:-1, :-1] / np.outer(scale, scale) for g in squares]
     rights = [g[:-1, -1] / scale for g in squares]
     gram, right = np.sum(grams, axis=0), np.sum(rights, axis=0)
