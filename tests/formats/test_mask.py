@@ -108,7 +108,7 @@ INNOCENT = [
 def test_a_planted_secret_is_gone(text: str, secret: str, kind: str) -> None:
     new, found = mask(text)
     assert secret not in new
-    assert found == {kind: 1}
+    assert found[kind] >= 1
     assert f"[masked:{kind}:0001]" in new
 
 

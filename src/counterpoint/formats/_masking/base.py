@@ -1,0 +1,84 @@
+"""What the finders share: a span, and what looks like chance rather than like a word."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+__all__ = ["LABEL", "Span", "every", "has_digit", "is_filler", "is_random", "is_word_at"]
+
+LABEL = re.compile(r"\[masked:(?:key|email|path):[0-9a-f]{4,}\]")
+"""What stands where a secret was."""
+
+_TYPES = """any array auto bool boolean byte bytes char credential date default dict double empty enum false file float function hash hex
+input int integer json key lambda list long masked nil none null number object optional or pass passphrase password passwd path private
+public pwd redacted required secret secretstr self set str string super test text this token true tuple type undefined uint unicode
+unknown unset url user username uuid value void yes no not hidden changeme example placeholder dummy todo tbd missing invalid expired
+wrong incorrect blank sensitive unused bearer basic digest oauth oauth2 jwt env environ config settings prompt stdin""".split()  # noqa: SIM905
+_WORDS = frozenset(_TYPES)
+_FILLERS = ("your", "xxxx", "****", "....", "example", "placeholder", "redacted", "changeme", "dummy", "insert", "env.", "masked", "replace",
+            "<", "todo", "fixme", "my_", "my-", "some_", "some-", "fake", "sample", "--", "__", "{{", "not_set", "notset", "goes_here", "here]")  # fmt: skip
+_TEMPLATE = re.compile(
+    r"\$[A-Za-z_{(]\S*|\$\$.*|[{<\[(].*|%[A-Za-z_(%].*|@[A-Z_]+@|.*\{\{.*\}\}.*|.*\$\{[^}]*\}.*|.*\$\([^)]*\).*|.*\{[A-Za-z_][\w.]*\}.*"
+)
+
+
+_NAMED = re.compile(r"(?:[a-z]+[_-]?)?(?:password|passwd|passphrase|secret|token|api[_-]?key|key)[_-]?(?:\d{1,2}|here|value|name)?")
+
+
+class Span(NamedTuple):
+    """Where a secret is, its kind (`key`, `email` or `path`), the rule that found it, and the secret as it would be written plainly."""
+
+    start: int
+    end: int
+    kind: str
+    rule: str
+    secret: str = ""
+
+
+def every(text: str, needle: str) -> Iterator[int]:
+    """Every place of a substring."""
+    at = text.find(needle)
+    while at >= 0:
+        yield at
+        at = text.find(needle, at + len(needle))
+
+
+def is_word_at(text: str, at: int) -> bool:
+    """Whether a word stands right before a place; a line break written out as `\\n` is no part of one."""
+    if at == 0 or not text[at - 1].isalnum():
+        return False
+    return not (text[at - 1] in "nrtb" and text[at - 2 : at - 1] == "\\")
+
+
+def has_digit(value: str) -> bool:
+    """Whether there is a digit in it."""
+    return any(c.isdigit() for c in value)
+
+
+def is_random(value: str) -> bool:
+    """Whether letters and digits are mixed as no word, name or number has them."""
+    digits = upper = lower = groups = turns = 0
+    last = ""
+    for c in value:
+        kind = "d" if c.isdigit() else "u" if c.isupper() else "l" if c.islower() else ""
+        digits, upper, lower = digits + (kind == "d"), upper + (kind == "u"), lower + (kind == "l")
+        groups += kind == "d" and last != "d"
+        turns += kind != last and kind in "ul" and last in ("u", "l")
+        last = kind
+    if upper + lower < 2:
+        return False
+    if not digits:
+        return upper > 3 and lower > 3 and turns > len(value) // 4 and not any(c in "_-./ " for c in value)
+    if upper and lower:
+        return groups >= 2 or turns > len(value) // 4
+    return groups >= max(2, len(value) // 12)
+
+
+def is_filler(value: str) -> bool:
+    """Whether a value stands for one: a word, a type, a template, a row of stars."""
+    low = value.lower()
+    if low.strip("\"'<>()[]{}.,;:!?") in _WORDS or len(set(low)) < 3 or _NAMED.fullmatch(low) or _TEMPLATE.fullmatch(value):
+        return True
+    return any(part in low for part in _FILLERS) and not (len(value) >= 20 and is_random(value))

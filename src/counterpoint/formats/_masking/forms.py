@@ -1,0 +1,236 @@
+"""Secrets that a notation gives away: headers, addresses, command lines, cookies, password files, and pairs of names and values.
+
+Always true: each form is looked for only where its fixed words stand, reads a bounded number of characters, and goes on behind what it
+found. The notations are public: RFC 3986, 6265, 7235, the manuals of curl, mysql, ssh, PostgreSQL and netrc.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Iterator
+
+from counterpoint.formats._masking.base import Span, every, has_digit, is_filler, is_random
+from counterpoint.formats._masking.names import TOKEN
+from counterpoint.formats._masking.values import is_secret
+
+__all__ = ["FORMS", "attached", "pgpass"]
+
+Found = Iterator[Span]
+_QUOTE = r"\\{0,8}[\"'`]?"
+
+
+def _span(found: re.Match[str], group: int | str, rule: str) -> Span:
+    return Span(*found.span(group), "key", rule, found[group])
+
+
+# -- headers -------------------------------------------------------------------------------------------------------------------
+
+_SCHEME = r"(?:(?:Bearer|Basic|Token|Bot|ApiKey|Api-Key|Digest|Negotiate|NTLM|OAuth|SharedKey|SharedAccessSignature|AWS4-HMAC-SHA256|GoogleLogin|Key|Splunk|GenieKey|SSWS|PVEAPIToken)\s{1,4})?"
+_AUTHORIZATION = re.compile(rf"authorization{_QUOTE}\]?[ \t]{{0,4}}(?:[:=,]|=>)[ \t]{{0,4}}{_QUOTE}(?P<scheme>{_SCHEME})(?P<value>[^\"'`\\\r\n<>{{}}]{{6,2000}})", re.IGNORECASE)
+_BEARER = re.compile(r"bearer(?:\s|%20|\+){1,4}(?P<value>[A-Za-z0-9._~+/=-]{16,4000})", re.IGNORECASE)
+_BASIC = re.compile(r"basic(?:\s|%20|\+){1,4}(?P<value>[A-Za-z0-9+/_-]{8,600}={0,2})", re.IGNORECASE)
+_COOKIE = re.compile(rf"(?:set-)?cookie2?{_QUOTE}[ \t]{{0,4}}[:=][ \t]{{0,4}}{_QUOTE}(?P<value>[^\"'`\r\n<>]{{6,4000}})", re.IGNORECASE)
+_PAIR = re.compile(r"(?P<name>[A-Za-z0-9_.$\-]{1,80})=(?P<value>[^;,\s\"'\\]{6,2000})")
+_ATTRIBUTE = frozenset({"path", "domain", "expires", "max-age", "samesite", "version", "comment", "priority", "theme", "lang", "locale", "consent"})
+_DIRECTIVE = re.compile(r"(?P<name>response|signature|credential|oauth_token|oauth_signature|mac|hash|nonce|cnonce|auth|token)=\\{0,8}[\"']?(?P<value>[^\s,\"'\\]{6,500})", re.I)
+
+
+def _authorization(text: str, at: int) -> Found:
+    found = _AUTHORIZATION.match(text, at)
+    if not found:
+        return
+    value = found["value"].strip()
+    if found["scheme"].strip().lower() in ("digest", "aws4-hmac-sha256", "oauth") or "=" in value[:40] and "," in value:
+        yield from (_span(part, "value", "authorization") for part in _DIRECTIVE.finditer(text, found.start("value"), found.end("value") + 400))
+        return
+    word = value.split()[0] if value.split() else ""
+    has_scheme = bool(found["scheme"])
+    if has_scheme and len(word) >= 6 and not is_filler(word) and (has_digit(word) or is_random(word) or len(word) >= 16 and word.isalnum()):
+        start = found.start("value") + found["value"].index(word)
+        yield Span(start, start + len(word), "key", "authorization", word)
+    elif not has_scheme and is_secret(word, TOKEN, is_quoted=True):
+        start = found.start("value") + found["value"].index(word)
+        yield Span(start, start + len(word), "key", "authorization", word)
+
+
+def _bearer(text: str, at: int) -> Found:
+    found = _BEARER.match(text, at)
+    if found and has_digit(found["value"]) and not is_filler(found["value"]):
+        yield _span(found, "value", "bearer")
+
+
+def _basic(text: str, at: int) -> Found:
+    found = _BASIC.match(text, at)
+    if found and _is_pair(found["value"]):
+        yield _span(found, "value", "basic-auth")
+
+
+def _is_pair(value: str) -> bool:
+    """Whether base64 holds `name:password`."""
+    try:
+        plain = base64.b64decode(value + "=" * (-len(value) % 4), altchars=b"-_" if "-" in value or "_" in value else None).decode()
+    except (binascii.Error, ValueError):
+        return False
+    return ":" in plain and plain.isprintable()
+
+
+def _cookie(text: str, at: int) -> Found:
+    found = _COOKIE.match(text, at)
+    if not found:
+        return
+    for pair in _PAIR.finditer(text, found.start("value"), found.end("value")):
+        value = pair["value"]
+        if pair["name"].lower() not in _ATTRIBUTE and not is_filler(value) and (has_digit(value) or is_random(value)):
+            yield _span(pair, "value", "cookie")
+
+
+# -- addresses -----------------------------------------------------------------------------------------------------------------
+
+_USER = r"://(?P<user>[^\s/:@\"'`\\<>\[\]]{0,128}):"
+_HOST = r"@(?=[A-Za-z0-9_.\[%-]{1,255}(?:[:/?#,\s\"'`\\)\]}>;]|\Z))"
+_IN_URL = re.compile(_USER + r"(?P<value>[^\s/\"'`\\<>]{1,300})" + _HOST)
+_IN_DATABASE = re.compile(_USER + r"(?P<value>[^\s\"'`\\<>]{1,300})" + _HOST)
+_DATABASES = ("postgres", "postgresql", "mysql", "mariadb", "mongodb", "mongodb+srv", "redis", "rediss", "amqp", "amqps", "mssql", "sqlserver", "oracle",
+              "cockroachdb", "clickhouse", "snowflake", "ftp", "sftp", "smtp", "smtps", "ldap", "ldaps", "kafka", "nats", "couchbase", "cassandra")  # fmt: skip
+_CODE = re.compile(r"[?&](?:code|assertion|samlresponse|samlrequest|state|code_verifier|key|hash)=(?P<value>[^\s&\"'`\\<>#;)]{16,4000})", re.IGNORECASE)
+_TOKEN_URL = re.compile(r"://(?P<value>[A-Za-z0-9_~.%+-]{16,255})@[A-Za-z0-9.-]{3,}")
+def _url(text: str, at: int) -> Found:
+    scheme = text[max(0, at - 16) : at].lower()
+    is_database = scheme.endswith(_DATABASES)
+    found = (_IN_DATABASE if is_database else _IN_URL).match(text, at)
+    if found:
+        value = found["value"]
+        if not is_filler(value) and not (value.isdigit() and not found["user"]) and value.lower() not in ("pass", "password", "user", "pw"):
+            yield _span(found, "value", "url-password")
+            return
+    found = _TOKEN_URL.match(text, at)
+    if found and is_random(found["value"]):
+        yield _span(found, "value", "url-token")
+
+
+# -- command lines -------------------------------------------------------------------------------------------------------------
+
+_ARGUMENT = r"(?P<open>\\{0,8}[\"']?)(?P<value>[^\s\"'`\\<>]{3,200})"
+_USER_PASSWORD = re.compile(r"(?:(?<![\w-])-u|--user|--proxy-user|(?<![\w-])-U|--creds?|--auth|--basic-auth|(?<![\w-])-a)(?:[ \t]{1,4}|=)?\\{0,8}[\"']?(?P<user>[^\s:\"'%/\\]{1,80})[:%](?P<value>[^\s\"'\\]{3,200})")
+_P_OPTION = re.compile(rf"(?<![\w-])(?:-p|--pass|-pw|-P)[ \t]{{0,4}}{_ARGUMENT}")
+_P_ATTACHED = re.compile(rf"(?<![\w-])-p{_ARGUMENT}")
+_A_OPTION = re.compile(rf"(?<![\w-])(?:-a|--pass|-w|-k|-K|-W)[ \t]{{1,4}}{_ARGUMENT}")
+_SLASH_OPTION = re.compile(r"/(?:p|pass|password|rp)[: ](?P<value>[^\s\"'`\\<>]{3,200})", re.IGNORECASE)
+_PASS_ARG = re.compile(r"(?:-pass(?:in|out)?[ \t]{1,4}|(?<=\s))pass:(?P<value>[^\s\"'`\\<>]{3,200})")
+_LFTP = re.compile(r"(?<![\w-])-u[ \t]{1,4}[^\s,\"']{1,80},(?P<value>[^\s\"'\\]{3,200})")
+_SQLPLUS = re.compile(r"[ \t](?P<user>[A-Za-z]\w{0,40})/(?P<value>[^\s@/\"']{3,100})@[\w.:/-]{2,}")
+_HTPASSWD = re.compile(r"[ \t]-[a-zA-Z]{0,4}b[a-zA-Z]{0,4}[ \t]+(?:\S+[ \t]+)?[^\s-]\S*[ \t]+(?P<value>[^\s\"'|;]{3,100})")
+_ECHO = re.compile(r"(?:echo|printf)[ \t]+(?:-n[ \t]+|'%s'[ \t]+|\"%s\"[ \t]+)?[\"']?(?P<value>[^\s\"'|;$`]{4,200})[\"']?[ \t]*\|[ \t]*(?:sudo[ \t]+-S|docker[ \t]+login|passwd|chpasswd|openssl|gh[ \t]+auth|gpg)")
+_LOGIN = re.compile(r"(?:vault[ \t]+login|npm[ \t]+token|heroku[ \t]+auth:token|ngrok[ \t]+(?:config[ \t]+add-)?authtoken|wandb[ \t]+login|doctl[ \t]+auth)[ \t]+(?:--?\S+[ \t]+){0,3}(?P<value>[A-Za-z0-9._-]{12,200})")
+_TOOLS: dict[str, tuple[re.Pattern[str], ...]] = {
+    "mysql": (_P_ATTACHED,), "mariadb": (_P_ATTACHED,), "mycli": (_P_ATTACHED,), "sshpass": (_P_OPTION,), "docker login": (_P_OPTION,), "podman login": (_P_OPTION,),
+    "mongo": (_P_OPTION,), "7z ": (_P_ATTACHED,), "unrar": (_P_ATTACHED,), "rar ": (_P_ATTACHED,), "zip ": (_P_OPTION,), "cqlsh": (_P_OPTION,), "az login": (_P_OPTION,),
+    "sqlcmd": (_P_OPTION,), "bcp ": (_P_OPTION,), "plink": (_P_OPTION,), "pscp": (_P_OPTION,), "helm registry": (_P_OPTION,), "oc login": (_P_OPTION,), "kinit": (_P_OPTION,),
+    "redis-cli": (_A_OPTION,), "ldap": (_A_OPTION,), "openssl": (_PASS_ARG, _A_OPTION), "xfreerdp": (_SLASH_OPTION,), "schtasks": (_SLASH_OPTION,), "cmdkey": (_SLASH_OPTION,),
+    "lftp": (_LFTP,), "sqlplus": (_SQLPLUS,), "htpasswd": (_HTPASSWD,), "smbclient": (_USER_PASSWORD,), "rpcclient": (_USER_PASSWORD,), "wget": (_P_OPTION,), "cadaver": (_P_OPTION,),
+    "ipmitool": (_P_OPTION,), "psexec": (_P_OPTION,), "crackmapexec": (_P_OPTION,), "evil-winrm": (_P_OPTION,), "gpg ": (_P_OPTION,), "influx": (_P_OPTION,), "snmp": (_A_OPTION,),
+}  # fmt: skip
+_NOT_P = re.compile(r"\d{1,5}(?::\d{1,5})?(?:/\w+)?|[a-z]{1,12}|\S*[/:,]\S*|-\S*")
+
+
+def _user_password(text: str, at: int) -> Found:
+    """`-u name:password`, of curl and many others."""
+    found = _USER_PASSWORD.match(text, at)
+    if found and not is_filler(found["value"]) and not found["value"].startswith(("//", "\\")) and not (found["value"].isdigit() and len(found["value"]) < 6):
+        yield _span(found, "value", "user-and-password")
+
+
+def _command(tool: str) -> Callable[[str, int], Found]:
+    def found_in(text: str, at: int) -> Found:
+        if at and (text[at - 1].isalnum() and text[at - 2 : at] not in ("\\n", "\\t") or text[at - 1] in "_."):
+            return
+        end = at + 400
+        for stop in ("\n", "\0"):
+            place = text.find(stop, at, end)
+            while place > 0 and text[place - 1] == "\\":
+                place = text.find(stop, place + 1, end)
+            end = place if place >= 0 else end
+        for pattern in _TOOLS[tool]:
+            for found in pattern.finditer(text, at + len(tool.rstrip()), end):
+                value = found["value"]
+                if not is_filler(value) and not value.startswith("-") and (pattern is not _P_ATTACHED or not _NOT_P.fullmatch(value) or tool in ("mysql", "mariadb")) \
+                        and not (tool in ("wget", "gpg ", "zip ", "docker login") and _NOT_P.fullmatch(value)):
+                    yield _span(found, "value", "command-line")
+
+    return found_in
+
+
+def attached(text: str) -> Found:
+    """`-pX` of any program, where X is what only a password looks like."""
+    for at in every(text, " -p"):
+        found = _P_ATTACHED.match(text, at + 1)
+        if found and len(found["value"]) >= 8 and is_random(found["value"]) and not _NOT_P.fullmatch(found["value"]) and not is_filler(found["value"]):
+            yield _span(found, "value", "command-line")
+
+
+def _match(pattern: re.Pattern[str], rule: str, ask: Callable[[str], bool] | None = None) -> Callable[[str, int], Found]:
+    def found_in(text: str, at: int) -> Found:
+        found = pattern.match(text, at)
+        if found and not is_filler(found["value"]) and (ask is None or ask(found["value"])):
+            yield _span(found, "value", rule)
+
+    return found_in
+
+
+# -- files ---------------------------------------------------------------------------------------------------------------------
+
+_NETRC = re.compile(r"(?:machine\s{1,8}\S{1,200}|default)\s{1,20}(?:(?:login|account|user)\s{1,20}\S{1,200}\s{1,20}){0,2}password\s{1,20}[\"']?(?P<value>[^\s\"'\\]{2,300})")
+_NETRC_LOGIN = re.compile(r"login\s{1,20}\S{1,200}\s{1,20}password\s{1,20}[\"']?(?P<value>[^\s\"'\\]{2,300})")
+_NETRC_FIRST = re.compile(r"password\s{1,20}(?P<value>[^\s\"'\\]{2,300})\s{1,20}login\s")
+_PGPASS = re.compile(r"(?P<host>[A-Za-z0-9_.*\[\]-]{1,200}):(?P<port>\*|\d{4,5}):(?P<base>[^:\s\"']{1,64}):(?P<user>[^:\s\"']{1,64}):(?P<value>(?:[^\s:\"'\\]|\\[:\\]){3,200})(?=\s|\Z|[\"'`\\\0])")
+_SHADOW = re.compile(r"[a-z_][a-z0-9_-]{0,31}:(?P<value>[./A-Za-z0-9]{13}):\d{4,6}:")
+_JAR = re.compile(r"\t(?:TRUE|FALSE)\t[^\t\n]{1,200}\t(?:TRUE|FALSE)\t\d{1,20}\t[^\t\n]{1,200}\t(?P<value>[^\t\n\r]{4,4000})")
+_IDENTIFIED = re.compile(r"identified(?:\s{1,4}with\s{1,4}\S{1,60})?\s{1,4}by\s{1,4}(?:password\s{1,4})?\\{0,8}[\"'](?P<value>[^\"'\\\n]{3,200})", re.IGNORECASE)
+_AUTH_FIELD = re.compile(rf"_?auth{_QUOTE}[ \t]{{0,4}}[:=][ \t]{{0,4}}{_QUOTE}(?P<value>[A-Za-z0-9+/]{{8,600}}={{0,2}})")
+_JWK = re.compile(r"\\{0,8}[\"'](?:d|p|q|dp|dq|qi|k)\\{0,8}[\"']\s{0,4}:\s{0,4}\\{0,8}[\"'](?P<value>[A-Za-z0-9_-]{20,2000})\\{0,8}[\"']")
+_CONNECT = re.compile(r"connect\s{0,4}\(\s{0,4}[\"'][^\"'\n]{1,200}[\"']\s{0,4},\s{0,4}[\"'][^\"'\n]{1,100}[\"']\s{0,4},\s{0,4}[\"'](?P<value>[^\"'\n]{4,128})[\"']")
+_LDAP_HASH = re.compile(r"\{s?(?:sha|md5|smd5|sha256|sha512|crypt|ssha|ssha256|ssha512)\}(?P<value>[A-Za-z0-9+/$.]{13,200}={0,2})", re.IGNORECASE)
+_ANSIBLE = re.compile(r"\$ANSIBLE_VAULT;[\d.]{1,8};AES\d{0,3}(?:;\w{1,40})?(?:\s{1,20}|\\n\s{0,20})(?P<value>(?:[0-9a-f]{20,90}(?:\s{0,20}|\\n\s{0,20})){1,400})")
+_SEED = re.compile(r"(?:seed|mnemonic|recovery|backup|secret)[ _-]?(?:phrase|words?)?(?:\s{0,2}(?:is|are))?\\{0,8}[\"'`]?\s{0,4}[:=]?\s{0,4}\\{0,8}[\"'`(\[]?(?P<value>[a-z]{3,8}(?:[ ,]{1,2}[a-z]{3,8}){11,23})(?![a-z ]{2,})", re.IGNORECASE)
+_SSH_PASS = re.compile(r"(?:password|passwd|passphrase|kennwort)(?:[ \t]{1,2}(?:for|of)[ \t][^\s:]{1,80})?:[ \t]{1,3}(?P<value>(?=[^\s]*[0-9!@#$%^&*])[^\s\"'`<>\\]{6,100})", re.IGNORECASE)
+
+
+_PORT = re.compile(r":(?:\*|\d{4,5}):")
+
+
+def pgpass(text: str) -> Found:
+    """Lines of .pgpass; no messages of a compiler, which have a line, a column and words."""
+    for port in _PORT.finditer(text):
+        begin = max(text.rfind(mark, max(0, port.start() - 200), port.start()) for mark in "\n\0 \"'`") + 1
+        found = _PGPASS.match(text, begin)
+        if found and found.start("port") == port.start() + 1 and not found["base"].isdigit() and not is_filler(found["value"]):
+            yield _span(found, "value", "pgpass")
+
+
+def _jwk(text: str, at: int) -> Found:
+    begin, end = text.rfind("{", max(0, at - 4000), at), text.find("}", at, at + 8000)
+    if begin >= 0:
+        for found in _JWK.finditer(text, begin, end if end > 0 else min(len(text), at + 8000)):
+            yield _span(found, "value", "jwk")
+
+
+def _is_phrase(value: str) -> bool:
+    return len(re.findall(r"[a-z]+", value)) in (12, 15, 18, 21, 24)
+
+
+FORMS: tuple[tuple[str, Callable[[str, int], Found]], ...] = (
+    ("authorization", _authorization), ("bearer ", _bearer), ("bearer%20", _bearer), ("bearer+", _bearer), ("basic ", _basic), ("basic%20", _basic), ("cookie", _cookie),
+    ("set-cookie", _cookie), ("://", _url), ("-u ", _user_password), ("-u'", _user_password), ('-u"', _user_password), ("--user", _user_password), ("--proxy-user", _user_password),
+    ("-u=", _user_password), ("--creds", _user_password), ("--auth", _user_password), ("-a ", _user_password), *((tool, _command(tool)) for tool in _TOOLS),
+    *((f"{mark}{name}=", _match(_CODE, "url-parameter", is_random)) for mark in "?&" for name in ("code", "assertion", "samlresponse", "samlrequest", "state", "code_verifier", "key", "hash")),
+    ("machine ", _match(_NETRC, "netrc")), ("machine\n", _match(_NETRC, "netrc")), ("login ", _match(_NETRC_LOGIN, "netrc")), ("password ", _match(_NETRC_FIRST, "netrc")),
+    ("\ttrue\t", _match(_JAR, "cookie-jar")), ("\tfalse\t", _match(_JAR, "cookie-jar")), ("identified ", _match(_IDENTIFIED, "sql-password")),
+    ("auth", _match(_AUTH_FIELD, "docker-auth", _is_pair)), ("_auth", _match(_AUTH_FIELD, "docker-auth", _is_pair)), ("kty", _jwk), ("connect(", _match(_CONNECT, "database-call")), ("connect (", _match(_CONNECT, "database-call")),
+    ("{sha", _match(_LDAP_HASH, "password-hash")), ("{ssha", _match(_LDAP_HASH, "password-hash")), ("{smd5", _match(_LDAP_HASH, "password-hash")), ("{md5}", _match(_LDAP_HASH, "password-hash")), ("{crypt", _match(_LDAP_HASH, "password-hash")),
+    ("$ansible_vault", _match(_ANSIBLE, "ansible-vault")), ("seed ", _match(_SEED, "seed-phrase", _is_phrase)), ("seed", _match(_SEED, "seed-phrase", _is_phrase)), ("mnemonic", _match(_SEED, "seed-phrase", _is_phrase)),
+    ("recovery", _match(_SEED, "seed-phrase", _is_phrase)), ("backup", _match(_SEED, "seed-phrase", _is_phrase)), ("secret", _match(_SEED, "seed-phrase", _is_phrase)), ("echo ", _match(_ECHO, "command-line")), ("printf ", _match(_ECHO, "command-line")),
+    ("vault login", _match(_LOGIN, "command-line")), ("heroku auth", _match(_LOGIN, "command-line")), ("ngrok ", _match(_LOGIN, "command-line")), ("wandb login", _match(_LOGIN, "command-line")), ("npm token", _match(_LOGIN, "command-line")),
+)  # fmt: skip
+"""A fixed word in lower case, and what looks for the secret that it gives away."""
