@@ -171,7 +171,7 @@ def _listed(value: Sequence[Any]) -> Iterator[str]:
 
 def _is_named_secret(name: str, value: str) -> bool:
     level = level_of(name)
-    return level > 0 and "[masked:" not in value and len(value) <= 600 and is_secret(value, level, is_quoted=True)
+    return level > 0 and "[masked:" not in value and len(value) <= 4096 and is_secret(value, level, is_quoted=True)
 
 
 class _Cut:

@@ -16,13 +16,14 @@ from typing import Any
 
 import click
 
+from counterpoint.app.cli._masked import counts, hidden, report_lines, report_rows
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit
 from counterpoint.app.library import load
 from counterpoint.app.viewer.one_file import OneFile, one_file, page_around, reopened
 from counterpoint.app.viewer.parts import part
 from counterpoint.errors import InputError
 from counterpoint.files import put, refuse
-from counterpoint.formats._mask import masked
+from counterpoint.formats._mask import Masked, mask, masked_all
 
 __all__ = ["write_html"]
 
@@ -37,15 +38,16 @@ def write_html(
     window: str | None,
     is_summary: bool,
     is_bare: bool,
+    is_report: bool,
     is_dry: bool,
     force: bool,
     store: str | None,
-    hidden: Any,
     as_json: bool,
 ) -> None:
-    """Write the file and say what is in it; `hidden` puts counts of secrets into words."""
+    """Write the file and say what is in it."""
     path = Path(output)
     refuse(path, overwrite=force)
+    secrets: Masked | Counter[str] | None
     old = [ref for ref in refs if ref.lower().endswith((".html", ".htm"))]
     if old:
         made, secrets, ids, notes = _moved(refs, agents or window or is_summary)
@@ -59,15 +61,22 @@ def write_html(
     if as_json:
         left = {"texts_cut": made.texts_cut, "texts": made.texts_left_out}
         file = {"path": os.fspath(path), "rows": made.events, "bytes": len(made.data), "sha256": digest}
-        counts = None if secrets is None else dict(sorted(secrets.items()))
+        report = {"report": report_rows(_masked(secrets))} if is_report else {}
         emit({"schema": SCHEMA_VERSION, "to": "html", "traces": ids, "dry_run": is_dry, "files": [file], "left_out": left,
-              "masked": counts, "notes": notes})  # fmt: skip
+              "masked": counts(secrets), "notes": notes, **report})  # fmt: skip
         return
     lead = "would write " if is_dry else ""
     click.echo(f"{lead}{path}  {made.events:,} events  {len(made.data):,} bytes  sha256 {digest}")
     click.echo(f"left out  {_left_out(made)}\nmasked    {hidden(secrets)}")
     for note in notes:
         click.echo(f"note      {note}")
+    if is_report:
+        click.echo("\n".join(report_lines(_masked(secrets))))
+
+
+def _masked(secrets: Masked | Counter[str] | None) -> Masked | None:
+    """What was masked where; of an older file that is not known."""
+    return secrets if isinstance(secrets, Masked) else None
 
 
 def _made(
@@ -78,20 +87,21 @@ def _made(
     *,
     is_summary: bool,
     is_bare: bool,
-) -> tuple[OneFile, Counter[str] | None, list[str], list[str]]:
+) -> tuple[OneFile, Masked | None, list[str], list[str]]:
     traces, notes = [], []
-    secrets: Counter[str] | None = None if is_bare else Counter()
     for ref in refs:
         trace = load(ref, store=store)
         if agents or window:
             trace, said = part(trace, agents=agents, window=window)
             notes.append(said)
-        if secrets is not None:
-            trace, found = masked(trace)
-            secrets += found
         traces.append(trace)
+    done = None if is_bare else masked_all(traces)
+    traces = traces if done is None else done.traces
+    if done is not None and notes:  # a note names the agents that were asked for
+        notes = [mask(note)[0] for note in notes]
     notes += ["a summary: texts and fields of events are not in this file"] if is_summary else []
-    return one_file(traces, masked=secrets, is_summary=is_summary, notes=notes), secrets, [t.trace_id for t in traces], notes
+    made = one_file(traces, masked=None if done is None else done.found, is_summary=is_summary, notes=notes)
+    return made, done, [t.trace_id for t in traces], notes
 
 
 def _moved(refs: Sequence[str], is_cut: object) -> tuple[OneFile, Counter[str] | None, list[str], list[str]]:

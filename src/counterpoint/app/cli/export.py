@@ -2,7 +2,7 @@
 
 Always true: every file is made before the first is put in place, and each appears whole or not at all; nothing that exists is
 replaced without --force; what a target leaves out is printed; secrets are masked in every target unless --no-mask is given,
-because errors and extra fields of events are texts too.
+in every string of a trace, and the report of it never says them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import hashlib
 import os
 import re
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,13 +18,14 @@ from typing import Any, NamedTuple
 import click
 
 from counterpoint import registry
+from counterpoint.app.cli._masked import counts, hidden, many, report_lines, report_rows
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.library import load
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.files import put, refuse
 from counterpoint.formats._format import Format
-from counterpoint.formats._mask import masked
+from counterpoint.formats._mask import Masked, masked_all
 from counterpoint.trace import Trace
 
 __all__ = ["export"]
@@ -56,7 +56,8 @@ class _File(NamedTuple):
 @click.option("--window", metavar="FROM-TO", help="With --html: only these seconds of the trace.")
 @click.option("--summary", "is_summary", is_flag=True, help="With --html: no texts, no fields of events.")
 @click.option("--list", "is_list", is_flag=True, help="Show every target, what it holds and what it loses.")
-@click.option("--no-mask", "is_bare", is_flag=True, help="Leave keys, e-mail addresses and names of home folders in texts.")
+@click.option("--no-mask", "is_bare", is_flag=True, help="Leave keys, e-mail addresses and names of home folders as they are.")
+@click.option("--report", "is_report", is_flag=True, help="Say what was masked where: rule, place, count; never the secret.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Do everything but write.")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @store_option
@@ -71,6 +72,7 @@ def export(
     is_summary: bool,
     is_list: bool,
     is_bare: bool,
+    is_report: bool,
     is_dry: bool,
     force: bool,
     store: str | None,
@@ -88,8 +90,8 @@ def export(
     if html is not None:
         from counterpoint.app.cli._export_html import write_html
 
-        write_html(traces, html, agents=agents, window=window, is_summary=is_summary, is_bare=is_bare, is_dry=is_dry,
-                   force=force, store=store, hidden=_hidden, as_json=as_json)  # fmt: skip
+        write_html(traces, html, agents=agents, window=window, is_summary=is_summary, is_bare=is_bare, is_report=is_report,
+                   is_dry=is_dry, force=force, store=store, as_json=as_json)  # fmt: skip
         return
     format_ = _target(target)
     _refuse_usage(traces, target, output, format_)
@@ -97,19 +99,20 @@ def export(
     loaded, secrets = _loaded(traces, store, is_bare=is_bare)
     files = _files(loaded, format_, output, folder_wanted=len(traces) > 1)
     left_out = _left_out(loaded, format_)
+    said = "\n".join([_summary(files, left_out, secrets, format_, is_dry=is_dry), *(report_lines(secrets) if is_report else [])])
     if output == "-":
         if not is_dry:
             sys.stdout.buffer.write(files[0].data)
             sys.stdout.buffer.flush()
-        note(_summary(files, left_out, secrets, format_, is_dry=is_dry))
+        note(said)
         return
     _place(files, is_dry=is_dry, force=force)
     if as_json:
         asked = {"to": target, "traces": [t.trace_id for t in loaded], "dry_run": is_dry}
-        written = {"files": [f.as_dict() for f in files], "left_out": left_out, "masked": _counts(secrets), "lost": format_.lost}
-        emit({"schema": SCHEMA_VERSION, **asked, **written})
+        written = {"files": [f.as_dict() for f in files], "left_out": left_out, "masked": counts(secrets), "lost": format_.lost}
+        emit({"schema": SCHEMA_VERSION, **asked, **written, **({"report": report_rows(secrets)} if is_report else {})})
     else:
-        click.echo(_summary(files, left_out, secrets, format_, is_dry=is_dry))
+        click.echo(said)
 
 
 def _place(files: Sequence[_File], *, is_dry: bool, force: bool) -> None:
@@ -120,13 +123,13 @@ def _place(files: Sequence[_File], *, is_dry: bool, force: bool) -> None:
         put([(file.path, file.data) for file in files], overwrite=force)
 
 
-def _loaded(refs: Sequence[str], store: str | None, *, is_bare: bool) -> tuple[list[Trace], Counter[str] | None]:
-    """The traces without secrets, and how many they had; labels are numbered in each trace anew."""
+def _loaded(refs: Sequence[str], store: str | None, *, is_bare: bool) -> tuple[list[Trace], Masked | None]:
+    """The traces without secrets, and what was masked; the same secret has the same label in all of them."""
     traces = [load(ref, store=store) for ref in refs]
     if is_bare:
         return traces, None
-    both = [masked(trace) for trace in traces]
-    return [trace for trace, _ in both], sum((found for _, found in both), Counter())
+    done = masked_all(traces)
+    return done.traces, done
 
 
 def _target(name: str) -> Format:
@@ -194,37 +197,16 @@ def _left_out(traces: Sequence[Trace], format_: Format) -> dict[str, int]:
     return {name: n for name, n in counts.items() if n and name not in format_.keeps}
 
 
-def _summary(
-    files: Sequence[_File], left_out: dict[str, int], secrets: Counter[str] | None, format_: Format, *, is_dry: bool
-) -> str:
+def _summary(files: Sequence[_File], left_out: dict[str, int], secrets: Masked | None, format_: Format, *, is_dry: bool) -> str:
     unit, lead = "row" if format_.write is None else "event", "would write " if is_dry else ""
     lines = []
     for file in files:
         digest = hashlib.sha256(file.data).hexdigest()
-        lines.append(f"{lead}{file.path}  {_count(file.rows, unit)}  {len(file.data):,} bytes  sha256 {digest}")
+        lines.append(f"{lead}{file.path}  {many(file.rows, unit)}  {len(file.data):,} bytes  sha256 {digest}")
     words = {"contents": "content text", "meta": "meta entry"}
-    missing = " · ".join(_count(n, words[name]) for name, n in left_out.items())
-    rest = [f"left out  {missing or 'nothing'}", f"masked    {_hidden(secrets)}", f"lost      {format_.lost}"]
+    missing = " · ".join(many(n, words[name]) for name, n in left_out.items())
+    rest = [f"left out  {missing or 'nothing'}", f"masked    {hidden(secrets)}", f"lost      {format_.lost}"]
     return "\n".join([*lines, *rest])
-
-
-def _counts(secrets: Counter[str] | None) -> dict[str, int] | None:
-    return None if secrets is None else dict(sorted(secrets.items()))
-
-
-def _hidden(secrets: Counter[str] | None) -> str:
-    if secrets is None:
-        return "nothing: --no-mask"
-    if not secrets:
-        return "nothing: no secret of a known form"
-    words = {"key": "key", "email": "e-mail", "path": "path"}
-    kinds = ", ".join(_count(secrets[kind], word) for kind, word in words.items() if secrets[kind])
-    return f"{_count(secrets.total(), 'secret')} ({kinds})"
-
-
-def _count(n: int, word: str) -> str:
-    plural = word if n == 1 else word.removesuffix("ry") + "ries" if word.endswith("ry") else word + "s"
-    return f"{n:,} {plural}"
 
 
 def _list(*, as_json: bool) -> None:

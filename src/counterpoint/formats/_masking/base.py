@@ -37,6 +37,13 @@ class Span(NamedTuple):
     secret: str = ""
 
 
+_ENOUGH = 120
+"""Characters of a long value that show whether it is made by chance."""
+_LONG = 400
+"""No filler is longer."""
+_DIGIT = re.compile(r"[0-9]")
+
+
 def every(text: str, needle: str) -> Iterator[int]:
     """Every place of a substring."""
     at = text.find(needle)
@@ -54,11 +61,12 @@ def is_word_at(text: str, at: int) -> bool:
 
 def has_digit(value: str) -> bool:
     """Whether there is a digit in it."""
-    return any(c.isdigit() for c in value)
+    return _DIGIT.search(value) is not None
 
 
 def is_random(value: str) -> bool:
     """Whether letters and digits are mixed as no word, name or number has them."""
+    value = value[:_ENOUGH]
     digits = upper = lower = groups = turns = 0
     last = ""
     for c in value:
@@ -78,6 +86,8 @@ def is_random(value: str) -> bool:
 
 def is_filler(value: str) -> bool:
     """Whether a value stands for one: a word, a type, a template, a row of stars."""
+    if len(value) > _LONG:
+        return False
     low = value.lower()
     if low.strip("\"'<>()[]{}.,;:!?") in _WORDS or len(set(low)) < 3 or _NAMED.fullmatch(low) or _TEMPLATE.fullmatch(value):
         return True

@@ -40,7 +40,8 @@ def _private_key(text: str, at: int) -> Iterator[Span]:
             if foot.start() - start >= 40:
                 yield Span(start, rest.end(), "key", "private-key", text[start : rest.end()])
         return
-    end = _END.search(text, rest.end(), rest.end() + _LONGEST)
+    foot_at = text.find("END ", rest.end(), rest.end() + _LONGEST)
+    end = _END.search(text, max(rest.end(), foot_at - 6), foot_at + 80) if foot_at >= 0 else None
     again = text.find("-----BEGIN ", rest.end(), end.start() if end else rest.end() + _LONGEST)
     body = (_BODY if end else _TIGHT).match(text, rest.end())
     stop = body.end() if body else rest.end()

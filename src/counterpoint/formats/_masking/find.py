@@ -25,6 +25,9 @@ _RUN = re.compile(r"[A-Za-z0-9_+/=.~-]{1,2000}+")
 _HANDLERS: dict[str, list[tuple[str, Callable[[str, int], Iterator[Span]]]]] = {}
 for _word, _handler in (*FORMS, *BLOCKS):
     _HANDLERS.setdefault(_word[:4], []).append((_word, _handler))
+for _head, _some in _HANDLERS.items():  # a word of three letters is found by the four of a longer one too
+    if len(_head) == 4:
+        _some += _HANDLERS.get(_head[:3], [])
 _NAME_HEADS = frozenset(word[:4] for word in NAME_WORDS)
 _SCAN = Scan([*NAME_WORDS, *(word for word, _ in (*FORMS, *BLOCKS))])
 
@@ -65,7 +68,7 @@ def _keys(text: str, low: str, *, is_quick: bool) -> Iterator[Span]:
         head = low[place : place + 4]
         if (head in _NAME_HEADS or head[:3] in _NAME_HEADS) and (name := name_at(text, low, place)):
             named.append(name)
-        for word, handler in (*_HANDLERS.get(head, ()), *_HANDLERS.get(head[:3], ())):
+        for word, handler in _HANDLERS.get(head) or _HANDLERS.get(head[:3], ()):
             if place >= done.get(word, 0) and low.startswith(word, place):
                 for span in handler(text, place):
                     done[word] = max(done.get(word, 0), span.end)

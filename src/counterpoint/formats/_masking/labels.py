@@ -108,8 +108,8 @@ class Labels:
         if not forms:
             return
         by_head: dict[str, list[str]] = {}
-        for form in sorted(forms, key=len, reverse=True):
-            by_head.setdefault(form[:_HEAD], []).append(form)
+        for longest in sorted(forms, key=len, reverse=True):
+            by_head.setdefault(longest[:_HEAD], []).append(longest)
         pattern = re.compile(f"{LABEL.pattern}|(?P<head>{trie(sorted(by_head))})")
         for key, text in current.items():
             parts, done = [], 0

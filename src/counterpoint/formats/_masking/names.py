@@ -36,28 +36,38 @@ _TAIL = (
 )
 _FOLLOWS = (
     r"(?=\\{0,8}[\"'`]?[\])]{0,2}(?:[ \t]{0,8}(?:[:=?!<>|]|->)|[ \t]{1,4}[\"']|\([ \t]{0,4}\\{0,8}[\"'`]|[ \t]{1,3}(?:is|was|will)[ \t]"
-    r"|[ \t]{0,4},[ \t]{0,4}\\{0,8}[\"'`]|\s{1,40}\\{0,8}[\"'`]?(?:value|val|default)\b)|[ \t]{1,3}\S)"
+    r"|[ \t]{0,4},[ \t]{0,4}\\{0,8}[\"'`]|\s{1,40}\\{0,8}[\"'`]?(?:value|val|default)\b))"
 )
 _ENDS = re.compile(f"(?P<word>{trie(list(_LEVELS))})(?P<tail>{_TAIL}){_FOLLOWS}")
 _FOREIGN_LETTERS = np.array([ord(word[0]) for word in _LEVELS if not word[0].isascii()], np.uint32)
 NAME_WORDS = tuple(word for word in _LEVELS if word.isascii())
 """The words that end a name."""
+_OPTION = re.compile(f"(?P<word>{trie(list(_LEVELS))})(?P<tail>{_TAIL})(?=[ \\t]{{1,3}}\\S)")
 # Words that are the end of many others: a letter must not stand before them.
 _SHORT = frozenset({"pwd", "pswd", "psw", "pass", "pin", "pat", "sas", "sig", "sid", "otp", "auth", "cred", "session", "passe", "jwt",
                     "cookie", "keys", "tokens", "senha", "heslo"})  # fmt: skip
-_PASS = re.compile(r"(?:db|my|sql|user|admin|root|smtp|mail|ftp|key|store|redis|ssh|pg|postgres|mongo|ldap|proxy|login|rabbitmq)[ _-]?\Z")
-_SECRET_KEY = re.compile(
-    r"(?:api|access|account|acct|app|application|auth|client|cloud|consumer|customer|deploy|encrypt|encryption|decrypt|decryption|function|functions|hmac"
-    r"|jwt|license|licence|master|priv|private|root|secret|service|session|shared|sign|signing|ssh|storage|subscription|user|webhook|write|admin"
-    r"|server|host|preshared|aes|rsa|des|crypto|cipher|db|database|data|trans|transaction|sas|activation|product|vault|integration|ingest|insert|tsig|rndc"
-    r"|bot|openai|anthropic|azure|gcp|aws|google|stripe|github|maps|sendgrid|datadog|dd|heroku|algolia|twilio|mailgun|mailchimp|cloudflare|hf|wandb)[ _.-]?\Z"
-)
-_PUBLIC = re.compile(
-    r"(?:public|pub|primary|foreign|sort|cache|partition|hash|dict|group|bucket|idempotency|natural|hot|index|schema|publishable|row|json|column|map|item|by"
-    r"|next|prev|previous|page|continuation|eos|bos|pad|unk|mask|sep|cls|special|stop|start|end|max|min|num|first|last|input|output|non|is|has|no"
-    r"|digital|type|mime|code|func|function|method|call|ssh-rsa|wheel|pgp|gpg)[ _.-]?\Z"
-)
-_PHRASE = re.compile(r"(?:seed|mnemonic|recovery|backup|secret|wallet|pass|bip39)[ _-]?\Z")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_APART = " _.-"
+# What may stand before `pass` and `pwd` without a break.
+_OWNERS = ("db", "my", "sql", "user", "admin", "root", "smtp", "mail", "ftp", "key", "store", "redis", "ssh", "pg", "postgres", "mongo", "ldap", "proxy",
+           "login", "rabbitmq")  # fmt: skip
+# Keys of these are secret.
+_SECRET_KEYS = (
+    "api", "access", "account", "acct", "app", "application", "auth", "client", "cloud", "consumer", "customer", "deploy", "encrypt", "encryption",
+    "decrypt", "decryption", "function", "functions", "hmac", "jwt", "license", "licence", "master", "priv", "private", "root", "secret", "service",
+    "session", "shared", "sign", "signing", "ssh", "storage", "subscription", "user", "webhook", "write", "admin", "server", "host", "preshared", "aes",
+    "rsa", "des", "crypto", "cipher", "db", "database", "data", "trans", "transaction", "sas", "activation", "product", "vault", "integration", "ingest",
+    "insert", "tsig", "rndc", "bot", "openai", "anthropic", "azure", "gcp", "aws", "google", "stripe", "github", "maps", "sendgrid", "datadog", "dd",
+    "heroku", "algolia", "twilio", "mailgun", "mailchimp", "cloudflare", "hf", "wandb",
+)  # fmt: skip
+# Keys and tokens of these are public, or none: gl generic-api-key has the list of the most frequent.
+_PUBLIC = frozenset({
+    "public", "pub", "primary", "foreign", "sort", "cache", "partition", "hash", "dict", "group", "bucket", "idempotency", "natural", "hot", "index",
+    "schema", "publishable", "row", "json", "column", "map", "item", "by", "next", "prev", "previous", "page", "nextpage", "continuation", "eos", "bos",
+    "pad", "unk", "mask", "sep", "cls", "special", "stop", "start", "end", "max", "min", "num", "first", "last", "input", "output", "non", "is", "has",
+    "no", "digital", "type", "mime", "code", "func", "method", "call", "wheel", "pgp", "gpg",
+})  # fmt: skip
+_PHRASES = ("seed", "mnemonic", "recovery", "backup", "secret", "wallet", "pass", "bip39")
 
 
 class Name(NamedTuple):
@@ -72,6 +82,8 @@ class Name(NamedTuple):
 def name_at(text: str, low: str, at: int) -> Name | None:
     """The name whose last word begins at a place, if it says something and something follows."""
     found = _ENDS.match(low, at)
+    if found is None and at and low[at - 1] in "-/":  # an option of a command: --password X
+        found = _OPTION.match(low, at)
     return _name(text, low, found) if found else None
 
 
@@ -102,16 +114,27 @@ def _level(word: str, before: str, is_upper: bool) -> int:
     """The level of a name by its last word and what stands before; in camelCase an upper letter begins a word."""
     level = _LEVELS[word]
     is_inside = before[-1:].isalpha() and not is_upper
+    stem = before.rstrip(_APART)
     if word in ("pass", "pwd"):
-        return level if not is_inside or _PASS.search(before) else 0
+        return level if not is_inside or stem.endswith(_OWNERS) else 0
     if word == "phrase":
-        return level if _PHRASE.search(before) else 0
+        return level if stem.endswith(_PHRASES) else 0
     if word.startswith("key"):
-        if _PUBLIC.search(before) or (is_inside and not _SECRET_KEY.search(before)):
-            return 0
-        return SECRET if _SECRET_KEY.search(before) else KEY
+        return _key_level(stem, is_inside=is_inside)
     if word in ("ticket", "hdnts"):
         return level if before.endswith(("?", "&", "amp;", ";")) else 0
     if is_inside and word in _SHORT:
         return 0
-    return 0 if level <= TOKEN and _PUBLIC.search(before) else level
+    return 0 if level <= TOKEN and _last(stem) in _PUBLIC else level
+
+
+def _key_level(stem: str, *, is_inside: bool) -> int:
+    is_secret = stem.endswith(_SECRET_KEYS)
+    if _last(stem) in _PUBLIC or (is_inside and not is_secret):
+        return 0
+    return SECRET if is_secret else KEY
+
+
+def _last(stem: str) -> str:
+    """The last word of what stands before."""
+    return stem[len(stem.rstrip(_LETTERS)) :]

@@ -122,7 +122,7 @@ RULES: tuple[Rule, ...] = (
     Rule("azure-client-secret", "Q~", "[A-Za-z0-9_~.-]{31,40}", "gl", before=r"[A-Za-z0-9_~.]{3}\d"),
     Rule("azure-devops", "AZDO", "@A{4,5}(?![A-Za-z0-9])", "kf", before="@A{76}"),
     Rule("azure-key", "+ASt +AMC +ABa +AEh +ARm +ASb AIoT APIM ACDb AzSe AzFu AzCa", "[A-Za-z0-9+/]{3,10}={1,2}(?![A-Za-z0-9+/])", "kf",
-         before=r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{33,80}"),
+         before=r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{33,96}"),
     Rule("alibaba", "LTAI", "@A{12,24}", "gl"),
     Rule("tencent", "AKID", "@A{32,40}", "kf"),
     Rule("digitalocean", "dop_v1_ doo_v1_ dor_v1_", "@H{40,80}", "gl"),

@@ -32,9 +32,11 @@ _IS_TOKEN[[ord(c) for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 _MAY_BREAK = np.zeros(256, bool)
 _MAY_BREAK[[ord(c) for c in "\n\r\\\"' "]] = True
 _RUN = re.compile(r"[A-Za-z0-9_-]*+")
+_HEX = "0123456789abcdefABCDEF"
+_PICTURE = 2000
 _BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
 # Rules that lines of base64 without a meaning of their own may fit.
-_BLOBS = frozenset({"twitter-bearer", "azure-key", "jwt-base64"})
+_BLOBS = frozenset({"twitter-bearer"})
 # Words that end in the beginning of a key: a task-..., a disk-...
 _SK_WORDS = re.compile(r"(?:ta|di|ma|de|ri|fla|kio|aste?ri|du|hu|mu|tu|whi|bri|a|ba|ca|fri|obeli)\Z", re.IGNORECASE)
 # A line break inside a token: its own, one written out, one of a string that goes on, or one of a quoted or commented text.
@@ -71,7 +73,7 @@ _TRIED = {
     begin: [pair for k in range(len(begin), 0, -1) for pair in _BY_BEGIN.get(begin[:k], ())] for begin in _BY_BEGIN
 }
 _SHAPES = (
-    ("discord-bot", re.compile(r"(?<![\w.-])[MNO][A-Za-z0-9_-]{22,28}+\.[A-Za-z0-9_-]{6,7}+\.[A-Za-z0-9_-]{27,40}+(?![\w.-])")),
+    ("discord-bot", re.compile(r"[MNO][A-Za-z0-9_-]{22,28}\.[A-Za-z0-9_-]{6,7}\.[A-Za-z0-9_-]{27,40}(?![\w.-])")),
 )
 
 
@@ -80,8 +82,9 @@ _AWS_SECRET = re.compile(r"(?<![A-Za-z0-9/+=])[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=]
 
 
 def is_beginning(text: str, at: int) -> bool:
-    """Whether a known token may begin at a place."""
-    return _BEGINS.match(text, at) is not None
+    """Whether a token that shows clearly whose it is begins at a place."""
+    hit = _BEGINS.match(text, at)
+    return hit is not None and any(pattern.match(text, at) for rule, pattern in _TRIED[hit[0]] if not rule.before and not rule.is_short)
 
 
 class Runs(NamedTuple):
@@ -117,7 +120,12 @@ def tokens(text: str, found: Runs) -> list[Span]:
         for at in every(text, needle):
             k = int(np.searchsorted(found.starts, at, "right")) - 1
             places[int(found.starts[k]), int(found.ends[k])] = None
-    return list(_in_pieces(text, [(start, text[start:end]) for start, end in sorted(places)]))
+    return list(_in_pieces(text, [(start, _worth(text[start:end])) for start, end in sorted(places)]))
+
+
+def _worth(run: str) -> str:
+    """The part of a run that is worth a look: of a picture in base64, only its beginning."""
+    return run[:200] if len(run) > _PICTURE and not run.strip(_BASE64) else run
 
 
 def _in_pieces(text: str, pieces: list[tuple[int, str]]) -> Iterator[Span]:
@@ -174,7 +182,10 @@ def _is_token(text: str, found: re.Match[str], rule: Rule, begin: str) -> bool:
     before = text[max(0, found.start() - 8) : found.start()]
     if begin.startswith("sk") and _SK_WORDS.search(before):
         return False
-    return is_random(body) and len(body) >= 20 and begin[-1] in "-_." and not before.endswith("_")
+    if not is_random(body) or len(body) < 20 or text[found.end() : found.end() + 1].isalnum():
+        return False
+    # A number in hex may hold the beginning of a key by chance.
+    return begin[-1] in "-_./" or not (before[-1] in _HEX and all(c in _HEX for c in begin) and body.strip(_HEX) == "")
 
 
 def _is_blob(text: str, at: int) -> bool:
@@ -220,7 +231,9 @@ def _chains(text: str, found: Runs) -> Iterator[tuple[str, list[tuple[int, int, 
     if len(starts) < 2:
         return
     gap, sizes = starts[1:] - ends[:-1], ends - starts
-    may = (gap <= 50) & (sizes[1:] + sizes[:-1] >= _SHORTEST) & (sizes[:-1] >= 2) & (digits[1:] + digits[:-1] > 0)
+    may = (gap <= 50) & (sizes[1:] + sizes[:-1] >= _SHORTEST) & (sizes[:-1] >= 2)
+    if "hf_" not in text:  # whose letters may be without a digit
+        may &= digits[1:] + digits[:-1] > 0
     may &= _MAY_BREAK[codes[ends[:-1]]]
     joins = []
     for k in np.flatnonzero(may).tolist():

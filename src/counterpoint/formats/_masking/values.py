@@ -14,7 +14,9 @@ from counterpoint.formats._masking.names import KEY, PASSWORD, SECRET, TOKEN, Na
 
 __all__ = ["assigned", "is_secret"]
 
-_LONGEST = 600
+_LONGEST = 4096
+_TRIES = 8
+"""Names in one word, as in a=b=c=d, that are tried before the rest of the word is given up."""
 _RULES = {KEY: "named-key", TOKEN: "named-token", SECRET: "named-secret", PASSWORD: "named-password"}
 
 _OPEN = r"(?P<open>\\{0,8}(?:\"\"\"|'''|[\"'`]))"
@@ -32,8 +34,8 @@ _TAGS = re.compile(r"(?:[ \t][^<>\n]{0,80})?>[ \t]{0,4}(?:<!\[CDATA\[)?(?P<value
 _IS = re.compile(r"[ \t]{1,3}(?:is|was|will be)[ \t]{0,2}:?[ \t]{1,3}(?=\S)", re.IGNORECASE)
 _QUOTED_NEXT = re.compile(r"[ \t]{1,4}(?=['\"])")
 _START = re.compile(r"(?:[bBfFrRuUL@N]{1,2}|\$)?" + _OPEN)
-_BARE = re.compile(r"[^\s\"'`<>,;&|(){}\[\]\\]{3,600}")
-_WIDE = re.compile(r"[^\s\"'`<>\\]{3,600}")
+_BARE = re.compile(r"[^\s\"'`<>,;&|(){}\[\]\\]{3,4096}")
+_WIDE = re.compile(r"[^\s\"'`<>\\]{3,4096}")
 _FLAG = re.compile(r"(?:^|[\s\"'`(,\[])(?:--?|/)(?:[A-Za-z][A-Za-z0-9-]{0,30}-)?\Z|(?:^|[\s\"'`(,\[])-[a-zA-Z]{1,20}\Z")
 # The beginning of a line of a settings file, or of a shell's variable.
 _ENV = re.compile(r"(?:^|[\s\"'`;&|\0])(?P<set>(?:export|set|setenv|env|ENV|ARG|-e|--env|declare -x)[ \t]+)?(?P<name>[A-Za-z_][A-Za-z0-9_.-]{0,60})\Z")
@@ -48,6 +50,8 @@ _PATH = re.compile(
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]{1,20}://")
 _WORDS = re.compile(r"[A-Za-z]+(?:[ _.:/-](?:[A-Za-z]+|\d{1,4}))*[.!?:]?")
 _DATE = re.compile(r"\d{1,4}[-/.:]\d{1,2}[-/.:]\d{1,4}\S*|v?\d+(?:\.\d+)+\S{0,8}|(?:0x)?[0-9a-fA-F]{0,8}|\d+")
+_SPACE = re.compile(r"\s")
+_ALPHA = re.compile(r"[^\W\d_]")
 _PLAIN = re.compile(r"[A-Za-z0-9_+/=.~:%|-]+")
 _HEX = re.compile(r"[0-9a-f]{32,128}|[0-9A-F]{32,128}")
 _UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
@@ -61,7 +65,7 @@ _STOP = frozenset(
 
 def assigned(text: str, named: Iterable[Name]) -> Iterator[Span]:
     """Every value that a name gives away."""
-    done = -1
+    done, word_end, tries = -1, -1, 0
     for name in named:
         if name.end < done or name.end >= len(text):
             continue
@@ -69,6 +73,11 @@ def assigned(text: str, named: Iterable[Name]) -> Iterator[Span]:
         if place and not (name.word.startswith("session") and _ID.fullmatch(text, *place)):
             start, done = place
             yield Span(start, done, "key", _RULES[name.level], text[start:done])
+            continue
+        word = _WIDE.match(text, name.end + 1)
+        tries = tries + 1 if word and word.end() == word_end else 0
+        word_end = word.end() if word else -1
+        done = word_end if tries >= _TRIES else done
 
 
 def _given(text: str, name: Name) -> tuple[int, int] | None:
@@ -93,7 +102,7 @@ def _given(text: str, name: Name) -> tuple[int, int] | None:
     if option := _option(text, before, at, level):
         return option
     if level >= TOKEN and name.word != "pass" and (found := _IS.match(text, at)):
-        return _value(text, found.end(), min(level, TOKEN), is_wide=False)
+        return _value(text, found.end(), level, is_wide=False)
     if level == PASSWORD and name.word != "pass" and (found := _QUOTED_NEXT.match(text, at)):
         return _quoted(text, found.end(), level)
     return None
@@ -153,16 +162,18 @@ def is_secret(value: str, level: int, *, is_quoted: bool, is_wide: bool = False)
     size = len(value)
     if size < (4 if level == PASSWORD else 8) or is_filler(value) or _URL.match(value):
         return False
-    if any(c.isspace() for c in value):
+    if _SPACE.search(value):
         return level == PASSWORD and is_quoted and _is_phrase(value)
     chance = is_random(value)
+    if size > 400:
+        return chance and _PLAIN.fullmatch(value) is not None
     if _PATH.fullmatch(value) and not (size >= 30 and chance):
         return False
     if not is_quoted and not is_wide and _CODE.fullmatch(value) and not (chance and value.isalnum()):
-        return False
+        return level == PASSWORD and value.isdigit() and size >= 6
     if level == PASSWORD:
         return _is_password(value, is_quoted=is_quoted, is_wide=is_wide)
-    if _DATE.fullmatch(value) or not any(c.isalpha() for c in value):
+    if _DATE.fullmatch(value) or not _ALPHA.search(value):
         return False
     if level == SECRET:
         return has_digit(value) and (is_quoted or not _WORDS.fullmatch(value)) or is_quoted and (chance or (size >= 12 and value.isalnum()))
