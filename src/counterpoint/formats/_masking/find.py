@@ -21,7 +21,7 @@ from counterpoint.formats._masking.views import view
 
 __all__ = ["spans"]
 
-_RUN = re.compile(r"[A-Za-z0-9_+/=.~-]{1,2000}+")
+_RUN = re.compile(r"[A-Za-z0-9_+/=.~$-]{1,2000}+")
 _HANDLERS: dict[str, list[tuple[str, Callable[[str, int], Iterator[Span]]]]] = {}
 for _word, _handler in (*FORMS, *BLOCKS):
     _HANDLERS.setdefault(_word[:4], []).append((_word, _handler))

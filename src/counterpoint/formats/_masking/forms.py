@@ -76,6 +76,14 @@ def _is_pair(value: str) -> bool:
     return ":" in plain and plain.isprintable()
 
 
+def _is_base64(value: str) -> bool:
+    try:
+        base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return is_random(value) or value.endswith("=")
+
+
 def _cookie(text: str, at: int) -> Found:
     found = _COOKIE.match(text, at)
     if not found:
@@ -114,6 +122,7 @@ def _url(text: str, at: int) -> Found:
 
 _ARGUMENT = r"(?P<open>\\{0,8}[\"']?)(?P<value>[^\s\"'`\\<>]{3,200})"
 _USER_PASSWORD = re.compile(r"(?:(?<![\w-])-u|--user|--proxy-user|(?<![\w-])-U|--creds?|--auth|--basic-auth|(?<![\w-])-a)(?:[ \t]{1,4}|=)?\\{0,8}[\"']?(?P<user>[^\s:\"'%/\\]{1,80})[:%](?P<value>[^\s\"'\\]{3,200})")
+_USER_QUOTED = re.compile(r"(?:(?<![\w-])-u|--user|--proxy-user)[ \t=]{0,4}\\{0,8}(?P<open>[\"'])[^\s:\"'\\]{1,80}:(?P<value>[^\"'\\\n]{3,200})(?P=open)")
 _P_OPTION = re.compile(rf"(?<![\w-])(?:-p|--pass|-pw|-P)[ \t]{{0,4}}{_ARGUMENT}")
 _P_ATTACHED = re.compile(rf"(?<![\w-])-p{_ARGUMENT}")
 _A_OPTION = re.compile(rf"(?<![\w-])(?:-a|--pass|-w|-k|-K|-W)[ \t]{{1,4}}{_ARGUMENT}")
@@ -129,7 +138,7 @@ _TOOLS: dict[str, tuple[re.Pattern[str], ...]] = {
     "mongo": (_P_OPTION,), "7z ": (_P_ATTACHED,), "unrar": (_P_ATTACHED,), "rar ": (_P_ATTACHED,), "zip ": (_P_OPTION,), "cqlsh": (_P_OPTION,), "az login": (_P_OPTION,),
     "sqlcmd": (_P_OPTION,), "bcp ": (_P_OPTION,), "plink": (_P_OPTION,), "pscp": (_P_OPTION,), "helm registry": (_P_OPTION,), "oc login": (_P_OPTION,), "kinit": (_P_OPTION,),
     "redis-cli": (_A_OPTION,), "ldap": (_A_OPTION,), "openssl": (_PASS_ARG, _A_OPTION), "xfreerdp": (_SLASH_OPTION,), "schtasks": (_SLASH_OPTION,), "cmdkey": (_SLASH_OPTION,),
-    "lftp": (_LFTP,), "sqlplus": (_SQLPLUS,), "htpasswd": (_HTPASSWD,), "smbclient": (_USER_PASSWORD,), "rpcclient": (_USER_PASSWORD,), "wget": (_P_OPTION,), "cadaver": (_P_OPTION,),
+    "lftp": (_LFTP,), "sqlplus": (_SQLPLUS,), "htpasswd": (_HTPASSWD,), "unzip ": (_P_OPTION,), "curl": (_USER_QUOTED, _USER_PASSWORD), "smbclient": (_USER_PASSWORD,), "rpcclient": (_USER_PASSWORD,), "wget": (_P_OPTION,), "cadaver": (_P_OPTION,),
     "ipmitool": (_P_OPTION,), "psexec": (_P_OPTION,), "crackmapexec": (_P_OPTION,), "evil-winrm": (_P_OPTION,), "gpg ": (_P_OPTION,), "influx": (_P_OPTION,), "snmp": (_A_OPTION,),
 }  # fmt: skip
 _NOT_P = re.compile(r"\d{1,5}(?::\d{1,5})?(?:/\w+)?|[a-z]{1,12}|\S*[/:,]\S*|-\S*")
@@ -216,6 +225,20 @@ def _jwk(text: str, at: int) -> Found:
             yield _span(found, "value", "jwk")
 
 
+_SECURE_STRING = re.compile(r"convertto-securestring\s{1,4}(?:-string\s{1,4})?\\{0,8}[\"'](?P<value>[^\"'\n]{4,200})", re.IGNORECASE)
+_NET_USER = re.compile(r"net\s{1,4}user\s{1,4}[^\s/]{1,60}\s{1,4}(?P<value>[^\s/*][^\s]{3,100})", re.IGNORECASE)
+_OTPAUTH = re.compile(r"otpauth://[^\s\"']{0,200}?[?&]secret=(?P<value>[A-Za-z2-7]{16,128})", re.IGNORECASE)
+_AUTH_PLAIN = re.compile(r"auth(?:\s{1,4}|=)(?:plain|login|xoauth2)\s{1,4}(?P<value>[A-Za-z0-9+/]{8,2000}={0,2})", re.IGNORECASE)
+_CISCO = re.compile(r"(?:password|secret|key-string|community)\s{1,4}[0-9]\s{1,4}(?P<value>[^\s\"']{6,200})", re.IGNORECASE)
+_PASSWORD_FOR = re.compile(r"pass(?:word|phrase)\s{1,2}for\s{1,2}[^\n]{1,120}?:[ \t]{1,3}(?P<value>[^\s\"'`<>\\]{4,200})", re.IGNORECASE)
+_ADD_MASK = re.compile(r"::add-mask::(?P<value>[^\s\"'\\]{4,400})")
+_HERE = re.compile(r"<<<\s{0,2}\\{0,8}[\"']?(?P<value>[^\s\"'$\\]{4,200})")
+
+
+_TUPLE = re.compile(r"(?:auth|login|credentials?|creds|basicauth|signin)(?:\s{0,3}[=:])?\s{0,3}(?:[A-Za-z.]{0,40}\(|\[)\s{0,20}[\"'][^\"'\n]{1,100}[\"']\s{0,4},\s{0,20}[\"'](?P<value>[^\s\"']{4,200})[\"']", re.IGNORECASE)
+_ORACLE = re.compile(r"oracle:thin:[^\s/@]{1,60}/(?P<value>[^\s@\"']{3,100})@", re.IGNORECASE)
+
+
 def _is_phrase(value: str) -> bool:
     return len(re.findall(r"[a-z]+", value)) in (12, 15, 18, 21, 24)
 
@@ -231,6 +254,10 @@ FORMS: tuple[tuple[str, Callable[[str, int], Found]], ...] = (
     ("{sha", _match(_LDAP_HASH, "password-hash")), ("{ssha", _match(_LDAP_HASH, "password-hash")), ("{smd5", _match(_LDAP_HASH, "password-hash")), ("{md5}", _match(_LDAP_HASH, "password-hash")), ("{crypt", _match(_LDAP_HASH, "password-hash")),
     ("$ansible_vault", _match(_ANSIBLE, "ansible-vault")), ("seed ", _match(_SEED, "seed-phrase", _is_phrase)), ("seed", _match(_SEED, "seed-phrase", _is_phrase)), ("mnemonic", _match(_SEED, "seed-phrase", _is_phrase)),
     ("recovery", _match(_SEED, "seed-phrase", _is_phrase)), ("backup", _match(_SEED, "seed-phrase", _is_phrase)), ("secret", _match(_SEED, "seed-phrase", _is_phrase)), ("echo ", _match(_ECHO, "command-line")), ("printf ", _match(_ECHO, "command-line")),
+    ("auth", _match(_TUPLE, "user-and-password", has_digit)), ("login(", _match(_TUPLE, "user-and-password", has_digit)), ("credential", _match(_TUPLE, "user-and-password", has_digit)), ("basicauth", _match(_TUPLE, "user-and-password", has_digit)), ("oracle:thin", _match(_ORACLE, "url-password")),
+    ("convertto-securestring", _match(_SECURE_STRING, "command-line")), ("net user", _match(_NET_USER, "command-line", has_digit)), ("otpauth://", _match(_OTPAUTH, "otpauth")), ("auth plain", _match(_AUTH_PLAIN, "smtp-auth", _is_base64)), ("auth login", _match(_AUTH_PLAIN, "smtp-auth", _is_base64)),
+    ("auth=plain", _match(_AUTH_PLAIN, "smtp-auth", _is_base64)), ("password 7", _match(_CISCO, "router-password")), ("secret 5", _match(_CISCO, "router-password")), ("secret 9", _match(_CISCO, "router-password")), ("password 5", _match(_CISCO, "router-password")), ("password for ", _match(_PASSWORD_FOR, "prompt", has_digit)), ("passphrase for ", _match(_PASSWORD_FOR, "prompt", has_digit)),
+    ("::add-mask::", _match(_ADD_MASK, "actions-mask")), ("<<< ", _match(_HERE, "command-line", has_digit)), ('<<<"', _match(_HERE, "command-line", has_digit)),
     ("vault login", _match(_LOGIN, "command-line")), ("heroku auth", _match(_LOGIN, "command-line")), ("ngrok ", _match(_LOGIN, "command-line")), ("wandb login", _match(_LOGIN, "command-line")), ("npm token", _match(_LOGIN, "command-line")),
 )  # fmt: skip
 """A fixed word in lower case, and what looks for the secret that it gives away."""

@@ -21,7 +21,7 @@ PASSWORD, SECRET, TOKEN, KEY = 4, 3, 2, 1
 # The last word of a name, by level; from the rules named in `rules.SOURCES` (gl generic-api-key, ds keyword, sp sensitive-fields).
 _WORDS: dict[int, tuple[str, ...]] = {
     PASSWORD: ("password", "passwd", "passwort", "passphrase", "passcode", "kennwort", "contraseña", "contrasena", "passe", "wachtwoord",
-               "senha", "пароль", "密码", "密碼", "パスワード", "비밀번호", "heslo", "şifre", "pwd", "pswd", "psw", "pass",
+               "senha", "пароль", "密码", "密碼", "パスワード", "비밀번호", "heslo", "şifre", "pwd", "pswd", "psw", "pass", "psk",
                "pin", "phrase", "mnemonic", "passwords"),
     SECRET: ("secret", "secrets", "apikey", "credential", "credentials", "creds", "totp", "key", "keys", "keydata", "key-data", "key_data",
              "connectionstring", "connection_string", "connection-string", "connection string", "connstr", "conn_str", "conn_string", "_auth", "webhook"),
@@ -32,7 +32,7 @@ _WORDS: dict[int, tuple[str, ...]] = {
 _LEVELS = {word: level for level, words in _WORDS.items() for word in words}
 _TAIL = (
     r"(?:[ _.-]?(?:[0-9]{1,3}|old|new|prod|production|dev|staging|test|live|value|val|plain|plaintext|raw|b64|base64|encrypted"
-    r"|primary|secondary|main|current|default)(?![a-z]))?"
+    r"|primary|secondary|main|current|default|base)(?![a-z]))?"
 )
 _FOLLOWS = (
     r"(?=\\{0,8}[\"'`]?[\])]{0,2}(?:[ \t]{0,8}(?:[:=?!<>|]|->)|[ \t]{1,4}[\"']|\([ \t]{0,4}\\{0,8}[\"'`]|[ \t]{1,3}(?:is|was|will)[ \t]"
@@ -43,6 +43,7 @@ _FOREIGN_LETTERS = np.array([ord(word[0]) for word in _LEVELS if not word[0].isa
 NAME_WORDS = tuple(word for word in _LEVELS if word.isascii())
 """The words that end a name."""
 _OPTION = re.compile(f"(?P<word>{trie(list(_LEVELS))})(?P<tail>{_TAIL})(?=[ \\t]{{1,3}}\\S)")
+_SETS = re.compile(r"(?:env|setx?|setenv|config(?:[ \t]+--?[a-z]+)*|password)[ \t]+[\w./:-]{0,40}\Z")
 # Words that are the end of many others: a letter must not stand before them.
 _SHORT = frozenset({"pwd", "pswd", "psw", "pass", "pin", "pat", "sas", "sig", "sid", "otp", "auth", "cred", "session", "passe", "jwt",
                     "cookie", "keys", "tokens", "senha", "heslo"})  # fmt: skip
@@ -82,8 +83,8 @@ class Name(NamedTuple):
 def name_at(text: str, low: str, at: int) -> Name | None:
     """The name whose last word begins at a place, if it says something and something follows."""
     found = _ENDS.match(low, at)
-    if found is None and at and low[at - 1] in "-/":  # an option of a command: --password X
-        found = _OPTION.match(low, at)
+    if found is None and at and (low[at - 1] in "-/" or _SETS.search(low, max(0, at - 60), at)):
+        found = _OPTION.match(low, at)  # an option of a command, --password X, or of a file, ENV PASSWORD X
     return _name(text, low, found) if found else None
 
 

@@ -162,6 +162,8 @@ RULES: tuple[Rule, ...] = (
     Rule("mailchimp", "-us", r"\d{1,2}(?![A-Za-z0-9])", "gl", before="@H{32}"),
     Rule("resend", "re_", "@A{6,10}_@A{20,30}", "doc", is_short=True),
     Rule("twilio", "SK AC", "@H{32}(?![0-9A-Za-z])", "gl", is_short=True),
+    Rule("firebase-messaging", "AAAA", "@W{7}:@W{120,200}", "kf", is_short=True),
+    Rule("bip32", "xprv yprv zprv", "@A{90,120}", "doc"),
     # -- money, shops, people
     Rule("stripe", "sk_live_ sk_test_ sk_prod_ rk_live_ rk_test_ rk_prod_ pk_live_", "@A{10,250}", "gl"),
     Rule("stripe-webhook", "whsec_", "[A-Za-z0-9+/=_-]{20,100}", "doc"),

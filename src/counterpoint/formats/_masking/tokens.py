@@ -24,7 +24,7 @@ Places = NDArray[np.intp]
 _SHORTEST = 16
 """No token is shorter; a run of characters that is, is not looked at."""
 # Tokens that have a fair chance of holding no digit.
-_WITHOUT_DIGITS = ("AKIA", "ASIA", "hf_")
+_WITHOUT_DIGITS = ("AKIA", "ASIA", "hf_", "sk-")
 _LEFT, _RIGHT = 100, 2100
 _ALPHABET = {"@A": "[A-Za-z0-9]", "@W": "[A-Za-z0-9_-]", "@H": "[0-9A-Fa-f]", "@B": "[A-Za-z0-9+/]", "@T": "[A-Za-z0-9+/_-]"}
 _IS_TOKEN = np.zeros(256, bool)
@@ -32,6 +32,7 @@ _IS_TOKEN[[ord(c) for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 _MAY_BREAK = np.zeros(256, bool)
 _MAY_BREAK[[ord(c) for c in "\n\r\\\"' "]] = True
 _RUN = re.compile(r"[A-Za-z0-9_-]*+")
+_LETTERS_ONLY = ("openai-old", "hugging-face")
 _HEX = "0123456789abcdefABCDEF"
 _PICTURE = 2000
 _BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
@@ -174,7 +175,8 @@ def _is_token(text: str, found: re.Match[str], rule: Rule, begin: str) -> bool:
         return False
     if rule.id == "aws-key-id":
         return any(c.isdigit() for c in body) or not is_word_at(text, found.start())
-    is_solid = not rule.is_short and len(body) >= 24 and len(set(body)) > 8 and not any(c in "_-./" for c in body)
+    is_clean = not rule.is_short or (rule.id in _LETTERS_ONLY and text[found.start() - 1 : found.start()] not in ("-", "_") and not is_word_at(text, found.start()))
+    is_solid = is_clean and len(body) >= 20 and len(set(body)) > 8 and not any(c in "_-./" for c in body)
     if not is_solid and not is_random(body) and not (len(set(body)) > 5 and any(c.isdigit() for c in body) and not rule.is_short):
         return False
     if not rule.is_short or not is_word_at(text, found.start()):

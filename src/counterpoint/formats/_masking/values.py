@@ -22,7 +22,7 @@ _RULES = {KEY: "named-key", TOKEN: "named-token", SECRET: "named-secret", PASSWO
 _OPEN = r"(?P<open>\\{0,8}(?:\"\"\"|'''|[\"'`]))"
 _CLOSED = r"(?:\\{0,8}[\"'`])?[\])]{0,2}"
 _BLOCK = r"(?:\r?\n[ \t]{0,40}(?=[\"'])|[|>][-+]?[ \t]{0,2}\r?\n[ \t]{1,40})?"
-_TYPE = r"(?::[ \t]{0,2}[A-Za-z_][\w.]{0,30}(?:\[\w{1,20}\])?[ \t]{0,2}(?:\|[ \t]?None[ \t]?)?(?==))?"
+_TYPE = r"(?::[ \t]{0,2}[A-Za-z_][\w.]{0,30}(?:\[\w{1,20}\])?[ \t]{0,2}(?:\|[ \t]?None[ \t]?)?(?==[ \t]{0,4}[^\s=]))?"
 # How a name gets its value: by a sign, beside it in a pair, as the next argument, as a call, between tags, or as the next word.
 _SIGN = re.compile(rf"{_CLOSED}[ \t]{{0,8}}{_TYPE}(?P<sign>:=|=>|={{1,3}}|!={{1,2}}|\?=|<-|->|:)(?P<space>[ \t]{{0,40}}{_BLOCK})")
 _VALUE_NAME = r"\\{0,8}[\"'`]?(?:value|val|default|content)\\{0,8}[\"'`]?[ \t]{0,4}[:=][ \t]{0,4}"
@@ -30,15 +30,22 @@ _BESIDE = re.compile(rf"\\{{0,8}}[\"'`]?[ \t]{{0,4}},?\s{{0,40}}{_VALUE_NAME}", 
 _NEXT = re.compile(r"\\{0,8}[\"'`][ \t]{0,4},[ \t]{0,4}(?=\\{0,8}[\"'`])")
 _CALL = re.compile(r"\([ \t]{0,4}(?=\\{0,8}[\"'`])")
 _CALLED = re.compile(r"(?:set_?|with_?|use_?|\.)\Z", re.IGNORECASE)
-_TAGS = re.compile(r"(?:[ \t][^<>\n]{0,80})?>[ \t]{0,4}(?:<!\[CDATA\[)?(?P<value>[^<>\n]{3,400}?)[ \t]{0,4}(?:\]\]>)?(?:</|&lt;/)")
+_TAGS = re.compile(r"[\"']?(?:[ \t][^<>\n]{0,80})?>[ \t]{0,4}(?:<!\[CDATA\[)?(?P<value>[^<>\n]{3,400}?)[ \t]{0,4}(?:\]\]>)?(?:</|&lt;/)")
 _IS = re.compile(r"[ \t]{1,3}(?:is|was|will be)[ \t]{0,2}:?[ \t]{1,3}(?=\S)", re.IGNORECASE)
 _QUOTED_NEXT = re.compile(r"[ \t]{1,4}(?=['\"])")
 _START = re.compile(r"(?:[bBfFrRuUL@N]{1,2}|\$)?" + _OPEN)
 _BARE = re.compile(r"[^\s\"'`<>,;&|(){}\[\]\\]{3,4096}")
 _WIDE = re.compile(r"[^\s\"'`<>\\]{3,4096}")
+_SETS = re.compile(r"(?:^|[\s\"'])(?:ENV|setx?|SetEnv|setenv|config(?:[ \t]+--?[a-z]+)*(?:[ \t]+set)?)[ \t]+[\w./:-]{0,40}\Z", re.IGNORECASE)
 _FLAG = re.compile(r"(?:^|[\s\"'`(,\[])(?:--?|/)(?:[A-Za-z][A-Za-z0-9-]{0,30}-)?\Z|(?:^|[\s\"'`(,\[])-[a-zA-Z]{1,20}\Z")
 # The beginning of a line of a settings file, or of a shell's variable.
-_ENV = re.compile(r"(?:^|[\s\"'`;&|\0])(?P<set>(?:export|set|setenv|env|ENV|ARG|-e|--env|declare -x)[ \t]+)?(?P<name>[A-Za-z_][A-Za-z0-9_.-]{0,60})\Z")
+_ENV = re.compile(r"(?:^|[\s\"'`\0])(?P<set>(?:export|set|setenv|env|ENV|ARG|-e|--env|declare -x)[ \t]+)?(?P<name>[A-Za-z_][A-Za-z0-9_.-]{0,60})\Z")
+_BRACED = re.compile(r"\{(?P<value>[^{}\s\"']{4,100})\};")
+_PHRASE_WORDS = ("passphrase", "phrase", "mnemonic")
+_PHRASE = re.compile(r"(?P<value>[a-z]{3,12}(?:[ -][a-z]{3,12}){3,23})[ \t]{0,4}(?=[\r\n\0\"'`,;.]|\Z)")
+_OPENED = re.compile(r"[\[({]{1,2}\s{0,20}(?=\\{0,8}[\"'`])")
+_YAML = re.compile(r"[a-z]{6,40}[0-9]{0,4}[ \t]{0,20}(?=\r?\n|\Z|\0)")
+_YAML_NAME = " -_.abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 _CODE = re.compile(
     r"[A-Za-z_$][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*)+|[A-Za-z_$][\w$.]*[(\[{].*|[-+]?\d+(?:\.\d+)?[a-zA-Z%]{0,3}|!?[A-Za-z_$][A-Za-z_$]*|@\w+.*|&\w+"
     r"|\*+\w*|/\S*/[gimsuy]*|.*[)\]}]|[A-Z][A-Z0-9_]*"
@@ -48,7 +55,7 @@ _PATH = re.compile(
     r"|[\w.-]+\.(?:json|ya?ml|toml|txt|py|js|ts|html?|md|pem|key|crt|conf|cfg|ini|xml|csv|com|org|net|io|dev|exe|dll|so)"
 )
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]{1,20}://")
-_WORDS = re.compile(r"[A-Za-z]+(?:[ _.:/-](?:[A-Za-z]+|\d{1,4}))*[.!?:]?")
+_WORDS = re.compile(r"[A-Za-z]{1,15}(?:[ _.:/-](?:[A-Za-z]{1,15}|\d{1,4}))*[.!?:]?")
 _DATE = re.compile(r"\d{1,4}[-/.:]\d{1,2}[-/.:]\d{1,4}\S*|v?\d+(?:\.\d+)+\S{0,8}|(?:0x)?[0-9a-fA-F]{0,8}|\d+")
 _SPACE = re.compile(r"\s")
 _ALPHA = re.compile(r"[^\W\d_]")
@@ -57,6 +64,7 @@ _HEX = re.compile(r"[0-9a-f]{32,128}|[0-9A-F]{32,128}")
 _UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 # What runs and conversations are named by: no session of a browser.
 _ID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}|[0-9a-fA-F]{32}|[a-z]{2,12}[_-][A-Za-z0-9]{10,40}|[0-9A-HJKMNP-TV-Z]{26}")
+_SENTENCE = frozenset("enter must please should required characters character least invalid password passphrase your the is are incorrect wrong expired failed".split())  # noqa: SIM905
 _STOP = frozenset(
     "a an and are as at be by can do enter expired failed field file for from has have if in input invalid is it its must my no not of on or please prompt "  # noqa: SIM905
     "required should so that the this to type use used user was when where which will with you your option argument authentication based manager".split()
@@ -70,7 +78,7 @@ def assigned(text: str, named: Iterable[Name]) -> Iterator[Span]:
         if name.end < done or name.end >= len(text):
             continue
         place = _given(text, name)
-        if place and not (name.word.startswith("session") and _ID.fullmatch(text, *place)):
+        if place and not (name.word.startswith("session") and "=" not in text[name.end : place[0]] and _ID.fullmatch(text, *place)):
             start, done = place
             yield Span(start, done, "key", _RULES[name.level], text[start:done])
             continue
@@ -86,12 +94,16 @@ def _given(text: str, name: Name) -> tuple[int, int] | None:
     if name.word == "pass" and text[at] == ")":
         return None
     if found := _SIGN.match(text, at):
-        return _value(text, found.end(), level, is_wide=_is_setting(text, name, found))
+        if braced := _BRACED.match(text, found.end()) if level == PASSWORD else None:
+            return braced.span("value") if has_digit(braced["value"]) else None
+        if name.word in _PHRASE_WORDS and (phrase := _PHRASE.match(text, found.end())) and _is_phrase(phrase["value"]):
+            return phrase.span("value")
+        return _value(text, found.end(), level, is_wide=_is_setting(text, name, found) or _is_yaml(text, name, found))
     if found := _BESIDE.match(text, at):
         return _value(text, found.end(), level, is_wide=False)
-    if level >= SECRET and name.word not in ("pass", "pwd", "pin", "key") and (found := _NEXT.match(text, at)):
+    if level >= SECRET and name.word not in ("pass", "pwd", "pin") and (found := _NEXT.match(text, at)):
         place = _quoted(text, found.end(), level)
-        return place if place and has_digit(text[slice(*place)]) else None
+        return place if place and (is_random if name.word == "key" else has_digit)(text[slice(*place)]) else None
     before = text[max(0, name.start - 60) : name.start]
     if text[at] == "(" and (found := _CALL.match(text, at)):
         return _quoted(text, found.end(), level) if _CALLED.search(before) else None
@@ -103,8 +115,9 @@ def _given(text: str, name: Name) -> tuple[int, int] | None:
         return option
     if level >= TOKEN and name.word != "pass" and (found := _IS.match(text, at)):
         return _value(text, found.end(), level, is_wide=False)
-    if level == PASSWORD and name.word != "pass" and (found := _QUOTED_NEXT.match(text, at)):
-        return _quoted(text, found.end(), level)
+    if level >= SECRET and name.word != "pass" and (found := _QUOTED_NEXT.match(text, at)):
+        place = _quoted(text, found.end(), level)
+        return place if place and (level == PASSWORD or is_random(text[slice(*place)])) else None
     return None
 
 
@@ -116,9 +129,17 @@ def _is_setting(text: str, name: Name, sign: re.Match[str]) -> bool:
     return found is not None and (found["set"] is not None or found["name"].isupper() or text[sign.end() : sign.end() + 1].isalnum())
 
 
+def _is_yaml(text: str, name: Name, sign: re.Match[str]) -> bool:
+    """Whether a line is a name, a colon, and one word in lower case, as in settings; a type or a variable of code is not such a word."""
+    if name.level != PASSWORD or sign["sign"] != ":" or not sign["space"]:
+        return False
+    before = text[max(0, name.start - 60) : name.start].rpartition("\n")[2]
+    return _YAML.match(text, sign.end()) is not None and before.strip(_YAML_NAME) == ""
+
+
 def _option(text: str, before: str, at: int, level: int) -> tuple[int, int] | None:
     """`--password X`: the next word, whatever it is, if it is no option, no template and no word of a sentence."""
-    if level < TOKEN or not _FLAG.search(before):
+    if level < TOKEN or not (_FLAG.search(before) or _SETS.search(before)):
         return None
     start = at + 1
     if _START.match(text, start):
@@ -133,6 +154,8 @@ def _option(text: str, before: str, at: int, level: int) -> tuple[int, int] | No
 
 
 def _value(text: str, at: int, level: int, *, is_wide: bool) -> tuple[int, int] | None:
+    if opened := _OPENED.match(text, at):
+        return _quoted(text, opened.end(), level) if text[at] != "(" else None
     if _START.match(text, at):
         return _quoted(text, at, level)
     found = (_WIDE if is_wide else _BARE).match(text, at)
@@ -169,12 +192,14 @@ def is_secret(value: str, level: int, *, is_quoted: bool, is_wide: bool = False)
         return chance and _PLAIN.fullmatch(value) is not None
     if _PATH.fullmatch(value) and not (size >= 30 and chance):
         return False
-    if not is_quoted and not is_wide and _CODE.fullmatch(value) and not (chance and value.isalnum()):
+    if not is_quoted and not is_wide and _CODE.fullmatch(value) and not (chance and (value.isalnum() or _is_mixed(value))):
         return level == PASSWORD and value.isdigit() and size >= 6
     if level == PASSWORD:
         return _is_password(value, is_quoted=is_quoted, is_wide=is_wide)
     if _DATE.fullmatch(value) or not _ALPHA.search(value):
         return False
+    if level == SECRET and is_wide and size >= 16 and not has_digit(value):
+        return not _WORDS.fullmatch(value) and _PLAIN.fullmatch(value) is not None
     if level == SECRET:
         return has_digit(value) and (is_quoted or not _WORDS.fullmatch(value)) or is_quoted and (chance or (size >= 12 and value.isalnum()))
     if not _PLAIN.fullmatch(value) or _WORDS.fullmatch(value):
@@ -184,17 +209,24 @@ def is_secret(value: str, level: int, *, is_quoted: bool, is_wide: bool = False)
     return has_digit(value) and size >= 20 and chance and not _HEX.fullmatch(value) and not _UUID.fullmatch(value)
 
 
+def _is_mixed(value: str) -> bool:
+    """Whether a dotted value is no name of code: long, with letters of both cases and digits all over."""
+    return len(value) >= 20 and value.count(".") < 2 and sum(c.isdigit() for c in value) >= 3 and not value.islower() and "_" not in value
+
+
 def _is_password(value: str, *, is_quoted: bool, is_wide: bool) -> bool:
     if is_quoted:
         return not _URL.search(value)
     if is_wide:
         return not (_CODE.fullmatch(value) and (value.isupper() or any(c in "()[]{}_" for c in value)))
-    return len(value) >= 6 and (has_digit(value) or any(c in "!@#$%^*?~+" for c in value)) and not (_DATE.fullmatch(value) and not value.isdigit())
+    return len(value) >= 6 and (has_digit(value) or is_random(value) or any(c in "!@#$%^*?~+=" for c in value)) and not _DATE.fullmatch(value)
 
 
 def _is_phrase(value: str) -> bool:
     """Whether some words are a passphrase and no sentence about one."""
-    words = value.split()
-    if len(words) > 24 or any(word.lower().strip(".,:;!?") in _STOP for word in words):
+    words = [word.lower().strip(".,:;!?") for word in re.split(r"[\s-]+", value)]
+    if len(words) > 24 or any(word in _SENTENCE for word in words):
         return False
-    return (len(words) >= 3 and all(word.islower() and word.isalpha() for word in words)) or (has_digit(value) and len(words) < 4)
+    if len(words) >= 3 and all(word.isalpha() for word in words):
+        return value.islower() and not any(word in _STOP for word in words)
+    return has_digit(value) and len(words) < 7
