@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -57,9 +58,15 @@ def _room(path: Path) -> str:
     return first.removesuffix(".py")
 
 
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
 def _imports(path: Path) -> set[str]:
     out: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Import):
             out |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -74,45 +81,61 @@ def _targets(path: Path) -> set[str]:
     return {name.split(".")[1] for name in _imports(path) if name.startswith("counterpoint.") and "." in name}
 
 
-@pytest.mark.parametrize("path", FILES, ids=_relative)
-def test_arrows_point_down(path: Path) -> None:
+def _wrong_arrows(path: Path) -> list[str]:
     room = _room(path)
     if room in {"__init__", "testing"}:
-        return
-    assert room in HEIGHT, f"{room} is not a room of the house: a new room needs a decision note and a place in LAYERS"
-    for target in _targets(path) - {room}:
-        if target not in HEIGHT:
-            assert target not in {"testing"}, f"{_relative(path)} imports testing, which nothing in the package may"
-            continue
-        is_down = HEIGHT[target] < HEIGHT[room] or (room, target) in ALLOWED
-        assert is_down, f"{_relative(path)} imports {target}: the arrow points up or sideways"
+        return []
+    if room not in HEIGHT:
+        return [f"{room} is not a room of the house: a new room needs a decision note and a place in LAYERS"]
+    out = []
+    for target in sorted(_targets(path) - {room}):
+        if target == "testing":
+            out.append(f"{_relative(path)} imports testing, which nothing in the package may")
+        elif target in HEIGHT and HEIGHT[target] >= HEIGHT[room] and (room, target) not in ALLOWED:
+            out.append(f"{_relative(path)} imports {target}: the arrow points up or sideways")
+    return out
 
 
-@pytest.mark.parametrize("path", FILES, ids=_relative)
-def test_heavy_imports_stay_where_they_belong(path: Path) -> None:
-    for name in {n.split(".")[0] for n in _imports(path)} & set(HEAVY):
-        assert _relative(path).startswith(HEAVY[name]), f"{_relative(path)} imports {name}; only {HEAVY[name]} may"
+def test_there_are_files() -> None:
+    assert {"trace", "formats", "store", "team", "train", "app"} <= {_room(path) for path in FILES}
 
 
-@pytest.mark.parametrize("path", [p for p in FILES if _relative(p).startswith(PURE)], ids=_relative)
-def test_mathematics_reads_nothing_from_the_world(path: Path) -> None:
-    used = {n.split(".")[0] for n in _imports(path)} & IMPURE_MODULES
-    assert not used, f"{_relative(path)} imports {sorted(used)}: this room is pure"
+def test_arrows_point_down() -> None:
+    assert [wrong for path in FILES for wrong in _wrong_arrows(path)] == []
 
 
-@pytest.mark.parametrize("path", FILES, ids=_relative)
-def test_files_and_functions_are_short(path: Path) -> None:
-    text = path.read_text()
-    assert text.count("\n") <= 400, f"{_relative(path)} has {text.count(chr(10))} lines: split it by idea"
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            length = (node.end_lineno or node.lineno) - node.lineno + 1
-            assert length <= 50, f"{_relative(path)}:{node.lineno} {node.name} has {length} lines"
+def test_heavy_imports_stay_where_they_belong() -> None:
+    used = [(path, name) for path in FILES for name in sorted({n.split(".")[0] for n in _imports(path)} & set(HEAVY))]
+    wrong = [f"{_relative(p)} imports {n}; only {HEAVY[n]} may" for p, n in used if not _relative(p).startswith(HEAVY[n])]
+    assert wrong == []
 
 
-@pytest.mark.parametrize("path", [p for p in FILES if p.stat().st_size], ids=_relative)
-def test_every_file_says_what_it_is(path: Path) -> None:
-    assert ast.get_docstring(ast.parse(path.read_text())), f"{_relative(path)} has no docstring"
+def test_mathematics_reads_nothing_from_the_world() -> None:
+    pure = [path for path in FILES if _relative(path).startswith(PURE)]
+    assert pure
+    used = {_relative(path): {n.split(".")[0] for n in _imports(path)} & IMPURE_MODULES for path in pure}
+    assert [f"{path} imports {sorted(names)}: this room is pure" for path, names in used.items() if names] == []
+
+
+def test_files_are_short() -> None:
+    lengths = {_relative(path): path.read_text().count("\n") for path in FILES}
+    assert [f"{path} has {length} lines: split it by idea" for path, length in lengths.items() if length > 400] == []
+
+
+def test_functions_are_short() -> None:
+    wrong = []
+    for path in FILES:
+        for node in ast.walk(_tree(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                length = (node.end_lineno or node.lineno) - node.lineno + 1
+                if length > 50:
+                    wrong.append(f"{_relative(path)}:{node.lineno} {node.name} has {length} lines")
+    assert wrong == []
+
+
+def test_every_file_says_what_it_is() -> None:
+    silent = [_relative(path) for path in FILES if path.stat().st_size and not ast.get_docstring(_tree(path))]
+    assert silent == [], "these have no docstring"
 
 
 def _loaded_by(statement: str) -> set[str]:

@@ -139,6 +139,8 @@ def builders(obs: Observation, priority: np.ndarray, free: np.ndarray, *, blind:
 
 def _built(seen: Any, e: Any, ready: np.ndarray, free: np.ndarray, members: np.ndarray) -> list[tuple[int, int]]:
     """(node, agent) pairs of one episode."""
+    if not (ready.any() and free.any()):
+        return []
     nodes, needs = np.flatnonzero(ready), seen.needs[e]
     roots = np.flatnonzero(~needs.any(axis=1))
     strength = np.zeros((len(nodes), len(free)), np.float32)
