@@ -2,19 +2,22 @@
 
 Always true: the id of a plug-in is its file's name, the file defines one object of that name (a trailing underscore, as in
 `import_.py`, belongs to Python and not to the id), and files that begin with an underscore are not plug-ins. Code outside
-the package is named `"my_lab.rewards:novelty"`. Nothing is imported until it is asked for.
+the package is named `"my_lab.rewards:novelty"`. Nothing is imported until it is asked for, and what a file names is not asked
+for by anybody: `check_consent` stands before every name that came out of a file.
 """
 
 from __future__ import annotations
 
 import importlib
+import shlex
+from collections.abc import Collection, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from counterpoint.errors import InputError, NotFound, did_you_mean
+from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
 
-__all__ = ["get", "ids", "kinds", "summary"]
+__all__ = ["allowing", "check_consent", "get", "ids", "kinds", "summary"]
 
 _ROOT = Path(__file__).parent
 
@@ -60,15 +63,37 @@ def _ids(kind: str) -> tuple[str, ...]:
 @cache
 def _file(kind: str, name: str) -> Path:
     folder = _folder(kind)
-    for stem in (name, f"{name}_"):
+    for stem in (name, f"{name}_") if name.isidentifier() else ():  # a path is no name
         path = folder / f"{stem}.py"
         if path.is_file() and not stem.startswith("_"):
             return path
     raise NotFound(f"no {kind} named {name!r}", fix=did_you_mean(name, ids(kind)))
 
 
+def check_consent(named: Iterable[str], allow: Collection[str], *, where: str) -> None:
+    """Raise `Refused` where a file names code from outside the package that nobody has allowed.
+
+    The one rule: what a person types on the command line or writes as an argument in Python is consent; what a trace, a
+    journal, a run.toml or any other file says is not. Such a name needs to be in `allow`, letter by letter. Call it with every
+    name that came out of a file, before the name is looked up.
+    """
+    for name in named:
+        if ":" in name and name not in allow:
+            what = f"names code that is not Counterpoint's: {name}"
+            why = "it would be imported and run, and a file is not consent"
+            raise Refused(what, where=where, why=why, fix=f"where you trust it:{allowing([name])}")
+
+
+def allowing(named: Iterable[str]) -> str:
+    """The options that a command needs where a file names these: ` --allow my_lab:thing`, or nothing."""
+    return "".join(f" --allow {shlex.quote(name)}" for name in dict.fromkeys(named) if ":" in name)
+
+
 def get(kind: str, name: str) -> Any:
-    """The plug-in object: a shipped one by id, or anybody's by `"package.module:object"`."""
+    """The plug-in object: a shipped one by id, or anybody's by `"package.module:object"`, which is imported.
+
+    A name that came out of a file goes through `check_consent` first.
+    """
     if ":" in name:
         return _outside(kind, name)
     path = _file(kind, name)
@@ -78,6 +103,8 @@ def get(kind: str, name: str) -> Any:
 
 def _outside(kind: str, name: str) -> Any:
     module_name, _, attribute = name.partition(":")
+    if not all(part.isidentifier() for part in module_name.split(".")):
+        raise NotFound(f"no {kind} {name!r}: {module_name!r} is no module", fix='"package.module:object"')
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:

@@ -43,7 +43,7 @@ def ends(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest
 
     def run(*arguments: str) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as exit_:
-            main(["train", *arguments])
+            main(["train", *arguments, "--allow", "train.quick:quick"])
         out = capsys.readouterr()
         assert isinstance(exit_.value.code, int)
         return exit_.value.code, out.out, out.err
@@ -124,7 +124,7 @@ def test_the_presets_are_listed_with_their_sources(ends: Any) -> None:
 
 def test_ctrl_c_keeps_a_checkpoint_says_how_to_go_on_and_does(ends: Any, tmp_path: Path) -> None:
     code = "from counterpoint.app.cli import main; main()"
-    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
     command = [
         sys.executable,
         "-c",
@@ -137,6 +137,8 @@ def test_ctrl_c_keeps_a_checkpoint_says_how_to_go_on_and_does(ends: Any, tmp_pat
         "checkpoint_every=1",
         "--out",
         "mine",
+        "--allow",
+        "train.quick:quick",
     ]
     process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
@@ -145,7 +147,7 @@ def test_ctrl_c_keeps_a_checkpoint_says_how_to_go_on_and_does(ends: Any, tmp_pat
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert "go on with: counterpoint train --resume mine" in err
+    assert "go on with: counterpoint train --resume mine --allow train.quick:quick" in err
     assert "Traceback" not in out + err
     done = RunFolder.open(tmp_path / "mine")
     assert done.about["status"] == "interrupted"

@@ -111,18 +111,19 @@ def dies(self, line):
     send(self, line)
     os._exit(9)
 outbox._append = dies
-record(Path(sys.argv[1]), using=Says(sends), trace_id="sent", tools={"outbox": {"path": sys.argv[2]}}, limits=Limits(width=1, steps=4))
+record(Path(sys.argv[1]), using=Says(sends), trace_id="sent", tools={"outbox": {}}, limits=Limits(width=1, steps=4))
 """
 
 
 @pytest.mark.parametrize(("consent", "lines", "error"), [(frozenset(), 1, "held"), (frozenset({"outbox"}), 2, None)])
 def test_what_may_have_been_sent_is_not_sent_again_without_consent(
-    consent: frozenset[str], lines: int, error: str | None, tmp_path: Path
+    consent: frozenset[str], lines: int, error: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process died between sending and recording: nobody knows whether it was sent."""
+    monkeypatch.chdir(tmp_path)
     store, box = tmp_path / "store", tmp_path / "outbox.jsonl"
-    env = os.environ | {"PYTHONPATH": str(SLOW.parent)}
-    done = subprocess.run([sys.executable, "-c", _DIES, str(store), str(box)], env=env, check=False)
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(SLOW.parent), *sys.path])}
+    done = subprocess.run([sys.executable, "-c", _DIES, str(store)], env=env, check=False)
     assert done.returncode == 9
     assert len(box.read_text().splitlines()) == 1
     with Store(store) as opened:

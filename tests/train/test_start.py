@@ -102,7 +102,7 @@ def test_traces_say_of_which_run_they_are_and_fork_with_its_policy(whole: Path) 
     assert trace.rewards["team"] == pytest.approx(run.evals()[-1]["values"][0])
     world, at = world_of("W1", TINY), trace.events[len(trace.events) // 2].id
     # the checkpoint knows how the learned team would have gone on; the trace alone does not
-    again = TeamReplay(world, policy_of(run)).fork(trace, at)
+    again = TeamReplay(world, policy_of(run, allow=[CONFIG["preset"]])).fork(trace, at)
     assert [(e.key, e.content_ref) for e in again.events] == [(e.key, e.content_ref) for e in trace.events]
     with pytest.raises(NotIdentified, match="would have gone on is not known"):
         world.fork(trace, at)
@@ -118,7 +118,7 @@ def test_a_mix_of_variants_pairs_tasks_by_seed(tmp_path: Path) -> None:
     assert run.about["world_config"]["mix"] == mix
     played = [w.run("reference", [s]).columns["rounds"][0] for s in range(4) for w in [worlds[s % 2]]]
     assert reference_rounds(worlds, 4) == played
-    learned = [w.run(policy_of(run), [s]).values[0] for s in range(4) for w in [worlds[s % 2]]]
+    learned = [w.run(policy_of(run, allow=[CONFIG["preset"]]), [s]).values[0] for s in range(4) for w in [worlds[s % 2]]]
     assert run.evals()[-1]["values"] == pytest.approx(learned)
 
 
@@ -137,7 +137,7 @@ def test_ctrl_c_writes_a_checkpoint_and_resume_gives_the_same_numbers(whole: Pat
     run = RunFolder.open(folder)
     assert run.about["status"] == "interrupted"
     assert run.latest_checkpoint() == folder / "checkpoints" / "000002.pt"
-    assert train_run(folder, {}, resume=True).about["status"] == "finished"
+    assert train_run(folder, {}, resume=True, allow=[CONFIG["preset"]]).about["status"] == "finished"
     same(whole, folder)
 
 
@@ -159,7 +159,7 @@ def test_an_interruption_at_any_moment_leaves_a_run_that_goes_on(whole: Path, tm
     except KeyboardInterrupt:
         assert RunFolder.open(tmp_path / "run").about["status"] in ("interrupted", "finished")
     timer.cancel()
-    train_run(tmp_path / "run", {}, resume=True)
+    train_run(tmp_path / "run", {}, resume=True, allow=[CONFIG["preset"]])
     same(whole, tmp_path / "run")
 
 
@@ -186,7 +186,7 @@ def test_kill_9_leaves_a_run_that_goes_on(whole: Path, tmp_path: Path) -> None:
     process.kill()
     process.communicate()
     assert RunFolder.open(folder).about["status"] in ("running", "finished")
-    train_run(folder, {}, resume=True)
+    train_run(folder, {}, resume=True, allow=[CONFIG["preset"]])
     same(whole, folder)
 
 
@@ -194,7 +194,7 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_begins_again(whole: P
     folder = copied(cut, tmp_path, "running")
     for path in (folder / "checkpoints").iterdir():
         path.unlink()
-    train_run(folder, {}, resume=True)
+    train_run(folder, {}, resume=True, allow=[CONFIG["preset"]])
     same(whole, folder)
 
 
@@ -208,19 +208,19 @@ def test_a_full_disk_in_mid_run_is_one_line_and_the_run_goes_on_later(whole: Pat
     assert run.about["status"] == "failed"
     assert "no space left" in run.about["why"]
     assert len(run.metrics()) >= 1
-    train_run(tmp_path / "run", {}, resume=True)
+    train_run(tmp_path / "run", {}, resume=True, allow=[CONFIG["preset"]])
     same(whole, tmp_path / "run")
 
 
 def test_a_finished_run_is_left_as_it_is(whole: Path) -> None:
     before = (whole / "about.json").read_bytes(), (whole / "metrics.jsonl").read_bytes()
-    assert train_run(whole, {}, resume=True).about["status"] == "finished"
+    assert train_run(whole, {}, resume=True, allow=[CONFIG["preset"]]).about["status"] == "finished"
     assert ((whole / "about.json").read_bytes(), (whole / "metrics.jsonl").read_bytes()) == before
 
 
 def test_a_run_that_ended_before_it_could_say_so_is_finished(whole: Path, tmp_path: Path) -> None:
     folder = copied(whole, tmp_path, "running")
-    assert train_run(folder, {}, resume=True).about["status"] == "finished"
+    assert train_run(folder, {}, resume=True, allow=[CONFIG["preset"]]).about["status"] == "finished"
     same(whole, folder)
 
 
@@ -237,7 +237,7 @@ def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint_and_names_the_b
     held["net"][name][:] = torch.nan
     torch.save(held, good)
     with pytest.raises(NotFinite, match=r"update 3: .*; batch of training seeds 1002000 to 1002003.*000002\.pt"):
-        train_run(folder, {}, resume=True)
+        train_run(folder, {}, resume=True, allow=[CONFIG["preset"]])
     run = RunFolder.open(folder)
     assert run.about["status"] == "failed"
     assert "seeds 1002000 to 1002003" in run.about["why"]
@@ -286,13 +286,13 @@ def test_a_folder_that_is_taken_is_refused(whole: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a run of other settings: seed"):
         train_run(whole, CONFIG | {"seed": 4}, resume=True)
     with pytest.raises(NotFound, match="there is no run here"):
-        train_run(tmp_path / "none", {}, resume=True)
+        train_run(tmp_path / "none", {}, resume=True, allow=[CONFIG["preset"]])
 
 
 def test_a_run_that_somebody_writes_is_left_alone(cut: Path, tmp_path: Path) -> None:
     folder = copied(cut, tmp_path)
     with RunFolder.open(folder, write=True), pytest.raises(TryAgain, match="another process"):
-        train_run(folder, {}, resume=True)
+        train_run(folder, {}, resume=True, allow=[CONFIG["preset"]])
 
 
 @pytest.mark.parametrize(
@@ -316,7 +316,7 @@ def test_a_checkpoint_of_another_version_is_one_line(spoil: Any, words: str, cut
     else:
         torch.save(spoil(torch.load(path, weights_only=False)), path)
     with pytest.raises(InputError, match=words) as caught:
-        train_run(folder, {}, resume=True)
+        train_run(folder, {}, resume=True, allow=[CONFIG["preset"]])
     assert len(str(caught.value).splitlines()) == 1
     assert RunFolder.open(folder).about["status"] == "interrupted"
 

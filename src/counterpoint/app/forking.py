@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from counterpoint.errors import InputError, NotFound, NotIdentified
+from counterpoint.app.replaying import replay_of
+from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Trace
 from counterpoint.trace.replay import Delete, Do, Force, Fork, ManyReplay, Substitute
 
@@ -42,31 +43,21 @@ def named_model(trace: Trace, live: Mapping[str, Any]) -> Any:
     """The model that was named for changed calls of a live team; None leaves them to what the trace names."""
     if live["model_name"] is None:
         return None
-    from counterpoint.team.replay import check_named_code
     from counterpoint.team.session import Spec, make_model
 
-    if isinstance(trace.meta.get("team"), dict):
-        check_named_code(trace, live["allow"])
+    spec = Spec.of(trace.meta.get("team") or {})
+    spec.check_consent(live["allow"], where=trace.trace_id, with_model=False, is_fork=True)
     options = {name: live[name] for name in ("base_url", "key_env") if live[name] is not None}
-    return make_model(live["model_name"], Spec.of(trace.meta.get("team") or {}).make_task(), **options)
+    return make_model(live["model_name"], spec.make_task(), **options)
 
 
 def replay_for(trace: Trace, *, model: Any = None, allow: Sequence[str] = ()) -> ManyReplay:
     """The world that made the trace, or the recording of its team; `model` answers what a recording cannot."""
-    from counterpoint.envs._find import world
-
-    if isinstance(trace.meta.get("team"), dict):
-        from counterpoint.team.replay import LiveReplay
-
-        return LiveReplay(model=model, allow=allow)
-    name = trace.meta.get("world")
-    record = "fork a trace of `counterpoint record` or `counterpoint world run NAME --store`; .jsonl keeps what it takes"
-    if not isinstance(name, str):
-        raise NotIdentified("nothing says how this team would have gone on", record, where=trace.trace_id)
-    try:
-        found = world(name)
-    except NotFound:
-        raise NotIdentified(f"its world {name!r} is not here", record, where=trace.trace_id) from None
+    found, name = replay_of(trace, model=model, allow=allow), trace.meta.get("world")
+    if found is None:
+        record = "fork a trace of `counterpoint record` or `counterpoint world run NAME --store`; .jsonl keeps what it takes"
+        what = f"its world {name!r} is not here" if isinstance(name, str) else "nothing says how this team would have gone on"
+        raise NotIdentified(what, record, where=trace.trace_id)
     if not isinstance(found, ManyReplay):
         fix = "fork a trace of a TeamWorld: W1, W2, D, P, V, A or M"
         raise NotIdentified(f"the world {name} cannot fork", fix, where=trace.trace_id)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from counterpoint.audit.diff import fingerprint
 from counterpoint.envs.text._task import TextTask
-from counterpoint.errors import InputError, NotFound, NotIdentified, Refused, did_you_mean
+from counterpoint.errors import InputError, NotFound, NotIdentified, did_you_mean
 from counterpoint.team.control import RecordedControl
 from counterpoint.team.edits import PASSED, Edits, edit_note
 from counterpoint.team.harness import harness
@@ -34,7 +34,7 @@ from counterpoint.team.session import Spec, assemble, check_same, end_of, make_m
 from counterpoint.trace import Edge, Event, Trace, summed_costs
 from counterpoint.trace.replay import Delete, Do, Fork, Insert
 
-__all__ = ["BADGES", "LiveReplay", "check_named_code"]
+__all__ = ["BADGES", "LiveReplay"]
 
 BADGES = ("reused", "recorded", "re-run", "simulated")
 _AT_ONCE = 8
@@ -131,7 +131,9 @@ class LiveReplay:
     def _checked(self, trace: Trace, fork: Fork) -> tuple[Spec, list[dict[str, Any]]]:
         if not isinstance(trace.meta.get("team"), dict):
             raise NotIdentified("this trace is no recording of a live team", "fork a trace of `counterpoint record`")
-        check_named_code(trace, self._allow)
+        spec = Spec.of(trace.meta["team"])
+        # the model has a rule of its own: `_model_of`
+        spec.check_consent(self._allow, where=trace.trace_id, with_model=False, is_fork=True)
         place = trace.index.get(fork.at)
         if place is None:
             ends = f"{trace.events[0].id} to {trace.events[-1].id}"
@@ -148,16 +150,7 @@ class LiveReplay:
         notes = list(trace.meta.get("edits", ()))
         if fork.do is not None or fork.seed is not None:
             notes.append(edit_note(fork.at, event.key, place, fork.do, fork.seed))
-        return Spec.of(trace.meta["team"]), notes
-
-
-def check_named_code(trace: Trace, allow: Collection[str]) -> None:
-    """A trace may name code (`module:object`) as its task, topology or tool; it is imported with consent only."""
-    team = trace.meta["team"]
-    for name in (team.get("task"), team.get("topology"), *(team.get("tools") or ())):
-        if ":" in str(name) and name not in allow:
-            what = f"the trace names code that is not Counterpoint's: {name}"
-            raise Refused(what, where=trace.trace_id, why="a fork would run it", fix=f"where you trust it: --allow {name}")
+        return spec, notes
 
 
 def _model_of(spec: Spec, task: TextTask) -> Model:

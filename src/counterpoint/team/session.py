@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from counterpoint import registry
 from counterpoint.envs.text._find import task as find_task
 from counterpoint.envs.text._task import Instance, Score, TextTask
-from counterpoint.errors import InputError, NotFound, did_you_mean
+from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
 from counterpoint.store import Store
 from counterpoint.team._endpoint.address import shown
 from counterpoint.team.budget import Budget, Meter, Metered, Spent
@@ -82,11 +82,34 @@ class Spec:
 
     @classmethod
     def of(cls, meta: Mapping[str, Any]) -> Spec:
-        """A spec from a trace's meta."""
+        """A spec from a trace's meta, of the types that it should have; whose code it names is another question."""
         try:
-            return cls(**{**meta, "limits": Limits.of(dict(meta["limits"]))})
-        except (TypeError, KeyError) as error:
+            found = cls(**{**meta, "limits": Limits.of(dict(meta["limits"]))})
+        except (TypeError, KeyError, ValueError) as error:
             raise InputError(f"the trace's team cannot be read: {error}", fix="a trace of `counterpoint record`") from None
+        texts = (found.task, found.topology, found.model, found.harness)
+        tables = (found.config, found.options, found.tools, *(found.tools.values() if isinstance(found.tools, Mapping) else ()))
+        if not all(isinstance(t, str) for t in texts) or not all(isinstance(t, Mapping) for t in tables):
+            raise InputError("the trace's team cannot be read: a name is no text", fix="a trace of `counterpoint record`")
+        return found
+
+    def outside(self) -> list[str]:
+        """What of this is code from outside the package: `"package.module:object"`."""
+        is_ours = self.model.partition(":")[0] in registry.ids("model")
+        return [n for n in (self.task, self.topology, *self.tools, *([] if is_ours else [self.model])) if ":" in n]
+
+    def check_consent(self, allow: Collection[str], *, where: str, with_model: bool = True, is_fork: bool = False) -> None:
+        """Raise `Refused` where this, read out of a file, would run what nobody has allowed: code from outside the package, or
+        a tool with an option that takes away its protection or says where it writes (a fork holds what cannot be undone)."""
+        named = self.outside()
+        registry.check_consent([n for n in named if with_model or n != self.model], allow, where=where)
+        for id_, options in self.tools.items():
+            made = None if ":" in id_ else registry.get("tool", id_)
+            is_held = is_fork and getattr(made, "effect", None) == "irreversible"
+            for option in () if is_held else getattr(made, "guarded", ()):
+                if option in options and id_ not in allow:
+                    what = f"gives the tool {id_} the option {option}: {options[option]!r}"
+                    raise Refused(what, where=where, why="a file is not consent", fix=f"where you trust it: --allow {id_}")
 
     def make_task(self) -> TextTask:
         """The task with its dials."""
@@ -241,12 +264,14 @@ async def resume_team(
 ) -> Trace:
     """Go on with a run that broke off; what it has recorded is not asked again.
 
+    `consent` names the code from outside the package, and the tools that cannot be undone, which may run: a journal is a file.
     `options` are the model's where they differ now, such as another limit on silence or an address with its password again.
     """
     so_far = store.get(trace_id)
     if not so_far.meta.get(UNFINISHED):
         raise InputError("this run has ended", where=trace_id, fix="`counterpoint show` it, or `counterpoint fork` it")
     spec = Spec.of(so_far.meta.get("team") or {})
+    spec.check_consent(consent, where=trace_id, with_model=model is None)
     task = spec.make_task()
     made = model or make_model(spec.model, task, **{**spec.options, **(options or {})})
     check_same(so_far, task, made, harness(spec.harness))

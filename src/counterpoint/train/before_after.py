@@ -6,11 +6,12 @@ Always true: every policy plays the same seeds, which no training used; interval
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 
+from counterpoint import registry
 from counterpoint.audit.measures import measures
 from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.trace import Trace
@@ -31,12 +32,13 @@ _MEASURES = (
 _TRACES = 4
 
 
-def first_and_last(run: RunFolder, *, tasks: int, hand_made: Sequence[str]) -> dict[str, Any]:
-    """Everything the demo shows, as plain numbers."""
+def first_and_last(run: RunFolder, *, tasks: int, hand_made: Sequence[str], allow: Collection[str] = ()) -> dict[str, Any]:
+    """Everything the demo shows, as plain numbers; code that run.toml names runs where `allow` names it too."""
     settings = settings_of(run.config(), where=str(run.path / "run.toml"))
+    registry.check_consent(settings.names(), allow, where=str(run.path / "run.toml"))
     world = world_of(settings.world, settings.set)
     start = TeamPolicy(Training(settings).net, name="before-training")
-    learned = policy_of(run)
+    learned = policy_of(run, allow=allow)
     seeds = range(10_000, 10_000 + tasks)
     values = {name: world.run(name, seeds).values for name in hand_made}
     values |= {"before training": world.run(start, seeds).values, "learned": world.run(learned, seeds).values}

@@ -7,7 +7,7 @@ i is of variant i modulo their number, so tasks pair across runs. Nothing here c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from counterpoint import registry
 from counterpoint.envs.teamworld.config import Config
 from counterpoint.envs.teamworld.play import play
 from counterpoint.envs.teamworld.policies import named
@@ -168,12 +169,17 @@ def widths(net: Network, world: TeamWorld, *, episodes: int = 6) -> list[dict[st
     return [rows[size] for size in sorted(rows)]
 
 
-def policy_of(run: RunFolder, which: str = "last") -> TeamPolicy:
-    """The policy of a run's last or best checkpoint, greedy; `TeamReplay(world, policy)` forks its traces with it."""
+def policy_of(run: RunFolder, which: str = "last", *, allow: Collection[str] = ()) -> TeamPolicy:
+    """The policy of a run's last or best checkpoint, greedy; `TeamReplay(world, policy)` forks its traces with it.
+
+    Code from outside that the run's settings name is run where `allow` names it too.
+    """
     path = run.best_checkpoint() if which == "best" else run.latest_checkpoint()
     if path is None:
         raise NotFound("has no checkpoint yet", where=str(run.path), fix=f"counterpoint train --resume {run.path}")
-    training = Training(settings_of(run.config(), where=str(run.path / "run.toml")))
+    settings = settings_of(run.config(), where=str(run.path / "run.toml"))
+    registry.check_consent(settings.names(), allow, where=str(run.path / "run.toml"))
+    training = Training(settings)
     training.restore(path.read_bytes(), str(path))
     s = training.settings
     return TeamPolicy(training.player(), name=f"{plain_name(s.preset)}-s{s.seed}-u{training.update}")

@@ -73,6 +73,10 @@ class Settings:
         out["set"] = dict(self.set)
         return out
 
+    def names(self) -> list[str]:
+        """What is looked up by name, and may be code from outside the package."""
+        return [self.preset, self.world]
+
     def variants(self) -> list[dict[str, Any]]:
         """The parameter sets that are played in turn."""
         return [{**self.set, **m} for m in self.mix] or [dict(self.set)]

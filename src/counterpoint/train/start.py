@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -51,15 +51,21 @@ def resolved(config: Mapping[str, Any], *, where: str | None = None) -> Settings
 
 
 def train_run(
-    folder: str | os.PathLike[str], config: Mapping[str, Any], *, progress: Progress | None = None, resume: bool = False
+    folder: str | os.PathLike[str],
+    config: Mapping[str, Any],
+    *,
+    progress: Progress | None = None,
+    resume: bool = False,
+    allow: Collection[str] = (),
 ) -> RunFolder:
     """Train as `config` says (its keys are those of `settings.Settings`) and leave the run in `folder`, which must be new.
 
     With `resume`, go on with the run that is there, by its own run.toml; `config` is empty then, or the same. A finished run is
-    left as it is. `KeyboardInterrupt` comes out after a checkpoint was written.
+    left as it is. `KeyboardInterrupt` comes out after a checkpoint was written. Code from outside that run.toml names is run
+    where `allow`, or `config`, names it too.
     """
     path = Path(folder)
-    run, training = _reopened(path, config) if resume else _begun(path, resolved(config))
+    run, training = _reopened(path, config, allow) if resume else _begun(path, resolved(config))
     with run:
         if run.about["status"] != "finished":
             _Session(run, training, progress or (lambda kind, row: None)).go()
@@ -83,13 +89,15 @@ def _begun(path: Path, settings: Settings) -> tuple[RunFolder, Training]:
     return RunFolder.create(path, settings.as_dict(), about), training
 
 
-def _reopened(path: Path, config: Mapping[str, Any]) -> tuple[RunFolder, Training]:
+def _reopened(path: Path, config: Mapping[str, Any], allow: Collection[str]) -> tuple[RunFolder, Training]:
     run = RunFolder.open(path, write=True)
     try:
         settings = resolved(run.config(), where=os.fspath(path / "run.toml"))
         if config and resolved(config) != settings:
             differ = [k for k, v in resolved(config).as_dict().items() if v != settings.as_dict()[k]]
             raise InputError(f"is a run of other settings: {', '.join(differ)}", where=os.fspath(path), fix="begin another run")
+        given = {str(config[k]) for k in ("preset", "world") if k in config}
+        registry.check_consent(settings.names(), {*allow, *given}, where=os.fspath(path / "run.toml"))
         training = Training(settings)
         if run.about["status"] != "finished":
             last = run.latest_checkpoint()

@@ -41,7 +41,7 @@ _WIDE = 160
 @click.option("--model", "model_name", metavar="NAME", help="Who answers changed calls of a live team: openai:NAME, local:NAME.")
 @click.option("--base-url", metavar="URL", help="The endpoint, for --model openai:NAME.")
 @click.option("--key-env", metavar="NAME", help="The variable that holds the endpoint's key.")
-@click.option("--allow", multiple=True, metavar="TOOL", help="An irreversible tool, or code named by the trace, that may run.")
+@click.option("--allow", multiple=True, metavar="NAME", help="An irreversible tool, or code that the trace names, that may run.")
 @click.option("--list", "listing", is_flag=True, help="List the mechanisms.")
 @store_option
 @json_option
@@ -86,7 +86,7 @@ def credit(
 def _replay(live: dict[str, Any]) -> dict[str, Any]:
     """How the forks are made, where a model or consent was named."""
     if live["model_name"] is None and not live["allow"]:
-        return {}
+        return {}  # then nothing that a trace names is allowed
     from counterpoint.app.forking import named_model, replay_for
 
     return {"replay": lambda trace: replay_for(trace, model=named_model(trace, live), allow=live["allow"])}

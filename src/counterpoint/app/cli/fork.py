@@ -42,7 +42,7 @@ __all__ = ["fork"]
 @click.option("--model", "model_name", metavar="NAME", help="Who answers changed calls of a live team: openai:NAME, local:NAME.")
 @click.option("--base-url", metavar="URL", help="The endpoint, for --model openai:NAME.")
 @click.option("--key-env", metavar="NAME", help="The variable that holds the endpoint's key.")
-@click.option("--allow", multiple=True, metavar="TOOL", help="An irreversible tool, or code named by the trace, that may run.")
+@click.option("--allow", multiple=True, metavar="NAME", help="An irreversible tool, or code that the trace names, that may run.")
 @click.option("--seed", type=click.IntRange(min=0), help="Fresh noise after the event, instead of the recorded one.")
 @click.option("-n", "--samples", type=click.IntRange(min=2), metavar="K", help="Estimate the effect over K fresh continuations.")
 @click.option(

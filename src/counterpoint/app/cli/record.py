@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from counterpoint import registry
 from counterpoint.app.cli._dials import given, impossible, set_option
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, number, plain_text
 from counterpoint.app.cli._store import open_store, store_option
@@ -66,7 +67,10 @@ _RESUMABLE |= {"budget_tokens", "budget_usd", "budget_seconds"}
 @click.option("--budget-seconds", type=click.FloatRange(min=0, min_open=True), help="Seconds that the run may take.")
 @click.option("--id", "trace_id", metavar="ID", help="The trace's id (default: made from task and topology).")
 @click.option("--resume", metavar="ID", help="Go on with a run that broke off; its task and team hold.")
-@click.option("--allow", multiple=True, metavar="TOOL", help="With --resume: an irreversible tool that may run again.")
+@click.option(
+    "--allow", multiple=True, metavar="NAME",
+    help="With --resume: code from outside that the run names (module:object), or an irreversible tool, that may run.",
+)  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="No live picture.")
 @store_option
 @json_option
@@ -88,7 +92,8 @@ def record(task_name: str | None, topology: str, resume: str | None, store: Path
         try:
             trace = _run(spec, opened, name, _budget(options), options)
         except (KeyboardInterrupt, asyncio.CancelledError):
-            note(f"interrupted; go on with: counterpoint record --resume {name}" + _at(store))
+            named = registry.allowing([*([] if spec is None else spec.outside()), *options["allow"]])
+            note(f"interrupted; go on with: counterpoint record --resume {name}" + named + _at(store))
             raise KeyboardInterrupt from None
     _print(trace, store, as_json=as_json)
     if trace.meta.get("ended") == "failed":
@@ -111,8 +116,6 @@ def _new_id(task_name: str, topology: str) -> str:
 
 
 def _list(kind: str, *, as_json: bool) -> None:
-    from counterpoint import registry
-
     for name in registry.ids(kind):
         if as_json:
             emit({kind: name, "summary": registry.summary(kind, name)})

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +64,7 @@ _SETTINGS = {
 @click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Processes of the runner (implies --runner processes).")
 @click.option("--staleness", type=click.IntRange(min=0), metavar="K", help="Updates by which episodes may lag.")
 @click.option("--resume", type=click.Path(path_type=Path), metavar="DIR", help="Go on with a run that was cut off.")
+@click.option("--allow", multiple=True, metavar="NAME", help="Code (module:object) that RUN.toml or a run names, and may run.")
 @click.option("--watch", is_flag=True, help="A live table, where there is a terminal.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Print the settings and train nothing.")
 @click.option("--list", "listing", is_flag=True, help="List the presets.")
@@ -80,13 +81,13 @@ def train(resume: Path | None, watch: bool, listing: bool, as_json: bool, **give
         unused = [flag for name, flag in _FLAGS.items() if not any(given[name] is x for x in (None, (), False))]
         if unused:
             raise InputError(f"{unused[0]} is for a new run", where="--resume", fix="a run goes on with its own run.toml")
-        _go(_found(resume), {}, is_resumed=True, watch=watch, as_json=as_json)
+        _go(_found(resume), {}, given["allow"], is_resumed=True, watch=watch, as_json=as_json)
         return None
     planned = _plan(given)
     if given["is_dry"]:
         return _show_plan(planned, as_json)
     for folder, config in planned:
-        _go(folder, config, is_resumed=len(planned) > 1 and _is_there(folder), watch=watch, as_json=as_json)
+        _go(folder, config, given["allow"], is_resumed=len(planned) > 1 and _is_there(folder), watch=watch, as_json=as_json)
     if len(planned) > 1 and not as_json:
         first = planned[0][0].name.rsplit("-seed", 1)[0]
         click.echo(plain_text(f"{len(planned)} runs: counterpoint plot {first}={planned[0][0].parent / first}-seed*"))
@@ -147,6 +148,8 @@ def _base(source: Path | None, given: Mapping[str, Any]) -> dict[str, Any]:
     if "world" not in config:
         fix = "--world W1, or RUN.toml; counterpoint world ls lists worlds, --list presets"
         raise InputError("no world to train in", fix=fix)
+    # RUN.toml may come from anybody, so what it names needs the consent that a name on the command line is
+    registry.check_consent([config["preset"], config["world"]], {*given["allow"], *named.values()}, where=str(source))
     return config
 
 
@@ -211,7 +214,7 @@ def _show_plan(planned: list[tuple[Path, dict[str, Any]]], as_json: bool) -> Non
 # -- training ------------------------------------------------------------------------------------------------------------
 
 
-def _go(folder: Path, config: dict[str, Any], *, is_resumed: bool, watch: bool, as_json: bool) -> RunFolder:
+def _go(folder: Path, config: dict[str, Any], allow: Sequence[str], *, is_resumed: bool, watch: bool, as_json: bool) -> RunFolder:
     from counterpoint.app.cli._train_table import ending, printer
     from counterpoint.train.folder import RunFolder
 
@@ -225,11 +228,11 @@ def _go(folder: Path, config: dict[str, Any], *, is_resumed: bool, watch: bool, 
         note(f"{folder} is finished already")
     told = printer(as_json=as_json, watch=watch)
     try:
-        run = train_run(folder, config, progress=told, resume=is_resumed)
+        run = train_run(folder, config, progress=told, resume=is_resumed, allow=allow)
     except KeyboardInterrupt:
         told.close()
-        if _is_there(folder) and RunFolder.open(folder).about["status"] != "finished":
-            note(f"go on with: counterpoint train --resume {folder}")
+        if _is_there(folder) and (about := RunFolder.open(folder).about)["status"] != "finished":
+            note(f"go on with: counterpoint train --resume {folder}" + registry.allowing([about["preset"], about["world"]]))
         raise
     finally:
         told.close()

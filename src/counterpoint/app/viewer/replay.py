@@ -1,7 +1,7 @@
 """Whether a trace can be forked, and what it was forked from.
 
-Always true: looking at a trace imports no code that the trace names: only shipped worlds, tasks and topologies are looked up, by
-their plain names.
+Always true: looking at a trace imports no code that the trace names: the page never allows any, so only shipped worlds, tasks,
+topologies and tools are looked up, by their plain names.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from counterpoint.app.replaying import replay_of
+from counterpoint.errors import CounterpointError
 from counterpoint.trace import Trace
 from counterpoint.trace.replay import ManyReplay
 
@@ -16,12 +17,11 @@ __all__ = ["can_fork", "parent_of", "world_of"]
 
 
 def world_of(trace: Trace) -> Any:
-    """The shipped world that made the trace, as a `Replay`; None where there is none, or where the name is a path to code."""
-    name, team = trace.meta.get("world"), trace.meta.get("team")
-    if isinstance(team, dict):
-        named = [team.get("task"), team.get("topology"), *(team.get("tools") or ())]
-        return replay_of(trace) if all(isinstance(n, str) and ":" not in n for n in named) else None
-    return replay_of(trace) if isinstance(name, str) and ":" not in name else None
+    """The shipped world that made the trace, as a `Replay`; None where there is none, or where a trace names other code."""
+    try:
+        return replay_of(trace)
+    except CounterpointError:
+        return None
 
 
 def can_fork(trace: Trace) -> bool:

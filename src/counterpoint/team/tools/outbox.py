@@ -27,6 +27,7 @@ class outbox:
     effect: Effect = "irreversible"
     about = "sends a line to the people outside, at once and for good; argument: the text"
     main = "text"
+    guarded = ("path",)
     arguments: Mapping[str, Any] = {
         "type": "object",
         "properties": {"text": {"type": "string", "minLength": 1, "maxLength": 2000}},

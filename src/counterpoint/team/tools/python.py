@@ -30,6 +30,7 @@ class python:
     effect: Effect = "local"
     about = "runs a Python program (standard library only) in your own folder; argument: the code. Print what you want to see"
     main = "code"
+    guarded = ("weak",)
 
     def __init__(self, instance: Instance, *, weak: bool = False, **limits: float) -> None:
         """`weak`: run even where the kernel cannot confine files; the rest are fields of `sandbox.Limits`."""
