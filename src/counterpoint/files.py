@@ -1,20 +1,93 @@
-"""Files that appear whole or not at all.
+"""Files that appear whole or not at all, and files that somebody named, which are read only where they are plain.
 
 Always true: every file is written and synced beside its place before the first is renamed into it, so a reader sees the old
 bytes or the new ones, even after a crash; when `put` raises before the first rename, nothing has changed and nothing is left.
-A rename would put a plain file in the place of a device, a pipe or a folder: those are refused.
+A rename would put a plain file in the place of a device, a pipe or a folder: those are refused. Reading refuses them too: a pipe
+may never begin and a device never end. A TOML file is read in time and depth that its size bounds.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import stat
 import tempfile
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from counterpoint.errors import InputError
 
-__all__ = ["put", "refuse"]
+__all__ = ["open_plain", "put", "read_plain", "read_toml", "refuse"]
+
+_TOML_BYTES = 1 << 18
+_TOML_DEPTH = 16
+# A quoted text, and a comment; then keys with so many dots, over which `tomllib` takes quadratic time.
+_QUOTED = re.compile(
+    r'''"""(?>[^"\\]++|\\.|"(?!""))*+(?:""")?+|"(?>[^"\\\n]++|\\.)*+"?+|'''
+    r"""'''(?>[^']++|'(?!''))*+(?:''')?+|'[^'\n]*+'?+|#[^\n]*+""",
+    re.DOTALL,
+)
+_DOTTED = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{_TOML_DEPTH}}}")
+
+
+def open_plain(path: str | os.PathLike[str]) -> BinaryIO:
+    """A file that somebody named, for reading; what is no plain file is refused without being opened, or waited for."""
+    if os.path.isdir(path):
+        raise InputError("is a directory, not a file", where=os.fspath(path), fix="name a file in it")
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise _not_plain(path)
+    # Another may stand there by now: it is opened without waiting, and looked at again.
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise _not_plain(path)
+    return open(handle, "rb")
+
+
+def _not_plain(path: str | os.PathLike[str]) -> InputError:
+    why = "a pipe may never begin, a device never end"
+    return InputError("is not a plain file", where=os.fspath(path), why=why, fix="save what it gives to a file, and name that")
+
+
+def read_plain(path: str | os.PathLike[str]) -> bytes:
+    """The bytes of a plain file that somebody named."""
+    with open_plain(path) as file:
+        return file.read()
+
+
+def read_toml(path: str | os.PathLike[str], *, fix: str) -> dict[str, Any]:
+    """The tables of a TOML file; what is none, is larger than any settings are, or is nested without end is one clear error."""
+    where = os.fspath(path)
+    with open_plain(path) as file:
+        data = file.read(_TOML_BYTES + 1)
+    if len(data) > _TOML_BYTES:
+        raise InputError("is too large for a TOML file of settings: more than 256 KiB", where=where, fix=fix)
+    deep = InputError(f"is nested too deeply: more than {_TOML_DEPTH} levels", where=where, fix=fix)
+    if _DOTTED.search(_QUOTED.sub("x", data.decode("utf-8", "replace"))):
+        raise deep
+    try:
+        found = tomllib.loads(data.decode("utf-8"))
+    except RecursionError:
+        raise deep from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"is not TOML: {error}", where=where, fix=fix) from error
+    except ValueError as error:  # a whole number of thousands of digits
+        raise InputError(f"is not TOML that can be read: {error}", where=where, fix=fix) from error
+    if _is_deep(found):
+        raise deep
+    return found
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(_TOML_DEPTH):
+        inner = [v.values() if isinstance(v, dict) else v for v in level if isinstance(v, (dict, list))]
+        level = [v for values in inner for v in values]
+        if not level:
+            return False
+    return True
 
 
 def refuse(path: Path, *, overwrite: bool) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from counterpoint import registry
 from counterpoint.errors import InputError, NotFound
-from counterpoint.files import put
+from counterpoint.files import open_plain, put
 from counterpoint.formats._format import Format
 from counterpoint.formats._importing.files import HEAD
 from counterpoint.formats._sniff import detect
@@ -80,10 +80,10 @@ def about(name: str) -> Iterator[None]:
 
 @contextmanager
 def opened(path: str | os.PathLike[str]) -> Iterator[bytes | memoryview]:
-    """The bytes of a file: read, or mapped when large. Raises `InputError` for a directory, as the system would not."""
+    """The bytes of a file: read, or mapped when large. Raises `InputError` for what is no plain file."""
     if os.path.isdir(path):
         raise InputError("is a directory, not a trace file", where=os.fspath(path), fix="name a file in it, or use --store")
-    with open(path, "rb") as file:
+    with open_plain(path) as file:
         if os.fstat(file.fileno()).st_size <= _MAP_ABOVE:
             yield file.read()
             return

@@ -17,6 +17,7 @@ from typing import BinaryIO
 
 from counterpoint import registry
 from counterpoint.errors import InputError, NotFound, did_you_mean
+from counterpoint.files import open_plain
 from counterpoint.formats._importing.files import File
 from counterpoint.formats._importing.importer import Importer, Session
 from counterpoint.trace import Trace
@@ -142,4 +143,4 @@ def _refusal(path: Path) -> str | None:
 
 
 def _open(path: Path) -> BinaryIO:
-    return path.open("rb")
+    return open_plain(path)

@@ -17,6 +17,7 @@ import msgspec
 from counterpoint.corpus.records import ClaimSpec, Erratum, Excluded, Mark, Paper
 from counterpoint.corpus.validate import Problem, Seen, problems, shape_problems
 from counterpoint.errors import InputError
+from counterpoint.files import read_plain
 
 __all__ = [
     "Pool",
@@ -109,7 +110,7 @@ def decode_object(data: bytes, *, where: str) -> dict[str, Any]:
 
 def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
     """The lines of a user's file that hold something, each with its place."""
-    for number, line in enumerate(path.read_bytes().removeprefix(_BOM).split(b"\n"), 1):
+    for number, line in enumerate(read_plain(path).removeprefix(_BOM).split(b"\n"), 1):
         if line.strip():
             yield f"{path}:{number}", line
 

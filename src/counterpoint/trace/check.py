@@ -75,6 +75,14 @@ def findings(
         return found
     if known == "schema":
         _own_fields(trace, found)
+    try:
+        _rules(trace, found)
+    except OverflowError:  # a whole number that no field's type refuses
+        found.error("non-finite", "$", "a number is beyond what a double holds", "write a finite number")
+    return found
+
+
+def _rules(trace: Trace, found: Findings) -> None:
     links = link(trace.events, trace.edges)
     columns = _Columns(trace.events)
     _references(trace, links, found)
@@ -84,7 +92,6 @@ def findings(
     _results(trace, links, columns, found)
     _costs(trace, columns, found)
     _source(trace, found)
-    return found
 
 
 class _Columns:

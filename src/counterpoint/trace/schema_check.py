@@ -7,6 +7,7 @@ UTF-8 (NaN, infinities and numbers beyond a double are not JSON numbers). It is 
 from __future__ import annotations
 
 import re
+import sys
 from math import isinf
 from typing import Any
 
@@ -18,7 +19,7 @@ from counterpoint.trace.problems import Findings
 from counterpoint.trace.records import Number
 from counterpoint.trace.vocabulary import COST_FIELDS, EDGE_TYPES, EVENT_TYPES, TOPOLOGIES
 
-__all__ = ["SURVEY_EVENT_FIELDS", "costs_are_valid", "is_number", "not_json", "problems"]
+__all__ = ["SURVEY_EVENT_FIELDS", "costs_are_valid", "is_double", "is_number", "not_json", "problems"]
 
 _TOP = ("trace_id", "task_id", "system", "topology", "events", "edges", "rewards", "costs", "metrics")
 _TOP_REQUIRED = ("trace_id", "task_id", "events", "edges", "rewards", "costs")
@@ -27,6 +28,10 @@ SURVEY_EVENT_FIELDS = frozenset(("id", "t", "type", "agent", "trusted", *_STRING
 
 # What would work, where nothing more exact can be said.
 _SEE = "`counterpoint schema` prints what is allowed"
+
+_TOKEN = re.compile(rb'"(?>[^"\\]++|\\.)*+"?|(-?\d++(?:\.\d++)?(?:[eE][+-]?\d++)?)', re.DOTALL)
+_LARGEST = sys.float_info.max
+_TOO_LARGE = ("a number is beyond what a double holds", "write a finite number")
 
 _any = msgspec.json.Decoder()
 _object = msgspec.json.Decoder(dict[str, Raw])
@@ -94,7 +99,7 @@ def not_json(text: bytes, error: Exception, found: Findings) -> None:
         hint = "JSON has no NaN or infinity; leave the field out where there is no value"
         found.error("non-finite", _place(text, at), f"{word} is not a JSON number", hint)
     elif "out of range" in message:
-        found.error("non-finite", _too_large(text), "a number is beyond what a double holds", "write a finite number")
+        found.error("non-finite", _too_large(text), *_TOO_LARGE)
     elif "trailing" in message and at is not None:
         hint = "one file holds one trace; for one record per line use the .jsonl form"
         found.error("json", _place(text, at - 1), "there is more after the end of the JSON object", hint)
@@ -120,8 +125,9 @@ def _place(text: bytes, at: int) -> str:
 
 
 def _too_large(text: bytes) -> str:
-    for found in re.finditer(rb"-?\d+(?:\.\d+)?[eE]\+?\d+", text):
-        if isinf(float(found.group(0))):
+    # Atomic, so that every byte is looked at once however long a number or a text is; digits in texts are no numbers.
+    for found in _TOKEN.finditer(text):
+        if found.group(1) and isinf(float(found.group(1))):
             return _place(text, found.start())
     return "$"
 
@@ -147,6 +153,11 @@ def is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
+def is_double(value: float | int) -> bool:
+    """Whether a number is one that a double can hold; Python's whole numbers have no end."""
+    return -_LARGEST <= value <= _LARGEST
+
+
 def _string(value: Any, where: str, found: Findings, *, empty_ok: bool) -> bool:
     if not isinstance(value, str):
         found.error("type", where, f"must be a string, not {_name(value)}", _SEE)
@@ -167,6 +178,8 @@ def _one_of(value: Any, known: tuple[str, ...], where: str, found: Findings) -> 
 def _number(value: Any, where: str, found: Findings, *, at_least_zero: bool = False) -> None:
     if not is_number(value):
         found.error("type", where, f"must be a number, not {_name(value)}", _SEE)
+    elif not is_double(value):
+        found.error("non-finite", where, *_TOO_LARGE)
     elif at_least_zero and value < 0:
         found.error("minimum", where, f"must not be negative, is {value}", _SEE)
 

@@ -103,7 +103,14 @@ def decode_strictly(data: Data) -> Trace | None:
             edges = scan(file.edges, file.events) or _edges.decode(file.edges)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    return _trace(file, file.events, edges) if schema_check.costs_are_valid(file.costs) else None
+    is_valid = schema_check.costs_are_valid(file.costs) and _are_doubles(file, file.events)
+    return _trace(file, file.events, edges) if is_valid else None
+
+
+def _are_doubles(file: _Rest, events: list[Event]) -> bool:
+    """Whether whole numbers are not beyond a double, which the decoder lets through where a field may be an int."""
+    stated = (*file.rewards.values(), *file.costs.values(), *(file.metrics or {}).values())
+    return schema_check.is_double(max(e.t for e in events)) and all(map(schema_check.is_double, stated))
 
 
 def _trace(file: _Rest, events: list[Event], edges: Sequence[Edge]) -> Trace:
@@ -126,7 +133,9 @@ def decode_loosely(data: Data, *, where: str | None = None, limit: int | None = 
     try:
         file = _loose_file.decode(data)
         if schema_check.costs_are_valid(file.costs):
-            return _trace(file, [decode_event(raw) for raw in file.events], file.edges)
+            events = [decode_event(raw) for raw in file.events]
+            if _are_doubles(file, events):
+                return _trace(file, events, file.edges)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         pass
     found = schema_check.problems(data, limit)

@@ -7,13 +7,13 @@ are looked up before anything is played. A run is a function of its settings.
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
+from counterpoint.files import read_toml
 
 __all__ = ["Settings", "read_settings", "settings_of"]
 
@@ -139,11 +139,7 @@ def _tuples(table: Any) -> Any:
 def read_settings(path: Path) -> Settings:
     """The settings of a TOML file."""
     try:
-        text = path.read_bytes()
+        given = read_toml(path, fix="key = value lines; see docs/training.md")
     except FileNotFoundError as error:
         raise NotFound("no such file", where=str(path), fix="counterpoint train --preset counterpoint --world W1") from error
-    try:
-        given = tomllib.loads(text.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"not a TOML file: {error}", where=str(path), fix="key = value lines; see docs/training.md") from error
     return settings_of(given, where=str(path))

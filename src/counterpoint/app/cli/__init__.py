@@ -11,7 +11,7 @@ import sys
 import click
 
 from counterpoint import registry
-from counterpoint.errors import CounterpointError
+from counterpoint.errors import CounterpointError, InputError
 
 __all__ = ["main"]
 
@@ -104,6 +104,12 @@ def main(argv: list[str] | None = None) -> None:
         mended = os_error(error)
         _print_error(mended, as_json="--json" in args)
         code = mended.exit_code
+    except RecursionError:
+        if debug:
+            raise
+        deep = InputError("what was read is nested too deeply", fix="flatten it; --debug shows where it was met")
+        _print_error(deep, as_json="--json" in args)
+        code = deep.exit_code
     except Exception as error:
         if debug:
             raise

@@ -22,7 +22,7 @@ from counterpoint.app.library import load
 from counterpoint.app.viewer.one_file import OneFile, one_file, page_around, reopened
 from counterpoint.app.viewer.parts import part
 from counterpoint.errors import InputError
-from counterpoint.files import put, refuse
+from counterpoint.files import put, read_plain, refuse
 from counterpoint.formats._mask import Masked, mask, masked_all
 
 __all__ = ["write_html"]
@@ -110,7 +110,7 @@ def _moved(refs: Sequence[str], is_cut: object) -> tuple[OneFile, Counter[str] |
         raise InputError("one older file at a time", where=refs[0], fix="counterpoint export OLD.html --html NEW.html")
     if is_cut:
         raise InputError("an older file is moved as it is", where=refs[0], fix="leave out --agents, --window and --summary")
-    data, content = reopened(Path(refs[0]).read_bytes(), refs[0])
+    data, content = reopened(read_plain(refs[0]), refs[0])
     ids = list(content["traces"])
     events = sum(len(t.get("events", ())) or t["about"]["events"] for t in content["traces"].values())
     secrets = None if content.get("masked") is None else Counter(content["masked"])

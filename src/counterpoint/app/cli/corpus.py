@@ -18,6 +18,7 @@ from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
 from counterpoint.corpus import load, query
 from counterpoint.corpus.records import Excluded, Paper, family
 from counterpoint.errors import InputError, NotFound, did_you_mean
+from counterpoint.files import read_plain
 
 __all__ = ["corpus"]
 
@@ -325,7 +326,7 @@ def add(source: Path | None, pairs: tuple[str, ...], target: Path, dry_run: bool
 def _record(source: Path | None) -> dict[str, Any]:
     if source is None:
         return {}
-    data = sys.stdin.buffer.read() if str(source) == "-" else source.read_bytes()
+    data = sys.stdin.buffer.read() if str(source) == "-" else read_plain(source)
     return load.decode_object(data, where=str(source))
 
 

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-import tomllib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +16,7 @@ from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
 from counterpoint.app.cli._progress import track
 from counterpoint.app.cli._store import open_store, store_option
 from counterpoint.errors import InputError, NotFound
+from counterpoint.files import read_toml
 
 if TYPE_CHECKING:
     from counterpoint.app.importing import Account, Outcome
@@ -115,10 +114,7 @@ def _prices(path: str | None) -> Prices:
     name = path or os.environ.get("COUNTERPOINT_PRICES")
     if not name:
         return PRICES
-    try:
-        return Prices.with_file(tomllib.loads(Path(name).read_text(encoding="utf-8")), where=name)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError("is not TOML", where=name, why=str(error), fix='write ["model"] tables with input and output') from error
+    return Prices.with_file(read_toml(name, fix='write ["model"] tables with input and output'), where=name)
 
 
 def _nothing(found: Found, places: list[str], options: dict[str, Any]) -> Exception:

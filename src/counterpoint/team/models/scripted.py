@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from counterpoint.errors import InputError, NotFound
+from counterpoint.files import read_plain
 from counterpoint.team.model import Call, Completion
 
 __all__ = ["Scripted", "scripted"]
@@ -52,4 +53,4 @@ def scripted(spec: str, **options: Any) -> Scripted:
     path = Path(spec)
     if not spec or not path.is_file():
         raise NotFound(f"no script {spec!r}", where="--model scripted:FILE", fix="a text file: [lead], then one act per line")
-    return Scripted(path.read_text(encoding="utf-8"))
+    return Scripted(read_plain(path).decode("utf-8", "replace"))

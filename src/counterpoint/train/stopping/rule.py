@@ -27,6 +27,7 @@ import numpy as np
 
 from counterpoint import files
 from counterpoint.errors import InputError, NotFound, Refused
+from counterpoint.files import read_plain
 from counterpoint.train.stopping.basis import Basis, quadratic
 
 __all__ = ["Rule", "first_stop", "load_rule", "paid"]
@@ -115,7 +116,7 @@ def load_rule(path: str | Path) -> Rule:
     if not Path(path).is_file():
         raise NotFound("no such rule", where=where)
     try:
-        with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as found:
+        with np.load(io.BytesIO(read_plain(path)), allow_pickle=False) as found:
             arrays = {name: found[name] for name in found.files}
         head = json.loads(bytes(arrays.pop("head")))
         if head["format"] != _FORMAT or head["kind"] not in _SCORES:
