@@ -410,7 +410,15 @@ def test_this_machines_names_are_not(shared: Live, name: str) -> None:
 def test_a_page_of_another_place_is_refused(shared: Live) -> None:
     assert post(shared.url, b"{}", origin="https://evil.example").status == 403
     assert post(shared.url, b"{}", origin="null").status == 403
-    assert post(shared.url, b"{}", origin="http://localhost:3000").status == 200
+    port = shared.port
+    for origin in ("http://localhost:3000", f"http://localhost:{port}", f"https://127.0.0.1:{port}", f"http://127.0.0.1:{port + 1}", "", "x"):
+        assert post(shared.url, b"{}", origin=origin).status == 403, origin
+    assert post(shared.url, b"{}", origin=shared.url).status == 200
+    for site in ("same-site", "cross-site"):
+        assert post(shared.url, b"{}", sec_fetch_site=site).status == 403
+    assert post(shared.url, b"{}", sec_fetch_site="none").status == 200
+    twice = b"POST /v1/traces HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://127.0.0.1\r\nOrigin: http://evil\r\nContent-Length: 0\r\n\r\n"
+    assert raw(shared, twice).startswith(b"HTTP/1.1 403 ")
 
 
 def test_too_much_at_once_and_a_full_disk_ask_to_come_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

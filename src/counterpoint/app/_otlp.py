@@ -108,6 +108,11 @@ def of_json(body: bytes, kind: Kind) -> Taken:
     """A request in JSON."""
     if body.count(b"{") + body.count(b"[") > MAX_VALUES:
         raise InputError(f"holds more than {MAX_VALUES:,} objects and lists", fix="send smaller batches")
+    try:
+        if not body.isascii():
+            body.decode("utf-8")  # what is cut out of the body as it is, is looked at by nobody else
+    except UnicodeDecodeError as error:
+        raise InputError("is not UTF-8", why=f"byte 0x{body[error.start]:02x} at {error.start:,}") from error
     request = _request(body.translate(_ONE_LINE))
     found = request.resourceSpans if kind == "traces" else request.resourceLogs
     if found is None and not _is_empty(body):

@@ -1,8 +1,8 @@
 """The OTLP/HTTP receiver: spans and log records of any instrumented program, streamed into a store.
 
 Always true: a request is answered 200 only when what it holds is on disk; no request, however large, slow or strange, takes
-more memory than the limits say or ends the receiver; nobody but programs on this machine is heard, unless that was asked for:
-the Host header must name this machine, so that no web page reaches it through a name of its own.
+more memory than the limits say, holds up another or ends the receiver; nobody but programs on this machine is heard, unless that
+was asked for: the Host header must name this machine, and no web page but its own is answered, not even one of this machine.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import signal
 import socket
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +21,6 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
-import h11
 import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -29,9 +28,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from counterpoint.app import _otlp
+from counterpoint.app._connections import patient
 from counterpoint.app._intake import Intake
 from counterpoint.errors import CounterpointError, InputError, TryAgain
 
@@ -39,6 +38,8 @@ __all__ = ["Limits", "Server", "application", "bound", "is_loopback", "quiet", "
 
 JSON, PROTOBUF = "application/json", "application/x-protobuf"
 # google.rpc.Code, which OTLP answers carry beside the HTTP status.
+_MEMBERS = 1000
+_PIECE = 1 << 20
 _CODES = {400: 3, 403: 7, 404: 5, 408: 4, 413: 8, 415: 3, 503: 14}
 
 
@@ -51,8 +52,9 @@ class Limits:
     held: int = 256 << 20
     """Bytes of all requests that are being read or wait for the disk; beyond it senders are asked to come again."""
     requests: int = 256
-    """Requests at once."""
+    """Requests that are taken apart or wait for the disk at once."""
     connections: int = 512
+    """At once; who comes then takes the place of the one that has waited longest without a whole request."""
     seconds: float = 30.0
     """For a request's head, and again for its body."""
 
@@ -77,21 +79,32 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-class _LocalOnly:
-    """Refuses requests under a foreign name, and those that a web page of another place makes."""
+class _Guard:
+    """Refuses what a web page makes, unless it is this server's own, also one on another port of this machine; and, unless
+    everybody may ask, requests under a foreign name."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, *, is_remote: bool) -> None:
+        self._app, self._is_remote = app, is_remote
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            headers = {k: v.decode("latin-1") for k, v in scope["headers"] if k in (b"host", b"origin")}
-            host, origin = headers.get(b"host", ""), headers.get(b"origin")
-            if not is_loopback(_name(f"//{host}")) or (origin is not None and not is_loopback(_name(origin))):
-                message = "this receiver answers under the names of this machine only: use http://127.0.0.1 or http://localhost"
-                await _error(_Refusal(403, message), is_protobuf=False)(scope, receive, send)
-                return
+        if scope["type"] == "http" and (message := self._refusal(scope["headers"])):
+            await _error(_Refusal(403, message), is_protobuf=False)(scope, receive, send)
+            return
         await self._app(scope, receive, send)
+
+    def _refusal(self, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+        found: dict[bytes, list[str]] = {}
+        for name, value in headers:
+            found.setdefault(name.lower(), []).append(value.decode("latin-1"))
+        hosts = found.get(b"host", [])
+        if len(hosts) != 1 or not (self._is_remote or is_loopback(_name(f"//{hosts[0]}"))):
+            return "this receiver answers under the names of this machine only: use http://127.0.0.1 or http://localhost"
+        schemes = ("http", "https") if self._is_remote else ("http",)  # others may reach it through something that has a key
+        own = [f"{scheme}://{hosts[0]}".lower() for scheme in schemes]
+        is_foreign = any(origin.lower() not in own for origin in found.get(b"origin", ()))
+        if is_foreign or any(site not in ("same-origin", "none") for site in found.get(b"sec-fetch-site", ())):
+            return "a web page of another place may not ask here, nor one of another port: programs send no Origin"
+        return None
 
 
 def _name(url: str) -> str:
@@ -134,6 +147,7 @@ class _Receiver:
         self._held = self._open = 0
         # One batch is taken apart while the next is: more threads would only wait for each other.
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="otlp-read")
+        self._unpacking = ThreadPoolExecutor(4, thread_name_prefix="otlp-unpack")
 
     async def about(self, request: Request) -> Response:
         """What this is, for whoever opens it in a browser."""
@@ -148,7 +162,6 @@ class _Receiver:
     async def export(self, request: Request, kind: _otlp.Kind) -> Response:
         """Take a request."""
         is_protobuf = _type(request) == PROTOBUF
-        self._open += 1
         held = _Held(self)
         try:
             taken = await self._taken(request, kind, held, is_protobuf=is_protobuf)
@@ -156,7 +169,6 @@ class _Receiver:
             self._intake.counts[f"answered {refusal.status}"] += 1
             return _error(refusal, is_protobuf=is_protobuf)
         finally:
-            self._open -= 1
             held.free()
         self._intake.counts["spans" if kind == "traces" else "log records"] += sum(taken.counts.values())
         self._intake.counts["rejected"] += taken.rejected
@@ -165,6 +177,7 @@ class _Receiver:
 
     async def _taken(self, request: Request, kind: _otlp.Kind, held: _Held, *, is_protobuf: bool) -> _otlp.Taken:
         body = await self._body(request, held)
+        held.begin()  # not before: who sends slowly takes nobody's place
         loop = asyncio.get_running_loop()
         read = partial(_otlp.of_protobuf if is_protobuf else _otlp.of_json, body, kind)
         try:
@@ -199,20 +212,22 @@ class _Receiver:
         length = request.headers.get("content-length", "")
         if length.isdigit() and int(length) > limits.body:
             raise _too_large(limits.body)
-        if self._open > limits.requests:
-            raise _Refusal(503, "too many requests at once", again_s=1)
         unpack = _Gunzip(limits.body) if packing == "gzip" else None
         parts: list[bytes] = []
-        sent = 0
+        sent, loop = 0, asyncio.get_running_loop()
         try:
             async with asyncio.timeout(limits.seconds):
                 async for chunk in request.stream():
                     sent += len(chunk)
                     if sent > limits.body:
                         raise _too_large(limits.body)
-                    part = chunk if unpack is None else unpack.more(chunk)
-                    held.take(len(part))
-                    parts.append(part)
+                    # In a thread, a piece at a time: neither a bomb nor ten thousand members keep others waiting.
+                    more = None if unpack is None else partial(unpack.more, chunk)
+                    part = chunk if more is None else await loop.run_in_executor(self._unpacking, more)
+                    while part:
+                        held.take(len(part))
+                        parts.append(part)
+                        part = b"" if unpack is None else await loop.run_in_executor(self._unpacking, unpack.more)
         except TimeoutError:
             raise _Refusal(408, f"the body did not come within {limits.seconds:g} s") from None
         except ClientDisconnect:
@@ -226,7 +241,14 @@ class _Held:
     """The bytes that one request holds."""
 
     def __init__(self, receiver: _Receiver) -> None:
-        self._receiver, self._size = receiver, 0
+        self._receiver, self._size, self._has_begun = receiver, 0, False
+
+    def begin(self) -> None:
+        """All is there, and now it costs more than memory."""
+        if self._receiver._open >= self._receiver._limits.requests:
+            raise _Refusal(503, "too many requests at once", again_s=1)
+        self._receiver._open += 1
+        self._has_begun = True
 
     def take(self, size: int) -> None:
         receiver = self._receiver
@@ -237,31 +259,38 @@ class _Held:
 
     def free(self) -> None:
         self._receiver._held -= self._size
-        self._size = 0
+        self._receiver._open -= self._has_begun
+        self._size, self._has_begun = 0, False
 
 
 class _Gunzip:
-    """Unpacks gzip as it comes, and no further than the limit: a bomb is seen before it goes off."""
+    """Unpacks gzip as it comes, and no further than the limit: a bomb is seen before it goes off. A sender writes one member;
+    a body of very many is work without content, and is refused."""
 
     def __init__(self, limit: int) -> None:
         self._limit = self._left = limit
         self._member = zlib.decompressobj(wbits=31)
+        self._members, self._rest = 1, b""
 
-    def more(self, chunk: bytes) -> bytes:
-        out = []
+    def more(self, chunk: bytes = b"") -> bytes:
+        """A piece of what the chunk holds, of bounded size; none is left when it is empty."""
+        rest, out = self._rest + chunk, b""
         try:
-            while chunk:
+            while rest and not out:
                 if self._member.eof:
+                    self._members += 1
+                    if self._members > _MEMBERS:
+                        raise _Refusal(400, f"the body is gzip of more than {_MEMBERS:,} members")
                     self._member = zlib.decompressobj(wbits=31)
-                part = self._member.decompress(chunk, self._left + 1)
-                self._left -= len(part)
-                if self._left < 0:
-                    raise _too_large(self._limit)
-                out.append(part)
-                chunk = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
+                out = self._member.decompress(rest, min(self._left + 1, _PIECE))
+                rest = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
         except zlib.error as error:
             raise _Refusal(400, f"the body is not gzip: {error}") from error
-        return b"".join(out)
+        self._rest = rest
+        self._left -= len(out)
+        if self._left < 0:
+            raise _too_large(self._limit)
+        return out
 
     def end(self) -> None:
         if not self._member.eof:
@@ -298,47 +327,10 @@ def application(intake: Intake, limits: Limits, *, is_remote: bool = False) -> S
         Route("/v1/logs", logs, methods=["POST"]),
         Route("/v1/metrics", receiver.nothing, methods=["POST"]),
     ]
-    return Starlette(routes=routes, middleware=[] if is_remote else [Middleware(_LocalOnly)])
+    return Starlette(routes=routes, middleware=[Middleware(_Guard, is_remote=is_remote)])
 
 
 # -- the server ------------------------------------------------------------------------------------------------------------
-
-
-def _protocol(limits: Limits) -> type[H11Protocol]:
-    """Connections that are closed when they say nothing whole for too long, which uvicorn's own wait for forever."""
-
-    class Patient(H11Protocol):
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            if len(self.connections) > limits.connections:
-                transport.abort()
-            else:
-                self._watch()
-
-        def _watch(self) -> None:
-            self.loop.call_later(limits.seconds, self._look, self.cycle)
-
-        def _look(self, before: Any) -> None:
-            """Close when no request has begun since the last look and none is being answered."""
-            if self.transport.is_closing():
-                return
-            is_quiet = self.cycle is before and (before is None or before.response_complete)
-            if is_quiet:
-                self.transport.close()
-            else:
-                self._watch()
-
-        def on_response_complete(self) -> None:
-            super().on_response_complete()
-            if self.cycle.more_body and not self.transport.is_closing():
-                # Answered before the body was read: what still comes is dropped, for a while, so that the answer is read.
-                self.loop.call_later(limits.seconds, self._part, self.cycle)
-
-        def _part(self, answered: Any) -> None:
-            if self.cycle is answered and self.conn.their_state is h11.SEND_BODY:
-                self.transport.abort()
-
-    return Patient
 
 
 class Server(uvicorn.Server):
@@ -364,7 +356,8 @@ class Server(uvicorn.Server):
 
 def server(intake: Intake, limits: Limits, *, is_remote: bool = False) -> Server:
     """A server for `application`; call `run(sockets=[bound(host, port)])`."""
-    return Server(quiet(application(intake, limits, is_remote=is_remote), http=_protocol(limits), grace_s=5))
+    http = patient(limits.connections, limits.seconds)
+    return Server(quiet(application(intake, limits, is_remote=is_remote), http=http, grace_s=5))
 
 
 def quiet(app: Any, *, http: Any, grace_s: int) -> uvicorn.Config:

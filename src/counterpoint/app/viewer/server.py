@@ -25,6 +25,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import counterpoint
 from counterpoint.app import receiver
+from counterpoint.app._connections import patient
 from counterpoint.app.viewer import api, runs, steering
 from counterpoint.app.viewer.answers import JSON, Answers, error_response, in_our_words
 from counterpoint.app.viewer.forks import Forks
@@ -39,6 +40,7 @@ __all__ = ["Site", "application", "door_at", "server"]
 
 _PAGES = frozenset({"", "t", "d", "r", "c", "b", "live"})
 _BODY = 1 << 20
+_CONNECTIONS, _SECONDS = 256, 30.0
 _WRITES = "POST /api/t/ID/fork and POST /api/steer/ID"
 
 
@@ -245,4 +247,4 @@ class _Server(receiver.Server):
 
 def server(site: Site) -> receiver.Server:
     """A server for a site; call `run(sockets=[receiver.bound(host, port)])`."""
-    return _Server(receiver.quiet(application(site), http="h11", grace_s=2), site)
+    return _Server(receiver.quiet(application(site), http=patient(_CONNECTIONS, _SECONDS), grace_s=2), site)
