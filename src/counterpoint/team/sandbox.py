@@ -3,7 +3,8 @@
 Always true: a program runs only where the kernel can confine its files (Landlock), or where the caller said `weak=True`; it
 starts with an empty environment and a closed stdin; when `run` returns or is cancelled its process is gone, and what it printed
 beyond the limit was never kept. The layers, from outside: limits (rlimits; wall time, output and disk watched by us), Landlock
-(files, TCP, signals), seccomp (system calls), no capabilities, an audit hook that says in words what was refused.
+(files, TCP, signals), seccomp (system calls), no capabilities, an audit hook that says in words what was refused. How a program
+ended, and what it tried, is what we or the kernel saw (`watch`); it has no channel to us but what it prints.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from counterpoint.errors import Refused
 from counterpoint.team._sandbox import folder as _folder
 from counterpoint.team._sandbox import landlock as _landlock
 from counterpoint.team._sandbox import launch as _launch
-from counterpoint.team._sandbox.seccomp import filter_program
+from counterpoint.team._sandbox import watch as _watch
+from counterpoint.team._sandbox.seccomp import REPORT_FD, filter_program
 
 __all__ = ["Limits", "Outcome", "Sandbox", "Strength", "strength"]
 
@@ -62,6 +64,8 @@ class Strength:
     seccomp: bool
     limits: bool
     audit: bool = True
+    watch: bool = False
+    """Whether the kernel tells us what a program tried; without it `denied` and `touched` stay empty."""
 
     @property
     def confines_files(self) -> bool:
@@ -70,14 +74,15 @@ class Strength:
 
     def __str__(self) -> str:
         names = [f"Landlock {self.landlock}" if self.landlock else "", "seccomp" if self.seccomp else ""]
-        names += ["limits" if self.limits else "", "audit hook" if self.audit else ""]
+        names += ["limits" if self.limits else "", "audit hook" if self.audit else "", "kernel notices" if self.watch else ""]
         return ", ".join(name for name in names if name)
 
 
 @cache
 def strength() -> Strength:
     """Which layers this machine has; asked once."""
-    return Strength(_landlock.version(), filter_program() is not None, os.name == "posix")
+    has_filter = filter_program() is not None
+    return Strength(_landlock.version(), has_filter, os.name == "posix", watch=has_filter and _watch.is_available())
 
 
 @dataclass(frozen=True)
@@ -91,11 +96,11 @@ class Outcome:
     exit: int | None = None
     """The exit code, negative for a signal; None where we ended it."""
     raised: str = ""
-    """The exception that ended it."""
+    """The exception that ended it, read off what it printed: its own word, as its text is."""
     denied: tuple[str, ...] = ()
-    """What it tried and was refused, such as `file /etc/passwd`: as far as the audit hook saw it, at most 32."""
+    """What it tried and was refused, such as `file /etc/passwd`: what the kernel told us, at most 32."""
     touched: tuple[str, ...] = ()
-    """Watched files (honeypots) that it tried to use."""
+    """Watched files (honeypots) that it tried to use, as they were named to us; every one, told by the kernel."""
 
 
 class Sandbox:
@@ -119,26 +124,20 @@ class Sandbox:
         """Run a program in a folder (which must exist) until it ends or a limit ends it."""
         real = Path(os.path.realpath(folder))
         job = await asyncio.to_thread(self._job, source, real)
-        reader, writer = os.pipe()
-        os.set_blocking(reader, False)
-        os.set_blocking(writer, False)
+        readable = [path for path, _ in _landlock.readable(self._strength.landlock)]
+        watch = _watch.Watch(real, self._watched, readable, [str(path) for path in _landlock.library()], _landlock.trap())
         try:
-            try:
-                process = await asyncio.create_subprocess_exec(
-                    _landlock.interpreter(), *_FLAGS, "-c", _START, str(writer),
-                    stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-                    env=_environment(real), cwd=real, start_new_session=True, pass_fds=(writer,),
-                )  # fmt: skip
-            finally:
-                os.close(writer)
+            process = await asyncio.create_subprocess_exec(
+                _landlock.interpreter(), *_FLAGS, "-c", _START, str(watch.fd),
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+                env=_environment(real), cwd=real, start_new_session=True, pass_fds=(watch.fd,),
+            )  # fmt: skip
+            watch.begin(process.pid)
             printed = bytearray()
             stopped = await self._until_over(process, job, real, printed)
-            told = b""
-            with suppress(BlockingIOError):
-                told = os.read(reader, 1 << 16)
-            return _outcome(None if stopped else process.returncode, stopped, bytes(printed), told, real)
+            return _outcome(None if stopped else process.returncode, stopped, bytes(printed), watch, real, self._strength.watch)
         finally:
-            os.close(reader)
+            watch.close()
 
     async def close(self) -> None:
         """End what still runs."""
@@ -164,7 +163,10 @@ class Sandbox:
             "limits": {**{name: (value, value) for name, value in both.items()}, "RLIMIT_CPU": (limits.cpu_s, limits.cpu_s + 1)},
             "ruleset": _landlock.handled(layers.landlock) if layers.landlock else b"",
             "rules": rules,
-            "seccomp": (filter_program() or b"") if layers.seccomp else b"",
+            "seccomp": (filter_program(asks=layers.watch) or b"") if layers.seccomp else b"",
+            "asks": _watch.NUMBER if layers.seccomp and layers.watch else 0,
+            "report": REPORT_FD,
+            "trap": _landlock.trap() if layers.watch else "",
             "roots": [f"{path}/" for path in _landlock.library()],
             "watched": [name for file in self._watched for name in (file, os.path.normpath(folder / file))],
         }
@@ -173,7 +175,7 @@ class Sandbox:
     async def _until_over(self, process: asyncio.subprocess.Process, job: bytes, folder: Path, printed: bytearray) -> str | None:
         """Feed, listen and watch until the process ends; gives why we ended it, if we did. The process is gone afterwards."""
         self._running.add(process)
-        tasks = [asyncio.create_task(self._listen(process, job, printed)), asyncio.create_task(self._watch_disk(folder))]
+        tasks = [asyncio.create_task(self._listen(process, job, printed)), asyncio.create_task(self._watch_disk(folder, process.pid))]
         try:
             done, _ = await asyncio.wait(tasks, timeout=self.limits.wall_s, return_when=asyncio.FIRST_COMPLETED)
             return next((task.result() for task in tasks if task in done), "timeout")
@@ -200,15 +202,16 @@ class Sandbox:
         await process.wait()
         return None
 
-    async def _watch_disk(self, folder: Path) -> str:
+    async def _watch_disk(self, folder: Path, pid: int) -> str:
         while True:
             await asyncio.sleep(_POLL_S)
-            if self.is_full(folder):
+            if self.is_full(folder, pid):
                 return "disk limit"
 
-    def is_full(self, folder: Path) -> bool:
-        """Whether the folder holds more than it may."""
-        return _folder.is_over(folder, self.limits.disk_mb << 20, self.limits.files)
+    def is_full(self, folder: Path, pid: int | None = None) -> bool:
+        """Whether the folder holds more than it may; with what its program (`pid`) holds open that has no name any more."""
+        unnamed = 0 if pid is None else _folder.unnamed_bytes(pid)
+        return _folder.is_over(folder, (self.limits.disk_mb << 20) - unnamed, self.limits.files)
 
     async def _end(self, process: asyncio.subprocess.Process) -> None:
         """Kill the whole process group, and wait until the process is gone and its pipe is empty."""
@@ -228,36 +231,36 @@ def _launch_code() -> CodeType:
     return compile(inspect.getsource(_launch), _launch.NAME, "exec")
 
 
-def _outcome(code: int | None, stopped: str | None, printed: bytes, told: bytes, folder: Path) -> Outcome:
+def _outcome(
+    code: int | None, stopped: str | None, printed: bytes, watch: _watch.Watch, folder: Path, is_watched: bool
+) -> Outcome:
     text = printed.decode("utf-8", "replace").replace(str(folder), ".")
     for path in _landlock.library():
         text = text.replace(f"{path}/", "")
-    reports = [line.split("\t", 1) for line in told.decode("utf-8", "replace").splitlines() if "\t" in line]
-    raised = next((_plain(what) for kind, what in reports if kind == "raised"), "")
-    denied = [(kind, _plain(what)) for kind, what in reports if kind != "raised"]
-    return Outcome(
-        text,
-        stopped or _reason(code or 0, raised, bool(denied)),
-        code,
-        raised,
-        tuple(dict.fromkeys(f"{kind} {what}" for kind, what in denied)),
-        tuple(dict.fromkeys(what for kind, what in denied if kind == "honeypot")),
-    )
+    raised = _raised(text) if code == 1 else ""
+    is_denied = bool(watch.denied) if is_watched else raised == "PermissionError"
+    why = stopped or ("unsafe" if not watch.is_ready else _reason(code or 0, raised, is_denied, text))
+    return Outcome(text, why, code, raised, tuple(watch.denied), tuple(watch.touched))
 
 
-def _plain(quoted: str) -> str:
-    return quoted.strip().strip("'\"")
+def _raised(text: str) -> str:
+    """The exception that a traceback at the end of a text names; empty where there is none."""
+    lines = text.splitlines()
+    last = next((i for i in range(len(lines) - 1, -1, -1) if lines[i].startswith('  File "')), len(lines))
+    found = next((line for line in lines[last + 1 :] if line and not line[0].isspace()), "")
+    name = found.partition(":")[0].rpartition(".")[2]
+    return name if name.isidentifier() else ""
 
 
-def _reason(code: int, raised: str, is_denied: bool) -> str | None:
-    if code == _launch.NOT_SAFE:
-        return "unsafe"
+def _reason(code: int, raised: str, is_denied: bool, text: str) -> str | None:
     if code == -signal.SIGXCPU or code == -signal.SIGKILL:
         return "cpu limit"
-    if is_denied or raised == "PermissionError":
+    if is_denied:
         return "denied"
-    if raised in {"MemoryError", "FileTooLarge"}:
-        return "memory limit" if raised == "MemoryError" else "file limit"
+    if raised == "MemoryError":
+        return "memory limit"
+    if raised == "OSError" and "[Errno 27]" in text.rpartition("OSError")[2]:
+        return "file limit"
     if code < 0:
         return "crashed"
     return "failed" if code else None

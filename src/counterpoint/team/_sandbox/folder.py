@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from counterpoint.errors import InputError
 
-__all__ = ["checked", "is_over", "make", "remove"]
+__all__ = ["checked", "is_over", "make", "remove", "unnamed_bytes"]
 
 
 def checked(files: Mapping[str, str]) -> dict[str, str]:
@@ -61,6 +61,29 @@ def is_over(folder: Path, size: int, count: int) -> bool:
         except OSError:
             return True
     return False
+
+
+def unnamed_bytes(pid: int) -> int:
+    """What a process holds on disk that has no name any more: removed files that it has open, or mapped."""
+    found: dict[tuple[int, int], int] = {}
+    with suppress(OSError):  # it is gone, or is another's
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with suppress(OSError):
+                seen = os.stat(f"/proc/{pid}/fd/{name}")
+                if stat.S_ISREG(seen.st_mode) and seen.st_nlink == 0:
+                    found[seen.st_dev, seen.st_ino] = max(seen.st_size, seen.st_blocks * 512)
+        mapped: dict[tuple[int, int], int] = {}
+        with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                parts = line.rstrip("\n").split(None, 5)
+                if len(parts) == 6 and parts[5].endswith(" (deleted)") and parts[4] != "0":
+                    begin, _, end = parts[0].partition("-")
+                    major, _, minor = parts[3].partition(":")
+                    key = os.makedev(int(major, 16), int(minor, 16)), int(parts[4])
+                    mapped[key] = mapped.get(key, 0) + int(end, 16) - int(begin, 16)
+        for key, size in mapped.items():
+            found.setdefault(key, size)
+    return sum(found.values())
 
 
 def remove(folder: Path) -> None:

@@ -86,6 +86,13 @@ def library() -> tuple[Path, ...]:
 
 
 @cache
+def trap() -> str:
+    """The library behind `ctypes`, which no program may load: opening it stands for trying to."""
+    found = sorted(p for folder in library() for p in (folder / "lib-dynload").glob("_ctypes.*"))
+    return str(found[0]) if found else "/_ctypes"
+
+
+@cache
 def readable(abi: int) -> tuple[Rule, ...]:
     """The rules for what the interpreter needs; found once per process by asking a fresh interpreter what it loads."""
     rules: dict[str, int] = {"/dev/null": _known(_READ | _WRITE | _TRUNCATE, abi), "/etc/ld.so.cache": _READ}

@@ -2,7 +2,8 @@
 
 Always true: the program's first line runs after every layer that the parent asked for is on; a layer that the kernel refuses ends
 the process with `NOT_SAFE` instead. The audit hook is the innermost and weakest layer (a clever program can get round it); it is
-there to say in words what was refused, and to tell the parent. The walls are Landlock, seccomp and the limits.
+there to say in words what was refused. The walls are Landlock, seccomp and the limits. Nothing is told to the parent after the
+program has begun: what the hook refuses it also tries, so that the kernel tells (`watch`), whom no program can silence or fake.
 The parent sends this file compiled, under the name `NAME`, so that a call costs neither parsing nor a readable path.
 """
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 NOT_SAFE = 113
 NAME = "<sandbox>"
-_REPORTS = 32
 _FRAMES = 30
 # What a program may not do at all, by the name of CPython's audit event (or its beginning, up to a dot).
 _REFUSED = {
@@ -62,22 +62,31 @@ def _landlock(libc: Any, ctypes: Any, ruleset: bytes, rules: Sequence[tuple[str,
     os.close(fd)
 
 
-def _seccomp(libc: Any, ctypes: Any, program: bytes) -> None:
+def _seccomp(libc: Any, ctypes: Any, program: bytes, asks: int) -> int:
+    """The filter; where it asks the parent (`asks`: the number of the system call), the descriptor to listen at, else -1."""
     steps = ctypes.create_string_buffer(program, len(program))
 
     class Program(ctypes.Structure):
         _fields_ = [("length", ctypes.c_ushort), ("steps", ctypes.c_void_p)]
 
     wanted = Program(len(program) // 8, ctypes.addressof(steps))
-    if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.byref(wanted), 0, 0):
+    if libc.prctl(38, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "no_new_privs failed")
+    if asks:
+        listener: int = libc.syscall(asks, 1, 8, ctypes.byref(wanted))
+        if listener < 0:
+            raise OSError(ctypes.get_errno(), "seccomp failed")
+        return listener
+    if libc.prctl(22, 2, ctypes.byref(wanted), 0, 0):
         raise OSError(ctypes.get_errno(), "seccomp failed")
+    return -1
 
 
-def _bind(job: dict[str, Any]) -> None:
-    """Put on the layers: die with the parent, limits, Landlock, no capabilities, seccomp."""
+def _bind(job: dict[str, Any]) -> int:
+    """Put on the layers: die with the parent, limits, Landlock, no capabilities, seccomp; gives where the parent is to listen."""
     if not job["linux"]:
         _limit(job["limits"])
-        return
+        return -1
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
@@ -90,10 +99,10 @@ def _bind(job: dict[str, Any]) -> None:
     header = (0x20080522).to_bytes(4, sys.byteorder) + bytes(4)
     if libc.capset(header, bytes(24)):
         raise OSError(ctypes.get_errno(), "capset failed")
-    if job["seccomp"]:
-        _seccomp(libc, ctypes, job["seccomp"])
+    listener = _seccomp(libc, ctypes, job["seccomp"], job["asks"]) if job["seccomp"] else -1
     for name in [name for name in sys.modules if name.split(".")[0] in {"ctypes", "_ctypes", "resource"}]:
         del sys.modules[name]
+    return listener
 
 
 def _paths(event: str, args: tuple[Any, ...]) -> list[tuple[Any, bool]]:
@@ -107,18 +116,48 @@ def _paths(event: str, args: tuple[Any, ...]) -> list[tuple[Any, bool]]:
     return [("." if args[0] is None else args[0], event not in _FOLDERS)]
 
 
-def _hook(folder: str, roots: tuple[str, ...], watched: Collection[str], fd: int) -> Callable[[str, tuple[Any, ...]], None]:
-    """The audit hook: refuses in words, and tells the parent through `fd` what was refused."""
-    left = [_REPORTS]
-    realpath, join, write, fspath, cwd = os.path.realpath, os.path.join, os.write, os.fspath, os.getcwd
+def _attempts(trap: str) -> dict[str, Callable[[str], object]]:
+    """For each kind of attempt a call that makes it, so that the kernel sees it; the filter refuses every one. The functions are
+    taken now: a program may put its own in their place."""
+    opened, closed, fork, kill, chmod, symlink = os.open, os.close, os.fork, os.kill, os.chmod, os.symlink
+    pid, thread = os.getpid(), sys.modules["_thread"].start_new_thread
 
-    def refuse(kind: str, what: object) -> None:
-        if left[0]:
-            left[0] -= 1
+    def network(_: str) -> object:
+        import _socket
+
+        return _socket.socket()
+
+    def limits(_: str) -> object:
+        import resource
+
+        return resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+    def file(path: str, flags: int = os.O_RDONLY) -> None:
+        closed(opened(path, flags | os.O_NONBLOCK))
+
+    return {
+        "file": file, "honeypot": file, "write": lambda path: file(path, os.O_WRONLY), "ctypes": lambda _: file(trap),
+        "network": network, "syslog": network, "limits": limits,
+        "process": lambda _: fork(), "signal": lambda _: kill(pid, 0), "mode": lambda _: chmod(".", 0o700),
+        "link": lambda _: symlink(".", ".link"), "thread": lambda _: thread(int, ()),
+    }  # fmt: skip
+
+
+def _hook(folder: str, roots: tuple[str, ...], watched: Collection[str], trap: str) -> Callable[[str, tuple[Any, ...]], None]:
+    """The audit hook: refuses in words; where the kernel tells (`trap` is not empty) it makes the attempt first."""
+    attempts = _attempts(trap) if trap else {}
+    busy = [False]
+    realpath, join, fspath, cwd = os.path.realpath, os.path.join, os.fspath, os.getcwd
+
+    def refuse(kind: str, what: object, attempt: str = "") -> None:
+        if kind in attempts:
+            busy[0] = True
             try:
-                write(fd, f"{kind}\t{str(what)[:200]!a}\n".encode())
-            except OSError:  # nobody listens
-                left[0] = 0
+                attempts[attempt or kind](str(what))
+            except Exception:  # that is what was expected
+                pass
+            finally:
+                busy[0] = False
         # A program is not told which of its files is a trap.
         of_file = kind in {"file", "honeypot"}
         raise PermissionError(1, f"not allowed in the sandbox: {'file' if of_file else kind}", *([str(what)] if of_file else []))
@@ -137,12 +176,20 @@ def _hook(folder: str, roots: tuple[str, ...], watched: Collection[str], fd: int
             refuse("honeypot", path)
         if real == folder or real.startswith(folder + "/") or real == os.devnull or (not writes and is_library(real)):
             return
-        refuse("file", path)
+        refuse("file", path, "write" if writes else "")
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
+        if busy[0]:
+            return
         if event in _BY_PATH:
             for path, writes in _paths(event, args):
-                look(path, writes)
+                try:
+                    look(path, writes)
+                except PermissionError:
+                    raise
+                except Exception:  # the program has taken something away that this needs: then the kernel judges alone
+                    if not attempts:
+                        raise
         elif event == "import":
             if args[0] in {"ctypes", "_ctypes"}:
                 refuse("ctypes", args[0])
@@ -154,22 +201,11 @@ def _hook(folder: str, roots: tuple[str, ...], watched: Collection[str], fd: int
     return hook
 
 
-def _say(fd: int, line: str) -> None:
-    from contextlib import suppress
-
-    with suppress(OSError):
-        os.write(fd, line.encode())
-
-
-def _tell(error: BaseException, source: str, fd: int) -> None:
-    """Print the traceback from the program's first line on, and name the exception to the parent."""
+def _tell(error: BaseException, source: str) -> None:
+    """Print the traceback from the program's first line on."""
     import linecache
     import traceback
 
-    name = type(error).__name__
-    if isinstance(error, OSError) and error.errno == 27:
-        name = "FileTooLarge"
-    _say(fd, f"raised\t{name!a}\n")
     linecache.cache["<program>"] = (len(source), None, source.splitlines(True), "<program>")
     shown: Any = traceback.TracebackException.from_exception(error, limit=-_FRAMES, lookup_lines=False)
     todo = [shown]
@@ -180,7 +216,7 @@ def _tell(error: BaseException, source: str, fd: int) -> None:
     print("".join(shown.format()), end="", file=sys.stderr)
 
 
-def _play(source: str, fd: int) -> int:
+def _play(source: str) -> int:
     """Run the program as `__main__`; gives the exit code."""
     main = type(sys)("__main__")
     sys.modules["__main__"] = main
@@ -198,7 +234,7 @@ def _play(source: str, fd: int) -> int:
         if isinstance(error, MemoryError):
             main.__dict__.clear()
         sys.stdout.flush()
-        _tell(error, source, fd)
+        _tell(error, source)
         return 1
 
 
@@ -208,11 +244,22 @@ def launch(job: dict[str, Any]) -> None:
 
     fd, source, folder = int(sys.argv[1]), job["source"], job["folder"]
     try:
+        if fd != job["report"]:
+            os.dup2(fd, job["report"])
+            os.close(fd)
+        import _socket
+
+        parent = _socket.socket(fileno=job["report"])
         os.umask(0o077)
         os.chdir(folder)
         with open(os.devnull, "rb") as nothing:
             os.dup2(nothing.fileno(), 0)
-        _bind(job)
+        listener = _bind(job)
+        # The one word to the parent, before the program's first: the walls stand. Then nobody has a channel any more.
+        parent.sendmsg([b"!"], [(1, 1, listener.to_bytes(4, sys.byteorder))] if listener >= 0 else [])
+        parent.close()
+        if listener >= 0:
+            os.close(listener)
     except OSError as error:
         print(error, file=sys.stderr, flush=True)
         os._exit(NOT_SAFE)
@@ -220,9 +267,9 @@ def launch(job: dict[str, Any]) -> None:
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # what was printed before the end is kept
     sys.path.insert(0, folder)
     builtins.exit = builtins.quit = sys.exit  # type: ignore[assignment]  # `site` would set them
-    sys.addaudithook(_hook(folder, tuple(job["roots"]), frozenset(job["watched"]), fd))
+    sys.addaudithook(_hook(folder, tuple(job["roots"]), frozenset(job["watched"]), job["trap"]))
     job.clear()
-    code = _play(source, fd)
+    code = _play(source)
     try:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -11,6 +11,8 @@ import platform
 import struct
 import sys
 
+from counterpoint.team._sandbox.watch import PATHS, REFUSED
+
 __all__ = ["filter_program"]
 
 # name: (x86_64, aarch64); None where the machine has no such call.
@@ -49,9 +51,11 @@ _IOCTL = ((16, 29), (0x5401, 0x5413, 0x5450, 0x5451), 25)
 
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
-_ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+_ALLOW, _KILL, _ERRNO, _ASK = 0x7FFF0000, 0x80000000, 0x00050000, 0x7FC00000
 _EPERM, _ENOSYS = 1, 38
-_NUMBER_AT, _MACHINE_AT, _SECOND_ARGUMENT_AT = 0, 4, 24
+_NUMBER_AT, _MACHINE_AT, _FIRST_ARGUMENT_AT, _SECOND_ARGUMENT_AT = 0, 4, 16, 24
+_SENDMSG, REPORT_FD = (46, 211), 3
+"""The one message of a child, on the one descriptor that can carry it: it is closed before the program begins."""
 _X32 = 0x40000000
 _NEW_CALLS = 424
 """From here on both machines number alike; a C library that meets ENOSYS falls back to the older call."""
@@ -69,8 +73,20 @@ def _by_command(number: int, commands: tuple[int, ...], answer: int) -> list[byt
     return [_step(_EQUAL, number, 0, len(inner)), *inner]
 
 
-def filter_program(machine: str | None = None) -> bytes | None:
-    """The filter for a machine (this one unless named), as an array of `struct sock_filter`; None where there is none."""
+def _asking(column: int) -> list[bytes]:
+    """Stop at every call that `watch` judges, and let the one message through."""
+    steps = [_step(_EQUAL, _SENDMSG[column], 0, 4), _step(_LOAD, _FIRST_ARGUMENT_AT), _step(_EQUAL, REPORT_FD, 0, 1)]
+    steps += [_step(_RETURN, _ALLOW), _step(_RETURN, _ERRNO | _EPERM)]
+    pairs = [numbers for numbers, *_ in (*PATHS.values(), *REFUSED.values())]
+    for number in sorted(number for pair in pairs if (number := pair[column]) is not None):
+        steps += [_step(_EQUAL, number, 0, 1), _step(_RETURN, _ASK)]
+    return steps
+
+
+def filter_program(machine: str | None = None, *, asks: bool = False) -> bytes | None:
+    """The filter for a machine (this one unless named), as an array of `struct sock_filter`; None where there is none.
+
+    With `asks`, what names a path and what is worth a report is put to the parent instead of being decided here."""
     if machine is None:
         machine = platform.machine() if sys.platform == "linux" else ""
     if machine not in _MACHINES or struct.calcsize("P") != 8:
@@ -85,6 +101,7 @@ def filter_program(machine: str | None = None) -> bytes | None:
     ]
     if machine == "x86_64":
         steps += [_step(_AT_LEAST, _X32, 0, 1), _step(_RETURN, _KILL)]
+    steps += _asking(column) if asks else []
     for pair, commands, answer in (_FCNTL, _IOCTL):
         steps += _by_command(pair[column], commands, answer)
     steps += [_step(_EQUAL, number, len(numbers) + 2 - k) for k, number in enumerate(numbers)]
