@@ -33,9 +33,9 @@ HEAVY = {
     "torch": ("train/", "team/"),
     "transformers": ("train/", "team/"),
     "ray": ("train/ray_runner.py",),
-    # Two servers: the viewer's, and the OTLP receiver, which is one file and is imported only by `serve`.
+    # Two servers: the viewer's, and the OTLP receiver, with what both share, imported only by `serve` and `view`.
     "starlette": ("app/viewer/", "app/receiver.py"),
-    "uvicorn": ("app/viewer/", "app/receiver.py"),
+    "uvicorn": ("app/viewer/", "app/receiver.py", "app/_connections.py"),
     "numba": ("trace/kernels.py", "envs/", "credit/", "train/"),
     "duckdb": ("store/",),
     "openai": ("team/",),

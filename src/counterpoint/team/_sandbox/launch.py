@@ -143,11 +143,8 @@ def _attempts(trap: str) -> dict[str, Callable[[str], object]]:
     }  # fmt: skip
 
 
-def _hook(folder: str, roots: tuple[str, ...], watched: Collection[str], trap: str) -> Callable[[str, tuple[Any, ...]], None]:
-    """The audit hook: refuses in words; where the kernel tells (`trap` is not empty) it makes the attempt first."""
-    attempts = _attempts(trap) if trap else {}
-    busy = [False]
-    realpath, join, fspath, cwd = os.path.realpath, os.path.join, os.fspath, os.getcwd
+def _refusing(attempts: dict[str, Callable[[str], object]], busy: list[bool]) -> Callable[..., None]:
+    """What makes an attempt that the kernel sees, during which the hook is `busy`, and then refuses it in words."""
 
     def refuse(kind: str, what: object, attempt: str = "") -> None:
         if kind in attempts:
@@ -161,6 +158,15 @@ def _hook(folder: str, roots: tuple[str, ...], watched: Collection[str], trap: s
         # A program is not told which of its files is a trap.
         of_file = kind in {"file", "honeypot"}
         raise PermissionError(1, f"not allowed in the sandbox: {'file' if of_file else kind}", *([str(what)] if of_file else []))
+
+    return refuse
+
+
+def _hook(folder: str, roots: tuple[str, ...], watched: Collection[str], trap: str) -> Callable[[str, tuple[Any, ...]], None]:
+    """The audit hook: refuses in words; where the kernel tells (`trap` is not empty) it makes the attempt first."""
+    attempts, busy = _attempts(trap) if trap else {}, [False]
+    refuse = _refusing(attempts, busy)
+    realpath, join, fspath, cwd = os.path.realpath, os.path.join, os.fspath, os.getcwd
 
     def is_library(path: str) -> bool:
         return path.startswith(roots) and "/site-packages" not in path and "/dist-packages" not in path

@@ -43,8 +43,9 @@ REFUSED: dict[str, tuple[tuple[int | None, int | None], str]] = {
     "execveat": ((322, 281), "process"), "kill": ((62, 129), "signal"), "chmod": ((90, None), "mode"),
     "fchmodat": ((268, 53), "mode"), "chown": ((92, None), "mode"),
     "lchown": ((94, None), "mode"), "fchownat": ((260, 54), "mode"), "setxattr": ((188, 5), "mode"),
-    "removexattr": ((197, 14), "mode"), "link": ((86, None), "link"), "linkat": ((265, 37), "link"), "symlink": ((88, None), "link"),
-    "symlinkat": ((266, 36), "link"), "prlimit64": ((302, 261), "limits"), "setrlimit": ((160, 164), "limits"),
+    "removexattr": ((197, 14), "mode"), "link": ((86, None), "link"), "linkat": ((265, 37), "link"),
+    "symlink": ((88, None), "link"), "symlinkat": ((266, 36), "link"), "prlimit64": ((302, 261), "limits"),
+    "setrlimit": ((160, 164), "limits"),
 }  # fmt: skip
 _RECEIVE, _SEND = 0xC0502100, 0xC0182101
 _EPERM, _GO_ON, _HERE = 1, 1, -100
@@ -54,8 +55,9 @@ _MOST = 32
 _PAGE = 4096
 # What C libraries open of themselves, to read; the kernel refuses it where it must, and nobody meant anything by it.
 _OWN_ACCORD = (
-    "/etc/ld.so.", "/etc/localtime", "/etc/ssl/", "/etc/nsswitch.conf", "/usr/share/zoneinfo", "/usr/share/locale", "/usr/lib/locale",
-    "/usr/lib/ssl/", "/sys/devices/system/cpu", "/proc/self/maps", "/proc/sys/", "/proc/cpuinfo", "/proc/meminfo", "/dev/urandom",
+    "/etc/ld.so.", "/etc/localtime", "/etc/ssl/", "/etc/nsswitch.conf", "/usr/share/zoneinfo", "/usr/share/locale",
+    "/usr/lib/locale", "/usr/lib/ssl/", "/sys/devices/system/cpu", "/proc/self/maps", "/proc/sys/",
+    "/proc/cpuinfo", "/proc/meminfo", "/dev/urandom",
 )  # fmt: skip
 
 
