@@ -82,8 +82,8 @@ class Query:
         self._connection = _connect()
         self._names = _connect()
         try:
-            files = self._make_views(state, lake)
-            self._connection.execute(f"SET allowed_paths = {_list(files)}")
+            self._files = self._make_views(state, lake)
+            self._connection.execute(f"SET allowed_paths = {_list(self._files)}")
             for view in VIEWS:
                 self._names.execute(f"CREATE TABLE {view} (x INTEGER)")
             for setting in _SETTINGS:
@@ -176,10 +176,10 @@ class Query:
             verify(self._kinds(query))
             return self._fetch(query, params, limit)
         except duckdb.PermissionException as error:
+            self._look_for_files(error)  # DuckDB takes a file that is gone for a folder, and that for forbidden
             raise _refused(_first_line(error)) from error
         except duckdb.IOException as error:
-            if "No such file" in str(error):
-                raise Gone(str(error)) from error
+            self._look_for_files(error)
             raise InputError("the query failed", why=_first_line(error)) from error
         except UnicodeDecodeError as error:
             raise InputError("the answer holds bytes that are no text", why=_first_line(error)) from error
@@ -187,6 +187,11 @@ class Query:
             raise InputError(
                 _first_line(error), where=_line_of(error), fix="`counterpoint sql` lists views and columns"
             ) from error
+
+    def _look_for_files(self, error: duckdb.Error) -> None:
+        """`Gone` when compaction has taken a file away since the views were made."""
+        if any(file in str(error) and not Path(file).exists() for file in self._files):
+            raise Gone(str(error)) from error
 
     def _fetch(self, query: str, params: Sequence[Any] | None, limit: int | None) -> Result:
         answer = self._connection.sql(query, params=list(params)) if params else self._connection.sql(query)
