@@ -78,7 +78,7 @@ def is_random(value: str) -> bool:
     if upper + lower < 2:
         return False
     if not digits:
-        return upper > 3 and lower > 3 and turns > len(value) // 4 and not any(c in "_-./ " for c in value)
+        return upper > 3 and lower > 3 and turns > 0.4 * len(value) and not any(c in "_-./ " for c in value)
     if upper and lower:
         return groups >= 2 or turns > len(value) // 4
     return groups >= max(2, len(value) // 12)

@@ -103,7 +103,7 @@ _IN_DATABASE = re.compile(_USER + r"(?P<value>[^\s\"'`\\<>]{1,300})" + _HOST)
 _DATABASES = ("postgres", "postgresql", "mysql", "mariadb", "mongodb", "mongodb+srv", "redis", "rediss", "amqp", "amqps", "mssql", "sqlserver", "oracle",
               "cockroachdb", "clickhouse", "snowflake", "ftp", "sftp", "smtp", "smtps", "ldap", "ldaps", "kafka", "nats", "couchbase", "cassandra")  # fmt: skip
 _CODE = re.compile(r"[?&](?:code|assertion|samlresponse|samlrequest|state|code_verifier|key|hash)=(?P<value>[^\s&\"'`\\<>#;)]{16,4000})", re.IGNORECASE)
-_TOKEN_URL = re.compile(r"://(?P<value>[A-Za-z0-9_~.%+-]{16,255})@[A-Za-z0-9.-]{3,}")
+_TOKEN_URL = re.compile(r"://(?P<value>[A-Za-z0-9_~.%+-]{16,255})@[A-Za-z0-9.-]{3,255}")
 def _url(text: str, at: int) -> Found:
     scheme = text[max(0, at - 16) : at].lower()
     is_database = scheme.endswith(_DATABASES)
@@ -129,10 +129,10 @@ _A_OPTION = re.compile(rf"(?<![\w-])(?:-a|--pass|-w|-k|-K|-W)[ \t]{{1,4}}{_ARGUM
 _SLASH_OPTION = re.compile(r"/(?:p|pass|password|rp)[: ](?P<value>[^\s\"'`\\<>]{3,200})", re.IGNORECASE)
 _PASS_ARG = re.compile(r"(?:-pass(?:in|out)?[ \t]{1,4}|(?<=\s))pass:(?P<value>[^\s\"'`\\<>]{3,200})")
 _LFTP = re.compile(r"(?<![\w-])-u[ \t]{1,4}[^\s,\"']{1,80},(?P<value>[^\s\"'\\]{3,200})")
-_SQLPLUS = re.compile(r"[ \t](?P<user>[A-Za-z]\w{0,40})/(?P<value>[^\s@/\"']{3,100})@[\w.:/-]{2,}")
-_HTPASSWD = re.compile(r"[ \t]-[a-zA-Z]{0,4}b[a-zA-Z]{0,4}[ \t]+(?:\S+[ \t]+)?[^\s-]\S*[ \t]+(?P<value>[^\s\"'|;]{3,100})")
-_ECHO = re.compile(r"(?:echo|printf)[ \t]+(?:-n[ \t]+|'%s'[ \t]+|\"%s\"[ \t]+)?[\"']?(?P<value>[^\s\"'|;$`]{4,200})[\"']?[ \t]*\|[ \t]*(?:sudo[ \t]+-S|docker[ \t]+login|passwd|chpasswd|openssl|gh[ \t]+auth|gpg)")
-_LOGIN = re.compile(r"(?:vault[ \t]+login|npm[ \t]+token|heroku[ \t]+auth:token|ngrok[ \t]+(?:config[ \t]+add-)?authtoken|wandb[ \t]+login|doctl[ \t]+auth)[ \t]+(?:--?\S+[ \t]+){0,3}(?P<value>[A-Za-z0-9._-]{12,200})")
+_SQLPLUS = re.compile(r"[ \t](?P<user>[A-Za-z]\w{0,40})/(?P<value>[^\s@/\"']{3,100})@[\w.:/-]{2,255}")
+_HTPASSWD = re.compile(r"[ \t]-[a-zA-Z]{0,4}b[a-zA-Z]{0,4}[ \t]{1,8}(?:\S{1,200}[ \t]{1,8})?[^\s-]\S{0,200}[ \t]{1,8}(?P<value>[^\s\"'|;]{3,100})")
+_ECHO = re.compile(r"(?:echo|printf)[ \t]{1,8}(?:-n[ \t]{1,8}|'%s'[ \t]{1,8}|\"%s\"[ \t]{1,8})?[\"']?(?P<value>[^\s\"'|;$`]{4,200})[\"']?[ \t]{0,8}\|[ \t]{0,8}(?:sudo[ \t]{1,8}-S|docker[ \t]{1,8}login|passwd|chpasswd|openssl|gh[ \t]{1,8}auth|gpg)")
+_LOGIN = re.compile(r"(?:vault[ \t]{1,8}login|npm[ \t]{1,8}token|heroku[ \t]{1,8}auth:token|ngrok[ \t]{1,8}(?:config[ \t]{1,8}add-)?authtoken|wandb[ \t]{1,8}login|doctl[ \t]{1,8}auth)[ \t]{1,8}(?:--?\S{1,200}[ \t]{1,8}){0,3}(?P<value>[A-Za-z0-9._-]{12,200})")
 _TOOLS: dict[str, tuple[re.Pattern[str], ...]] = {
     "mysql": (_P_ATTACHED,), "mariadb": (_P_ATTACHED,), "mycli": (_P_ATTACHED,), "sshpass": (_P_OPTION,), "docker login": (_P_OPTION,), "podman login": (_P_OPTION,),
     "mongo": (_P_OPTION,), "7z ": (_P_ATTACHED,), "unrar": (_P_ATTACHED,), "rar ": (_P_ATTACHED,), "zip ": (_P_OPTION,), "cqlsh": (_P_OPTION,), "az login": (_P_OPTION,),
@@ -202,7 +202,7 @@ _JWK = re.compile(r"\\{0,8}[\"'](?:d|p|q|dp|dq|qi|k)\\{0,8}[\"']\s{0,4}:\s{0,4}\
 _CONNECT = re.compile(r"connect\s{0,4}\(\s{0,4}[\"'][^\"'\n]{1,200}[\"']\s{0,4},\s{0,4}[\"'][^\"'\n]{1,100}[\"']\s{0,4},\s{0,4}[\"'](?P<value>[^\"'\n]{4,128})[\"']")
 _LDAP_HASH = re.compile(r"\{s?(?:sha|md5|smd5|sha256|sha512|crypt|ssha|ssha256|ssha512)\}(?P<value>[A-Za-z0-9+/$.]{13,200}={0,2})", re.IGNORECASE)
 _ANSIBLE = re.compile(r"\$ANSIBLE_VAULT;[\d.]{1,8};AES\d{0,3}(?:;\w{1,40})?(?:\s{1,20}|\\n\s{0,20})(?P<value>(?:[0-9a-f]{20,90}(?:\s{0,20}|\\n\s{0,20})){1,400})")
-_SEED = re.compile(r"(?:seed|mnemonic|recovery|backup|secret)[ _-]?(?:phrase|words?)?(?:\s{0,2}(?:is|are))?\\{0,8}[\"'`]?\s{0,4}[:=]?\s{0,4}\\{0,8}[\"'`(\[]?(?P<value>[a-z]{3,8}(?:[ ,]{1,2}[a-z]{3,8}){11,23})(?![a-z ]{2,})", re.IGNORECASE)
+_SEED = re.compile(r"(?:seed|mnemonic|recovery|backup|secret)[ _-]?(?:phrase|words?)?(?:\s{0,2}(?:is|are))?\\{0,8}[\"'`]?\s{0,4}[:=]?\s{0,4}\\{0,8}[\"'`(\[]?(?P<value>[a-z]{3,8}(?:[ ,]{1,2}[a-z]{3,8}){11,23})(?![a-z ]{2,3})", re.IGNORECASE)
 _SSH_PASS = re.compile(r"(?:password|passwd|passphrase|kennwort)(?:[ \t]{1,2}(?:for|of)[ \t][^\s:]{1,80})?:[ \t]{1,3}(?P<value>(?=[^\s]*[0-9!@#$%^&*])[^\s\"'`<>\\]{6,100})", re.IGNORECASE)
 
 

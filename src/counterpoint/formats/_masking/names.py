@@ -14,7 +14,7 @@ import numpy as np
 
 from counterpoint.formats._masking.tokens import trie
 
-__all__ = ["KEY", "NAME_WORDS", "PASSWORD", "SECRET", "TOKEN", "Name", "foreign_names", "level_of", "name_at"]
+__all__ = ["KEY", "NAME_WORDS", "PASSWORD", "SECRET", "SIGNED", "TOKEN", "Name", "foreign_names", "level_of", "name_at"]
 
 PASSWORD, SECRET, TOKEN, KEY = 4, 3, 2, 1
 
@@ -40,6 +40,8 @@ _FOLLOWS = (
 )
 _ENDS = re.compile(f"(?P<word>{trie(list(_LEVELS))})(?P<tail>{_TAIL}){_FOLLOWS}")
 _FOREIGN_LETTERS = np.array([ord(word[0]) for word in _LEVELS if not word[0].isascii()], np.uint32)
+SIGNED = frozenset({"signature", "sig", "hmac", "verifier"})
+"""Words for what proves something; it is secret in an address only."""
 NAME_WORDS = tuple(word for word in _LEVELS if word.isascii())
 """The words that end a name."""
 _OPTION = re.compile(f"(?P<word>{trie(list(_LEVELS))})(?P<tail>{_TAIL})(?=[ \\t]{{1,3}}\\S)")
@@ -105,7 +107,7 @@ def level_of(name: str) -> int:
     low = name.lower()[-60:]
     level = 0
     for found in _ENDS.finditer(low + "="):
-        if found.end() == len(low):
+        if found.end() == len(low) and found["word"] not in SIGNED:
             is_upper = name[-60:][found.start()].isupper()
             level = max(level, _level(found["word"], low[: found.start()], is_upper))
     return level

@@ -13,7 +13,7 @@ from counterpoint.formats._masking.base import Span, every
 __all__ = ["emails", "homes"]
 
 _LOCAL = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._%+-"
-_DOMAIN = re.compile(r"(?!\d+\.\d)(?:[A-Za-z0-9-]{1,63}+\.){1,8}(?P<top>[A-Za-z]{2,24}+)(?![A-Za-z0-9@])")
+_DOMAIN = re.compile(r"(?!\d{1,63}+\.\d)(?:[A-Za-z0-9-]{1,63}+\.){1,8}(?P<top>[A-Za-z]{2,24}+)(?![A-Za-z0-9@])")
 _TOPS = frozenset({"com", "org", "net", "edu", "gov", "io", "dev", "ai", "co", "de", "uk", "fr", "cn", "jp", "in", "eu", "info"})
 _FILES = frozenset({
     "png", "jpg", "jpeg", "gif", "svg", "webp", "ico", "js", "ts", "tsx", "jsx", "mjs", "cjs", "css", "json", "html", "txt",

@@ -32,7 +32,6 @@ _IS_TOKEN[[ord(c) for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 _MAY_BREAK = np.zeros(256, bool)
 _MAY_BREAK[[ord(c) for c in "\n\r\\\"' "]] = True
 _RUN = re.compile(r"[A-Za-z0-9_-]*+")
-_LETTERS_ONLY = ("openai-old", "hugging-face")
 _HEX = "0123456789abcdefABCDEF"
 _PICTURE = 2000
 _BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
@@ -138,7 +137,8 @@ def _in_pieces(text: str, pieces: list[tuple[int, str]]) -> Iterator[Span]:
         at += len(piece) + 1
     done = 0
     failed: dict[str, int] = {}
-    for hit in _BEGINS.finditer(joined):
+    hit = _BEGINS.search(joined)
+    while hit:
         k = bisect_right(offsets, hit.start()) - 1
         place = pieces[k][0] + hit.start() - offsets[k]
         if place >= done and (span := _token(text, place, hit[0], failed)):
@@ -146,6 +146,7 @@ def _in_pieces(text: str, pieces: list[tuple[int, str]]) -> Iterator[Span]:
             yield span
             if span.rule == "aws-key-id" and (half := _AWS_SECRET.search(text, span.end, span.end + 120)) and is_random(half[0]):
                 yield Span(*half.span(), "key", "aws-secret-key", half[0])
+        hit = _BEGINS.search(joined, hit.start() + 1)
     for rule, shape in _SHAPES:
         for shaped in shape.finditer(joined):
             k = bisect_right(offsets, shaped.start()) - 1
@@ -175,7 +176,8 @@ def _is_token(text: str, found: re.Match[str], rule: Rule, begin: str) -> bool:
         return False
     if rule.id == "aws-key-id":
         return any(c.isdigit() for c in body) or not is_word_at(text, found.start())
-    is_clean = not rule.is_short or (rule.id in _LETTERS_ONLY and text[found.start() - 1 : found.start()] not in ("-", "_") and not is_word_at(text, found.start()))
+    is_apart = not is_word_at(text, found.start()) and text[found.start() - 1 : found.start()] not in ("-", "_")
+    is_clean = not rule.is_short or rule.id == "hugging-face" or (rule.id == "openai-old" and is_apart)
     is_solid = is_clean and len(body) >= 20 and len(set(body)) > 8 and not any(c in "_-./" for c in body)
     if not is_solid and not is_random(body) and not (len(set(body)) > 5 and any(c.isdigit() for c in body) and not rule.is_short):
         return False
@@ -184,7 +186,9 @@ def _is_token(text: str, found: re.Match[str], rule: Rule, begin: str) -> bool:
     before = text[max(0, found.start() - 8) : found.start()]
     if begin.startswith("sk") and _SK_WORDS.search(before):
         return False
-    if not is_random(body) or len(body) < 20 or text[found.end() : found.end() + 1].isalnum():
+    if not (is_solid or is_random(body)) or len(body) < 20 or text[found.end() : found.end() + 1].isalnum():
+        return False
+    if begin[0].isdigit() and (before[-1].isdigit() or (rule.id == "asana" and ":" not in body)):
         return False
     # A number in hex may hold the beginning of a key by chance.
     return begin[-1] in "-_./" or not (before[-1] in _HEX and all(c in _HEX for c in begin) and body.strip(_HEX) == "")
@@ -192,8 +196,9 @@ def _is_token(text: str, found: re.Match[str], rule: Rule, begin: str) -> bool:
 
 def _is_blob(text: str, at: int) -> bool:
     """Whether a long run of base64 goes on at a place: a picture, not a key behind a letter."""
-    before = text[max(0, at - 32) : at]
-    return len(before) == 32 and not before.rstrip(_BASE64)
+    before = text[max(0, at - 80) : at]
+    line = before.rstrip(" \t\r\n\"'\\b")[-32:] if before[-1:].isspace() or before[-1:] in ("'", '"') else before[-32:]
+    return len(line) == 32 and not line.rstrip(_BASE64)
 
 
 def broken_tokens(text: str, found: Runs, whole: Sequence[Span]) -> Iterator[Span]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from counterpoint.formats._masking.base import Span, has_digit, is_filler, is_random
-from counterpoint.formats._masking.names import KEY, PASSWORD, SECRET, TOKEN, Name
+from counterpoint.formats._masking.names import KEY, PASSWORD, SECRET, SIGNED, TOKEN, Name
 
 __all__ = ["assigned", "is_secret"]
 
@@ -44,11 +44,12 @@ _BRACED = re.compile(r"\{(?P<value>[^{}\s\"']{4,100})\};")
 _PHRASE_WORDS = ("passphrase", "phrase", "mnemonic")
 _PHRASE = re.compile(r"(?P<value>[a-z]{3,12}(?:[ -][a-z]{3,12}){3,23})[ \t]{0,4}(?=[\r\n\0\"'`,;.]|\Z)")
 _OPENED = re.compile(r"[\[({]{1,2}\s{0,20}(?=\\{0,8}[\"'`])")
+_TYPE_NAME = re.compile(r"[\w.]*(?:Key|Token|Secret|Password|Credentials?|Str|Bytes|Type|Config|Session)")
 _YAML = re.compile(r"[a-z]{6,40}[0-9]{0,4}[ \t]{0,20}(?=\r?\n|\Z|\0)")
 _YAML_NAME = " -_.abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 _CODE = re.compile(
     r"[A-Za-z_$][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*)+|[A-Za-z_$][\w$.]*[(\[{].*|[-+]?\d+(?:\.\d+)?[a-zA-Z%]{0,3}|!?[A-Za-z_$][A-Za-z_$]*|@\w+.*|&\w+"
-    r"|\*+\w*|/\S*/[gimsuy]*|.*[)\]}]|[A-Z][A-Z0-9_]*"
+    r"|\*+[\w.]*|[\w.]*(?:Key|Token|Secret|Password|Credentials?|Str|Bytes|Type|Config|Session)|/\S*/[gimsuy]*|.*[)\]}]|[A-Z][A-Z0-9_]*"
 )
 _PATH = re.compile(
     r"(?:~|\.{1,2})?/[\w.@+-]*(?:/[\w.@+-]*)*|[A-Za-z]:[\\/].*|(?:[\w.@+-]+/)+[\w.@+-]*"
@@ -63,11 +64,11 @@ _PLAIN = re.compile(r"[A-Za-z0-9_+/=.~:%|-]+")
 _HEX = re.compile(r"[0-9a-f]{32,128}|[0-9A-F]{32,128}")
 _UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 # What runs and conversations are named by: no session of a browser.
-_ID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}|[0-9a-fA-F]{32}|[a-z]{2,12}[_-][A-Za-z0-9]{10,40}|[0-9A-HJKMNP-TV-Z]{26}")
+_ID = re.compile(r"[\w-]{0,40}[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}|[0-9a-fA-F]{32}|[a-z]{2,12}[_-][A-Za-z0-9]{10,40}|[0-9A-HJKMNP-TV-Z]{26}")
 _SENTENCE = frozenset("enter must please should required characters character least invalid password passphrase your the is are incorrect wrong expired failed".split())  # noqa: SIM905
 _STOP = frozenset(
     "a an and are as at be by can do enter expired failed field file for from has have if in input invalid is it its must my no not of on or please prompt "  # noqa: SIM905
-    "required should so that the this to type use used user was when where which will with you your option argument authentication based manager".split()
+    "required should so that the this to type use used user was when where which will with you your option options argument arguments args flag flags parameter parameters authentication based manager".split()
 )
 
 
@@ -78,7 +79,7 @@ def assigned(text: str, named: Iterable[Name]) -> Iterator[Span]:
         if name.end < done or name.end >= len(text):
             continue
         place = _given(text, name)
-        if place and not (name.word.startswith("session") and "=" not in text[name.end : place[0]] and _ID.fullmatch(text, *place)):
+        if place and not _is_harmless(text, name, place):
             start, done = place
             yield Span(start, done, "key", _RULES[name.level], text[start:done])
             continue
@@ -88,10 +89,17 @@ def assigned(text: str, named: Iterable[Name]) -> Iterator[Span]:
         done = word_end if tries >= _TRIES else done
 
 
+def _is_harmless(text: str, name: Name, place: tuple[int, int]) -> bool:
+    """The id of a session of agents, and the signature that a model puts under its thoughts; in an address and a cookie they are none."""
+    if "=" in text[name.end : place[0]]:
+        return False
+    return name.word in SIGNED or (name.word.startswith("session") and _ID.fullmatch(text, *place) is not None)
+
+
 def _given(text: str, name: Name) -> tuple[int, int] | None:
     """Where the value of a name is."""
     at, level = name.end, name.level
-    if name.word == "pass" and text[at] == ")":
+    if name.word in ("pass", "pwd") and text[at] == ")":
         return None
     if found := _SIGN.match(text, at):
         if braced := _BRACED.match(text, found.end()) if level == PASSWORD else None:
@@ -192,7 +200,7 @@ def is_secret(value: str, level: int, *, is_quoted: bool, is_wide: bool = False)
         return chance and _PLAIN.fullmatch(value) is not None
     if _PATH.fullmatch(value) and not (size >= 30 and chance):
         return False
-    if not is_quoted and not is_wide and _CODE.fullmatch(value) and not (chance and (value.isalnum() or _is_mixed(value))):
+    if not is_quoted and not is_wide and _CODE.fullmatch(value) and not (chance and (value.isalnum() or _is_mixed(value)) and not _TYPE_NAME.fullmatch(value)):
         return level == PASSWORD and value.isdigit() and size >= 6
     if level == PASSWORD:
         return _is_password(value, is_quoted=is_quoted, is_wide=is_wide)
@@ -203,7 +211,7 @@ def is_secret(value: str, level: int, *, is_quoted: bool, is_wide: bool = False)
     if level == SECRET:
         return has_digit(value) and (is_quoted or not _WORDS.fullmatch(value)) or is_quoted and (chance or (size >= 12 and value.isalnum()))
     if not _PLAIN.fullmatch(value) or _WORDS.fullmatch(value):
-        return chance and size >= 16 and value.isalnum()
+        return chance and size >= 16 and value.isalnum() and (is_quoted or has_digit(value))
     if level == TOKEN:
         return chance or (is_quoted and has_digit(value) and not any(c in "_./" for c in value))
     return has_digit(value) and size >= 20 and chance and not _HEX.fullmatch(value) and not _UUID.fullmatch(value)
