@@ -105,11 +105,11 @@ def telling(tmp_path: Path) -> Trace:
 def test_secrets_are_masked_unless_asked_for(run: Run, telling: Trace) -> None:
     code, out, _ = run("telling.jsonl", "--to", "jsonl", "-o", "out.jsonl")
     assert code == 0
-    assert "masked    6 secrets (1 key, 3 e-mails, 2 paths)" in out.splitlines()
+    assert "masked    8 secrets (1 key, 5 e-mails, 2 paths)" in out.splitlines()
     new = decode_lines(Path("out.jsonl").read_bytes())
     (event,) = new.events
     assert new.text(event) == "mail [masked:email:0001] or [masked:email:0002], password=[masked:key:0001]"
-    assert (event.id, event.agent, event.error) == ("a@x.io", "a@x.io", "no /home/[masked:path:0001]/x")
+    assert (event.id, event.agent, event.error) == (event.agent, "[masked:email:0001]", "no /home/[masked:path:0001]/x")
     assert new.meta == {"cwd": "/home/[masked:path:0001]/x"}
     code, out, _ = run("telling.jsonl", "--to", "jsonl", "-o", "bare.jsonl", "--no-mask")
     assert "masked    nothing: --no-mask" in out.splitlines()
@@ -123,21 +123,47 @@ def test_errors_and_extra_fields_are_masked_where_texts_stay_behind(run: Run, te
     data = b"".join(file.read_bytes() for file in files)
     assert b"/home/alice" not in data
     assert b"[masked:path:0001]" in data
-    assert b"a@x.io" in data, "ids are not texts"
+    assert b"a@x.io" not in data, "ids are masked too"
     assert content_ref(telling.contents[str(telling.events[0].content_ref)]).encode() not in data, "a hash can be guessed at"
 
 
 def test_json_counts_the_secrets(run: Run, telling: Trace) -> None:
     said = json.loads(run("telling.jsonl", "-o", "a.json", "--json")[1])
-    assert said["masked"] == {"email": 3, "key": 1, "path": 2}
+    assert said["masked"] == {"email": 5, "key": 1, "path": 2}
     said = json.loads(run("telling.jsonl", "-o", "b.json", "--json", "--no-mask")[1])
     assert said["masked"] is None
+
+
+def test_the_report_says_rule_place_and_count(run: Run, telling: Trace) -> None:
+    _, out, _ = run("telling.jsonl", "--to", "jsonl", "-o", "a.jsonl", "--report")
+    rows = [line.split() for line in out.splitlines()]
+    assert ["kind", "rule", "place", "count"] in rows
+    assert ["path", "home-folder", "event.error", "1"] in rows
+    assert ["email", "email", "event.agent", "1"] in rows
+    assert ["key", "named-password", "contents", "1"] in rows
+    assert "hunter" not in out
+    assert "x.io" not in out
+    said = json.loads(run("telling.jsonl", "-o", "a.json", "--json", "--report")[1])
+    assert {"kind": "path", "rule": "home-folder", "place": "meta.cwd", "count": 1} in said["report"]
+    assert sum(row["count"] for row in said["report"]) == sum(said["masked"].values())
+    assert "report" not in json.loads(run("telling.jsonl", "-o", "b.json", "--json")[1])
+    assert json.loads(run("telling.jsonl", "-o", "c.json", "--json", "--report", "--no-mask")[1])["report"] is None
+    assert "report    nothing was masked" in run("telling.jsonl", "-o", "d.json", "--report", "--no-mask")[1]
+
+
+def test_the_same_export_makes_the_same_bytes_and_one_label_for_all_traces(run: Run, telling: Trace) -> None:
+    Path("two.jsonl").write_bytes(encode_lines(replace(telling, trace_id="two", meta={"other": "b@x.io", "first": "a@x.io"})))
+    for out in ("one", "again"):
+        assert run("telling.jsonl", "two.jsonl", "--to", "jsonl", "-o", out)[0] == 0
+    assert {p.name: p.read_bytes() for p in Path("one").iterdir()} == {p.name: p.read_bytes() for p in Path("again").iterdir()}
+    first, second = (decode_lines((Path("one") / f"{name}.jsonl").read_bytes()) for name in ("telling", "two"))
+    assert first.events[0].id == second.events[0].id == second.meta["first"]
 
 
 def test_two_traces_with_secrets_add_up(run: Run, telling: Trace) -> None:
     Path("two.jsonl").write_bytes(encode_lines(replace(telling, trace_id="two")))
     _, out, _ = run("telling.jsonl", "two.jsonl", "--to", "jsonl", "-o", "both", "--dry-run")
-    assert "masked    12 secrets (2 keys, 6 e-mails, 4 paths)" in out.splitlines()
+    assert "masked    16 secrets (2 keys, 10 e-mails, 4 paths)" in out.splitlines()
 
 
 @pytest.mark.parametrize("target", ["parquet", "csv"])

@@ -124,6 +124,15 @@ def test_secrets_are_masked_and_counted(tmp_path: Path) -> None:
     assert SECRET in json.dumps(content(tmp_path / "bare.html"))
 
 
+def test_the_report_of_a_page_and_its_title_hold_no_secret(tmp_path: Path) -> None:
+    trace = msgspec.structs.replace(with_secret(), trace_id=SECRET)
+    source = counterpoint.save(trace, tmp_path / "s.jsonl")
+    told = run(str(source), "--html", str(tmp_path / "s.html"), "--report")
+    assert {row["place"] for row in told["report"]} == {"trace_id", "contents", "event.extra.note"}
+    assert told["traces"] == ["[masked:key:0001]"]
+    assert SECRET not in (tmp_path / "s.html").read_text() + json.dumps(content(tmp_path / "s.html")) + json.dumps(told)
+
+
 def test_nothing_a_trace_says_is_markup(tmp_path: Path) -> None:
     evil = "</script><script>alert(1)</script><img src=x onerror=alert(1)><!--"
     events = [Event(id=evil, t=0, type="message", agent=evil, content_ref="r")]

@@ -41,7 +41,9 @@ _ENOUGH = 120
 """Characters of a long value that show whether it is made by chance."""
 _LONG = 400
 """No filler is longer."""
-_DIGIT = re.compile(r"[0-9]")
+_DIGIT, _DIGITS = re.compile(r"[0-9]"), re.compile(r"[0-9]++")
+_UPPER, _LOWER, _MARKS = re.compile(r"[A-Z]"), re.compile(r"[a-z]"), re.compile(r"[_./ -]")
+_TURNS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[a-z])")
 
 
 def every(text: str, needle: str) -> Iterator[int]:
@@ -67,21 +69,16 @@ def has_digit(value: str) -> bool:
 def is_random(value: str) -> bool:
     """Whether letters and digits are mixed as no word, name or number has them."""
     value = value[:_ENOUGH]
-    digits = upper = lower = groups = turns = 0
-    last = ""
-    for c in value:
-        kind = "d" if c.isdigit() else "u" if c.isupper() else "l" if c.islower() else ""
-        digits, upper, lower = digits + (kind == "d"), upper + (kind == "u"), lower + (kind == "l")
-        groups += kind == "d" and last != "d"
-        turns += kind != last and kind in "ul" and last in ("u", "l")
-        last = kind
+    upper, lower = len(_UPPER.findall(value)), len(_LOWER.findall(value))
     if upper + lower < 2:
         return False
-    if not digits:
-        return upper > 3 and lower > 3 and turns > 0.4 * len(value) and not any(c in "_-./ " for c in value)
-    if upper and lower:
+    groups = len(_DIGITS.findall(value))
+    if groups and not (upper and lower):
+        return groups >= max(2, len(value) // 12)
+    turns = len(_TURNS.findall(value))
+    if groups:
         return groups >= 2 or turns > len(value) // 4
-    return groups >= max(2, len(value) // 12)
+    return upper > 3 and lower > 3 and turns > 0.4 * len(value) and not _MARKS.search(value)
 
 
 def is_filler(value: str) -> bool:
