@@ -39,7 +39,7 @@ _DIRECTIVE = re.compile(r"(?P<name>response|signature|credential|oauth_token|oau
 
 def _authorization(text: str, at: int) -> Found:
     found = _AUTHORIZATION.match(text, at)
-    if not found:
+    if not found or "::" in text[max(0, at - 24) : at]:
         return
     value = found["value"].strip()
     if found["scheme"].strip().lower() in ("digest", "aws4-hmac-sha256", "oauth") or "=" in value[:40] and "," in value:

@@ -98,7 +98,10 @@ def foreign_names(text: str, low: str) -> list[Name]:
 
 
 def _name(text: str, low: str, found: re.Match[str]) -> Name | None:
-    level = _level(found["word"], low[max(0, found.start() - 24) : found.start()], text[found.start()].isupper())
+    before = low[max(0, found.start() - 24) : found.start()]
+    if "::" in before and low[found.end() : found.end() + 1] in ('"', "'"):  # the name of a type: "AWS::IAM::AccessKey"
+        return None
+    level = _level(found["word"], before, text[found.start()].isupper())
     return Name(found.start(), found.end(), level, found["word"]) if level else None
 
 

@@ -91,9 +91,10 @@ def assigned(text: str, named: Iterable[Name]) -> Iterator[Span]:
 
 def _is_harmless(text: str, name: Name, place: tuple[int, int]) -> bool:
     """The id of a session of agents, and the signature that a model puts under its thoughts; in an address and a cookie they are none."""
-    if "=" in text[name.end : place[0]]:
-        return False
-    return name.word in SIGNED or (name.word.startswith("session") and _ID.fullmatch(text, *place) is not None)
+    is_given = "=" in text[name.end : place[0]]
+    if name.word in SIGNED:
+        return not (is_given and place[1] - place[0] >= 16 and is_random(text[slice(*place)]))
+    return not is_given and name.word.startswith("session") and _ID.fullmatch(text, *place) is not None
 
 
 def _given(text: str, name: Name) -> tuple[int, int] | None:
