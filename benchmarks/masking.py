@@ -1,7 +1,9 @@
 """Masking: how fast texts are looked through, how many ordinary lines are taken for secrets, and what a kept library finds.
 
-Three questions, all in one run. Speed: the Python sources of the standard library and real logs, against writing the same texts as JSON
-and, where it is installed, against detect-secrets. False positives: keys and home folders per 5,000 lines of those sources (addresses of
+Three questions, all in one run. Speed: the Python sources of the standard library and real logs, against writing the same
+texts as JSON
+and, where it is installed, against detect-secrets. False positives: keys and home folders per 5,000 lines of those sources
+(addresses of
 authors are addresses). Recall: the kinds of `tests/mask_kinds.py`, ours and theirs.
 """
 
@@ -19,10 +21,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from _timing import arguments, interleaved, report, row
-from mask_kinds import KINDS
 
 from counterpoint.formats._mask import mask
 from counterpoint.formats._masking.find import spans
+from mask_kinds import KINDS
 
 LOGS = Path(__file__).parent.parent.parent / "shared" / "data" / "logs"
 ALLOWED = 1.0
@@ -84,9 +86,18 @@ def rates(name: str, texts: list[str], repeats: int) -> Iterator[dict[str, Any]]
     scan = detect_secrets()
     if scan is not None:
         few = [text[:20_000] for text in texts[:10]]
-        took = interleaved({"ours": lambda: [spans(text) for text in few], "theirs": lambda: [scan(text) for text in few]}, 1, "cpu")
+        took = interleaved(
+            {"ours": lambda: [spans(text) for text in few], "theirs": lambda: [scan(text) for text in few]}, 1, "cpu"
+        )
         lines = sum(text.count("\n") for text in few)
-        yield row(f"{name}: lines, against detect-secrets", lines / took["ours"], lines / took["theirs"], "lines/s", is_rate=True, target=10)
+        yield row(
+            f"{name}: lines, against detect-secrets",
+            lines / took["ours"],
+            lines / took["theirs"],
+            "lines/s",
+            is_rate=True,
+            target=10,
+        )
 
 
 def mistakes(name: str, texts: list[str]) -> Iterator[dict[str, Any]]:

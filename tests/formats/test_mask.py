@@ -6,6 +6,7 @@ import base64
 import json
 import re
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -243,12 +244,12 @@ def test_different_ids_stay_different_and_edges_fit() -> None:
     one, two = "ghp_" + MIX + "abcd", "ghp_" + MIX + "efgh"
     ids = [one, one.replace("_", "%5F"), two, f"x {one}", "[masked:key:0001]", "plain"]
     events = [Event(id=name, t=k, type="message", agent=name) for k, name in enumerate(ids)]
-    edges = [Edge(a, b, "causal") for a, b in zip(ids, ids[1:], strict=False)]
+    edges = [Edge(a, b, "causal") for a, b in pairwise(ids)]
     new, _ = masked(Trace(trace_id="t", task_id="t", events=events, edges=edges))
     now = [e.id for e in new.events]
     assert len(set(now)) == len(ids)
     assert now == [e.agent for e in new.events]
-    assert [(e.src, e.dst) for e in new.edges] == list(zip(now, now[1:], strict=False))
+    assert [(e.src, e.dst) for e in new.edges] == list(pairwise(now))
     assert now[4:] == ["[masked:key:0001]", "plain"]
     assert MIX not in "".join(now)
 

@@ -9,7 +9,6 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from mask_kinds import FORMS, KINDS, TOKENS, made, pieces, trace_with
 
 from counterpoint import registry
 from counterpoint.formats import _masking
@@ -18,6 +17,7 @@ from counterpoint.formats._masking import base, blocks, find, forms, labels, nam
 from counterpoint.formats._masking.rules import RULES, SOURCES
 from counterpoint.trace import Trace
 from counterpoint.trace.lines import encode_lines
+from mask_kinds import FORMS, KINDS, TOKENS, made, pieces, trace_with
 
 MODULES = (base, blocks, find, forms, labels, names, people, tokens, values, views)
 

@@ -2,13 +2,15 @@
 
 Always true: every string of a trace is masked, ids and names too, and everywhere alike: the same secret has the same label in all
 traces that leave together, so edges, agents and references still fit. Different ids stay different. What is masked already stays,
-numbers and the survey's words (types, decisions, sources) stay, and every reference to a text that changed is that of the new text.
+numbers and the survey's words (types, decisions, sources) stay, and every reference to a text that changed is that of the
+new text.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -81,7 +83,8 @@ def secrets(trace: Trace) -> Counter[str]:
 def glance(trace: Trace) -> Counter[str]:
     """About how many secrets of each kind the texts of a trace hold, faster than `secrets`: for a summary.
 
-    All texts are looked through as one, a byte per character, as they stand; a letter beyond ASCII before a key may hide or show it.
+    All texts are looked through as one, a byte per character, as they stand; a letter beyond ASCII before a key may hide
+    or show it.
     """
     texts = [*trace.contents.values(), *(e.error for e in trace.events if e.error)]
     data = "\n\0\n".join(texts).encode("utf-8", "surrogatepass")
@@ -148,7 +151,9 @@ class _Walk:
 
 def _named(value: dict[Any, Any]) -> Iterator[tuple[str, str]]:
     """The keys of a dict whose values are secret, and those values; of a list, those of its items that are."""
-    naming = next((item for key, item in value.items() if isinstance(key, str) and key.lower() in _NAMING and isinstance(item, str)), None)
+    naming = next(
+        (item for key, item in value.items() if isinstance(key, str) and key.lower() in _NAMING and isinstance(item, str)), None
+    )
     for key, item in value.items():
         if not isinstance(key, str):
             continue
@@ -163,7 +168,7 @@ def _named(value: dict[Any, Any]) -> Iterator[tuple[str, str]]:
 
 def _listed(value: Sequence[Any]) -> Iterator[str]:
     """The arguments of a command that the option before them makes secrets."""
-    for name, item in zip(value, value[1:], strict=False):
+    for name, item in pairwise(value):
         is_pair = isinstance(name, str) and isinstance(item, str) and name.startswith("-") and not item.startswith("-")
         if is_pair and _is_named_secret(name, item):
             yield item
@@ -183,15 +188,25 @@ class _Cut:
 
     def trace(self, trace: Trace) -> Trace:
         refs = {ref: content_ref(new) for ref, text in trace.contents.items() if (new := self._labels.text(text)) != text}
-        contents = {refs.get(ref) or self._text(ref, "contents"): self._text(text, "contents") for ref, text in trace.contents.items()}
+        contents = {
+            refs.get(ref) or self._text(ref, "contents"): self._text(text, "contents") for ref, text in trace.contents.items()
+        }
         events = [self._event(event, refs) for event in trace.events]
         changes: dict[str, Any] = {
             "events": events,
             "edges": self._edges(trace, events),
             "contents": contents,
             "meta": self._value(trace.meta, "meta", refs),
-            **{name: self._keys(getattr(trace, name), name) for name in ("rewards", "costs", "metrics") if getattr(trace, name) is not None},
-            **{name: self._text(getattr(trace, name), name) for name in ("trace_id", "task_id", "system") if getattr(trace, name) is not None},
+            **{
+                name: self._keys(getattr(trace, name), name)
+                for name in ("rewards", "costs", "metrics")
+                if getattr(trace, name) is not None
+            },
+            **{
+                name: self._text(getattr(trace, name), name)
+                for name in ("trace_id", "task_id", "system")
+                if getattr(trace, name) is not None
+            },
         }
         return replace(trace, **changes)
 

@@ -6,29 +6,40 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-__all__ = ["LABEL", "Span", "every", "has_digit", "is_filler", "is_random", "is_word_at"]
+__all__ = ["LABEL", "Span", "every", "has_digit", "is_filler", "is_long", "is_random", "is_word_at"]
 
 LABEL = re.compile(r"\[masked:(?:key|email|path):[0-9a-f]{4,}\]")
 """What stands where a secret was."""
 
-_TYPES = """any array auto bool boolean byte bytes char credential date default dict double empty enum false file float function hash hex
-input int integer json key lambda list long masked nil none null number object optional or pass passphrase password passwd path private
-public pwd redacted required secret secretstr self set str string super test text this token true tuple type undefined uint unicode
-unknown unset url user username uuid value void yes no not hidden changeme example placeholder dummy todo tbd missing invalid expired
+_TYPES = """any array auto bool
+boolean byte bytes char credential date default dict double empty enum false file float function hash hex
+input int integer json key lambda list long masked nil none null number object optional or pass passphrase password passwd
+path private
+public pwd redacted required secret secretstr self set str string super test text this token true tuple type undefined uint
+unicode
+unknown unset url user username uuid value void yes no not hidden changeme example placeholder dummy todo tbd missing
+invalid expired
 wrong incorrect blank sensitive unused bearer basic digest oauth oauth2 jwt env environ config settings prompt stdin""".split()  # noqa: SIM905
 _WORDS = frozenset(_TYPES)
-_FILLERS = ("your", "xxxx", "****", "....", "example", "placeholder", "redacted", "changeme", "dummy", "insert", "env.", "masked", "replace",
-            "<", "todo", "fixme", "my_", "my-", "some_", "some-", "fake", "sample", "--", "__", "{{", "not_set", "notset", "goes_here", "here]")  # fmt: skip
+_FILLERS = ("your", "xxxx", "****", "....", "example", "placeholder", "redacted", "changeme", "dummy", "insert", "env.",
+            "masked", "replace",
+            "<", "todo", "fixme", "my_", "my-", "some_", "some-", "fake", "sample", "--", "__", "{{", "not_set",
+            "notset", "goes_here", "here]")  # fmt: skip
 _TEMPLATE = re.compile(
-    r"\$[A-Za-z_{(]\S*|\$\$.*|[{<\[(].*|%[A-Za-z_(%].*|@[A-Z_]+@|.*\{\{.*\}\}.*|.*\$\{[^}]*\}.*|.*\$\([^)]*\).*|.*\{[A-Za-z_][\w.]*\}.*"
+    r"\$[A-Za-z_{(]\S*|\$\$.*|[{<\[(].*|%[A-Za-z_(%].*|@[A-Z_]+@|.*\{\{.*\}\}.*|.*\$\{[^}]*\}.*|"
+    r".*\$\([^)]*\).*|.*\{[A-Za-z_][\w.]*\}.*"
 )
 
 
-_NAMED = re.compile(r"(?:[a-z]+[_-]?)?(?:password|passwd|passphrase|secret|token|api[_-]?key|key)[_-]?(?:\d{1,2}|here|value|name)?")
+_NAMED = re.compile(
+    r"(?:[a-z]+[_-]?)?(?:password|passwd|passphrase|secret|token|api[_-]?key|key)[_-]?(?:\d{1,2}|"
+    r"here|value|name)?"
+)
 
 
 class Span(NamedTuple):
-    """Where a secret is, its kind (`key`, `email` or `path`), the rule that found it, and the secret as it would be written plainly."""
+    """Where a secret is, its kind (`key`, `email` or `path`), the rule that found it,
+    and the secret as it would be written plainly."""
 
     start: int
     end: int
@@ -81,6 +92,11 @@ def is_random(value: str) -> bool:
     return upper > 3 and lower > 3 and turns > 0.4 * len(value) and not _MARKS.search(value)
 
 
+def is_long(value: str) -> bool:
+    """Whether a value is as long as keys are and has letters of both cases and a digit: no word, and hardly a path."""
+    return len(value) >= 36 and "_" not in value and all(pattern.search(value) for pattern in (_UPPER, _LOWER, _DIGIT))
+
+
 def is_filler(value: str) -> bool:
     """Whether a value stands for one: a word, a type, a template, a row of stars."""
     if len(value) > _LONG:
@@ -88,4 +104,4 @@ def is_filler(value: str) -> bool:
     low = value.lower()
     if low.strip("\"'<>()[]{}.,;:!?") in _WORDS or len(set(low)) < 3 or _NAMED.fullmatch(low) or _TEMPLATE.fullmatch(value):
         return True
-    return any(part in low for part in _FILLERS) and not (len(value) >= 20 and is_random(value))
+    return any(part in low for part in _FILLERS) and not (len(value) >= 20 and (is_random(value) or is_long(value)))

@@ -19,11 +19,15 @@ _HEAD = re.compile(r"-{4,5} ?BEGIN [A-Z0-9 _-]{0,40}\Z")
 _FOOT = re.compile(r"-{4,5} ?END [A-Z0-9 _-]{0,40}\Z")
 _REST = re.compile(r"[A-Za-z0-9 ]{0,20}-{4,5}")
 _END = re.compile(r"-{4,5} ?END [A-Z0-9 _-]{0,60}-{4,5}")
-# A body goes on over base64, headers, and line breaks, real or written out; quotes and signs of a string that goes on are part of it.
+# A body goes on over base64, headers, and line breaks, real or written out; quotes and signs of a string that goes on are
+# part of it.
 _BODY = re.compile(r"(?:\\{1,8}[nrt]|[A-Za-z0-9+/=\s,:;.>|*#\"'`\\+-]){0,32768}+")
 _TIGHT = re.compile(r"(?:\\{1,8}[nrt]|[A-Za-z0-9+/=\s]){0,32768}+")
 _LINE = re.compile(r"[A-Za-z0-9+/=]{30,}|(?:[A-Za-z0-9+/=]{8,}(?:\s|\\{1,8}[nr])+){3,}")
-_PUTTY = re.compile(r"private-lines: ?\d{1,4}(?P<value>(?:\s|\\{1,4}[nr]|[A-Za-z0-9+/=]){40,20000})(?:private-mac: ?[0-9a-f]{20,80})?", re.IGNORECASE)
+_PUTTY = re.compile(
+    r"private-lines: ?\d{1,4}(?P<value>(?:\s|\\{1,4}[nr]|[A-Za-z0-9+/=]){40,20000})(?:private-mac: ?[0-9a-f]{20,80})?",
+    re.IGNORECASE,
+)
 _TWICE = re.compile(r"LS0tLS1CRUdJTi[A-Za-z0-9+/_-]{20,16000}(?:(?:\s|\\n){1,20}[A-Za-z0-9+/_-]{40,80}){0,400}={0,2}")
 _XML = re.compile(r"<(?P<tag>D|P|Q|DP|DQ|InverseQ)>(?P<value>[A-Za-z0-9+/=\s]{20,2000})</(?P=tag)>")
 

@@ -1,6 +1,7 @@
 """Every secret in a text.
 
-Always true: spans are in order and do not overlap; the time is linear in the text; our own labels are no secret. A text is read as it
+Always true: spans are in order and do not overlap; the time is linear in the text; our own labels are no secret. A text is
+read as it
 stands and, around odd characters, as it reads (`views`); a secret that is found twice is the longer of the two.
 """
 
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator
 from counterpoint.formats._masking.base import LABEL, Span
 from counterpoint.formats._masking.blocks import BLOCKS
 from counterpoint.formats._masking.forms import FORMS, attached, pgpass
-from counterpoint.formats._masking.names import NAME_WORDS, Name, name_at, foreign_names
+from counterpoint.formats._masking.names import NAME_WORDS, Name, foreign_names, name_at
 from counterpoint.formats._masking.people import emails, homes
 from counterpoint.formats._masking.scan import Scan
 from counterpoint.formats._masking.tokens import BREAK, broken_tokens, is_beginning, is_tail, runs, tokens
@@ -68,7 +69,7 @@ def _keys(text: str, low: str, *, is_quick: bool) -> Iterator[Span]:
         head = low[place : place + 4]
         if (head in _NAME_HEADS or head[:3] in _NAME_HEADS) and (name := name_at(text, low, place)):
             named.append(name)
-        for word, handler in _HANDLERS.get(head) or _HANDLERS.get(head[:3], ()):
+        for word, handler in _HANDLERS.get(head) or _HANDLERS.get(head[:3]) or ():
             if place >= done.get(word, 0) and low.startswith(word, place):
                 for span in handler(text, place):
                     done[word] = max(done.get(word, 0), span.end)
@@ -86,7 +87,13 @@ def _extended(text: str, span: Span) -> Span:
     if gone is None or "\n" in span.secret:
         return span
     rest = _RUN.match(text, gone.end())
-    if rest is None or not is_tail(rest[0]) or len(rest[0]) < 8 or text[rest.end() : rest.end() + 1] in ("=", ":", "(") or is_beginning(text, gone.end()):
+    if (
+        rest is None
+        or not is_tail(rest[0])
+        or len(rest[0]) < 8
+        or text[rest.end() : rest.end() + 1] in ("=", ":", "(")
+        or is_beginning(text, gone.end())
+    ):
         return span
     if not is_tail(span.secret[-16:]):
         return span

@@ -1,6 +1,7 @@
 """Secrets that a notation gives away: headers, addresses, command lines, cookies, password files, and pairs of names and values.
 
-Always true: each form is looked for only where its fixed words stand, reads a bounded number of characters, and goes on behind what it
+Always true: each form is looked for only where its fixed words stand, reads a bounded number of characters, and goes on
+behind what it
 found. The notations are public: RFC 3986, 6265, 7235, the manuals of curl, mysql, ssh, PostgreSQL and netrc.
 """
 
@@ -27,14 +28,29 @@ def _span(found: re.Match[str], group: int | str, rule: str) -> Span:
 
 # -- headers -------------------------------------------------------------------------------------------------------------------
 
-_SCHEME = r"(?:(?:Bearer|Basic|Token|Bot|ApiKey|Api-Key|Digest|Negotiate|NTLM|OAuth|SharedKey|SharedAccessSignature|AWS4-HMAC-SHA256|GoogleLogin|Key|Splunk|GenieKey|SSWS|PVEAPIToken)\s{1,4})?"
-_AUTHORIZATION = re.compile(rf"authorization{_QUOTE}\]?[ \t]{{0,4}}(?:[:=,]|=>)[ \t]{{0,4}}{_QUOTE}(?P<scheme>{_SCHEME})(?P<value>[^\"'`\\\r\n<>{{}}]{{6,2000}})", re.IGNORECASE)
+_SCHEME = (
+    r"(?:(?:Bearer|Basic|Token|Bot|ApiKey|Api-Key|Digest|Negotiate|NTLM|OAuth|"
+    r"SharedKey|SharedAccessSignature|AWS4-HMAC-SHA256|GoogleLogin|Key|Splunk|GenieKey|SSWS|PVEAPIToken)\s{1,4})?"
+)
+_AUTHORIZATION = re.compile(
+    rf"authorization{_QUOTE}\]?[ \t]{{0,4}}(?:[:=,]|=>)[ \t]{{0,4}}{_QUOTE}(?P<scheme>{_SCHEME})(?P<value>[^\"'`\\\r\n<>{{"
+    rf"}}]{{6,2000}})",
+    re.IGNORECASE,
+)
 _BEARER = re.compile(r"bearer(?:\s|%20|\+){1,4}(?P<value>[A-Za-z0-9._~+/=-]{16,4000})", re.IGNORECASE)
 _BASIC = re.compile(r"basic(?:\s|%20|\+){1,4}(?P<value>[A-Za-z0-9+/_-]{8,600}={0,2})", re.IGNORECASE)
-_COOKIE = re.compile(rf"(?:set-)?cookie2?{_QUOTE}[ \t]{{0,4}}[:=][ \t]{{0,4}}{_QUOTE}(?P<value>[^\"'`\r\n<>]{{6,4000}})", re.IGNORECASE)
+_COOKIE = re.compile(
+    rf"(?:set-)?cookie2?{_QUOTE}[ \t]{{0,4}}[:=][ \t]{{0,4}}{_QUOTE}(?P<value>[^\"'`\r\n<>]{{6,4000}})", re.IGNORECASE
+)
 _PAIR = re.compile(r"(?P<name>[A-Za-z0-9_.$\-]{1,80})=(?P<value>[^;,\s\"'\\]{6,2000})")
-_ATTRIBUTE = frozenset({"path", "domain", "expires", "max-age", "samesite", "version", "comment", "priority", "theme", "lang", "locale", "consent"})
-_DIRECTIVE = re.compile(r"(?P<name>response|signature|credential|oauth_token|oauth_signature|mac|hash|nonce|cnonce|auth|token)=\\{0,8}[\"']?(?P<value>[^\s,\"'\\]{6,500})", re.I)
+_ATTRIBUTE = frozenset(
+    {"path", "domain", "expires", "max-age", "samesite", "version", "comment", "priority", "theme", "lang", "locale", "consent"}
+)
+_DIRECTIVE = re.compile(
+    r"(?P<name>response|signature|credential|oauth_token|oauth_signature|mac|hash|nonce|cnonce|"
+    r"auth|token)=\\{0,8}[\"']?(?P<value>[^\s,\"'\\]{6,500})",
+    re.I,
+)
 
 
 def _authorization(text: str, at: int) -> Found:
@@ -42,15 +58,20 @@ def _authorization(text: str, at: int) -> Found:
     if not found or "::" in text[max(0, at - 24) : at]:
         return
     value = found["value"].strip()
-    if found["scheme"].strip().lower() in ("digest", "aws4-hmac-sha256", "oauth") or "=" in value[:40] and "," in value:
-        yield from (_span(part, "value", "authorization") for part in _DIRECTIVE.finditer(text, found.start("value"), found.end("value") + 400))
+    if found["scheme"].strip().lower() in ("digest", "aws4-hmac-sha256", "oauth") or ("=" in value[:40] and "," in value):
+        yield from (
+            _span(part, "value", "authorization")
+            for part in _DIRECTIVE.finditer(text, found.start("value"), found.end("value") + 400)
+        )
         return
     word = value.split()[0] if value.split() else ""
     has_scheme = bool(found["scheme"])
-    if has_scheme and len(word) >= 6 and not is_filler(word) and (has_digit(word) or is_random(word) or len(word) >= 16 and word.isalnum()):
-        start = found.start("value") + found["value"].index(word)
-        yield Span(start, start + len(word), "key", "authorization", word)
-    elif not has_scheme and is_secret(word, TOKEN, is_quoted=True):
+    if (
+        has_scheme
+        and len(word) >= 6
+        and not is_filler(word)
+        and (has_digit(word) or is_random(word) or (len(word) >= 16 and word.isalnum()))
+    ) or (not has_scheme and is_secret(word, TOKEN, is_quoted=True)):
         start = found.start("value") + found["value"].index(word)
         yield Span(start, start + len(word), "key", "authorization", word)
 
@@ -70,7 +91,9 @@ def _basic(text: str, at: int) -> Found:
 def _is_pair(value: str) -> bool:
     """Whether base64 holds `name:password`."""
     try:
-        plain = base64.b64decode(value + "=" * (-len(value) % 4), altchars=b"-_" if "-" in value or "_" in value else None).decode()
+        plain = base64.b64decode(
+            value + "=" * (-len(value) % 4), altchars=b"-_" if "-" in value or "_" in value else None
+        ).decode()
     except (binascii.Error, ValueError):
         return False
     return ":" in plain and plain.isprintable()
@@ -100,17 +123,29 @@ _USER = r"://(?P<user>[^\s/:@\"'`\\<>\[\]]{0,128}):"
 _HOST = r"@(?=[A-Za-z0-9_.\[%-]{1,255}(?:[:/?#,\s\"'`\\)\]}>;]|\Z))"
 _IN_URL = re.compile(_USER + r"(?P<value>[^\s/\"'`\\<>]{1,300})" + _HOST)
 _IN_DATABASE = re.compile(_USER + r"(?P<value>[^\s\"'`\\<>]{1,300})" + _HOST)
-_DATABASES = ("postgres", "postgresql", "mysql", "mariadb", "mongodb", "mongodb+srv", "redis", "rediss", "amqp", "amqps", "mssql", "sqlserver", "oracle",
-              "cockroachdb", "clickhouse", "snowflake", "ftp", "sftp", "smtp", "smtps", "ldap", "ldaps", "kafka", "nats", "couchbase", "cassandra")  # fmt: skip
-_CODE = re.compile(r"[?&](?:code|assertion|samlresponse|samlrequest|state|code_verifier|key|hash)=(?P<value>[^\s&\"'`\\<>#;)]{16,4000})", re.IGNORECASE)
+_DATABASES = ("postgres", "postgresql", "mysql", "mariadb", "mongodb", "mongodb+srv", "redis", "rediss", "amqp", "amqps",
+              "mssql", "sqlserver", "oracle",
+              "cockroachdb", "clickhouse", "snowflake", "ftp", "sftp", "smtp", "smtps", "ldap", "ldaps", "kafka", "nats",
+              "couchbase", "cassandra")  # fmt: skip
+_CODE = re.compile(
+    r"[?&](?:code|assertion|samlresponse|samlrequest|state|code_verifier|key|hash)=(?P<value>[^\s&\"'`\\<>#;)]{16,4000"
+    r"})",
+    re.IGNORECASE,
+)
 _TOKEN_URL = re.compile(r"://(?P<value>[A-Za-z0-9_~.%+-]{16,255})@[A-Za-z0-9.-]{3,255}")
+
+
 def _url(text: str, at: int) -> Found:
     scheme = text[max(0, at - 16) : at].lower()
     is_database = scheme.endswith(_DATABASES)
     found = (_IN_DATABASE if is_database else _IN_URL).match(text, at)
     if found:
         value = found["value"]
-        if not is_filler(value) and not (value.isdigit() and not found["user"]) and value.lower() not in ("pass", "password", "user", "pw"):
+        if (
+            not is_filler(value)
+            and not (value.isdigit() and not found["user"])
+            and value.lower() not in ("pass", "password", "user", "pw")
+        ):
             yield _span(found, "value", "url-password")
             return
     found = _TOKEN_URL.match(text, at)
@@ -121,8 +156,14 @@ def _url(text: str, at: int) -> Found:
 # -- command lines -------------------------------------------------------------------------------------------------------------
 
 _ARGUMENT = r"(?P<open>\\{0,8}[\"']?)(?P<value>[^\s\"'`\\<>]{3,200})"
-_USER_PASSWORD = re.compile(r"(?:(?<![\w-])-u|--user|--proxy-user|(?<![\w-])-U|--creds?|--auth|--basic-auth|(?<![\w-])-a)(?:[ \t]{1,4}|=)?\\{0,8}[\"']?(?P<user>[^\s:\"'%/\\]{1,80})[:%](?P<value>[^\s\"'\\]{3,200})")
-_USER_QUOTED = re.compile(r"(?:(?<![\w-])-u|--user|--proxy-user)[ \t=]{0,4}\\{0,8}(?P<open>[\"'])[^\s:\"'\\]{1,80}:(?P<value>[^\"'\\\n]{3,200})(?P=open)")
+_USER_PASSWORD = re.compile(
+    r"(?:(?<![\w-])-u|--user|--proxy-user|(?<![\w-])-U|--creds?|--auth|--basic-auth|(?<![\w-])-a)(?:[ \t]{1,4}|"
+    r"=)?\\{0,8}[\"']?(?P<user>[^\s:\"'%/\\]{1,80})[:%](?P<value>[^\s\"'\\]{3,200})"
+)
+_USER_QUOTED = re.compile(
+    r"(?:(?<![\w-])-u|--user|--proxy-user)[ \t=]{0,4}\\{0,8}(?P<open>[\"'])[^\s:\"'\\]{1,80}:(?P<value>[^\"'\\\n]{3,200})("
+    r"?P=open)"
+)
 _P_OPTION = re.compile(rf"(?<![\w-])(?:-p|--pass|-pw|-P)[ \t]{{0,4}}{_ARGUMENT}")
 _P_ATTACHED = re.compile(rf"(?<![\w-])-p{_ARGUMENT}")
 _A_OPTION = re.compile(rf"(?<![\w-])(?:-a|--pass|-w|-k|-K|-W)[ \t]{{1,4}}{_ARGUMENT}")
@@ -130,30 +171,57 @@ _SLASH_OPTION = re.compile(r"/(?:p|pass|password|rp)[: ](?P<value>[^\s\"'`\\<>]{
 _PASS_ARG = re.compile(r"(?:-pass(?:in|out)?[ \t]{1,4}|(?<=\s))pass:(?P<value>[^\s\"'`\\<>]{3,200})")
 _LFTP = re.compile(r"(?<![\w-])-u[ \t]{1,4}[^\s,\"']{1,80},(?P<value>[^\s\"'\\]{3,200})")
 _SQLPLUS = re.compile(r"[ \t](?P<user>[A-Za-z]\w{0,40})/(?P<value>[^\s@/\"']{3,100})@[\w.:/-]{2,255}")
-_HTPASSWD = re.compile(r"[ \t]-[a-zA-Z]{0,4}b[a-zA-Z]{0,4}[ \t]{1,8}(?:\S{1,200}[ \t]{1,8})?[^\s-]\S{0,200}[ \t]{1,8}(?P<value>[^\s\"'|;]{3,100})")
-_ECHO = re.compile(r"(?:echo|printf)[ \t]{1,8}(?:-n[ \t]{1,8}|'%s'[ \t]{1,8}|\"%s\"[ \t]{1,8})?[\"']?(?P<value>[^\s\"'|;$`]{4,200})[\"']?[ \t]{0,8}\|[ \t]{0,8}(?:sudo[ \t]{1,8}-S|docker[ \t]{1,8}login|passwd|chpasswd|openssl|gh[ \t]{1,8}auth|gpg)")
-_LOGIN = re.compile(r"(?:vault[ \t]{1,8}login|npm[ \t]{1,8}token|heroku[ \t]{1,8}auth:token|ngrok[ \t]{1,8}(?:config[ \t]{1,8}add-)?authtoken|wandb[ \t]{1,8}login|doctl[ \t]{1,8}auth)[ \t]{1,8}(?:--?\S{1,200}[ \t]{1,8}){0,3}(?P<value>[A-Za-z0-9._-]{12,200})")
+_HTPASSWD = re.compile(
+    r"[ \t]-[a-zA-Z]{0,4}b[a-zA-Z]{0,4}[ \t]{1,8}(?:\S{1,200}[ \t]{1,8})?[^\s-]\S{0,200}[ \t]{1,8}(?P<value>[^\s\"'|"
+    r";]{3,100})"
+)
+_ECHO = re.compile(
+    r"(?:echo|printf)[ \t]{1,8}(?:-n[ \t]{1,8}|'%s'[ \t]{1,8}|\"%s\"[ \t]{1,8})?[\"']?(?P<value>[^\s\"'|"
+    r";$`]{4,200})[\"']?[ \t]{0,8}\|[ \t]{0,8}(?:sudo[ \t]{1,8}-S|docker[ \t]{1,8}login|passwd|"
+    r"chpasswd|openssl|gh[ \t]{1,8}auth|gpg)"
+)
+_LOGIN = re.compile(
+    r"(?:vault[ \t]{1,8}login|npm[ \t]{1,8}token|heroku[ \t]{1,8}auth:token|ngrok[ \t]{1,8}(?:config[ \t]{1,8}add-)?authto"
+    r"ken|wandb[ \t]{1,8}login|doctl[ \t]{1,8}auth)[ \t]{1,8}(?:--?\S{1,200}[ \t]{1,8}){0,3}(?P<value>[A-Za-z0-9._-]{12,20"
+    r"0})"
+)
 _TOOLS: dict[str, tuple[re.Pattern[str], ...]] = {
-    "mysql": (_P_ATTACHED,), "mariadb": (_P_ATTACHED,), "mycli": (_P_ATTACHED,), "sshpass": (_P_OPTION,), "docker login": (_P_OPTION,), "podman login": (_P_OPTION,),
-    "mongo": (_P_OPTION,), "7z ": (_P_ATTACHED,), "unrar": (_P_ATTACHED,), "rar ": (_P_ATTACHED,), "zip ": (_P_OPTION,), "cqlsh": (_P_OPTION,), "az login": (_P_OPTION,),
-    "sqlcmd": (_P_OPTION,), "bcp ": (_P_OPTION,), "plink": (_P_OPTION,), "pscp": (_P_OPTION,), "helm registry": (_P_OPTION,), "oc login": (_P_OPTION,), "kinit": (_P_OPTION,),
-    "redis-cli": (_A_OPTION,), "ldap": (_A_OPTION,), "openssl": (_PASS_ARG, _A_OPTION), "xfreerdp": (_SLASH_OPTION,), "schtasks": (_SLASH_OPTION,), "cmdkey": (_SLASH_OPTION,),
-    "lftp": (_LFTP,), "sqlplus": (_SQLPLUS,), "htpasswd": (_HTPASSWD,), "unzip ": (_P_OPTION,), "curl": (_USER_QUOTED, _USER_PASSWORD), "smbclient": (_USER_PASSWORD,), "rpcclient": (_USER_PASSWORD,), "wget": (_P_OPTION,), "cadaver": (_P_OPTION,),
-    "ipmitool": (_P_OPTION,), "psexec": (_P_OPTION,), "crackmapexec": (_P_OPTION,), "evil-winrm": (_P_OPTION,), "gpg ": (_P_OPTION,), "influx": (_P_OPTION,), "snmp": (_A_OPTION,),
-}  # fmt: skip
+    tool: patterns
+    for tools, patterns in (
+        ("mysql|mariadb|mycli|7z |unrar|rar ", (_P_ATTACHED,)),
+        ("sshpass|docker login|podman login|mongo|zip |unzip |cqlsh|az login|sqlcmd|bcp |plink|pscp|helm registry", (_P_OPTION,)),
+        ("oc login|kinit|wget|cadaver|ipmitool|psexec|crackmapexec|evil-winrm|gpg |influx", (_P_OPTION,)),
+        ("redis-cli|ldap|snmp", (_A_OPTION,)),
+        ("openssl", (_PASS_ARG, _A_OPTION)),
+        ("xfreerdp|schtasks|cmdkey", (_SLASH_OPTION,)),
+        ("curl", (_USER_QUOTED, _USER_PASSWORD)),
+        ("smbclient|rpcclient", (_USER_PASSWORD,)),
+        ("lftp", (_LFTP,)),
+        ("sqlplus", (_SQLPLUS,)),
+        ("htpasswd", (_HTPASSWD,)),
+    )
+    for tool in tools.split("|")
+}
+# Tools whose -p often means something else.
+_OTHER_P = ("wget", "gpg ", "zip ", "docker login")
 _NOT_P = re.compile(r"\d{1,5}(?::\d{1,5})?(?:/\w+)?|[a-z]{1,12}|\S*[/:,]\S*|-\S*")
 
 
 def _user_password(text: str, at: int) -> Found:
     """`-u name:password`, of curl and many others."""
     found = _USER_PASSWORD.match(text, at)
-    if found and not is_filler(found["value"]) and not found["value"].startswith(("//", "\\")) and not (found["value"].isdigit() and len(found["value"]) < 6):
+    if (
+        found
+        and not is_filler(found["value"])
+        and not found["value"].startswith(("//", "\\"))
+        and not (found["value"].isdigit() and len(found["value"]) < 6)
+    ):
         yield _span(found, "value", "user-and-password")
 
 
 def _command(tool: str) -> Callable[[str, int], Found]:
     def found_in(text: str, at: int) -> Found:
-        if at and (text[at - 1].isalnum() and text[at - 2 : at] not in ("\\n", "\\t") or text[at - 1] in "_."):
+        if at and ((text[at - 1].isalnum() and text[at - 2 : at] not in ("\\n", "\\t")) or text[at - 1] in "_."):
             return
         end = at + 400
         for stop in ("\n", "\0"):
@@ -162,10 +230,10 @@ def _command(tool: str) -> Callable[[str, int], Found]:
                 place = text.find(stop, place + 1, end)
             end = place if place >= 0 else end
         for pattern in _TOOLS[tool]:
+            is_doubtful = (pattern is _P_ATTACHED and tool not in ("mysql", "mariadb")) or tool in _OTHER_P
             for found in pattern.finditer(text, at + len(tool.rstrip()), end):
                 value = found["value"]
-                if not is_filler(value) and not value.startswith("-") and (pattern is not _P_ATTACHED or not _NOT_P.fullmatch(value) or tool in ("mysql", "mariadb")) \
-                        and not (tool in ("wget", "gpg ", "zip ", "docker login") and _NOT_P.fullmatch(value)):
+                if not is_filler(value) and not value.startswith("-") and not (is_doubtful and _NOT_P.fullmatch(value)):
                     yield _span(found, "value", "command-line")
 
     return found_in
@@ -175,7 +243,13 @@ def attached(text: str) -> Found:
     """`-pX` of any program, where X is what only a password looks like."""
     for at in every(text, " -p"):
         found = _P_ATTACHED.match(text, at + 1)
-        if found and len(found["value"]) >= 8 and is_random(found["value"]) and not _NOT_P.fullmatch(found["value"]) and not is_filler(found["value"]):
+        if (
+            found
+            and len(found["value"]) >= 8
+            and is_random(found["value"])
+            and not _NOT_P.fullmatch(found["value"])
+            and not is_filler(found["value"])
+        ):
             yield _span(found, "value", "command-line")
 
 
@@ -190,20 +264,43 @@ def _match(pattern: re.Pattern[str], rule: str, ask: Callable[[str], bool] | Non
 
 # -- files ---------------------------------------------------------------------------------------------------------------------
 
-_NETRC = re.compile(r"(?:machine\s{1,8}\S{1,200}|default)\s{1,20}(?:(?:login|account|user)\s{1,20}\S{1,200}\s{1,20}){0,2}password\s{1,20}[\"']?(?P<value>[^\s\"'\\]{2,300})")
+_NETRC = re.compile(
+    r"(?:machine\s{1,8}\S{1,200}|default)\s{1,20}(?:(?:login|account|user)\s{1,20}\S{1,200}\s{1,20}){0,2}password\s{1,20}["
+    r"\"']?(?P<value>[^\s\"'\\]{2,300})"
+)
 _NETRC_LOGIN = re.compile(r"login\s{1,20}\S{1,200}\s{1,20}password\s{1,20}[\"']?(?P<value>[^\s\"'\\]{2,300})")
 _NETRC_FIRST = re.compile(r"password\s{1,20}(?P<value>[^\s\"'\\]{2,300})\s{1,20}login\s")
-_PGPASS = re.compile(r"(?P<host>[A-Za-z0-9_.*\[\]-]{1,200}):(?P<port>\*|\d{4,5}):(?P<base>[^:\s\"']{1,64}):(?P<user>[^:\s\"']{1,64}):(?P<value>(?:[^\s:\"'\\]|\\[:\\]){3,200})(?=\s|\Z|[\"'`\\\0])")
+_PGPASS = re.compile(
+    r"(?P<host>[A-Za-z0-9_.*\[\]-]{1,200}):(?P<port>\*|\d{4,5}):(?P<base>[^:\s\"']{1,64}):(?P<user>[^:\s\"']{1,64}):(?P<va"
+    r"lue>(?:[^\s:\"'\\]|\\[:\\]){3,200})(?=\s|\Z|[\"'`\\\0])"
+)
 _SHADOW = re.compile(r"[a-z_][a-z0-9_-]{0,31}:(?P<value>[./A-Za-z0-9]{13}):\d{4,6}:")
 _JAR = re.compile(r"\t(?:TRUE|FALSE)\t[^\t\n]{1,200}\t(?:TRUE|FALSE)\t\d{1,20}\t[^\t\n]{1,200}\t(?P<value>[^\t\n\r]{4,4000})")
-_IDENTIFIED = re.compile(r"identified(?:\s{1,4}with\s{1,4}\S{1,60})?\s{1,4}by\s{1,4}(?:password\s{1,4})?\\{0,8}[\"'](?P<value>[^\"'\\\n]{3,200})", re.IGNORECASE)
+_IDENTIFIED = re.compile(
+    r"identified(?:\s{1,4}with\s{1,4}\S{1,60})?\s{1,4}by\s{1,4}(?:password\s{1,4})?\\{0,8}[\"'](?P<value>[^\"'\\\n]{3,200}"
+    r")",
+    re.IGNORECASE,
+)
 _AUTH_FIELD = re.compile(rf"_?auth{_QUOTE}[ \t]{{0,4}}[:=][ \t]{{0,4}}{_QUOTE}(?P<value>[A-Za-z0-9+/]{{8,600}}={{0,2}})")
-_JWK = re.compile(r"\\{0,8}[\"'](?:d|p|q|dp|dq|qi|k)\\{0,8}[\"']\s{0,4}:\s{0,4}\\{0,8}[\"'](?P<value>[A-Za-z0-9_-]{20,2000})\\{0,8}[\"']")
-_CONNECT = re.compile(r"connect\s{0,4}\(\s{0,4}[\"'][^\"'\n]{1,200}[\"']\s{0,4},\s{0,4}[\"'][^\"'\n]{1,100}[\"']\s{0,4},\s{0,4}[\"'](?P<value>[^\"'\n]{4,128})[\"']")
-_LDAP_HASH = re.compile(r"\{s?(?:sha|md5|smd5|sha256|sha512|crypt|ssha|ssha256|ssha512)\}(?P<value>[A-Za-z0-9+/$.]{13,200}={0,2})", re.IGNORECASE)
-_ANSIBLE = re.compile(r"\$ANSIBLE_VAULT;[\d.]{1,8};AES\d{0,3}(?:;\w{1,40})?(?:\s{1,20}|\\n\s{0,20})(?P<value>(?:[0-9a-f]{20,90}(?:\s{0,20}|\\n\s{0,20})){1,400})")
-_SEED = re.compile(r"(?:seed|mnemonic|recovery|backup|secret)[ _-]?(?:phrase|words?)?(?:\s{0,2}(?:is|are))?\\{0,8}[\"'`]?\s{0,4}[:=]?\s{0,4}\\{0,8}[\"'`(\[]?(?P<value>[a-z]{3,8}(?:[ ,]{1,2}[a-z]{3,8}){11,23})(?![a-z ]{2,3})", re.IGNORECASE)
-_SSH_PASS = re.compile(r"(?:password|passwd|passphrase|kennwort)(?:[ \t]{1,2}(?:for|of)[ \t][^\s:]{1,80})?:[ \t]{1,3}(?P<value>(?=[^\s]*[0-9!@#$%^&*])[^\s\"'`<>\\]{6,100})", re.IGNORECASE)
+_JWK = re.compile(
+    r"\\{0,8}[\"'](?:d|p|q|dp|dq|qi|k)\\{0,8}[\"']\s{0,4}:\s{0,4}\\{0,8}[\"'](?P<value>[A-Za-z0-9_-]{20,2000})\\{0,8}[\"']"
+)
+_CONNECT = re.compile(
+    r"connect\s{0,4}\(\s{0,4}[\"'][^\"'\n]{1,200}[\"']\s{0,4},\s{0,4}[\"'][^\"'\n]{1,100}[\"']\s{0,4},\s{0,4}[\"'](?P<valu"
+    r"e>[^\"'\n]{4,128})[\"']"
+)
+_LDAP_HASH = re.compile(
+    r"\{s?(?:sha|md5|smd5|sha256|sha512|crypt|ssha|ssha256|ssha512)\}(?P<value>[A-Za-z0-9+/$.]{13,200}={0,2})", re.IGNORECASE
+)
+_ANSIBLE = re.compile(
+    r"\$ANSIBLE_VAULT;[\d.]{1,8};AES\d{0,3}(?:;\w{1,40})?(?:\s{1,20}|\\n\s{0,20})(?P<value>(?:[0-9a-f]{20,90}(?:\s{0,20}|"
+    r"\\n\s{0,20})){1,400})"
+)
+_SEED = re.compile(
+    r"(?:seed|mnemonic|recovery|backup|secret)[ _-]?(?:phrase|words?)?(?:\s{0,2}(?:is|are))?\\{0,8}[\"'`]?\s{0,4}[:=]?\s{0"
+    r",4}\\{0,8}[\"'`(\[]?(?P<value>[a-z]{3,8}(?:[ ,]{1,2}[a-z]{3,8}){11,23})(?![a-z ]{2,3})",
+    re.IGNORECASE,
+)
 
 
 _PORT = re.compile(r":(?:\*|\d{4,5}):")
@@ -225,17 +322,25 @@ def _jwk(text: str, at: int) -> Found:
             yield _span(found, "value", "jwk")
 
 
-_SECURE_STRING = re.compile(r"convertto-securestring\s{1,4}(?:-string\s{1,4})?\\{0,8}[\"'](?P<value>[^\"'\n]{4,200})", re.IGNORECASE)
+_SECURE_STRING = re.compile(
+    r"convertto-securestring\s{1,4}(?:-string\s{1,4})?\\{0,8}[\"'](?P<value>[^\"'\n]{4,200})", re.IGNORECASE
+)
 _NET_USER = re.compile(r"net\s{1,4}user\s{1,4}[^\s/]{1,60}\s{1,4}(?P<value>[^\s/*][^\s]{3,100})", re.IGNORECASE)
 _OTPAUTH = re.compile(r"otpauth://[^\s\"']{0,200}?[?&]secret=(?P<value>[A-Za-z2-7]{16,128})", re.IGNORECASE)
 _AUTH_PLAIN = re.compile(r"auth(?:\s{1,4}|=)(?:plain|login|xoauth2)\s{1,4}(?P<value>[A-Za-z0-9+/]{8,2000}={0,2})", re.IGNORECASE)
 _CISCO = re.compile(r"(?:password|secret|key-string|community)\s{1,4}[0-9]\s{1,4}(?P<value>[^\s\"']{6,200})", re.IGNORECASE)
-_PASSWORD_FOR = re.compile(r"pass(?:word|phrase)\s{1,2}for\s{1,2}[^\n]{1,120}?:[ \t]{1,3}(?P<value>[^\s\"'`<>\\]{4,200})", re.IGNORECASE)
+_PASSWORD_FOR = re.compile(
+    r"pass(?:word|phrase)\s{1,2}for\s{1,2}[^\n]{1,120}?:[ \t]{1,3}(?P<value>[^\s\"'`<>\\]{4,200})", re.IGNORECASE
+)
 _ADD_MASK = re.compile(r"::add-mask::(?P<value>[^\s\"'\\]{4,400})")
 _HERE = re.compile(r"<<<\s{0,2}\\{0,8}[\"']?(?P<value>[^\s\"'$\\]{4,200})")
 
 
-_TUPLE = re.compile(r"(?:auth|login|credentials?|creds|basicauth|signin)(?:\s{0,3}[=:])?\s{0,3}(?:[A-Za-z.]{0,40}\(|\[)\s{0,20}[\"'][^\"'\n]{1,100}[\"']\s{0,4},\s{0,20}[\"'](?P<value>[^\s\"']{4,200})[\"']", re.IGNORECASE)
+_TUPLE = re.compile(
+    r"(?:auth|login|credentials?|creds|basicauth|signin)(?:\s{0,3}[=:])?\s{0,3}(?:[A-Za-z.]{0,40}\(|"
+    r"\[)\s{0,20}[\"'][^\"'\n]{1,100}[\"']\s{0,4},\s{0,20}[\"'](?P<value>[^\s\"']{4,200})[\"']",
+    re.IGNORECASE,
+)
 _ORACLE = re.compile(r"oracle:thin:[^\s/@]{1,60}/(?P<value>[^\s@\"']{3,100})@", re.IGNORECASE)
 
 
@@ -243,21 +348,42 @@ def _is_phrase(value: str) -> bool:
     return len(re.findall(r"[a-z]+", value)) in (12, 15, 18, 21, 24)
 
 
+_SEEDS = "seed|mnemonic|recovery|backup|secret"
+_CODES = "code|assertion|samlresponse|samlrequest|state|code_verifier|key|hash"
+_TABLE: tuple[tuple[str, Callable[[str, int], Found]], ...] = (
+    ("authorization", _authorization),
+    ("bearer |bearer%20|bearer+", _bearer),
+    ("basic |basic%20", _basic),
+    ("cookie|set-cookie", _cookie),
+    ("://", _url),
+    ("-u |-u'|-u\"|-u=|-a |--user|--proxy-user|--creds|--auth", _user_password),
+    ("|".join(f"{mark}{name}=" for mark in "?&" for name in _CODES.split("|")), _match(_CODE, "url-parameter", is_random)),
+    ("machine |machine\n", _match(_NETRC, "netrc")),
+    ("login ", _match(_NETRC_LOGIN, "netrc")),
+    ("password ", _match(_NETRC_FIRST, "netrc")),
+    ("\ttrue\t|\tfalse\t", _match(_JAR, "cookie-jar")),
+    ("identified ", _match(_IDENTIFIED, "sql-password")),
+    ("auth|_auth", _match(_AUTH_FIELD, "docker-auth", _is_pair)),
+    ("auth|login(|credential|basicauth", _match(_TUPLE, "user-and-password", has_digit)),
+    ("kty", _jwk),
+    ("connect(|connect (", _match(_CONNECT, "database-call")),
+    ("oracle:thin", _match(_ORACLE, "url-password")),
+    ("{sha|{ssha|{smd5|{md5}|{crypt", _match(_LDAP_HASH, "password-hash")),
+    ("$ansible_vault", _match(_ANSIBLE, "ansible-vault")),
+    (_SEEDS, _match(_SEED, "seed-phrase", _is_phrase)),
+    ("echo |printf ", _match(_ECHO, "command-line")),
+    ("vault login|heroku auth|ngrok |wandb login|npm token", _match(_LOGIN, "command-line")),
+    ("convertto-securestring", _match(_SECURE_STRING, "command-line")),
+    ("net user", _match(_NET_USER, "command-line", has_digit)),
+    ('<<< |<<<"', _match(_HERE, "command-line", has_digit)),
+    ("otpauth://", _match(_OTPAUTH, "otpauth")),
+    ("auth plain|auth login|auth=plain", _match(_AUTH_PLAIN, "smtp-auth", _is_base64)),
+    ("password 7|password 5|secret 5|secret 9", _match(_CISCO, "router-password")),
+    ("password for |passphrase for ", _match(_PASSWORD_FOR, "prompt", has_digit)),
+    ("::add-mask::", _match(_ADD_MASK, "actions-mask")),
+)
 FORMS: tuple[tuple[str, Callable[[str, int], Found]], ...] = (
-    ("authorization", _authorization), ("bearer ", _bearer), ("bearer%20", _bearer), ("bearer+", _bearer), ("basic ", _basic), ("basic%20", _basic), ("cookie", _cookie),
-    ("set-cookie", _cookie), ("://", _url), ("-u ", _user_password), ("-u'", _user_password), ('-u"', _user_password), ("--user", _user_password), ("--proxy-user", _user_password),
-    ("-u=", _user_password), ("--creds", _user_password), ("--auth", _user_password), ("-a ", _user_password), *((tool, _command(tool)) for tool in _TOOLS),
-    *((f"{mark}{name}=", _match(_CODE, "url-parameter", is_random)) for mark in "?&" for name in ("code", "assertion", "samlresponse", "samlrequest", "state", "code_verifier", "key", "hash")),
-    ("machine ", _match(_NETRC, "netrc")), ("machine\n", _match(_NETRC, "netrc")), ("login ", _match(_NETRC_LOGIN, "netrc")), ("password ", _match(_NETRC_FIRST, "netrc")),
-    ("\ttrue\t", _match(_JAR, "cookie-jar")), ("\tfalse\t", _match(_JAR, "cookie-jar")), ("identified ", _match(_IDENTIFIED, "sql-password")),
-    ("auth", _match(_AUTH_FIELD, "docker-auth", _is_pair)), ("_auth", _match(_AUTH_FIELD, "docker-auth", _is_pair)), ("kty", _jwk), ("connect(", _match(_CONNECT, "database-call")), ("connect (", _match(_CONNECT, "database-call")),
-    ("{sha", _match(_LDAP_HASH, "password-hash")), ("{ssha", _match(_LDAP_HASH, "password-hash")), ("{smd5", _match(_LDAP_HASH, "password-hash")), ("{md5}", _match(_LDAP_HASH, "password-hash")), ("{crypt", _match(_LDAP_HASH, "password-hash")),
-    ("$ansible_vault", _match(_ANSIBLE, "ansible-vault")), ("seed ", _match(_SEED, "seed-phrase", _is_phrase)), ("seed", _match(_SEED, "seed-phrase", _is_phrase)), ("mnemonic", _match(_SEED, "seed-phrase", _is_phrase)),
-    ("recovery", _match(_SEED, "seed-phrase", _is_phrase)), ("backup", _match(_SEED, "seed-phrase", _is_phrase)), ("secret", _match(_SEED, "seed-phrase", _is_phrase)), ("echo ", _match(_ECHO, "command-line")), ("printf ", _match(_ECHO, "command-line")),
-    ("auth", _match(_TUPLE, "user-and-password", has_digit)), ("login(", _match(_TUPLE, "user-and-password", has_digit)), ("credential", _match(_TUPLE, "user-and-password", has_digit)), ("basicauth", _match(_TUPLE, "user-and-password", has_digit)), ("oracle:thin", _match(_ORACLE, "url-password")),
-    ("convertto-securestring", _match(_SECURE_STRING, "command-line")), ("net user", _match(_NET_USER, "command-line", has_digit)), ("otpauth://", _match(_OTPAUTH, "otpauth")), ("auth plain", _match(_AUTH_PLAIN, "smtp-auth", _is_base64)), ("auth login", _match(_AUTH_PLAIN, "smtp-auth", _is_base64)),
-    ("auth=plain", _match(_AUTH_PLAIN, "smtp-auth", _is_base64)), ("password 7", _match(_CISCO, "router-password")), ("secret 5", _match(_CISCO, "router-password")), ("secret 9", _match(_CISCO, "router-password")), ("password 5", _match(_CISCO, "router-password")), ("password for ", _match(_PASSWORD_FOR, "prompt", has_digit)), ("passphrase for ", _match(_PASSWORD_FOR, "prompt", has_digit)),
-    ("::add-mask::", _match(_ADD_MASK, "actions-mask")), ("<<< ", _match(_HERE, "command-line", has_digit)), ('<<<"', _match(_HERE, "command-line", has_digit)),
-    ("vault login", _match(_LOGIN, "command-line")), ("heroku auth", _match(_LOGIN, "command-line")), ("ngrok ", _match(_LOGIN, "command-line")), ("wandb login", _match(_LOGIN, "command-line")), ("npm token", _match(_LOGIN, "command-line")),
-)  # fmt: skip
+    *((word, handler) for words, handler in _TABLE for word in words.split("|")),
+    *((tool, _command(tool)) for tool in _TOOLS),
+)
 """A fixed word in lower case, and what looks for the secret that it gives away."""

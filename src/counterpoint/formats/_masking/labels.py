@@ -1,7 +1,9 @@
 """Labels in the place of secrets: `[masked:key:0001]`, the same for the same secret in all that leaves together.
 
-Always true: two secrets have two labels; a label is a running number in order of appearance, so that nothing leads from it back to
-the secret, and the same texts make the same labels; labels that are in the texts already are not given again. What was found in one
+Always true: two secrets have two labels; a label is a running number in order of appearance, so that nothing leads from it
+back to
+the secret, and the same texts make the same labels; labels that are in the texts already are not given again. What was
+found in one
 string is masked in all of them, wherever it stands. Two strings that differ still differ when they are names.
 """
 
@@ -27,7 +29,8 @@ _PASSES = 4
 _HEAD = 6
 """No secret that is looked for everywhere is shorter."""
 _COMMON = re.compile(
-    r"(?:sha|utf|base|int|uint|float|python|py|http|ipv|oauth|md|mp|gpt|claude|v|test|user|step|part|page|item|node|agent|task|worker|version|\d+(?:st|nd|rd|th))-?\d{1,4}(?:[.-]\d+)*",
+    r"(?:sha|utf|base|int|uint|float|python|py|http|ipv|oauth|md|mp|gpt|claude|v|test|user|"
+    r"step|part|page|item|node|agent|task|worker|version|\d+(?:st|nd|rd|th))-?\d{1,4}(?:[.-]\d+)*",
     re.IGNORECASE,
 )
 
@@ -115,7 +118,11 @@ class Labels:
             parts, done = [], 0
             for found in pattern.finditer(text):
                 at = found.start()
-                form = next((form for form in by_head.get(found["head"], ()) if _is_at(text, form, at)), None) if at >= done else None
+                form = (
+                    next((form for form in by_head.get(found["head"], ()) if _is_at(text, form, at)), None)
+                    if at >= done
+                    else None
+                )
                 if form is not None:
                     parts += [text[done:at], forms[form]]
                     done = at + len(form)

@@ -1,7 +1,9 @@
 """Names that say what is secret: where one ends in a text, and how much it says of its value.
 
-Always true: one pattern of all words finds the ends of names in one pass; what stands before a word is looked at only where a sign
-of assignment, a tag or a call follows. A level is what a name asks of its value: a password may be any word, a token must not look
+Always true: one pattern of all words finds the ends of names in one pass; what stands before a word is looked at only
+where a sign
+of assignment, a tag or a call follows. A level is what a name asks of its value: a password may be any word, a token must
+not look
 like one, a key must look like chance.
 """
 
@@ -18,14 +20,19 @@ __all__ = ["KEY", "NAME_WORDS", "PASSWORD", "SECRET", "SIGNED", "TOKEN", "Name",
 
 PASSWORD, SECRET, TOKEN, KEY = 4, 3, 2, 1
 
-# The last word of a name, by level; from the rules named in `rules.SOURCES` (gl generic-api-key, ds keyword, sp sensitive-fields).
+# The last word of a name, by level; from the rules named in `rules.SOURCES` (gl generic-api-key, ds keyword, sp
+# sensitive-fields).
 _WORDS: dict[int, tuple[str, ...]] = {
-    PASSWORD: ("password", "passwd", "passwort", "passphrase", "passcode", "kennwort", "contraseña", "contrasena", "passe", "wachtwoord",
+    PASSWORD: ("password", "passwd", "passwort", "passphrase", "passcode", "kennwort", "contraseña", "contrasena",
+               "passe", "wachtwoord",
                "senha", "пароль", "密码", "密碼", "パスワード", "비밀번호", "heslo", "şifre", "pwd", "pswd", "psw", "pass", "psk",
                "pin", "phrase", "mnemonic", "passwords"),
-    SECRET: ("secret", "secrets", "apikey", "credential", "credentials", "creds", "totp", "key", "keys", "keydata", "key-data", "key_data",
-             "connectionstring", "connection_string", "connection-string", "connection string", "connstr", "conn_str", "conn_string", "_auth", "webhook"),
-    TOKEN: ("token", "tokens", "bearer", "jwt", "pat", "sas", "sig", "sid", "signature", "sessid", "sessionid", "session_id", "session-id", "session",
+    SECRET: ("secret", "secrets", "apikey", "credential", "credentials", "creds", "totp", "key", "keys", "keydata",
+             "key-data", "key_data",
+             "connectionstring", "connection_string", "connection-string", "connection string", "connstr", "conn_str",
+             "conn_string", "_auth", "webhook"),
+    TOKEN: ("token", "tokens", "bearer", "jwt", "pat", "sas", "sig", "sid", "signature", "sessid", "sessionid",
+            "session_id", "session-id", "session",
             "csrf", "xsrf", "verifier", "hmac", "otp", "cookie"),
     KEY: ("auth", "cred", "ticket", "hdnts"),
 }  # fmt: skip
@@ -35,7 +42,8 @@ _TAIL = (
     r"|primary|secondary|main|current|default|base)(?![a-z]))?"
 )
 _FOLLOWS = (
-    r"(?=\\{0,8}[\"'`]?[\])]{0,2}(?:[ \t]{0,8}(?:[:=?!<>|]|->)|[ \t]{1,4}[\"']|\([ \t]{0,4}\\{0,8}[\"'`]|[ \t]{1,3}(?:is|was|will)[ \t]"
+    r"(?=\\{0,8}[\"'`]?[\])]{0,2}(?:[ \t]{0,8}(?:[:=?!<>|]|->)|[ \t]{1,4}[\"']|\([ \t]{0,4}\\{0,8}[\"'`]|"
+    r"[ \t]{1,3}(?:is|was|will)[ \t]"
     r"|[ \t]{0,4},[ \t]{0,4}\\{0,8}[\"'`]|\s{1,40}\\{0,8}[\"'`]?(?:value|val|default)\b))"
 )
 _ENDS = re.compile(f"(?P<word>{trie(list(_LEVELS))})(?P<tail>{_TAIL}){_FOLLOWS}")
@@ -47,27 +55,37 @@ NAME_WORDS = tuple(word for word in _LEVELS if word.isascii())
 _OPTION = re.compile(f"(?P<word>{trie(list(_LEVELS))})(?P<tail>{_TAIL})(?=[ \\t]{{1,3}}\\S)")
 _SETS = re.compile(r"(?:env|setx?|setenv|config(?:[ \t]+--?[a-z]+)*|password)[ \t]+[\w./:-]{0,40}\Z")
 # Words that are the end of many others: a letter must not stand before them.
-_SHORT = frozenset({"pwd", "pswd", "psw", "pass", "pin", "pat", "sas", "sig", "sid", "otp", "auth", "cred", "session", "passe", "jwt",
+_SHORT = frozenset({
+    "pwd", "pswd", "psw", "pass", "pin", "pat", "sas", "sig", "sid", "otp", "auth", "cred", "session", "passe", "jwt",
                     "cookie", "keys", "tokens", "senha", "heslo"})  # fmt: skip
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _APART = " _.-"
 # What may stand before `pass` and `pwd` without a break.
-_OWNERS = ("db", "my", "sql", "user", "admin", "root", "smtp", "mail", "ftp", "key", "store", "redis", "ssh", "pg", "postgres", "mongo", "ldap", "proxy",
+_OWNERS = ("db", "my", "sql", "user", "admin", "root", "smtp", "mail", "ftp", "key", "store", "redis", "ssh", "pg",
+           "postgres", "mongo", "ldap", "proxy",
            "login", "rabbitmq")  # fmt: skip
 # Keys of these are secret.
 _SECRET_KEYS = (
-    "api", "access", "account", "acct", "app", "application", "auth", "client", "cloud", "consumer", "customer", "deploy", "encrypt", "encryption",
-    "decrypt", "decryption", "function", "functions", "hmac", "jwt", "license", "licence", "master", "priv", "private", "root", "secret", "service",
-    "session", "shared", "sign", "signing", "ssh", "storage", "subscription", "user", "webhook", "write", "admin", "server", "host", "preshared", "aes",
-    "rsa", "des", "crypto", "cipher", "db", "database", "data", "trans", "transaction", "sas", "activation", "product", "vault", "integration", "ingest",
-    "insert", "tsig", "rndc", "bot", "openai", "anthropic", "azure", "gcp", "aws", "google", "stripe", "github", "maps", "sendgrid", "datadog", "dd",
+    "api", "access", "account", "acct", "app", "application", "auth", "client", "cloud", "consumer", "customer",
+    "deploy", "encrypt", "encryption",
+    "decrypt", "decryption", "function", "functions", "hmac", "jwt", "license", "licence", "master", "priv", "private",
+    "root", "secret", "service",
+    "session", "shared", "sign", "signing", "ssh", "storage", "subscription", "user", "webhook", "write", "admin",
+    "server", "host", "preshared", "aes",
+    "rsa", "des", "crypto", "cipher", "db", "database", "data", "trans", "transaction", "sas", "activation", "product",
+    "vault", "integration", "ingest",
+    "insert", "tsig", "rndc", "bot", "openai", "anthropic", "azure", "gcp", "aws", "google", "stripe", "github", "maps",
+    "sendgrid", "datadog", "dd",
     "heroku", "algolia", "twilio", "mailgun", "mailchimp", "cloudflare", "hf", "wandb",
 )  # fmt: skip
 # Keys and tokens of these are public, or none: gl generic-api-key has the list of the most frequent.
 _PUBLIC = frozenset({
-    "public", "pub", "primary", "foreign", "sort", "cache", "partition", "hash", "dict", "group", "bucket", "idempotency", "natural", "hot", "index",
-    "schema", "publishable", "row", "json", "column", "map", "item", "by", "next", "prev", "previous", "page", "nextpage", "continuation", "eos", "bos",
-    "pad", "unk", "mask", "sep", "cls", "special", "stop", "start", "end", "max", "min", "num", "first", "last", "input", "output", "non", "is", "has",
+    "public", "pub", "primary", "foreign", "sort", "cache", "partition", "hash", "dict", "group", "bucket",
+    "idempotency", "natural", "hot", "index",
+    "schema", "publishable", "row", "json", "column", "map", "item", "by", "next", "prev", "previous", "page",
+    "nextpage", "continuation", "eos", "bos",
+    "pad", "unk", "mask", "sep", "cls", "special", "stop", "start", "end", "max", "min", "num", "first", "last", "input",
+    "output", "non", "is", "has",
     "no", "digital", "type", "mime", "code", "func", "method", "call", "wheel", "pgp", "gpg",
 })  # fmt: skip
 _PHRASES = ("seed", "mnemonic", "recovery", "backup", "secret", "wallet", "pass", "bip39")
@@ -93,7 +111,9 @@ def name_at(text: str, low: str, at: int) -> Name | None:
 def foreign_names(text: str, low: str) -> list[Name]:
     """Names of other alphabets."""
     codes = np.frombuffer(low.encode("utf-32-le", "surrogatepass"), "<u4")
-    places = np.flatnonzero((codes[:, None] == _FOREIGN_LETTERS).any(axis=1) if len(codes) < 1000 else np.isin(codes, _FOREIGN_LETTERS, kind="table"))
+    places = np.flatnonzero(
+        (codes[:, None] == _FOREIGN_LETTERS).any(axis=1) if len(codes) < 1000 else np.isin(codes, _FOREIGN_LETTERS, kind="table")
+    )
     return [name for place in places.tolist() if (name := name_at(text, low, place))]
 
 

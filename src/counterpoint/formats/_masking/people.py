@@ -1,6 +1,7 @@
 """People in a text: e-mail addresses, and the user's name in a home folder.
 
-Always true: names of nobody (`root`, `runner`, `you`) stay, and so do addresses that are none: `icon@2x.png`, `git@host`, `q@k.T`.
+Always true: names of nobody (`root`, `runner`, `you`) stay, and so do addresses that are none: `icon@2x.png`, `git@host`,
+`q@k.T`.
 """
 
 from __future__ import annotations
@@ -53,8 +54,10 @@ _HOMES = (
 )
 _NOBODY = frozenset({
     "shared", "public", "default", "user", "users", "username", "runner", "runneradmin", "ubuntu", "vscode", "node", "root",
-    "linuxbrew", "foo", "bar", "foobar", "baz", "xyz", "xxx", "you", "your", "me", "name", "someone", "somebody", "example", "test", "testuser",
-    "path", "dir", "bin", "lib", "index.html", "joe", "you-user", "yourname", "your-name", "python", "jovyan", "circleci", "travis", "build", "app", "guest", "all", "to",
+    "linuxbrew", "foo", "bar", "foobar", "baz", "xyz", "xxx", "you", "your", "me", "name", "someone", "somebody",
+    "example", "test", "testuser",
+    "path", "dir", "bin", "lib", "index.html", "joe", "you-user", "yourname", "your-name", "python", "jovyan",
+    "circleci", "travis", "build", "app", "guest", "all", "to",
 })  # fmt: skip
 """Names of nobody: of machines, of images of machines, and of documentation."""
 

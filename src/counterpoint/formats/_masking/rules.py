@@ -1,6 +1,7 @@
 """Tokens that show whose they are: how each begins, what follows, and the public rule set that says so.
 
-Always true: a row is data, and every repetition in it is bounded, so that no text makes one slow. Lengths are lower limits: what is
+Always true: a row is data, and every repetition in it is bounded, so that no text makes one slow. Lengths are lower
+limits: what is
 longer is masked to its end, and what was cut off a little is masked too.
 
 The facts (beginnings, alphabets, lengths) are from rule sets that are kept up in public; `SOURCES` names them.
@@ -64,7 +65,12 @@ RULES: tuple[Rule, ...] = (
     # -- code and packages
     Rule("github", "ghp_ gho_ ghu_ ghs_ ghr_", "@A{20,300}", "gl"),
     Rule("github-fine-grained", "github_pat_", "@W{20,120}", "gl"),
-    Rule("gitlab", "glpat- gldt- glffct- glft- glimt- glagent- gloas- glptt- glrt- glsoat- glcbt-", r"@W{16,320}(?:\.@A{2,40}){0,2}", "gl"),
+    Rule(
+        "gitlab",
+        "glpat- gldt- glffct- glft- glimt- glagent- gloas- glptt- glrt- glsoat- glcbt-",
+        r"@W{16,320}(?:\.@A{2,40}){0,2}",
+        "gl",
+    ),
     Rule("gitlab-runner", "GR1348941", "@W{20,60}", "gl"),
     Rule("bitbucket", "ATBB", "@A{28,40}", "kf"),
     Rule("bitbucket-server", "BBDC-", "@B{30,60}", "kf"),
@@ -121,8 +127,13 @@ RULES: tuple[Rule, ...] = (
     Rule("google-refresh-token", "1//0", "@W{30,200}", "kf"),
     Rule("azure-client-secret", "Q~", "[A-Za-z0-9_~.-]{31,40}", "gl", before=r"[A-Za-z0-9_~.]{3}\d"),
     Rule("azure-devops", "AZDO", "@A{4,5}(?![A-Za-z0-9])", "kf", before="@A{76}"),
-    Rule("azure-key", "+ASt +AMC +ABa +AEh +ARm +ASb AIoT APIM ACDb AzSe AzFu AzCa", "[A-Za-z0-9+/]{3,10}={1,2}(?![A-Za-z0-9+/])", "kf",
-         before=r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{33,96}"),
+    Rule(
+        "azure-key",
+        "+ASt +AMC +ABa +AEh +ARm +ASb AIoT APIM ACDb AzSe AzFu AzCa",
+        "[A-Za-z0-9+/]{3,10}={1,2}(?![A-Za-z0-9+/])",
+        "kf",
+        before=r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{33,96}",
+    ),
     Rule("alibaba", "LTAI", "@A{12,24}", "gl"),
     Rule("tencent", "AKID", "@A{32,40}", "kf"),
     Rule("digitalocean", "dop_v1_ doo_v1_ dor_v1_", "@H{40,80}", "gl"),
@@ -137,7 +148,9 @@ RULES: tuple[Rule, ...] = (
     Rule("vault-old", "s.", "@A{24}(?![A-Za-z0-9_.(-])", "gl", is_short=True),
     Rule("age", "AGE-SECRET-KEY-1", "[A-Z0-9]{40,64}", "gl"),
     Rule("onepassword-service", "ops_eyJ", "@T{100,2000}={0,3}", "gl"),
-    Rule("onepassword-secret", "A3-", "[A-Z0-9]{6}-[A-Z0-9]{6}(?:[A-Z0-9]{5}|-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3}", "gl", is_short=True),
+    Rule(
+        "onepassword-secret", "A3-", "[A-Z0-9]{6}-[A-Z0-9]{6}(?:[A-Z0-9]{5}|-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3}", "gl", is_short=True
+    ),
     Rule("tailscale", "tskey-", "[A-Za-z0-9]{2,12}-@W{12,80}", "kf"),
     Rule("dynatrace", "dt0c01.", r"@A{20,30}\.@A{40,80}", "gl"),
     Rule("new-relic", "NRAK- NRII- NRJS-", "@W{16,60}", "gl"),
@@ -182,7 +195,12 @@ RULES: tuple[Rule, ...] = (
     Rule("settlemint", "sm_aat_ sm_pat_ sm_sat_", "@A{16,24}", "gl"),
     Rule("hubspot", "pat-na1- pat-na2- pat-eu1- pat-ap1-", _UUID, "doc"),
     Rule("okta", "00", "[A-Za-z]@W{39}(?![A-Za-z0-9_-])", "gl", is_short=True),
-    Rule("authress", "sc_ ext_ scauth_ authress_", r"[a-z0-9]{5,30}\.[a-z0-9]{4,6}\.acc[_-][a-z0-9-]{10,32}\.[A-Za-z0-9+/_=-]{30,120}", "gl"),
+    Rule(
+        "authress",
+        "sc_ ext_ scauth_ authress_",
+        r"[a-z0-9]{5,30}\.[a-z0-9]{4,6}\.acc[_-][a-z0-9-]{10,32}\.[A-Za-z0-9+/_=-]{30,120}",
+        "gl",
+    ),
     Rule("adobe", "p8e-", "@A{32}", "gl", is_short=True),
     Rule("scalingo", "tk-us-", "@W{40,60}", "gl"),
     Rule("defined-networking", "dnkey-", "[A-Za-z0-9_=-]{40,90}", "gl"),
@@ -195,6 +213,11 @@ RULES: tuple[Rule, ...] = (
     Rule("jwt", "eyJ", r"@W{8,8000}\.(?:@W{0,8000}\.)?@W{8,8000}(?:\.@W{0,8000}){0,3}", "gl"),
     Rule("jwt-base64", "ZXlK", "[A-Za-z0-9/_+-]{40,8000}={0,2}", "gl", is_short=True),
     Rule("openssh-body", "b3BlbnNzaC1rZXktdjE", "@B{16,8000}={0,2}", "np"),
-    Rule("password-hash", "$2a$ $2b$ $2x$ $2y$ $1$ $5$ $6$ $8$ $y$ $apr1$ $argon2id$ $argon2i$ $scrypt$", r"[./A-Za-z0-9=,+$]{20,200}", "np"),
+    Rule(
+        "password-hash",
+        "$2a$ $2b$ $2x$ $2y$ $1$ $5$ $6$ $8$ $y$ $apr1$ $argon2id$ $argon2i$ $scrypt$",
+        r"[./A-Za-z0-9=,+$]{20,200}",
+        "np",
+    ),
     Rule("password-hash-django", "pbkdf2_sha256$ pbkdf2_sha1$ bcrypt_sha256$ argon2$", r"[./A-Za-z0-9=,+$]{20,200}", "doc"),
 )

@@ -1,6 +1,7 @@
 """Where some words may begin in a text: one pass over its bytes for all of them.
 
-Always true: no place is missed, some places are none (the caller looks again), and the time is linear: every four bytes in a row are
+Always true: no place is missed, some places are none (the caller looks again), and the time is linear: every four bytes in
+a row are
 one number, and a table says for each number whether a word begins so.
 """
 
@@ -27,7 +28,11 @@ class Scan:
         for word in words:
             head = word.encode("latin-1")[:4]
             assert len(head) >= 3
-            heads += [head] if len(head) == 4 else [head + bytes([c]) for c in range(256) if c not in _LETTERS or head[-1] not in _LETTERS]
+            heads += (
+                [head]
+                if len(head) == 4
+                else [head + bytes([c]) for c in range(256) if c not in _LETTERS or head[-1] not in _LETTERS]
+            )
         self._heads = np.unique(np.frombuffer(b"".join(heads), "<u4"))
         self._table[(self._heads * _FACTOR) >> _SHIFT] = True
 

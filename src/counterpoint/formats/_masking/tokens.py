@@ -1,7 +1,9 @@
 """Tokens of known vendors in a text, whole or broken across lines.
 
-Always true: the time is linear in the text. One pass over the bytes finds the runs that are long enough to be a token, one pattern of
-all beginnings looks through those, and a rule is tried only behind its beginning; a rule that failed is not tried again in the same
+Always true: the time is linear in the text. One pass over the bytes finds the runs that are long enough to be a token, one
+pattern of
+all beginnings looks through those, and a rule is tried only behind its beginning; a rule that failed is not tried again in
+the same
 run, and every repetition in a rule is bounded.
 """
 
@@ -69,12 +71,8 @@ for _rule in RULES:
         _BY_BEGIN.setdefault(_begin, []).append((_rule, _compiled(_rule, _begin)))
 _BEGINS = re.compile(trie(list(_BY_BEGIN)))
 # What is tried behind a beginning: its own rules, and those of every shorter one that it starts with.
-_TRIED = {
-    begin: [pair for k in range(len(begin), 0, -1) for pair in _BY_BEGIN.get(begin[:k], ())] for begin in _BY_BEGIN
-}
-_SHAPES = (
-    ("discord-bot", re.compile(r"[MNO][A-Za-z0-9_-]{22,28}\.[A-Za-z0-9_-]{6,7}\.[A-Za-z0-9_-]{27,40}(?![\w.-])")),
-)
+_TRIED = {begin: [pair for k in range(len(begin), 0, -1) for pair in _BY_BEGIN.get(begin[:k], ())] for begin in _BY_BEGIN}
+_SHAPES = (("discord-bot", re.compile(r"[MNO][A-Za-z0-9_-]{22,28}\.[A-Za-z0-9_-]{6,7}\.[A-Za-z0-9_-]{27,40}(?![\w.-])")),)
 
 
 # The secret half of an AWS key has no form of its own, and is taken where it stands behind the first.
@@ -84,7 +82,9 @@ _AWS_SECRET = re.compile(r"(?<![A-Za-z0-9/+=])[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=]
 def is_beginning(text: str, at: int) -> bool:
     """Whether a token that shows clearly whose it is begins at a place."""
     hit = _BEGINS.match(text, at)
-    return hit is not None and any(pattern.match(text, at) for rule, pattern in _TRIED[hit[0]] if not rule.before and not rule.is_short)
+    return hit is not None and any(
+        pattern.match(text, at) for rule, pattern in _TRIED[hit[0]] if not rule.before and not rule.is_short
+    )
 
 
 class Runs(NamedTuple):

@@ -1,6 +1,7 @@
 """Values that are given to a name which says that they are secret: `password = "..."`, in any notation.
 
-Always true: a value is at most `_LONGEST` characters, and each name is looked at once. Code is no value: a call, a variable or a type
+Always true: a value is at most `_LONGEST` characters, and each name is looked at once. Code is no value: a call, a
+variable or a type
 behind `password =` stays, and so do templates and the words that stand for a value in documentation.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from counterpoint.formats._masking.base import Span, has_digit, is_filler, is_random
+from counterpoint.formats._masking.base import Span, has_digit, is_filler, is_long, is_random
 from counterpoint.formats._masking.names import KEY, PASSWORD, SECRET, SIGNED, TOKEN, Name
 
 __all__ = ["assigned", "is_secret"]
@@ -30,16 +31,24 @@ _BESIDE = re.compile(rf"\\{{0,8}}[\"'`]?[ \t]{{0,4}},?\s{{0,40}}{_VALUE_NAME}", 
 _NEXT = re.compile(r"\\{0,8}[\"'`][ \t]{0,4},[ \t]{0,4}(?=\\{0,8}[\"'`])")
 _CALL = re.compile(r"\([ \t]{0,4}(?=\\{0,8}[\"'`])")
 _CALLED = re.compile(r"(?:set_?|with_?|use_?|\.)\Z", re.IGNORECASE)
-_TAGS = re.compile(r"[\"']?(?:[ \t][^<>\n]{0,80})?>[ \t]{0,4}(?:<!\[CDATA\[)?(?P<value>[^<>\n]{3,400}?)[ \t]{0,4}(?:\]\]>)?(?:</|&lt;/)")
+_TAGS = re.compile(
+    r"[\"']?(?:[ \t][^<>\n]{0,80})?>[ \t]{0,4}(?:<!\[CDATA\[)?(?P<value>[^<>\n]{3,400}?)[ \t]{0,4}(?:\]\]>)?(?:</|"
+    r"&lt;/)"
+)
 _IS = re.compile(r"[ \t]{1,3}(?:is|was|will be)[ \t]{0,2}:?[ \t]{1,3}(?=\S)", re.IGNORECASE)
 _QUOTED_NEXT = re.compile(r"[ \t]{1,4}(?=['\"])")
 _START = re.compile(r"(?:[bBfFrRuUL@N]{1,2}|\$)?" + _OPEN)
 _BARE = re.compile(r"[^\s\"'`<>,;&|(){}\[\]\\]{3,4096}")
 _WIDE = re.compile(r"[^\s\"'`<>\\]{3,4096}")
-_SETS = re.compile(r"(?:^|[\s\"'])(?:ENV|setx?|SetEnv|setenv|config(?:[ \t]+--?[a-z]+)*(?:[ \t]+set)?)[ \t]+[\w./:-]{0,40}\Z", re.IGNORECASE)
+_SETS = re.compile(
+    r"(?:^|[\s\"'])(?:ENV|setx?|SetEnv|setenv|config(?:[ \t]+--?[a-z]+)*(?:[ \t]+set)?)[ \t]+[\w./:-]{0,40}\Z", re.IGNORECASE
+)
 _FLAG = re.compile(r"(?:^|[\s\"'`(,\[])(?:--?|/)(?:[A-Za-z][A-Za-z0-9-]{0,30}-)?\Z|(?:^|[\s\"'`(,\[])-[a-zA-Z]{1,20}\Z")
 # The beginning of a line of a settings file, or of a shell's variable.
-_ENV = re.compile(r"(?:^|[\s\"'`\0])(?P<set>(?:export|set|setenv|env|ENV|ARG|-e|--env|declare -x)[ \t]+)?(?P<name>[A-Za-z_][A-Za-z0-9_.-]{0,60})\Z")
+_ENV = re.compile(
+    r"(?:^|[\s\"'`\0])(?P<set>(?:export|set|setenv|env|ENV|ARG|-e|--env|declare -x)[ \t]+)?(?P<name>[A-Za-z_][A-Za-z0-9_.-"
+    r"]{0,60})\Z"
+)
 _BRACED = re.compile(r"\{(?P<value>[^{}\s\"']{4,100})\};")
 _PHRASE_WORDS = ("passphrase", "phrase", "mnemonic")
 _PHRASE = re.compile(r"(?P<value>[a-z]{3,12}(?:[ -][a-z]{3,12}){3,23})[ \t]{0,4}(?=[\r\n\0\"'`,;.]|\Z)")
@@ -48,8 +57,10 @@ _TYPE_NAME = re.compile(r"[\w.]*(?:Key|Token|Secret|Password|Credentials?|Str|By
 _YAML = re.compile(r"[a-z]{6,40}[0-9]{0,4}[ \t]{0,20}(?=\r?\n|\Z|\0)")
 _YAML_NAME = " -_.abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 _CODE = re.compile(
-    r"[A-Za-z_$][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*)+|[A-Za-z_$][\w$.]*[(\[{].*|[-+]?\d+(?:\.\d+)?[a-zA-Z%]{0,3}|!?[A-Za-z_$][A-Za-z_$]*|@\w+.*|&\w+"
-    r"|\*+[\w.]*|[\w.]*(?:Key|Token|Secret|Password|Credentials?|Str|Bytes|Type|Config|Session)|/\S*/[gimsuy]*|.*[)\]}]|[A-Z][A-Z0-9_]*"
+    r"[A-Za-z_$][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*)+|[A-Za-z_$][\w$.]*[(\[{].*|[-+]?\d+(?:\.\d+)?[a-zA-Z%]{0,3"
+    r"}|!?[A-Za-z_$][A-Za-z_$]*|@\w+.*|&\w+"
+    r"|\*+[\w.]*|[\w.]*(?:Key|Token|Secret|Password|Credentials?|Str|Bytes|Type|Config|Session)|"
+    r"/\S*/[gimsuy]*|.*[)\]}]|[A-Z][A-Z0-9_]*"
 )
 _PATH = re.compile(
     r"(?:~|\.{1,2})?/[\w.@+-]*(?:/[\w.@+-]*)*|[A-Za-z]:[\\/].*|(?:[\w.@+-]+/)+[\w.@+-]*"
@@ -64,11 +75,22 @@ _PLAIN = re.compile(r"[A-Za-z0-9_+/=.~:%|-]+")
 _HEX = re.compile(r"[0-9a-f]{32,128}|[0-9A-F]{32,128}")
 _UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 # What runs and conversations are named by: no session of a browser.
-_ID = re.compile(r"[\w-]{0,40}[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}|[0-9a-fA-F]{32}|[a-z]{2,12}[_-][A-Za-z0-9]{10,40}|[0-9A-HJKMNP-TV-Z]{26}")
-_SENTENCE = frozenset("enter must please should required characters character least invalid password passphrase your the is are incorrect wrong expired failed".split())  # noqa: SIM905
-_STOP = frozenset(
-    "a an and are as at be by can do enter expired failed field file for from has have if in input invalid is it its must my no not of on or please prompt "  # noqa: SIM905
-    "required should so that the this to type use used user was when where which will with you your option options argument arguments args flag flags parameter parameters authentication based manager".split()
+_ID = re.compile(
+    r"[\w-]{0,40}[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}|[0-9a-fA-F]{32}|[a-z]{2,12}[_-][A-Za-z0-9]{10,40}|"
+    r"[0-9A-HJKMNP-TV-Z]{26}"
+)
+_SENTENCE = frozenset([
+    "enter", "must", "please", "should", "required", "characters", "character", "least", "invalid", "password",
+    "passphrase", "your", "the", "is", "are", "incorrect", "wrong", "expired", "failed",
+]
+)
+_STOP = frozenset([
+    "a", "an", "and", "are", "as", "at", "be", "by", "can", "do", "enter", "expired", "failed", "field", "file", "for",
+    "from", "has", "have", "if", "in", "input", "invalid", "is", "it", "its", "must", "my", "no", "not", "of", "on",
+    "or", "please", "prompt", "required", "should", "so", "that", "the", "this", "to", "type", "use", "used", "user",
+    "was", "when", "where", "which", "will", "with", "you", "your", "option", "options", "argument", "arguments", "args",
+    "flag", "flags", "parameter", "parameters", "authentication", "based", "manager",
+]
 )
 
 
@@ -90,7 +112,8 @@ def assigned(text: str, named: Iterable[Name]) -> Iterator[Span]:
 
 
 def _is_harmless(text: str, name: Name, place: tuple[int, int]) -> bool:
-    """The id of a session of agents, and the signature that a model puts under its thoughts; in an address and a cookie they are none."""
+    """The id of a session of agents,
+    and the signature that a model puts under its thoughts; in an address and a cookie they are none."""
     is_given = "=" in text[name.end : place[0]]
     if name.word in SIGNED:
         return not (is_given and place[1] - place[0] >= 16 and is_random(text[slice(*place)]))
@@ -135,11 +158,14 @@ def _is_setting(text: str, name: Name, sign: re.Match[str]) -> bool:
     if sign["sign"] != "=" or sign["space"] or sign.start("sign") != name.end:
         return False
     found = _ENV.search(text[max(0, name.start - 80) : name.end].rpartition("\n")[2])
-    return found is not None and (found["set"] is not None or found["name"].isupper() or text[sign.end() : sign.end() + 1].isalnum())
+    return found is not None and (
+        found["set"] is not None or found["name"].isupper() or text[sign.end() : sign.end() + 1].isalnum()
+    )
 
 
 def _is_yaml(text: str, name: Name, sign: re.Match[str]) -> bool:
-    """Whether a line is a name, a colon, and one word in lower case, as in settings; a type or a variable of code is not such a word."""
+    """Whether a line is a name, a colon, and one word in lower case,
+    as in settings; a type or a variable of code is not such a word."""
     if name.level != PASSWORD or sign["sign"] != ":" or not sign["space"]:
         return False
     before = text[max(0, name.start - 60) : name.start].rpartition("\n")[2]
@@ -171,7 +197,11 @@ def _value(text: str, at: int, level: int, *, is_wide: bool) -> tuple[int, int] 
     if found is None or (not is_wide and text[found.end() : found.end() + 1] in ("(", "[", "{")):
         return None
     value = found[0].rstrip(".,;:)")
-    return (at, at + len(value)) if is_secret(value, level, is_quoted=False, is_wide=is_wide and len(value) == len(found[0])) else None
+    return (
+        (at, at + len(value))
+        if is_secret(value, level, is_quoted=False, is_wide=is_wide and len(value) == len(found[0]))
+        else None
+    )
 
 
 def _quoted(text: str, at: int, level: int) -> tuple[int, int] | None:
@@ -199,9 +229,14 @@ def is_secret(value: str, level: int, *, is_quoted: bool, is_wide: bool = False)
     chance = is_random(value)
     if size > 400:
         return chance and _PLAIN.fullmatch(value) is not None
-    if _PATH.fullmatch(value) and not (size >= 30 and chance):
+    if _PATH.fullmatch(value) and not (size >= 30 and chance) and not (level == SECRET and is_long(value)):
         return False
-    if not is_quoted and not is_wide and _CODE.fullmatch(value) and not (chance and (value.isalnum() or _is_mixed(value)) and not _TYPE_NAME.fullmatch(value)):
+    if (
+        not is_quoted
+        and not is_wide
+        and _CODE.fullmatch(value)
+        and not (chance and (value.isalnum() or _is_mixed(value)) and not _TYPE_NAME.fullmatch(value))
+    ):
         return level == PASSWORD and value.isdigit() and size >= 6
     if level == PASSWORD:
         return _is_password(value, is_quoted=is_quoted, is_wide=is_wide)
@@ -210,7 +245,12 @@ def is_secret(value: str, level: int, *, is_quoted: bool, is_wide: bool = False)
     if level == SECRET and is_wide and size >= 16 and not has_digit(value):
         return not _WORDS.fullmatch(value) and _PLAIN.fullmatch(value) is not None
     if level == SECRET:
-        return has_digit(value) and (is_quoted or not _WORDS.fullmatch(value)) or is_quoted and (chance or (size >= 12 and value.isalnum()))
+        return (
+            (has_digit(value)
+            and (is_quoted or not _WORDS.fullmatch(value)))
+            or (is_quoted
+            and (chance or (size >= 12 and value.isalnum())))
+        )
     if not _PLAIN.fullmatch(value) or _WORDS.fullmatch(value):
         return chance and size >= 16 and value.isalnum() and (is_quoted or has_digit(value))
     if level == TOKEN:
@@ -220,7 +260,13 @@ def is_secret(value: str, level: int, *, is_quoted: bool, is_wide: bool = False)
 
 def _is_mixed(value: str) -> bool:
     """Whether a dotted value is no name of code: long, with letters of both cases and digits all over."""
-    return len(value) >= 20 and value.count(".") < 2 and sum(c.isdigit() for c in value) >= 3 and not value.islower() and "_" not in value
+    return (
+        len(value) >= 20
+        and value.count(".") < 2
+        and sum(c.isdigit() for c in value) >= 3
+        and not value.islower()
+        and "_" not in value
+    )
 
 
 def _is_password(value: str, *, is_quoted: bool, is_wide: bool) -> bool:
@@ -228,7 +274,11 @@ def _is_password(value: str, *, is_quoted: bool, is_wide: bool) -> bool:
         return not _URL.search(value)
     if is_wide:
         return not (_CODE.fullmatch(value) and (value.isupper() or any(c in "()[]{}_" for c in value)))
-    return len(value) >= 6 and (has_digit(value) or is_random(value) or any(c in "!@#$%^*?~+=" for c in value)) and not _DATE.fullmatch(value)
+    return (
+        len(value) >= 6
+        and (has_digit(value) or is_random(value) or any(c in "!@#$%^*?~+=" for c in value))
+        and not _DATE.fullmatch(value)
+    )
 
 
 def _is_phrase(value: str) -> bool:

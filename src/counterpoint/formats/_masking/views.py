@@ -1,6 +1,7 @@
 """A text as it reads: without what nobody sees, and with escapes undone.
 
-Always true: only the surroundings of odd characters are read again; each view knows the place in the text of each of its characters.
+Always true: only the surroundings of odd characters are read again; each view knows the place in the text of each of its
+characters.
 Undone are percent-encoding (also twice), \\u0041 and \\x41, &#65; and &amp;, \\/, and characters without width.
 """
 
@@ -16,8 +17,14 @@ import numpy as np
 
 __all__ = ["View", "view"]
 
-_ESCAPES = r"%(?:25){0,3}[2-7][0-9A-Fa-f]|\\{1,8}(?:u00|x)[2-7][0-9A-Fa-f]|\\{1,8}u\{0{0,4}[2-7][0-9A-Fa-f]\}|&#x?[0-9A-Fa-f]{2,4};|&(?:amp|quot|apos|lt|gt);|\\/"
-_UNSEEN = r"\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e007f"
+_ESCAPES = (
+    r"%(?:25){0,3}[2-7][0-9A-Fa-f]|\\{1,8}(?:u00|x)[2-7][0-9A-Fa-f]|\\{1,8}u\{0{0,4}[2-7][0-9A-Fa-f]\}"
+    r"|&#x?[0-9A-Fa-f]{2,4};|&(?:amp|quot|apos|lt|gt);|\\/"
+)
+_UNSEEN = (
+    r"\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e"
+    r"\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e007f"
+)
 _ESCAPE = re.compile(_ESCAPES)
 _BEGINS = np.zeros(256, np.uint8)
 _GOES_ON = np.zeros(256, np.uint8)
@@ -25,7 +32,9 @@ for _bit, _begin, _goes_on in ((1, "%", "234567"), (2, "\\", "ux/\\"), (4, "&", 
     _BEGINS[ord(_begin)] = _bit
     _GOES_ON[[ord(c) for c in _goes_on]] |= _bit
 _HIDDEN = re.compile(f"[{_UNSEEN}]{{1,16}}")
-_UNSEEN_CODES = np.array([c for c in (*range(0xAD, 0x3200), *range(0xFE00, 0xFFFF), *range(0xE0000, 0xE0080)) if _HIDDEN.match(chr(c))], np.uint32)
+_UNSEEN_CODES = np.array(
+    [c for c in (*range(0xAD, 0x3200), *range(0xFE00, 0xFFFF), *range(0xE0000, 0xE0080)) if _HIDDEN.match(chr(c))], np.uint32
+)
 _LEFT, _RIGHT = 160, 400
 SEPARATOR = "\n\0\n"
 
