@@ -94,8 +94,7 @@ def export(
                    is_dry=is_dry, force=force, store=store, as_json=as_json)  # fmt: skip
         return
     format_ = _target(target)
-    _refuse_usage(traces, target, output, format_)
-    assert output is not None
+    output = _refuse_usage(traces, target, output, format_)
     loaded, secrets = _loaded(traces, store, is_bare=is_bare)
     files = _files(loaded, format_, output, folder_wanted=len(traces) > 1)
     left_out = _left_out(loaded, format_)
@@ -154,7 +153,7 @@ def _refuse_mixture(traces: tuple[str, ...], output: str | None, html: str | Non
         raise InputError("no trace was named", fix="counterpoint export TRACE --html FILE; `counterpoint ls` lists traces")
 
 
-def _refuse_usage(traces: tuple[str, ...], target: str, output: str | None, format_: Format) -> None:
+def _refuse_usage(traces: tuple[str, ...], target: str, output: str | None, format_: Format) -> str:
     if not traces:
         raise InputError("no trace was named", fix="counterpoint export TRACE -o FILE; `counterpoint ls` lists traces")
     if output is None:
@@ -164,6 +163,7 @@ def _refuse_usage(traces: tuple[str, ...], target: str, output: str | None, form
         raise InputError(f"{target} makes several files, which stdout cannot hold", where="-o -", fix=f"use -o {target}/")
     if output == "-" and len(traces) > 1:
         raise InputError("stdout holds one trace, not several", where="-o -", fix="name a folder, or export them one by one")
+    return output
 
 
 def _files(traces: Sequence[Trace], format_: Format, output: str, *, folder_wanted: bool) -> list[_File]:
