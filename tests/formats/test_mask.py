@@ -9,6 +9,7 @@ from collections import Counter
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ import logs
 from counterpoint.formats._mask import glance, mask, masked, masked_all, secrets
 from counterpoint.testing import odd_trace, synthetic_trace
 from counterpoint.trace import Edge, Event, Trace, content_ref
+from counterpoint.trace.edges import Edges
 
 MIX = "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7cF0iL"
 PEM = "-----BEGIN RSA PRIVATE KEY-----\n" + "\n".join([MIX * 2] * 6) + "\n-----END RSA PRIVATE KEY-----"
@@ -252,6 +254,15 @@ def test_different_ids_stay_different_and_edges_fit() -> None:
     assert [(e.src, e.dst) for e in new.edges] == list(pairwise(now))
     assert now[4:] == ["[masked:key:0001]", "plain"]
     assert MIX not in "".join(now)
+
+
+def test_edges_that_are_arrays_follow_their_events() -> None:
+    events = [Event(id=f"a@x.io/{k}", t=k, type="message", agent="a") for k in range(3)]
+    edges = Edges(events, np.array([0, 1], np.int32), np.array([1, 2], np.int32), np.zeros(2, np.uint8))
+    new, _ = masked(Trace(trace_id="t", task_id="t", events=events, edges=edges))
+    assert isinstance(new.edges, Edges)
+    assert [(e.src, e.dst) for e in new.edges] == list(pairwise(e.id for e in new.events))
+    assert "x.io" not in "".join(e.id for e in new.events)
 
 
 def test_what_was_found_in_one_place_is_masked_in_all() -> None:

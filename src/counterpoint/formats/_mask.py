@@ -8,6 +8,7 @@ new text.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
 from itertools import pairwise
@@ -26,6 +27,7 @@ __all__ = ["Masked", "glance", "mask", "masked", "masked_all", "secrets"]
 
 _NAMES = ("id", "agent", "role", "from_", "to", "tool", "model", "policy", "key")
 _TEXTS = ("task", "error")
+_OUR_REF = re.compile(r"sha256:[0-9a-f]{64}")
 # In a pair of these the first says what the second is: {"name": "DB_PASSWORD", "value": ...}.
 _NAMING, _NAMED = ("name", "key", "header", "field", "variable", "env"), ("value", "val", "content", "default")
 
@@ -129,7 +131,7 @@ class _Walk:
             self._value(event.extra)
 
     def _name(self, name: str | None) -> None:
-        if name:
+        if name and not _OUR_REF.fullmatch(name):
             self._add(name, is_name=True)
 
     def _value(self, value: Any) -> None:

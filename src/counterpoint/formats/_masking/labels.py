@@ -161,7 +161,7 @@ def _is_telling(secret: str) -> bool:
 
 def _forms(secret: str) -> Iterator[str]:
     yield secret
-    quoted = quote(secret, safe="")
+    quoted = quote(secret, safe="", errors="surrogatepass")
     if quoted != secret:
         yield quoted
 
