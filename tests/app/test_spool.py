@@ -34,7 +34,7 @@ def test_lines_are_found_again_in_order_and_by_place(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "s")
     places = put(spool, b"one\n", b"two\n") + put(spool, b"three\n")
     assert list(spool.read(reversed(places))) == [b"three\n", b"two\n", b"one\n"]
-    assert spool.size() == 14
+    assert spool.size() == 14 + 3 * 9
     spool.close()
     assert left(tmp_path / "s") == [b"one\n", b"two\n", b"three\n"]
 
@@ -44,10 +44,11 @@ def test_a_torn_last_line_is_cut_and_what_follows_is_whole(tmp_path: Path) -> No
     put(spool, b"one\n", b"two\n")
     spool.close()
     [segment] = (tmp_path / "s").glob("*.jsonl")
-    segment.write_bytes(segment.read_bytes() + b'{"resourceSp')
+    whole = segment.read_bytes()
+    segment.write_bytes(whole + b'{"resourceSp')
     spool = Spool(tmp_path / "s")
     assert [line for line, _ in spool.recovered()] == [b"one\n", b"two\n"]
-    assert segment.read_bytes() == b"one\ntwo\n"
+    assert segment.read_bytes() == whole
     put(spool, b"three\n")
     spool.close()
     assert left(tmp_path / "s") == [b"one\n", b"two\n", b"three\n"]
@@ -120,3 +121,42 @@ def test_one_receiver_has_the_spool_and_a_dead_one_lets_go(tmp_path: Path) -> No
     with pytest.raises(TryAgain, match="shutting down"):
         put(spool, b"late\n")
     assert left(tmp_path / "s") == []
+
+
+def test_a_flipped_bit_loses_no_line_silently(tmp_path: Path) -> None:
+    """Every bit of a spool of two lines: each line comes back as it was, or as one that is no request."""
+    lines = [b'{"resourceSpans":[1]}\n', b'{"resourceLogs":[]}\n']
+    spool = Spool(tmp_path / "s")
+    put(spool, *lines)
+    spool.close()
+    [segment] = (tmp_path / "s").glob("*.jsonl")
+    good = segment.read_bytes()
+    for bit in range(8 * len(good)):
+        data = bytearray(good)
+        data[bit // 8] ^= 1 << bit % 8
+        segment.write_bytes(data)
+        found = [line for line, _ in _recovered(tmp_path / "s")]
+        assert found == lines or any(not line.endswith(b"}\n") for line in found), bit
+    segment.write_bytes(good)
+    assert left(tmp_path / "s") == lines
+
+
+def _recovered(folder: Path) -> list[tuple[bytes, Place]]:
+    spool = Spool(folder)
+    try:
+        return list(spool.recovered())
+    finally:
+        spool.close()
+
+
+def test_a_line_that_was_changed_while_it_waited_is_an_error_and_an_older_line_is_read(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "s")
+    [place] = put(spool, b'{"resourceSpans":[1]}\n')
+    [segment] = (tmp_path / "s").glob("*.jsonl")
+    good = segment.read_bytes()
+    segment.write_bytes(good.replace(b"1", b"3", 1))
+    with pytest.raises(CounterpointError, match=r"damaged"):
+        list(spool.read([place]))
+    spool.close()
+    segment.write_bytes(b'{"resourceSpans":[1]}\n')
+    assert left(tmp_path / "s") == [b'{"resourceSpans":[1]}\n']

@@ -69,7 +69,7 @@ class Sealed:
         head, body = msgspec.json.encode(_Head(sorted(joined))) + b"\n", b"".join(lines)
         target = self._path(key, is_refused=is_refused) if body else self._pointer(key)
         with disk.explained(target):
-            disk.replace_file(target, zstandard.ZstdCompressor(level=3).compress(head + body))
+            disk.replace_file(target, zstandard.ZstdCompressor(level=3, write_checksum=True).compress(head + body))
             if body and not is_refused:
                 disk.remove(self._path(key, is_refused=True))
                 disk.remove(self._pointer(key))

@@ -323,13 +323,13 @@ class _Memory:
     def __init__(self, store: Store | None) -> None:
         self._store = store
         self._path = None if store is None else store.path / "imports" / "sessions.json"
-        self._known: dict[str, list[Any]] = {}
+        self._known: dict[str, tuple[str, list[str]]] = {}
         self._new = False
         if self._path is not None and self._path.exists():
             try:
-                self._known = msgspec.json.decode(self._path.read_bytes(), type=dict[str, list[Any]])
-            except (msgspec.MsgspecError, OSError):
-                self._known = {}
+                self._known = msgspec.json.decode(self._path.read_bytes(), type=dict[str, tuple[str, list[str]]])
+            except (msgspec.MsgspecError, UnicodeDecodeError, OSError):
+                self._known = {}  # then everything is imported once more, which changes nothing
 
     def knows(self, key: str, fingerprint: str) -> bool:
         known = self._known.get(key)
@@ -340,7 +340,7 @@ class _Memory:
 
     def note(self, key: str, fingerprint: str, outcome: Outcome) -> None:
         if outcome.status != "failed":
-            self._known[key] = [fingerprint, outcome.traces]
+            self._known[key] = (fingerprint, outcome.traces)
             self._new = True
 
     def save(self) -> None:

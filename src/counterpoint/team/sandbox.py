@@ -175,7 +175,8 @@ class Sandbox:
     async def _until_over(self, process: asyncio.subprocess.Process, job: bytes, folder: Path, printed: bytearray) -> str | None:
         """Feed, listen and watch until the process ends; gives why we ended it, if we did. The process is gone afterwards."""
         self._running.add(process)
-        tasks = [asyncio.create_task(self._listen(process, job, printed)), asyncio.create_task(self._watch_disk(folder, process.pid))]
+        works = (self._listen(process, job, printed), self._watch_disk(folder, process.pid))
+        tasks = [asyncio.create_task(work) for work in works]
         try:
             done, _ = await asyncio.wait(tasks, timeout=self.limits.wall_s, return_when=asyncio.FIRST_COMPLETED)
             return next((task.result() for task in tasks if task in done), "timeout")

@@ -1,7 +1,8 @@
 """Append-only files of JSON lines that survive a kill and a full disk.
 
-Always true: every line before the last is whole, whatever happened; a torn last line is not there for a reader, and is cut
-when the file is opened for writing. A line that could not be written whole is taken back. What is not a finite number is null.
+Always true: every line before the last is whole, whatever happened, and has a sum over it and all before it; a torn last line is
+not there for a reader, and is cut when the file is opened for writing. A line that could not be written whole is taken back.
+What is not a finite number is null.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ import fcntl
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from counterpoint.errors import CounterpointError, InputError, TryAgain
+from counterpoint.files import read_plain
+from counterpoint.train._sums import checked_object, summed_object
 
-__all__ = ["Lines", "explained", "json_bytes", "read_lines"]
+__all__ = ["Lines", "Rows", "explained", "json_bytes", "read_rows"]
 
 
 def _plain(value: Any) -> Any:
@@ -54,41 +58,69 @@ def explained(path: Path, run: Path) -> Iterator[None]:
         raise CounterpointError(error.strerror or str(error), where=where) from error
 
 
-def _rows(data: bytes, path: Path) -> tuple[list[dict[str, Any]], list[int]]:
-    """The rows, and where each ends; a last line that is torn is left out, any other that is not an object is an error."""
-    rows: list[dict[str, Any]] = []
-    ends: list[int] = []
-    begin = 0
+_FIX = "restore the file from a copy, or begin the run again; what stands before this line is whole"
+
+
+@dataclass
+class Rows:
+    """Rows of a file, where each ends, and the sum after each."""
+
+    rows: list[dict[str, Any]]
+    ends: list[int]
+    sums: list[bytes]
+
+
+def _rows(data: bytes, path: Path, *, is_summed: bool) -> Rows:
+    """The rows; a last line that is torn is left out, any other that is not what was written is an error."""
+    out = Rows([], [], [])
+    begin, last = 0, path.name.encode()
     while (end := data.find(b"\n", begin)) >= 0:
+        where = f"{path}:{len(out.rows) + 1}"
         try:
-            row = msgspec.json.decode(data[begin:end])
+            body, last = checked_object(data[begin:end], last, where, is_summed=is_summed, fix=_FIX)
+            row = msgspec.json.decode(body)
             is_row = isinstance(row, dict)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             is_row = False
         if not is_row:
-            if end + 1 == len(data):
+            if end + 1 == len(data) and not is_summed:
                 break
-            fix = "restore the file, or begin the run again"
-            raise InputError("is not a JSON object", where=f"{path}:{len(rows) + 1}", fix=fix)
-        rows.append(row)
-        ends.append(end + 1)
+            raise InputError("is not a JSON object", where=where, fix=_FIX)
+        out.rows.append(row)
+        out.ends.append(end + 1)
+        out.sums.append(last)
         begin = end + 1
-    return rows, ends
+    if is_summed and len(data) - begin > 1:
+        _refuse_whole(data[begin:-1], last, f"{path}:{len(out.rows) + 1}")
+    return out
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
+def _refuse_whole(tail: bytes, before: bytes, where: str) -> None:
+    """What is torn is half a line; a whole line without its end is one that was changed."""
+    try:
+        checked_object(tail, before, where, is_summed=True, fix=_FIX)
+    except InputError:
+        return
+    raise InputError("is damaged: the end of the line is another byte", where=where, fix=_FIX)
+
+
+def read_rows(path: Path, *, is_summed: bool = False) -> Rows:
     """Every whole row; none where there is no file yet."""
     try:
-        return _rows(path.read_bytes(), path)[0]
+        return _rows(read_plain(path), path, is_summed=is_summed)
     except FileNotFoundError:
-        return []
+        return Rows([], [], [])
+
+
+def _up_to(rows: list[dict[str, Any]], update: int) -> int:
+    return next((i for i, row in enumerate(rows) if row.get("update", 0) > update), len(rows))
 
 
 class Lines:
     """The writer of one such file; one at a time."""
 
-    def __init__(self, path: Path, *, run: Path) -> None:
-        self.path, self._run = path, run
+    def __init__(self, path: Path, *, run: Path, is_summed: bool = False) -> None:
+        self.path, self._run, self._is_summed = path, run, is_summed
         with explained(path, run):
             self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -108,13 +140,25 @@ class Lines:
     def _cut(self, after: int | None) -> dict[str, Any] | None:
         """Leave whole rows only, and none of an update later than `after`; the last row that stays."""
         data = os.pread(self._fd, os.fstat(self._fd).st_size, 0)
-        rows, ends = _rows(data, self.path)
-        keep = len(rows) if after is None else next((i for i, row in enumerate(rows) if row.get("update", 0) > after), len(rows))
-        self._size = ends[keep - 1] if keep else 0
+        found = _rows(data, self.path, is_summed=self._is_summed)
+        keep = len(found.rows) if after is None else _up_to(found.rows, after)
+        self._size = found.ends[keep - 1] if keep else 0
+        self.count, self._sum = keep, found.sums[keep - 1] if keep else self.path.name.encode()
         if self._size < len(data):
             os.ftruncate(self._fd, self._size)
             os.fsync(self._fd)
-        return rows[keep - 1] if keep else None
+        return found.rows[keep - 1] if keep else None
+
+    @property
+    def end(self) -> list[Any]:
+        """How many rows there are, and the sum after the last."""
+        return [self.count, self._sum.decode()]
+
+    def end_at(self, after: int) -> list[Any]:
+        """The same, were the rows of later updates cut."""
+        found = read_rows(self.path, is_summed=self._is_summed)
+        keep = _up_to(found.rows, after)
+        return [keep, (found.sums[keep - 1] if keep else self.path.name.encode()).decode()]
 
     def cut(self, after: int) -> None:
         """Drop the rows of later updates."""
@@ -123,7 +167,8 @@ class Lines:
 
     def append(self, row: Mapping[str, Any]) -> None:
         """One more row: there as a whole for every reader, or not at all."""
-        data = json_bytes(row) + b"\n"
+        data, found = summed_object(json_bytes(row), self._sum) if self._is_summed else (json_bytes(row), self._sum)
+        data += b"\n"
         with explained(self.path, self._run):
             try:
                 view = memoryview(data)
@@ -133,7 +178,7 @@ class Lines:
                 with suppress(OSError):
                     os.ftruncate(self._fd, self._size)
                 raise
-        self._size += len(data)
+        self._size, self._sum, self.count = self._size + len(data), found, self.count + 1
         self.last = dict(row)
 
     def sync(self) -> None:

@@ -180,6 +180,6 @@ def policy_of(run: RunFolder, which: str = "last", *, allow: Collection[str] = (
     settings = settings_of(run.config(), where=str(run.path / "run.toml"))
     registry.check_consent(settings.names(), allow, where=str(run.path / "run.toml"))
     training = Training(settings)
-    training.restore(path.read_bytes(), str(path))
+    training.restore(run.read_checkpoint(path), str(path))
     s = training.settings
     return TeamPolicy(training.player(), name=f"{plain_name(s.preset)}-s{s.seed}-u{training.update}")

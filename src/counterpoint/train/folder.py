@@ -1,7 +1,7 @@
 """A run on disk: settings, what it is, metrics, evaluations, alerts, checkpoints, traces.
 
     runs/NAME/
-      run.toml            every setting, resolved; written once
+      run.toml            every setting, resolved; written once, and open to a change by hand, which is told (`notes`)
       about.json          what it is: world, seed, versions, status, what was spent (replaced whole at each change)
       metrics.jsonl       one row per update; episodes, forks, calls, decisions are totals so far
       evals.jsonl         one row per evaluation on the held-out seeds, one number per task in each list
@@ -9,10 +9,11 @@
       checkpoints/        000120.pt; `last` and `best` name one, after it is complete; the newest three and the best stay
       store/              traces of samples
 
-Always true: the folder appears whole or not at all; after a kill or a full disk everything before the last row can be read,
-and one process at a time writes. `calls` counts every call that was paid for, those of forks included. An evaluation may
-carry, beside its lists, `stops` = {"reference": [...], "name": "optimum"} (the round in which another policy stops each task;
-beside "rounds") and `width` = [{"size": N, "agents": [...], "reference": x}] (team sizes by task size); plots show them.
+Always true: every file here but run.toml has a sum that is compared when it is read (`_sums`). The folder appears whole or not
+at all; after a kill or a full disk everything before the last row can be read, and one process at a time writes. `calls` counts
+every call that was paid for, those of forks included. An evaluation may carry, beside its lists, `stops` = {"reference": [...],
+"name": "optimum"} (the round in which another policy stops each task; beside "rounds") and `width` = [{"size": N, "agents":
+[...], "reference": x}] (team sizes by task size); plots show them.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ import msgspec
 import numpy as np
 
 from counterpoint.errors import InputError, NotFound, Refused
-from counterpoint.files import put
-from counterpoint.train._run_lines import Lines, explained, json_bytes, read_lines
+from counterpoint.files import put, read_plain, read_toml
+from counterpoint.train._run_lines import Lines, Rows, explained, json_bytes, read_rows
 from counterpoint.train._run_toml import toml_text
+from counterpoint.train._sums import checked_file, checked_name, checked_object, summed_file, summed_name, summed_object
 
 __all__ = ["FORMAT", "STATUSES", "TOTALS", "RunFolder", "check_format", "format_of"]
 
@@ -46,6 +48,10 @@ TOTALS = ("episodes", "forks", "calls", "decisions")
 _REQUIRED = ("preset", "world", "world_version", "world_config", "seed")
 _FILES = ("metrics", "evals", "alerts")
 _KEPT = 3
+SUMS = "sums"
+"""The key of about.json that says that everything here has a sum."""
+_ABOUT = b"about.json"
+_RESTORE = "restore it from a copy; the rows and checkpoints beside it are as they were"
 
 
 def check_format(found: Any, where: str | os.PathLike[str]) -> None:
@@ -69,15 +75,22 @@ def _read_about(path: Path) -> dict[str, Any]:
         raise InputError(
             "is not a run: it has no about.json", where=os.fspath(path), fix="name a folder that counterpoint train made"
         )
+    data = read_plain(file).rstrip(b"\n")
+    body, last = checked_object(data, _ABOUT, os.fspath(file), is_summed=False, fix=_RESTORE)
     try:
-        found = msgspec.json.decode(file.read_bytes())
-    except msgspec.DecodeError as error:
-        raise InputError(
-            f"is not JSON: {error}", where=os.fspath(file), fix="restore the file, or begin the run again"
-        ) from error
+        found = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"is not JSON: {error}", where=os.fspath(file), fix=_RESTORE) from error
     if not isinstance(found, dict):
-        raise InputError("is not a JSON object", where=os.fspath(file), fix="restore the file, or begin the run again")
+        raise InputError("is not a JSON object", where=os.fspath(file), fix=_RESTORE)
+    if last == _ABOUT and SUMS in found:
+        raise InputError("is damaged: its sum is missing", where=os.fspath(file), fix=_RESTORE)
     return found
+
+
+def _about_bytes(about: Mapping[str, Any]) -> bytes:
+    body = json_bytes(about)
+    return (summed_object(body, _ABOUT)[0] if SUMS in about else body) + b"\n"
 
 
 def _versions() -> dict[str, str | None]:
@@ -106,7 +119,8 @@ class RunFolder:
         self._lines: dict[str, Lines] = {}
         try:
             for name in _FILES if write else ():
-                self._lines[name] = Lines(path / f"{name}.jsonl", run=path)
+                self._lines[name] = Lines(path / f"{name}.jsonl", run=path, is_summed=self.is_summed)
+                self._read(name)  # what is missing is told before anything is written
         except BaseException:
             self.close()
             raise
@@ -122,16 +136,16 @@ class RunFolder:
         if missing:
             raise InputError(f"a run needs {', '.join(missing)}", where="about", fix="state every one: " + ", ".join(_REQUIRED))
         started = datetime.now(UTC).isoformat(timespec="seconds")
-        first = {"format": FORMAT, "run": path.name, "versions": _versions(), "started_at": started, "status": "running"}
-        full = {**first, "updates": 0, "spent": dict.fromkeys(TOTALS, 0), **about}
+        first = {"format": FORMAT, SUMS: 1, "run": path.name, "versions": _versions(), "started_at": started, "status": "running"}
         text = toml_text(config)
+        full = {**first, "updates": 0, "spent": dict.fromkeys(TOTALS, 0), **about, "settings": tomllib.loads(text)}
         with explained(path, path):
             path.parent.mkdir(parents=True, exist_ok=True)
             # made beside its place and renamed: a kill in between leaves no half of a run
             draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
             try:
                 (draft / "checkpoints").mkdir()
-                put([(draft / "run.toml", text.encode()), (draft / "about.json", json_bytes(full) + b"\n")])
+                put([(draft / "run.toml", text.encode()), (draft / "about.json", _about_bytes(full))])
                 for name in _FILES:
                     (draft / f"{name}.jsonl").touch()
                 draft.chmod(0o755)
@@ -174,6 +188,24 @@ class RunFolder:
         return dict(self._about)
 
     @property
+    def is_summed(self) -> bool:
+        """Whether its files have sums: those of runs that older versions began have none."""
+        return SUMS in self._about
+
+    def notes(self) -> list[str]:
+        """What to know before going on with it: no sums, settings that were changed by hand, a checkpoint that is gone."""
+        out = [] if self.is_summed else ["it was begun by an older version and has no sums: damage would not be noticed"]
+        then, now = self._about.get("settings"), self.config()
+        if isinstance(then, dict):
+            differ = [k for k in sorted({*then, *now}) if then.get(k) != now.get(k)]
+            out += [f"run.toml was changed since the run began: {k} is {now.get(k)!r}, was {then.get(k)!r}" for k in differ]
+        last, found = self._pointed("last"), self.latest_checkpoint()
+        if last is not None and (found is None or last != found.name):
+            left = f"it goes on from {found.name}" if found else "it begins again"
+            out.append(f"checkpoint {last} is gone: {left}, and trains the updates since then again")
+        return out
+
+    @property
     def store_path(self) -> Path:
         """Where its sample traces are."""
         return self.path / "store"
@@ -182,11 +214,9 @@ class RunFolder:
         """Every setting, as in run.toml."""
         file = self.path / "run.toml"
         try:
-            return tomllib.loads(file.read_text())
+            return read_toml(file, fix="restore the file; about.json has the settings it began with")
         except FileNotFoundError as error:
             raise InputError("is missing", where=os.fspath(file), fix="restore the file, or begin the run again") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise InputError(f"is not TOML: {error}", where=os.fspath(file), fix="restore the file") from error
 
     def spent(self) -> dict[str, int]:
         """Totals of episodes, forks, calls and decisions: its own statement once finished, else those of the last update."""
@@ -199,7 +229,7 @@ class RunFolder:
         self._writer("metrics")
         full = {**self._about, **changes}
         with explained(self.path / "about.json", self.path):
-            put([(self.path / "about.json", json_bytes(full) + b"\n")])
+            put([(self.path / "about.json", _about_bytes(full))])
         self._about = msgspec.json.decode(json_bytes(full))
 
     def set_status(self, status: str, *, why: str | None = None, **changes: Any) -> None:
@@ -209,6 +239,8 @@ class RunFolder:
         for lines in self._lines.values():
             lines.sync()
         self._about.pop("why", None)
+        if self.is_summed and "rows" not in changes:
+            changes["rows"] = {name: lines.end for name, lines in self._lines.items()}
         self.change(status=status, **({} if why is None else {"why": why}), **changes)
 
     # -- rows ------------------------------------------------------------------------------------------------------------
@@ -255,17 +287,35 @@ class RunFolder:
             raise InputError(f"an alert needs {', '.join(missing)}", where=os.fspath(self.path / "alerts.jsonl"))
         self._append("alerts", row, after=0)
 
+    def _read(self, name: str) -> list[dict[str, Any]]:
+        """The rows; all that were there when about.json was last written are there still."""
+        path = self.path / f"{name}.jsonl"
+        found = read_rows(path, is_summed=self.is_summed)
+        if self._are_missing(name, found, self._about):
+            self._about = _read_about(self.path)  # or the run has gone back since it was opened
+            found = read_rows(path, is_summed=self.is_summed)
+            if self._are_missing(name, found, self._about):
+                count = self._about["rows"][name][0]
+                what = f"is not what was written: of {count:,} rows {min(len(found.rows), count):,} are left, or others"
+                raise InputError(what, where=os.fspath(path), fix="restore the file from a copy, or begin the run again")
+        return found.rows
+
+    @staticmethod
+    def _are_missing(name: str, found: Rows, about: Mapping[str, Any]) -> bool:
+        count, last = (about.get("rows") or {}).get(name) or (0, "")
+        return bool(count) and (len(found.rows) < count or found.sums[count - 1].decode() != last)
+
     def metrics(self) -> list[dict[str, Any]]:
         """Every row of metrics."""
-        return read_lines(self.path / "metrics.jsonl")
+        return self._read("metrics")
 
     def evals(self) -> list[dict[str, Any]]:
         """Every evaluation."""
-        return read_lines(self.path / "evals.jsonl")
+        return self._read("evals")
 
     def alerts(self) -> list[dict[str, Any]]:
         """Every alert."""
-        return read_lines(self.path / "alerts.jsonl")
+        return self._read("alerts")
 
     def columns(self, *names: str) -> dict[str, np.ndarray]:
         """Columns of the metrics as float64, `entropy.spawn` for one inside another; NaN where a row has none."""
@@ -274,6 +324,8 @@ class RunFolder:
 
     def resume(self, update: int) -> None:
         """Go back to the end of an update: later rows and checkpoints are dropped, the run is running again."""
+        # First that fewer rows will be there, then the cut: whatever comes between, none is missed.
+        self.change(**({"rows": {name: self._writer(name).end_at(update) for name in _FILES}} if self.is_summed else {}))
         for name in _FILES:
             self._writer(name).cut(update)
         for path in self._checkpoints():
@@ -282,7 +334,7 @@ class RunFolder:
         left = self._checkpoints()
         if left:
             with explained(left[-1], self.path):
-                put([(self.path / "checkpoints" / "last", left[-1].name.encode() + b"\n")])
+                put([(self.path / "checkpoints" / "last", self._pointer(left[-1]))])
         last = self._lines["metrics"].last
         spent = {name: last[name] for name in TOTALS} if last else dict.fromkeys(TOTALS, 0)
         self.set_status("running", updates=update, spent=spent)
@@ -296,8 +348,8 @@ class RunFolder:
         folder = self.path / "checkpoints"
         path = folder / f"{update:06d}.pt"
         with explained(path, self.path):
-            put([(path, data)])
-            put([(folder / name, path.name.encode() + b"\n") for name in ("last", *(["best"] if is_best else []))])
+            put([(path, summed_file(data) if self.is_summed else data)])
+            put([(folder / name, self._pointer(path)) for name in ("last", *(["best"] if is_best else []))])
             kept = {*self._checkpoints()[-_KEPT:], self.best_checkpoint()}
             for old in set(self._checkpoints()) - kept:
                 old.unlink()
@@ -308,12 +360,28 @@ class RunFolder:
         found = (p for p in (self.path / "checkpoints").glob("*.pt") if re.fullmatch(r"\d+", p.stem))
         return sorted(found, key=lambda p: int(p.stem))
 
-    def _named(self, name: str) -> Path | None:
+    def read_checkpoint(self, path: Path) -> bytes:
+        """The bytes of a checkpoint, compared with their sum; an error says which older one can be gone on from."""
+        older = [p for p in self._checkpoints() if int(p.stem) < int(path.stem)]
+        back = f"the run then goes on from {older[-1].name}" if older else "the run then begins again"
+        fix = f"set it aside (mv {path} {path}.broken) and resume: {back}, and trains the updates since then again"
+        return checked_file(read_plain(path), os.fspath(path), is_summed=self.is_summed, fix=fix)
+
+    def _pointer(self, path: Path) -> bytes:
+        return summed_name(path.name) if self.is_summed else path.name.encode() + b"\n"
+
+    def _pointed(self, name: str) -> str | None:
+        """What `last` or `best` names, whether it is there or not."""
+        file = self.path / "checkpoints" / name
         try:
-            path = self.path / "checkpoints" / Path((self.path / "checkpoints" / name).read_text().strip()).name
+            return Path(checked_name(read_plain(file), os.fspath(file))).name
         except FileNotFoundError:
             return None
-        return path if path.is_file() else None
+
+    def _named(self, name: str) -> Path | None:
+        found = self._pointed(name)
+        path = self.path / "checkpoints" / found if found else None
+        return path if path is not None and path.is_file() else None
 
     def latest_checkpoint(self) -> Path | None:
         """The newest complete one; None before the first."""

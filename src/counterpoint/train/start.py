@@ -102,7 +102,7 @@ def _reopened(path: Path, config: Mapping[str, Any], allow: Collection[str]) -> 
         if run.about["status"] != "finished":
             last = run.latest_checkpoint()
             if last is not None:
-                _restore(training, last)
+                _restore(training, run, last)
             run.resume(training.update)
         return run, training
     except BaseException:
@@ -110,9 +110,9 @@ def _reopened(path: Path, config: Mapping[str, Any], allow: Collection[str]) -> 
         raise
 
 
-def _restore(training: Training, path: Path) -> None:
+def _restore(training: Training, run: RunFolder, path: Path) -> None:
     try:
-        training.restore(path.read_bytes(), os.fspath(path))
+        training.restore(run.read_checkpoint(path), os.fspath(path))
     except CounterpointError:
         raise
     except (KeyError, RuntimeError, TypeError, ValueError) as error:  # parts of other names or shapes

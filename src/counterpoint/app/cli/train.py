@@ -224,8 +224,10 @@ def _go(folder: Path, config: dict[str, Any], allow: Sequence[str], *, is_resume
         if (error.name or "").split(".")[0] != "torch":
             raise
         raise InputError("training needs torch, which is not installed", fix="pip install 'counterpoint[train]'") from error
-    if is_resumed and RunFolder.open(folder).about["status"] == "finished":
-        note(f"{folder} is finished already")
+    if is_resumed:
+        opened = RunFolder.open(folder)
+        for line in [f"{folder} is finished already"] if opened.about["status"] == "finished" else opened.notes():
+            note(plain_text(line))
     told = printer(as_json=as_json, watch=watch)
     try:
         run = train_run(folder, config, progress=told, resume=is_resumed, allow=allow)

@@ -165,7 +165,8 @@ class Watch:
         for numbers, places, flags_at in PATHS.values():
             if number == numbers[self._column]:
                 writes = flags_at is None or bool(args[flags_at] & _WRITES)
-                return all([self._may(self._text(args[at]), None if of is None else args[of], writes) for at, of in places])
+                judged = [self._may(self._text(args[at]), None if of is None else args[of], writes) for at, of in places]
+                return all(judged)  # both paths of a move are looked at
         for name, (numbers, kind) in REFUSED.items():
             if number == numbers[self._column]:
                 if name == "clone" and args[0] & _THREAD:

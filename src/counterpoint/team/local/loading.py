@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from counterpoint.errors import CounterpointError, InputError, did_you_mean
+from counterpoint.team.local.weights import damaged
 from counterpoint.team.model import Message, ModelFailed
 
 __all__ = ["Loaded", "Options", "load", "quiet_import", "require_extra"]
@@ -142,6 +143,9 @@ def quiet_import() -> Any:
 def load(folder: Path, options: Options) -> Loaded:
     """Load a folder; anything that is wrong with it is one `InputError`."""
     require_extra()
+    if wrong := damaged(folder):
+        fix = "`counterpoint models install NAME` makes the folder again; remove one that was made from a file"
+        raise InputError(f"is damaged: {', '.join(wrong)}", where=folder.name, why="the digest is another one", fix=fix)
     transformers = quiet_import()
     import torch
 
