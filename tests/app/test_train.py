@@ -180,7 +180,7 @@ def test_ctrl_c_keeps_a_checkpoint_says_how_to_go_on_and_does(ends: Any, tmp_pat
         (("--world", "W1", "--set", "max_agents=-1"), 2, "max_agents"),
         (("--world", "W1", "--set", "device=tpu"), 2, "no device 'tpu'"),
         (("none.toml",), 3, "none.toml: no such file"),
-        (("bad.toml",), 2, "bad.toml: not a TOML file"),
+        (("bad.toml",), 2, "bad.toml: is not TOML"),
         (("keys.toml",), 2, "keys.toml: no setting 'wordl'\nfix    did you mean 'world'?"),
         (("folder",), 2, "folder: is a folder, not a TOML file"),
         (("--resume", "none"), 3, "there is no run here"),

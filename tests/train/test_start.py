@@ -20,7 +20,8 @@ import torch
 from counterpoint.envs.teamworld.replay import TeamReplay
 from counterpoint.errors import CounterpointError, InputError, NotFound, NotIdentified, Refused, TryAgain
 from counterpoint.store import Store
-from counterpoint.train import start
+from counterpoint.train import checkpoint, start
+from counterpoint.train._sums import summed_file
 from counterpoint.train.evaluate import HAND_MADE, policy_of, reference_rounds
 from counterpoint.train.folder import RunFolder
 from counterpoint.train.interrupts import Interrupts
@@ -173,7 +174,7 @@ if __name__ == "__main__":
 
 
 def script(folder: Path, before: str = "") -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
     return subprocess.Popen([sys.executable, "-c", before + SCRIPT, str(folder)], env=environment, stderr=subprocess.PIPE)
 
 
@@ -235,7 +236,7 @@ def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint_and_names_the_b
     good = folder / "checkpoints" / "000002.pt"
     held = torch.load(good, weights_only=False)
     held["net"][name][:] = torch.nan
-    torch.save(held, good)
+    good.write_bytes(summed_file(checkpoint.dump(held)))
     with pytest.raises(NotFinite, match=r"update 3: .*; batch of training seeds 1002000 to 1002003.*000002\.pt"):
         train_run(folder, {}, resume=True, allow=[CONFIG["preset"]])
     run = RunFolder.open(folder)
@@ -312,9 +313,9 @@ def test_a_checkpoint_of_another_version_is_one_line(spoil: Any, words: str, cut
     folder = copied(cut, tmp_path)
     path = folder / "checkpoints" / "000002.pt"
     if spoil is None:
-        path.write_bytes(path.read_bytes()[:500])
+        path.write_bytes(summed_file(path.read_bytes()[:500]))
     else:
-        torch.save(spoil(torch.load(path, weights_only=False)), path)
+        path.write_bytes(summed_file(checkpoint.dump(spoil(torch.load(path, weights_only=False)))))
     with pytest.raises(InputError, match=words) as caught:
         train_run(folder, {}, resume=True, allow=[CONFIG["preset"]])
     assert len(str(caught.value).splitlines()) == 1

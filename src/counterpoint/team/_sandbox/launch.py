@@ -127,10 +127,10 @@ def _attempts(trap: str) -> dict[str, Callable[[str], object]]:
 
         return _socket.socket()
 
-    def limits(_: str) -> object:
+    def limits(_: str) -> None:
         import resource
 
-        return resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
     def file(path: str, flags: int = os.O_RDONLY) -> None:
         closed(opened(path, flags | os.O_NONBLOCK))

@@ -77,7 +77,7 @@ def _asking(column: int) -> list[bytes]:
     """Stop at every call that `watch` judges, and let the one message through."""
     steps = [_step(_EQUAL, _SENDMSG[column], 0, 4), _step(_LOAD, _FIRST_ARGUMENT_AT), _step(_EQUAL, REPORT_FD, 0, 1)]
     steps += [_step(_RETURN, _ALLOW), _step(_RETURN, _ERRNO | _EPERM)]
-    pairs = [numbers for numbers, *_ in (*PATHS.values(), *REFUSED.values())]
+    pairs = [*(numbers for numbers, _, _ in PATHS.values()), *(numbers for numbers, _ in REFUSED.values())]
     for number in sorted(number for pair in pairs if (number := pair[column]) is not None):
         steps += [_step(_EQUAL, number, 0, 1), _step(_RETURN, _ASK)]
     return steps

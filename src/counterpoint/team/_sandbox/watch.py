@@ -128,7 +128,8 @@ class Watch:
 
     def _introduced(self) -> None:
         """One byte, with the kernel's listener where there is one: the walls stand. The end of file before it: they do not."""
-        said, fds = b"", []
+        said = b""
+        fds: list[int] = []
         with contextlib.suppress(OSError):
             said, fds, _, _ = socket.recv_fds(self._ours, 1, 1)
         asyncio.get_running_loop().remove_reader(self._ours)
