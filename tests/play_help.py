@@ -23,7 +23,7 @@ def python(code: str, files: dict[str, str], folder: Path) -> str:
     for path, text in files.items():
         (folder / path).write_text(text)
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", code], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-I", "-S", "-c", code], cwd=folder, capture_output=True, text=True, timeout=600, check=False
     )
     return done.stdout + done.stderr
 

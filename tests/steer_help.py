@@ -64,7 +64,7 @@ def main(store: str, trace_id: str, step_s: str, limit_s: str, *agents: str) -> 
 
 
 @contextmanager
-def running(store: Path, trace_id: str = "running", *, step_s: float = 0.02, limit_s: float = 30.0) -> Iterator[subprocess.Popen[str]]:
+def running(store: Path, trace_id: str = "running", *, step_s: float = 0.02, limit_s: float = 600.0) -> Iterator[subprocess.Popen[str]]:
     """The program under way; killed at the end if it is still there."""
     command = [sys.executable, __file__, str(store), trace_id, str(step_s), str(limit_s)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -77,7 +77,7 @@ def running(store: Path, trace_id: str = "running", *, step_s: float = 0.02, lim
         process.wait()
 
 
-def until(is_it: object, limit_s: float = 10.0) -> None:
+def until(is_it: object, limit_s: float = 300.0) -> None:
     """Wait for a condition; an error when it does not come."""
     end = time.monotonic() + limit_s
     while not is_it():  # type: ignore[operator]

@@ -32,7 +32,7 @@ SHOP = "0a000000-0000-4000-8000-00000000000a"
 def cpt(*args: object, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
     command = [*CPT, *map(str, args)]
     plain = {k: v for k, v in os.environ.items() if k != "COUNTERPOINT_STORE"}
-    return subprocess.run(command, cwd=cwd, env={**plain, **env}, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, cwd=cwd, env={**plain, **env}, capture_output=True, text=True, timeout=600)
 
 
 def told(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:

@@ -181,7 +181,7 @@ def test_elsewhere_a_server_answers_until_closed(page: Path) -> None:
     try:
         assert viewing.url.endswith("/t/a%2Fb%20c")
         base = viewing.url.rpartition("/t/")[0]
-        with urllib.request.urlopen(f"{base}/api/t/a%2Fb%20c", timeout=10) as answer:
+        with urllib.request.urlopen(f"{base}/api/t/a%2Fb%20c", timeout=300) as answer:
             assert b'"a/b c"' in answer.read()
     finally:
         viewing.close()

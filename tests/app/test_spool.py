@@ -18,7 +18,7 @@ from counterpoint.store import disk
 
 def put(spool: Spool, *lines: bytes) -> list[Place]:
     places: list[Place] = []
-    spool.append(lines, places.extend).result(timeout=5)
+    spool.append(lines, places.extend).result(timeout=300)
     return places
 
 
@@ -73,7 +73,7 @@ def test_those_who_wait_together_share_one_sync(tmp_path: Path, monkeypatch: pyt
     assert told == []
     go.set()
     for future in waiting:
-        future.result(timeout=5)
+        future.result(timeout=300)
     assert len(syncs) == 2
     assert len(told) == 51
     spool.close()

@@ -121,7 +121,7 @@ def test_on_a_terminal_it_asks(silent: Path, answer: str, code: int, count: int)
         while b"steered" not in asked:
             asked += os.read(ours, 1000)
         os.write(ours, answer.encode() + b"\n")
-        assert process.wait(20) == code
+        assert process.wait(300) == code
     finally:
         process.kill()
         os.close(ours)

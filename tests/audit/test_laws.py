@@ -14,7 +14,7 @@ from counterpoint.audit.measures import Measure, measures
 from counterpoint.audit.rollups import BY, rollup
 from counterpoint.trace import Trace
 
-several = settings(max_examples=50, deadline=None)
+several = settings(max_examples=30, deadline=None)
 
 
 def _values(trace: Trace) -> dict[str, Measure]:

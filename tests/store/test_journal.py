@@ -254,7 +254,7 @@ def test_tasks_share_syncs_too(tmp_path: Path) -> None:
             assert f'"{k}-{i}"'.encode() in _journal(tmp_path).read_bytes()
 
     async def team() -> None:
-        await asyncio.wait_for(asyncio.gather(*(agent(k) for k in range(20))), 60)
+        await asyncio.wait_for(asyncio.gather(*(agent(k) for k in range(20))), 600)
 
     with store.record("t1", task_id="demo") as run:
         asyncio.run(team())

@@ -54,8 +54,8 @@ def test_two_writers_and_a_reader(tmp_path: Path) -> None:
     Store(folder).close()
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, who, folder, str(count)]) for who in ("a", "b")]
     reader = subprocess.Popen([sys.executable, "-c", READER, folder, str(3 * count)], stdout=subprocess.PIPE, text=True)
-    assert [w.wait(timeout=60) for w in writers] == [0, 0]
-    out, _ = reader.communicate(timeout=60)
+    assert [w.wait(timeout=600) for w in writers] == [0, 0]
+    out, _ = reader.communicate(timeout=600)
     assert (reader.returncode, out) == (0, f"read {3 * count}\n")
     with Store(folder) as store:
         assert sorted(store.ids()) == sorted([f"{w}{k}" for w in ("a", "b", "shared") for k in range(count)])

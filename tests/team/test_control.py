@@ -48,7 +48,7 @@ def steering(path: Path, play: Callable[[FileControl, Callable[..., Order]], Awa
             await control.close()
 
     with Store(path) as store, recording(store):
-        return asyncio.run(asyncio.wait_for(go(), 20))
+        return asyncio.run(asyncio.wait_for(go(), 300))
 
 
 async def told(control: Control, agent: str, key: str = "k") -> list[Order]:
@@ -276,7 +276,7 @@ def test_senders_in_other_processes_lose_nothing_and_one_that_is_killed_only_wha
         acknowledged = {"a": 15, "b": 15, "c": 4 + len(doomed.stdout.read().splitlines())}
         doomed.wait()
         for process in whole:
-            assert await asyncio.to_thread(process.wait, 20) == 0
+            assert await asyncio.to_thread(process.wait, 300) == 0
             assert process.stdout is not None
             process.stdout.close()
         last = say("message", "lead", text="z-0")
@@ -450,7 +450,7 @@ def test_a_run_that_goes_on_gets_old_orders_where_it_had_them_and_new_ones_after
             assert [o.id for o in await told(control, "lead.1", "lead.1|1")] == [resume.id]
             await control.close()
 
-        asyncio.run(asyncio.wait_for(play(), 10))
+        asyncio.run(asyncio.wait_for(play(), 300))
         asyncio.run(control.close())
 
 

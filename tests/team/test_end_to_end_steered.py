@@ -50,7 +50,7 @@ def _running(store: Path) -> Iterator[tuple[subprocess.Popen[str], FaultServer]]
         command = [*CPT, "record", *TEAM, "--base-url", server.url, "--store", str(store)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
-            until(lambda: len(server.requests) > 8, 40)
+            until(lambda: len(server.requests) > 8)
             yield process, server
         finally:
             process.kill()
@@ -80,7 +80,7 @@ def test_a_team_is_paused_told_something_else_and_its_trace_can_be_forked(tmp_pa
         assert len(server.requests) == asked, "a team that is paused asks nothing"
         assert steer("resume")["state"] == "applied"
         assert steer("stop", "--agent", "lead.2")["events"][0]["agent"] == "lead.2"
-        out, err = process.communicate(timeout=40)
+        out, err = process.communicate(timeout=300)
         assert (process.returncode, err) == (0, "")
         told = json.loads(out)
         assert (told["ended"], told["steered"], told["answer"]) == ("stopped", True, "C-1111|Alder Mills|70000")
@@ -120,7 +120,7 @@ def test_a_team_is_stopped_and_answers_with_what_it_has(tmp_path: Path) -> None:
     with _running(tmp_path) as (process, _):
         told = _cpt("steer", "a", "stop", "--text", "enough", "--yes", "--json", "--store", tmp_path)
         assert told["state"] == "applied"
-        out, err = process.communicate(timeout=40)
+        out, err = process.communicate(timeout=300)
     assert (process.returncode, err) == (0, "")
     told = json.loads(out)
     assert (told["ended"], told["steered"]) == ("steered", True)

@@ -23,7 +23,7 @@ folder = sys.argv[1]
 
 def _run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", HEAD + textwrap.dedent(code), str(folder)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600)
 
 
 def test_a_full_disk_is_told_once_and_the_team_goes_on(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def is_alive(pid: int) -> bool:
 
 
 def wait_until_gone(pid: int) -> bool:
-    for _ in range(100):
+    for _ in range(6000):
         if not is_alive(pid):
             return True
         time.sleep(0.05)
@@ -240,7 +240,7 @@ open("pid", "w").write(str(os.getpid()))
 os.close(1); os.close(2)
 time.sleep(600)
 """  # fmt: skip
-    outcome = play(source, folder, Limits(wall_s=0.8))
+    outcome = play(source, folder, Limits(wall_s=4.0))
     assert (outcome.error, outcome.exit) == ("timeout", None)
     assert not is_alive(int((folder / "pid").read_text()))
 
@@ -272,7 +272,7 @@ time.sleep(600)
 )
 def test_what_uses_too_much_is_ended(source: str, error: str | tuple[str, ...] | None, folder: Path) -> None:
     limits = Limits(wall_s=60, cpu_s=1, memory_mb=64, file_mb=2, disk_mb=8, files=200)
-    if "sleep" in source:
+    if error == "timeout":
         limits = Limits(wall_s=0.5)
     tool = python(instance(files={"start.txt": "begin"}), **vars(limits))
     result = run(_called(tool, source, folder / "agent"))
@@ -361,7 +361,7 @@ asyncio.run(Sandbox(Limits(wall_s=60)).run({source!r}, Path({str(folder)!r})))
 """  # fmt: skip
     runtime = subprocess.Popen([sys.executable, "-c", code])
     try:
-        for _ in range(400):
+        for _ in range(6000):
             if (folder / "pid").exists() and (folder / "pid").read_text():
                 break
             time.sleep(0.05)

@@ -59,7 +59,7 @@ class Operator:
         await self.until(lambda: self.count("lead.1") > 2 and self.count("lead.2"))
 
     async def until(self, is_it: Callable[[], Any]) -> None:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(300):
             while not is_it():
                 await asyncio.sleep(0.02)
 
@@ -75,7 +75,7 @@ def steered(path: Path, steer: Callable[[Operator], Any], run: Callable[[Store],
         with Store(path, flush_ms=5) as store:
             team = asyncio.create_task(run(store))
             await steer(Operator(path))
-            trace: Trace = await asyncio.wait_for(team, 30)
+            trace: Trace = await asyncio.wait_for(team, 300)
             return trace
 
     return asyncio.run(both())

@@ -25,7 +25,7 @@ def events_of(names: list[str]) -> list[Event]:
     return [Event(id=name, t=0, type="message", agent="x") for name in names]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.lists(_edge, min_size=1, max_size=9), _layout, st.booleans(), st.sampled_from([1 << 20, 64]))
 def test_a_scan_is_what_a_decoder_says_or_nothing(listed: list[dict[str, str]], layout: tuple[str, str], ascii_: bool, chunk: int) -> None:
     raw = json.dumps(listed, separators=layout, ensure_ascii=ascii_).encode()
@@ -43,7 +43,7 @@ def test_a_scan_is_what_a_decoder_says_or_nothing(listed: list[dict[str, str]], 
         assert {e.src for e in truth} | {e.dst for e in truth} <= {e.id for e in events}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(2, 6), st.data())
 def test_one_edge_of_another_shape_is_never_misread(count: int, data: st.DataObject) -> None:
     """Swap, drop, add or retype fields of one edge among regular ones."""

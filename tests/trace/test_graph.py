@@ -38,7 +38,7 @@ def oracle(n: int, edges: list[tuple[int, int]]) -> nx.DiGraph:
     return g
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(dags())
 def test_reach_agrees_with_networkx(dag: tuple[int, list[tuple[int, int]], np.ndarray]) -> None:
     n, edges, _ = dag
@@ -53,7 +53,7 @@ def test_reach_agrees_with_networkx(dag: tuple[int, list[tuple[int, int]], np.nd
     assert bits == [sum(1 << k for k, s in enumerate(sources) if i == s or nx.has_path(theirs, s, i)) for i in range(n)]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(dags())
 def test_the_critical_path_is_the_heaviest_chain(dag: tuple[int, list[tuple[int, int]], np.ndarray]) -> None:
     n, edges, weight = dag

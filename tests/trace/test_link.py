@@ -17,7 +17,7 @@ def lists(links: Links) -> list[list[int]]:
     return [a.tolist() for a in links]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.lists(_texts, min_size=1, max_size=12), st.data())
 def test_all_routes_agree(ids: list[str], data: st.DataObject) -> None:
     ends = st.lists(st.sampled_from(ids) | _texts, max_size=8)
@@ -29,7 +29,7 @@ def test_all_routes_agree(ids: list[str], data: st.DataObject) -> None:
     assert numbered is None or lists(numbered) == expected
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(_numbered, min_size=1, max_size=20), st.data())
 def test_the_integer_route_agrees_on_numbered_ids(ids: list[str], data: st.DataObject) -> None:
     src = data.draw(st.lists(st.sampled_from(ids) | _numbered, max_size=8))

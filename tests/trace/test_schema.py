@@ -35,7 +35,7 @@ def _without_ours(doc: dict[str, Any]) -> dict[str, Any]:
     return doc | {"events": [{k: v for k, v in e.items() if k not in OUR_FIELDS} for e in doc["events"]]}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(documents(), st.data())
 def test_it_agrees_with_the_surveys_on_the_surveys_fields(doc: dict[str, Any], data: st.DataObject) -> None:
     doc = _without_ours(doc)

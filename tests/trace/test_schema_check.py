@@ -14,7 +14,7 @@ from counterpoint.trace.schema_check import problems
 from survey import anything, documents, validator
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(documents(), st.data())
 def test_we_refuse_exactly_what_a_standard_validator_refuses(doc: dict[str, Any], data: st.DataObject) -> None:
     """Break a valid document somewhere (or not), and compare verdicts."""

@@ -30,7 +30,7 @@ def document(**fields: Any) -> dict[str, Any]:
     return {"trace_id": "t", "task_id": "q", "events": [event], "edges": [], "rewards": {}, "costs": costs} | fields
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(documents())
 def test_whatever_passes_the_schema_is_read_and_written_back_whole(doc: dict[str, Any]) -> None:
     validator.validate(doc)
@@ -41,7 +41,7 @@ def test_whatever_passes_the_schema_is_read_and_written_back_whole(doc: dict[str
     assert decode(encode(trace)) == trace
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(anything)
 def test_a_field_of_our_name_with_another_type_is_kept(value: Any) -> None:
     for name in (*OUR_FIELDS, "extra", "no_such_field"):

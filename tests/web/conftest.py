@@ -23,10 +23,10 @@ from web_help import ARGUMENTS, CHROMIUM, CPT, PAGE, ROOT, Viewer, hostile_trace
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Traces of every kind: samples with rewards, simulated (can be forked), imported with an injection, large, hostile."""
     home = tmp_path_factory.mktemp("viewer")
-    subprocess.run([*CPT, "demo", "--quick"], cwd=home, check=True, capture_output=True, timeout=120)
+    subprocess.run([*CPT, "demo", "--quick"], cwd=home, check=True, capture_output=True, timeout=600)
     folder = home / "counterpoint_demo"
     run = ["world", "run", "W1", "--policy", "reference", "--episodes", "1", "--set", "vote_items=6", "--seed", "1", "--store", str(folder)]
-    subprocess.run([*CPT, *run], cwd=home, check=True, capture_output=True, timeout=120)
+    subprocess.run([*CPT, *run], cwd=home, check=True, capture_output=True, timeout=600)
     with Store(folder) as opened:
         opened.add_many(read_logs(ROOT / "examples" / "logs" / "claude_code"))
         opened.add(hostile_trace())
@@ -70,7 +70,7 @@ def page(browser: Any) -> Iterator[Any]:
     """A page on which no error goes unseen, and which reaches nothing but this machine."""
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     opened = context.new_page()
-    opened.set_default_timeout(12_000)
+    opened.set_default_timeout(120_000)
     wrong: list[str] = []
     opened.on("pageerror", lambda error: wrong.append(str(error)))
     opened.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)

@@ -106,7 +106,7 @@ def test_fork_from_the_page_and_see_the_difference(page: Any, viewer: Viewer) ->
     form = page.locator("form.fork")
     form.wait_for()
     form.get_by_role("button", name=re.compile("fork|run", re.I)).first.click()
-    page.wait_for_url(re.compile("/d/"), timeout=30_000)
+    page.wait_for_url(re.compile("/d/"), timeout=120_000)
     page.get_by_text("first divergence").wait_for()
 
 
@@ -125,7 +125,7 @@ def test_two_traces_picked_from_the_list_become_a_diff(page: Any, viewer: Viewer
 
 def test_share_as_a_file_and_reopen_it_from_disk(page: Any, viewer: Viewer, tmp_path: Path) -> None:
     file = tmp_path / "shop.html"
-    done = subprocess.run([*CPT, "export", SHOP, "--html", str(file), "--store", str(viewer.store)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([*CPT, "export", SHOP, "--html", str(file), "--store", str(viewer.store)], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert "masked" in done.stdout + done.stderr
     assert "eve@example.org" not in file.read_text()

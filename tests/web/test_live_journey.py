@@ -29,7 +29,7 @@ def test_a_recorded_team_is_forked_at_a_return_and_badges_say_what_was_asked_aga
     form = page.locator("form.fork")
     form.get_by_role("radio", name=re.compile("^Delete")).check()
     form.get_by_role("button", name="Fork and compare").click()
-    page.wait_for_url(re.compile("/d/live-team"), timeout=30_000)
+    page.wait_for_url(re.compile("/d/live-team"), timeout=120_000)
     page.get_by_text("first divergence").wait_for()
 
     fork = page.url.partition("..")[2]
@@ -60,8 +60,8 @@ def test_the_live_page_shows_a_team_that_is_being_recorded(page: Any, viewer: Vi
         try:
             page.goto(f"{viewer.url}/live")
             region = page.get_by_role("region", name="Steer")
-            region.get_by_role("button", name="Pause lead of live-now").wait_for(timeout=30_000)
-            region.get_by_role("row", name=re.compile(r"^lead\.1 ")).wait_for(timeout=30_000)
+            region.get_by_role("button", name="Pause lead of live-now").wait_for(timeout=120_000)
+            region.get_by_role("row", name=re.compile(r"^lead\.1 ")).wait_for(timeout=120_000)
             page.get_by_role("link", name="live-now").first.wait_for()
             assert process.wait(60) == 0
         finally:

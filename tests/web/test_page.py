@@ -39,7 +39,7 @@ def test_the_page_is_small_and_asks_nobody() -> None:
 @needs_node
 def test_a_clean_build_gives_the_page_in_the_package(tmp_path: Path) -> None:
     done = subprocess.run(
-        ["npx", "vite", "build", "--outDir", str(tmp_path), "--emptyOutDir"], cwd=WEB, capture_output=True, text=True, timeout=300
+        ["npx", "vite", "build", "--outDir", str(tmp_path), "--emptyOutDir"], cwd=WEB, capture_output=True, text=True, timeout=900
     )
     assert done.returncode == 0, done.stderr
     built = hashlib.sha256((tmp_path / "viewer.html").read_bytes()).hexdigest()
@@ -48,11 +48,11 @@ def test_a_clean_build_gives_the_page_in_the_package(tmp_path: Path) -> None:
 
 @needs_node
 def test_its_types_hold() -> None:
-    done = subprocess.run(["npx", "tsc", "-p", ".", "--noEmit"], cwd=WEB, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(["npx", "tsc", "-p", ".", "--noEmit"], cwd=WEB, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout
 
 
 @needs_node
 def test_its_own_tests_pass() -> None:
-    done = subprocess.run(["npx", "vitest", "run"], cwd=WEB, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(["npx", "vitest", "run"], cwd=WEB, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout[-4000:]

@@ -40,7 +40,7 @@ class Viewer:
 
     def ask(self, path: str, *, method: str = "GET", body: Any = None, **headers: str) -> Answer:
         """One request, the path as it is written: nothing is made nicer on the way."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
         sent = {"host": f"127.0.0.1:{self.port}"} | {name.replace("_", "-"): value for name, value in headers.items()}
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         if data is not None:

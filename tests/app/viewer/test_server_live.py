@@ -24,7 +24,7 @@ class Stream:
     """A reader of the stream."""
 
     def __init__(self, viewer: Viewer, after: int | None = None) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", viewer.port, timeout=10)
+        self._connection = http.client.HTTPConnection("127.0.0.1", viewer.port, timeout=300)
         headers = {} if after is None else {"Last-Event-ID": str(after)}
         self._connection.request("GET", "/api/live", headers=headers)
         self._answer = self._connection.getresponse()
@@ -57,7 +57,7 @@ class Stream:
 
     def until(self, is_it: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
         """The first batch that is it."""
-        end = time.monotonic() + 10
+        end = time.monotonic() + 300
         for batch in self.batches():
             if is_it(batch):
                 return batch

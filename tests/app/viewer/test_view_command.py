@@ -35,7 +35,7 @@ def started(*arguments: str, folder: Path) -> Iterator[tuple[dict[str, Any], sub
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
-        process.wait(20)
+        process.wait(300)
 
 
 def test_it_says_where_it_is_answers_and_ends_with_a_signal(tmp_path: Path) -> None:
@@ -45,14 +45,14 @@ def test_it_says_where_it_is_answers_and_ends_with_a_signal(tmp_path: Path) -> N
         assert said["url"].startswith("http://127.0.0.1:")
         assert said["store"] == "traces"
         assert said["pid"] == process.pid
-        with urllib.request.urlopen(said["url"].replace("/t/", "/api/t/"), timeout=10) as answer:
+        with urllib.request.urlopen(said["url"].replace("/t/", "/api/t/"), timeout=300) as answer:
             assert json.load(answer)["id"] == "plain"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(300) == 0
 
 
 def test_without_a_store_it_opens_on_an_empty_list(tmp_path: Path) -> None:
-    with started(folder=tmp_path) as (said, _), urllib.request.urlopen(said["url"] + "api/traces", timeout=10) as answer:
+    with started(folder=tmp_path) as (said, _), urllib.request.urlopen(said["url"] + "api/traces", timeout=300) as answer:
         assert json.load(answer)["rows"] == []
     assert not (tmp_path / "traces").exists()
 

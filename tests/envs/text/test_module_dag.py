@@ -184,7 +184,7 @@ def test_the_lock_holds_without_the_list_of_what_may_run(code: str, tmp_path: Pa
     run += "from types import FunctionType\nf = FunctionType(c, globals())\nprint('locked', flush=True)\nlock()\n"
     run += "f()\nimport os\nos.write(1, b'escaped')"
     done = subprocess.run(
-        [sys.executable, "-I", "-c", run], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-I", "-c", run], cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False
     )
     assert done.stdout == "locked\n"
     assert done.returncode != 0
