@@ -71,7 +71,8 @@ def test_laws(data: list[tuple[int, int, float]], logits: list[float], unit: flo
     centred = (share * (found.q_NA - found.v_N[:, None])).sum(axis=1)[total > 0] / total[total > 0]
     assert np.abs(centred).max(initial=0) < 1e-9, "advantages average to nothing under the policy"
     assert (np.abs(found.z_NA) <= 1).all()
-    if np.ptp(r) > 1e-3:  # another unit and origin of returns change nothing
+    # Another unit and origin of returns change nothing, except in what rounding leaves where no noise was seen at all.
+    if np.ptp(r) > 1e-3 and found.se_NA[seen].min(initial=np.inf) > 1e-6:
         moved = advantages(SpawnStats.of(3, 3).updated(bucket, arm, unit * r + shift), np.arange(3), softmax(theta))
         assert moved.z_NA == pytest.approx(found.z_NA, abs=1e-4)
 
