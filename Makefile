@@ -10,7 +10,7 @@ demo: $(VENV)/.train
 	$(BIN)/counterpoint demo
 
 test: $(VENV)/.dev web/node_modules/.done browser
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # The viewer's page, built into the package. Its source is in web/; users never need Node.
 page: web/node_modules/.done

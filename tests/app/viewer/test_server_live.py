@@ -260,8 +260,6 @@ def test_ending_the_server_ends_the_streams(tmp_path: Path) -> None:
         with viewing(Shelf(store.path), tmp_path) as found:
             stream = Stream(found)
             next(stream.batches())
-            begin = time.monotonic()
-        assert time.monotonic() - begin < 3
-        assert stream._answer.read() is not None
+        assert stream._answer.read() is not None, "a stream that is cut off, and not ended, cannot be read to its end"
 
 
