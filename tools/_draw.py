@@ -29,6 +29,8 @@ _RARE = {"RemoveStatement", "ReturnNothing"}
 
 # Left out. Identity and equality are the same for what we compare by them (None, enums, classes, small numbers, interned words).
 _SAME = re.compile(r"ComparisonOperator_(Is_Eq|Eq_Is|IsNot_NotEq|NotEq_IsNot)$")
+# The `*` between parameters is no operator, whatever cosmic-ray makes of it.
+_MARKER = re.compile(r"\*\s*,")
 # What only saves time or memory, or only states what must hold anyway (`zip(..., strict=True)`).
 _KEYWORDS = {"strict", "gc", "slots", "weakref", "cache_hash", "copy", "repr", "cache"}
 _DECORATORS = {"cache", "lru_cache", "overload", "override", "final", "wraps", "njit", "cached_property"}
@@ -149,14 +151,15 @@ def _turns(source: str, operators: dict[str, Operator], chance: random.Random) -
     A line is drawn, then a family of operators, then one change; no line has a second turn before every other had its first.
     """
     out_of_bounds = _left_out(source)
-    nodes = list(ast_nodes(get_ast(source)))
+    nodes, lines = list(ast_nodes(get_ast(source))), source.splitlines()
     by_line: dict[int, dict[str, list[tuple[str, int]]]] = defaultdict(lambda: defaultdict(list))
     for operator, made in operators.items():
         if _SAME.search(operator):
             continue
         places = [place for node in nodes for place in made.mutation_positions(node)]
         for occurrence, (start, _) in enumerate(places):
-            if not any(a <= start < b for a, b in out_of_bounds):
+            marker = lines[start[0] - 1][start[1] :]
+            if not _MARKER.match(marker) and not any(a <= start < b for a, b in out_of_bounds):
                 by_line[start[0]][operator.split("_")[0]].append((operator, occurrence))
     turn = 0
     while by_line:

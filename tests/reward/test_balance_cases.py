@@ -48,12 +48,22 @@ def test_what_varies_by_rounding_does_not_vary() -> None:
     assert normalised(np.array([[0.0, 2e-3]]), [0, 0])[0] == pytest.approx([-1.0, 1.0])
 
 
-@pytest.mark.parametrize("call", [lambda x: normalised(x, [0, 0]), lambda x: variance_weights(x, [0, 0]), variation_weights, weighted, pcgrad])
-def test_values_that_are_no_numbers_are_refused(call: Any) -> None:
+@pytest.mark.parametrize(
+    ("call", "what"),
+    [
+        (lambda x: normalised(x, [0, 0]), "values"),
+        (lambda x: variance_weights(x, [0, 0]), "values"),
+        (variation_weights, "values"),
+        (weighted, "components"),
+        (lambda x: weighted(np.ones((2, 2)), x[0] if len(x) else []), "weights"),
+        (pcgrad, "gradients"),
+    ],
+)
+def test_values_that_are_no_numbers_are_refused(call: Any, what: str) -> None:
     for wrong in ([[1.0, math.nan]], [[math.inf, 1.0]]):
-        with pytest.raises(InputError, match="are not numbers"):
+        with pytest.raises(InputError, match=f"some {what} are not numbers"):
             call(np.array(wrong))
-    with pytest.raises(InputError, match="there are no"):
+    with pytest.raises(InputError, match=f"there are no {what}"):
         call(np.empty((0, 2)))
 
 

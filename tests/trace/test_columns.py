@@ -103,6 +103,9 @@ def test_what_a_typed_column_cannot_say_stands_beside_it() -> None:
     assert table["t"].to_pylist() == [1.0, 1.0, 2.0**53, None]
     assert table["exact"].to_pylist()[:3] == [None, None, f'{{"t":{2**53 + 1},"tokens_in":{2**63}}}']
     assert table["tokens_in"].to_pylist() == [None] * 4
+    counts = event_table([ev("a", tokens_in=2**63 - 1), ev("b", tokens_in=2**63), ev("c", tokens_in=0), ev("d", turn=-(2**63)), ev("e", turn=-(2**63) - 1)])
+    assert counts["tokens_in"].to_pylist() == [2**63 - 1, None, 0, None, None]  # only what does not fit stands beside
+    assert counts["turn"].to_pylist() == [None, None, None, -(2**63), None]
     assert table["extra"].null_count == 4
 
 
