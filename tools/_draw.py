@@ -21,6 +21,7 @@ from cosmic_ray import plugins
 from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.operators.operator import Operator
+from parso.tree import search_ancestor
 
 Place = tuple[int, int]
 
@@ -58,11 +59,19 @@ class _Ours(Operator):
 
 
 class RemoveStatement(_Ours):
-    """`call(x)`, `a = b`, `a += b` and `raise ...` become `pass`."""
+    """`call(x)`, `a.b = c`, `a += b` and `raise ...` become `pass`, and `a = b` where `a` has a value already.
+
+    Without its first value a name is unknown, which any test that comes by would notice: such a mutant says nothing.
+    """
 
     def mutation_positions(self, node: Any) -> Iterator[tuple[Place, Place]]:
         if node.type == "simple_stmt" and node.children[0].type in {"expr_stmt", "atom_expr", "raise_stmt", "del_stmt"}:
-            yield node.children[0].start_pos, node.children[0].end_pos
+            first = node.children[0]
+            names = [n.value for n in first.get_defined_names()] if first.type == "expr_stmt" else []
+            function = search_ancestor(node, "funcdef")
+            before = function.get_code(include_prefix=False).split(first.get_code(include_prefix=False))[0] if function else ""
+            if all(re.search(rf"\b{name}\b", before) for name in names):
+                yield first.start_pos, first.end_pos
 
     def mutate(self, node: Any, index: int) -> Any:
         first = node.children[0]
