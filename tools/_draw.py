@@ -34,7 +34,7 @@ _SAME = re.compile(r"ComparisonOperator_(Is_Eq|Eq_Is|IsNot_NotEq|NotEq_IsNot)$")
 _MARKER = re.compile(r"\*\s*,")
 # What only saves time or memory, or only states what must hold anyway (`zip(..., strict=True)`).
 _KEYWORDS = {"strict", "gc", "slots", "weakref", "cache_hash", "copy", "repr", "cache"}
-_DECORATORS = {"cache", "lru_cache", "overload", "override", "final", "wraps", "njit", "cached_property"}
+_DECORATORS = {"cache", "lru_cache", "overload", "override", "final", "wraps", "njit", "cached_property", "staticmethod"}
 
 
 @dataclass(frozen=True)
