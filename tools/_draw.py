@@ -80,10 +80,10 @@ class RemoveStatement(_Ours):
 
 
 class ReturnNothing(_Ours):
-    """`return x` becomes `return None`."""
+    """`return x` becomes `return None`; but not `return False`, which says the same to who asks."""
 
     def mutation_positions(self, node: Any) -> Iterator[tuple[Place, Place]]:
-        if node.type == "return_stmt" and node.children[1:]:
+        if node.type == "return_stmt" and node.children[1:] and node.children[1].get_code().strip() not in ("None", "False"):
             yield node.start_pos, node.end_pos
 
     def mutate(self, node: Any, index: int) -> Any:
