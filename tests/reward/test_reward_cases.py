@@ -199,12 +199,12 @@ def test_talk_is_messages_and_returns() -> None:
             pay("debate", trace(events), **options)  # type: ignore[arg-type]
 
 
-def spawns(count: int, returned: int) -> Trace:
+def spawns(count: int, returned: int, team: float = 0.0) -> Trace:
     events = [ev("d", 0, "lead", "orchestrator_decision"), ev("e", 1, "lead", "orchestrator_decision")]
     events += [ev(f"s{k}", 2, "lead", "spawn", to=f"w{k}") for k in range(count)]
     events += [ev(f"m{k}", 3, f"w{k}") for k in range(count)]
     events += [ev(f"r{k}", 4, f"w{k}", "return", to="lead") for k in range(returned)]
-    return trace(events, rewards={"team": 0.0, "other": 2.0})
+    return trace(events, rewards={"team": team, "other": 2.0})
 
 
 def test_orchestration_defaults_and_forms() -> None:
@@ -214,6 +214,7 @@ def test_orchestration_defaults_and_forms() -> None:
     assert pay("orchestration", spawns(0, 0), form="additive", lambda2=5.0) == {("R7", "lead"): 0.0}
     assert pay("orchestration", of, form="mixture", perf="team") == pytest.approx({("R7", "lead"): 0.04})  # 0 is no success
     assert pay("orchestration", of, form="mixture", perf="other") == pytest.approx({("R7", "lead"): 0.04 + 0.9 * 2})
+    assert pay("orchestration", spawns(4, 3, 0.5), form="mixture", perf="team") == pytest.approx({("R7", "lead"): 0.04 + 0.45})
     assert pay("orchestration", of, form="mixture", perf="other", success_above=2.0) == pytest.approx({("R7", "lead"): 0.04})
     assert pay("orchestration", of, form="additive", perf="team", lambda1=lambda s: s, lambda2=0, step=0.5) == pytest.approx({("R7", "lead"): 0.2})
     assert pay("orchestration", of, form="additive", lambda1=lambda s: 1 + s, lambda2=0) == pytest.approx({("R7", "lead"): 0.4})
@@ -367,6 +368,23 @@ def test_published_groups() -> None:
 def test_what_is_no_number_is_named(call: Any, name: str) -> None:
     for value in (math.nan, math.inf):
         with pytest.raises(InputError, match=f"^{name} is {value}"):
+            call(value)
+
+
+@pytest.mark.parametrize(
+    ("call", "what"),
+    [
+        (lambda x: steps.maporl([[x]]), "score"),
+        (lambda x: steps.maporl_bonus([[x, 1], [1, 1]], ALPHA), "correctness"),
+        (lambda x: steps.puppeteer(1.0, [x], budget=1.0), "load"),
+        (lambda x: steps.malt([[[x]]]), "leaf"),
+        (lambda x: steps.fold_reward(1.0, [x]), "process reward"),
+        (lambda x: steps.mars2_shaping([-1], [x]), "reward"),
+    ],
+)
+def test_steps_that_are_no_numbers_are_named(call: Any, what: str) -> None:
+    for value in (math.nan, math.inf):
+        with pytest.raises(InputError, match=f"^a {what} is not a number"):
             call(value)
 
 

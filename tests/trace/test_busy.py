@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -90,6 +91,10 @@ def test_a_text_is_found_by_its_reference() -> None:
     trace = one(contents={"r1": "hello"})
     assert [trace.text(e) for e in trace.events] == ["hello", None, None]
     assert one().text(trace.events[0]) is None
+
+
+def test_what_a_trace_does_not_say_is_not_written() -> None:
+    assert list(msgspec.json.decode(msgspec.json.encode(one()))) == ["trace_id", "task_id", "events"]
 
 
 def test_a_trace_is_frozen() -> None:

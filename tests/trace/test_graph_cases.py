@@ -59,6 +59,8 @@ def test_one_tangle_by_hand_on_both_roads(compiled: bool, monkeypatch: pytest.Mo
     assert np.flatnonzero(g.ancestors(2)).tolist() == [2, 4]
     assert np.flatnonzero(g.reach([3, 5])).tolist() == [0, 3, 5]
     assert not g.reach([]).any()
+    assert g.ancestors(2).tobytes() == b"\0\0\1\0\1\0"  # true is 1, for whoever counts
+    assert g.descendants(3).tobytes() == b"\1\0\0\1\0\0"
     assert g.reached_by([4, 3, 2]) == [0b111, 0b001, 0b101, 0b010, 0b001, 0]
 
 
@@ -86,6 +88,9 @@ def test_edges_in_pass_order_stay_as_they_are() -> None:
     assert turned.by is not None
     assert turned.by.tolist() == [2, 0, 1]
     assert (turned.src.tolist(), turned.dst.tolist()) == ([0, 1, 0], [1, 2, 2])
+    late = graph(4, [(0, 1), (2, 3), (1, 2)])  # none before the first, and still not in order
+    assert late.by is not None
+    assert late.levels().tolist() == [0, 1, 2, 3]
     two = graph(3, [(0, 2), (0, 1)])
     assert two.by is not None
     assert graph(2, [(0, 1), (0, 1)]).by is None

@@ -266,7 +266,7 @@ def test_bars_lie_where_the_time_was_spent() -> None:
 
 def test_the_ruler_begins_at_zero_and_names_the_silences() -> None:
     html = card(WORKED)
-    assert 'x="190" y="12">0 s</text>' in html
+    assert '<text class="s" fill="#595959" font-size="11" x="190" y="12">0 s</text>' in html
     assert 'x="900" y="12" text-anchor="end">1 min 40 s</text>' in html
     assert "idle" not in html
     quiet = card(trace([ev("a", 0, "w", "tool_call", dur=10), ev("b", 4010, "w", "tool_call", dur=10)]))

@@ -12,6 +12,7 @@ from counterpoint.errors import InputError
 from counterpoint.trace import records, vocabulary
 from counterpoint.trace.replay import Delete, Force, Fork, Insert, ManyReplay, Replay, Substitute
 from counterpoint.trace.rows import Cost, Credit, CreditRow, Shares, Signal, Signals, rows_of
+from counterpoint.trace.schema import json_schema
 
 # -- signals -----------------------------------------------------------------------------------------------------
 
@@ -186,3 +187,28 @@ def test_the_fields_of_an_event() -> None:
     assert [records.wire_name(f) for f in ("from_", "to")] == ["from", "to"]
     assert set(records.AMOUNTS) == {"dur", "tokens_in", "tokens_out", "cost_usd", "turn"}
     assert records.BARE == {"id": "-", "t": 0, "type": "message", "agent": "-"}
+
+
+# -- the schema --------------------------------------------------------------------------------------------------
+
+
+def test_the_schema_is_titled_and_every_part_says_what_it_is() -> None:
+    schema = json_schema()
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["title"] == "Counterpoint orchestration trace"
+    assert schema["description"] == "A rooted, labelled, temporal graph of events, with its rewards and costs."
+    event, edge = schema["$defs"]["Event"], schema["$defs"]["Edge"]
+    assert event["description"] == "One vertex of the trace: the survey's ten fields, then ours, all optional."
+    assert edge["description"] == "A dependency between two events: `dst` depends on, or read, `src`."
+    assert not {"title"} & (event.keys() | edge.keys())
+    assert [*event["properties"]] == [records.wire_name(f) for f in records.FIELDS]
+    assert all(field.get("description") for field in event["properties"].values())
+    assert not any("default" in field or "anyOf" in field for part in (schema, event) for field in part["properties"].values())
+    assert (event["additionalProperties"], edge["required"]) == (True, ["src", "dst", "type"])
+    assert event["properties"]["from"]["description"] == "Who a message or return comes from."
+    assert event["properties"]["dur"] == {"type": "number", "minimum": 0, "description": "Seconds it took."}
+    costs = schema["properties"]["costs"]
+    assert costs["required"] == ["tokens", "wall_clock_s"]
+    assert costs["properties"] == {name: {"type": "number", "minimum": 0} for name in vocabulary.COST_FIELDS}
+    for numbers in (costs, schema["properties"]["rewards"], schema["properties"]["metrics"], event["properties"]["reward"]):
+        assert numbers["additionalProperties"] == {"type": "number"}

@@ -260,6 +260,12 @@ def test_chunks_end_with_an_edge_wherever_they_are_cut(chunk: int, monkeypatch: 
     assert scan(raw.replace(b'"e8"', b'"e10"'), TEN) is None
 
 
+def test_a_chunk_ends_after_the_first_object_that_ends_there_or_later() -> None:
+    text = np.frombuffer(b"{a},{b},{c}" + b" " * 5000, np.uint8)
+    assert [edges._next_break(text, after) for after in (0, 2, 3, 6, 10)] == [3, 3, 7, 7, 11]
+    assert edges._next_break(text, 11) == edges._next_break(text, len(text)) == edges._next_break(text, len(text) + 9) == len(text)
+
+
 def test_edges_compare_as_sequences_do() -> None:
     found = Edges(TEN, np.array([0, 1], np.int32), np.array([1, 2], np.int32), np.array([1, 2], np.uint8))
     listed = [Edge("e0", "e1", "causal"), Edge("e1", "e2", "spawn")]
@@ -269,5 +275,6 @@ def test_edges_compare_as_sequences_do() -> None:
     assert found != listed[:1]
     assert found != "ab"
     assert found != 3
+    assert (found == 3) is (found == "ab") is False
     assert (len(found), found[-1], found[1:], found[::-1]) == (2, listed[1], listed[1:], listed[::-1])
     assert Edges.__hash__ is None
