@@ -66,6 +66,11 @@ def test_before_the_edit_all_is_reused_and_after_it_each_badge_tells_the_truth(s
     assert (badge_of(twin), fork.text(twin)) == ("re-run", "nothing of interest")
     calls = fork.meta["fork"]["calls"]
     assert calls["re-run"] > 0 < calls["recorded"]
+    asked = [e for e in fork.events if "seed" in (e.extra or {}).get("call", {}) and not (e.extra or {}).get("edited")]
+    assert sum(badge_of(e) == "re-run" for e in asked) == calls["re-run"]  # each that was asked again says so
+    assert len(asked) + 1 == calls["re-run"] + calls["recorded"]  # and the edited one, whose own words were recorded
+    results = [e for e in after if e.type == "tool_result"]
+    assert {badge_of(e) for e in results if e.key in was} == {"recorded"}
     again = LiveReplay(is_full=True).fork(small, at.id, Substitute("nothing of interest"))
     assert again.meta["fork"]["calls"]["recorded"] == 0
     assert again.meta["fork"]["calls"]["re-run"] == calls["re-run"] + calls["recorded"]
