@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from counterpoint import Delete, Event, Force, InputError, Insert, NotFound, NotIdentified, Refused, Substitute, Trace
+from counterpoint import Delete, Event, Force, InputError, Insert, NotFound, NotIdentified, Substitute, Trace
 from counterpoint.app.forking import badges, counts, edit, effect_of, replay_for
 from counterpoint.audit.diff import diff, fingerprint
 from counterpoint.team import replay as live
@@ -19,7 +19,7 @@ from counterpoint.team.edits import PASSED
 from counterpoint.team.limits import Limits
 from counterpoint.team.models.fake import Fake
 from counterpoint.team.recorder import MemorySink
-from counterpoint.team.replay import BADGES, LiveReplay, check_named_code
+from counterpoint.team.replay import BADGES, LiveReplay
 from counterpoint.trace import Edge
 from counterpoint.trace.replay import Fork
 from team_help import Says, record, sends
@@ -160,7 +160,7 @@ def test_a_fork_is_put_together_in_the_recorded_order_and_under_its_ids() -> Non
         trace_id="run~1",
         task_id="q",
         events=[event(0, "k0", "a"), event(1, "k1", "b"), event(2, "k2", "c")],
-        meta={"root": "run"},
+        meta={"root": "origin"},
     )
     sink = MemorySink()
     # it came out in another order, and with one more
@@ -185,7 +185,7 @@ def test_a_fork_is_put_together_in_the_recorded_order_and_under_its_ids() -> Non
     ]
     assert fork.edges == [Edge("e1", "e2", "causal"), Edge("e2", "e4", "message"), Edge("e3", "e4", "message")]
     assert [e.t for e in fork.events] == [0.0, 1.0, 1.0, 3.0]
-    assert fork.trace_id == "run~aa~bb"
+    assert fork.trace_id == "origin~aa~bb"
     assert fork.contents == {"r": "words"}
     sink.edges.clear()
     plain = live._assembled(replace(old, meta={}), sink, team, [], 0)  # type: ignore[arg-type]
@@ -302,17 +302,6 @@ def test_a_model_is_made_when_it_is_needed_and_only_as_it_was() -> None:
         asyncio.run(other.complete(call))
     bare = live._Lazy(replace(trace, meta={}), make)
     assert (bare.name, bare.version) == ("", "")
-
-
-def test_code_that_a_trace_names() -> None:
-    named = lambda **team: Trace(trace_id="t", task_id="q", events=[], meta={"team": team})  # noqa: E731
-    check_named_code(named(task="ledger_hunt", topology="swarm", tools={"outbox": {}}), ())
-    check_named_code(named(), ())
-    check_named_code(named(task="lab:t", topology="lab:u", tools=["lab:v"]), ["lab:t", "lab:u", "lab:v"])
-    for team in ({"task": "lab:t"}, {"topology": "lab:t"}, {"tools": ["outbox", "lab:t"]}):
-        with pytest.raises(Refused, match="--allow lab:t") as error:
-            check_named_code(named(**team), ["lab:x"])
-        assert error.value.where == "t"
 
 
 def test_the_answer_of_a_loop_comes_out_of_any_thread() -> None:
