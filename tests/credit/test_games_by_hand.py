@@ -182,6 +182,11 @@ def test_solving_says_how() -> None:
     random = Game(3, lambda s: float(s.all()))
     draws = {tuple(solve(random, "sampled", alone, orders=2, seed=s).value_A.tolist()) for s in range(12)}
     assert len(draws) > 1
+    cubes = Game(6, lambda s: float(s @ np.arange(1.0, 7.0)) ** 3)
+    drawn = [
+        solve(cubes, "sampled", np.full(6, -1), orders=2, **more).value_A.tolist() for more in ({}, {"seed": 0}, {"seed": 1})
+    ]
+    assert drawn[0] == drawn[1] != drawn[2]
 
 
 def test_values_over_a_tree_sampled_and_exact() -> None:
@@ -309,6 +314,15 @@ def test_forks_without_agents() -> None:
     assert cost == Cost(1, 2 + 7)  # what runs again from the fork on
     both, cost = forked_without(trace, ["w1", "w0"], Without())
     assert (both.rewards["team"], cost) == (0.0, Cost(2, 9 + 0))
+    more = voted(Event(id="n", t=4, type="message", agent="lead", tokens_in=3))
+    assert forked_without(more, ["w0"], Without())[1] == Cost(1, 2 + 7 + 3)
+
+    class Stubborn(Without):
+        def fork(self, trace: Trace, at: str, do: Do | None = None, seed: int | None = None) -> Trace:
+            assert "again" not in trace.meta  # who is spawned again by another decision stays
+            return replace(trace, meta={"again": True})
+
+    assert forked_without(trace, ["w0"], Stubborn())[1].forks == 1
     same, cost = forked_without(trace, ["nobody"], Without())
     assert same is trace
     assert cost == Cost()
@@ -336,6 +350,8 @@ def test_shapley_notes_and_errors_of_samples() -> None:
         "traces": [{"worth": "votes", "v_all": 1.0, "v_nobody": 1.0, "orders": 0, "recorded": 3.0, "gap": 2.0}],
     }
     assert [r.se for r in credit.rows] == [None] * 3
+    assert (credit.mechanism, credit.additive, credit.trace_ids) == ("shapley", True, ("t",))
+    assert shapley(trace, worth=lambda t, agents: float(len(agents))).notes["traces"][0]["orders"] == 0  # few: exact
     given = shapley(trace, worth=lambda t, agents: float(len(agents)), value="sampled", orders=4)
     assert given.notes["traces"] == [{"worth": "given", "v_all": 3.0, "v_nobody": 0.0, "orders": 4, "recorded": 2.0, "gap": -1.0}]
     assert [r.se for r in given.rows] == [0.0] * 3
@@ -377,7 +393,7 @@ def test_winter_by_hand() -> None:
     assert credit.declared is not None
     assert credit.declared.tolist() == [3.0, 3.0]
     assert {r.se for r in credit.rows} == {None}
-    assert (credit.mechanism, credit.estimand) == ("winter", winter.estimand)
+    assert (credit.mechanism, credit.estimand, credit.additive) == ("winter", winter.estimand, True)
     drawn = winter(same, worth=both, orders=4)
     assert next(r.se for r in drawn.rows if r.unit == "agent") == 0.0
     assert {r.se for r in drawn.rows if r.unit == "role"} == {None}
@@ -437,6 +453,8 @@ def test_sharp_by_hand() -> None:
     assert pair.unidentified == {(2, n): "the only trace of its task in which it takes part" for n in ("lead", "w0", "w1")}
     assert pair.notes == {"lambda_s": 0.5, "lambda_p": 0.1, "ddof": 1, "eps": 1.0}
     assert rows(sharp([trace, other], give="advantage", eps=1.0, ddof=0))[1, "w1"] == pytest.approx(0.5)
+    three = sharp([trace, other, replace(trace, trace_id="v", rewards={"team": 6.0})], give="advantage", eps=0.0)
+    assert [rows(three)[i, "w0"] for i in range(3)] == pytest.approx([-1.0, 0.0, 1.0])
     assert rows(sharp(trace, give="marginal", worth=lambda t, agents: float(len(agents) ** 2)))[0, "w0"] == 5.0
     with pytest.raises(InputError, match="no give='all'"):
         sharp(trace, give="all")

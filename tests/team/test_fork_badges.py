@@ -393,6 +393,19 @@ def test_a_given_model_is_not_closed(small: Trace) -> None:
     assert closed == []
 
 
+def test_a_model_that_the_fork_made_is_closed(small: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[bool] = []
+
+    class Closes(Fake):
+        async def close(self) -> None:
+            closed.append(True)
+
+    monkeypatch.setattr(live, "_model_of", lambda spec, task: Closes(task=task, skill=0.95))
+    at = next(e for e in small.events if e.type == "return")
+    LiveReplay().fork(small, at.id, Substitute("nothing"))
+    assert closed == [True]
+
+
 # -- simulated worlds, and the command line -----------------------------------------------------------------------------
 
 
