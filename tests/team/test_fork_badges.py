@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from counterpoint import Delete, Event, Force, InputError, Insert, NotFound, NotIdentified, Substitute, Trace
-from counterpoint.app.forking import badges, counts, edit, effect_of, replay_for
+from counterpoint import Delete, Event, Force, InputError, Insert, NotFound, NotIdentified, Refused, Substitute, Trace
+from counterpoint.app.forking import badges, counts, edit, effect_of, named_model, replay_for
 from counterpoint.audit.diff import diff, fingerprint
 from counterpoint.team import replay as live
+from counterpoint.team import session
 from counterpoint.team.edits import PASSED
 from counterpoint.team.limits import Limits
 from counterpoint.team.models.fake import Fake
@@ -456,6 +457,30 @@ def test_who_can_follow_an_edit(small: Trace) -> None:
     assert error.value.where == "bare"
     with pytest.raises(NotIdentified, match="its world 'Atlantis' is not here"):
         replay_for(replace(bare, meta={"world": "Atlantis"}))
+
+
+def test_a_stopping_world_cannot_fork_for_the_command_line() -> None:
+    with pytest.raises(NotIdentified, match="the world S1 cannot fork; fork a trace of a TeamWorld") as error:
+        replay_for(Trace(trace_id="s", task_id="q", events=[], meta={"world": "S1"}))
+    assert error.value.where == "s"
+
+
+def test_the_model_that_was_named_for_changed_calls(small: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[str, dict[str, Any]]] = []
+    monkeypatch.setattr(session, "make_model", lambda name, task, **options: made.append((name, options)))
+    asked = {"model_name": "openai:x", "base_url": "http://127.0.0.1:9", "key_env": None, "allow": ()}
+    assert named_model(small, asked | {"model_name": None}) is None
+    assert made == []
+    named_model(small, asked)
+    named_model(small, asked | {"base_url": None, "key_env": "KEY"})
+    assert made == [("openai:x", {"base_url": "http://127.0.0.1:9"}), ("openai:x", {"key_env": "KEY"})]
+    meta = lambda **more: replace(small, meta=small.meta | {"team": small.meta["team"] | more})  # noqa: E731
+    named_model(meta(model="lab.models:ours"), asked)  # the trace's own model is not asked, so it needs no consent
+    with pytest.raises(Refused, match=r"lab\.tools:ours") as error:
+        named_model(meta(tools={"lab.tools:ours": {}}), asked)
+    assert error.value.where == small.trace_id
+    with pytest.raises(InputError, match="cannot be read"):
+        named_model(Trace(trace_id="t", task_id="q", events=[]), asked)
 
 
 def test_an_effect_is_paired_on_one_fresh_noise() -> None:
