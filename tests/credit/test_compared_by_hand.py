@@ -357,6 +357,12 @@ def test_magrpo_aligned_refuses_who_is_alone_and_cross_copies_the_refusal() -> N
     assert rows(cross) == {(0, "b"): 0.5, (1, "b"): -0.5}
     assert set(cross.unidentified) == {(0, "a"), (1, "a")}
     assert cross.notes["mode"] == "cross"
+    raw = magrpo(
+        [team("t0", 1.0, [said("a", "x")]), team("t1", 4.0, [said("a", "x")]), team("t2", 2.0, [said("a", "y")])],
+        mode="cross",
+        convention="reinforce",
+    )
+    assert rows(raw) == {(0, "a"): 5.0, (1, "a"): 5.0, (2, "a"): 2.0}  # the sums themselves
     assert [s.tolist() for s in cross_sums(np.arange(8.0).reshape(2, 2, 2))] == [[6, 22], [10, 18], [12, 16]]
     with pytest.raises(NotIdentified, match="completions cannot be told apart") as error:
         magrpo([both[0], team("mute", 1.0, [said("a", "x"), said("b")])], mode="cross")
