@@ -265,18 +265,20 @@ def test_a_part_holds_the_rows_of_its_episodes() -> None:
     assert nothing == ({}, {})
 
 
-def test_one_step_of_an_update_is_a_step_on_the_loss() -> None:
+def test_steps_of_an_update_are_steps_on_the_loss() -> None:
     tables, advantages = whole()
     nets = []
     for _ in range(2):
         torch.manual_seed(4)
         nets.append(Network())
-    options = Options(epochs=1, parts=1, max_norm=0.1)
+    options = Options(epochs=2, parts=1, max_norm=0.1)
     stats = update(nets[0], torch.optim.SGD(nets[0].parameters(), lr=0.5), tables, advantages, 2, options, np.random.default_rng(0))
-    loss = _policy_loss(nets[1], *_needed(tables, rows_of(tables, advantages)), options, None)
-    loss.backward()
-    torch.nn.utils.clip_grad_norm_(nets[1].policy_parameters(), 0.1)
-    torch.optim.SGD(nets[1].parameters(), lr=0.5).step()
+    for _ in range(2):
+        nets[1].zero_grad()
+        loss = _policy_loss(nets[1], *_needed(tables, rows_of(tables, advantages)), options, None)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(nets[1].policy_parameters(), 0.1)
+        torch.optim.SGD(nets[1].parameters(), lr=0.5).step()
     assert stats["loss"] == pytest.approx(float(loss.detach()), abs=1e-5)
     for a, b in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
         assert torch.allclose(a, b, atol=1e-6)

@@ -310,3 +310,46 @@ def test_improving_takes_its_steps_on_both_losses() -> None:
     assert set(stats) == {"entropy_item", "entropy_brief", "stop_share"}
     alone = improve(net, Counting(net.policy_parameters(), lr=1.0), {"item": item_table()}, np.random.default_rng(0), tau=0.1, steps=1)
     assert set(alone) == {"entropy_item", "entropy_brief"}
+
+
+def test_no_step_carries_the_gradient_of_the_one_before() -> None:
+    """Where every loss is flat, nothing moves, whatever gradients were left lying around."""
+
+    def spoiled(net: torch.nn.Module) -> torch.nn.Module:
+        for p in net.parameters():
+            p.grad = torch.ones_like(p)
+        return net
+
+    def critics() -> Network:
+        net = known_net(level=1.1, q=(1.3, 1.3, 1.3), brief=(2.0,) * 4, bias=0.6)
+        says(net.team_critic[-1], 1.0, 0.5, 0.5, *[0.5] * 6)
+        with torch.no_grad():
+            net.point_key.weight.zero_()
+            net.point_key.bias.zero_()
+        return net
+
+    tables = soft_tables()
+    tables["item"]["agent"][:] = -1
+    flat = Lesson(tables, np.full(4, 1.3), np.ones(4), np.full(4, 1.1), np.full(4, 2.0), np.ones(1), np.ones(1), np.zeros(0))
+    net = critics()
+    net.scale.fill_(4.0)
+    spoiled(net)
+    before = [p.detach().clone() for p in net.critic_parameters()]
+    fit(net, torch.optim.SGD(net.critic_parameters(), lr=1.0), [flat], np.random.default_rng(0), steps=1)
+    assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(before, net.critic_parameters(), strict=True))
+    even = known_net(q=(0.0, 0.0, 0.0), going=0.0)  # all alternatives are worth the same, and are taken as often
+    says(even.stop, 0.0)
+    spoiled(even)
+    before = [p.detach().clone() for p in even.policy_parameters()]
+    stop = {"ep": np.zeros(1, np.int64), "x": team_x(1)}
+    improve(even, torch.optim.SGD(even.policy_parameters(), lr=1.0), {"item": item_table(), "stop": stop}, np.random.default_rng(0), tau=1.0, steps=1)
+    assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(before, even.policy_parameters(), strict=True))
+    out, other, mixer = rollout(**decided()), net_of(), made_mixer()
+    spoiled(other)
+    spoiled(mixer)
+    says(other.talk, 0.0, 0.0)
+    head = other.brief.bias.detach().clone()
+    optimizer = torch.optim.SGD([*other.policy_parameters(), *mixer.parameters()], lr=1.0)
+    learn(other, mixer, optimizer, out, {"epochs": 1, "max_norm": 1e-6}, progress=0.0, rng=np.random.default_rng(0))
+    assert torch.allclose(head, other.brief.bias, atol=1e-5)
+    assert torch.allclose(other.worker[0][-1].bias, net_of().worker[0][-1].bias, atol=1e-9)  # type: ignore[index]
