@@ -96,7 +96,7 @@ def background() -> Trace:
         answer("u2", 3, "c1", "launched", {"status": "async_launched", "agentId": "x1"}),
         answer("u3", 3.5, "c2", "launched", {"isAsync": True, "agentId": "x2"}),
         answer("u4", 4, "c3", "in background", error=False),
-        answer("u5", 4.5, "c4", "no such agent", error=True),
+        answer("u5", 4.5, "c4", "no such agent " + "z" * 600, error=True),
         said("a2", 5, use("c5", "TaskOutput", task_id="x2")),
         answer("u6", 9, "c5", "done", {"task": {"task_id": "x2", "status": "completed", "output": "Heard nothing."}}),
         attached(
@@ -155,13 +155,13 @@ def team() -> Trace:
             use("c7", "SendMessage", message="All."),
         ),
         answer("u5", 6, "c4", "sent"),
-        answer("u6", 6, "c5", "lost", error=True),
+        answer("u6", 6, "c5", "lost " + "w" * 600, error=True),
         user(
             "u7",
             12,
             letter("ada", "It is  written.")
             + letter("ada", "An extra.")
-            + letter("system", "teammate_terminated: ada")
+            + letter("system", "teammate_terminated: ada " + "x" * 300)
             + letter("system", "bob has shut down")
             + letter("system", "The weather is fine."),
         ),
@@ -321,7 +321,7 @@ def links() -> Trace:
     """One spawn for each rule, the stronger rule first; an agent is claimed once; a sub-agent that spawns another."""
     calls = [use(f"c{k}", "Agent", prompt=f"Task {k}.") for k in range(8)] + [
         use("c8", "Agent", prompt="Task 7."),
-        use("c9", "Agent"),
+        use("c9", "Agent"), use("c10", "Agent"),
     ]
     main = [
         user("u1", 0, "Go."),
@@ -344,6 +344,7 @@ def links() -> Trace:
         answer("u8", 3.6, "c5", "agentId: five", error=True),
         answer("u9", 3.7, "c6", "Sixth.", {"teammate_id": "four"}),
         answer("u10", 3.8, "c8", "Eighth."),
+        attached("t1", 3.9, type="queued_command", prompt=notice("ten", "completed", "Tenth.", "c10")),
         said("a2", 5, "All."),
     ]
     said_by = {

@@ -12,8 +12,9 @@ import pytest
 
 from counterpoint.credit._mechanism import Mechanism
 from counterpoint.errors import InputError, NotIdentified
+from counterpoint.reward._reward import Reward
 from counterpoint.trace import Event, Trace
-from counterpoint.trace.rows import Credit, CreditRow
+from counterpoint.trace.rows import Credit, CreditRow, Signal, Signals
 from counterpoint.train.assign import _Book, assigned, check, needs_critic, prefix_values, weight_at
 from counterpoint.train.policy.features import TEAM
 from counterpoint.train.policy.network import Network
@@ -243,3 +244,30 @@ def test_names_and_options_are_checked(lab: Lab) -> None:
         check(Preset(credit={"rows": {}}, **PLAIN | {"loss": {loss: {option: 1}}}))
         with pytest.raises(InputError, match=f"loss {loss} has no option 'odd'"):
             check(Preset(credit={"rows": {}}, **PLAIN | {"loss": {loss: {"odd": 1}}}))
+
+
+def _of(signals: Signals, name: str) -> list[tuple[str, str, str, float]]:
+    at = np.flatnonzero(signals.trace == signals.trace_ids.index(name))
+    return sorted((signals.units[i], signals.unit_ids[i], signals.channels[i], float(signals.values[i])) for i in at)
+
+
+def test_what_agents_and_roles_are_paid_stands_on_top_of_the_teams(lab: Lab) -> None:
+    def pays(trace: Trace, *, part: str = "agent") -> list[Signal]:
+        return [Signal(part, name, "R2", 1.0) for name in ("ada", "ada", "worker")] + [Signal("orchestrator", "orchestrator", "R5", 0.5)]
+
+    lab.module.extra = Reward(family="R2", unit="agent", source="a test", score=pays)  # type: ignore[attr-defined]
+    credit = lab.mechanism(lambda traces: [], signals=True)
+    reward: dict[str, Any] = {"team_outcome": {}, "my_lab:extra": {"weight": 2.0, "part": "agent"}}
+    check(Preset(credit=credit, reward=reward, **PLAIN))
+    given = [trace("t0"), trace("t1")]
+    assigned(Preset(credit=credit, reward=reward, **PLAIN), rollout(), given, Network(), progress=0.0)
+    paid, options = lab.given[-1]
+    assert [t.rewards["team"] for t in paid] == [6.0, 6.0]  # 5, and twice the orchestrator's half
+    assert _of(options["signals"], "t1") == [("agent", "ada", "team", 6.0 + 4.0), ("agent", "orchestrator", "team", 6.0)]
+    assigned(
+        Preset(credit=credit, reward=reward | {"my_lab:extra": {"part": "role"}}, **PLAIN), rollout(), given, Network(), progress=0.0
+    )
+    assert _of(lab.given[-1][1]["signals"], "t0") == [("role", "thinker", "team", 5.5), ("role", "worker", "team", 5.5 + 1.0)]
+    plain = lab.mechanism(lambda traces: [])
+    with pytest.raises(InputError, match="reward my_lab:extra pays a agent, which mechanism my_lab:mine does not read"):
+        assigned(Preset(credit=plain, reward=reward, **PLAIN), rollout(), given, Network(), progress=0.0)
