@@ -347,9 +347,6 @@ def test_no_step_carries_the_gradient_of_the_one_before() -> None:
     out, other, mixer = rollout(**decided()), net_of(), made_mixer()
     spoiled(other)
     spoiled(mixer)
-    says(other.talk, 0.0, 0.0)
-    head = other.brief.bias.detach().clone()
     optimizer = torch.optim.SGD([*other.policy_parameters(), *mixer.parameters()], lr=1.0)
-    learn(other, mixer, optimizer, out, {"epochs": 1, "max_norm": 1e-6}, progress=0.0, rng=np.random.default_rng(0))
-    assert torch.allclose(head, other.brief.bias, atol=1e-5)
-    assert torch.allclose(other.worker[0][-1].bias, net_of().worker[0][-1].bias, atol=1e-9)  # type: ignore[index]
+    learn(other, mixer, optimizer, out, {"epochs": 1, "max_norm": 1e6}, progress=0.0, rng=np.random.default_rng(0))
+    assert torch.equal(other.worker[0][-1].bias, net_of().worker[0][-1].bias)  # type: ignore[index]
