@@ -211,8 +211,8 @@ class Evil:
 
 
 def test_nothing_that_stands_in_a_checkpoint_is_carried_out(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(InputError, match="^here: "):
+    with pytest.raises(InputError, match="here: "):
         checkpoint.load(checkpoint.dump({"x": Evil()}), "here")
     assert capsys.readouterr().out == ""
-    with pytest.raises(InputError, match="^here: "):
+    with pytest.raises(InputError, match="here: "):
         checkpoint.load(b"nothing", "here")
