@@ -350,3 +350,38 @@ def test_no_step_carries_the_gradient_of_the_one_before() -> None:
     optimizer = torch.optim.SGD([*other.policy_parameters(), *mixer.parameters()], lr=1.0)
     learn(other, mixer, optimizer, out, {"epochs": 1, "max_norm": 1e6}, progress=0.0, rng=np.random.default_rng(0))
     assert torch.equal(other.worker[0][-1].bias, net_of().worker[0][-1].bias)  # type: ignore[index]
+
+
+class Drawing:
+    """A generator that notes how much is drawn of it."""
+
+    def __init__(self) -> None:
+        self.rng, self.drawn = np.random.default_rng(0), []
+
+    def random(self, n: int) -> np.ndarray:
+        self.drawn.append(("item", n))
+        return self.rng.random(n)
+
+    def integers(self, low: int, high: int, n: int) -> np.ndarray:
+        self.drawn.append(("other", n))
+        return self.rng.integers(low, high, n)
+
+
+def test_a_step_draws_its_size_of_items_and_a_quarter_of_it_of_the_rest() -> None:
+    net, rng = known_net(), Drawing()
+    tables = soft_tables()
+    big = {name: {k: np.repeat(v, 1100, axis=0) for k, v in t.items()} for name, t in tables.items()}
+    none = torch.optim.SGD(net.parameters(), lr=0.0)
+    improve(net, none, big, rng, tau=1.0, steps=1)  # type: ignore[arg-type]
+    improve(net, none, big, rng, tau=1.0, steps=1, size=64)  # type: ignore[arg-type]
+    assert rng.drawn == [("item", 1024), ("other", 256), ("item", 64), ("other", 16)]
+    rng.drawn.clear()
+    ones = np.ones(4400)
+    lesson = Lesson(big, ones, ones, ones, ones, np.ones(1100), np.ones(1100), np.zeros(0))
+    fit(net, none, [lesson], rng, steps=1)  # type: ignore[arg-type]
+    fit(net, none, [lesson], rng, steps=1, size=64)  # type: ignore[arg-type]
+    assert rng.drawn == [("other", 256), ("other", 256), ("item", 1024), ("other", 16), ("other", 16), ("item", 64)]
+
+
+def test_a_mixer_has_32_hidden_units_unless_asked() -> None:
+    assert (Mixer().b1.out_features, Mixer(8).b1.out_features, Mixer(8).w1.out_features) == (32, 8, 8 * len(HEADS))
