@@ -10,8 +10,8 @@ import signal
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
-import hypothesis
-import pytest
+import hypothesis  # noqa: E402
+import pytest  # noqa: E402
 
 # A shell that starts a job in the background tells it to ignore Ctrl-C, and so would every run that is interrupted here.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
 from warm_help import commands_in
 
 ROOT = Path(__file__).parents[1]

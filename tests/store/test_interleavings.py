@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from interleave_help import Stepper, orders, patched
 
 from counterpoint.errors import InputError
 from counterpoint.store import Store, compaction, disk, log
@@ -23,6 +22,7 @@ from counterpoint.store.lake import Lake
 from counterpoint.store.log import Commit, Log, Part, Row, Span, State
 from counterpoint.store.parts import is_whole, part_path
 from counterpoint.testing import synthetic_trace
+from interleave_help import Stepper, orders, patched
 
 # More on request: the numbers in docs/benchmarks.md are from such runs.
 MORE = int(os.environ.get("COUNTERPOINT_DELAYS", "0"))

@@ -5,6 +5,7 @@ A moment is a number of steps that the writer has taken, never a time; see write
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 from counterpoint.store import Store
 from counterpoint.trace import Event, Trace
 
-KILLS = 80
+KILLS = int(os.environ.get("COUNTERPOINT_KILLS", "80"))
 
 
 def _acknowledged(acks: Path) -> tuple[dict[str, int], set[str]]:

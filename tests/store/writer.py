@@ -67,6 +67,17 @@ def die_at(steps: int) -> Callable[[], None]:
     return step
 
 
+def tell(pipe: int) -> Callable[[], None]:
+    """A step that is reported to whoever may kill us."""
+    return lambda: (os.write(pipe, b"."), None)[1]
+
+
+def live(path: str, acks: str, seed: int, step: Callable[[], None]) -> None:
+    """Work, with a step before each file operation."""
+    sys.addaudithook(lambda name, _: step() if name in FILE_OPERATIONS else None)
+    work(path, acks, seed, step)
+
+
 def main() -> None:
     for line in sys.stdin:
         path, acks, seed, steps, how = line.rstrip("\n").split("\t")
@@ -74,9 +85,7 @@ def main() -> None:
         pid = os.fork()
         if pid == 0:
             try:
-                step = die_at(int(steps)) if how == "itself" else lambda: os.write(tells, b".")
-                sys.addaudithook(lambda name, _: step() if name in FILE_OPERATIONS else None)
-                work(path, acks, int(seed), step)
+                live(path, acks, int(seed), die_at(int(steps)) if how == "itself" else tell(tells))
             finally:
                 os._exit(1)
         os.close(tells)

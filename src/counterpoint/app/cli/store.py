@@ -25,6 +25,11 @@ def _epilog(*lines: str) -> str:
     return f"\b\nExamples:\n{examples}\n\n\b\n{codes}"
 
 
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
 @click.group(epilog=_epilog("info", "verify --json", "repair", "compact"))
 def store() -> None:
     """A store itself: how large it is, whether it is whole, how to mend it."""
@@ -43,7 +48,7 @@ def info_(days: int, store: Path | None, as_json: bool) -> None:
         return
     total = sum(found.bytes.values())
     rows = [
-        ("traces", f"{found.traces:,} finished, {found.open:,} open, {found.dead_traces:,} removed or replaced and not yet erased"),
+        ("traces", f"{found.traces:,} finished, {found.open:,} open, {found.dead_traces:,} removed or replaced, not yet erased"),
         ("events", f"{found.events:,}" + (f", {found.bytes.get('lake', 0) / found.events:.0f} bytes each" * bool(found.events))),
         ("bytes", f"{total:,}: " + (", ".join(f"{place} {size:,}" for place, size in found.bytes.items()) or "nothing yet")),
         ("form", f"{found.form}, {found.parts:,} parts, commit {found.commit:,}"),
@@ -68,8 +73,8 @@ def verify_(store: Path | None, as_json: bool) -> None:
         emit({"schema": SCHEMA_VERSION, **msgspec.to_builtins(found)})
     else:
         for fault in found.faults:
-            names = ", ".join(fault.traces[:_SHOWN]) + (f" and {len(fault.traces) - _SHOWN:,} more" * (len(fault.traces) > _SHOWN))
-            click.echo(plain_text(f"{fault.file}: {fault.what}" + (f"; concerns {names}" if names else "")))
+            concerns = f"; concerns {_listed(fault.traces)}" if fault.traces else ""
+            click.echo(plain_text(f"{fault.file}: {fault.what}{concerns}"))
         stray = f"; {found.strays:,} files of the lake are in nobody's use" if found.strays else ""
         note(f"{found.files:,} files, {found.bytes:,} bytes, {found.traces:,} traces: {len(found.faults):,} faults{stray}")
         if found.faults:
@@ -96,8 +101,7 @@ def repair_(store: Path | None, as_json: bool) -> None:
             click.echo(plain_text(line))
         for what, names in (("restored", done.restored), ("lost", done.lost)):
             if names:
-                shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN:,} more" * (len(names) > _SHOWN))
-                click.echo(plain_text(f"{what}: {shown}"))
+                click.echo(plain_text(f"{what}: {_listed(names)}"))
         note("nothing to mend" if not done.done else f"what was broken is in {done.aside}" if done.aside else "done")
     if done.lost:
         raise click.exceptions.Exit(4)
