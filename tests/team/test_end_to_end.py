@@ -285,12 +285,12 @@ def test_a_killed_run_goes_on_with_the_endpoint(tmp_path: Path) -> None:
         )
         asked = len(server.requests)
         server.always = "ok"
-        done = subprocess.run(
-            [*CPT, "record", "--resume", "a", "--retries", "1", "--store", str(tmp_path), "--json"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        command = [*CPT, "record", "--resume", "a", "--retries", "1", "--store", str(tmp_path), "--json"]
+        refused = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert refused.returncode == 5
+        assert len(server.requests) == asked, "an address out of a journal gets no key unless it is named again"
+        assert f"--base-url {server.url}" in refused.stdout
+        done = subprocess.run([*command, "--base-url", server.url], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     trace = _sound(_trace(tmp_path, "a"))
     assert trace.meta["ended"] == "stopped"

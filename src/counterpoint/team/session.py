@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import shlex
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -272,6 +273,8 @@ async def resume_team(
         raise InputError("this run has ended", where=trace_id, fix="`counterpoint show` it, or `counterpoint fork` it")
     spec = Spec.of(so_far.meta.get("team") or {})
     spec.check_consent(consent, where=trace_id, with_model=model is None)
+    if model is None:
+        _check_address(spec, options or {}, trace_id)
     task = spec.make_task()
     made = model or make_model(spec.model, task, **{**spec.options, **(options or {})})
     check_same(so_far, task, made, harness(spec.harness))
@@ -290,6 +293,15 @@ async def resume_team(
             watch=watch,
         )
         return await _finish(team, spec, run, made)
+
+
+def _check_address(spec: Spec, options: Mapping[str, Any], trace_id: str) -> None:
+    """A journal is a file: where it would send a key, or which variable it would send, must be said again by who resumes."""
+    for name in ("base_url", "key_env"):
+        if name in spec.options and name not in options:
+            what, flag = f"the run's journal names the model's {name}: {spec.options[name]}", f"--{name.replace('_', '-')}"
+            why = "a key goes only to an address, and only from a variable, that you name yourself"
+            raise Refused(what, where=trace_id, why=why, fix=f"{flag} {shlex.quote(str(spec.options[name]))}, if it is yours")
 
 
 def check_same(trace: Trace, task: TextTask, model: Model, used: Harness) -> None:

@@ -93,6 +93,7 @@ def record(task_name: str | None, topology: str, resume: str | None, store: Path
             trace = _run(spec, opened, name, _budget(options), options)
         except (KeyboardInterrupt, asyncio.CancelledError):
             named = registry.allowing([*([] if spec is None else spec.outside()), *options["allow"]])
+            named += "".join(f" --{o.replace('_', '-')} {shlex.quote(options[o])}" for o in ("base_url", "key_env") if options[o])
             note(f"interrupted; go on with: counterpoint record --resume {name}" + named + _at(store))
             raise KeyboardInterrupt from None
     _print(trace, store, as_json=as_json)
