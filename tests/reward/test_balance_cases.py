@@ -314,6 +314,14 @@ def test_means_of_an_empty_arm_are_zero() -> None:
     assert state.seen_C.tolist() == [False, True]
 
 
+def test_a_mean_outlives_its_count_and_lists_are_taken() -> None:
+    plan = Scaffold(1.0, decay=0.5)
+    state = plan.update(Indicator.of(1), [0], [1], [3])  # type: ignore[arg-type]
+    state = plan.update(state, [0], [0], [1])  # type: ignore[arg-type]
+    assert state.count_CA.tolist() == [[1.0, 0.5]]
+    assert (state.mean_CA.tolist(), state.square_CA.tolist()) == ([[1.0, 3.0]], [[1.0, 9.0]])
+
+
 def test_resolved_in_between_and_without_variance() -> None:
     one = np.ones((1, 2))
     # variances 0.5 and 0.5 on 1: error 1, so t is the gap

@@ -234,6 +234,10 @@ def test_what_is_no_array_of_edges_needs_a_decoder() -> None:
         whole.replace(b"},{", b"} {"),
         whole.replace(b"},{", b"},,{"),
         whole.replace(b'"e3"', b"3"),
+        whole.replace(b'"src":', b'"src";'),  # all alike, and all wrong
+        whole.replace(b'"src"', b'"scr"'),
+        whole.replace(b'"src"', b'"dst"').replace(b',"dst"', b',"src"'),
+        whole.replace(b'"causal"}', b'"causal"]'),
         whole.replace(b"e3", b"e\\u0033"),
         whole[:-2] + b',"x":1}]',
         whole[:-1] + b',{"src":"e1"}]',
