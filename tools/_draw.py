@@ -167,8 +167,9 @@ def _turns(source: str, operators: dict[str, Operator], chance: random.Random) -
             continue
         places = [place for node in nodes for place in made.mutation_positions(node)]
         for occurrence, (start, _) in enumerate(places):
-            marker = lines[start[0] - 1][start[1] :]
-            if not _MARKER.match(marker) and not any(a <= start < b for a, b in out_of_bounds):
+            rest = lines[start[0] - 1][start[1] :]
+            is_out = _MARKER.match(rest) or "pragma: no cover" in rest or any(a <= start < b for a, b in out_of_bounds)
+            if not is_out:
                 by_line[start[0]][operator.split("_")[0]].append((operator, occurrence))
     turn = 0
     while by_line:

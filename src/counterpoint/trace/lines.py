@@ -100,8 +100,6 @@ def encode_lines(trace: Trace) -> bytes:
 
 
 def _name(record: Any) -> str:
-    if isinstance(record, Open):
-        record = record.open
     return f"event {record.id!r}" if isinstance(record, Event) else f"a record of kind {type(record).__name__.lower()}"
 
 
