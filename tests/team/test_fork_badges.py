@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -46,6 +47,9 @@ def test_a_fork_that_changes_nothing_reuses_everything(small: Trace) -> None:
     assert Counter(map(badge_of, fork.events)) == {"reused": len(small.events)}
     assert fork.trace_id == f"{small.trace_id}~again"
     assert fork.meta["edits"] == []
+    # a model of somebody's own is not asked here, so that nobody has to allow it
+    named = replace(small, meta=small.meta | {"team": small.meta["team"] | {"model": "lab.models:ours"}})
+    assert LiveReplay().fork(named, small.events[-1].id).rewards == small.rewards
 
 
 def test_before_the_edit_all_is_reused_and_after_it_each_badge_tells_the_truth(small: Trace) -> None:
@@ -322,6 +326,14 @@ def test_the_answer_of_a_loop_comes_out_of_any_thread() -> None:
     async def inside_bad() -> int:
         return live._in_loop(bad)
 
+    async def where() -> str:
+        return threading.current_thread().name
+
+    async def inside_where() -> str:
+        return live._in_loop(where)
+
+    assert live._in_loop(where) == threading.current_thread().name  # a thread of its own only where a loop runs already
+    assert asyncio.run(inside_where()) == "counterpoint-fork"
     assert asyncio.run(inside()) == 7
     with pytest.raises(InputError, match="no"):
         asyncio.run(inside_bad())
