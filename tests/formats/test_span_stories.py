@@ -89,7 +89,7 @@ def test_spans_tell(name: str) -> None:
 @pytest.mark.parametrize("name", STORIES)
 def test_the_order_of_the_records_tells_nothing(name: str) -> None:
     spans = STORIES[name]()
-    turned = [t for t in traces_of(spans[::-1], Session("s", []), system="test")]
+    turned = list(traces_of(spans[::-1], Session("s", []), system="test"))
     first = {t.trace_id: t for t in traces_of(STORIES[name](), Session("s", []), system="test")}
     for trace in turned:
         if all(s.start is not None for s in spans if s.trace == trace.trace_id):

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from counterpoint import registry
 from counterpoint.errors import InputError, NotIdentified, Refused
-from counterpoint.train.stopping import TRAINERS, Rule, best_cap, bracket, choose, load_rule, stacked, threshold
+from counterpoint.train.stopping import TRAINERS, Rule, best_cap, bracket, choose, load_rule, threshold
 from counterpoint.train.stopping._fit import GRID, ridge_cv
 from counterpoint.train.stopping._tree import _best_split, _grow, _levels, tree_cv
 from counterpoint.train.stopping.basis import Basis, quadratic
@@ -191,6 +191,8 @@ def test_what_thresholds_are_paid() -> None:
     assert got[0].tolist() == [*up, *down, *(per_round[v][0] for v in (2 / 3, 1.0, 1.5)), *(per_round[v][1] for v in (2 / 3, 1.0, 1.5))]
     apart = paid_by_thresholds(np.array([[10.0, 20.0, 30.0], [10.0, 20.0, 30.0]]), np.array([[[1.0], [1.0], [1.0]], [[2.0], [2.0], [2.0]]]))
     assert apart[0, :2].tolist() == [10, 30]  # a level that is never reached pays the last checkpoint
+    still = paid_by_thresholds(np.array([[10.0, 20.0, 30.0]]), np.full((1, 3, 1), 6.0))
+    assert still[0].tolist() == [10, 10, 10, 30, 20, 10]  # the same everywhere, but not per round: 6, 3, 2
 
 
 def test_a_threshold_says_where_it_comes_from() -> None:
@@ -526,12 +528,6 @@ def test_a_bracket_of_small_data() -> None:
     for n in (1, 2, 3):
         with pytest.raises(InputError, match=f"{n} fresh paths are too few"):
             bracket(world, best_cap(train), train, seeds=range(100, 100 + n))
-    bracket(world, best_cap(train), train, seeds=range(100, 104), forks=1)
 
 
 BRACKET = [5.5556, 1.0263, 5.7667, 0.9717, 4.9613, 0.8056, 5.2286, 0.7526, 3]
-
-
-def test_the_default_is_the_vote_of_the_choice() -> None:
-    paths = small()
-    assert stacked(paths, 4).as_bytes() == vote_of(*choose(paths, 4), 4).as_bytes()
