@@ -201,6 +201,15 @@ def test_a_spawn_that_is_named_by_an_edge_is_not_drawn_twice() -> None:
     assert edges(made(draft)) == [("s", "a", "spawn"), ("s", "b", "temporal")]
 
 
+def test_words_of_another_do_not_stand_for_the_spawn() -> None:
+    draft = fresh()
+    draft.event("spawn", "main", id="s", at=0.0, to="w")
+    draft.event("message", "x", id="m", at=0.5)
+    draft.event("message", "w", id="a", at=1.0)
+    draft.edge("m", "a", "message")
+    assert edges(made(draft)) == [("m", "a", "message"), ("s", "a", "spawn")]
+
+
 def test_an_agent_that_spawns_itself_is_not_rooted_at_that() -> None:
     draft = fresh()
     draft.event("spawn", "w", id="s", at=0.0, to="w")
