@@ -253,6 +253,9 @@ def test_ridge_by_cross_validation_is_what_it_says(seed: int, slack: float) -> N
     assert alone.penalty == (0.1, 7.0)
     assert alone.explained == 0
     assert alone.coef == pytest.approx(plain_ridge_cv(x, y, trace, late, np.ones(60), ((0.1, 7.0),), 0.0)[0], rel=1e-6)
+    two = ((1e-5, 1.0), (0.1, 1.0))
+    assert ridge_cv(x, y, trace, late, w, two).penalty == plain_ridge_cv(x, y, trace, late, w, two, 0.0)[2]
+    assert ridge_cv(x, y, trace, late, w, two).explained > 0
     constant = np.column_stack([x, np.full(60, 3.0)])
     assert ridge_cv(constant, y, trace, np.append(late, False), w, GRID, slack).coef[4] == 0
 
@@ -466,6 +469,7 @@ def seen() -> dict[str, Any]:
     out: dict[str, Any] = {}
     for name, trainer in TRAINERS.items():
         found = trainer(paths, 4)
+        assert found.about["trainer"].split(":")[0] == name
         scores = [float(found.goes_on(t, fresh.features[e, t][None])[0]) for e, t in ((0, 0), (1, 1), (2, 2), (3, 3))]
         out[name] = [round(s, 5) for s in scores] + found.stop_times(fresh.features).tolist()
     choice, calm = choose(paths, 4)
