@@ -284,3 +284,18 @@ def test_a_whole_batch_answers_for_columns_that_nobody_filled(tmp_path: Path) ->
     assert batch.codes("role").codes.tolist() == [-1]
     assert "role" in batch.columns
     assert batch.traces() == [trace]
+
+
+def test_the_manifest_counts_what_it_lists(tmp_path: Path) -> None:
+    """A row says of a trace what the trace says: agents, tokens, decisions, errors, digest and where it came from."""
+    trace = synthetic_trace(3, 9, "centralized", 4, trace_id="t1")
+    with Store(tmp_path) as store:
+        store.add(trace, "file.json")
+        row = store._log.state.rows["t1"]
+    assert row.decisions == len([e for e in trace.events if e.decision is not None]) > 0
+    assert row.decisions != len(trace.events) - row.decisions
+    assert row.agents == len({e.agent for e in trace.events})
+    assert (row.events.rows, row.edges.rows) == (len(trace.events), len(trace.edges))
+    assert (row.task, row.source, row.errors, row.is_steered) == (trace.task_id, "file.json", 0, False)
+    assert row.tokens == sum((e.tokens_in or 0) + (e.tokens_out or 0) for e in trace.events)
+    assert (row.rewards, row.costs, row.metrics) == (trace.rewards, trace.costs, trace.metrics)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from counterpoint.errors import InputError
+from counterpoint.errors import CounterpointError, InputError
 from counterpoint.store import Store, adding, compaction, disk, opening
 from counterpoint.store.head import Head, Position
 from counterpoint.store.log import Commit, Log
@@ -89,9 +89,10 @@ def test_an_error_after_the_commit_keeps_the_files(tmp_path: Path, monkeypatch: 
             raise OSError(5, "Input/output error")
         real(path)
 
-    with monkeypatch.context() as patch, pytest.raises(Exception, match="Input/output"):
+    with monkeypatch.context() as patch:
         patch.setattr(disk, "sync_folder", broken)
-        store.add(_trace())
+        with pytest.raises(CounterpointError, match="Input/output"):
+            store.add(_trace())
     assert Store(tmp_path).get("t1") == _trace()
 
 
@@ -101,9 +102,10 @@ def test_an_error_before_the_commit_leaves_no_file(tmp_path: Path, monkeypatch: 
     def full(path: Path, data: bytes) -> bool:
         raise OSError(28, "No space left on device")
 
-    with monkeypatch.context() as patch, pytest.raises(Exception, match="no space left"):
+    with monkeypatch.context() as patch:
         patch.setattr(disk, "create", full)
-        store.add(_trace())
+        with pytest.raises(CounterpointError, match="no space left"):
+            store.add(_trace())
     assert _parts(tmp_path) == []
     assert Store(tmp_path).ids() == []
 
