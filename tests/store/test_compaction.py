@@ -122,3 +122,19 @@ def test_strays_of_killed_writers_are_swept(tmp_path: Path) -> None:
     store.compact(grace_s=0)
     assert not stray.exists()
     assert store.get("t0") == _trace(0)
+
+
+def test_a_merge_whose_files_another_took_away_gives_up_without_a_word(tmp_path: Path) -> None:
+    store, other = Store(tmp_path), Store(tmp_path)
+    for i in range(4):
+        store.add(_trace(i))
+    lake_unit = store._lake.unit
+
+    def unit(row: object) -> object:
+        other.compact(grace_s=0)
+        return lake_unit(row)  # type: ignore[arg-type]
+
+    store._lake.unit = unit  # type: ignore[method-assign, assignment]
+    assert store.compact(grace_s=0).merged == 0
+    assert _parts(tmp_path) == 1
+    assert sorted(store.ids()) == ["t0", "t1", "t2", "t3"]

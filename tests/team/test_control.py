@@ -20,7 +20,7 @@ from counterpoint.errors import InputError, NotFound, Refused
 from counterpoint.store import Store
 from counterpoint.store.run import Run
 from counterpoint.team.control import Control, FileControl, NoControl, Order, RecordedControl, effects, send, wait
-from counterpoint.team.orders import control_path, read, recorded
+from counterpoint.team.orders import control_path, line_of, read, recorded
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.steered import is_steered
 
@@ -470,3 +470,15 @@ def test_an_order_that_the_team_did_not_live_to_see_says_so(tmp_path: Path) -> N
         with pytest.raises(Refused, match="ended, and the order with it"):
             wait(path, "t", order, 5)
         asyncio.run(control.close())
+
+
+def test_an_order_of_which_a_bit_has_changed_is_no_order(tmp_path: Path) -> None:
+    """Nobody acts on it, and nobody stumbles over it."""
+    line = line_of(Order(action="message", text="use the second ledger only", id="o1", by="me", at=1.0))
+    path = tmp_path / "orders"
+    path.write_bytes(line)
+    (whole,), end = read(path)
+    assert (whole.text, end) == ("use the second ledger only", len(line))
+    for place in range(len(line) - 1):
+        path.write_bytes(line[:place] + bytes([line[place] ^ 1 << place % 8]) + line[place + 1 :])
+        assert read(path)[0] == [], place

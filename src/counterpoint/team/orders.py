@@ -13,6 +13,7 @@ import getpass
 import os
 import time
 import uuid
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -96,6 +97,12 @@ class Order(Struct, frozen=True, kw_only=True, omit_defaults=True):
 _decode = msgspec.json.Decoder(Order).decode
 
 
+def line_of(order: Order) -> bytes:
+    """An order as a line of the file: its JSON and the CRC-32 of that."""
+    said = msgspec.json.encode(order)
+    return said + b" %010d\n" % zlib.crc32(said)
+
+
 def control_path(store: str | os.PathLike[str], trace_id: str) -> Path:
     """Where the orders to a trace lie."""
     return path_of(Path(store) / "control", trace_id)
@@ -109,10 +116,9 @@ def read(path: Path, start: int = 0) -> tuple[list[Order], int]:
     end = data.rfind(b"\n") + 1
     found = []
     for line in data[:end].split(b"\n"):
-        try:
-            found.append(_decode(line))
-        except msgspec.MsgspecError:  # half a line of a sender that was killed, closed by the next sender
-            continue
+        said, _, crc = line.rpartition(b" ")
+        if crc == b"%010d" % zlib.crc32(said):  # else half a line of a sender that was killed, or one that has changed since
+            found.append(_decode(said))
     return found, start + end
 
 
@@ -125,7 +131,7 @@ def send(store: str | os.PathLike[str], trace_id: str, order: Order) -> Order:
     so_far = _running(Path(store), trace_id)
     _check_agent(order, so_far, trace_id)
     path = control_path(store, trace_id)
-    line = msgspec.json.encode(order) + b"\n"
+    line = line_of(order)
     with disk.explained(path):
         try:
             fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
