@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +23,27 @@ from counterpoint.app.logs import find, importers, read_logs
 from counterpoint.formats._importing import files as _files
 from counterpoint.trace.check import problems
 from logs import REAL, SAMPLES, real
+from warm_help import commands_in
 
 CLAUDE = SAMPLES / "claude_code"
 CPT = (sys.executable, "-u", "-c", "from counterpoint.app.cli import main; main()")
 SHOP = "0a000000-0000-4000-8000-00000000000a"
 
 
-def cpt(*args: object, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    command = [*CPT, *map(str, args)]
-    plain = {k: v for k, v in os.environ.items() if k != "COUNTERPOINT_STORE"}
-    return subprocess.run(command, cwd=cwd, env={**plain, **env}, capture_output=True, text=True, timeout=600)
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def cpt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """The command in a process of its own, forked from one that has imported the package."""
+    with commands_in(tmp_path_factory.mktemp("warm")) as programs:
+
+        def run(*args: object, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+            command = [f"{programs}/counterpoint", *map(str, args)]
+            plain = {k: v for k, v in os.environ.items() if k != "COUNTERPOINT_STORE"}
+            return subprocess.run(command, cwd=cwd, env={**plain, **env}, capture_output=True, text=True, timeout=600)
+
+        yield run
 
 
 def told(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
@@ -40,7 +51,7 @@ def told(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_it_imports_once_and_says_what_it_found(tmp_path: Path) -> None:
+def test_it_imports_once_and_says_what_it_found(cpt: Run, tmp_path: Path) -> None:
     done = cpt("import", CLAUDE, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "6 sessions" in done.stdout
@@ -60,7 +71,7 @@ def test_it_imports_once_and_says_what_it_found(tmp_path: Path) -> None:
         assert {name: store.get(name) for name in store.ids()} == before
 
 
-def test_a_session_that_grew_is_updated_not_doubled(tmp_path: Path) -> None:
+def test_a_session_that_grew_is_updated_not_doubled(cpt: Run, tmp_path: Path) -> None:
     source = CLAUDE / "projects" / "-repo-shop" / f"{SHOP}.jsonl"
     lines = source.read_bytes().splitlines(keepends=True)
     log = tmp_path / "logs" / source.name
@@ -77,14 +88,14 @@ def test_a_session_that_grew_is_updated_not_doubled(tmp_path: Path) -> None:
         assert len(store.get(SHOP).events) > few
 
 
-def test_dry_run_stores_nothing(tmp_path: Path) -> None:
+def test_dry_run_stores_nothing(cpt: Run, tmp_path: Path) -> None:
     done = cpt("import", CLAUDE, "--dry-run", cwd=tmp_path)
     assert done.returncode == 0
     assert "nothing was stored" in done.stdout
     assert list(tmp_path.iterdir()) == []
 
 
-def test_strict_ends_at_the_first_broken_record(tmp_path: Path) -> None:
+def test_strict_ends_at_the_first_broken_record(cpt: Run, tmp_path: Path) -> None:
     done = cpt("import", CLAUDE, "--strict", "--store", tmp_path / "s", cwd=tmp_path)
     assert done.returncode == 2
     assert f"{SHOP}.jsonl:7" in done.stderr
@@ -107,7 +118,7 @@ def test_strict_ends_at_the_first_broken_record(tmp_path: Path) -> None:
         ([], 3, "name a file or folder"),
     ],
 )
-def test_bad_input_gets_one_clear_error(tmp_path: Path, args: list[object], code: int, says: str) -> None:
+def test_bad_input_gets_one_clear_error(cpt: Run, tmp_path: Path, args: list[object], code: int, says: str) -> None:
     (tmp_path / "words.txt").write_text("just words\n")
     (tmp_path / "empty.jsonl").write_text("")
     (tmp_path / "bad.toml").write_text("= 3")
@@ -119,7 +130,7 @@ def test_bad_input_gets_one_clear_error(tmp_path: Path, args: list[object], code
     assert not (tmp_path / "traces").exists()
 
 
-def test_without_a_path_it_finds_the_homes_and_only_reads(tmp_path: Path) -> None:
+def test_without_a_path_it_finds_the_homes_and_only_reads(cpt: Run, tmp_path: Path) -> None:
     home = tmp_path / "home"
     shutil.copytree(CLAUDE / "projects", home / ".claude" / "projects")
     before = {p: (p.stat().st_mtime_ns, p.read_bytes()) for p in home.rglob("*") if p.is_file()}
@@ -143,7 +154,7 @@ def test_last_project_and_limit_choose_sessions(tmp_path: Path) -> None:
     assert [s.key for _, s in sessions_under([logs], limit=1).sessions] == [SHOP]
 
 
-def test_a_price_file_wins(tmp_path: Path) -> None:
+def test_a_price_file_wins(cpt: Run, tmp_path: Path) -> None:
     (tmp_path / "prices.toml").write_text('["own-model-1"]\ninput = 1.0\noutput = 2.0\n')
     told(cpt("import", CLAUDE, "--prices", "prices.toml", "--json", cwd=tmp_path))
     with Store(tmp_path / "traces", create=False) as store:
@@ -151,7 +162,7 @@ def test_a_price_file_wins(tmp_path: Path) -> None:
     assert event.cost_usd == pytest.approx((5 + 950 + 40 + 2 * 15) / 1e6)
 
 
-def test_list_names_every_source(tmp_path: Path) -> None:
+def test_list_names_every_source(cpt: Run, tmp_path: Path) -> None:
     done = cpt("import", "--format", "list", cwd=tmp_path)
     assert [line.split()[0] for line in done.stdout.splitlines()] == sorted(importers())
 
