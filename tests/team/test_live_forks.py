@@ -78,7 +78,7 @@ def test_f1_an_empty_fork_is_the_trace_again_and_asks_nobody(trace: Trace) -> No
 
 
 @given(data=st.data())
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_reusing_the_recording_gives_what_asking_everything_again_gives(trace: Trace, data: st.DataObject) -> None:
     event = data.draw(st.sampled_from([e for e in trace.events if e.key != "user|question"]))
     dos = [Delete()] if event.type in ("orchestrator_decision", "spawn") else [Delete(), Substitute("nothing of interest")]
