@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from counterpoint import Store, Trace, problems
 from counterpoint.trace.steered import is_steered
 from endpoint_help import FaultServer
 from plays_help import plays
 from steer_help import until
+from warm_help import commands_in
 from web_help import CPT
+
+Cpt = Callable[..., Any]
 
 TEAM = (
     "--task",
@@ -57,10 +62,17 @@ def _running(store: Path) -> Iterator[tuple[subprocess.Popen[str], FaultServer]]
             process.communicate()
 
 
-def _cpt(*args: object) -> Any:
-    done = subprocess.run([*CPT, *map(str, args)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr + done.stdout
-    return json.loads(done.stdout)
+@pytest.fixture(scope="module")
+def cpt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cpt]:
+    """What a command tells, run in a process of its own, forked from one that has imported the package."""
+    with commands_in(tmp_path_factory.mktemp("warm")) as programs:
+
+        def run(*args: object) -> Any:
+            done = subprocess.run([f"{programs}/counterpoint", *map(str, args)], capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr + done.stdout
+            return json.loads(done.stdout)
+
+        yield run
 
 
 def _trace(store: Path) -> Trace:
@@ -68,9 +80,9 @@ def _trace(store: Path) -> Trace:
         return opened.get("a")
 
 
-def test_a_team_is_paused_told_something_else_and_its_trace_can_be_forked(tmp_path: Path) -> None:
+def test_a_team_is_paused_told_something_else_and_its_trace_can_be_forked(cpt: Cpt, tmp_path: Path) -> None:
     def steer(*words: str) -> Any:
-        return _cpt("steer", "a", *words, "--yes", "--json", "--store", tmp_path)
+        return cpt("steer", "a", *words, "--yes", "--json", "--store", tmp_path)
 
     with _running(tmp_path) as (process, server):
         assert steer("pause")["state"] == "applied"
@@ -86,7 +98,7 @@ def test_a_team_is_paused_told_something_else_and_its_trace_can_be_forked(tmp_pa
         assert (told["ended"], told["steered"], told["answer"]) == ("stopped", True, "C-1111|Alder Mills|70000")
         _is_steered_as_told(_trace(tmp_path))
         server._delay_s = 0.0
-        _forks(tmp_path, server)
+        _forks(cpt, tmp_path, server)
 
 
 def _is_steered_as_told(trace: Trace) -> None:
@@ -99,13 +111,13 @@ def _is_steered_as_told(trace: Trace) -> None:
     assert [(e.ok, e.error) for e in stopped] == [(False, "stopped")]
 
 
-def _forks(store: Path, server: FaultServer) -> None:
+def _forks(cpt: Cpt, store: Path, server: FaultServer) -> None:
     """What the operator said is an event like any other: it can be said otherwise, or not at all."""
     trace = _trace(store)
     at = next(e.id for e in trace.events if e.type == "human_intervention" and str(trace.text(e)).startswith("say"))
     ends = []
     for edit in (["--substitute", "say C-2222|Fern Glass|80000"], ["--delete"]):
-        told = _cpt(
+        told = cpt(
             "fork", "a", "--at", at, *edit, "--model", "openai:small", "--base-url", server.url, "--store", store, "--json"
         )
         with Store(store, read_only=True) as opened:
@@ -116,9 +128,9 @@ def _forks(store: Path, server: FaultServer) -> None:
     assert ends == ["C-2222|Fern Glass|80000", "C-1234|Acme Mills|50000"]
 
 
-def test_a_team_is_stopped_and_answers_with_what_it_has(tmp_path: Path) -> None:
+def test_a_team_is_stopped_and_answers_with_what_it_has(cpt: Cpt, tmp_path: Path) -> None:
     with _running(tmp_path) as (process, _):
-        told = _cpt("steer", "a", "stop", "--text", "enough", "--yes", "--json", "--store", tmp_path)
+        told = cpt("steer", "a", "stop", "--text", "enough", "--yes", "--json", "--store", tmp_path)
         assert told["state"] == "applied"
         out, err = process.communicate(timeout=300)
     assert (process.returncode, err) == (0, "")
