@@ -10,7 +10,7 @@ from counterpoint.testing import CHECKS
 
 PLUGINS = [(kind, name) for kind in registry.kinds() for name in registry.ids(kind)]
 # The TeamWorlds are one engine with different numbers. Its laws are checked on fewer items and agents, of every kind that a world has;
-# at their own sizes the worlds are played and compared with their optimum in tests/envs/teamworld/test_worlds.py and tests/bench.
+# at their own sizes only some of them are played by other tests.
 SMALL = {
     "vote_items": 16, "pool_items": 1, "draft_items": 2, "chain_items": 3, "node_modules": 2, "node_module_size": 4, "max_agents": 12,
     "pool_calls": 30, "draft_calls": 16,
