@@ -50,6 +50,7 @@ class Lake:
         """`sums` gives the checksums of a part's files, as the manifest has them."""
         self.folder, self._sums = folder, sums
         self._verified: set[tuple[str, str, int]] = set()
+        self._whole: set[tuple[str, str]] = set()
         self._files: OrderedDict[tuple[str, str], pq.ParquetFile] = OrderedDict()
         self._lock = threading.RLock()
 
@@ -100,9 +101,12 @@ class Lake:
                     self._compare(raw, part, kind, place, sums)
 
     def verify_all(self, parts: Iterable[str], kinds: Iterable[str]) -> None:
-        """The same for these files of many parts, two at a time."""
-        with ThreadPoolExecutor(2) as pool:
-            list(pool.map(lambda file: self.verify(*file), itertools.product(parts, kinds)))
+        """The same for these files of many parts, two at a time; those that were compared whole before cost a look in a set."""
+        files = [file for file in itertools.product(parts, kinds) if file not in self._whole]
+        if files:
+            with ThreadPoolExecutor(2) as pool:
+                list(pool.map(lambda file: self.verify(*file), files))
+            self._whole |= set(files)
 
     @contextmanager
     def _reading(self, part: str, kind: str) -> Iterator[None]:
@@ -140,6 +144,7 @@ class Lake:
             for key in [k for k in self._files if k[0] == part]:
                 self._files.pop(key).close(force=True)
             self._verified = {k for k in self._verified if k[0] != part}
+            self._whole = {k for k in self._whole if k[0] != part}
 
     def close(self) -> None:
         """Let go of every file."""

@@ -81,6 +81,7 @@ class Query:
         self.number = state.number
         self._connection = _connect()
         self._names = _connect()
+        self._read: dict[str, list[str]] = {}
         try:
             self._files = self._make_views(state, lake)
             self._connection.execute(f"SET allowed_paths = {_list(self._files)}")
@@ -100,11 +101,13 @@ class Query:
 
     def _kinds(self, query: str) -> list[str]:
         """The kinds of files that a query reads; all of them where that cannot be told."""
-        try:
-            names = {name.lower() for name in self._names.get_table_names(query)}
-        except (duckdb.Error, UnicodeError):
-            names = set(VIEWS)
-        return sorted({kind for name in names & _KINDS.keys() for kind in _KINDS[name]})
+        if query not in self._read:
+            try:
+                names = {name.lower() for name in self._names.get_table_names(query)}
+            except (duckdb.Error, UnicodeError):
+                names = set(VIEWS)
+            self._read[query] = sorted({kind for name in names & _KINDS.keys() for kind in _KINDS[name]})
+        return self._read[query]
 
     # -- views ---------------------------------------------------------------------------------------------------
 
