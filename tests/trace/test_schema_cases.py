@@ -185,5 +185,5 @@ def test_an_error_without_a_place_stands_at_the_beginning() -> None:
     not_json(b"1" * 400, ValueError("Number out of range"), found)
     assert [(p.code, p.where, p.what) for p in found.errors] == [
         ("json", "byte 0", "not JSON: odd"),
-        ("non-finite", "$", "a number is beyond what a double holds"),
+        ("non-finite", "byte 0", "a number is beyond what a double holds"),
     ]

@@ -50,7 +50,7 @@ class _LazyGroup(click.Group):
 @click.group(
     cls=_LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog="\b\nExamples:\n  counterpoint demo\n  counterpoint check run.trace.json --json",
+    epilog="\b\nExamples: counterpoint demo; counterpoint check run.trace.json --json",
 )
 @click.version_option(package_name="counterpoint")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
