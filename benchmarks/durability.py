@@ -41,7 +41,7 @@ def _write(folder: Path, who: int, count: int, how: str, acks: Any) -> None:
                         run.event(event)
                         run.finish(rewards={"team": i})
                 acks.put(name)
-                if i % 40 == 39:
+                if who == 0 and i % 40 == 39:
                     store.compact(grace_s=0)
     except CounterpointError as error:
         acks.put(f"error: {error}")
@@ -196,6 +196,7 @@ def main() -> None:
         found = writers(how, processes, total)
         for error in found["errors"][:5]:
             say(error)
+        say(f"{how}: {found['names']:,} acknowledged, {found['lost']} lost, {len(found['errors'])} errors")
         what = f"{processes} processes, {found['names']:,} acknowledged by {how}: lost"
         rows.append(row(what, found["lost"], None, "traces", limit=0))
         rows.append(row(f"{processes} processes, {how}: errors", len(found["errors"]), None, "errors", limit=0))

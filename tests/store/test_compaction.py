@@ -6,7 +6,7 @@ import os
 import threading
 from pathlib import Path
 
-from counterpoint.store import Store
+from counterpoint.store import Store, disk
 from counterpoint.testing import synthetic_trace
 from counterpoint.trace import Trace
 
@@ -138,3 +138,19 @@ def test_a_merge_whose_files_another_took_away_gives_up_without_a_word(tmp_path:
     assert store.compact(grace_s=0).merged == 0
     assert _parts(tmp_path) == 1
     assert sorted(store.ids()) == ["t0", "t1", "t2", "t3"]
+
+
+def test_only_one_merges_while_adding(tmp_path: Path) -> None:
+    """Who finds that somebody is at it adds and goes on."""
+    store = Store(tmp_path)
+    fd = os.open(tmp_path / "lake", os.O_RDONLY)
+    try:
+        assert disk.lock(fd)
+        for i in range(40):
+            store.add(_trace(i))
+        assert len(store._log.state.parts) == 40
+    finally:
+        os.close(fd)
+    store.add(_trace(40))
+    assert len(store._log.state.parts) < 10
+    assert len(Store(tmp_path).ids()) == 41

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -68,17 +69,27 @@ def purge(log: Log, lake: Lake) -> Report:
 
 def tidy(log: Log, lake: Lake) -> None:
     """After adding: merge the smallest parts when there are many. Never fails the addition that called it."""
-    state = log.state
+    if not any(_many(log.state)):
+        return
+    with suppress(CounterpointError, OSError):
+        fd = os.open(lake.folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if disk.lock(fd):  # else somebody is at it: of many who merge the same parts one would win, the others work in vain
+                log.refresh()
+                for group in [group for parts in _many(log.state) for group in _groups(parts)]:
+                    _merge(log, lake, group)
+        finally:
+            os.close(fd)
+
+
+def _many(state: State) -> Iterator[list[Part]]:
+    """Parts of about one size and one day, where there are many of them."""
     for below, many in _TIERS:
         by_day: dict[str, list[Part]] = defaultdict(list)
         for part in list(state.parts.values()):
             if part.traces < below and not _is_large(part):
                 by_day[part.day].append(part)
-        for parts in by_day.values():
-            if len(parts) >= many:
-                with suppress(CounterpointError, OSError):
-                    for group in _groups(parts):
-                        _merge(log, lake, group)
+        yield from (parts for parts in by_day.values() if len(parts) >= many)
 
 
 def _is_large(part: Part) -> bool:
