@@ -39,6 +39,8 @@ class _Key(msgspec.Struct):
 
     words: dict[str, list[str]]
     sums: dict[str, int]
+    whole: int
+    """Of the whole file, for `verify`: between the columns lie bytes that nobody reads."""
 
 
 class DecisionRef(NamedTuple):
@@ -208,7 +210,7 @@ def _build(path: Path, rows: list[Row], lake: Lake) -> None:
         with pa.OSFile(os.fspath(draft), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
             writer.write_batch(pa.record_batch([pa.array(columns[name]) for name in COLUMNS], schema=schema))
         words = {name: list(known) for name, known in codes.items()}
-        key = _Key(words, {name: zlib.crc32(values.data) for name, values in columns.items()})
+        key = _Key(words, {name: zlib.crc32(values.data) for name, values in columns.items()}, zlib.crc32(draft.read_bytes()))
         disk.replace_file(_key_path(path), disk.summed(msgspec.json.encode(key), _key_path(path).name))
         os.replace(draft, path)
     finally:
@@ -262,6 +264,8 @@ def verify(path: Path) -> None:
     table, key = _open(path)
     for name in COLUMNS:
         _column(table, key, name, path)
+    if zlib.crc32(path.read_bytes()) != key.whole:
+        raise _damaged(path, "bytes between its columns have changed since it was written")
 
 
 def _damaged(path: Path, why: object) -> InputError:

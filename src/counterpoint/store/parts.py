@@ -113,8 +113,6 @@ class Note(msgspec.Struct, kw_only=True):
     """When it was written, seconds since the epoch."""
     digests: list[str]
     """Of its traces, in order."""
-    sums: dict[str, list[tuple[int, int]]]
-    """Of its other files, as in `Part`."""
 
 
 class PartGone(Exception):
@@ -237,7 +235,7 @@ class PartWriter:
         """Make the part durable. The table of traces comes last: it also says what the log says of the part."""
         closed = {kind: file.close() for kind, file in self._files.items() if kind != "traces"}
         sums = {kind: found for kind, found in closed.items() if found is not None}
-        note = Note(at=time.time(), digests=[row.digest for row in self.rows], sums=sums)
+        note = Note(at=time.time(), digests=[row.digest for row in self.rows])
         sums["traces"] = self._files["traces"].close({NOTE: _json(note)}) or []
         folder = part_path(self._lake, self.name, "traces").parent
         disk.sync_folder(folder)
