@@ -35,9 +35,13 @@ function Search() {
   const [text, setText] = useState(query.value);
   const [isHelp, setHelp] = useState(false);
   useEffect(() => onCommand("search", () => { box.current?.focus(); box.current?.select(); }), []);
-  useEffect(() => setText(query.value), [query.value]);
+  // Only a query from elsewhere (a link, the back button) is written into the box: an echo of our own would undo a letter typed meanwhile.
+  const own = useRef(query.value);
   useEffect(() => {
-    const timer = setTimeout(() => { query.value = text.trim(); }, 150);
+    if (query.value !== own.current) { own.current = query.value; setText(query.value); }
+  }, [query.value]);
+  useEffect(() => {
+    const timer = setTimeout(() => { own.current = text.trim(); query.value = own.current; }, 150);
     return () => clearTimeout(timer);
   }, [text]);
   const found = mask.value ? mask.value.reduce((sum, one) => sum + one, 0) : null;
