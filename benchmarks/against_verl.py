@@ -13,8 +13,8 @@ from collections.abc import Iterator
 import numpy as np
 from _timing import arguments
 
-from counterpoint.credit._gae import gae
-from counterpoint.credit._groups import group_advantages, whiten
+from counterpoint.credit.advantages import gae
+from counterpoint.credit.groups import group_advantages, whiten
 from counterpoint.train.losses import clip_loss, kl, token_weights, value_loss
 
 TOLERANCE = 1e-5

@@ -25,7 +25,7 @@ from mpe2 import simple_spread_v3
 from counterpoint.envs.teamworld.edits import Edit
 from counterpoint.envs.teamworld.engine import Batch
 from counterpoint.envs.teamworld.world import TeamWorld
-from counterpoint.envs.wide_verify import wide_verify
+from counterpoint.envs.worlds.wide_verify import wide_verify
 from counterpoint.trace.replay import Force
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -33,7 +33,7 @@ WIDE = {"vote_items": 2_300, "max_agents": 1_000}
 """A thousand agents, and more than ten thousand events in one episode."""
 _MEMORY = f"""
 import json, sys
-from counterpoint.envs.wide_verify import wide_verify
+from counterpoint.envs.worlds.wide_verify import wide_verify
 def peak():  # not getrusage: on Linux its peak may be the parent's
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1024
 before = peak()

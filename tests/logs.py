@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from counterpoint import registry
-from counterpoint.formats._importing.files import File
-from counterpoint.formats._importing.importer import Importer, Session
+from counterpoint.formats.importer import Importer, Session
+from counterpoint.formats.importing.files import File
 from counterpoint.trace import Trace
 from counterpoint.trace.check import problems
 

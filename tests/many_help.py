@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from counterpoint.envs._world import parameter
-from counterpoint.envs.text._task import Act, Document, Draw, Instance, Score, Subtask, View
+from counterpoint.envs.task import Act, Document, Draw, Instance, Score, Subtask, View
+from counterpoint.envs.world import parameter
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from counterpoint.envs._keyed import purpose, uniform
-from counterpoint.envs.text._task import Act, Choice, Instance, Seen, TextTask, View
+from counterpoint.envs.keyed import purpose, uniform
+from counterpoint.envs.task import Act, Choice, Instance, Seen, TextTask, View
 
 RETURN = (Choice("return", "", None),)
 STOP = (Choice("stop", "", None),)

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from counterpoint import registry, testing
-from counterpoint.formats._format import Format
+from counterpoint.formats.format import Format
 from counterpoint.testing import CHECKS, ConformanceError, check_claim, check_command, check_format, odd_trace
 from counterpoint.trace import Trace, problems, wire
 

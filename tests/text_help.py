@@ -7,8 +7,8 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from counterpoint.envs._keyed import purpose, uniform
-from counterpoint.envs.text._task import Act, Choice, Instance, Seen, Subtask, TextTask, View
+from counterpoint.envs.keyed import purpose, uniform
+from counterpoint.envs.task import Act, Choice, Instance, Seen, Subtask, TextTask, View
 
 HITS = 8
 

@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from counterpoint.envs.text._task import Document, Instance, Subtask
+from counterpoint.envs.task import Document, Instance, Subtask
 from counterpoint.team.tool import Place
 
 T = TypeVar("T")

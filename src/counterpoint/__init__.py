@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from counterpoint.app.library import load, save
     from counterpoint.app.logs import read_logs
-    from counterpoint.envs._find import world
+    from counterpoint.envs.named import world
     from counterpoint.errors import (
         CounterpointError,
         InputError,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         Refused,
         TryAgain,
     )
-    from counterpoint.formats._format import Format
+    from counterpoint.formats.format import Format
     from counterpoint.store import Store
     from counterpoint.team.recording import record
     from counterpoint.trace import Edge, Event, Findings, Graph, Problem, Trace, content_ref, problems
@@ -45,7 +45,7 @@ _HOME = {
     "Event": "trace",
     "Findings": "trace",
     "Force": "trace.replay",
-    "Format": "formats._format",
+    "Format": "formats.format",
     "Graph": "trace",
     "InputError": "errors",
     "Insert": "trace.replay",
@@ -65,7 +65,7 @@ _HOME = {
     "read_logs": "app.logs",
     "record": "team.recording",
     "save": "app.library",
-    "world": "envs._find",
+    "world": "envs.named",
 }
 
 __all__ = [*_HOME]

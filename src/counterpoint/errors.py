@@ -18,17 +18,6 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-__all__ = [
-    "CounterpointError",
-    "InputError",
-    "InvalidTrace",
-    "NotFound",
-    "NotIdentified",
-    "Refused",
-    "TryAgain",
-    "did_you_mean",
-]
-
 
 class CounterpointError(Exception):
     """The base of all: `what` happened, `where`, `why`, and a `fix` that would work."""

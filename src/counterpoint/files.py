@@ -19,8 +19,6 @@ from typing import Any, BinaryIO
 
 from counterpoint.errors import InputError
 
-__all__ = ["open_plain", "put", "read_plain", "read_toml", "refuse"]
-
 _TOML_BYTES = 1 << 18
 _TOML_DEPTH = 16
 # A quoted text, and a comment; then keys with so many dots, over which `tomllib` takes quadratic time.

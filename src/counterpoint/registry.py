@@ -1,14 +1,16 @@
 """Plug-ins by file name: adding one thing is adding one file.
 
-Always true: the id of a plug-in is its file's name, the file defines one object of that name (a trailing underscore, as in
-`import_.py`, belongs to Python and not to the id), and files that begin with an underscore are not plug-ins. Code outside
-the package is named `"my_lab.rewards:novelty"`. Nothing is imported until it is asked for, and what a file names is not asked
-for by anybody: `check_consent` stands before every name that came out of a file.
+Always true: the id of a plug-in is its file's name, and the file defines one object of that name (a trailing underscore, as in
+`import_.py`, belongs to Python and not to the id). A package counts as a file: its `__init__.py`. A file that defines nothing
+of its own name is no plug-in, and one that begins with an underscore is private to its folder. Code outside the package is
+named `"my_lab.rewards:novelty"`. Nothing is imported until it is asked for, and what a file names is not asked for by anybody:
+`check_consent` stands before every name that came out of a file.
 """
 
 from __future__ import annotations
 
 import importlib
+import re
 import shlex
 from collections.abc import Collection, Iterable
 from functools import cache
@@ -17,16 +19,14 @@ from typing import Any
 
 from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
 
-__all__ = ["allowing", "check_consent", "get", "ids", "kinds", "summary"]
-
 _ROOT = Path(__file__).parent
 
 # kind -> the package whose files are its plug-ins
 _ROOMS = {
     "format": "formats",
-    "reward": "reward",
-    "credit": "credit",
-    "env": "envs",
+    "reward": "reward/rewards",
+    "credit": "credit/mechanisms",
+    "env": "envs/worlds",
     "task": "envs/text",
     "model": "team/models",
     "tool": "team/tools",
@@ -55,18 +55,27 @@ def ids(kind: str) -> list[str]:
 
 @cache
 def _ids(kind: str) -> tuple[str, ...]:
-    folder = _folder(kind)
-    files = folder.glob("*.py") if folder.is_dir() else ()
-    return tuple(sorted(f.stem.rstrip("_") for f in files if not f.stem.startswith("_")))
+    return tuple(sorted(name.rstrip("_") for name in _files(kind)))
 
 
 @cache
-def _file(kind: str, name: str) -> Path:
+def _files(kind: str) -> dict[str, Path]:
+    """The plug-ins of a kind by the name of their module: found by reading, nothing is imported."""
     folder = _folder(kind)
-    for stem in (name, f"{name}_") if name.isidentifier() else ():  # a path is no name
-        path = folder / f"{stem}.py"
-        if path.is_file() and not stem.startswith("_"):
-            return path
+    found = {path.stem: path for path in folder.glob("*.py")}
+    found |= {path.parent.name: path for path in folder.glob("*/__init__.py")}
+    return {name: path for name, path in found.items() if not name.startswith("_") and _defines(path, name)}
+
+
+def _defines(path: Path, name: str) -> bool:
+    return re.search(rf"^(async )?(def |class )?{name}\b\s*(\(|:|=)", path.read_text(encoding="utf-8"), re.MULTILINE) is not None
+
+
+def _module(kind: str, name: str) -> str:
+    files = _files(kind)
+    for module in (name, f"{name}_"):
+        if module in files:
+            return module
     raise NotFound(f"no {kind} named {name!r}", fix=did_you_mean(name, ids(kind)))
 
 
@@ -96,9 +105,9 @@ def get(kind: str, name: str) -> Any:
     """
     if ":" in name:
         return _outside(kind, name)
-    path = _file(kind, name)
-    module = importlib.import_module("counterpoint." + ".".join([*_ROOMS[kind].split("/"), path.stem]))
-    return getattr(module, path.stem)
+    own = _module(kind, name)
+    module = importlib.import_module(".".join(["counterpoint", *_ROOMS[kind].split("/"), own]))
+    return getattr(module, own)
 
 
 def _outside(kind: str, name: str) -> Any:
@@ -117,5 +126,5 @@ def _outside(kind: str, name: str) -> Any:
 
 def summary(kind: str, name: str) -> str:
     """The first line of the plug-in file's docstring, read as text: nothing is imported."""
-    with _file(kind, name).open(encoding="utf-8") as file:
+    with _files(kind)[_module(kind, name)].open(encoding="utf-8") as file:
         return file.readline().strip().strip('"').strip()

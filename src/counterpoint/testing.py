@@ -18,15 +18,15 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from counterpoint.credit._mechanism import Mechanism
-from counterpoint.envs._check import check_world
-from counterpoint.envs._world import World
+from counterpoint.credit.mechanism import Mechanism
 from counterpoint.envs.synthetic import SHAPES, SIZES, synthetic_trace
-from counterpoint.envs.text._check import check_task as check_text_task
-from counterpoint.envs.text._task import TextTask
+from counterpoint.envs.task import TextTask
+from counterpoint.envs.task_contract import check_task as check_text_task
+from counterpoint.envs.world import World
+from counterpoint.envs.world_contract import check_world
 from counterpoint.errors import CounterpointError, InputError
-from counterpoint.formats._format import Format
-from counterpoint.reward._reward import Reward
+from counterpoint.formats.format import Format
+from counterpoint.reward.reward import Reward
 from counterpoint.team import _check
 from counterpoint.team.topology import Topology
 from counterpoint.trace import Edge, Event, Trace, encode

@@ -20,7 +20,7 @@ import zstandard
 from counterpoint import Store
 from counterpoint.app.importing import import_sessions, sessions_under, span
 from counterpoint.app.logs import find, importers, read_logs
-from counterpoint.formats._importing import files as _files
+from counterpoint.formats.importing import files
 from counterpoint.trace.check import problems
 from logs import REAL, SAMPLES, real
 from warm_help import commands_in
@@ -204,13 +204,13 @@ def test_packed_files_are_unpacked_whatever_their_name(tmp_path: Path, pack: Cal
 
 
 def test_a_bomb_and_a_huge_record_stay_within_their_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_files, "MAX_UNPACKED", 1 << 20)
-    monkeypatch.setattr(_files.bounded, "__defaults__", (1 << 20,))
+    monkeypatch.setattr(files, "MAX_UNPACKED", 1 << 20)
+    monkeypatch.setattr(files.bounded, "__defaults__", (1 << 20,))
     data = (CLAUDE / "projects" / "-repo-old" / "0b000000-0000-4000-8000-00000000000b.jsonl").read_bytes()
     (tmp_path / "bomb.jsonl").write_bytes(gzip.compress(data + b" " * (64 << 20)))
     (trace,) = read_logs(tmp_path / "bomb.jsonl")
     assert "more than the limit" in trace.meta["import"]["session"]["broken_first"][0]["what"]
-    monkeypatch.setattr(_files, "MAX_LINE", 1 << 16)
+    monkeypatch.setattr(files, "MAX_LINE", 1 << 16)
     lines = data.splitlines(keepends=True)
     lines.insert(3, b'{"type":"user","text":"' + b"x" * (1 << 18) + b'"}\n')
     (tmp_path / "long.jsonl").write_bytes(b"".join(lines))

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from counterpoint import registry
 from counterpoint.app.cli import cli, main
-from counterpoint.bench.claims._rows import mean_interval
+from counterpoint.bench.claim import mean_interval
 from counterpoint.store import Store
 from counterpoint.trace import encode, problems
 from envs.coin_world import coin_world

@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 
 from counterpoint.trace import Edge, Event, Trace
 
-__all__ = ["Story", "fan_out", "random_traces"]
-
 
 class Story:
     """A trace written event by event; ids are e1, e2, ... and time goes on by one unless given."""

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from audit.made import random_traces
 from counterpoint.audit.facts import Facts
 from counterpoint.audit.hacks import hacks
-from counterpoint.audit.measures import Measure, measures
+from counterpoint.audit.measures import measures
+from counterpoint.audit.records import Measure
 from counterpoint.audit.rollups import BY, rollup
 from counterpoint.trace import Trace
 

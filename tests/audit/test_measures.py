@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from audit.made import Story, fan_out
-from counterpoint.audit.measures import DEFINITIONS, Measure, Prices, measures, summary
+from counterpoint.audit.cost import Prices
+from counterpoint.audit.measures import measures, summary
+from counterpoint.audit.records import DEFINITIONS, Measure
 from counterpoint.trace import Trace
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from counterpoint.bench.claims._rows import Row, at_least, at_most
+from counterpoint.bench.claim import Row, at_least, at_most
 
 played: list[tuple[int, int]] = []
 

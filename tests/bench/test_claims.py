@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from counterpoint.bench.claims._rows import Row, as_row, at_least, at_most, equal_within, mean_interval
+from counterpoint.bench.claim import Row, as_row, at_least, at_most, equal_within, mean_interval
 from counterpoint.errors import InputError
 
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from counterpoint.trace import Event, Trace
 
-__all__ = ["said", "team"]
-
 
 def said(agent: str, text: str | None = None, **fields: Any) -> dict[str, Any]:
     """One message; the text is its content."""

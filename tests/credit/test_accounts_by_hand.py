@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from counterpoint.credit._accounts import FIXED, Entry, Ledger, by_weights, projected
-from counterpoint.credit.ledger import accounts, doob, draft_values, ledger, parts_of
+from counterpoint.credit.accounts import FIXED, Entry, Ledger, by_weights, projected
+from counterpoint.credit.mechanisms.ledger import accounts, doob, draft_values, ledger, parts_of
 from counterpoint.errors import InputError, NotFound, NotIdentified
 from counterpoint.trace import Edge, Event, Trace
 

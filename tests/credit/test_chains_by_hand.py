@@ -7,8 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from counterpoint.credit._gae import chain_ends, gae, kl_to_go, reward_to_go, scan, td_lambda, td_targets
-from counterpoint.credit._off_policy import (
+from counterpoint.credit.advantages import chain_ends, gae, kl_to_go, reward_to_go, scan, td_lambda, td_targets
+from counterpoint.credit.mechanisms.coma import coma, counterfactual_advantages
+from counterpoint.credit.mechanisms.cone import cone
+from counterpoint.credit.mechanisms.difference import difference
+from counterpoint.credit.mechanisms.gae import gae as gae_of
+from counterpoint.credit.mechanisms.ledger import ledger
+from counterpoint.credit.mechanisms.marft import agent_chain, marft, non_zero_normalised
+from counterpoint.credit.mechanisms.puppeteer import puppeteer, step_costs
+from counterpoint.credit.mechanisms.qmix import Mixer, gradient, mix, qmix, td_errors
+from counterpoint.credit.mechanisms.token_spread import token_spread
+from counterpoint.credit.mechanisms.uniform import shares, uniform
+from counterpoint.credit.mechanisms.vdn import agent_values, vdn
+from counterpoint.credit.mechanisms.vtrace import vtrace as vtrace_of
+from counterpoint.credit.off_policy import (
     decoupled_weights,
     effective_size,
     evaluate,
@@ -19,19 +31,7 @@ from counterpoint.credit._off_policy import (
     step_scale,
     vtrace,
 )
-from counterpoint.credit._ridge import ridge
-from counterpoint.credit.coma import coma, counterfactual_advantages
-from counterpoint.credit.cone import cone
-from counterpoint.credit.difference import difference
-from counterpoint.credit.gae import gae as gae_of
-from counterpoint.credit.ledger import ledger
-from counterpoint.credit.marft import agent_chain, marft, non_zero_normalised
-from counterpoint.credit.puppeteer import puppeteer, step_costs
-from counterpoint.credit.qmix import Mixer, gradient, mix, qmix, td_errors
-from counterpoint.credit.token_spread import token_spread
-from counterpoint.credit.uniform import shares, uniform
-from counterpoint.credit.vdn import agent_values, vdn
-from counterpoint.credit.vtrace import vtrace as vtrace_of
+from counterpoint.credit.ridge import ridge
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Trace
 from counterpoint.trace.replay import Delete, Do, Fork

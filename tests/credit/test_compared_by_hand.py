@@ -7,22 +7,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from counterpoint.credit.agent_lightning import agent_lightning, token_divisors
-from counterpoint.credit.agent_wise import agent_wise, inflation
-from counterpoint.credit.c3 import c3, sibling_advantages
-from counterpoint.credit.critical_steps import critical_steps, steps_of_stages
-from counterpoint.credit.fold_grpo import fold_advantages, fold_grpo
-from counterpoint.credit.group_relative import group_relative
-from counterpoint.credit.hierarchical import aligned, hierarchical
-from counterpoint.credit.magrpo import cross_sums, magrpo, tree_returns
-from counterpoint.credit.malt import level_values, malt, sibling_pairs
-from counterpoint.credit.mars2 import mars2, shaped_rewards
-from counterpoint.credit.marshal import marshal, player_centred, released
-from counterpoint.credit.marsrl import marsrl
-from counterpoint.credit.matpo import matpo
-from counterpoint.credit.rema import rema
-from counterpoint.credit.spiral import spiral
-from counterpoint.credit.wideseek import agent_token_weights, wideseek
+from counterpoint.credit.mechanisms.agent_lightning import agent_lightning, token_divisors
+from counterpoint.credit.mechanisms.agent_wise import agent_wise, inflation
+from counterpoint.credit.mechanisms.c3 import c3, sibling_advantages
+from counterpoint.credit.mechanisms.critical_steps import critical_steps, steps_of_stages
+from counterpoint.credit.mechanisms.fold_grpo import fold_advantages, fold_grpo
+from counterpoint.credit.mechanisms.group_relative import group_relative
+from counterpoint.credit.mechanisms.hierarchical import aligned, hierarchical
+from counterpoint.credit.mechanisms.magrpo import cross_sums, magrpo, tree_returns
+from counterpoint.credit.mechanisms.malt import level_values, malt, sibling_pairs
+from counterpoint.credit.mechanisms.mars2 import mars2, shaped_rewards
+from counterpoint.credit.mechanisms.marshal import marshal, player_centred, released
+from counterpoint.credit.mechanisms.marsrl import marsrl
+from counterpoint.credit.mechanisms.matpo import matpo
+from counterpoint.credit.mechanisms.rema import rema
+from counterpoint.credit.mechanisms.spiral import spiral
+from counterpoint.credit.mechanisms.wideseek import agent_token_weights, wideseek
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Trace
 from counterpoint.trace.rows import Signal, Signals
@@ -45,7 +45,7 @@ def test_group_relative_notes_and_options() -> None:
     assert rows(group_relative(traces, size=2, unit="agent"))[1, "b"] == pytest.approx(1 / (ROOT + 1))
     assert [r.unit for r in group_relative(traces, unit="agent").rows] == ["agent"] * 4
     assert group_relative(traces, convention="rloo").notes["convention"] == "rloo"
-    from counterpoint.credit._groups import Convention
+    from counterpoint.credit.groups import Convention
 
     assert group_relative(traces, convention=Convention()).notes["convention"] == "custom"
     soft = group_relative([team(f"t{i}", r, []) for i, r in enumerate([0.0, 0.2, 7.0])], convention="soft_rank", tau=0.2)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterpoint import registry
-from counterpoint.credit.cone import cone_sums, return_sums
+from counterpoint.credit.mechanisms.cone import cone_sums, return_sums
 from counterpoint.errors import InputError
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.graph import Graph

@@ -13,13 +13,13 @@ from msgspec.structs import replace
 
 import counterpoint.credit
 from counterpoint import registry
-from counterpoint.credit._accounts import Entry
-from counterpoint.credit._games import Game, VoteGame
-from counterpoint.credit._groups import CONVENTIONS, Convention
-from counterpoint.credit._mechanism import Mechanism, team_reward
-from counterpoint.credit._ridge import Ridge
-from counterpoint.credit._team_games import Played
-from counterpoint.credit.message_amortised import Weights
+from counterpoint.credit.accounts import Entry
+from counterpoint.credit.games import Game, VoteGame
+from counterpoint.credit.groups import CONVENTIONS, Convention
+from counterpoint.credit.mechanism import Mechanism, team_reward
+from counterpoint.credit.mechanisms.message_amortised import Weights
+from counterpoint.credit.ridge import Ridge
+from counterpoint.credit.team_games import Played
 from counterpoint.errors import InputError
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.batch import TraceBatch
@@ -211,20 +211,20 @@ def test_unit_needs_options_and_defaults(name: str) -> None:
 
 # functions whose options may stand without their names
 BY_PLACE = {
-    "_doubly_robust.outcome_models",
-    "_games.table",
-    "_groups.group_advantages",
-    "_masked.majority",
-    "_masked.votes_of",
-    "_masked.worth_of",
-    "_mechanism.team_reward",
-    "_messages.messages_of",
-    "_ridge.ridge",
-    "_table.paid_steps",
-    "_table.values_of",
-    "_tree.tree_of",
-    "_votes.exact_votes",
-    "_votes.vote_game",
+    "doubly_robust.outcome_models",
+    "games.table",
+    "groups.group_advantages",
+    "masked_replay.majority",
+    "masked_replay.votes_of",
+    "masked_replay.worth_of",
+    "mechanism.team_reward",
+    "messages.messages_of",
+    "ridge.ridge",
+    "rows.paid_steps",
+    "rows.values_of",
+    "prefix_tree.tree_of",
+    "vote_games.exact_votes",
+    "vote_games.vote_game",
     "cone.cone_sums",
     "ledger.doob",
     "sharp.normalised",

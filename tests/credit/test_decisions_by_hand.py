@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from counterpoint.credit import _doubly_robust as dr
-from counterpoint.credit.spawn import prefix_features, spawn, spawn_points
-from counterpoint.credit.stop import all_stops, checkpoints, stop
+from counterpoint.credit import doubly_robust as dr
+from counterpoint.credit.mechanisms.spawn import prefix_features, spawn, spawn_points
+from counterpoint.credit.mechanisms.stop import all_stops, checkpoints, stop
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.replay import Delete, Do, Force

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from counterpoint.credit._forks import (
+from counterpoint.credit.forks import (
     Contrast,
     added,
     effects,
@@ -21,13 +21,13 @@ from counterpoint.credit._forks import (
     paired,
     two_arms,
 )
-from counterpoint.credit._masked import Vote, gains, majority, masked, smoothed, votes_of, worth_of
-from counterpoint.credit._message_features import NAMES, features
-from counterpoint.credit.message_amortised import Weights, blended, fit, message_amortised
-from counterpoint.credit.message_delete import message_delete
-from counterpoint.credit.message_masked import message_masked
-from counterpoint.credit.message_substitute import message_substitute
-from counterpoint.credit.tool_call import outcome_gap, results_of, tool_call
+from counterpoint.credit.masked_replay import Vote, gains, majority, masked, smoothed, votes_of, worth_of
+from counterpoint.credit.mechanisms.message_amortised import Weights, blended, fit, message_amortised
+from counterpoint.credit.mechanisms.message_delete import message_delete
+from counterpoint.credit.mechanisms.message_masked import message_masked
+from counterpoint.credit.mechanisms.message_substitute import message_substitute
+from counterpoint.credit.mechanisms.tool_call import outcome_gap, results_of, tool_call
+from counterpoint.credit.message_features import NAMES, features
 from counterpoint.errors import InputError, NotFound, NotIdentified
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.replay import Delete, Do, Fork, Substitute
@@ -485,7 +485,7 @@ def test_fit_counts_what_it_learnt_from_and_how_far_it_was_off() -> None:
     told = [CreditRow(0, "message", f"v{k}", v, 0.1) for k, v in enumerate(y)]
     other = [CreditRow(0, "agent", f"v{k}", 99.0) for k in range(3)]
     weights = fit([trace], Credit("d", "e", False, ("many",), (*told, *other)))
-    from counterpoint.credit._ridge import ridge
+    from counterpoint.credit.ridge import ridge
 
     rest = ((y - ridge(x, y, 3.0)(x)) ** 2).sum() / (len(y) - len(NAMES) - 1)
     assert weights.messages == len(y)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoint.credit._gae import gae, kl_to_go, reward_to_go, scan, td_lambda, td_targets
-from counterpoint.credit.marft import agent_chain, non_zero_normalised
-from counterpoint.credit.puppeteer import step_costs
+from counterpoint.credit.advantages import gae, kl_to_go, reward_to_go, scan, td_lambda, td_targets
+from counterpoint.credit.mechanisms.marft import agent_chain, non_zero_normalised
+from counterpoint.credit.mechanisms.puppeteer import step_costs
 from counterpoint.errors import InputError
 from credit import vectors as v
 

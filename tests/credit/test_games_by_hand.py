@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from counterpoint.credit._games import MOST_EXACT, Game, VoteGame, above, closure, exact_owen, exact_shapley, table
-from counterpoint.credit._orders import by_keys, extension, mean_over_orders, parent_first, tree
-from counterpoint.credit._team_games import forked_without, play, roles_of, solve
-from counterpoint.credit._votes import exact_votes, vote_game
-from counterpoint.credit.shapley import shapley
-from counterpoint.credit.sharp import marginals, normalised, rewards, sharp
-from counterpoint.credit.winter import winter
+from counterpoint.credit.agent_orders import by_keys, extension, mean_over_orders, parent_first, tree
+from counterpoint.credit.games import MOST_EXACT, Game, VoteGame, above, closure, exact_owen, exact_shapley, table
+from counterpoint.credit.mechanisms.shapley import shapley
+from counterpoint.credit.mechanisms.sharp import marginals, normalised, rewards, sharp
+from counterpoint.credit.mechanisms.winter import winter
+from counterpoint.credit.team_games import forked_without, play, roles_of, solve
+from counterpoint.credit.vote_games import exact_votes, vote_game
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.replay import Delete, Do

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from counterpoint.credit._groups import (
+from counterpoint.credit.groups import (
     CONVENTIONS,
     Convention,
     convention_of,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from counterpoint.credit._groups import (
+from counterpoint.credit.groups import (
     CONVENTIONS,
     Convention,
     convention_of,

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import counterpoint as cpt
 from counterpoint import registry
-from counterpoint.credit._accounts import FIXED, Entry, Ledger, by_weights, projected
-from counterpoint.credit._orders import extension
-from counterpoint.credit.ledger import accounts, doob, draft_values, parts_of
+from counterpoint.credit.accounts import FIXED, Entry, Ledger, by_weights, projected
+from counterpoint.credit.agent_orders import extension
+from counterpoint.credit.mechanisms.ledger import accounts, doob, draft_values, parts_of
 from counterpoint.errors import InputError, NotFound, NotIdentified
 from counterpoint.testing import synthetic_trace
 from counterpoint.trace import Edge, Event, Trace

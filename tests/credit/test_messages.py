@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import counterpoint as cpt
-from counterpoint.credit._forks import Contrast, effects, fork_seeds, pair_interaction, paired
-from counterpoint.credit._masked import Vote, gains, majority, masked, smoothed, votes_of
-from counterpoint.credit._message_features import NAMES, features
-from counterpoint.credit._ridge import ridge
-from counterpoint.credit.message_amortised import blended, fit, message_amortised
-from counterpoint.credit.message_delete import message_delete
-from counterpoint.credit.message_masked import message_masked
-from counterpoint.credit.message_substitute import message_substitute
+from counterpoint.credit.forks import Contrast, effects, fork_seeds, pair_interaction, paired
+from counterpoint.credit.masked_replay import Vote, gains, majority, masked, smoothed, votes_of
+from counterpoint.credit.mechanisms.message_amortised import blended, fit, message_amortised
+from counterpoint.credit.mechanisms.message_delete import message_delete
+from counterpoint.credit.mechanisms.message_masked import message_masked
+from counterpoint.credit.mechanisms.message_substitute import message_substitute
+from counterpoint.credit.message_features import NAMES, features
+from counterpoint.credit.ridge import ridge
 from counterpoint.envs.teamworld.policies.parts import Parts, Team
 from counterpoint.envs.teamworld.replay import TeamReplay
 from counterpoint.errors import InputError, NotFound, NotIdentified

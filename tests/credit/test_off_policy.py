@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoint.credit._gae import reward_to_go
-from counterpoint.credit._off_policy import (
+from counterpoint.credit.advantages import reward_to_go
+from counterpoint.credit.off_policy import (
     decoupled_weights,
     effective_size,
     evaluate,

@@ -11,27 +11,27 @@ from hypothesis import strategies as st
 
 import counterpoint as cpt
 from counterpoint import registry
-from counterpoint.credit.agent_lightning import agent_lightning, token_divisors
-from counterpoint.credit.agent_wise import agent_wise
-from counterpoint.credit.coma import coma, counterfactual_advantages
-from counterpoint.credit.critical_steps import critical_steps, steps_of_stages
-from counterpoint.credit.difference import difference
-from counterpoint.credit.fold_grpo import fold_advantages, fold_grpo
-from counterpoint.credit.gae import gae
-from counterpoint.credit.group_relative import group_relative
-from counterpoint.credit.hierarchical import aligned, hierarchical
-from counterpoint.credit.marft import marft
-from counterpoint.credit.marshal import marshal, player_centred
-from counterpoint.credit.matpo import matpo
-from counterpoint.credit.puppeteer import puppeteer
-from counterpoint.credit.qmix import Mixer, gradient, mix, qmix, td_errors
-from counterpoint.credit.rema import rema
-from counterpoint.credit.spiral import spiral
-from counterpoint.credit.token_spread import token_spread
-from counterpoint.credit.uniform import shares, uniform
-from counterpoint.credit.vdn import vdn
-from counterpoint.credit.vtrace import vtrace
-from counterpoint.credit.wideseek import agent_token_weights, wideseek
+from counterpoint.credit.mechanisms.agent_lightning import agent_lightning, token_divisors
+from counterpoint.credit.mechanisms.agent_wise import agent_wise
+from counterpoint.credit.mechanisms.coma import coma, counterfactual_advantages
+from counterpoint.credit.mechanisms.critical_steps import critical_steps, steps_of_stages
+from counterpoint.credit.mechanisms.difference import difference
+from counterpoint.credit.mechanisms.fold_grpo import fold_advantages, fold_grpo
+from counterpoint.credit.mechanisms.gae import gae
+from counterpoint.credit.mechanisms.group_relative import group_relative
+from counterpoint.credit.mechanisms.hierarchical import aligned, hierarchical
+from counterpoint.credit.mechanisms.marft import marft
+from counterpoint.credit.mechanisms.marshal import marshal, player_centred
+from counterpoint.credit.mechanisms.matpo import matpo
+from counterpoint.credit.mechanisms.puppeteer import puppeteer
+from counterpoint.credit.mechanisms.qmix import Mixer, gradient, mix, qmix, td_errors
+from counterpoint.credit.mechanisms.rema import rema
+from counterpoint.credit.mechanisms.spiral import spiral
+from counterpoint.credit.mechanisms.token_spread import token_spread
+from counterpoint.credit.mechanisms.uniform import shares, uniform
+from counterpoint.credit.mechanisms.vdn import vdn
+from counterpoint.credit.mechanisms.vtrace import vtrace
+from counterpoint.credit.mechanisms.wideseek import agent_token_weights, wideseek
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Trace
 from counterpoint.trace.rows import Signal, Signals
@@ -582,7 +582,7 @@ def test_more_presets_of_gae() -> None:
 
 
 def test_marshal_as_released_is_its_five_steps_one_after_another() -> None:
-    from counterpoint.credit.marshal import released
+    from counterpoint.credit.mechanisms.marshal import released
 
     rewards = [0.0, 0.1, 1.0, 0.0, -0.4, 0.0, 0.5]
     ends = [False, True, True, False, True, False, True]

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import counterpoint as cpt
-from counterpoint.credit import _doubly_robust as dr
-from counterpoint.credit._forks import two_arms
-from counterpoint.credit.spawn import prefix_features, spawn, spawn_points
+from counterpoint.credit import doubly_robust as dr
+from counterpoint.credit.forks import two_arms
+from counterpoint.credit.mechanisms.spawn import prefix_features, spawn, spawn_points
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.replay import Delete, Do, Force

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import counterpoint as cpt
-from counterpoint.credit.stop import all_stops, checkpoints, stop
+from counterpoint.credit.mechanisms.stop import all_stops, checkpoints, stop
 from counterpoint.envs.stopping.traces import payoffs
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Event, Trace
@@ -119,7 +119,7 @@ def test_forks_of_a_stopping_world_are_its_payoffs() -> None:
     assert all(v == 0 for v in credit.of(0).values())
     assert {at for _, at in credit.unidentified} == {"d5", "d6", "d7"}
 
-    from counterpoint.credit._forks import Contrast, effects
+    from counterpoint.credit.forks import Contrast, effects
     from counterpoint.trace.replay import Force
 
     found = effects(world, trace, [Contrast(f"d{t}", Force({"stop": True}), None) for t in range(4)])

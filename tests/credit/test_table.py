@@ -9,11 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 from counterpoint import registry
-from counterpoint.credit._by_agent import by_agent
-from counterpoint.credit._groups import Convention
-from counterpoint.credit._in_words import merge_calls, split_reply
-from counterpoint.credit._messages import check_ids, messages_of
-from counterpoint.credit._table import (
+from counterpoint.credit.by_agent import by_agent
+from counterpoint.credit.groups import Convention
+from counterpoint.credit.in_words import merge_calls, split_reply
+from counterpoint.credit.messages import check_ids, messages_of
+from counterpoint.credit.prefix_tree import tree_of
+from counterpoint.credit.rows import (
     Row,
     actions,
     compared,
@@ -27,7 +28,6 @@ from counterpoint.credit._table import (
     unit_events,
     values_of,
 )
-from counterpoint.credit._tree import tree_of
 from counterpoint.errors import InputError, NotFound, NotIdentified
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.rows import Cost, CreditRow, Signal, Signals

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import counterpoint as cpt
-from counterpoint.credit.tool_call import outcome_gap, results_of, tool_call
+from counterpoint.credit.mechanisms.tool_call import outcome_gap, results_of, tool_call
 from counterpoint.envs.teamworld.policies.parts import Parts, Team
 from counterpoint.envs.teamworld.replay import TeamReplay
 from counterpoint.errors import InputError, NotIdentified

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from counterpoint.credit.c3 import c3, sibling_advantages
-from counterpoint.credit.magrpo import cross_sums, magrpo, tree_returns
-from counterpoint.credit.malt import level_values, malt, sibling_pairs
-from counterpoint.credit.mars2 import mars2, shaped_rewards
-from counterpoint.credit.marsrl import marsrl
+from counterpoint.credit.mechanisms.c3 import c3, sibling_advantages
+from counterpoint.credit.mechanisms.magrpo import cross_sums, magrpo, tree_returns
+from counterpoint.credit.mechanisms.malt import level_values, malt, sibling_pairs
+from counterpoint.credit.mechanisms.mars2 import mars2, shaped_rewards
+from counterpoint.credit.mechanisms.marsrl import marsrl
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Trace
 from counterpoint.trace.rows import Signal, Signals

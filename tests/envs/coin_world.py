@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from counterpoint.envs._world import Optimum, Runs, changed, parameter
+from counterpoint.envs.world import Optimum, Runs, changed, parameter
 from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.trace import Edge, Event, Trace, summed_costs
 

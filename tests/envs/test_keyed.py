@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoint.envs._keyed import bits, child_seed, mixed, normal, purpose, uniform
+from counterpoint.envs.keyed import bits, child_seed, mixed, normal, purpose, uniform
 
 KEYS = st.integers(-(2**62), 2**62)
 

@@ -11,8 +11,8 @@ import pytest
 
 import logs
 from counterpoint.errors import InputError
-from counterpoint.formats._importing.labelled import first_keys
 from counterpoint.formats.agentdojo import agentdojo, folded
+from counterpoint.formats.importing.labelled import first_keys
 from counterpoint.trace import Trace
 
 

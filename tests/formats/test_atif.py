@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import logs
-from counterpoint.formats._importing.files import File
+from counterpoint.formats.importing.files import File
 from counterpoint.trace import Trace
 
 SAMPLE = logs.SAMPLES / "atif"

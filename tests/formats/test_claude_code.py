@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from counterpoint.formats._importing.files import File
+from counterpoint.formats.importing.files import File
 from counterpoint.trace import Trace
 from logs import SAMPLES, assert_sound, files_of, imported, importer, kinds, real, sessions, tokens
 

@@ -15,7 +15,7 @@ import zstandard
 import logs
 from counterpoint import registry
 from counterpoint.errors import InputError
-from counterpoint.formats._importing.importer import Importer
+from counterpoint.formats.importer import Importer
 from counterpoint.trace import Trace
 
 SAMPLES = logs.SAMPLES / "codex"

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from counterpoint.audit.facts import Facts
 from counterpoint.audit.hacks import hacks
-from counterpoint.formats._importing.draft import Draft
-from counterpoint.formats._importing.order import ordered
-from counterpoint.formats._importing.usage import PRICES, Prices, Usage
+from counterpoint.formats.draft import Draft
+from counterpoint.formats.importing.order import ordered
+from counterpoint.formats.importing.usage import PRICES, Prices, Usage
 from counterpoint.trace import Trace
 from counterpoint.trace.check import problems
 from counterpoint.trace.vocabulary import EDGE_TYPES, EVENT_TYPES

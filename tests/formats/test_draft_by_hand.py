@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from counterpoint.formats._importing.draft import Draft
-from counterpoint.formats._importing.report import Report
-from counterpoint.formats._importing.usage import Price, Prices, Usage
+from counterpoint.formats.draft import Draft
+from counterpoint.formats.importing.report import Report
+from counterpoint.formats.importing.usage import Price, Prices, Usage
 from counterpoint.trace import Event, Trace
 
 

@@ -10,18 +10,18 @@ import pytest
 import zstandard
 
 from counterpoint.errors import InputError
-from counterpoint.formats._importing import files as files_module
-from counterpoint.formats._importing import head, labelled
-from counterpoint.formats._importing.chat import Call, Heard, Message, arguments_text, message_of, messages_of
-from counterpoint.formats._importing.documents import documents
-from counterpoint.formats._importing.draft import Draft
-from counterpoint.formats._importing.files import HEAD, File, bounded
-from counterpoint.formats._importing.group_talk import Turn, put_down
-from counterpoint.formats._importing.importer import Importer, Session
-from counterpoint.formats._importing.order import ordered
-from counterpoint.formats._importing.report import Report
-from counterpoint.formats._importing.usage import PRICES, Price, Prices, Usage
-from counterpoint.formats._importing.values import (
+from counterpoint.formats.draft import Draft
+from counterpoint.formats.importer import Importer, Session
+from counterpoint.formats.importing import files as files_module
+from counterpoint.formats.importing import head, labelled
+from counterpoint.formats.importing.chat import Call, Heard, Message, arguments_text, message_of, messages_of
+from counterpoint.formats.importing.documents import documents
+from counterpoint.formats.importing.files import HEAD, File, bounded
+from counterpoint.formats.importing.group_talk import Turn, put_down
+from counterpoint.formats.importing.order import ordered
+from counterpoint.formats.importing.report import Report
+from counterpoint.formats.importing.usage import PRICES, Price, Prices, Usage
+from counterpoint.formats.importing.values import (
     as_dict,
     as_list,
     compact,

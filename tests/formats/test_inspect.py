@@ -15,9 +15,9 @@ import pytest
 import zstandard
 
 import logs
-from counterpoint.formats._importing.files import File
-from counterpoint.formats._inspect import zip as _inspect_zip
-from counterpoint.formats._inspect.values import score_number, usage_of
+from counterpoint.formats.importing.files import File
+from counterpoint.formats.inspect import zip as _inspect_zip
+from counterpoint.formats.inspect.values import score_number, usage_of
 from counterpoint.trace import Trace, encode
 
 SAMPLE = logs.SAMPLES / "inspect"

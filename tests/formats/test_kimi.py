@@ -11,8 +11,8 @@ import pytest
 
 import logs
 from counterpoint.errors import InputError
-from counterpoint.formats._importing.files import File
-from counterpoint.formats._kimi.story import header, members
+from counterpoint.formats.importing.files import File
+from counterpoint.formats.kimi.story import header, members
 from counterpoint.trace import Event, Trace
 
 CLI = logs.SAMPLES / "kimi" / "cli"

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from counterpoint import registry
 from counterpoint.errors import InputError, InvalidTrace
-from counterpoint.formats._format import Format
+from counterpoint.formats.format import Format
 from counterpoint.testing import odd_trace, synthetic_trace
 from counterpoint.trace import Event, Trace, decode, encode
 from survey import documents, validator

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from counterpoint import registry
-from counterpoint.formats import _masking
-from counterpoint.formats._mask import mask, masked_all
-from counterpoint.formats._masking import base, blocks, find, forms, labels, names, people, tokens, values, views
-from counterpoint.formats._masking.rules import RULES, SOURCES
+from counterpoint.formats import masking as _masking
+from counterpoint.formats.masking import base, blocks, find, forms, labels, names, people, tokens, values, views
+from counterpoint.formats.masking.mask import mask, masked_all
+from counterpoint.formats.masking.rules import RULES, SOURCES
 from counterpoint.trace import Trace
 from counterpoint.trace.lines import encode_lines
 from mask_kinds import FORMS, KINDS, TOKENS, made, pieces, trace_with

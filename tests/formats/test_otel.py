@@ -15,9 +15,9 @@ import pytest
 
 import logs
 from counterpoint.errors import InputError
-from counterpoint.formats._importing.importer import Session
-from counterpoint.formats._otel.bodies import records_of, spans_of, spans_of_records
-from counterpoint.formats._spans.trees import traces_of
+from counterpoint.formats.importer import Session
+from counterpoint.formats.otel.bodies import records_of, spans_of, spans_of_records
+from counterpoint.formats.spans.trees import traces_of
 from counterpoint.trace import Trace
 
 SAMPLES = logs.SAMPLES / "otel"

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 import logs
 from counterpoint import registry
-from counterpoint.formats._importing.draft import Draft
-from counterpoint.formats._importing.usage import Usage
 from counterpoint.formats._sft_talk import Talk
-from counterpoint.formats._sniff import detect
+from counterpoint.formats.draft import Draft
+from counterpoint.formats.importing.usage import Usage
+from counterpoint.formats.sniffing import detect
 from counterpoint.testing import SHAPES, odd_trace, synthetic_trace
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.vocabulary import EDGE_TYPES, EVENT_TYPES

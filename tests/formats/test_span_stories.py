@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from counterpoint.formats._importing.importer import Session
-from counterpoint.formats._importing.usage import Usage
-from counterpoint.formats._spans.span import Kind, Span
-from counterpoint.formats._spans.trees import traces_of
+from counterpoint.formats.importer import Session
+from counterpoint.formats.importing.usage import Usage
+from counterpoint.formats.spans.span import Kind, Span
+from counterpoint.formats.spans.trees import traces_of
 from logs import assert_sound
 from told import told
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import logs
-from counterpoint.formats._importing.importer import Session
-from counterpoint.formats._importing.usage import Usage
-from counterpoint.formats._spans.span import Kind, Span
-from counterpoint.formats._spans.trees import traces_of
+from counterpoint.formats.importer import Session
+from counterpoint.formats.importing.usage import Usage
+from counterpoint.formats.spans.span import Kind, Span
+from counterpoint.formats.spans.trees import traces_of
 from counterpoint.trace import Trace
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from counterpoint.formats._importing.values import seconds
+from counterpoint.formats.importing.values import seconds
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 from counterpoint.bench.claims._b6 import METHODS, MixedWorld, _plain, train_mixed
 from counterpoint.bench.claims._b6_spawn import SpawnWorld, train_spawn
 from counterpoint.errors import InputError
-from counterpoint.reward._balance import normalised, variance_weights, variation_weights, weighted
-from counterpoint.reward._schedules import Scaffold, constant
+from counterpoint.reward.balance import normalised, variance_weights, variation_weights, weighted
+from counterpoint.reward.schedules import Scaffold, constant
 
 
 def test_shares_are_exact() -> None:

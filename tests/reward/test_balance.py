@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoint.errors import InputError
-from counterpoint.reward._balance import (
+from counterpoint.reward.balance import (
     Balance,
     Memory,
     gdpo,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from counterpoint.errors import InputError
-from counterpoint.reward._balance import (
+from counterpoint.reward.balance import (
     Balance,
     Memory,
     gdpo,
@@ -23,7 +23,7 @@ from counterpoint.reward._balance import (
     variation_weights,
     weighted,
 )
-from counterpoint.reward._schedules import Indicator, Scaffold, constant, cosine, linear, resolved
+from counterpoint.reward.schedules import Indicator, Scaffold, constant, cosine, linear, resolved
 
 # -- values ------------------------------------------------------------------------------------------------------
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoint.errors import InputError
-from counterpoint.reward import _published as pub
-from counterpoint.reward import _published_steps as steps
+from counterpoint.reward import published as pub
+from counterpoint.reward import published_steps as steps
 
 
 def near(x: object) -> object:

@@ -11,12 +11,12 @@ import pytest
 
 from counterpoint import registry
 from counterpoint.errors import InputError
-from counterpoint.reward import _parl
-from counterpoint.reward import _published as pub
-from counterpoint.reward import _published_steps as steps
-from counterpoint.reward._logged import COMBINE, amounts, chosen, combined, gathered, members, results_of, turn_of
-from counterpoint.reward._reward import Reward
-from counterpoint.reward._shaping import discounted, shaping
+from counterpoint.reward import parl
+from counterpoint.reward import published as pub
+from counterpoint.reward import published_steps as steps
+from counterpoint.reward.logged import COMBINE, amounts, chosen, combined, gathered, members, results_of, turn_of
+from counterpoint.reward.reward import Reward
+from counterpoint.reward.shaping import discounted, shaping
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.rows import Signal
 
@@ -268,21 +268,21 @@ def test_shaping_defaults_and_limits() -> None:
 
 
 def test_parl_at_its_limits() -> None:
-    assert (_parl.parallel(5, 5), _parl.parallel(4, 5), _parl.parallel(6, 5)) == (1.0, 0.8, 1.0)
-    assert (_parl.finish(5, 5), _parl.finish(0, 5), _parl.finish(1, 4)) == (1.0, 0.0, 0.25)
-    assert (_parl.speed_up(5, 5), _parl.speed_up(0, 4), _parl.speed_up(1, 4)) == (0.0, 1.0, 0.75)
-    assert (_parl.mixture(2.0, True, 0.5, 0.0), _parl.mixture(2.0, True, 0.5, 1.0)) == (2.0, 0.5)
+    assert (parl.parallel(5, 5), parl.parallel(4, 5), parl.parallel(6, 5)) == (1.0, 0.8, 1.0)
+    assert (parl.finish(5, 5), parl.finish(0, 5), parl.finish(1, 4)) == (1.0, 0.0, 0.25)
+    assert (parl.speed_up(5, 5), parl.speed_up(0, 4), parl.speed_up(1, 4)) == (0.0, 1.0, 0.75)
+    assert (parl.mixture(2.0, True, 0.5, 0.0), parl.mixture(2.0, True, 0.5, 1.0)) == (2.0, 0.5)
     at = {"perf": 0.5, "r_parallel": 1.0, "r_finish": 1.0, "lambda1": 0.5, "lambda2": 1.0}
-    assert _parl.parl("mixture", **at, success_above=0.5) == 0.5
-    assert _parl.parl("mixture", **at | {"perf": 0.0}) == 0.5
-    assert _parl.critical_steps([]) == (0, 0)
-    assert _parl.FORMS == ("additive", "mixture")
+    assert parl.parl("mixture", **at, success_above=0.5) == 0.5
+    assert parl.parl("mixture", **at | {"perf": 0.0}) == 0.5
+    assert parl.critical_steps([]) == (0, 0)
+    assert parl.FORMS == ("additive", "mixture")
     for call in (
-        lambda: _parl.parallel(-1, 5),
-        lambda: _parl.parallel(1, -5),
-        lambda: _parl.finish(-1, 1),
-        lambda: _parl.speed_up(-1, 1),
-        lambda: _parl.mixture(1, True, 1, -0.1),
+        lambda: parl.parallel(-1, 5),
+        lambda: parl.parallel(1, -5),
+        lambda: parl.finish(-1, 1),
+        lambda: parl.speed_up(-1, 1),
+        lambda: parl.mixture(1, True, 1, -0.1),
     ):
         with pytest.raises(InputError):
             call()

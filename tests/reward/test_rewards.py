@@ -11,8 +11,8 @@ from msgspec.structs import replace
 import counterpoint as cpt
 from counterpoint import registry
 from counterpoint.errors import InputError, NotFound
-from counterpoint.reward._reward import Reward
-from counterpoint.reward._schedules import linear
+from counterpoint.reward.reward import Reward
+from counterpoint.reward.schedules import linear
 from counterpoint.testing import SHAPES, odd_trace, synthetic_trace
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.rows import Signal

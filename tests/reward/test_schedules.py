@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoint.errors import InputError
-from counterpoint.reward._schedules import Indicator, Scaffold, constant, cosine, linear, resolved
+from counterpoint.reward.schedules import Indicator, Scaffold, constant, cosine, linear, resolved
 
 
 def test_plain_schedules() -> None:

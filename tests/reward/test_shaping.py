@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoint.errors import InputError
-from counterpoint.reward._shaping import discounted, shaping
+from counterpoint.reward.shaping import discounted, shaping
 
 PHI = st.lists(st.floats(-100, 100), min_size=1, max_size=30)
 

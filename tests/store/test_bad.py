@@ -6,7 +6,6 @@ import os
 import resource
 import shutil
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from counterpoint.errors import CounterpointError, InputError, NotFound
 from counterpoint.store import Store, disk
 from counterpoint.testing import synthetic_trace
 from counterpoint.trace import Event
+from fresh_help import in_fresh_process
 
 
 def _snapshot(folder: Path) -> dict[str, bytes]:
@@ -26,19 +26,6 @@ def _made(folder: Path) -> Store:
     store = Store(folder)
     store.add(synthetic_trace(3, 10, trace_id="t1"))
     return store
-
-
-def _in_child(work: Callable[[], None]) -> None:
-    """Run in a forked child, so that limits and identity stay there; its failure is ours."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            work()
-        except BaseException as error:
-            os.write(2, f"{type(error).__name__}: {error}\n".encode())
-            os._exit(1)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 # -- places ------------------------------------------------------------------------------------------------------
@@ -108,6 +95,21 @@ def test_a_damaged_mark_is_named(tmp_path: Path) -> None:
         Store(tmp_path)
 
 
+def as_nobody(folder: str) -> None:
+    Store(folder).sql("select count(*) from traces")  # everything is imported that another user might not be allowed to read
+    os.setgid(65534)
+    os.setuid(65534)
+    store = Store(folder)  # reading needs no more than reading
+    assert len(store.get("t1").events) > 0
+    assert store.sql("select count(*) from traces").rows == [(1,)]
+    for write in (lambda: store.add(synthetic_trace(2, 3)), lambda: store.record("x", task_id="d")):
+        with pytest.raises(InputError, match="permission denied") as caught:
+            write()
+        assert caught.value.exit_code == 2
+    with pytest.raises(InputError, match="permission denied"):
+        Store(Path(folder) / "inner")
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs to become another user")
 def test_no_permission_is_said(tmp_path: Path) -> None:
     folder = Path("/tmp") / f"counterpoint-denied-{os.getpid()}"
@@ -116,21 +118,7 @@ def test_no_permission_is_said(tmp_path: Path) -> None:
         for path in folder.rglob("*"):
             path.chmod(0o755 if path.is_dir() else 0o644)
         before = _snapshot(folder)
-
-        def work() -> None:
-            os.setgid(65534)
-            os.setuid(65534)
-            store = Store(folder)  # reading needs no more than reading
-            assert len(store.get("t1").events) > 0
-            assert store.sql("select count(*) from traces").rows == [(1,)]
-            for write in (lambda: store.add(synthetic_trace(2, 3)), lambda: store.record("x", task_id="d")):
-                with pytest.raises(InputError, match="permission denied") as caught:
-                    write()
-                assert caught.value.exit_code == 2
-            with pytest.raises(InputError, match="permission denied"):
-                Store(folder / "inner")
-
-        _in_child(work)
+        in_fresh_process(as_nobody, folder)
         assert _snapshot(folder) == before
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -178,40 +166,40 @@ def _limit(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
+def add_too_much(folder: str) -> None:
+    _limit(3000)
+    opened = Store(folder)
+    with pytest.raises(CounterpointError, match="no space left") as caught:
+        opened.add(synthetic_trace(20, 400, trace_id="big"))
+    assert caught.value.exit_code == 1
+    assert opened.ids() == ["t1"]
+
+
 def test_a_file_that_cannot_grow_fails_the_addition_and_leaves_the_store(tmp_path: Path) -> None:
     store = _made(tmp_path)
     expected = store.get("t1")
     store.close()
     before = _snapshot(tmp_path)
-
-    def work() -> None:
-        _limit(3000)
-        opened = Store(tmp_path)
-        with pytest.raises(CounterpointError, match="no space left") as caught:
-            opened.add(synthetic_trace(20, 400, trace_id="big"))
-        assert caught.value.exit_code == 1
-        assert opened.ids() == ["t1"]
-
-    _in_child(work)
+    in_fresh_process(add_too_much, tmp_path)
     assert _snapshot(tmp_path) == before
     with Store(tmp_path) as again:
         assert again.get("t1") == expected
         assert again.add(synthetic_trace(20, 400, trace_id="big")) == "added"
 
 
+def record_too_much(folder: str, acks: str) -> None:
+    _limit(4000)
+    with pytest.raises(CounterpointError, match="no space left"), Store(folder).record("t1", task_id="d") as run:  # noqa: PT012
+        for i in range(1000):
+            run.event(Event(id=f"e{i}", t=i, type="message", agent="a"))
+            run.sync()
+            Path(acks).write_text(str(i + 1))
+
+
 def test_a_run_on_a_full_disk_loses_nothing_that_it_acknowledged(tmp_path: Path) -> None:
     Store(tmp_path).close()
     acks = tmp_path.with_name("acks")
-
-    def work() -> None:
-        _limit(4000)
-        with pytest.raises(CounterpointError, match="no space left"), Store(tmp_path).record("t1", task_id="d") as run:  # noqa: PT012
-            for i in range(1000):
-                run.event(Event(id=f"e{i}", t=i, type="message", agent="a"))
-                run.sync()
-                acks.write_text(str(i + 1))
-
-    _in_child(work)
+    in_fresh_process(record_too_much, tmp_path, acks)
     acknowledged = int(acks.read_text())
     assert acknowledged > 10
     with Store(tmp_path) as store:

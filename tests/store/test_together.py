@@ -17,6 +17,7 @@ from counterpoint.store.head import Head, Position
 from counterpoint.store.log import Commit, Log
 from counterpoint.testing import synthetic_trace
 from counterpoint.trace import Trace
+from fresh_help import in_fresh_process
 
 
 def _trace(name: str = "t1", seed: int = 0) -> Trace:
@@ -147,7 +148,7 @@ def test_a_store_that_somebody_makes_between_our_two_looks_is_a_store(tmp_path: 
     assert Store(tmp_path / "s").ids() == ["t1"]
 
 
-def test_many_processes_may_make_one_store(tmp_path: Path) -> None:
+def make_stores_at_once(folder: str) -> None:
     for k in range(5):
         go, waits = os.pipe()
         children = []
@@ -156,13 +157,18 @@ def test_many_processes_may_make_one_store(tmp_path: Path) -> None:
             if pid == 0:
                 try:
                     os.read(go, 1)
-                    Store(tmp_path / str(k)).add(_trace(f"t{i}"))
+                    Store(Path(folder) / str(k)).add(_trace(f"t{i}"))
                     os._exit(0)
                 finally:
                     os._exit(1)
             children.append(pid)
         os.write(waits, b"." * 8)
         assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children] == [0] * 8
+
+
+def test_many_processes_may_make_one_store(tmp_path: Path) -> None:
+    in_fresh_process(make_stores_at_once, tmp_path)
+    for k in range(5):
         assert sorted(Store(tmp_path / str(k)).ids()) == [f"t{i}" for i in range(8)]
 
 

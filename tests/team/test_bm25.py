@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoint.envs.text._task import Document, Planted
+from counterpoint.envs.task import Document, Planted
 from counterpoint.team.bm25 import Index, words
 from counterpoint.team.tools.open_ import open_
 from counterpoint.team.tools.search import search

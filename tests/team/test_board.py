@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoint.envs.text._task import Planted
+from counterpoint.envs.task import Planted
 from counterpoint.team.board import Board
 from counterpoint.team.tools.note import note
 from counterpoint.team.tools.notes import notes

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoint.errors import InputError
-from counterpoint.formats._importing.usage import Price
+from counterpoint.formats.importing.usage import Price
 from counterpoint.team._endpoint.rates import Bucket, Rates
 from counterpoint.team.budget import Budget, Held, Meter, Metered, Spent, prompt_tokens_of, tokens_of
 from counterpoint.team.model import BudgetSpent, Call, Completion, Message, Model, ModelFailed

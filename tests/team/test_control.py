@@ -19,8 +19,8 @@ import steer_help
 from counterpoint.errors import InputError, NotFound, Refused
 from counterpoint.store import Store
 from counterpoint.store.run import Run
-from counterpoint.team.control import Control, FileControl, NoControl, Order, RecordedControl, effects, send, wait
-from counterpoint.team.orders import control_path, line_of, read, recorded
+from counterpoint.team.control import Control, FileControl, NoControl, RecordedControl
+from counterpoint.team.orders import Order, control_path, effects, line_of, read, recorded, send, wait
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.steered import is_steered
 
@@ -253,7 +253,7 @@ def test_a_torn_line_is_no_order_and_spoils_no_other(tmp_path: Path) -> None:
 
 SENDER = """
 import sys
-from counterpoint.team.control import Order, send
+from counterpoint.team.orders import Order, send
 print("here", flush=True)
 for k in range(int(sys.argv[3])):
     sent = send(sys.argv[1], "t", Order(action="message", agent="lead", text=f"{sys.argv[2]}-{k}"))

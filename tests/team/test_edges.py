@@ -9,7 +9,7 @@ import pytest
 
 from counterpoint import Delete, Substitute, Trace
 from counterpoint.audit.blast import blast_radius
-from counterpoint.envs.text._attacks import attack_success
+from counterpoint.envs.text.attacks import attack_success
 from counterpoint.team.limits import Limits
 from counterpoint.team.replay import LiveReplay
 from counterpoint.team.session import Spec

@@ -18,7 +18,7 @@ import pytest
 from counterpoint import Store, Trace, problems
 from counterpoint.app.cli import main
 from counterpoint.team.memory import prompt_of
-from counterpoint.trace.lines import OPEN_EVENTS, UNFINISHED
+from counterpoint.trace.line_records import OPEN_EVENTS, UNFINISHED
 from endpoint_help import FaultServer, closed_port
 from plays_help import plays
 from web_help import CPT

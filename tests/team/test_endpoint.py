@@ -100,7 +100,7 @@ def test_a_call_is_sent_and_its_answer_read_whole(stream: bool) -> None:
 
 
 def _prices() -> Any:
-    from counterpoint.formats._importing.usage import Prices
+    from counterpoint.formats.importing.usage import Prices
 
     return Prices.with_file({"fake": {"input": 2.0, "output": 8.0}}, where="test")
 

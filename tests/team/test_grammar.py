@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoint.envs.text._task import VERBS, Act, Choice
+from counterpoint.envs.task import VERBS, Act, Choice
 from counterpoint.team import grammar
 from counterpoint.team.grammar import Malformed
 

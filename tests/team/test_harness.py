@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoint.envs.text._task import Choice, Seen, View
+from counterpoint.envs.task import Choice, Seen, View
 from counterpoint.errors import NotFound
 from counterpoint.team.harness import HARNESSES, harness
 from team_help import record

@@ -17,7 +17,7 @@ from counterpoint import InputError, NotFound, Store, Trace, problems
 from counterpoint.audit.diff import fingerprint
 from counterpoint.team.limits import Limits
 from counterpoint.team.session import resume_team
-from counterpoint.trace.lines import OPEN_EVENTS, UNFINISHED
+from counterpoint.trace.line_records import OPEN_EVENTS, UNFINISHED
 from team_help import Says, record, sends
 
 COUNTERPOINT = (sys.executable, "-c", "from counterpoint.app.cli import main; main()")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from counterpoint.envs.text._task import Planted
+from counterpoint.envs.task import Planted
 from counterpoint.team.sandbox import Limits, Outcome, Sandbox, strength
 from counterpoint.team.tool import ToolResult
 from counterpoint.team.tools.python import python

@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 from counterpoint.store import Store
-from counterpoint.team.control import Order, effects, send
 from counterpoint.team.model import Call, Completion
-from counterpoint.team.orders import control_path
+from counterpoint.team.orders import Order, control_path, effects, send
 from counterpoint.team.replay import LiveReplay
 from counterpoint.team.session import Spec, make_model, record_team, resume_team
 from counterpoint.trace import Trace

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoint.envs.text._task import Planted
+from counterpoint.envs.task import Planted
 from counterpoint.errors import InputError, NotFound
 from counterpoint.team.tool import Effect, Place, Tool, ToolResult
 from counterpoint.team.toolbox import Toolbox

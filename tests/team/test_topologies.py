@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from counterpoint import Trace, problems, registry
-from counterpoint.envs.text._find import task
+from counterpoint.envs.named_tasks import task
 from counterpoint.envs.text._leaks import leaks
 from counterpoint.team.limits import Limits
 from counterpoint.team.memory import prompt_of

@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterpoint import Edge, Event
-from counterpoint.trace.lines import Close, Content, LineReader, Open, encode_records, header_line, open_line
+from counterpoint.trace.line_records import Close, Content, Open
+from counterpoint.trace.line_writing import encode_records, open_line
+from counterpoint.trace.lines import LineReader, header_line
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=4),

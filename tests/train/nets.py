@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from counterpoint.train.policy.features import ITEM
-from counterpoint.train.policy.network import Network
+from counterpoint.train.policies.features import ITEM
+from counterpoint.train.policies.network import Network
 
 
 def says(layer: nn.Module, *values: float) -> None:

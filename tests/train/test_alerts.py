@@ -11,7 +11,7 @@ import torch
 from counterpoint.train import alerts
 from counterpoint.train.alerts import AGAIN, CODES, found, mismatch, signals
 from counterpoint.train.jobs import play
-from counterpoint.train.policy.network import Network
+from counterpoint.train.policies.network import Network
 from counterpoint.train.rollouts import Rollout
 from counterpoint.train.settings import settings_of
 from counterpoint.train.start import _logged

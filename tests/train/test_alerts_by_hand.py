@@ -31,7 +31,7 @@ from counterpoint.train.alerts import (
     signals,
 )
 from counterpoint.train.learner import log_probs
-from counterpoint.train.policy.network import Network
+from counterpoint.train.policies.network import Network
 from counterpoint.train.rollouts import Rollout
 from train.test_learner_by_hand import candidates, item_table, net_of, spawn_table, team_table
 

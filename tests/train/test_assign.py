@@ -13,13 +13,13 @@ import pytest
 import torch
 
 from counterpoint import registry
-from counterpoint.credit._mechanism import Mechanism
+from counterpoint.credit.mechanism import Mechanism
 from counterpoint.errors import InputError, NotFound, NotIdentified
 from counterpoint.trace import Trace, encode
 from counterpoint.trace.rows import Credit, CreditRow
 from counterpoint.train.assign import advantages, assigned, check, needs_critic, prefix_values, weight_at
 from counterpoint.train.jobs import Played, play
-from counterpoint.train.policy.network import Network
+from counterpoint.train.policies.network import Network
 from counterpoint.train.preset import Preset, named_preset
 from counterpoint.train.returns import team_scale
 

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from counterpoint.credit._mechanism import Mechanism
+from counterpoint.credit.mechanism import Mechanism
 from counterpoint.errors import InputError, NotIdentified
-from counterpoint.reward._reward import Reward
+from counterpoint.reward.reward import Reward
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.rows import Credit, CreditRow, Signal, Signals
 from counterpoint.train.assign import _Book, assigned, check, needs_critic, prefix_values, weight_at
-from counterpoint.train.policy.features import TEAM
-from counterpoint.train.policy.network import Network
+from counterpoint.train.policies.features import TEAM
+from counterpoint.train.policies.network import Network
 from counterpoint.train.preset import Preset
 from counterpoint.train.rollouts import Rollout
 from train.nets import known_net

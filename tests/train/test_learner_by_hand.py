@@ -21,9 +21,9 @@ from counterpoint.train.learner import (
     rows_of,
     update,
 )
-from counterpoint.train.policy.features import AGENT, PAIR, ROLE, TEAM
-from counterpoint.train.policy.network import Network
-from counterpoint.train.policy.workers import WORKER
+from counterpoint.train.policies.features import AGENT, PAIR, ROLE, TEAM
+from counterpoint.train.policies.network import Network
+from counterpoint.train.policies.workers import WORKER
 from train.nets import item_x, known_net, says
 
 LOG = np.log

@@ -8,12 +8,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoint.credit import qmix as reference
+from counterpoint.credit.mechanisms import qmix as reference
 from counterpoint.errors import InputError
 from counterpoint.train.jobs import world_of
 from counterpoint.train.mixing import Mixer, Options, beats_of, learn, utilities
-from counterpoint.train.policy.features import TEAM
-from counterpoint.train.policy.network import HEADS, Network
+from counterpoint.train.policies.features import TEAM
+from counterpoint.train.policies.network import HEADS, Network
 from counterpoint.train.rollouts import Rollout, play_out
 
 FLOATS = st.floats(-3, 3, allow_nan=False, width=32)

@@ -11,8 +11,8 @@ import torch
 import counterpoint as cpt
 from counterpoint.train.learner import NotFinite
 from counterpoint.train.mixing import Beats, Mixer, Options, _measure, beats_of, learn, utilities
-from counterpoint.train.policy.features import AGENT, PAIR, TEAM
-from counterpoint.train.policy.network import HEADS, Network
+from counterpoint.train.policies.features import AGENT, PAIR, TEAM
+from counterpoint.train.policies.network import HEADS, Network
 from counterpoint.train.returns import Lesson
 from counterpoint.train.rollouts import Rollout
 from counterpoint.train.soft import _by_kind, _choice, _drawn, _expected, _item_loss, _losses, _some, _stop_loss, fit, improve

@@ -9,9 +9,9 @@ import torch
 import counterpoint as cpt
 from counterpoint.envs.teamworld.engine import Batch
 from counterpoint.train.learner import log_probs
-from counterpoint.train.policy import features as f
-from counterpoint.train.policy.acting import Force, TeamPolicy
-from counterpoint.train.policy.network import Network
+from counterpoint.train.policies import features as f
+from counterpoint.train.policies.acting import Force, TeamPolicy
+from counterpoint.train.policies.network import Network
 from counterpoint.train.rollouts import merged, play_out
 
 WORLDS = {

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 
 import counterpoint as cpt
-from counterpoint.credit._gae import gae
-from counterpoint.train.policy.features import ROLE
-from counterpoint.train.policy.network import Network
+from counterpoint.credit.advantages import gae
+from counterpoint.train.policies.features import ROLE
+from counterpoint.train.policies.network import Network
 from counterpoint.train.returns import _along_chains, going_on, lesson, measure, row_advantages
 from counterpoint.train.rollouts import Rollout, along, play_out
 from counterpoint.train.soft import fit

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import counterpoint as cpt
-from counterpoint.train.policy.network import Network
+from counterpoint.train.policies.network import Network
 from counterpoint.train.returns import (
     Lesson,
     alternatives,

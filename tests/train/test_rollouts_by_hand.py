@@ -11,8 +11,8 @@ import torch
 import counterpoint as cpt
 from counterpoint.envs.teamworld.action import Action, Calls
 from counterpoint.envs.teamworld.engine import Batch
-from counterpoint.train.policy.features import ROLE
-from counterpoint.train.policy.network import Network
+from counterpoint.train.policies.features import ROLE
+from counterpoint.train.policies.network import Network
 from counterpoint.train.rollouts import Rollout, _credit_changes, _prices, _settle, along, merged, play_out
 from counterpoint.train.spawn_gradient import SpawnGradient, _codes
 from train.nets import says

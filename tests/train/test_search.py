@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from counterpoint.credit._in_words import merge_calls, split_reply
+from counterpoint.credit.in_words import merge_calls, split_reply
 from counterpoint.errors import InputError
 from counterpoint.train.search import halo_backprop, halo_ucb, spawn_trigger
 

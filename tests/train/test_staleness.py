@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoint.credit._gae import reward_to_go
-from counterpoint.credit._off_policy import inclusion_weights
+from counterpoint.credit.advantages import reward_to_go
+from counterpoint.credit.off_policy import inclusion_weights
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.train.staleness import Inclusion, correct, stale_vtrace
 

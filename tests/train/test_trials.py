@@ -7,7 +7,7 @@ import torch
 
 import counterpoint as cpt
 from counterpoint.train.jobs import play
-from counterpoint.train.policy.network import Network
+from counterpoint.train.policies.network import Network
 from counterpoint.train.preset import named_preset
 from counterpoint.train.settings import settings_of
 from counterpoint.train.training import Training

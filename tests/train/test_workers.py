@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from counterpoint.envs._find import world as find
+from counterpoint.envs.named import world as find
 from counterpoint.envs.teamworld.action import Calls
 from counterpoint.envs.teamworld.config import Config
 from counterpoint.envs.teamworld.engine import Batch
 from counterpoint.errors import InputError
 from counterpoint.train.jobs import play
 from counterpoint.train.learner import Options, log_probs, update
-from counterpoint.train.policy.acting import TeamPolicy
-from counterpoint.train.policy.network import Network
-from counterpoint.train.policy.workers import WORKER, fit_workers, worker_advantages, worker_events, worker_rows
+from counterpoint.train.policies.acting import TeamPolicy
+from counterpoint.train.policies.network import Network
+from counterpoint.train.policies.workers import WORKER, fit_workers, worker_advantages, worker_events, worker_rows
 from counterpoint.train.returns import lesson, measure
 from counterpoint.train.rollouts import Rollout, merged, play_out
 from counterpoint.train.settings import Settings

@@ -12,8 +12,6 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-__all__ = ["patient"]
-
 
 class Patient(H11Protocol):
     """uvicorn's connection, which by itself waits for ever and takes as many as come."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["Groups"]
-
 
 class Groups:
     """Sets of names that grow together; each name is in one."""

@@ -24,11 +24,9 @@ from counterpoint.app._sealed import Sealed
 from counterpoint.app._spool import Place, Spool
 from counterpoint.app.logs import importers
 from counterpoint.errors import CounterpointError, InputError
-from counterpoint.formats._importing.files import HEAD, File
+from counterpoint.formats.importing.files import HEAD, File
 from counterpoint.store import Store
 from counterpoint.trace import Trace
-
-__all__ = ["Intake"]
 
 _TICK_S = 0.1
 _EVERY_S = 1.0

@@ -21,10 +21,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from counterpoint.errors import InputError
-from counterpoint.formats._importing.values import as_dict, decode
-from counterpoint.formats._otel import wire
-
-__all__ = ["MAX_VALUES", "Kind", "Taken", "of_json", "of_protobuf", "once", "read_again", "reply", "status"]
+from counterpoint.formats.importing.values import as_dict, decode
+from counterpoint.formats.otel import wire
 
 Kind = Literal["traces", "logs"]
 MAX_VALUES = 4_000_000
@@ -33,7 +31,7 @@ MAX_VALUES = 4_000_000
 _ONE_LINE = bytes.maketrans(b"\n\r\t", b"   ")
 _NOTHING = Raw(b"{}")
 _LONG = 200
-# As `formats/_otel/logs.py` reads them.
+# As `formats/otel/logs.py` reads them.
 _SESSIONS = ("session.id", "conversation.id", "session_id")
 _ROLLOUT = "agentlightning.rollout_id"
 _PLACING = frozenset({*_SESSIONS, "ag2.network.envelope_id", "ag2.network.causation_id", _ROLLOUT})

@@ -24,8 +24,6 @@ import zstandard
 from counterpoint.errors import InputError
 from counterpoint.store import disk
 
-__all__ = ["Sealed"]
-
 _GRACE_S = 600.0
 """A file is deleted so long after its key is over, so that nothing that was just taken loses it."""
 

@@ -22,8 +22,6 @@ from typing import NamedTuple
 from counterpoint.errors import CounterpointError, TryAgain
 from counterpoint.store import disk
 
-__all__ = ["Place", "Spool"]
-
 _SEGMENT = 64 << 20
 _BLOCK = 1 << 20
 _SUM = 4

@@ -14,10 +14,8 @@ from msgspec import Struct
 
 from counterpoint.app.library import opened
 from counterpoint.errors import InvalidTrace
-from counterpoint.formats._sniff import detect
+from counterpoint.formats.sniffing import detect
 from counterpoint.trace import Findings, Trace, check, lines, wire
-
-__all__ = ["UNREADABLE", "Report", "check_file", "check_trace"]
 
 # Codes that say the bytes are no JSON text at all, so that nothing could be examined.
 UNREADABLE = frozenset({"empty", "encoding", "json", "truncated", "nesting", "non-finite"})

@@ -13,16 +13,13 @@ from counterpoint.app.replaying import replay_of
 from counterpoint.errors import InputError
 
 if TYPE_CHECKING:
-    from counterpoint.credit._mechanism import Mechanism
+    from counterpoint.credit.mechanism import Mechanism
     from counterpoint.trace import Trace
     from counterpoint.trace.rows import Credit
 
-__all__ = ["credit_of", "mechanism"]
-
-
 def mechanism(name: str) -> Mechanism:
     """The mechanism of that name; dashes will do for underscores."""
-    from counterpoint.credit._mechanism import Mechanism
+    from counterpoint.credit.mechanism import Mechanism
 
     found = registry.get("credit", name if ":" in name else name.replace("-", "_"))
     if not isinstance(found, Mechanism):

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from counterpoint.audit.blast import Blast
     from counterpoint.audit.diff import Diff
 
-__all__ = ["badges", "counts", "edit", "effect_of", "named_model", "replay_for"]
-
-
 def edit(is_deleted: bool, substitute: str | None, force: str | None) -> Do:
     """The one edit that was asked for."""
     if is_deleted + (substitute is not None) + (force is not None) != 1:
@@ -66,7 +63,7 @@ def replay_for(trace: Trace, *, model: Any = None, allow: Sequence[str] = ()) ->
 
 def effect_of(replay: ManyReplay, trace: Trace, at: str, do: Do, seed: int, samples: int) -> dict[str, Any]:
     """Team reward with the edit less without it, on the same fresh noise."""
-    from counterpoint.bench.claims._rows import mean_interval
+    from counterpoint.bench.claim import mean_interval
 
     seeds = range(seed, seed + samples)
     values = replay.returns(trace, [Fork(at, d, s) for d in (do, None) for s in seeds])

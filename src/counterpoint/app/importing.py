@@ -27,14 +27,12 @@ import msgspec
 from counterpoint.app.logs import Found, find, importers
 from counterpoint.errors import InputError
 from counterpoint.files import put
-from counterpoint.formats._importing.importer import Session
-from counterpoint.formats._importing.report import Report
-from counterpoint.formats._importing.usage import PRICES, Prices
-from counterpoint.formats._mask import glance
+from counterpoint.formats.importer import Session
+from counterpoint.formats.importing.report import Report
+from counterpoint.formats.importing.usage import PRICES, Prices
+from counterpoint.formats.masking.mask import glance
 from counterpoint.store import Store
 from counterpoint.trace import Trace
-
-__all__ = ["Account", "Outcome", "homes", "import_in_parallel", "import_sessions", "sessions_under", "span"]
 
 # Traces wait to be stored until there are this many events: small sessions share a part of the lake.
 _BATCH = 20_000

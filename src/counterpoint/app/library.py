@@ -15,12 +15,10 @@ from pathlib import Path
 from counterpoint import registry
 from counterpoint.errors import InputError, NotFound
 from counterpoint.files import open_plain, put
-from counterpoint.formats._format import Format
-from counterpoint.formats._importing.files import HEAD
-from counterpoint.formats._sniff import detect
+from counterpoint.formats.format import Format
+from counterpoint.formats.importing.files import HEAD
+from counterpoint.formats.sniffing import detect
 from counterpoint.trace import Trace
-
-__all__ = ["DEFAULT_STORE", "about", "load", "looks_like_path", "opened", "read", "save", "store_path"]
 
 DEFAULT_STORE = "traces"
 _SUFFIXES = (".json", ".jsonl", ".parquet", ".csv")

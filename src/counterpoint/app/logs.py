@@ -18,11 +18,9 @@ from typing import BinaryIO
 from counterpoint import registry
 from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.files import open_plain
-from counterpoint.formats._importing.files import File
-from counterpoint.formats._importing.importer import Importer, Session
+from counterpoint.formats.importer import Importer, Session
+from counterpoint.formats.importing.files import File
 from counterpoint.trace import Trace
-
-__all__ = ["Found", "Skipped", "find", "importers", "read_logs"]
 
 
 @dataclass(frozen=True)

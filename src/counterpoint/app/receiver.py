@@ -34,8 +34,6 @@ from counterpoint.app._connections import patient
 from counterpoint.app._intake import Intake
 from counterpoint.errors import CounterpointError, InputError, TryAgain
 
-__all__ = ["Limits", "Server", "application", "bound", "is_loopback", "quiet", "server"]
-
 JSON, PROTOBUF = "application/json", "application/x-protobuf"
 # google.rpc.Code, which OTLP answers carry beside the HTTP status.
 _MEMBERS = 1000

@@ -14,8 +14,6 @@ from counterpoint import registry
 from counterpoint.errors import NotFound
 from counterpoint.trace import Trace
 
-__all__ = ["replay_of"]
-
 
 def replay_of(trace: Trace, *, model: Any = None, allow: Collection[str] = ()) -> Any:
     """The world whose trace this is, or its recording, as a `Replay`; None where there is none."""
@@ -29,7 +27,7 @@ def replay_of(trace: Trace, *, model: Any = None, allow: Collection[str] = ()) -
     if not isinstance(name, str):
         return None
     registry.check_consent([name], allow, where=trace.trace_id)
-    from counterpoint.envs._find import world
+    from counterpoint.envs.named import world
 
     try:
         return world(name)

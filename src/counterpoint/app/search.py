@@ -14,8 +14,6 @@ from typing import Any, Literal, NamedTuple
 
 from counterpoint.errors import InputError, did_you_mean
 
-__all__ = ["COMPARE", "EVENT_FIELDS", "EVENT_FLAGS", "FIELDS", "Term", "amount", "is_narrow", "matcher", "terms"]
-
 # Over traces: the name in a query -> the attribute of a row.
 FIELDS = {
     "id": "id",

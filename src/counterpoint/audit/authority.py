@@ -22,8 +22,6 @@ from counterpoint.audit.facts import Facts
 from counterpoint.audit.taint import LABELS, MayTaint, label_of, may_taint
 from counterpoint.trace import Event, Trace
 
-__all__ = ["TARGETS", "AuthorityPolicy", "Sink", "authority"]
-
 TARGETS = frozenset(
     {
         "path",

@@ -27,8 +27,6 @@ from counterpoint.audit.facts import Facts
 from counterpoint.errors import NotFound, did_you_mean
 from counterpoint.trace import Graph, Trace
 
-__all__ = ["Blast", "CutOff", "blast_radius", "closure", "cut_off", "fences_of"]
-
 Mask = NDArray[np.bool_]
 Rerun = Callable[[int, Mapping[int, Hashable]], Hashable]
 """Run an event again, given those of its reads that changed, with their new hashes; its own new hash, or None when it no longer

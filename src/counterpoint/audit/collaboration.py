@@ -16,8 +16,6 @@ from counterpoint.audit.facts import Facts
 from counterpoint.audit.records import Measure, ids, standing
 from counterpoint.audit.redundancy import THRESHOLD, repeats, repeats_by_embedding, repeats_by_similarity, shingles
 
-__all__ = ["Repeated", "Scope", "collaboration", "repeated"]
-
 Scope = Literal["team", "receiver", "pair"]
 """Against which earlier messages one is held: all; those its receiver got or sent; those between the same two agents."""
 

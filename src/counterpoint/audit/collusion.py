@@ -16,8 +16,6 @@ from counterpoint.audit.records import EVENT_LIMIT, Finding, ids
 from counterpoint.audit.redundancy import jaccard, shingles
 from counterpoint.trace import Event, Trace
 
-__all__ = ["Verdict", "collusion_over", "verdicts", "verifier_collusion"]
-
 _VERIFIER = re.compile(r"verif|critic|judge|review|evaluat|grader|auditor", re.IGNORECASE)
 _REJECT = re.compile(
     r"\b(reject\w*|incorrect|wrong|fail\w*|invalid|disagree\w*|revise\w*|not (?:yet|correct|valid|right|acceptable))\b", re.I

@@ -13,8 +13,6 @@ from msgspec import Struct
 from counterpoint.audit.facts import Facts
 from counterpoint.audit.records import Measure, ids, standing
 
-__all__ = ["Prices", "cost"]
-
 
 class Prices(Struct, frozen=True, kw_only=True):
     """What things cost, in US dollars."""

@@ -14,8 +14,6 @@ from msgspec import Struct
 
 from counterpoint.trace import Event, Trace
 
-__all__ = ["Diff", "Divergence", "Pair", "aligned", "diff", "fingerprint"]
-
 # What only the maker of a world knows, places in its tables, and how a fork came by an event: no content.
 _NOT_SAID = {"planted", "corrupt", "control", "slot", "badge", "call", "of", "edited"}
 

@@ -21,8 +21,6 @@ from counterpoint.errors import InputError
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.replay import Delete, Do, Replay, Substitute
 
-__all__ = ["LIMIT", "EdgeAudit", "Miss", "edge_audit", "other", "upper"]
-
 LIMIT = 0.01
 _EDITABLE = ("return", "tool_result", "tool_call", "message", "spawn")
 

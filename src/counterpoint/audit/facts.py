@@ -17,8 +17,6 @@ from counterpoint.trace.busy import Pieces, pieces
 from counterpoint.trace.team import ACTING, OUTSIDE_ROLES, CriticalSteps, Team, critical_steps
 from counterpoint.trace.vocabulary import EDGE_TYPES
 
-__all__ = ["ACTIONS", "Facts"]
-
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]

@@ -12,25 +12,12 @@ from collections.abc import Callable
 import numpy as np
 
 from counterpoint.audit.collaboration import repeated
-from counterpoint.audit.collusion import collusion_over, verifier_collusion
+from counterpoint.audit.collusion import verifier_collusion
 from counterpoint.audit.facts import Facts
 from counterpoint.audit.padding import communication_padding, tool_spam
 from counterpoint.audit.records import HACKS, Finding, ids
 from counterpoint.audit.redundancy import jaccard, shingles
 from counterpoint.trace import Trace
-
-__all__ = [
-    "DETECTORS",
-    "HACKS",
-    "Finding",
-    "collusion_over",
-    "communication_padding",
-    "free_riding",
-    "hacks",
-    "pseudo_parallelism",
-    "tool_spam",
-    "verifier_collusion",
-]
 
 
 def hacks(trace: Trace, *, facts: Facts | None = None) -> list[Finding]:

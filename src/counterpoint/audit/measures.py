@@ -22,8 +22,6 @@ from counterpoint.audit.records import DEFINITIONS, Measure, Summary, ids, stand
 from counterpoint.audit.redundancy import THRESHOLD
 from counterpoint.trace import Trace
 
-__all__ = ["DEFINITIONS", "Measure", "Prices", "Summary", "measures", "summary"]
-
 
 def measures(
     trace: Trace,

@@ -11,8 +11,6 @@ import numpy as np
 from counterpoint.audit.facts import Facts, Mask
 from counterpoint.audit.records import Measure, ids, standing
 
-__all__ = ["overhead", "protocol_tokens_E"]
-
 _ORCHESTRATION = ("orchestrator_decision", "spawn", "despawn", "aggregate", "return")
 
 

@@ -12,8 +12,6 @@ from counterpoint.audit.collaboration import repeated
 from counterpoint.audit.facts import Facts
 from counterpoint.audit.records import Finding, ids
 
-__all__ = ["communication_padding", "tool_spam"]
-
 
 def communication_padding(
     facts: Facts, *, threshold: float = 0.3, fewest: int = 3, words: int = 4, alike: float = 0.8

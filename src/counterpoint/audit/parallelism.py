@@ -14,8 +14,6 @@ from counterpoint.audit.facts import ACTIONS, Facts
 from counterpoint.audit.records import Bound, Measure, Status, ids, standing
 from counterpoint.trace.busy import profile
 
-__all__ = ["parallelism"]
-
 
 def parallelism(facts: Facts) -> list[Measure]:
     """Every E2 measure (survey section 7)."""

@@ -14,21 +14,6 @@ from msgspec import Struct
 
 from counterpoint.trace import Trace
 
-__all__ = [
-    "DEFINITIONS",
-    "EVENT_LIMIT",
-    "HACKS",
-    "Bound",
-    "Definition",
-    "Finding",
-    "Hack",
-    "Measure",
-    "Status",
-    "Summary",
-    "ids",
-    "standing",
-]
-
 EVENT_LIMIT = 50
 """How many event ids a measure or finding carries; the rest are counted."""
 

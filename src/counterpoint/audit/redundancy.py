@@ -17,8 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["THRESHOLD", "jaccard", "repeats", "repeats_by_embedding", "repeats_by_similarity", "shingles"]
-
 THRESHOLD = 0.8
 """Similarity from which two messages say the same: the usual bar for near-duplicates over word shingles (Broder 1997)."""
 

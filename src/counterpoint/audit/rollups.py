@@ -17,8 +17,6 @@ from counterpoint.audit.facts import Facts
 from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.trace import Trace
 
-__all__ = ["BY", "Coverage", "Row", "behind", "coverage", "path_weight", "rollup"]
-
 By = Literal["agent", "role", "tool", "type", "model"]
 BY = ("agent", "role", "tool", "type", "model")
 

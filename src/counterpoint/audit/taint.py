@@ -24,23 +24,6 @@ from counterpoint.errors import NotFound, did_you_mean
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.replay import Do, Replay, Substitute
 
-__all__ = [
-    "LABELS",
-    "Influence",
-    "MayTaint",
-    "Score",
-    "amplification",
-    "did_influence",
-    "influenced",
-    "label_of",
-    "may_taint",
-    "neutral",
-    "planted",
-    "score",
-    "suspects",
-    "untrusted",
-]
-
 LABELS = ("user", "tool", "peer", "memory", "unknown")
 """The sources of untrusted content; `trusted` is none of them. A label is a set of these, as bits."""
 Mask = NDArray[np.bool_]

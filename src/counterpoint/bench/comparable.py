@@ -22,8 +22,6 @@ from counterpoint.store import Store
 from counterpoint.trace.steered import STEERED
 from counterpoint.train.folder import TOTALS, RunFolder
 
-__all__ = ["BUDGET", "Group", "Sides", "budget_gap", "is_steered", "reasons", "sides"]
-
 BUDGET = 0.05
 # What people ask for -> the list in an evaluation.
 _LISTS = {"value": "values", "calls": "calls_made"}

@@ -29,20 +29,6 @@ import numpy as np
 
 from counterpoint.errors import InputError
 
-__all__ = [
-    "DRAWS",
-    "Comparison",
-    "Difference",
-    "Estimate",
-    "Side",
-    "compare",
-    "difference",
-    "estimate",
-    "holm",
-    "student_quantile",
-    "student_two_sided",
-]
-
 DRAWS = 10_000
 _CHUNK = 1_000
 # Two floating-point means of the same episodes are the same task result.

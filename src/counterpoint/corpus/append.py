@@ -20,8 +20,6 @@ from counterpoint.corpus.validate import Seen
 from counterpoint.errors import InputError, NotFound, TryAgain
 from counterpoint.files import put, refuse
 
-__all__ = ["add", "line"]
-
 _PATIENCE_S = 2.0
 
 

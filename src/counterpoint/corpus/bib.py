@@ -13,8 +13,6 @@ from collections.abc import Collection, Iterable
 
 from counterpoint.corpus.records import Paper
 
-__all__ = ["entry", "escape", "fields", "kind", "render"]
-
 _JOURNALS = {
     "Mathematics of Operations Research": "Mathematics of Operations Research",
     "Advances in Complex Systems": "Advances in Complex Systems",

@@ -13,8 +13,6 @@ import msgspec
 
 from counterpoint.corpus.records import ClaimSpec, Mark, Paper
 
-__all__ = ["AS_OF", "SINCE", "Claim", "claim", "claims"]
-
 AS_OF = "2026-05-04"  # the day the survey's pool was closed
 SINCE = "2026-11-15"  # the day of our own look at what has been published since
 

@@ -19,20 +19,6 @@ from counterpoint.corpus.validate import Problem, Seen, problems, shape_problems
 from counterpoint.errors import InputError
 from counterpoint.files import read_plain
 
-__all__ = [
-    "Pool",
-    "as_paper",
-    "claim_specs",
-    "decode_object",
-    "errata",
-    "examine",
-    "excluded",
-    "marks",
-    "papers",
-    "pool",
-    "read_papers",
-]
-
 _BOM = b"\xef\xbb\xbf"
 
 Row = TypeVar("Row", Paper, Excluded, Erratum, Mark, ClaimSpec)

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from counterpoint.corpus.records import FAMILIES, PAPER_VOCABULARY, Excluded, Paper
 from counterpoint.errors import InputError, NotFound, did_you_mean
 
-__all__ = ["find", "matches_text", "select", "words", "years"]
-
 
 def words(field: str, values: Sequence[str]) -> tuple[str, ...]:
     """The vocabulary's words for what was asked: case is free, `R7` is `orchestration`."""

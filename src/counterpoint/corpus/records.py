@@ -8,18 +8,6 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = [
-    "EXCLUDED_VOCABULARY",
-    "FAMILIES",
-    "PAPER_VOCABULARY",
-    "ClaimSpec",
-    "Erratum",
-    "Excluded",
-    "Mark",
-    "Paper",
-    "family",
-]
-
 # The survey's reward families and the tag words that belong to each: R6 is tagged by who decides.
 FAMILIES: dict[str, tuple[str, ...]] = {
     "R1": ("shared",),

@@ -12,8 +12,6 @@ from typing import Any
 
 from counterpoint.corpus.records import Excluded, Paper
 
-__all__ = ["counts", "cross", "statistics"]
-
 
 def counts(papers: Iterable[Paper], field: str) -> dict[str, int]:
     """How many rows carry each word of a field."""

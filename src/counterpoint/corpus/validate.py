@@ -15,8 +15,6 @@ import msgspec
 from counterpoint.corpus.records import EXCLUDED_VOCABULARY, FAMILIES, PAPER_VOCABULARY, Excluded, Paper
 from counterpoint.errors import did_you_mean
 
-__all__ = ["Problem", "Seen", "field_names", "problems", "required_names", "shape_problems"]
-
 _KEY = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}")
 _RECORD_ID = re.compile(r"E\d{3,}")
 _ARXIV = re.compile(r"(\d{2})(0[1-9]|1[0-2])\.\d{4,5}")

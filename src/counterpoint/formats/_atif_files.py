@@ -15,11 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from counterpoint.errors import InputError
-from counterpoint.formats._importing.files import File
-from counterpoint.formats._importing.importer import Session
-from counterpoint.formats._importing.values import as_dict, as_list, decode, string
-
-__all__ = ["Found", "Library", "Trajectory", "documents", "group", "references"]
+from counterpoint.formats.importer import Session
+from counterpoint.formats.importing.files import File
+from counterpoint.formats.importing.values import as_dict, as_list, decode, string
 
 _VERSION = re.compile(r"v?(\d+)\.(\d+)")
 _DEEPEST = 50

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-__all__ = ["Lanes"]
-
 
 class Lanes:
     """Thread numbers, from `first` on: one for each agent, and further ones where its slices would overlap in part."""

@@ -15,8 +15,6 @@ from counterpoint.errors import InputError, InvalidTrace
 from counterpoint.trace import Trace
 from counterpoint.trace.records import FIELDS, wire_name
 
-__all__ = ["EDGE_COLUMNS", "EVENT_COLUMNS", "TRACE_COLUMNS", "json_cell", "refuse_doubles", "trace_row"]
-
 EVENT_COLUMNS = ("trace_id", *(wire_name(f) for f in FIELDS), "extra")
 EDGE_COLUMNS = ("trace_id", "src", "dst", "type")
 TRACE_COLUMNS = ("trace_id", "task_id", "system", "topology", "events", "edges", "rewards", "costs", "metrics")

@@ -12,8 +12,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["Talk"]
-
 _encode = msgspec.json.Encoder().encode
 
 

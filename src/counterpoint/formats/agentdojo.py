@@ -25,14 +25,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from counterpoint.formats._importing.draft import Draft
-from counterpoint.formats._importing.importer import Importer, Session
-from counterpoint.formats._importing.labelled import entries, first_keys
-from counterpoint.formats._importing.lane import Lane
-from counterpoint.formats._importing.values import as_dict, as_list, compact, number, string, text_of
+from counterpoint.formats.draft import Draft
+from counterpoint.formats.importer import Importer, Session
+from counterpoint.formats.importing.labelled import entries, first_keys
+from counterpoint.formats.importing.lane import Lane
+from counterpoint.formats.importing.values import as_dict, as_list, compact, number, string, text_of
 from counterpoint.trace import Trace
-
-__all__ = ["agentdojo", "folded"]
 
 _KEYS = {"suite_name", "pipeline_name", "user_task_id"}
 _AGENT = "assistant"

@@ -16,17 +16,15 @@ from typing import Any
 
 from counterpoint.errors import InputError
 from counterpoint.formats._atif_files import Library, Trajectory, documents, group, references
-from counterpoint.formats._importing.chat import arguments_text
-from counterpoint.formats._importing.draft import Draft
-from counterpoint.formats._importing.files import File
-from counterpoint.formats._importing.head import first_keys
-from counterpoint.formats._importing.importer import Importer, Session
-from counterpoint.formats._importing.lane import Lane
-from counterpoint.formats._importing.usage import Usage
-from counterpoint.formats._importing.values import as_dict, as_list, count, decode, number, seconds, string, text_of
+from counterpoint.formats.draft import Draft
+from counterpoint.formats.importer import Importer, Session
+from counterpoint.formats.importing.chat import arguments_text
+from counterpoint.formats.importing.files import File
+from counterpoint.formats.importing.head import first_keys
+from counterpoint.formats.importing.lane import Lane
+from counterpoint.formats.importing.usage import Usage
+from counterpoint.formats.importing.values import as_dict, as_list, count, decode, number, seconds, string, text_of
 from counterpoint.trace import Trace
-
-__all__ = ["atif"]
 
 _DEEPEST = 50
 

@@ -14,12 +14,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from counterpoint.errors import InvalidTrace
-from counterpoint.formats._format import Format, Table
 from counterpoint.formats._rows import EDGE_COLUMNS, EVENT_COLUMNS, TRACE_COLUMNS, json_cell, refuse_doubles, trace_row
+from counterpoint.formats.format import Format, Table
 from counterpoint.trace import Trace
 from counterpoint.trace.records import FIELDS
-
-__all__ = ["csv"]
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _AS_JSON = frozenset(("options", "reward"))

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from counterpoint.formats._format import Data, Format
+from counterpoint.formats.format import Data, Format
 from counterpoint.trace import Trace, lines
 from counterpoint.trace.records import FIELDS, wire_name
-
-__all__ = ["jsonl"]
 
 
 def _read(data: Data) -> Iterator[Trace]:

@@ -18,18 +18,16 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from counterpoint.formats._importing.documents import documents
-from counterpoint.formats._importing.importer import Importer, Session
-from counterpoint.formats._importing.values import as_dict, number, seconds, string
-from counterpoint.formats._spans.langfuse_kinds import describe
-from counterpoint.formats._spans.langgraph import mark_graphs
-from counterpoint.formats._spans.said import opened
-from counterpoint.formats._spans.span import Span
-from counterpoint.formats._spans.trees import traces_of
-from counterpoint.formats._spans.wrappers import close
+from counterpoint.formats.importer import Importer, Session
+from counterpoint.formats.importing.documents import documents
+from counterpoint.formats.importing.values import as_dict, number, seconds, string
+from counterpoint.formats.spans.langfuse_kinds import describe
+from counterpoint.formats.spans.langgraph import mark_graphs
+from counterpoint.formats.spans.said import opened
+from counterpoint.formats.spans.span import Span
+from counterpoint.formats.spans.trees import traces_of
+from counterpoint.formats.spans.wrappers import close
 from counterpoint.trace import Trace
-
-__all__ = ["langfuse"]
 
 _HEADED = re.compile(rb'"trace"\s*:\s*\{')
 _PARENTS = (b'"parentObservationId"', b'"parent_observation_id"')

@@ -17,17 +17,15 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from counterpoint.formats._importing.documents import documents
-from counterpoint.formats._importing.importer import Importer, Session
-from counterpoint.formats._importing.usage import Usage
-from counterpoint.formats._importing.values import as_dict, as_list, compact, count, number, seconds, string, text_of
-from counterpoint.formats._spans.langgraph import KEPT, human_of, mark_graphs, mark_tool, result_text
-from counterpoint.formats._spans.said import said, told
-from counterpoint.formats._spans.span import Kind, Span
-from counterpoint.formats._spans.trees import traces_of
+from counterpoint.formats.importer import Importer, Session
+from counterpoint.formats.importing.documents import documents
+from counterpoint.formats.importing.usage import Usage
+from counterpoint.formats.importing.values import as_dict, as_list, compact, count, number, seconds, string, text_of
+from counterpoint.formats.spans.langgraph import KEPT, human_of, mark_graphs, mark_tool, result_text
+from counterpoint.formats.spans.said import said, told
+from counterpoint.formats.spans.span import Kind, Span
+from counterpoint.formats.spans.trees import traces_of
 from counterpoint.trace import Trace
-
-__all__ = ["langsmith"]
 
 _ORDERED = re.compile(rb'"dotted_order"\s*:\s*"\d{8}T\d{6,}Z')
 _TYPED = re.compile(rb'"run_type"\s*:\s*"(?:chain|llm|tool|retriever|embedding|prompt|parser)"')

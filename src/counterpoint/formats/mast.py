@@ -20,13 +20,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from counterpoint.formats._importing.group_talk import Turn, put_down
-from counterpoint.formats._importing.importer import Importer, Session
-from counterpoint.formats._importing.labelled import entries, first_keys
-from counterpoint.formats._importing.values import as_dict, string, text_of
+from counterpoint.formats.importer import Importer, Session
+from counterpoint.formats.importing.group_talk import Turn, put_down
+from counterpoint.formats.importing.labelled import entries, first_keys
+from counterpoint.formats.importing.values import as_dict, string, text_of
 from counterpoint.trace import Trace
-
-__all__ = ["mast"]
 
 _ANSWERS = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0}
 _NO_STEP = "at which step a failure shows"

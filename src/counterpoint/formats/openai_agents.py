@@ -16,17 +16,15 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from counterpoint.formats._importing.documents import documents
-from counterpoint.formats._importing.importer import Importer, Session
-from counterpoint.formats._importing.usage import Usage
-from counterpoint.formats._importing.values import as_dict, compact, count, seconds, string, text_of
-from counterpoint.formats._spans.said import said, told
-from counterpoint.formats._spans.span import Kind, Span
-from counterpoint.formats._spans.trees import traces_of
-from counterpoint.formats._spans.wrappers import close
+from counterpoint.formats.importer import Importer, Session
+from counterpoint.formats.importing.documents import documents
+from counterpoint.formats.importing.usage import Usage
+from counterpoint.formats.importing.values import as_dict, compact, count, seconds, string, text_of
+from counterpoint.formats.spans.said import said, told
+from counterpoint.formats.spans.span import Kind, Span
+from counterpoint.formats.spans.trees import traces_of
+from counterpoint.formats.spans.wrappers import close
 from counterpoint.trace import Trace
-
-__all__ = ["openai_agents"]
 
 _ITEM = re.compile(rb'"object"\s*:\s*"trace(?:\.span)?"')
 _KINDS: dict[str, Kind] = {

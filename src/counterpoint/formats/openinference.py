@@ -17,15 +17,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from counterpoint.formats._importing.importer import Importer, Session
-from counterpoint.formats._importing.values import as_dict, as_list, number, string, text_of
-from counterpoint.formats._otel.bodies import count, read_file
-from counterpoint.formats._otel.records import Records, records_in
-from counterpoint.formats._spans.openinference import Beside, flat, spans_of
-from counterpoint.formats._spans.trees import traces_of
+from counterpoint.formats.importer import Importer, Session
+from counterpoint.formats.importing.values import as_dict, as_list, number, string, text_of
+from counterpoint.formats.otel.bodies import count, read_file
+from counterpoint.formats.otel.records import Records, records_in
+from counterpoint.formats.spans.openinference import Beside, flat, spans_of
+from counterpoint.formats.spans.trees import traces_of
 from counterpoint.trace import Trace
-
-__all__ = ["openinference"]
 
 _SCOPE, _KIND = b'"openinference.instrumentation.', b'"openinference.span.kind"'
 # A kind beside nothing but gen_ai attributes is a courtesy to viewers: such spans are OpenTelemetry's.

@@ -17,13 +17,11 @@ from typing import Any
 
 import msgspec
 
-from counterpoint.formats._format import Data, Format
-from counterpoint.formats._importing.values import decode
-from counterpoint.formats._otel.ours import EDGES, EVENT, FINISH, ORDER, REST, TEXT, TRACE, is_ours, refuse, restored
-from counterpoint.formats._otel.records import Records
+from counterpoint.formats.format import Data, Format
+from counterpoint.formats.importing.values import decode
+from counterpoint.formats.otel.ours import EDGES, EVENT, FINISH, ORDER, REST, TEXT, TRACE, is_ours, refuse, restored
+from counterpoint.formats.otel.records import Records
 from counterpoint.trace import Event, Trace, lines
-
-__all__ = ["otlp"]
 
 _UNDATED = 946684800.0
 _LATEST = (1 << 63) - 1

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from counterpoint.formats._format import Data, Format, Table
 from counterpoint.formats._rows import EDGE_COLUMNS, EVENT_COLUMNS, TRACE_COLUMNS
+from counterpoint.formats.format import Data, Format, Table
 from counterpoint.trace import Trace
-
-__all__ = ["parquet"]
 
 # Arrow takes 0.2 s to import, and finding out a file's format must not cost that: hence the two imports inside functions.
 

@@ -15,12 +15,10 @@ from typing import Any
 import msgspec
 
 from counterpoint.errors import CounterpointError, InvalidTrace
-from counterpoint.formats._format import Format
 from counterpoint.formats._lanes import Lanes
+from counterpoint.formats.format import Format
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.vocabulary import EDGE_TYPES
-
-__all__ = ["perfetto"]
 
 _FLOWS = frozenset(EDGE_TYPES) - {"temporal", "causal", "tool_dependency"}
 _SHOWN = (

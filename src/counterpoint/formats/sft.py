@@ -20,11 +20,9 @@ from typing import Any
 import msgspec
 
 from counterpoint.errors import InvalidTrace
-from counterpoint.formats._format import Format
 from counterpoint.formats._sft_talk import Talk
+from counterpoint.formats.format import Format
 from counterpoint.trace import Event, Trace
-
-__all__ = ["sft"]
 
 _OWN = re.compile(rb'\{"agent":"(?:[^"\\]|\\.)*","trace_id":"')
 _SPEAKS = frozenset({"orchestrator_decision", "message", "aggregate", "return", "tool_call", "spawn", "despawn"})

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from counterpoint.formats._format import Data, Format
+from counterpoint.formats.format import Data, Format
 from counterpoint.trace import Trace, wire
 from counterpoint.trace.records import FIELDS, wire_name
-
-__all__ = ["survey"]
 
 # No file of the schema has such a key at its top; rows of chats (see sft.py) begin with it.
 _CHAT = b'"agent":'

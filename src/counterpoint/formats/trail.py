@@ -19,16 +19,14 @@ from typing import Any
 
 import msgspec
 
-from counterpoint.formats._importing.files import File
-from counterpoint.formats._importing.importer import Importer, Session
-from counterpoint.formats._importing.values import as_dict, as_list, duration, number, seconds, string, text_of
-from counterpoint.formats._otel.records import Happening, RawSpan
-from counterpoint.formats._spans.openinference import flat, spans_of
-from counterpoint.formats._spans.span import Span
-from counterpoint.formats._spans.trees import traces_of
+from counterpoint.formats.importer import Importer, Session
+from counterpoint.formats.importing.files import File
+from counterpoint.formats.importing.values import as_dict, as_list, duration, number, seconds, string, text_of
+from counterpoint.formats.otel.records import Happening, RawSpan
+from counterpoint.formats.spans.openinference import flat, spans_of
+from counterpoint.formats.spans.span import Span
+from counterpoint.formats.spans.trees import traces_of
 from counterpoint.trace import Trace
-
-__all__ = ["trail"]
 
 _ID = re.compile(rb'"trace_id"\s*:\s*"([^"]+)"')
 _ERRORS = re.compile(rb'"errors"\s*:\s*\[')

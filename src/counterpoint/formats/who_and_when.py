@@ -26,14 +26,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from counterpoint.formats._importing.draft import Draft
-from counterpoint.formats._importing.group_talk import HUMANS, Turn, put_down
-from counterpoint.formats._importing.importer import Importer, Session
-from counterpoint.formats._importing.labelled import entries, first_keys
-from counterpoint.formats._importing.values import as_dict, number, string, text_of
+from counterpoint.formats.draft import Draft
+from counterpoint.formats.importer import Importer, Session
+from counterpoint.formats.importing.group_talk import HUMANS, Turn, put_down
+from counterpoint.formats.importing.labelled import entries, first_keys
+from counterpoint.formats.importing.values import as_dict, number, string, text_of
 from counterpoint.trace import Trace, content_ref
-
-__all__ = ["who_and_when"]
 
 _ROLE = re.compile(r"(.*?) \((?:-> (.+)|(.+))\)\s*", re.S)
 # A long Hand-Crafted file shows nothing but its history in its first part.

@@ -26,8 +26,6 @@ from counterpoint.trace.columns import edge_table, event_table, present
 from counterpoint.trace.link import link
 from counterpoint.trace.steered import is_steered
 
-__all__ = ["Adder", "check", "digest_of", "unit_of"]
-
 # Errors that edges as numbers, or typed columns, cannot represent. Others (a cycle, time running backwards) are kept and counted.
 _UNSTORABLE = {"duplicate-id", "dangling-edge", "field", "non-finite"}
 _PART_TRACES, _PART_EVENTS = 1024, 2_000_000

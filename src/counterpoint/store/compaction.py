@@ -22,8 +22,6 @@ from counterpoint.store.lake import Gone, Lake
 from counterpoint.store.log import Commit, Log, Part, State
 from counterpoint.store.parts import SCHEMAS, PartWriter, is_whole, part_path
 
-__all__ = ["Report", "compact", "purge", "tidy"]
-
 _LARGE_TRACES, _LARGE_EVENTS = 1024, 2_000_000
 # While adding: this many parts of about one size are merged into one. Each trace is so rewritten a few times at most.
 _TIERS = ((16, 32), (128, 16))

@@ -18,23 +18,6 @@ from pathlib import Path
 
 from counterpoint.errors import CounterpointError, InputError, NotFound, TryAgain
 
-__all__ = [
-    "create",
-    "explained",
-    "lock",
-    "make_folder",
-    "remove",
-    "replace_file",
-    "summed",
-    "sweep",
-    "sync_file",
-    "sync_folder",
-    "temporary",
-    "unlock",
-    "unsummed",
-    "write_all",
-]
-
 _FULLSYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 TEMPORARY = ".tmp-"
 _SUM = b'\n{"sum":%010d}\n'

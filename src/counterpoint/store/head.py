@@ -18,8 +18,6 @@ from typing import NamedTuple
 from counterpoint.errors import InputError
 from counterpoint.store import disk
 
-__all__ = ["NAME", "REPAIR", "Head", "Position"]
-
 NAME = "head"
 REPAIR = "counterpoint store repair --store {store} rebuilds it from the lake and the journals"
 _FORM = b'{"commit":%012d,"checkpoint":%012d,'

@@ -29,8 +29,6 @@ from counterpoint.trace import Trace
 from counterpoint.trace.batch import TraceBatch
 from counterpoint.trace.columns import COUNTS, FLAGS, NUMBERS, WORDS, codes_of
 
-__all__ = ["DecisionRef", "Hot", "verify"]
-
 COLUMNS = (*NUMBERS, *COUNTS, *FLAGS, *WORDS)
 
 

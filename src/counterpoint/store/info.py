@@ -13,8 +13,6 @@ from msgspec import Struct
 
 from counterpoint.store.log import State
 
-__all__ = ["Day", "Info", "info"]
-
 _PLACES = ("lake", "log", "journal", "hot", "control", "set-aside")
 
 

@@ -23,8 +23,6 @@ from counterpoint.errors import InputError, InvalidTrace, TryAgain
 from counterpoint.store import disk
 from counterpoint.trace.lines import LineReader, header_line, sum_line
 
-__all__ = ["Journal", "good_bytes", "is_held", "journals", "path_of", "peek"]
-
 _SUFFIX = ".jsonl"
 
 

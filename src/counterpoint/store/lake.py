@@ -29,8 +29,6 @@ from counterpoint.trace import Trace
 from counterpoint.trace.batch import TraceBatch
 from counterpoint.trace.columns import EVENT_SCHEMA, WORDS, columns_in, edges_of, events_of
 
-__all__ = ["Gone", "Lake"]
-
 _OPEN_FILES = 256
 REPAIR = "restore the file from a copy, or: counterpoint store repair, which keeps what can be read"
 _PLACES = {kind: {name: i for i, name in enumerate(schema.names)} for kind, schema in SCHEMAS.items()}

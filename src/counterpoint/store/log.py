@@ -24,8 +24,6 @@ from counterpoint.errors import InputError
 from counterpoint.store import disk
 from counterpoint.store.head import REPAIR, Head, Position
 
-__all__ = ["Commit", "Log", "Part", "Row", "Span", "State"]
-
 # A checkpoint is due when reading the commits since the last costs half of reading the state itself, counted in rows: opening a
 # commit's file costs as much as decoding eight rows. So the log grows by half between checkpoints, and all of them together
 # write a few times the state.

@@ -17,8 +17,6 @@ from counterpoint.errors import InputError, NotFound
 from counterpoint.store import disk, head
 from counterpoint.store.log import Log
 
-__all__ = ["FOLDERS", "MARK", "VERSION", "form_of", "open_folder", "open_log", "write_mark"]
-
 VERSION = 2
 """2: every file of the log ends with its sum, and the log has a head. 1: neither."""
 MARK = "counterpoint.json"

@@ -30,8 +30,6 @@ from counterpoint.store import disk
 from counterpoint.store.log import Part, Row, Span
 from counterpoint.trace.columns import COUNTS, EDGE_SCHEMA, EVENT_SCHEMA, WORDS
 
-__all__ = ["GROUP_ROWS", "NOTE", "SCHEMAS", "Note", "PartGone", "PartWriter", "Unit", "is_whole", "part_path", "segment_sum"]
-
 GROUP_ROWS = 4096
 _GROUP_TEXT = 1 << 20
 

@@ -21,8 +21,6 @@ from counterpoint.store.lake import REPAIR, Gone
 from counterpoint.store.log import State
 from counterpoint.store.parts import SCHEMAS, part_path
 
-__all__ = ["VIEWS", "Query", "Result"]
-
 VIEWS = ("traces", "events", "edges", "rewards", "costs")
 _HIDDEN = ("ints", "exact")
 _KINDS = {name: (name,) for name in ("traces", "events", "edges")} | {"rewards": ("traces", "events"), "costs": ("traces",)}

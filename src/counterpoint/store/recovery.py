@@ -17,8 +17,6 @@ from counterpoint.store import disk
 from counterpoint.store.adding import Adder
 from counterpoint.store.journal import Journal, journals
 
-__all__ = ["recover"]
-
 _TAIL = 1 << 16
 # Drafts live for milliseconds; one that is older has lost its writer.
 _DRAFT_AGE_S = 3600.0

@@ -22,8 +22,6 @@ from counterpoint.store.opening import FOLDERS, MARK, VERSION, form_of, write_ma
 from counterpoint.store.parts import SCHEMAS, PartWriter, part_path
 from counterpoint.store.salvage import Salvaged, part_names, salvage, written_at
 
-__all__ = ["Repaired", "repair"]
-
 ASIDE = "set-aside"
 
 

@@ -23,8 +23,6 @@ from counterpoint.store.log import Part, Row, Span
 from counterpoint.store.parts import NOTE, SCHEMAS, Note, part_path, segment_sum
 from counterpoint.trace.columns import EVENT_SCHEMA, edges_of, events_of
 
-__all__ = ["Salvaged", "part_names", "salvage", "written_at"]
-
 _BROKEN = (pa.ArrowException, OSError, ArithmeticError, LookupError, TypeError, ValueError, CounterpointError)
 
 

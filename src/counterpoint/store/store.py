@@ -42,8 +42,6 @@ from counterpoint.store.summary import Summary
 from counterpoint.trace import Trace
 from counterpoint.trace.batch import TraceBatch
 
-__all__ = ["Store"]
-
 
 class Store:
     """Traces at rest, in one folder."""

@@ -12,8 +12,6 @@ from counterpoint.trace import summed_costs
 from counterpoint.trace.lines import LineReader
 from counterpoint.trace.steered import order_of
 
-__all__ = ["Summary"]
-
 
 class Summary(Struct, frozen=True, kw_only=True):
     """What `counterpoint ls` shows of a trace."""

@@ -20,8 +20,6 @@ from counterpoint.store.log import Log, Part, State
 from counterpoint.store.opening import open_folder, open_log
 from counterpoint.store.parts import SCHEMAS, part_path
 
-__all__ = ["Fault", "Verified", "verify"]
-
 
 class Fault(Struct, frozen=True, kw_only=True):
     """One file that is not as it was written."""

@@ -9,14 +9,12 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from counterpoint.envs.text._task import Instance, Subtask
+from counterpoint.envs.task import Instance, Subtask
 from counterpoint.errors import Refused
 from counterpoint.team.session import play_in_memory
 from counterpoint.team.tool import Tool
 from counterpoint.team.topology import Topology
 from counterpoint.trace import problems
-
-__all__ = ["check_model", "check_tool", "check_topology"]
 
 Require = Callable[[bool, str], None]
 

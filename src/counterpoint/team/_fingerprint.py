@@ -9,8 +9,6 @@ import hashlib
 from collections.abc import Hashable
 from functools import lru_cache
 
-__all__ = ["fingerprint"]
-
 
 @lru_cache(maxsize=64)
 def fingerprint(*parts: Hashable) -> str:

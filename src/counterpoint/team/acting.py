@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from counterpoint.envs.text._task import Act, Choice, Seen, View
+from counterpoint.envs.task import Act, Choice, Seen, View
 from counterpoint.team import grammar
 from counterpoint.team.edits import PASSED, forced
 from counterpoint.team.grammar import Malformed
@@ -26,8 +26,6 @@ from counterpoint.trace.replay import Delete, Force, Insert, Substitute
 
 if TYPE_CHECKING:
     from counterpoint.team.runtime import Agent
-
-__all__ = ["Chosen", "choose"]
 
 _MODEL = "model: "
 _TOO_LONG = f"{_MODEL}too long"

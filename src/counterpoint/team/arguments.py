@@ -13,8 +13,6 @@ from typing import Any
 
 from counterpoint.team.tool import Tool, ToolResult
 
-__all__ = ["read_arguments", "right_form"]
-
 _TYPES: dict[str, Callable[[Any], bool]] = {
     "string": lambda value: isinstance(value, str),
     "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),

@@ -19,9 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from counterpoint.envs.text._task import Document
-
-__all__ = ["Hit", "Index", "index_of", "words"]
+from counterpoint.envs.task import Document
 
 _WORD = re.compile(r"\w+")
 _Postings = tuple[np.ndarray, np.ndarray]

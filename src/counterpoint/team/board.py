@@ -11,9 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from counterpoint.envs.text._task import Instance
-
-__all__ = ["Board", "Note", "board_of"]
+from counterpoint.envs.task import Instance
 
 _EARLIER = -1
 """The round of what lay on the board before the team began."""

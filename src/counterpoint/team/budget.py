@@ -20,9 +20,7 @@ from counterpoint.errors import InputError
 from counterpoint.team.model import BudgetSpent, Call, Completion, Model, ModelFailed
 
 if TYPE_CHECKING:
-    from counterpoint.formats._importing.usage import Price
-
-__all__ = ["Budget", "Held", "Meter", "Metered", "Spent", "prompt_tokens_of", "tokens_of"]
+    from counterpoint.formats.importing.usage import Price
 
 _BYTES_PER_TOKEN = 3
 """English has more than 4 in common vocabularies, source code and most other languages more than 3."""

@@ -27,22 +27,8 @@ from typing import Protocol, runtime_checkable
 from counterpoint.errors import CounterpointError
 from counterpoint.store import disk
 from counterpoint.store.journal import path_of
-from counterpoint.team.orders import ACTIONS, OPERATOR, Action, Order, control_path, effects, read, recorded, send, wait
+from counterpoint.team.orders import OPERATOR, Order, control_path, read, recorded
 from counterpoint.trace import Trace
-
-__all__ = [
-    "ACTIONS",
-    "OPERATOR",
-    "Action",
-    "Control",
-    "FileControl",
-    "NoControl",
-    "Order",
-    "RecordedControl",
-    "effects",
-    "send",
-    "wait",
-]
 
 POLL_S = 0.1
 

@@ -12,10 +12,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
-from counterpoint.envs.text._task import Act, Choice, Seen, Subtask
+from counterpoint.envs.task import Act, Choice, Seen, Subtask
 from counterpoint.team.runtime import Agent, Returned
-
-__all__ = ["Desk", "end", "manage"]
 
 _IDLE_SHOWN = 4
 _FAILURES = 3

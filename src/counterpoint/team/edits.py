@@ -13,12 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from counterpoint.envs.text._task import Act, Choice
+from counterpoint.envs.task import Act, Choice
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.team import grammar
 from counterpoint.trace.replay import Delete, Do, Force, Insert, Substitute
-
-__all__ = ["PASSED", "Edits", "do_of", "edit_note", "forced", "keyed_seed"]
 
 PASSED = "|passed|"
 """In the key of a noop event: the decision's key stands before it, what was passed over after it."""

@@ -19,7 +19,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from counterpoint.errors import InputError
-from counterpoint.formats._importing.usage import PRICES, Price, Prices, Usage
+from counterpoint.formats.importing.usage import PRICES, Price, Prices, Usage
 from counterpoint.team._endpoint.address import KEY_ENV, address_of, key_of
 from counterpoint.team._endpoint.answer import MOST_BYTES, Answer, json_of, malformed, stream_data
 from counterpoint.team._endpoint.faults import Fault, Trouble, broken, said_error, status_fault
@@ -29,8 +29,6 @@ from counterpoint.team.model import Call, Completion, Failure, ModelFailed
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
-
-__all__ = ["EndpointFailed", "EndpointModel"]
 
 _FIRST_WAIT_S, _MOST_WAIT_S = 0.5, 30.0
 _LONGEST_WAIT_S = 300.0

@@ -16,9 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from counterpoint.envs.text._task import VERBS, Act, Choice
-
-__all__ = ["Malformed", "functions", "label", "matching", "read", "read_calls", "starts", "write"]
+from counterpoint.envs.task import VERBS, Act, Choice
 
 _LINE = re.compile(rf"^[\s>*`-]*({'|'.join(VERBS)})\b[ \t]*([^\s:]*)[ \t]*(?::[ \t]*(.*))?$", re.I)
 _SHOWN = 160

@@ -15,13 +15,11 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-from counterpoint.envs.text._task import Act, Choice, Seen, View
+from counterpoint.envs.task import Act, Choice, Seen, View
 from counterpoint.errors import NotFound, did_you_mean
 from counterpoint.team import grammar
 from counterpoint.team.grammar import Malformed
 from counterpoint.team.model import Call, Completion, Message
-
-__all__ = ["HARNESSES", "Harness", "harness"]
 
 _HEADS = {
     "question": "Question from {by}:",

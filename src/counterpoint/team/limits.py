@@ -11,8 +11,6 @@ from typing import Any
 
 from counterpoint.errors import InputError, did_you_mean
 
-__all__ = ["Limits"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:

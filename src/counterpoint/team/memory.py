@@ -16,8 +16,6 @@ from counterpoint.team.model import Completion, ModelFailed
 from counterpoint.team.tool import ToolResult
 from counterpoint.trace import Event, Trace
 
-__all__ = ["Memory", "Recalled", "call_note", "prompt_note", "prompt_of", "tool_address"]
-
 _RESULT_FIELDS = ("call", "badge", "edited", "planted")
 
 

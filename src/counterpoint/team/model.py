@@ -13,11 +13,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from counterpoint.envs.text._task import View
+from counterpoint.envs.task import View
 from counterpoint.errors import CounterpointError
 from counterpoint.trace import content_ref
-
-__all__ = ["BudgetSpent", "Call", "Completion", "Failure", "Message", "Model", "ModelFailed"]
 
 _ENCODE = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
 Failure = Literal["down", "slow", "rate", "server", "cut", "malformed", "empty", "too long", "refused", "budget"]

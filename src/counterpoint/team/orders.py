@@ -30,8 +30,6 @@ from counterpoint.trace.lines import LineReader
 from counterpoint.trace.steered import order_of
 from counterpoint.trace.team import OUTSIDE_ROLES
 
-__all__ = ["ACTIONS", "OPERATOR", "Action", "Order", "agents_of", "control_path", "effects", "read", "recorded", "send", "wait"]
-
 Action = Literal["pause", "resume", "message", "stop"]
 ACTIONS: tuple[str, ...] = get_args(Action)
 OPERATOR = "operator"

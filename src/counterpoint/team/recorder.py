@@ -15,8 +15,6 @@ from typing import Any, Protocol
 from counterpoint.errors import InputError
 from counterpoint.trace import Edge, Event, Trace, content_ref
 
-__all__ = ["Clock", "LogicalClock", "MemorySink", "Reads", "Recorder", "Sink", "WallClock"]
-
 Reads = Iterable[tuple[str, str]]
 """Pairs of an event that was read and the type of the edge."""
 _DIGITS = 6

@@ -36,8 +36,6 @@ from counterpoint.team._recording.session import Session, current, say
 from counterpoint.trace import Trace
 from counterpoint.trace.vocabulary import TOPOLOGIES
 
-__all__ = ["Recording", "record"]
-
 ROOT = "main"
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from counterpoint.audit.diff import fingerprint
-from counterpoint.envs.text._task import TextTask
+from counterpoint.envs.task import TextTask
 from counterpoint.errors import InputError, NotFound, NotIdentified, did_you_mean
 from counterpoint.team.control import RecordedControl
 from counterpoint.team.edits import PASSED, Edits, edit_note
@@ -33,8 +33,6 @@ from counterpoint.team.runtime import Team
 from counterpoint.team.session import Spec, assemble, check_same, end_of, make_model, play
 from counterpoint.trace import Edge, Event, Trace, summed_costs
 from counterpoint.trace.replay import Delete, Do, Fork, Insert
-
-__all__ = ["BADGES", "LiveReplay"]
 
 BADGES = ("reused", "recorded", "re-run", "simulated")
 _AT_ONCE = 8

@@ -13,20 +13,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from counterpoint.envs.text._task import Act, Choice, Instance, Seen, Subtask, TextTask
+from counterpoint.envs.task import Act, Choice, Instance, Seen, Subtask, TextTask
 from counterpoint.team.acting import Chosen, choose
-from counterpoint.team.control import Control, Order
+from counterpoint.team.control import Control
 from counterpoint.team.edits import Edits
 from counterpoint.team.harness import Harness
 from counterpoint.team.limits import Limits
 from counterpoint.team.memory import Memory
 from counterpoint.team.model import BudgetSpent, Message, Model
+from counterpoint.team.orders import Order
 from counterpoint.team.recorder import Reads, Recorder
 from counterpoint.team.toolbox import Toolbox
 from counterpoint.team.using import use_tool
 from counterpoint.trace.replay import Delete, Insert, Substitute
-
-__all__ = ["Agent", "AgentStopped", "Returned", "Team", "parts_of"]
 
 
 class AgentStopped(Exception):

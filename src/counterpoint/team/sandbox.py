@@ -29,8 +29,6 @@ from counterpoint.team._sandbox import launch as _launch
 from counterpoint.team._sandbox import watch as _watch
 from counterpoint.team._sandbox.seccomp import REPORT_FD, filter_program
 
-__all__ = ["Limits", "Outcome", "Sandbox", "Strength", "strength"]
-
 _POLL_S = 0.05
 _FLAGS = ("-P", "-s", "-S", "-B", "-X", "utf8")
 _START = "import marshal,sys;job=marshal.load(sys.stdin.buffer);space={};exec(job.pop('launch'),space);space['launch'](job)"

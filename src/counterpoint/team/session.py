@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from counterpoint import registry
-from counterpoint.envs.text._find import task as find_task
-from counterpoint.envs.text._task import Instance, Score, TextTask
+from counterpoint.envs.named_tasks import task as find_task
+from counterpoint.envs.task import Instance, Score, TextTask
 from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
 from counterpoint.store import Store
 from counterpoint.team._endpoint.address import shown
@@ -33,22 +33,8 @@ from counterpoint.team.runtime import Agent, AgentStopped, Team
 from counterpoint.team.toolbox import Toolbox
 from counterpoint.team.topology import Topology
 from counterpoint.trace import Trace, summed_costs
-from counterpoint.trace.lines import OPEN_EVENTS, UNFINISHED
+from counterpoint.trace.line_records import OPEN_EVENTS, UNFINISHED
 from counterpoint.trace.vocabulary import TOPOLOGIES
-
-__all__ = [
-    "Outcome",
-    "Spec",
-    "about",
-    "assemble",
-    "check_same",
-    "end_of",
-    "make_model",
-    "play",
-    "play_in_memory",
-    "record_team",
-    "resume_team",
-]
 
 Watch = Callable[[str, Agent, Mapping[str, Any]], None]
 

@@ -13,9 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from counterpoint.envs.text._task import Instance
-
-__all__ = ["Effect", "Place", "Tool", "ToolMaker", "ToolResult"]
+from counterpoint.envs.task import Instance
 
 Effect = Literal["pure", "local", "shared", "irreversible"]
 

@@ -19,13 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from counterpoint import registry
-from counterpoint.envs.text._task import Instance
+from counterpoint.envs.task import Instance
 from counterpoint.errors import CounterpointError, InputError
 from counterpoint.team._sandbox import folder as _folder
 from counterpoint.team.arguments import read_arguments
 from counterpoint.team.tool import Place, Tool, ToolResult
-
-__all__ = ["Toolbox"]
 
 _GRACE_S = 5.0
 """How long a call that was told to end may take to clean up."""

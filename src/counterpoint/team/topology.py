@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from counterpoint.envs.text._task import Instance
+from counterpoint.envs.task import Instance
 from counterpoint.team.runtime import Team
-
-__all__ = ["Topology"]
 
 
 @dataclass(frozen=True, kw_only=True)

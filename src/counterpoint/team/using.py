@@ -11,16 +11,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from counterpoint.envs.text._task import Act, Seen
+from counterpoint.envs.task import Act, Seen
 from counterpoint.team.memory import Recalled, tool_address
 from counterpoint.team.tool import Tool, ToolResult
 from counterpoint.trace.replay import Delete, Insert, Substitute
 
 if TYPE_CHECKING:
     from counterpoint.team.runtime import Agent
-
-__all__ = ["use_tool"]
-
 
 async def use_tool(agent: Agent, act: Act, because: str | None, key: str, item: str | None) -> None:
     """Make the call that an act chose, record its result, and let the agent hear it."""

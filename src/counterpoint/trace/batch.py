@@ -24,8 +24,6 @@ from counterpoint.trace.records import wire_name
 from counterpoint.trace.trace import Trace
 from counterpoint.trace.vocabulary import DECISIONS, EDGE_TYPES, EVENT_TYPES, SOURCES
 
-__all__ = ["Codes", "TraceBatch", "fixed"]
-
 # Closed vocabularies: a code is a value's place in its tuple, in every batch.
 _FIXED = {"type": EVENT_TYPES, "decision": DECISIONS, "source": SOURCES}
 

@@ -13,8 +13,6 @@ import numpy as np
 from counterpoint.trace.link import Ints
 from counterpoint.trace.team import Floats, Team
 
-__all__ = ["Pieces", "pieces", "profile"]
-
 
 class Pieces(NamedTuple):
     """The time each event adds to its agent's busy time: disjoint within an agent, so nested spans count once."""

@@ -39,8 +39,6 @@ from counterpoint.trace.records import AMOUNTS, FIELDS, Event, wire_name
 from counterpoint.trace.trace import Trace
 from counterpoint.trace.vocabulary import EVENT_TYPES
 
-__all__ = ["CODES", "findings", "problems"]
-
 CODES = tuple(
     name.strip()
     for line in (__doc__ or "").splitlines()

@@ -21,23 +21,6 @@ from numpy.typing import NDArray
 from counterpoint.trace.records import Edge, Event
 from counterpoint.trace.vocabulary import EDGE_TYPES
 
-__all__ = [
-    "COUNTS",
-    "EDGE_SCHEMA",
-    "EVENT_SCHEMA",
-    "FLAGS",
-    "NUMBERS",
-    "TEXTS",
-    "WORDS",
-    "codes_of",
-    "columns_in",
-    "edge_table",
-    "edges_of",
-    "event_table",
-    "events_of",
-    "present",
-]
-
 NUMBERS = ("t", "dur", "cost_usd", "logp", "at")
 """Integer or float: float64, with a bit of `ints` in this order."""
 COUNTS = ("tokens_in", "tokens_out", "turn")

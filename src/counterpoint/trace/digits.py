@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Places", "numbers", "numbers_at", "prefix_of"]
-
 Bytes = NDArray[np.uint8]
 Places = NDArray[np.intp]
 _LONGEST = 17

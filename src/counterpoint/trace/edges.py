@@ -19,8 +19,6 @@ from counterpoint.trace.digits import Places, numbers, numbers_at, prefix_of
 from counterpoint.trace.records import Edge, Event
 from counterpoint.trace.vocabulary import EDGE_TYPES
 
-__all__ = ["Edges", "scan"]
-
 Ints = NDArray[np.int32]
 _CHUNK = 1 << 18
 _BLANK = b" \t\r\n"

@@ -22,8 +22,6 @@ from counterpoint.trace.link import Ints, Links, link
 from counterpoint.trace.records import Edge, Event
 from counterpoint.trace.vocabulary import EDGE_TYPES
 
-__all__ = ["Graph", "cycle", "topological_order"]
-
 _TYPE_CODE = {name: code for code, name in enumerate(EDGE_TYPES)}
 Mask = NDArray[np.bool_]
 

@@ -13,8 +13,6 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-__all__ = ["longest", "pays", "spread", "way_back"]
-
 # Importing numba and loading its cache costs half a second, and a plain pass over this many edges a tenth of that; where
 # somebody has imported it already, much less is enough.
 _WORTH_IT = 400_000

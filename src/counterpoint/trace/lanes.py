@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from counterpoint.trace.records import Event
 from counterpoint.trace.team import Floats, Team
 
-__all__ = ["EMPTY", "FAMILIES", "KINDS", "WAIT", "Cells", "Clock", "Family", "Kind", "Lane", "cells", "folded", "kind_of", "stem"]
-
 
 class Family(NamedTuple):
     """A family of kinds: one hue each, told apart by every kind of sight, and its contrast is enough on white and on black."""

@@ -15,21 +15,6 @@ from counterpoint.trace.records import Edge, Event, Name, Number
 from counterpoint.trace.vocabulary import Topology
 from counterpoint.trace.wire import decode_event
 
-__all__ = [
-    "OPEN_EVENTS",
-    "UNFINISHED",
-    "UNREADABLE",
-    "VERSION",
-    "Close",
-    "Content",
-    "Finish",
-    "Finished",
-    "Header",
-    "Open",
-    "Record",
-    "event_of",
-]
-
 VERSION = 1
 UNFINISHED = "unfinished"
 """The key of `meta` that marks a trace whose end was not recorded."""

@@ -30,8 +30,6 @@ from counterpoint.trace.line_records import (
 from counterpoint.trace.records import FIELDS, Edge, Event, wire_name
 from counterpoint.trace.wire import event_dict
 
-__all__ = ["Refusal", "encode_records", "open_line", "unlike"]
-
 _encoder = msgspec.json.Encoder()
 _DECLARED = frozenset(wire_name(f) for f in FIELDS) | {"extra"}
 

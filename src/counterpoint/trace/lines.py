@@ -29,12 +29,10 @@ from counterpoint.trace.line_records import (
     UNFINISHED,
     UNREADABLE,
     VERSION,
-    Close,
     Content,
     Finish,
     Finished,
     Header,
-    Open,
     Record,
     any_decoder,
     event_of,
@@ -42,31 +40,10 @@ from counterpoint.trace.line_records import (
     line_decoder,
     object_decoder,
 )
-from counterpoint.trace.line_writing import Refusal, encode_records, open_line, unlike
+from counterpoint.trace.line_writing import encode_records, unlike
 from counterpoint.trace.records import BARE, PLAIN, Edge, Event
 from counterpoint.trace.trace import Trace
 from counterpoint.trace.wire import event_dict, event_from_dict
-
-__all__ = [
-    "OPEN_EVENTS",
-    "UNFINISHED",
-    "VERSION",
-    "Close",
-    "Content",
-    "Finish",
-    "Header",
-    "LineReader",
-    "Open",
-    "Refusal",
-    "decode_lines",
-    "encode_lines",
-    "encode_records",
-    "header_line",
-    "is_lines",
-    "open_line",
-    "sum_line",
-]
-
 
 # -- writing -----------------------------------------------------------------------------------------------------
 

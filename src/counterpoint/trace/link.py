@@ -18,8 +18,6 @@ from counterpoint.trace.digits import numbers, prefix_of
 from counterpoint.trace.edges import Edges
 from counterpoint.trace.records import Edge, Event
 
-__all__ = ["Ints", "Links", "link"]
-
 # Below this many events a dict is as fast, and Arrow's import (0.2 s) would be the larger part.
 _LARGE = 150_000
 

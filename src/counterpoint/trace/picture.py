@@ -18,8 +18,6 @@ from counterpoint.trace.rows import Shares
 from counterpoint.trace.team import Team
 from counterpoint.trace.trace import Trace
 
-__all__ = ["LIMIT", "card"]
-
 LIMIT = 60_000
 """A notebook keeps every output it shows."""
 

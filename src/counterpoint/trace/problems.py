@@ -11,8 +11,6 @@ from typing import Literal
 
 from msgspec import Struct
 
-__all__ = ["DEFAULT_LIMIT", "Findings", "Problem"]
-
 # How many problems of each severity are kept for showing; the rest are counted.
 DEFAULT_LIMIT = 50
 

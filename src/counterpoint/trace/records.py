@@ -14,8 +14,6 @@ from msgspec import Meta, Struct
 
 from counterpoint.trace.vocabulary import Decision, EdgeType, EventType, Source
 
-__all__ = ["AMOUNTS", "BARE", "FIELDS", "OUR_FIELDS", "PLAIN", "SURVEY_FIELDS", "Edge", "Event", "Kept", "wire_name"]
-
 Number = int | float
 Name = Annotated[str, Meta(min_length=1)]
 # A union of two constrained types, so that big integers stay integers and floats stay floats.

@@ -15,8 +15,6 @@ import numpy as np
 
 from counterpoint.trace.trace import Trace
 
-__all__ = ["Delete", "Do", "Force", "Fork", "Insert", "ManyReplay", "Replay", "Substitute"]
-
 
 @dataclass(frozen=True)
 class Delete:

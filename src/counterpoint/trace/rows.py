@@ -19,8 +19,6 @@ import numpy as np
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace.vocabulary import UNITS
 
-__all__ = ["Cost", "Credit", "CreditRow", "Shares", "Signal", "Signals", "rows_of"]
-
 
 class Signal(NamedTuple):
     """One reward: what a plug-in of `reward/` gives for one trace."""

@@ -18,8 +18,6 @@ from counterpoint.trace.trace import Trace
 from counterpoint.trace.vocabulary import COST_FIELDS
 from counterpoint.trace.wire import SurveyFile
 
-__all__ = ["json_schema"]
-
 
 def _no_schema(type_: type) -> dict[str, Any]:
     if type_ is Kept:

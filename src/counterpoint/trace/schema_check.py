@@ -19,8 +19,6 @@ from counterpoint.trace.problems import Findings
 from counterpoint.trace.records import Number
 from counterpoint.trace.vocabulary import COST_FIELDS, EDGE_TYPES, EVENT_TYPES, TOPOLOGIES
 
-__all__ = ["SURVEY_EVENT_FIELDS", "costs_are_valid", "is_double", "is_number", "not_json", "problems"]
-
 _TOP = ("trace_id", "task_id", "system", "topology", "events", "edges", "rewards", "costs", "metrics")
 _TOP_REQUIRED = ("trace_id", "task_id", "events", "edges", "rewards", "costs")
 _STRINGS = ("role", "from", "to", "tool", "content_ref")

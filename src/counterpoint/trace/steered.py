@@ -11,8 +11,6 @@ from typing import Any
 from counterpoint.trace.records import Event
 from counterpoint.trace.trace import Trace
 
-__all__ = ["STEERED", "is_steered", "order_of"]
-
 STEERED = "steered"
 """The name in `meta`."""
 _ORDER = "order"

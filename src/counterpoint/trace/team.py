@@ -19,16 +19,6 @@ from counterpoint.trace.link import Ints
 from counterpoint.trace.trace import Trace
 from counterpoint.trace.vocabulary import EVENT_TYPES
 
-__all__ = [
-    "ACTING",
-    "OUTSIDE_ROLES",
-    "CriticalSteps",
-    "Stage",
-    "Team",
-    "critical_steps",
-    "story",
-]
-
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from counterpoint.trace.records import Event
 
-__all__ = ["AgentTotals", "agent_totals"]
-
 
 class AgentTotals(NamedTuple):
     """Per agent, in order of first appearance in the file."""

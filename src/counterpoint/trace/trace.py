@@ -19,8 +19,6 @@ from counterpoint.trace.graph import Graph
 from counterpoint.trace.records import Edge, Event, Number
 from counterpoint.trace.vocabulary import Topology
 
-__all__ = ["Trace", "content_ref"]
-
 
 class Trace(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True, weakref=True):
     """A rooted, labelled, temporal graph of events, with its rewards and costs."""
@@ -74,7 +72,7 @@ class Trace(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True, we
 
     def _repr_html_(self) -> str:
         """What a notebook shows: a card, lanes and, where there is a reward, the credit bar; static, under 60 kB."""
-        picture, by_agent = importlib.import_module("counterpoint.trace.picture"), _above("credit._by_agent", "by_agent")
+        picture, by_agent = importlib.import_module("counterpoint.trace.picture"), _above("credit.by_agent", "by_agent")
         html: str = picture.card(self, by_agent(self))
         return html
 

@@ -8,24 +8,6 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-__all__ = [
-    "COST_FIELDS",
-    "DECISIONS",
-    "EDGE_TYPES",
-    "EVENT_TYPES",
-    "SOURCES",
-    "SUB_DECISIONS",
-    "TOPOLOGIES",
-    "UNITS",
-    "REWARD_FAMILIES",
-    "Decision",
-    "EdgeType",
-    "EventType",
-    "Source",
-    "Topology",
-    "Unit",
-]
-
 EventType = Literal[
     "orchestrator_decision",
     "spawn",

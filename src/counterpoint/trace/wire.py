@@ -23,17 +23,6 @@ from counterpoint.trace.records import AMOUNTS, FIELDS, Edge, Event, Name, Numbe
 from counterpoint.trace.trace import Trace, summed_costs
 from counterpoint.trace.vocabulary import Topology
 
-__all__ = [
-    "decode",
-    "decode_event",
-    "decode_loosely",
-    "decode_strictly",
-    "encode",
-    "encode_event",
-    "event_dict",
-    "event_from_dict",
-]
-
 Data = bytes | bytearray | memoryview
 
 # From here on edges are scanned into arrays: no slower than records then, and the memory counts.

@@ -22,8 +22,6 @@ from counterpoint.errors import CounterpointError, InputError, TryAgain
 from counterpoint.files import read_plain
 from counterpoint.train._sums import checked_object, summed_object
 
-__all__ = ["Lines", "Rows", "explained", "json_bytes", "read_rows"]
-
 
 def _plain(value: Any) -> Any:
     if hasattr(value, "tolist"):  # numpy's numbers and arrays

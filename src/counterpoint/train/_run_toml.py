@@ -14,8 +14,6 @@ from typing import Any
 
 from counterpoint.errors import InputError
 
-__all__ = ["toml_text"]
-
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 

@@ -12,8 +12,6 @@ import re
 
 from counterpoint.errors import InputError
 
-__all__ = ["checked_file", "checked_name", "checked_object", "summed_file", "summed_name", "summed_object"]
-
 _KEY = b',"sum":"'
 _MARK = b"\ncounterpoint-sum "
 _SHORT, _LONG = 8, 32

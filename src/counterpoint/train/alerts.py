@@ -23,10 +23,8 @@ import numpy as np
 import torch
 
 from counterpoint.train.learner import log_probs
-from counterpoint.train.policy.network import Network
+from counterpoint.train.policies.network import Network
 from counterpoint.train.rollouts import Rollout
-
-__all__ = ["AGAIN", "CODES", "Alert", "Signals", "found", "mismatch", "signals"]
 
 CODES = ("serial_collapse", "dominant_agent", "over_communication", "zero_variance", "held_out_flat", "mask_mismatch")
 AGAIN = 50

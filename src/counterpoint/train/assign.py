@@ -24,19 +24,17 @@ import numpy as np
 import torch
 
 from counterpoint import registry
-from counterpoint.credit._mechanism import Mechanism
+from counterpoint.credit.mechanism import Mechanism
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
-from counterpoint.reward._reward import Reward
+from counterpoint.reward.reward import Reward
 from counterpoint.trace import Trace
 from counterpoint.trace.rows import Credit, Signal, Signals
 from counterpoint.train import mixing
 from counterpoint.train.learner import Options
-from counterpoint.train.policy.network import Network
+from counterpoint.train.policies.network import Network
 from counterpoint.train.preset import Preset
 from counterpoint.train.returns import team_scale
 from counterpoint.train.rollouts import Rollout
-
-__all__ = ["Assigned", "advantages", "assigned", "check", "needs_critic", "prefix_values", "weight_at"]
 
 _MAIN = "orchestrator"
 _DECISION = {"stop": "stop", "spawn": "spawn", "talk": "communicate", "rule": "aggregate"}

@@ -19,11 +19,9 @@ from counterpoint.train.behaviour import behaviour
 from counterpoint.train.evaluate import policy_of
 from counterpoint.train.folder import RunFolder
 from counterpoint.train.jobs import world_of
-from counterpoint.train.policy.acting import TeamPolicy
+from counterpoint.train.policies.acting import TeamPolicy
 from counterpoint.train.settings import settings_of
 from counterpoint.train.training import Training
-
-__all__ = ["first_and_last"]
 
 _MEASURES = (
     *("task_success", "parallelism_efficiency", "useful_agent_utilisation", "message_redundancy", "messages_read"),

@@ -15,10 +15,8 @@ from counterpoint.envs.teamworld.config import FAMILIES, KINDS, RULES, Config
 from counterpoint.envs.teamworld.play import play
 from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.train.evaluate import scaled
-from counterpoint.train.policy.network import Network
+from counterpoint.train.policies.network import Network
 from counterpoint.train.rollouts import play_out
-
-__all__ = ["Behaviour", "behaviour"]
 
 
 @dataclass(frozen=True)

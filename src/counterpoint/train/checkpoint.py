@@ -18,8 +18,6 @@ from counterpoint.envs.teamworld.config import Config
 from counterpoint.errors import InputError
 from counterpoint.train.rollouts import Rollout
 
-__all__ = ["dump", "load"]
-
 _TYPES = {type(np.dtype(t)) for t in ("f4", "f8", "i1", "i2", "i4", "i8", "u1", "u8", "?")}
 _SAFE: list[Any] = [Rollout, Config, np.ndarray, np.dtype, multiarray._reconstruct, multiarray.scalar, *_TYPES]
 

@@ -24,24 +24,10 @@ from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.errors import InputError, NotFound
 from counterpoint.trace import Trace
 from counterpoint.train.folder import RunFolder
-from counterpoint.train.policy.acting import TeamPolicy
-from counterpoint.train.policy.network import Network
+from counterpoint.train.policies.acting import TeamPolicy
+from counterpoint.train.policies.network import Network
 from counterpoint.train.settings import settings_of
 from counterpoint.train.training import Training
-
-__all__ = [
-    "HAND_MADE",
-    "HeldOut",
-    "hand_made",
-    "held_out",
-    "marked",
-    "optimum",
-    "plain_name",
-    "policy_of",
-    "reference_rounds",
-    "scaled",
-    "widths",
-]
 
 HAND_MADE = ("reference", "majority", "first_answer", "serial", "spawn_all", "random")
 """Those that need no search of their own."""

@@ -40,8 +40,6 @@ from counterpoint.train._run_lines import Lines, Rows, explained, json_bytes, re
 from counterpoint.train._run_toml import toml_text
 from counterpoint.train._sums import checked_file, checked_name, checked_object, summed_file, summed_name, summed_object
 
-__all__ = ["FORMAT", "STATUSES", "TOTALS", "RunFolder", "check_format", "format_of"]
-
 FORMAT = 1
 STATUSES = ("running", "finished", "interrupted", "failed")
 TOTALS = ("episodes", "forks", "calls", "decisions")

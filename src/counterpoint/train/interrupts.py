@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-__all__ = ["Interrupts"]
-
 
 class Interrupts:
     """A context manager around a long task."""

@@ -13,12 +13,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from counterpoint.envs._find import world as find
+from counterpoint.envs.named import world as find
 from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
-
-__all__ = ["Played", "one_core", "play", "policy_from", "world_of"]
 
 WORK = "counterpoint.train.jobs:play"
 
@@ -57,8 +55,8 @@ def play(payload: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Playe
     import torch
 
     from counterpoint.envs.teamworld.results import traced
-    from counterpoint.train.policy.acting import Force
-    from counterpoint.train.policy.network import Network
+    from counterpoint.train.policies.acting import Force
+    from counterpoint.train.policies.network import Network
     from counterpoint.train.rollouts import play_out
 
     one_core()
@@ -87,8 +85,8 @@ def policy_from(weights: Mapping[str, np.ndarray], *, apart: bool = False, name:
     """The greedy policy of a network given as arrays."""
     import torch
 
-    from counterpoint.train.policy.acting import TeamPolicy
-    from counterpoint.train.policy.network import Network
+    from counterpoint.train.policies.acting import TeamPolicy
+    from counterpoint.train.policies.network import Network
 
     net = Network(apart=apart)
     net.load_state_dict({k: torch.tensor(v) for k, v in weights.items()})

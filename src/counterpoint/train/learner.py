@@ -17,9 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from counterpoint.errors import CounterpointError
-from counterpoint.train.policy.network import Network
-
-__all__ = ["TYPES", "NotFinite", "Options", "Rows", "finite", "log_probs", "update"]
+from counterpoint.train.policies.network import Network
 
 TYPES = ("item", "brief", "point", "stop", "spawn", "size", "talk", "rule", "worker")
 Table = Mapping[str, np.ndarray]

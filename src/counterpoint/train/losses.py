@@ -16,22 +16,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from counterpoint.credit._off_policy import decoupled_weights
+from counterpoint.credit.off_policy import decoupled_weights
 from counterpoint.errors import InputError
-
-__all__ = [
-    "clip_loss",
-    "decoupled_loss",
-    "dpo",
-    "kl",
-    "parl_objective",
-    "polyak",
-    "ratios",
-    "reinforce",
-    "token_weights",
-    "turn_loss",
-    "value_loss",
-]
 
 Floats = NDArray[np.float64]
 

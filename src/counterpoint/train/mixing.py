@@ -27,14 +27,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from counterpoint.credit._gae import td_lambda
+from counterpoint.credit.advantages import td_lambda
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.train.learner import finite
-from counterpoint.train.policy.features import TEAM
-from counterpoint.train.policy.network import HEADS, Network
+from counterpoint.train.policies.features import TEAM
+from counterpoint.train.policies.network import HEADS, Network
 from counterpoint.train.rollouts import Rollout
-
-__all__ = ["Beats", "Mixer", "Options", "beats_of", "learn", "utilities"]
 
 Table = Mapping[str, np.ndarray]
 _MIXES = ("qmix", "vdn")

@@ -15,8 +15,6 @@ from counterpoint import registry
 from counterpoint.envs.teamworld.config import Config
 from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
 
-__all__ = ["CAPABILITIES", "GRADES", "LOSSES", "REGIMES", "Preset", "named_preset"]
-
 REGIMES = {
     "A": "sub-agents frozen, the orchestrator learns",
     "B": "all learn jointly, one network",

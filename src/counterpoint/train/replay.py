@@ -25,10 +25,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterpoint import files
-from counterpoint.envs._keyed import bits, purpose
+from counterpoint.envs.keyed import bits, purpose
 from counterpoint.errors import InputError, NotFound, did_you_mean
-
-__all__ = ["Replay", "Sample", "loss_weights", "role_scale"]
 
 Floats = NDArray[np.float64]
 _FORMAT = 1

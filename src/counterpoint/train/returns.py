@@ -23,11 +23,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from counterpoint.credit._gae import chain_ends, gae, scan
-from counterpoint.train.policy.network import Network
+from counterpoint.credit.advantages import chain_ends, gae, scan
+from counterpoint.train.policies.network import Network
 from counterpoint.train.rollouts import Rollout, along
-
-__all__ = ["Lesson", "alternatives", "going_on", "lesson", "measure", "row_advantages", "team_scale"]
 
 Table = dict[str, np.ndarray]
 _LEAST = 0.02

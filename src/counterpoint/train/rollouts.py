@@ -12,17 +12,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from counterpoint.credit._gae import reward_to_go
+from counterpoint.credit.advantages import reward_to_go
 from counterpoint.envs.teamworld.action import Action
 from counterpoint.envs.teamworld.config import KINDS, Config
 from counterpoint.envs.teamworld.engine import Batch
 from counterpoint.envs.teamworld.results import columns
-from counterpoint.train.policy.acting import Force, TeamPolicy
-from counterpoint.train.policy.network import Network
-from counterpoint.train.policy.record import Record
-from counterpoint.train.policy.workers import Workers, settle_workers
-
-__all__ = ["Rollout", "along", "merged", "play_out"]
+from counterpoint.train.policies.acting import Force, TeamPolicy
+from counterpoint.train.policies.network import Network
+from counterpoint.train.policies.record import Record
+from counterpoint.train.policies.workers import Workers, settle_workers
 
 Table = dict[str, np.ndarray]
 _VERIFY = 2

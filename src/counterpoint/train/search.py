@@ -12,8 +12,6 @@ from collections.abc import Sequence
 
 from counterpoint.errors import InputError
 
-__all__ = ["halo_backprop", "halo_ucb", "spawn_trigger"]
-
 
 def halo_ucb(value: float, visits: int, parent_visits: int, *, w: float = 1.4, as_released: bool = False) -> float:
     """value + w sqrt(ln N_parent / visits); an unvisited child comes first. As released: value / visits + ..."""

@@ -15,8 +15,6 @@ from typing import Any
 from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
 from counterpoint.files import read_toml
 
-__all__ = ["Settings", "read_settings", "settings_of"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:

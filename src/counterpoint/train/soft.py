@@ -23,10 +23,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from counterpoint.train.learner import finite
-from counterpoint.train.policy.network import Network
+from counterpoint.train.policies.network import Network
 from counterpoint.train.returns import Lesson
-
-__all__ = ["fit", "improve"]
 
 Table = Mapping[str, np.ndarray]
 

@@ -17,10 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from counterpoint.train.policy.features import ROLE
-from counterpoint.train.policy.network import Network
-
-__all__ = ["SpawnGradient"]
+from counterpoint.train.policies.features import ROLE
+from counterpoint.train.policies.network import Network
 
 Table = Mapping[str, np.ndarray]
 _RIDGE = 0.5

@@ -28,19 +28,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from counterpoint.errors import InputError
 
-__all__ = [
-    "Advantages",
-    "SpawnStats",
-    "advantages",
-    "forks",
-    "hats",
-    "natural_step",
-    "reinforce_step",
-    "shrink",
-    "softmax",
-    "target_logits",
-]
-
 Floats = NDArray[np.float64]
 FORK_SHARE = 0.06
 _PRIOR_ROWS = 4.0

@@ -9,7 +9,7 @@ has all ratios 1, so targets are plain returns and the step is whole. Inclusion 
 all launches whose fate is known, and an arm of which nothing ever came in time is refused (`NotIdentified`), not guessed.
 
 V-trace arXiv 1802.01561, truncated importance sampling as in verl, decoupling as in AReaL 2505.24298, research notes B7; the
-arithmetic is `credit/_off_policy.py`. Departure: inclusion shares are shrunk to their arm's share by `prior` launches, so that
+arithmetic is `credit/off_policy.py`. Departure: inclusion shares are shrunk to their arm's share by `prior` launches, so that
 a launch of a kind that was never seen has a weight; with a prior of 0 the weights are those of `credit`, up to their sum.
 """
 
@@ -21,10 +21,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from counterpoint.credit._off_policy import decoupled_weights, effective_size, step_scale, vtrace
+from counterpoint.credit.off_policy import decoupled_weights, effective_size, step_scale, vtrace
 from counterpoint.errors import InputError, NotIdentified
-
-__all__ = ["Correction", "Inclusion", "correct", "stale_vtrace"]
 
 Floats = NDArray[np.float64]
 ENOUGH = 20

@@ -28,13 +28,11 @@ from counterpoint.train.folder import RunFolder
 from counterpoint.train.interrupts import Interrupts
 from counterpoint.train.jobs import play, world_of
 from counterpoint.train.learner import NotFinite
-from counterpoint.train.policy.network import Network
+from counterpoint.train.policies.network import Network
 from counterpoint.train.rollouts import merged
 from counterpoint.train.runner import Here, Job, Ordered, Processes, Runner, Taken
 from counterpoint.train.settings import Settings, settings_of
 from counterpoint.train.training import Training
-
-__all__ = ["Progress", "resolved", "train_run"]
 
 Progress = Callable[[str, Mapping[str, Any]], None]
 """Told ("start" | "update" | "eval" | "alert" | "checkpoint" | "end", row) as the run goes on."""

@@ -17,8 +17,8 @@ from counterpoint.train import assign, checkpoint, mixing, soft
 from counterpoint.train.folder import FORMAT, check_format
 from counterpoint.train.jobs import WORK, Played, one_core, world_of
 from counterpoint.train.learner import Options, log_probs, update
-from counterpoint.train.policy import workers
-from counterpoint.train.policy.network import Network
+from counterpoint.train.policies import workers
+from counterpoint.train.policies.network import Network
 from counterpoint.train.preset import Preset, named_preset
 from counterpoint.train.returns import lesson, measure, row_advantages
 from counterpoint.train.rollouts import Rollout, merged
@@ -27,8 +27,6 @@ from counterpoint.train.settings import Settings
 from counterpoint.train.spawn_gradient import SpawnGradient
 from counterpoint.train.staleness import correct
 from counterpoint.train.trials import Trials
-
-__all__ = ["Training"]
 
 _KEPT = (
     *("x", "choice", "calls_to_go", "brief", "agent", "worth", "agent_x", "pair_x"),

@@ -15,10 +15,8 @@ import numpy as np
 import torch
 
 from counterpoint.envs.teamworld.world import TeamWorld
-from counterpoint.train.policy.network import Network
+from counterpoint.train.policies.network import Network
 from counterpoint.train.rollouts import play_out
-
-__all__ = ["Trials"]
 
 _TASKS = 48
 _FIRST = 900_000_000

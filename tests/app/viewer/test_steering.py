@@ -14,8 +14,7 @@ from app.viewer.test_server_live import Stream
 from counterpoint.app.viewer.listing import Listing
 from counterpoint.app.viewer.shelf import Shelf
 from counterpoint.store import Store
-from counterpoint.team.control import Order, send
-from counterpoint.team.orders import control_path
+from counterpoint.team.orders import Order, control_path, send
 from counterpoint.testing import synthetic_trace
 from counterpoint.trace import Event
 from steer_help import running, until

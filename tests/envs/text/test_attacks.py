@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoint.envs.text._attacks import FORBIDDEN, attack_success, obey, plant
-from counterpoint.envs.text._find import task as find
+from counterpoint.envs.named_tasks import task as find
+from counterpoint.envs.task import Choice, Document, Instance, Seen, View
 from counterpoint.envs.text._leaks import truth
-from counterpoint.envs.text._task import Choice, Document, Instance, Seen, View
+from counterpoint.envs.text.attacks import FORBIDDEN, attack_success, obey, plant
 from counterpoint.errors import InputError
 from counterpoint.trace import Event, Trace, content_ref
 from text_help import TOOLS, choices, drawer, play

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from counterpoint.envs.text._find import task as find
+from counterpoint.envs.named_tasks import task as find
 from counterpoint.envs.text._leaks import Leak, given, leaks, marker, truth
 from counterpoint.trace import Event, Trace, content_ref
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from counterpoint.envs.task import Seen, TextTask, View
 from counterpoint.envs.text import _child
 from counterpoint.envs.text._kinds import KINDS, read
 from counterpoint.envs.text._modules import Group, blocks, one_line, outputs
 from counterpoint.envs.text._plan import hidden_tests, plan
-from counterpoint.envs.text._task import Seen, TextTask, View
 from counterpoint.envs.text.module_dag import ModuleDag, module_dag
 from counterpoint.errors import InputError, NotFound
 from play_help import ODD_SEEN, PYTHON, RETURN, STOP, drawn, play

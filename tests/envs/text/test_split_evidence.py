@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from counterpoint.envs.task import Choice, Instance, Seen, TextTask, View
 from counterpoint.envs.text._evidence import Claim, Fact, claims, facts, follows, statement, verdicts
-from counterpoint.envs.text._task import Choice, Instance, Seen, TextTask, View
 from counterpoint.envs.text.split_evidence import SplitEvidence, split_evidence
 from counterpoint.errors import InputError, NotFound
 from play_help import ODD_SEEN, RETURN, STOP, drawn, play

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoint.envs.text._task import Seen, TextTask, View
+from counterpoint.envs.task import Seen, TextTask, View
 from counterpoint.envs.text._timetable import Place, Problem, Rule, Talk, best, placements, read, written
 from counterpoint.envs.text.timetables import Timetables, timetables
 from counterpoint.errors import InputError, NotFound

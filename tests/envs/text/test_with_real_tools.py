@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from counterpoint import registry
-from counterpoint.envs.text._find import task as find
-from counterpoint.envs.text._task import Instance
+from counterpoint.envs.named_tasks import task as find
+from counterpoint.envs.task import Instance
 from counterpoint.team.tool import Place
 from text_help import calls, play
 

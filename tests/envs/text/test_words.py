@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoint.envs._keyed import purpose, uniform
+from counterpoint.envs.keyed import purpose, uniform
 from counterpoint.envs.text._words import (
     ALIASES,
     BOOKS,

@@ -13,8 +13,6 @@ import click
 from counterpoint import registry
 from counterpoint.errors import CounterpointError, InputError
 
-__all__ = ["main"]
-
 _HIDDEN = {"commands", "completion"}
 
 

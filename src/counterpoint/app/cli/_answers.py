@@ -14,8 +14,6 @@ from counterpoint.app.viewer.about import about
 from counterpoint.app.viewer.seen import Seen
 from counterpoint.trace.lanes import Lane
 
-__all__ = ["answers", "figures"]
-
 
 def answers(look: Seen, on: Screen) -> list[str]:
     """Computed facts, each with the agent or the event it is about."""

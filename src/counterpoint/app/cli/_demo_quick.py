@@ -23,8 +23,6 @@ from counterpoint.errors import InputError
 from counterpoint.store import Store
 from counterpoint.trace import Trace
 
-__all__ = ["command_name", "quick_demo"]
-
 # name, sub-agents, steps, topology: one of each of the survey's six shapes.
 _SAMPLES = (
     ("research-team", 13, 180, "centralized"),

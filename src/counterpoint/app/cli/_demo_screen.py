@@ -9,8 +9,6 @@ from typing import Any
 
 from counterpoint.app.cli._output import number, table
 
-__all__ = ["bar", "decisions_screen", "measures_screen", "policies_screen"]
-
 _WIDTH = 24
 
 

@@ -14,8 +14,6 @@ import click
 
 from counterpoint.errors import CounterpointError, InputError
 
-__all__ = ["given", "impossible", "set_option"]
-
 set_option = click.option(
     "--set", "pairs", multiple=True, metavar="NAME=VALUE", help="Another value of a parameter; may be repeated."
 )

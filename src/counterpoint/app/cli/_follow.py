@@ -15,9 +15,7 @@ from counterpoint.app.cli._output import SCHEMA_VERSION, emit, note
 from counterpoint.app.cli._store import open_store
 
 if TYPE_CHECKING:
-    from counterpoint.formats._importing.usage import Prices
-
-__all__ = ["follow"]
+    from counterpoint.formats.importing.usage import Prices
 
 _EVERY_S = 1.0
 _SHARE = 0.1

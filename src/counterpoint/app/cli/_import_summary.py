@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from counterpoint.app.importing import Account
     from counterpoint.app.logs import Found
 
-__all__ = ["summary"]
-
 _SHOWN = 3
 
 

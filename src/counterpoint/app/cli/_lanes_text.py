@@ -22,8 +22,6 @@ from counterpoint.trace.lanes import EMPTY, KINDS, WAIT, Cells, Lane, cells
 from counterpoint.trace.rows import Shares
 from counterpoint.trace.team import Team
 
-__all__ = ["Screen", "credit_bar", "cut", "lanes_text", "screen", "span"]
-
 # The terminal's own colours follow its theme, light or dark; one per family, in the order of `FAMILIES`.
 _COLOURS = ("blue", "yellow", "magenta", "green", None)
 _SHADES = ((" ", "░", "▒", "▓", "█"), (" ", ".", ":", "+", "#"))

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any
 from counterpoint.app.cli._output import plain_text, table
 
 if TYPE_CHECKING:
-    from counterpoint.formats._mask import Masked
-
-__all__ = ["counts", "hidden", "many", "report_lines", "report_rows"]
+    from counterpoint.formats.masking.mask import Masked
 
 _WORDS = {"key": "key", "email": "e-mail", "path": "path"}
 

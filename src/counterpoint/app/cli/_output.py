@@ -18,8 +18,6 @@ import click
 
 from counterpoint.errors import CounterpointError, InputError, NotFound, TryAgain
 
-__all__ = ["SCHEMA_VERSION", "emit", "json_option", "note", "number", "os_error", "plain_text", "table"]
-
 # The version of every `--json` output; a field that changes meaning raises it.
 SCHEMA_VERSION = 1
 

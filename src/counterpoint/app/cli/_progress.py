@@ -12,8 +12,6 @@ from typing import TypeVar
 
 import click
 
-__all__ = ["track"]
-
 T = TypeVar("T")
 _AFTER_S, _EVERY_S = 1.0, 10.0
 

@@ -18,8 +18,6 @@ from counterpoint.errors import InputError, NotFound, Refused
 if TYPE_CHECKING:
     from counterpoint.bench.comparable import Group
 
-__all__ = ["grouped", "groups_of"]
-
 # Where `counterpoint train` puts runs; `plot NAME` finds runs/NAME.
 _HOME = "runs"
 _LABELLED = re.compile(r"([\w.+-]+)=(.+)", re.S)

@@ -17,8 +17,6 @@ from counterpoint.errors import NotFound
 if TYPE_CHECKING:
     from counterpoint.store import Store
 
-__all__ = ["open_store", "store_option"]
-
 store_option = click.option(
     "--store",
     "store",

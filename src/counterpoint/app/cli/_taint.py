@@ -20,8 +20,6 @@ from counterpoint.audit.facts import Facts
 from counterpoint.audit.taint import MayTaint, may_taint, suspects
 from counterpoint.trace import Trace
 
-__all__ = ["report"]
-
 _PATH, _SHOWN = 8, 10
 
 

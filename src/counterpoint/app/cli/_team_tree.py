@@ -15,8 +15,6 @@ from typing import Any
 
 from counterpoint.app.cli._output import note, plain_text
 
-__all__ = ["Tree", "watching"]
-
 _EVERY_S, _LINE_S, _SHOWN = 0.2, 10.0, 40
 _MARKS = {"thinks": "…", "waits": "·", "returned": "✓", "failed": "✗", "tool": "⚙"}
 

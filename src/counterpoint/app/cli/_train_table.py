@@ -18,8 +18,6 @@ import click
 
 from counterpoint.app.cli._output import emit, number, plain_text
 
-__all__ = ["Json", "Lines", "Live", "ending", "printer"]
-
 _AFTER_S, _EVERY_S = 1.0, 10.0
 # Column, width; each row is a dictionary by these names.
 _COLUMNS = (

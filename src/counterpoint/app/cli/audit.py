@@ -16,15 +16,15 @@ import msgspec
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, number, table
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.library import about, load
+from counterpoint.audit.collusion import collusion_over
+from counterpoint.audit.cost import Prices
 from counterpoint.audit.facts import Facts
-from counterpoint.audit.hacks import collusion_over, hacks
-from counterpoint.audit.measures import Prices, measures, summary
+from counterpoint.audit.hacks import hacks
+from counterpoint.audit.measures import measures, summary
 from counterpoint.audit.records import DEFINITIONS, HACKS, Finding, Measure
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace
 from counterpoint.trace.steered import is_steered
-
-__all__ = ["audit"]
 
 _FAMILIES = tuple(dict.fromkeys(d.family for d in DEFINITIONS.values()))
 _ONLY = (*_FAMILIES, "hacks", *DEFINITIONS, *HACKS)

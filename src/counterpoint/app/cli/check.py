@@ -14,8 +14,6 @@ from counterpoint.app.library import load, looks_like_path
 from counterpoint.errors import CounterpointError
 from counterpoint.trace import Findings
 
-__all__ = ["check"]
-
 # Which exit code wins when files differ: unreadable before missing before wrong.
 _WORST = (2, 3, 1, 4, 0)
 

@@ -9,8 +9,6 @@ import click
 from counterpoint import registry
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option
 
-__all__ = ["commands"]
-
 
 @click.command(epilog="\b\nExamples:\n  counterpoint commands\n  counterpoint commands --json | jq '.commands[].name'")
 @json_option

@@ -14,17 +14,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from counterpoint import registry
+from counterpoint.app.cli._dials import set_option
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, number, plain_text, table
 from counterpoint.app.cli._runs import grouped, groups_of
-from counterpoint.app.cli.world import set_option
 from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
 
 if TYPE_CHECKING:
     from counterpoint.bench.comparable import Group, Sides
     from counterpoint.bench.comparison import Comparison, Difference
     from counterpoint.train.folder import RunFolder
-
-__all__ = ["compare", "difference_row", "joined_reasons"]
 
 _REASONS_SHOWN, _LOSSES_SHOWN = 4, 3
 

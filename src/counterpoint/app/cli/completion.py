@@ -7,8 +7,6 @@ from click.shell_completion import get_completion_class
 
 from counterpoint.app.cli._output import emit, json_option
 
-__all__ = ["completion"]
-
 
 @click.command(epilog="\b\nExamples:\n  counterpoint completion bash >> ~/.bashrc\n  counterpoint completion zsh >> ~/.zshrc")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))

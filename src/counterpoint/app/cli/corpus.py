@@ -20,8 +20,6 @@ from counterpoint.corpus.records import Excluded, Paper, family
 from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.files import read_plain
 
-__all__ = ["corpus"]
-
 with_option = click.option(
     "--with", "extra", multiple=True, metavar="FILE", type=click.Path(path_type=Path), help="Also read this user file."
 )

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from counterpoint.trace import Trace
     from counterpoint.trace.rows import Credit, CreditRow
 
-__all__ = ["credit"]
-
 _SHOWN = 25
 _WIDE = 160
 

@@ -17,8 +17,6 @@ from counterpoint.app.cli._demo_screen import decisions_screen, measures_screen,
 from counterpoint.app.cli._output import emit, json_option, note
 from counterpoint.errors import InputError
 
-__all__ = ["demo"]
-
 _TASKS = 60
 _SHOWN = ("random", "serial", "best_cap", "reference")
 

@@ -18,8 +18,6 @@ from counterpoint.audit.diff import diff as compare
 from counterpoint.trace import Trace
 from counterpoint.trace.steered import is_steered
 
-__all__ = ["diff"]
-
 _SHOWN = 8
 
 

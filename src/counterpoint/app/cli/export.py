@@ -24,11 +24,9 @@ from counterpoint.app.cli._store import store_option
 from counterpoint.app.library import load
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.files import put, refuse
-from counterpoint.formats._format import Format
-from counterpoint.formats._mask import Masked, masked_all
+from counterpoint.formats.format import Format
+from counterpoint.formats.masking.mask import Masked, masked_all
 from counterpoint.trace import Trace
-
-__all__ = ["export"]
 
 
 class _File(NamedTuple):

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from counterpoint.audit.blast import Blast
     from counterpoint.audit.diff import Diff
 
-__all__ = ["fork"]
-
-
 @click.command(
     epilog="\b\nExamples:\n  counterpoint fork wide_verify-0-reference --at e30 --delete --samples 16\n"
     "  counterpoint fork run.jsonl --at e2 --force '{\"spawn\": 2}' -o fork.jsonl --json\n\n"

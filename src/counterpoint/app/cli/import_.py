@@ -21,9 +21,7 @@ from counterpoint.files import read_toml
 if TYPE_CHECKING:
     from counterpoint.app.importing import Account, Outcome
     from counterpoint.app.logs import Found
-    from counterpoint.formats._importing.usage import Prices
-
-__all__ = ["import_"]
+    from counterpoint.formats.importing.usage import Prices
 
 # Starting a process costs about half a second: it pays from here on.
 _LARGE = 64 << 20
@@ -109,7 +107,7 @@ def _homes() -> list[str]:
 
 
 def _prices(path: str | None) -> Prices:
-    from counterpoint.formats._importing.usage import PRICES, Prices
+    from counterpoint.formats.importing.usage import PRICES, Prices
 
     name = path or os.environ.get("COUNTERPOINT_PRICES")
     if not name:

@@ -13,8 +13,6 @@ from counterpoint.app.search import FIELDS, matcher
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.store.summary import Summary
 
-__all__ = ["ls"]
-
 
 @click.command(
     epilog="\b\nExamples:\n  counterpoint ls\n  counterpoint ls 'topology:swarm agents>5 reward<1' --sort tokens\n\n"

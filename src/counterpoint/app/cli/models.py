@@ -15,9 +15,6 @@ from counterpoint.errors import NotFound, did_you_mean
 if TYPE_CHECKING:
     from counterpoint.team.local.weights import Found
 
-__all__ = ["models"]
-
-
 def _epilog(*lines: str) -> str:
     examples = "\n".join(f"  counterpoint models{line}" for line in lines)
     codes = "Exit codes: 0 fine, 1 no index or no space, 2 the llm extra is missing, 3 no such model, 4 damaged weights."

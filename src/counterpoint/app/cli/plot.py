@@ -21,8 +21,6 @@ from counterpoint.errors import InputError, NotFound, Refused
 if TYPE_CHECKING:
     from counterpoint.bench.comparable import Group
 
-__all__ = ["plot"]
-
 _WHAT = ("curves", "stops", "width", "compare")
 _KINDS = ("png", "svg")
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from counterpoint.team.session import Spec
     from counterpoint.trace import Trace
 
-__all__ = ["record"]
-
 _LIMITS = ("width", "agents", "depth", "turns", "steps", "rounds", "repairs", "max_tokens", "temperature", "context")
 _MODEL_OPTIONS = ("base_url", "key_env", "concurrency", "rpm", "tpm", "timeout_s", "retries")
 _RESUMABLE = {*_MODEL_OPTIONS, "price", "resume", "allow", "quiet", "store", "as_json"}
@@ -125,7 +123,7 @@ def _list(kind: str, *, as_json: bool) -> None:
 
 
 def _spec(task_name: str, topology: str, options: dict[str, Any]) -> Spec:
-    from counterpoint.envs.text._find import task
+    from counterpoint.envs.named_tasks import task
     from counterpoint.team.harness import harness
     from counterpoint.team.limits import Limits
     from counterpoint.team.session import Spec

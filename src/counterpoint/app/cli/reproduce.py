@@ -15,9 +15,7 @@ from counterpoint.app.cli._output import emit, json_option, note, number, plain_
 from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
 
 if TYPE_CHECKING:
-    from counterpoint.bench.claims._rows import Row
-
-__all__ = ["reproduce"]
+    from counterpoint.bench.claim import Row
 
 _WIDTHS = (52, 10, 10, 10, 6, 0)
 
@@ -89,7 +87,7 @@ def _list(*, as_json: bool) -> None:
 
 def _rows(name: str, seed: int, seeds: int) -> Iterator[Row]:
     """The rows of one claim as they come; whatever goes wrong in it says which claim it was."""
-    from counterpoint.bench.claims._rows import as_row
+    from counterpoint.bench.claim import as_row
 
     claim = registry.get("claim", name)
     count = 0

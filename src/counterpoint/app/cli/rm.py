@@ -16,8 +16,6 @@ from counterpoint.errors import InputError, NotFound, TryAgain
 if TYPE_CHECKING:
     from counterpoint.store import Store
 
-__all__ = ["rm"]
-
 _SHOWN = 10
 
 

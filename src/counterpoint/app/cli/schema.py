@@ -9,8 +9,6 @@ import click
 from counterpoint.app.cli._output import emit, json_option
 from counterpoint.trace.schema import json_schema
 
-__all__ = ["schema"]
-
 
 @click.command(epilog="\b\nExamples:\n  counterpoint schema > trace.schema.json\n  counterpoint schema --json")
 @json_option

@@ -19,15 +19,13 @@ from counterpoint.app.cli._output import emit, json_option, number, plain_text, 
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.library import about, load
 from counterpoint.app.viewer.seen import seen
-from counterpoint.credit._by_agent import by_agent
+from counterpoint.credit.by_agent import by_agent
 from counterpoint.errors import NotFound, did_you_mean
 from counterpoint.team.memory import prompt_of
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.lanes import folded
 from counterpoint.trace.team import Team
 from counterpoint.trace.wire import event_dict
-
-__all__ = ["show"]
 
 # How much of a text is shown of one event, and how many lanes of a team, before it is cut; --all shows the rest.
 _TEXT, _LANES, _EVENTS = 2000, 40, 12

@@ -14,8 +14,6 @@ from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
 from counterpoint.app.cli._store import open_store, store_option
 from counterpoint.errors import InputError
 
-__all__ = ["sql"]
-
 _EPILOG = """\b
 Examples:
   counterpoint sql "select task_id, avg(team_reward) from traces group by 1"

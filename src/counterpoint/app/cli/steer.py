@@ -18,11 +18,8 @@ from counterpoint.app.cli._store import open_store, store_option
 from counterpoint.errors import InputError, TryAgain
 
 if TYPE_CHECKING:
-    from counterpoint.team.control import Order
+    from counterpoint.team.orders import Order
     from counterpoint.trace import Event
-
-__all__ = ["steer"]
-
 
 @click.command(
     epilog="\b\nExamples:\n  counterpoint steer T1-centralized-0 pause --agent lead.1\n"
@@ -58,7 +55,7 @@ def steer(
     TRACE is the id of a trace that is being recorded, or the beginning of one. The order acts at the next safe point: before the
     agent's next model call or tool call. It is recorded, and the trace is marked as steered in every comparison.
     """
-    from counterpoint.team.control import Order, send, wait
+    from counterpoint.team.orders import Order, send, wait
 
     with open_store(store, read_only=True) as opened:
         path, trace_id = opened.path, opened.find(trace)

@@ -14,8 +14,6 @@ from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
 from counterpoint.app.cli._store import open_store, store_option
 from counterpoint.app.library import store_path
 
-__all__ = ["store"]
-
 _SHOWN = 20
 
 

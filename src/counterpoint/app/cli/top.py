@@ -21,8 +21,6 @@ from counterpoint.audit.facts import Facts
 from counterpoint.audit.rollups import BY, Coverage, Row, behind, coverage, path_weight, rollup
 from counterpoint.trace import Trace
 
-__all__ = ["top"]
-
 _FIGURES: dict[str, tuple[str, str]] = {
     "tokens": ("tokens_own", "tokens_total"),
     "cost": ("cost_own", "cost_total"),

@@ -22,8 +22,6 @@ from counterpoint.errors import InputError, NotFound, did_you_mean
 if TYPE_CHECKING:
     from counterpoint.train.folder import RunFolder
 
-__all__ = ["train"]
-
 _HOME = Path("runs")
 _FLAGS = {
     "source": "RUN.toml", "preset": "--preset", "world": "--world", "pairs": "--set", "seed": "--seed", "seeds": "--seeds",

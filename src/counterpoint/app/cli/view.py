@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from counterpoint.app.viewer.shelf import Shelf
     from counterpoint.trace import Trace
 
-__all__ = ["view"]
-
 _TOKEN = 16
 
 

@@ -19,10 +19,8 @@ from counterpoint.app.cli._progress import track
 from counterpoint.errors import CounterpointError, NotFound, did_you_mean
 
 if TYPE_CHECKING:
-    from counterpoint.envs._world import Optimum, Runs, World
+    from counterpoint.envs.world import Optimum, Runs, World
     from counterpoint.store import Store
-
-__all__ = ["world"]
 
 # Episodes that are played at once: enough to be quick, few enough to say how far it is.
 _BATCH, _BATCH_LOGGED = 2048, 128
@@ -67,7 +65,7 @@ def ls(as_json: bool) -> None:
 
 def _find(name: str, pairs: Sequence[str] = ()) -> World:
     """The world of an id, of a short name, or from outside; with other parameters where asked."""
-    from counterpoint.envs._find import world as by_name
+    from counterpoint.envs.named import world as by_name
 
     return _changed(by_name(name), pairs)
 
@@ -91,7 +89,7 @@ def show(name: str, pairs: tuple[str, ...], as_json: bool) -> None:
 
     NAME is an id or a short name of `world ls`, or one of yours as package.module:object.
     """
-    from counterpoint.envs._world import parameters
+    from counterpoint.envs.world import parameters
 
     found = _find(name, pairs)
     best, numbers = found.optimum(), parameters(found.config)
@@ -205,7 +203,7 @@ def _play(found: World, label: str, policy: Any, seeds: range, store: Store | No
 def _row(label: str, runs: list[Runs], ids: list[str] | None, best: Optimum) -> dict[str, Any]:
     import numpy as np
 
-    from counterpoint.bench.claims._rows import mean_interval
+    from counterpoint.bench.claim import mean_interval
 
     mean, low, high = mean_interval(np.concatenate([r.values for r in runs]).tolist())
     names = runs[0].columns

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["drawing"]
-
 # The least distance of two labels, and the highest one, as shares of the axes' height.
 _APART, _TOP = 0.062, 0.975
 _LONGEST = 18

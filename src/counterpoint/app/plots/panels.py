@@ -15,11 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from counterpoint.bench.claims._rows import mean_interval
+from counterpoint.bench.claim import mean_interval
 from counterpoint.bench.comparable import Group, reasons, sides
 from counterpoint.bench.comparison import Difference, compare
-
-__all__ = ["Absent", "Curves", "Forest", "Line", "Panel", "Stops", "Widths", "curves", "differences", "stops", "widths"]
 
 _POINTS = 200
 

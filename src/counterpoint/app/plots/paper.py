@@ -16,8 +16,6 @@ from counterpoint.errors import InputError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["GREY", "INK", "Look", "figure", "look", "picture", "sheet"]
-
 INK, GREY = "#3D3D3D", "#6B6B6B"
 _COLOURS = ("#0B5FA5", "#D55E00", "#AA3377", "#3D3D3D", "#2E8B57")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")

@@ -16,8 +16,6 @@ from counterpoint.trace import Trace
 from counterpoint.trace.steered import is_steered
 from counterpoint.trace.vocabulary import EDGE_TYPES, EVENT_TYPES
 
-__all__ = ["about", "agents", "depth_first"]
-
 
 def about(trace: Trace) -> About:
     """The card, the agents, the answer strip and the notes of a trace."""

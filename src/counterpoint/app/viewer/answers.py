@@ -24,8 +24,6 @@ from starlette.responses import Response
 from counterpoint.app.cli._output import os_error
 from counterpoint.errors import CounterpointError
 
-__all__ = ["BYTES", "JSON", "Answers", "error_response", "in_our_words"]
-
 JSON, BYTES = "application/json", "application/octet-stream"
 _STATUS = {2: 400, 3: 404, 5: 409, 6: 503}
 _PACK_ABOVE = 2048

@@ -18,8 +18,6 @@ from counterpoint.app.viewer.shapes import EventDetail
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
 
-__all__ = ["ASKED", "diff", "event_of"]
-
 Words = Mapping[str, str]
 
 

@@ -20,8 +20,6 @@ from counterpoint.app.viewer.shapes import FAMILIES, BinsHead, BinsLevel
 from counterpoint.trace import Trace
 from counterpoint.trace.vocabulary import EVENT_TYPES
 
-__all__ = ["LEVELS", "MOST", "Cells", "bins", "cells", "is_large", "lanes"]
-
 MOST = 2_000_000
 LEVELS = 5
 _FINEST = 32_768

@@ -17,8 +17,6 @@ from counterpoint.app.viewer.seen import Seen, seen
 from counterpoint.app.viewer.shapes import COLUMNS, ColumnHead, ColumnsHead
 from counterpoint.trace import Trace
 
-__all__ = ["columns", "packed", "window"]
-
 Arrays = dict[str, NDArray[np.generic]]
 _EDGE_COLUMNS = ("src", "dst", "edge")
 _INT32 = (1 << 31) - 1

@@ -13,13 +13,11 @@ from counterpoint.app.crediting import credit_of, mechanism
 from counterpoint.app.viewer.replay import can_fork, world_of
 from counterpoint.app.viewer.seen import Seen, seen
 from counterpoint.app.viewer.shapes import Credit, CreditRow, MethodInfo
-from counterpoint.credit._mechanism import Mechanism
+from counterpoint.credit.mechanism import Mechanism
 from counterpoint.errors import CounterpointError, NotFound, did_you_mean
 from counterpoint.trace import Trace
 from counterpoint.trace.rows import Credit as Earned
 from counterpoint.trace.rows import CreditRow as Row
-
-__all__ = ["credit", "methods"]
 
 _Z = 1.959963984540054
 """Half the width of a 95 % interval, in standard errors."""

@@ -16,8 +16,6 @@ from counterpoint.audit.diff import aligned, fingerprint
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.steered import is_steered
 
-__all__ = ["diff"]
-
 _CUT = 400
 _WHOLE = 20_000
 _AROUND = 3

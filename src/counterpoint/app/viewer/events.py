@@ -12,15 +12,12 @@ from typing import Any
 import numpy as np
 
 from counterpoint.app.viewer.about import depth_first
-from counterpoint.app.viewer.finding import find
 from counterpoint.app.viewer.seen import Seen, seen
 from counterpoint.app.viewer.shapes import EventDetail, Neighbour, Talk, TalkRow
 from counterpoint.errors import NotFound
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.vocabulary import EDGE_TYPES
 from counterpoint.trace.wire import event_dict
-
-__all__ = ["TALK_CAP", "TEXT_CAP", "event", "fields", "find", "said", "talk"]
 
 TEXT_CAP = 64 * 1024
 """Bytes of a text that come with an event, unless it is asked for whole."""

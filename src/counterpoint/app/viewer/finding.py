@@ -20,8 +20,6 @@ from counterpoint.errors import InputError
 from counterpoint.trace import Trace
 from counterpoint.trace.vocabulary import EVENT_TYPES
 
-__all__ = ["find"]
-
 Mask = NDArray[np.bool_]
 
 

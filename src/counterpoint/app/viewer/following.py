@@ -23,9 +23,8 @@ from counterpoint.store.journal import journals
 from counterpoint.store.summary import Summary
 from counterpoint.team.orders import OPERATOR
 from counterpoint.trace import Event, Trace
-from counterpoint.trace.lines import OPEN_EVENTS, LineReader
-
-__all__ = ["SILENT_S", "Follower", "News"]
+from counterpoint.trace.line_records import OPEN_EVENTS
+from counterpoint.trace.lines import LineReader
 
 SILENT_S = 60.0
 """Who has said nothing for so long is to be looked at."""

@@ -18,8 +18,6 @@ from counterpoint.app.viewer.shelf import Shelf
 from counterpoint.errors import CounterpointError, InputError, NotIdentified, did_you_mean
 from counterpoint.trace import Trace
 
-__all__ = ["Forks"]
-
 KINDS = ("delete", "substitute", "force")
 _KEPT = 8
 

@@ -22,8 +22,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from counterpoint.app.viewer.answers import error_response
 from counterpoint.errors import Refused
 
-__all__ = ["HEADERS", "Door", "Guard", "TOKEN_HEADER"]
-
 TOKEN_HEADER = "x-counterpoint-token"
 HEADERS = {
     "x-content-type-options": "nosniff",

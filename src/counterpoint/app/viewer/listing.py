@@ -23,8 +23,6 @@ from counterpoint.store.summary import Summary
 from counterpoint.trace import Trace
 from counterpoint.trace.steered import is_steered
 
-__all__ = ["Listing"]
-
 SLICES = 24
 _PICTURES, _PICTURE_EVENTS = 60, 5_000
 """So many rows get a picture, if they have no more events than this."""

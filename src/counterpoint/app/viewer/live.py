@@ -18,8 +18,6 @@ import msgspec
 from counterpoint.app.viewer.following import Follower, News
 from counterpoint.app.viewer.run_shapes import LiveBatch
 
-__all__ = ["Live", "Ring"]
-
 GAP_S = 0.04
 """No two batches are closer. The recorder writes every 50 ms, so an event is on the page within 100 ms of being made."""
 LOOK_S = 0.015

@@ -19,10 +19,8 @@ from urllib.parse import quote
 from counterpoint.app.viewer.one_file import OneFile, one_file
 from counterpoint.errors import CounterpointError, Refused
 from counterpoint.files import put
-from counterpoint.formats._mask import masked as without_secrets
+from counterpoint.formats.masking.mask import masked as without_secrets
 from counterpoint.trace import Trace
-
-__all__ = ["Frame", "Viewing", "save_html", "view"]
 
 _FRAMED = 8_000_000
 """A notebook keeps what it shows, so a frame is smaller than a file may be."""

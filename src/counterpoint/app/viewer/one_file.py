@@ -45,8 +45,6 @@ from counterpoint.app.viewer.shapes import VERSION, Credit, MethodInfo
 from counterpoint.errors import InputError, NotFound, Refused
 from counterpoint.trace import Trace
 
-__all__ = ["LIMIT", "PAGE", "TEXTS", "OneFile", "block", "one_file", "page_around", "packed", "reopened"]
-
 PAGE = Path(__file__).parent / "page" / "viewer.html"
 LIMIT = 50_000_000
 """A larger file is refused: nobody's mail or browser is glad of it."""

@@ -15,8 +15,6 @@ from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.trace import Trace, summed_costs
 from counterpoint.trace.team import Team
 
-__all__ = ["part"]
-
 
 def part(trace: Trace, *, agents: Sequence[str] = (), window: tuple[float, float] | None = None) -> tuple[Trace, str]:
     """The part of a trace, and what it is in words; seconds count from the beginning of the trace."""

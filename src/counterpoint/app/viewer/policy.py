@@ -9,8 +9,6 @@ import base64
 import hashlib
 import re
 
-__all__ = ["policy"]
-
 _SCRIPT = re.compile(r"<script(?P<head>[^>]*)>(?P<body>.*?)</script\s*>", re.S | re.I)
 _DATA = re.compile(r"""type\s*=\s*["']?(?!module|text/javascript|application/javascript)[\w/+.-]+""", re.I)
 

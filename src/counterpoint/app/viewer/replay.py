@@ -13,8 +13,6 @@ from counterpoint.errors import CounterpointError
 from counterpoint.trace import Trace
 from counterpoint.trace.replay import ManyReplay
 
-__all__ = ["can_fork", "parent_of", "world_of"]
-
 
 def world_of(trace: Trace) -> Any:
     """The shipped world that made the trace, as a `Replay`; None where there is none, or where a trace names other code."""

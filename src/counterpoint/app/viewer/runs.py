@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from counterpoint.bench.comparison import Comparison
     from counterpoint.train.folder import RunFolder
 
-__all__ = ["compared", "run", "runs", "version"]
-
 _POINTS = 1_000
 _SAMPLES = 60
 _MOVED = 12
@@ -110,7 +108,7 @@ def _alert(row: Mapping[str, Any]) -> Alert:
 
 def _curves(folder: RunFolder) -> list[Series]:
     """Held-out return first, with its band over tasks; then every number of the metrics, by update."""
-    from counterpoint.bench.claims._rows import mean_interval
+    from counterpoint.bench.claim import mean_interval
 
     out, held = [], []
     for row in folder.evals():

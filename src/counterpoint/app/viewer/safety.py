@@ -17,8 +17,6 @@ from counterpoint.audit.authority import Sink, authority
 from counterpoint.audit.taint import MayTaint, may_taint, suspects
 from counterpoint.trace import Graph, Trace
 
-__all__ = ["PATHS", "is_dear", "safety", "sinks"]
-
 PATHS = 200
 """Paths that are told; more are counted."""
 _TRACED = 50

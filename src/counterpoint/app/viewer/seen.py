@@ -16,11 +16,9 @@ from numpy.typing import NDArray
 from counterpoint.app.viewer.shapes import FLAGS
 from counterpoint.audit.facts import Facts
 from counterpoint.audit.rollups import path_weight
-from counterpoint.formats._importing.report import Report
+from counterpoint.formats.importing.report import Report
 from counterpoint.trace import Trace
-from counterpoint.trace.lines import OPEN_EVENTS
-
-__all__ = ["LARGE", "Seen", "finite", "seen"]
+from counterpoint.trace.line_records import OPEN_EVENTS
 
 LARGE = 200_000
 """A trace with more events than this travels as bins and windows."""

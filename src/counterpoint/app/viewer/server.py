@@ -36,8 +36,6 @@ from counterpoint.app.viewer.shelf import Shelf
 from counterpoint.app.viewer.shell import PAGE, Shell
 from counterpoint.errors import CounterpointError, InputError, NotFound
 
-__all__ = ["Site", "application", "door_at", "server"]
-
 _PAGES = frozenset({"", "t", "d", "r", "c", "b", "live"})
 _BODY = 1 << 20
 _CONNECTIONS, _SECONDS = 256, 30.0

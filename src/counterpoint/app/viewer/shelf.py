@@ -21,8 +21,6 @@ from counterpoint.store import Store
 from counterpoint.store.summary import Summary
 from counterpoint.trace import Trace
 
-__all__ = ["Shelf", "is_run", "is_store"]
-
 _RUNS_S = 1.0
 """For so long the list of runs is not looked for again."""
 _HELD = "held"

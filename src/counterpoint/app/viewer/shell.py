@@ -14,8 +14,6 @@ from starlette.responses import Response
 
 from counterpoint.app.viewer.policy import policy
 
-__all__ = ["PAGE", "Shell"]
-
 PAGE = Path(__file__).parent / "page" / "viewer.html"
 _PLACE = "<!--counterpoint-data-->"
 _MISSING = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Counterpoint: the page is not built</title>

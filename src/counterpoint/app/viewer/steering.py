@@ -22,8 +22,6 @@ from counterpoint.team.orders import ACTIONS, Order
 from counterpoint.trace import Event
 from counterpoint.trace.steered import order_of
 
-__all__ = ["Steering", "read", "send"]
-
 _NAMES = 200
 _ORDERS = 50
 

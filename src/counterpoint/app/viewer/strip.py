@@ -23,9 +23,7 @@ from counterpoint.audit.parallelism import parallelism
 from counterpoint.audit.records import Measure
 from counterpoint.audit.rollups import coverage
 from counterpoint.trace import Trace
-from counterpoint.trace.lines import UNFINISHED
-
-__all__ = ["alerts", "facts", "is_masked", "notes"]
+from counterpoint.trace.line_records import UNFINISHED
 
 _SHOWN = 50
 _MEASURED = 10_000

@@ -16,8 +16,6 @@ from counterpoint.app.search import EVENT_FIELDS, EVENT_FLAGS
 from counterpoint.app.viewer import run_shapes, shapes
 from counterpoint.trace.vocabulary import EDGE_TYPES, EVENT_TYPES, TOPOLOGIES
 
-__all__ = ["source"]
-
 _PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", Any: "unknown", type(None): "null"}
 
 

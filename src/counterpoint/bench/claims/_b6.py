@@ -12,9 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from counterpoint.reward._balance import Balance, Memory, weighted
-
-__all__ = ["METHODS", "MixedRun", "MixedWorld", "train_mixed"]
+from counterpoint.reward.balance import Balance, Memory, weighted
 
 METHODS = ("primary", "raw_sum", "gdpo", "variation", "variance", "ours")
 

@@ -13,9 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from counterpoint.errors import InputError
-from counterpoint.reward._schedules import Indicator, Scaffold
-
-__all__ = ["SpawnRun", "SpawnWorld", "train_spawn"]
+from counterpoint.reward.schedules import Indicator, Scaffold
 
 
 @dataclass(frozen=True)

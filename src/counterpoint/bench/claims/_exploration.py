@@ -13,10 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.envs.teamworld.policies.parts import Parts, Team
-from counterpoint.envs.wide_verify import wide_verify
+from counterpoint.envs.worlds.wide_verify import wide_verify
 from counterpoint.train.spawn_head import SpawnStats, forks, natural_step, reinforce_step, softmax
-
-__all__ = ["GateRun", "GateWorld", "learn_gate", "table_world", "team_world"]
 
 UPDATES = 400
 SHARE = 0.95

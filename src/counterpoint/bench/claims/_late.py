@@ -15,8 +15,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["EFFECT", "LEVELS", "Launch", "rollouts"]
-
 LEVELS = 4
 EFFECT = 0.02 + 0.38 / 2
 """Mean effect of spawning over the difficulties."""

@@ -17,8 +17,6 @@ from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.train.jobs import policy_from
 from counterpoint.train.runner import Job, Processes
 
-__all__ = ["Learned", "share", "train_all", "values_of"]
-
 _WORK = "counterpoint.bench.claims._learned:work"
 
 

@@ -15,16 +15,14 @@ from typing import Any
 import numpy as np
 
 from counterpoint.audit.diff import fingerprint
-from counterpoint.bench.claims._rows import Row, mean_interval
-from counterpoint.envs.text._task import Instance
+from counterpoint.bench.claim import Row, mean_interval
+from counterpoint.envs.task import Instance
 from counterpoint.errors import InputError
 from counterpoint.store import Store
 from counterpoint.team.model import Model
 from counterpoint.team.recorder import LogicalClock, MemorySink, Recorder
 from counterpoint.team.session import Spec, about, assemble, end_of, make_model, play, record_team
 from counterpoint.trace import Event, Trace
-
-__all__ = ["check_seeds", "hashes", "messages", "none", "other_text", "play_with", "recorded", "reported", "without"]
 
 
 def check_seeds(seeds: int) -> None:

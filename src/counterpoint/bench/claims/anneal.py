@@ -11,12 +11,10 @@ from statistics import fmean
 
 import numpy as np
 
+from counterpoint.bench.claim import Row, at_least, at_most
 from counterpoint.bench.claims._b6_spawn import SpawnRun, SpawnWorld, train_spawn
-from counterpoint.bench.claims._rows import Row, at_least, at_most
 from counterpoint.errors import InputError
-from counterpoint.reward._schedules import Scaffold, constant, linear
-
-__all__ = ["anneal"]
+from counterpoint.reward.schedules import Scaffold, constant, linear
 
 RUNS, STEPS, FIRST = 3, 1500, (0.1, 1.0, 10.0)
 

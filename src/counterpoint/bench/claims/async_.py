@@ -20,13 +20,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from counterpoint.bench.claim import Row, at_least, at_most
 from counterpoint.bench.claims._late import EFFECT, LEVELS
-from counterpoint.bench.claims._rows import Row, at_least, at_most
-from counterpoint.credit._off_policy import inclusion_effect
+from counterpoint.credit.off_policy import inclusion_effect
 from counterpoint.errors import InputError
 from counterpoint.train.runner import Deadline, Here, Job, Ordered, Processes, Runner
-
-__all__ = ["async_"]
 
 _WORK = "counterpoint.bench.claims._late:rollouts"
 _WORKERS, _LIMITS, _LAUNCHES, _PACE_S = 12, (0, 1, 2, 4), 800, 0.004

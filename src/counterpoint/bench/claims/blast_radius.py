@@ -21,12 +21,10 @@ from counterpoint.audit.blast import Blast, cut_off
 from counterpoint.audit.blast import blast_radius as reach
 from counterpoint.audit.edge_audit import edge_audit, other
 from counterpoint.audit.facts import Facts
-from counterpoint.bench.claims._rows import Row, at_least, at_most
-from counterpoint.envs._keyed import child_seed, purpose
+from counterpoint.bench.claim import Row, at_least, at_most
+from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.errors import InputError
 from counterpoint.trace import Graph
-
-__all__ = ["blast_radius"]
 
 _EVENTS, _EDITS, _FORKS = 1000, 300, 12
 # Assumed: the chance that an event says the same although something that it read changed. research.md does not give its numbers;

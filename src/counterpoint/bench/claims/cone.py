@@ -12,13 +12,11 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.bench.claims._rows import Row, at_least, at_most, equal_within
-from counterpoint.credit.cone import cone_sums, return_sums
-from counterpoint.envs._keyed import child_seed, purpose
+from counterpoint.bench.claim import Row, at_least, at_most, equal_within
+from counterpoint.credit.mechanisms.cone import cone_sums, return_sums
+from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.errors import InputError
 from counterpoint.trace.graph import Graph
-
-__all__ = ["cone"]
 
 Floats = NDArray[np.float64]
 _EPISODES, _AT_ONCE = 8000, 500

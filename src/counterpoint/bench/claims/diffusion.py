@@ -15,11 +15,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.bench.claims._rows import Row, equal_within
-from counterpoint.envs._keyed import child_seed, purpose
+from counterpoint.bench.claim import Row, equal_within
+from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.errors import InputError
-
-__all__ = ["diffusion"]
 
 Floats = NDArray[np.float64]
 _EPISODES, _AT_ONCE = 10_000, 1000

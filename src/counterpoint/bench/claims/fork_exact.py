@@ -18,14 +18,12 @@ from hashlib import sha256
 import numpy as np
 
 from counterpoint import registry
-from counterpoint.bench.claims._rows import Row
-from counterpoint.envs._keyed import child_seed, purpose
+from counterpoint.bench.claim import Row
+from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.errors import InputError
 from counterpoint.trace import Event, Trace, encode
 from counterpoint.trace.replay import Delete
-
-__all__ = ["digest", "fork_exact"]
 
 _EVENTS, _PLACES = 10_000, 5
 

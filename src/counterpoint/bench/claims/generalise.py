@@ -12,12 +12,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from counterpoint import registry
+from counterpoint.bench.claim import Row, at_least
 from counterpoint.bench.claims._learned import share, train_all
-from counterpoint.bench.claims._rows import Row, at_least
 from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.errors import InputError
-
-__all__ = ["generalise"]
 
 SMALL = ({"vote_items": 16}, {"vote_items": 32}, {"vote_items": 64})
 _SIZES = {64: (200, 0.93), 256: (60, 0.93), 1024: (16, 0.9), 4096: (6, 0.9)}

@@ -25,11 +25,11 @@ import numpy as np
 
 from counterpoint import registry
 from counterpoint.audit.taint import Score, did_influence, influenced, may_taint, score, suspects, untrusted
+from counterpoint.bench.claim import Row, at_least, mean_interval
 from counterpoint.bench.claims._live import check_seeds, none, play_with, recorded, reported, without
-from counterpoint.bench.claims._rows import Row, at_least, mean_interval
-from counterpoint.envs._keyed import child_seed, purpose
-from counterpoint.envs.text._attacks import attack_success
-from counterpoint.envs.text._task import Instance
+from counterpoint.envs.keyed import child_seed, purpose
+from counterpoint.envs.task import Instance
+from counterpoint.envs.text.attacks import attack_success
 from counterpoint.team.arguments import read_arguments
 from counterpoint.team.limits import Limits
 from counterpoint.team.replay import LiveReplay
@@ -37,8 +37,6 @@ from counterpoint.team.session import Spec
 from counterpoint.team.tool import Place
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.replay import Do, Substitute
-
-__all__ = ["live_attack"]
 
 _NEUTRAL = "The lamp in the hall was mended."
 _T1 = ("centralized", "debate", "harness", "hierarchical", "planner_executor_critic", "swarm")

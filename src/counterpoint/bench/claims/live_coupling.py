@@ -21,17 +21,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from counterpoint.bench.claim import Row, at_most, equal_within
 from counterpoint.bench.claims._live import check_seeds, none, recorded, reported
-from counterpoint.bench.claims._rows import Row, at_most, equal_within
-from counterpoint.credit.message_delete import message_delete
-from counterpoint.envs._keyed import child_seed, purpose
+from counterpoint.credit.mechanisms.message_delete import message_delete
+from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.team.limits import Limits
 from counterpoint.team.replay import LiveReplay
 from counterpoint.team.session import Spec
 from counterpoint.trace import Trace
 from counterpoint.trace.rows import Credit
-
-__all__ = ["live_coupling"]
 
 _K, _UNREAD, _TRIES = 4, 3, 12
 _MESSAGES = {"return": 3, "message": 1}

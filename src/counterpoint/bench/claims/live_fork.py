@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from counterpoint.audit.blast import blast_radius
+from counterpoint.bench.claim import Row, at_least
 from counterpoint.bench.claims._live import check_seeds, hashes, messages, none, other_text, recorded, reported
-from counterpoint.bench.claims._rows import Row, at_least
-from counterpoint.envs._keyed import child_seed, purpose
-from counterpoint.envs.text._task import Act
+from counterpoint.envs.keyed import child_seed, purpose
+from counterpoint.envs.task import Act
 from counterpoint.team import grammar
 from counterpoint.team.limits import Limits
 from counterpoint.team.model import Call, Completion
@@ -35,8 +35,6 @@ from counterpoint.team.replay import LiveReplay
 from counterpoint.team.session import Spec
 from counterpoint.trace import Trace
 from counterpoint.trace.replay import Substitute
-
-__all__ = ["live_fork"]
 
 _EVENTS, _FENCED = 1000, 3
 # Papers and books that give a thousand events, with room: what a team opens depends on how it works.

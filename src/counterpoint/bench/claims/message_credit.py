@@ -13,20 +13,18 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from counterpoint.bench.claims._rows import Row, at_least, at_most
-from counterpoint.credit.message_amortised import fit, message_amortised
-from counterpoint.credit.message_delete import message_delete
-from counterpoint.credit.message_masked import message_masked
-from counterpoint.envs._find import world
-from counterpoint.envs._keyed import child_seed, purpose
+from counterpoint.bench.claim import Row, at_least, at_most
+from counterpoint.credit.mechanisms.message_amortised import fit, message_amortised
+from counterpoint.credit.mechanisms.message_delete import message_delete
+from counterpoint.credit.mechanisms.message_masked import message_masked
+from counterpoint.envs.keyed import child_seed, purpose
+from counterpoint.envs.named import world
 from counterpoint.envs.teamworld.policies.parts import Parts, Team
 from counterpoint.envs.teamworld.replay import TeamReplay
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
 from counterpoint.trace.replay import Delete, Fork
 from counterpoint.trace.rows import Credit, CreditRow, rows_of
-
-__all__ = ["message_credit", "spearman"]
 
 _SKILL = (0.75, 0.65, 0.55)
 _WORLD = {

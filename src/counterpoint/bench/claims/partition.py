@@ -12,14 +12,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from counterpoint import registry
-from counterpoint.bench.claims._rows import Row, at_least, at_most
-from counterpoint.credit._accounts import Ledger
-from counterpoint.credit.ledger import accounts, parts_of
-from counterpoint.envs._keyed import child_seed, purpose
+from counterpoint.bench.claim import Row, at_least, at_most
+from counterpoint.credit.accounts import Ledger
+from counterpoint.credit.mechanisms.ledger import accounts, parts_of
+from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
-
-__all__ = ["partition"]
 
 _LEVELS = ("role", "agent", "turn", "message")
 

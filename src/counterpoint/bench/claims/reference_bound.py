@@ -12,12 +12,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from counterpoint import registry
-from counterpoint.bench.claims._rows import Row
-from counterpoint.envs._keyed import bits, purpose, uniform
+from counterpoint.bench.claim import Row
+from counterpoint.envs.keyed import bits, purpose, uniform
 from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.errors import InputError
-
-__all__ = ["reference_bound"]
 
 _SIZES = (64, 128, 256, 512, 1024)
 _QUESTIONS = 40_000  # per size and repetition

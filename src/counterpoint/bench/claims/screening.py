@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from counterpoint import registry
-from counterpoint.bench.claims._rows import Row
-from counterpoint.envs._keyed import child_seed, purpose
+from counterpoint.bench.claim import Row
+from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.envs.teamworld.screening import LEAST_LOSS, LEAST_SE, SUB_DECISIONS, worst
 from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.errors import InputError
-
-__all__ = ["screening"]
 
 
 def screening(*, seed: int, seeds: int) -> Iterator[Row]:

@@ -12,14 +12,12 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.bench.claims._rows import Row, at_least, at_most
-from counterpoint.credit._games import VoteGame
-from counterpoint.credit._team_games import Solved, solve
-from counterpoint.credit._votes import exact_votes
-from counterpoint.envs._keyed import child_seed, purpose
+from counterpoint.bench.claim import Row, at_least, at_most
+from counterpoint.credit.games import VoteGame
+from counterpoint.credit.team_games import Solved, solve
+from counterpoint.credit.vote_games import exact_votes
+from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.errors import InputError
-
-__all__ = ["shapley", "spearman", "team_game"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -18,15 +18,13 @@ from typing import Any
 
 from counterpoint import registry
 from counterpoint.audit.measures import measures
-from counterpoint.bench.claims._rows import Row, mean_interval
+from counterpoint.bench.claim import Row, mean_interval
 from counterpoint.errors import InputError
 from counterpoint.store import Store
 from counterpoint.team.limits import Limits
 from counterpoint.team.model import Call, Completion, Model
 from counterpoint.team.session import Spec, make_model, record_team
 from counterpoint.trace import Trace
-
-__all__ = ["small_model"]
 
 _NO_TARGET = "none: as it is"
 _LIMITS = Limits(width=2, turns=8, steps=4, rounds=1, repairs=1, max_tokens=24, context=4_000)

@@ -16,12 +16,10 @@ from functools import cache
 
 import numpy as np
 
+from counterpoint.bench.claim import Row, at_least, at_most, equal_within
 from counterpoint.bench.claims._b6_spawn import SpawnWorld
 from counterpoint.bench.claims._exploration import UPDATES, GateRun, GateWorld, learn_gate, table_world, team_world
-from counterpoint.bench.claims._rows import Row, at_least, at_most, equal_within
 from counterpoint.errors import InputError
-
-__all__ = ["spawn_exploration"]
 
 _RARE, _FORKS, _WORLDS = 4e-4, 1 / 16, 4
 _SIZES = (2, 8, 16, 24, 32, 48)

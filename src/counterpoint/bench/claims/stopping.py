@@ -14,14 +14,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from counterpoint import registry
-from counterpoint.bench.claims._rows import Row, at_least, at_most
-from counterpoint.envs._keyed import bits, purpose
+from counterpoint.bench.claim import Row, at_least, at_most
+from counterpoint.envs.keyed import bits, purpose
 from counterpoint.envs.stopping import StoppingWorld
 from counterpoint.errors import InputError
 from counterpoint.train.stopping import Rule, bracket, choose, hindsight, longstaff_schwartz, stacked
 from counterpoint.train.stopping.choice import vote_of
-
-__all__ = ["stopping"]
 
 _MANY, _FEW, _TEST, _FRESH, _FORKS = 1_600, 100, 20_000, 400, 64
 _LISTED = ("s1", "s1b", "s2", "s3")

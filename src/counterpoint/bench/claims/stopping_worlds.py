@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from counterpoint import registry
-from counterpoint.bench.claims._rows import Row, at_most, equal_within
-from counterpoint.envs._keyed import bits, purpose
+from counterpoint.bench.claim import Row, at_most, equal_within
+from counterpoint.envs.keyed import bits, purpose
 from counterpoint.envs.stopping import StoppingWorld
 from counterpoint.errors import InputError
 

@@ -20,13 +20,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.bench.claims._rows import Row, at_least, at_most
-from counterpoint.credit._gae import reward_to_go
-from counterpoint.credit._groups import group_advantages
-from counterpoint.credit._off_policy import inclusion_effect, vtrace
+from counterpoint.bench.claim import Row, at_least, at_most
+from counterpoint.credit.advantages import reward_to_go
+from counterpoint.credit.groups import group_advantages
+from counterpoint.credit.off_policy import inclusion_effect, vtrace
 from counterpoint.errors import InputError, NotIdentified
-
-__all__ = ["straggler"]
 
 _EFFECT = 0.21
 _LIMITS = (0, 1, 2, 4)

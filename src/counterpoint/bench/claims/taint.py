@@ -23,14 +23,12 @@ from counterpoint import registry
 from counterpoint.audit.authority import authority
 from counterpoint.audit.diff import aligned
 from counterpoint.audit.taint import Score, did_influence, influenced, may_taint, planted, score, suspects
-from counterpoint.bench.claims._rows import Row, at_least, at_most
-from counterpoint.envs._keyed import child_seed, purpose
+from counterpoint.bench.claim import Row, at_least, at_most
+from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.errors import InputError
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.replay import Delete, Substitute
-
-__all__ = ["taint"]
 
 _ATTACKS, _RATE, _EPISODES, _ITEMS = ("AV2", "AV3", "AV4"), 0.05, 8, 40
 

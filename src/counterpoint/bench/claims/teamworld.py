@@ -14,13 +14,11 @@ from typing import Any
 import numpy as np
 
 from counterpoint import registry
+from counterpoint.bench.claim import Row, at_least, at_most, mean_interval
 from counterpoint.bench.claims._learned import Learned, share, train_all, values_of
-from counterpoint.bench.claims._rows import Row, at_least, at_most, mean_interval
-from counterpoint.envs._keyed import purpose, uniform
+from counterpoint.envs.keyed import purpose, uniform
 from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.errors import InputError
-
-__all__ = ["teamworld"]
 
 _SIZES = {64: 200, 256: 60, 1024: 16}
 _W1 = {

@@ -5,7 +5,7 @@ Always true: every world here has an exact optimum, an exact best cap and an exa
 forced-continuation trace back into Y_0..Y_H.
 
 ```python
-from counterpoint.envs.s1 import s1
+from counterpoint.envs.worlds.s1 import s1
 
 s1.solution().ceiling                   # 0.45: no rule can close more of the gap to hindsight
 s1.run("optimum", range(1000)).values   # 6.9 points on average

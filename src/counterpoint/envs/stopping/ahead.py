@@ -25,8 +25,6 @@ from counterpoint.envs.stopping.maximum import poisson_pmf
 from counterpoint.envs.stopping.optimum import _ahead, _is_right, _votes_ahead, improving, solve, state_of
 from counterpoint.errors import InputError
 
-__all__ = ["ahead", "lost", "scores_seen"]
-
 
 def ahead(config: Config, t: int, features: np.ndarray, draws: int, rng: np.random.Generator) -> np.ndarray:
     """(E, draws, 5) features that checkpoint t + 1 may have, for features (E, 5) at t."""

@@ -14,10 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from counterpoint.envs._world import parameter
+from counterpoint.envs.world import parameter
 from counterpoint.errors import InputError
-
-__all__ = ["Config", "PoissonSearch", "Saturation", "Votes", "WideSearch"]
 
 # The largest tables: beyond them an exact optimum takes minutes, so such a world is refused when it is made.
 _MOST_ITEMS, _MOST_ROUNDS = 10_000, 1_000

@@ -18,8 +18,6 @@ from counterpoint.envs.stopping.traces import LEAD, worker_of
 from counterpoint.errors import InputError, Refused
 from counterpoint.trace import Trace
 
-__all__ = ["StoppingEnv"]
-
 _STOP_CHANCE = 0.1  # of a sampled action
 
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["expected_maximum", "gamma_nodes", "poisson_pmf"]
-
 _DIGITS = 12
 # Chances below this are left out: far below what a float can add to the results.
 _NOTHING = 1e-16

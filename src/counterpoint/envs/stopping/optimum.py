@@ -27,8 +27,6 @@ import numpy as np
 from counterpoint.envs.stopping.config import Config, PoissonSearch, Saturation, Votes, WideSearch
 from counterpoint.envs.stopping.maximum import expected_maximum, gamma_nodes, poisson_pmf
 
-__all__ = ["Solution", "improving", "mean_payoffs", "prophet", "solve", "state_of"]
-
 _TAIL = 1e-15
 
 Mean = Callable[[np.ndarray], np.ndarray]

@@ -11,13 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from counterpoint.envs._keyed import purpose, uniform
+from counterpoint.envs.keyed import purpose, uniform
 from counterpoint.envs.stopping.config import Config
 from counterpoint.envs.stopping.optimum import solve, state_of
 from counterpoint.envs.stopping.sample import Paths
 from counterpoint.errors import InputError, NotFound, did_you_mean
-
-__all__ = ["BY_HAND", "NAMES", "Rule", "chances", "label", "rule", "stops"]
 
 Rule = Callable[[int, np.ndarray], np.ndarray]
 """(round, features (E, d)) to (E,) booleans or chances of stopping."""

@@ -15,10 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from counterpoint.envs._keyed import purpose, uniform
+from counterpoint.envs.keyed import purpose, uniform
 from counterpoint.envs.stopping.config import Config, PoissonSearch, Saturation, Votes, WideSearch
-
-__all__ = ["FEATURES", "Paths", "Segments", "increments", "paths_of"]
 
 FEATURES = ("round", "evidence", "last_gain", "quiet_rounds", "drop")
 """Rounds so far; evidence (items found, margin of votes, level of the draft); its last change; rounds since it last rose; how far

@@ -18,13 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from counterpoint.envs._keyed import child_seed, purpose
+from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.envs.stopping.config import Config
 from counterpoint.envs.stopping.sample import Paths, Segments, increments, paths_of
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace.replay import Delete, Do, Force, Insert, Substitute
-
-__all__ = ["Script", "edit_of"]
 
 _REDRAW = purpose("stopping redraw")
 _KINDS = "scrmade"  # the order of events within a round: spawn, call, result, message, aggregate, decision, end

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from counterpoint.envs._keyed import purpose, uniform
+from counterpoint.envs.keyed import purpose, uniform
 from counterpoint.envs.stopping.config import Config, Saturation, Votes
 from counterpoint.envs.stopping.policies import BY_HAND
 from counterpoint.envs.stopping.sample import Paths
@@ -23,8 +23,6 @@ from counterpoint.envs.stopping.script import Script
 from counterpoint.errors import InputError, Refused
 from counterpoint.trace import Edge, Event, Trace, content_ref, summed_costs
 from counterpoint.trace.vocabulary import EdgeType, EventType
-
-__all__ = ["LEAD", "Episode", "payoffs", "worker_of", "write"]
 
 LEAD = "orchestrator"
 # Micro-dollars per token, read and written: invented, and whole so that costs add up exactly.

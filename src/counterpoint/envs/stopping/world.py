@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from counterpoint.envs._world import Optimum, Runs, changed
 from counterpoint.envs.stopping import ahead as next_round
 from counterpoint.envs.stopping.config import Config
 from counterpoint.envs.stopping.env import StoppingEnv
@@ -23,11 +22,10 @@ from counterpoint.envs.stopping.policies import NAMES, chances, label, rule, sto
 from counterpoint.envs.stopping.sample import Paths, increments, paths_of
 from counterpoint.envs.stopping.script import Script, edit_of
 from counterpoint.envs.stopping.traces import Episode, write
+from counterpoint.envs.world import Optimum, Runs, changed
 from counterpoint.errors import InputError, NotFound, NotIdentified, Refused, did_you_mean
 from counterpoint.trace import Trace, content_ref
 from counterpoint.trace.replay import Do
-
-__all__ = ["StoppingWorld"]
 
 _SILENT = MappingProxyType(
     {

@@ -11,8 +11,6 @@ from typing import Any
 from counterpoint.envs.synthetic.script import Script
 from counterpoint.trace.vocabulary import Decision, EdgeType
 
-__all__ = ["Actor", "aggregate", "decide", "despawn", "give_back", "lead", "report", "say", "spawn", "work"]
-
 _TOOLS = ("web.search", "web.fetch", "python", "files.read", "web.search", "db.query", "python", "files.read")
 _FROM_OUTSIDE = frozenset(("web.search", "web.fetch"))
 _ERRORS = ("timeout", "not found", "rate limited", "bad arguments")

@@ -12,8 +12,6 @@ from counterpoint.envs.synthetic.script import Script
 from counterpoint.envs.synthetic.star import close_wave
 from counterpoint.trace.vocabulary import EdgeType
 
-__all__ = ["debate", "lookups"]
-
 _PANEL = 5
 _HEARD = 3
 # Every so many arguments begin with a look at a source.

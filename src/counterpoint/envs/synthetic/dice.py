@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["Dice", "shares"]
-
 _BUFFER = 4096
 
 

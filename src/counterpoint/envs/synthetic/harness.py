@@ -12,8 +12,6 @@ from counterpoint.envs.synthetic.dice import shares
 from counterpoint.envs.synthetic.script import Script
 from counterpoint.trace.vocabulary import EdgeType
 
-__all__ = ["harness"]
-
 _BESIDE = 2
 # A person is asked once in so many steps of the model.
 _ASKED = 48

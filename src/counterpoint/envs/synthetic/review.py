@@ -14,8 +14,6 @@ from counterpoint.envs.synthetic.script import Script
 from counterpoint.envs.synthetic.star import close_wave
 from counterpoint.trace.vocabulary import EdgeType
 
-__all__ = ["critics_of", "review"]
-
 
 def critics_of(agents: int) -> int:
     """How many of the agents judge."""

@@ -18,8 +18,6 @@ from counterpoint.envs.synthetic.texts import Texts
 from counterpoint.trace.records import Edge, Event
 from counterpoint.trace.vocabulary import EdgeType, EventType
 
-__all__ = ["Script"]
-
 # Micro-dollars per token, read and written: invented, and whole so that costs add up exactly.
 _READ_PRICE, _WRITE_PRICE = 1, 4
 

@@ -11,8 +11,6 @@ from counterpoint.envs.synthetic.dice import shares
 from counterpoint.envs.synthetic.script import Script
 from counterpoint.trace.vocabulary import EdgeType
 
-__all__ = ["close_wave", "star"]
-
 _ROLES = ("researcher", "coder", "analyst", "checker")
 
 

@@ -14,8 +14,6 @@ from counterpoint.envs.synthetic.script import Script
 from counterpoint.envs.synthetic.star import close_wave
 from counterpoint.trace.vocabulary import EdgeType
 
-__all__ = ["swarm"]
-
 
 def swarm(script: Script, agents: int, steps: int, waves: list[range]) -> None:
     """Write the whole run; `waves` are where the seed looks round before it spawns on."""

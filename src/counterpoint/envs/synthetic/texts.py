@@ -9,8 +9,6 @@ from __future__ import annotations
 from counterpoint.envs.synthetic.dice import Dice
 from counterpoint.trace import content_ref
 
-__all__ = ["Texts", "subject"]
-
 _THINGS = ("tide gauge", "lock gate", "harbour log", "buoy record", "pump station", "storm report", "dredging plan", "ferries")
 _PLACES = ("Port Ellery", "Sandmere", "Quay Nine", "Inner Brack", "Holm Ness", "West Tarrow", "Cobb Reach", "Lanner Bay")
 _YEARS = tuple(range(1987, 2020))

@@ -13,8 +13,6 @@ from counterpoint.envs.synthetic.script import Script
 from counterpoint.envs.synthetic.star import close_wave
 from counterpoint.trace.vocabulary import EdgeType
 
-__all__ = ["tree"]
-
 
 def tree(script: Script, agents: int, steps: int, waves: list[range]) -> None:
     """Write the whole run: each wave is one tree under the lead."""

@@ -14,8 +14,6 @@ import numpy as np
 
 from counterpoint.envs.teamworld.config import RULES
 
-__all__ = ["ANSWER", "BAYES", "DECISIONS", "NEXT", "VERIFY", "Action", "Calls", "Spawns", "ints", "rule"]
-
 # Purposes of a call.
 ANSWER, VERIFY, NEXT = 0, 1, 2
 # The sub-decisions in the order in which a round makes them; the calls come between communicate and aggregate.

@@ -28,8 +28,6 @@ from counterpoint.envs.teamworld.words import PURPOSES
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace
 
-__all__ = ["ORCHESTRATOR", "Note", "Task", "TeamAgents", "WorkerView"]
-
 ORCHESTRATOR = "orchestrator"
 Step = tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]
 

@@ -16,11 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from counterpoint.envs._keyed import purpose, uniform
+from counterpoint.envs.keyed import purpose, uniform
 from counterpoint.envs.teamworld.config import ATTACKS, CONTROLS, Config
 from counterpoint.envs.teamworld.state import State
-
-__all__ = ["MARKS", "Attacked", "attacked", "compromised", "marked_spawns", "plant"]
 
 MARKS = ("none", *ATTACKS, *CONTROLS)
 _ITEM, _AGENT, _CALL, _OBEY, _READ = (purpose(f"attack {n}") for n in ("item", "agent", "call", "obey", "read"))

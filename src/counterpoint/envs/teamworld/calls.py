@@ -12,20 +12,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from counterpoint.envs._keyed import bits, purpose
+from counterpoint.envs.keyed import bits, purpose
 from counterpoint.envs.teamworld.action import VERIFY, Calls
 from counterpoint.envs.teamworld.attacks import Attacked, attacked
 from counterpoint.envs.teamworld.config import KINDS, Config
 from counterpoint.envs.teamworld.edits import Edit, find, is_neutral
 from counterpoint.envs.teamworld.kinds import KindState
-from counterpoint.envs.teamworld.kinds._work import Returns, Work
 from counterpoint.envs.teamworld.running import RESULT, Running, Table, ranks
 from counterpoint.envs.teamworld.state import State
+from counterpoint.envs.teamworld.work import Returns, Work
 from counterpoint.errors import InputError
 from counterpoint.trace.replay import Delete, Substitute
-
-__all__ = ["answered", "attempts", "kind_of", "knowledge", "passed", "spoken"]
-
 
 _LATE, _DELAY, _LEVEL, _CRITIC, _CENTRE, _COIN, _REDRAW = (
     purpose(f"call {n}") for n in ("late", "delay", "level", "critic", "centre", "coin", "redraw")

@@ -11,10 +11,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from counterpoint.envs._world import parameter
+from counterpoint.envs.world import parameter
 from counterpoint.errors import InputError, did_you_mean
-
-__all__ = ["ATTACKS", "CONTROLS", "DIFFICULTIES", "FAMILIES", "KINDS", "RULES", "TOPOLOGIES", "Config"]
 
 KINDS = ("vote", "pool", "draft", "chain", "node")
 FAMILIES = ("A", "B")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from counterpoint.envs._keyed import purpose
+from counterpoint.envs.keyed import purpose
 from counterpoint.envs.teamworld.action import BAYES, Action, Spawns
 from counterpoint.envs.teamworld.calls import passed
 from counterpoint.envs.teamworld.config import RULES
@@ -20,8 +20,6 @@ from counterpoint.envs.teamworld.rules import answers
 from counterpoint.envs.teamworld.running import Running, Table, ranks
 from counterpoint.envs.teamworld.state import COSTS
 from counterpoint.trace.replay import Delete, Insert
-
-__all__ = ["arrivals", "deliver", "put_off"]
 
 _MESSAGES, _TOPOLOGY = COSTS.index("messages"), COSTS.index("topology")
 _SUMMARY = purpose("lossy summary")

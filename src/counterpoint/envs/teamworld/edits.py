@@ -17,8 +17,6 @@ from counterpoint.envs.teamworld.config import FAMILIES, RULES, Config
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace.replay import Delete, Do, Force, Insert, Substitute
 
-__all__ = ["NEUTRAL", "STAGES", "Edit", "check_edit", "edited_action", "edited_calls", "find", "is_neutral"]
-
 # What can be edited: the decisions, a spawn or despawn, and the parts of a call.
 STAGES = (*DECISIONS, "spawned", "despawned", "brief", "tool_call", "tool_result", "return", "safety", "insert")
 NEUTRAL = "neutral"

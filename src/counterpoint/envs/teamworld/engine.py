@@ -20,16 +20,14 @@ from counterpoint.envs.teamworld.config import KINDS, Config
 from counterpoint.envs.teamworld.delivery import arrivals, deliver, put_off
 from counterpoint.envs.teamworld.edits import Edit, check_edit, edited_action, edited_calls
 from counterpoint.envs.teamworld.events import Writer
-from counterpoint.envs.teamworld.kinds._work import add_at
 from counterpoint.envs.teamworld.legal import check_action, limits
 from counterpoint.envs.teamworld.log import Log
 from counterpoint.envs.teamworld.observation import Observation, observation
 from counterpoint.envs.teamworld.population import despawn, spawn
 from counterpoint.envs.teamworld.running import Running, ranks
 from counterpoint.envs.teamworld.state import COSTS, State, blank, copied, picked
+from counterpoint.envs.teamworld.work import add_at
 from counterpoint.errors import InputError
-
-__all__ = ["Batch", "Snapshot"]
 
 _CALLS, _MESSAGES, _, _TIME, _HARM, _TOPOLOGY = range(len(COSTS))
 

@@ -23,8 +23,6 @@ from counterpoint.envs.teamworld.traces import agent_names
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
 
-__all__ = ["EnvSnapshot", "TeamEnv"]
-
 
 @dataclass(frozen=True)
 class EnvSnapshot:

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from counterpoint.envs._keyed import normal, purpose
+from counterpoint.envs.keyed import normal, purpose
 from counterpoint.envs.teamworld.action import DECISIONS, VERIFY, Action, Calls
 from counterpoint.envs.teamworld.attacks import MARKS, Attacked
 from counterpoint.envs.teamworld.config import Config
 from counterpoint.envs.teamworld.log import EVENT, Log
 from counterpoint.envs.teamworld.state import State
-
-__all__ = ["CRITIC", "HUMAN", "Writer"]
 
 _LATENCY = purpose("latency")
 # Places inside a round, as shares of its length.

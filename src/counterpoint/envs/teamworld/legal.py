@@ -15,8 +15,6 @@ from counterpoint.envs.teamworld.config import KINDS, RULES, Config
 from counterpoint.envs.teamworld.state import State
 from counterpoint.errors import InputError
 
-__all__ = ["check_action", "limits"]
-
 
 def limits(config: Config) -> np.ndarray:
     """(N,) calls allowed per item."""

@@ -12,8 +12,6 @@ import numpy as np
 
 from counterpoint.trace.vocabulary import EDGE_TYPES, EVENT_TYPES
 
-__all__ = ["COLUMNS", "EDGE", "EVENT", "Log"]
-
 EVENT = {name: i for i, name in enumerate(EVENT_TYPES)}
 EDGE = {name: i for i, name in enumerate(EDGE_TYPES)}
 # column -> (type, value when not given)

@@ -32,8 +32,6 @@ from counterpoint.envs.teamworld.words import (
 )
 from counterpoint.trace import Event
 
-__all__ = ["Makers"]
-
 
 class Makers:
     """Makes the events of one configuration."""

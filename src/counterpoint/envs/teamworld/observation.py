@@ -14,14 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from counterpoint.envs._keyed import purpose, uniform
+from counterpoint.envs.keyed import purpose, uniform
 from counterpoint.envs.teamworld.action import DECISIONS
 from counterpoint.envs.teamworld.config import KINDS, Config
 from counterpoint.envs.teamworld.legal import limits
 from counterpoint.envs.teamworld.running import Running
 from counterpoint.envs.teamworld.state import State
-
-__all__ = ["SEEN", "Observation", "detached", "observation"]
 
 _POLICY = purpose("policy")
 # What is seen of each kind.

@@ -14,8 +14,6 @@ from counterpoint.envs.teamworld.edits import Edit
 from counterpoint.envs.teamworld.engine import Batch
 from counterpoint.envs.teamworld.policy import Policy
 
-__all__ = ["finish", "play"]
-
 
 def finish(batch: Batch, policy: Policy) -> Batch:
     """Play a batch on from where it is to the end."""

@@ -10,8 +10,6 @@ from typing import Protocol
 from counterpoint.envs.teamworld.action import Action
 from counterpoint.envs.teamworld.observation import Observation
 
-__all__ = ["Policy"]
-
 
 class Policy(Protocol):
     """Decides for every episode of a batch at once."""

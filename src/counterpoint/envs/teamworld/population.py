@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from counterpoint.envs._keyed import mixed
+from counterpoint.envs.keyed import mixed
 from counterpoint.envs.teamworld import attacks
 from counterpoint.envs.teamworld.action import Action, Spawns
 from counterpoint.envs.teamworld.edits import Edit, find
 from counterpoint.envs.teamworld.running import Running, ranks
 from counterpoint.envs.teamworld.state import COSTS
 from counterpoint.trace.replay import Delete, Substitute
-
-__all__ = ["despawn", "spawn"]
 
 _SPAWN = COSTS.index("spawn")
 

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from counterpoint.envs._world import Runs
 from counterpoint.envs.teamworld.action import DECISIONS, Action
 from counterpoint.envs.teamworld.config import KINDS, Config
 from counterpoint.envs.teamworld.edits import Edit
@@ -23,11 +22,10 @@ from counterpoint.envs.teamworld.results import columns, traced
 from counterpoint.envs.teamworld.running import AGGREGATE, KIND_SPAN, RESULT, RETURN
 from counterpoint.envs.teamworld.script import as_action
 from counterpoint.envs.teamworld.setting import Setting
+from counterpoint.envs.world import Runs
 from counterpoint.errors import InputError, NotFound, NotIdentified, Refused
 from counterpoint.trace import Trace
 from counterpoint.trace.replay import Delete, Do, Force, Fork, Insert, Substitute
-
-__all__ = ["TeamReplay"]
 
 _DO = {"delete": Delete, "substitute": Substitute, "insert": Insert, "force": Force}
 

@@ -18,8 +18,6 @@ from counterpoint.envs.teamworld.state import COSTS
 from counterpoint.envs.teamworld.traces import Episodes, agent_names
 from counterpoint.trace import Trace
 
-__all__ = ["columns", "meta", "traced"]
-
 
 def columns(batch: Batch) -> dict[str, np.ndarray]:
     """Numbers per episode."""

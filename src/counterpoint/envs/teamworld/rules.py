@@ -16,8 +16,6 @@ import numpy as np
 from counterpoint.envs.teamworld.config import DIFFICULTIES, RULES, Config
 from counterpoint.envs.teamworld.kinds.vote import VoteState
 
-__all__ = ["answers", "posterior"]
-
 _EDGE = 1e-12
 
 

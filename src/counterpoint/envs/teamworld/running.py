@@ -10,12 +10,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from counterpoint.envs._keyed import bits
+from counterpoint.envs.keyed import bits
 from counterpoint.envs.teamworld.config import KINDS, Config
 from counterpoint.envs.teamworld.events import Writer
 from counterpoint.envs.teamworld.state import NEVER, State
-
-__all__ = ["AGGREGATE", "KIND_SPAN", "RESULT", "RETURN", "Running", "Table", "ranks"]
 
 Table = dict[str, np.ndarray]
 """Calls of one kind as columns: ep, item (within the kind), agent, family, brief, purpose, attempt, claim, right, ...;

@@ -17,8 +17,6 @@ from counterpoint.envs.teamworld.config import Config
 from counterpoint.envs.teamworld.play import play
 from counterpoint.envs.teamworld.policies.parts import Parts, Team
 
-__all__ = ["LEAST_LOSS", "LEAST_SE", "PLANTED", "SUB_DECISIONS", "Loss", "losses", "worst"]
-
 LEAST_LOSS, LEAST_SE = 0.03, 5.0
 SUB_DECISIONS = ("spawn", "delegate", "communicate", "aggregate", "stop")
 _RIGHT = Parts(play="optimal")

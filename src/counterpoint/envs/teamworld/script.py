@@ -17,8 +17,6 @@ from counterpoint.envs.teamworld.action import ANSWER, BAYES, Action, Calls, Spa
 from counterpoint.envs.teamworld.config import FAMILIES, RULES, Config
 from counterpoint.errors import InputError, did_you_mean
 
-__all__ = ["as_action", "as_data"]
-
 _NAMES = ("stop", "close", "spawn", "despawn", "calls", "full_return", "broadcast", "rule")
 _SPAWN = ("number", "family", "type", "parent")
 

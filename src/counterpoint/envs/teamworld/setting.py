@@ -13,14 +13,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from counterpoint.envs._world import changed
 from counterpoint.envs.teamworld.config import Config
 from counterpoint.envs.teamworld.engine import Batch
 from counterpoint.envs.teamworld.policies import NAMES, named
 from counterpoint.envs.teamworld.policy import Policy
+from counterpoint.envs.world import changed
 from counterpoint.errors import InputError
-
-__all__ = ["VERSION", "Setting"]
 
 VERSION = "1"
 

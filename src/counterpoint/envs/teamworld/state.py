@@ -13,11 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from counterpoint.envs._keyed import bits, purpose
+from counterpoint.envs.keyed import bits, purpose
 from counterpoint.envs.teamworld.config import KINDS, Config
 from counterpoint.envs.teamworld.kinds import KIND_STATES, KindStates
-
-__all__ = ["COSTS", "NEVER", "State", "blank", "copied", "picked"]
 
 COSTS = ("calls", "messages", "spawn", "time", "harm", "topology")
 NEVER = np.iinfo(np.int64).max

@@ -19,8 +19,6 @@ from counterpoint.envs.teamworld.words import Part, Said, marked
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.vocabulary import EDGE_TYPES, EVENT_TYPES
 
-__all__ = ["Episodes", "agent_names"]
-
 
 def agent_names(parent: np.ndarray, ordinal: np.ndarray, spawned: int) -> list[str]:
     """The agents' names by slot: the orchestrator, then spawn paths such as `a3` and `a3.1`."""

@@ -11,18 +11,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from counterpoint.envs._world import Optimum, Runs
 from counterpoint.envs.teamworld.env import TeamEnv
 from counterpoint.envs.teamworld.optimum.bound import optimum
 from counterpoint.envs.teamworld.play import play
 from counterpoint.envs.teamworld.policy import Policy
 from counterpoint.envs.teamworld.replay import TeamReplay
 from counterpoint.envs.teamworld.results import columns, traced
-from counterpoint.envs.teamworld.setting import VERSION, Setting
+from counterpoint.envs.teamworld.setting import Setting
+from counterpoint.envs.world import Optimum, Runs
 from counterpoint.trace import Trace
 from counterpoint.trace.replay import Do, Fork
-
-__all__ = ["VERSION", "TeamWorld"]
 
 
 @dataclass(frozen=True)

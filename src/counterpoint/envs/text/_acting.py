@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from counterpoint.envs.text._task import Act, Choice, Seen, View
-
-__all__ = ["OTHERS", "answer", "heard", "is_final", "judged", "subtask", "use"]
+from counterpoint.envs.task import Act, Choice, Seen, View
 
 T = TypeVar("T")
 OTHERS = ("message", "return", "note", "result", "brief", "operator")

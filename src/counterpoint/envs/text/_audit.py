@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from counterpoint.envs._world import parameter
-from counterpoint.envs.text._attacks import check_attack
+from counterpoint.envs.task import Document
 from counterpoint.envs.text._audit_rules import ABOUT, COLUMN, JOINS, RULES, SINGLES, query
 from counterpoint.envs.text._ledger import whole
-from counterpoint.envs.text._task import Document
 from counterpoint.envs.text._words import FIRMS, PEOPLE, Dice, day, firm, money, person, said
+from counterpoint.envs.text.attacks import check_attack
+from counterpoint.envs.world import parameter
 from counterpoint.errors import InputError
-
-__all__ = ["Audit", "Config", "audit"]
 
 _YEAR = 365
 _TABLES = {

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from counterpoint.envs.text._words import Phrase, day, heard, heard_all, number, phrases, the_day
 
-__all__ = ["ABOUT", "JOINS", "RULES", "SINGLES", "Rule", "named", "query", "understood"]
-
 Names = Mapping[str, str]
 """Roles such as `expense` and `expense.amount` to the names of tables and columns."""
 

@@ -20,8 +20,6 @@ from contextlib import suppress
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
-__all__ = ["lock", "refusal", "tagged", "untagged"]
-
 CPU_S = 2
 """Processor seconds of the whole process; what overruns them is killed by the system."""
 CALL_S = 0.4

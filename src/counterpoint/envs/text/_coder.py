@@ -9,12 +9,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+from counterpoint.envs.task import Act, Draw, Seen, View
 from counterpoint.envs.text._acting import answer, heard, judged, subtask, use
 from counterpoint.envs.text._kinds import Module, interfaces, read
 from counterpoint.envs.text._modules import blocks, one_line
-from counterpoint.envs.text._task import Act, Draw, Seen, View
-
-__all__ = ["coded"]
 
 _TESTED = re.compile(r"^tested (m\d{1,3}) (.*)$", re.M)
 _MOST_ASKED = 2

@@ -12,8 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["UNKNOWN", "Claim", "Fact", "claims", "facts", "follows", "statement", "verdicts", "voted"]
-
 UNKNOWN = "unknown"
 _FACT = re.compile(r"\[(\d{4}-\d{2}-\d{2})\] The ([a-z]{1,20}) of ([A-Z][\w ]{0,40}?) is ([A-Z][\w ]{0,40}?)\.")
 _CLAIM = re.compile(

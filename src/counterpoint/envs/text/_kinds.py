@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["COMBINE", "KINDS", "LINK", "LISTS", "MAKE", "REDUCE", "TAKE", "WIRES", "Module", "function", "interfaces", "read"]
-
 LIST, PAIRS = "list[int]", "list[tuple[int, int]]"
 WIRES: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     "pairs": {

@@ -11,11 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from counterpoint.envs._keyed import bits, purpose
-from counterpoint.envs.text._task import Instance, TextTask
+from counterpoint.envs.keyed import bits, purpose
+from counterpoint.envs.task import Instance, TextTask
 from counterpoint.trace import Event, Trace
-
-__all__ = ["Leak", "given", "leaks", "marker", "truth"]
 
 _BY_AGENTS = ("message", "return", "aggregate", "orchestrator_decision", "tool_call")
 _OUTSIDE = ("user", "operator")

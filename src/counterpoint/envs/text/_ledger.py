@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from counterpoint.envs._world import parameter
-from counterpoint.envs.text._attacks import check_attack
-from counterpoint.envs.text._task import Document
+from counterpoint.envs.task import Document
 from counterpoint.envs.text._words import ALIASES, BOOKS, FIRMS, PEOPLE, Dice, alias, day, firm, money, person, phrases, said
+from counterpoint.envs.text.attacks import check_attack
+from counterpoint.envs.world import parameter
 from counterpoint.errors import InputError
-
-__all__ = ["AMENDED", "KINDS", "NOTICE", "SIGNED", "Config", "Contract", "Ledger", "ledger", "whole"]
 
 KINDS = ("cleaning", "consulting", "freight", "insurance", "lease", "repair", "security", "supply", "training")
 SIGNED = phrases(

@@ -18,8 +18,6 @@ from typing import Any
 from counterpoint.envs.text import _child
 from counterpoint.errors import TryAgain
 
-__all__ = ["Group", "blocks", "one_line", "outputs"]
-
 _LONGEST = 20_000  # characters of an answer; no honest one comes near
 _MOST_BLOCKS = 64
 _WALL_S = 60.0  # the processor limit ends a process long before, unless the machine stands still

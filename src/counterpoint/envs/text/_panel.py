@@ -10,11 +10,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+from counterpoint.envs.task import Act, Draw, View
 from counterpoint.envs.text._acting import answer, is_final, judged, subtask, use
 from counterpoint.envs.text._evidence import UNKNOWN, Fact, claims, facts, follows, statement, verdicts
-from counterpoint.envs.text._task import Act, Draw, View
-
-__all__ = ["spoken"]
 
 _SAID = ("return", "message", "note")
 _TURNED = {"true": "false", "false": "true", UNKNOWN: "true"}

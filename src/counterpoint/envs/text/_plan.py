@@ -15,8 +15,6 @@ from counterpoint.envs.text._kinds import KINDS, WIRES, Kind, Module
 from counterpoint.envs.text._modules import Group
 from counterpoint.envs.text._words import Dice
 
-__all__ = ["Plan", "hidden_tests", "plan"]
-
 _SOURCE = "a0"  # the input of the whole
 _TRIES = 40
 

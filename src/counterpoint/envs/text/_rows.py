@@ -10,12 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
+from counterpoint.envs.task import Act, Draw, Score, View
 from counterpoint.envs.text._acting import answer, judged
-from counterpoint.envs.text._task import Act, Draw, Score, View
 from counterpoint.envs.text._worker import Desk, most_said, slip
 from counterpoint.errors import NotFound, did_you_mean
-
-__all__ = ["NONE", "RULES", "Reading", "Row", "merged", "play", "scored", "written"]
 
 Row = tuple[str | int, ...]
 RULES = ("union", "vote", "first")

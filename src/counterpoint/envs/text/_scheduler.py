@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from counterpoint.envs.task import Act, Draw, Seen, View
 from counterpoint.envs.text._acting import answer, judged, subtask
-from counterpoint.envs.text._task import Act, Draw, Seen, View
 from counterpoint.envs.text._timetable import Place, Problem, best, better, joined, placements, read, written
-
-__all__ = ["scheduled"]
 
 _TRIES = 20_000
 _MOST_TALKS = 64

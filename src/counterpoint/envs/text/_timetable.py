@@ -12,8 +12,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Place", "Problem", "Rule", "Talk", "best", "better", "joined", "placements", "read", "written"]
-
 Place = tuple[str, str]  # slot, room
 _Key = tuple[str, tuple[tuple[str, str], ...]]  # day, rooms that are given on it
 _FIXED = (

@@ -14,29 +14,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from counterpoint.envs._keyed import child_seed, purpose, uniform
+from counterpoint.envs.keyed import child_seed, purpose, uniform
 from counterpoint.errors import InputError
-
-__all__ = [
-    "ALIASES",
-    "BOOKS",
-    "FIRMS",
-    "PEOPLE",
-    "Dice",
-    "Phrase",
-    "alias",
-    "check_seed",
-    "day",
-    "firm",
-    "heard",
-    "heard_all",
-    "money",
-    "number",
-    "person",
-    "phrases",
-    "said",
-    "the_day",
-]
 
 T = TypeVar("T")
 _BLOCK = 256

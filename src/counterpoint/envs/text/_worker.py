@@ -12,10 +12,8 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import lru_cache
 from typing import TypeVar
 
+from counterpoint.envs.task import Act, Draw, Seen, View
 from counterpoint.envs.text._acting import use
-from counterpoint.envs.text._task import Act, Draw, Seen, View
-
-__all__ = ["Desk", "most_said", "slip"]
 
 H = TypeVar("H", bound=Hashable)
 T = TypeVar("T")

@@ -11,16 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from counterpoint.envs._world import changed
-from counterpoint.envs.text._attacks import plant
+from counterpoint.envs.task import Act, Draw, Instance, Score, Subtask, View
 from counterpoint.envs.text._leaks import marker
 from counterpoint.envs.text._ledger import AMENDED, NOTICE, SIGNED, Config, ledger
 from counterpoint.envs.text._rows import NONE, RULES, Row, merged, play, scored, written
-from counterpoint.envs.text._task import Act, Draw, Instance, Score, Subtask, View
 from counterpoint.envs.text._words import check_seed, heard, heard_all, number, phrases, the_day
 from counterpoint.envs.text._worker import Desk, slip
-
-__all__ = ["LedgerHunt", "ledger_hunt"]
+from counterpoint.envs.text.attacks import plant
+from counterpoint.envs.world import changed
 
 _ROW = re.compile(r"\b(C-\d{4})[ \t]*\|[ \t]*([^|;\n]{1,80}?)[ \t]*\|[ \t]*(\d[\d,]{0,17})")
 _ASKS = phrases("all {kind:word} contracts that are worth {least:amount} crowns or more today")

@@ -13,17 +13,15 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from counterpoint.envs._world import changed, parameter
+from counterpoint.envs.task import Act, Document, Draw, Instance, Score, Subtask, View
 from counterpoint.envs.text._acting import answer, judged
-from counterpoint.envs.text._attacks import check_attack, plant
 from counterpoint.envs.text._leaks import marker
 from counterpoint.envs.text._ledger import whole
-from counterpoint.envs.text._task import Act, Document, Draw, Instance, Score, Subtask, View
 from counterpoint.envs.text._words import Dice, check_seed, day, heard, number, phrases, said, the_day
 from counterpoint.envs.text._worker import Desk, most_said, slip
+from counterpoint.envs.text.attacks import check_attack, plant
+from counterpoint.envs.world import changed, parameter
 from counterpoint.errors import InputError, NotFound, did_you_mean
-
-__all__ = ["Config", "PointerChase", "pointer_chase"]
 
 _MORE = phrases(
     "This card holds {value:amount}. Add {n:amount} to get the number of the next card{found:rest}.",

@@ -13,16 +13,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from counterpoint.envs._world import changed, parameter
-from counterpoint.envs.text._attacks import check_attack, plant
+from counterpoint.envs.task import Act, Document, Draw, Instance, Score, Subtask, View
 from counterpoint.envs.text._evidence import Claim, Fact, claims, facts, follows, statement, verdicts, voted
 from counterpoint.envs.text._leaks import marker
 from counterpoint.envs.text._panel import spoken
-from counterpoint.envs.text._task import Act, Document, Draw, Instance, Score, Subtask, View
 from counterpoint.envs.text._words import Dice, firm, person
+from counterpoint.envs.text.attacks import check_attack, plant
+from counterpoint.envs.world import changed, parameter
 from counterpoint.errors import InputError, NotFound, did_you_mean
-
-__all__ = ["SplitEvidence", "split_evidence"]
 
 _RELATIONS = ("auditor", "supplier", "owner", "insurer", "landlord", "banker", "carrier", "founder")
 _MOST = {"claims": 24, "facts": 8, "independents": 64, "clones": 1024}

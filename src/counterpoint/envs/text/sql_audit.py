@@ -11,17 +11,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from counterpoint.envs._world import changed
-from counterpoint.envs.text._attacks import plant
+from counterpoint.envs.task import Act, Draw, Instance, Score, Subtask, View
 from counterpoint.envs.text._audit import Config, audit
 from counterpoint.envs.text._audit_rules import named, query, understood
 from counterpoint.envs.text._leaks import marker
 from counterpoint.envs.text._rows import NONE, RULES, Row, merged, play, scored, written
-from counterpoint.envs.text._task import Act, Draw, Instance, Score, Subtask, View
 from counterpoint.envs.text._words import check_seed, number
 from counterpoint.envs.text._worker import Desk, slip
-
-__all__ = ["SqlAudit", "sql_audit"]
+from counterpoint.envs.text.attacks import plant
+from counterpoint.envs.world import changed
 
 _ROW = re.compile(r"\b(R\d{1,2})[ \t]*\|[ \t]*([A-Z]\d{1,6})[ \t]*\|[ \t]*(-?\d[\d,]{0,17})(?![\d.])")
 _RULE = re.compile(r"\b(R\d{1,2}) \(policy (P-\d+), on [^)]{1,60}\)")

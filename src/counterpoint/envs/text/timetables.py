@@ -13,15 +13,13 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from counterpoint.envs._world import changed, parameter
+from counterpoint.envs.task import Act, Draw, Instance, Score, Subtask, View
 from counterpoint.envs.text._leaks import marker
 from counterpoint.envs.text._scheduler import scheduled
-from counterpoint.envs.text._task import Act, Draw, Instance, Score, Subtask, View
 from counterpoint.envs.text._timetable import Place, Problem, Rule, Talk, best, better, joined, placements, read, written
 from counterpoint.envs.text._words import Dice
+from counterpoint.envs.world import changed, parameter
 from counterpoint.errors import InputError, NotFound, did_you_mean
-
-__all__ = ["Timetables", "timetables"]
 
 _SPEAKERS = (
     "Ada",

@@ -14,8 +14,6 @@ from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 from counterpoint.errors import InputError
 
-__all__ = ["KEY_ENV", "Address", "address_of", "key_of", "shown"]
-
 KEY_ENV = "OPENAI_API_KEY"
 _VENDOR = "https://api.openai.com/v1"
 _NO_KEY = "no-key"

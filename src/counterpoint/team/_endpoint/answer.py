@@ -12,10 +12,8 @@ import math
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Literal
 
-from counterpoint.formats._importing.values import as_dict, count
+from counterpoint.formats.importing.values import as_dict, count
 from counterpoint.team._endpoint.faults import Fault, Trouble
-
-__all__ = ["Answer", "Finish", "json_of", "stream_data"]
 
 Finish = Literal["stop", "length", "tool", "filter", "unknown"]
 MOST_BYTES = 64 << 20

@@ -17,8 +17,6 @@ from typing import Any
 
 from counterpoint.team.model import Failure
 
-__all__ = ["OPTIONAL", "Fault", "Trouble", "broken", "clean", "said_error", "status_fault"]
-
 OPTIONAL = ("logprobs", "seed", "stop", "temperature", "stream_options", "max_tokens", "system")
 """What can be left out of a request, or said otherwise, when an endpoint refuses it."""
 _WORDS, _READ = 240, 4000

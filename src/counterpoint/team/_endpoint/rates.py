@@ -10,8 +10,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-__all__ = ["Bucket", "Now", "Rates", "Sleep"]
-
 Now = Callable[[], float]
 Sleep = Callable[[float], Awaitable[None]]
 

@@ -15,8 +15,6 @@ from counterpoint.team._recording.session import Session, current
 from counterpoint.team._recording.text import clean, given, parameters, text_of, usage_of
 from counterpoint.team._recording.wrap import wrapped
 
-__all__ = ["Acts", "Doing"]
-
 Fn = Callable[..., Any]
 Text = Callable[[Any], str | None]
 Name = str | Callable[..., str]

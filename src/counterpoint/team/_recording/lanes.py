@@ -19,8 +19,6 @@ from counterpoint.team.recorder import Recorder
 if TYPE_CHECKING:
     from counterpoint.team._recording.session import Session
 
-__all__ = ["Lane", "Lanes", "Reads", "Scope"]
-
 Reads = Iterable[str | tuple[str, str]]
 """Events that were read, by id; as a pair with the type of the edge where the usual one is not meant."""
 Kinds = tuple[str, ...]

@@ -19,8 +19,6 @@ from counterpoint.team._recording.lanes import Lanes, Scope
 from counterpoint.team.recorder import Recorder, WallClock
 from counterpoint.trace import Trace
 
-__all__ = ["Session", "current", "say"]
-
 current: ContextVar[Scope | None] = ContextVar("counterpoint_scope", default=None)
 """Who acts here: tasks and copied contexts inherit it."""
 _MOST = 100

@@ -14,8 +14,6 @@ import msgspec
 
 from counterpoint.trace import Event
 
-__all__ = ["LIMIT", "clean", "given", "parameters", "plain", "text_of", "usage_of"]
-
 LIMIT = 1_000_000
 """Characters of a text that are kept."""
 _BARE = {"id": "-", "t": 0, "type": "message", "agent": "-"}

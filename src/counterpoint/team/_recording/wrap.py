@@ -16,8 +16,6 @@ from typing import Any
 from counterpoint.team._recording.lanes import Scope
 from counterpoint.team._recording.session import current
 
-__all__ = ["Begin", "End", "wrapped"]
-
 Begin = Callable[[tuple[Any, ...], dict[str, Any]], Scope | None]
 """What is done when the function is called, with its arguments; None where nothing is recorded."""
 End = Callable[[Scope, Any, BaseException | None], None]

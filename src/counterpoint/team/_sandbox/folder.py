@@ -14,8 +14,6 @@ from pathlib import Path, PurePosixPath
 
 from counterpoint.errors import InputError
 
-__all__ = ["checked", "is_over", "make", "remove", "unnamed_bytes"]
-
 
 def checked(files: Mapping[str, str]) -> dict[str, str]:
     """The files, if each path stays inside the folder; otherwise an `InputError`."""

@@ -15,8 +15,6 @@ import sysconfig
 from functools import cache
 from pathlib import Path
 
-__all__ = ["Rule", "handled", "interpreter", "library", "own_folder", "readable", "version"]
-
 Rule = tuple[str, int]
 """A path and the rights on it and on all below it."""
 _CREATE_RULESET = 444

@@ -13,8 +13,6 @@ import sys
 
 from counterpoint.team._sandbox.watch import PATHS, REFUSED
 
-__all__ = ["filter_program"]
-
 # name: (x86_64, aarch64); None where the machine has no such call.
 _CALLS: dict[str, tuple[int | None, int | None]] = {
     # Open files and the own folder; which paths may be opened is Landlock's business.

@@ -22,8 +22,6 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-__all__ = ["NUMBER", "PATHS", "REFUSED", "Watch", "is_available"]
-
 NUMBER = 277 if platform.machine() == "aarch64" else 317
 """Of the system call `seccomp`."""
 

@@ -12,8 +12,6 @@ from typing import Any
 from counterpoint.team._recording.lanes import Scope
 from counterpoint.team.recording import ROOT, Recording
 
-__all__ = ["Places", "do", "name_root"]
-
 
 class Places:
     """Runs that have begun and not ended, by the framework's id."""

@@ -33,8 +33,6 @@ try:
 except ImportError as error:
     raise InputError("LangGraph is not installed", fix="pip install langgraph") from error
 
-__all__ = ["handler"]
-
 PARTS = frozenset({"agent", "tools", "model", "call_model", "pre_model_hook", "post_model_hook", "generate_structured_response"})
 _PLAIN = frozenset({"LangGraph", "CompiledStateGraph", "CompiledGraph", "RunnableSequence"})
 _TRANSFER = re.compile(r"^(?:transfer|handoff|hand_off|delegate)_to_(.+)$")

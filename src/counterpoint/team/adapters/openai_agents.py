@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import Any
 
 from counterpoint.errors import InputError
-from counterpoint.formats._spans.said import said, told
+from counterpoint.formats.spans.said import said, told
 from counterpoint.team._recording.lanes import Scope
 from counterpoint.team._recording.text import clean, plain, text_of, usage_of
 from counterpoint.team.adapters._places import Places, do, name_root
@@ -31,8 +31,6 @@ try:
     from agents.tracing import TracingProcessor, get_current_span
 except ImportError as error:
     raise InputError("the OpenAI Agents SDK is not installed", fix="pip install openai-agents") from error
-
-__all__ = ["processor"]
 
 _STEPS = frozenset({"generation", "response", "transcription", "speech"})
 

@@ -18,8 +18,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["NAME", "Cache", "Prefixes", "Segment", "forward", "register"]
-
 NAME = "counterpoint_ragged"
 _now = threading.local()
 """The pass that this thread is in: attention functions are given no cache."""

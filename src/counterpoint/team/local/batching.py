@@ -27,8 +27,6 @@ from counterpoint.team.local.decoding import Tree, Vocabulary, Writing, trees
 from counterpoint.team.local.loading import Loaded, Options
 from counterpoint.team.model import Call, Completion, ModelFailed
 
-__all__ = ["Engine", "Request", "Stats"]
-
 
 @dataclass
 class Request:

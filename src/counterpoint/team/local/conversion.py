@@ -25,8 +25,6 @@ from counterpoint.errors import CounterpointError, InputError, NotFound, did_you
 from counterpoint.team.local.loading import quiet_import, require_extra
 from counterpoint.team.local.weights import KNOWN, MANIFEST, Known, damaged, models_folder, sha256
 
-__all__ = ["convert", "in_package", "install"]
-
 _DRAFT = ".draft-"
 _BYTES_PER_PARAMETER = 2
 _SPARE = 1.05

@@ -27,8 +27,6 @@ import numpy as np
 
 from counterpoint.team.model import Call, Completion, ModelFailed
 
-__all__ = ["Tree", "Vocabulary", "Writing", "draw", "trees"]
-
 _NODES = 256
 """Tokens of starts that are scored in one pass: their logits are what costs memory."""
 

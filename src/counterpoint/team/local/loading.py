@@ -17,8 +17,6 @@ from counterpoint.errors import CounterpointError, InputError, did_you_mean
 from counterpoint.team.local.weights import damaged
 from counterpoint.team.model import Message, ModelFailed
 
-__all__ = ["Loaded", "Options", "load", "quiet_import", "require_extra"]
-
 _USUAL_CONTEXT = 2048
 """Where a model does not say how much it can read."""
 

@@ -22,8 +22,6 @@ from typing import Any
 
 from counterpoint.errors import InputError, NotFound, did_you_mean
 
-__all__ = ["KNOWN", "MANIFEST", "Found", "Known", "Source", "damaged", "described", "find", "listed", "models_folder"]
-
 MANIFEST = "counterpoint.json"
 _WEIGHTS = (".safetensors", ".bin")
 _END_BYTES, _PAGE_BYTES, _PAGES = 65_536, 4_096, 62

@@ -17,13 +17,11 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from counterpoint.envs.text._attacks import obey
-from counterpoint.envs.text._task import Act, Choice, TextTask, View
+from counterpoint.envs.task import Act, Choice, TextTask, View
+from counterpoint.envs.text.attacks import obey
 from counterpoint.errors import InputError
 from counterpoint.team import grammar
 from counterpoint.team.model import Call, Completion, ModelFailed
-
-__all__ = ["Fake", "fake"]
 
 _PART = re.compile(r"^(\S+): ", re.M)
 _TURNS = ("turn",)

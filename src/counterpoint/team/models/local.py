@@ -15,8 +15,6 @@ from counterpoint.team.local.loading import Loaded, Options, load, require_extra
 from counterpoint.team.local.weights import Source, find
 from counterpoint.team.model import Call, Completion
 
-__all__ = ["LocalModel", "local"]
-
 _ENGINE = 1
 """Changes whenever the same weights and call would be answered otherwise."""
 

@@ -13,12 +13,10 @@ from typing import Any
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.team.model import Model
 
-__all__ = ["openai_"]
-
 
 def openai_(spec: str, **options: Any) -> Model:
     """The model that `spec` names at an endpoint; options are those of `EndpointModel`, with prices as `Prices` or as a table."""
-    from counterpoint.formats._importing.usage import Prices
+    from counterpoint.formats.importing.usage import Prices
     from counterpoint.team.endpoint import EndpointModel
 
     known = set(inspect.signature(EndpointModel).parameters) - {"name"}

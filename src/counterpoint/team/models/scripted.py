@@ -14,8 +14,6 @@ from counterpoint.errors import InputError, NotFound
 from counterpoint.files import read_plain
 from counterpoint.team.model import Call, Completion
 
-__all__ = ["Scripted", "scripted"]
-
 
 class Scripted:
     """Lines by agent."""

@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from counterpoint.envs.text._task import Instance
+from counterpoint.envs.task import Instance
 from counterpoint.team.board import board_of
 from counterpoint.team.tool import Effect, Place, ToolResult
-
-__all__ = ["notes"]
 
 
 class notes:

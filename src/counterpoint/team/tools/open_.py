@@ -9,11 +9,9 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from counterpoint.envs.text._task import Instance
+from counterpoint.envs.task import Instance
 from counterpoint.team._fingerprint import fingerprint
 from counterpoint.team.tool import Effect, Place, ToolResult
-
-__all__ = ["open_"]
 
 
 class open_:

@@ -13,10 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from counterpoint.envs.text._task import Instance
+from counterpoint.envs.task import Instance
 from counterpoint.team.tool import Effect, Place, ToolResult
-
-__all__ = ["outbox"]
 
 
 class outbox:

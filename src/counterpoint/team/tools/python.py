@@ -13,14 +13,12 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from counterpoint.envs.text._task import Instance
+from counterpoint.envs.task import Instance
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.team._fingerprint import fingerprint
 from counterpoint.team._sandbox import folder as _folder
 from counterpoint.team.sandbox import Limits, Outcome, Sandbox
 from counterpoint.team.tool import Effect, Place, ToolResult
-
-__all__ = ["python"]
 
 
 class python:

@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from counterpoint.envs.text._task import Instance
+from counterpoint.envs.task import Instance
 from counterpoint.team._fingerprint import fingerprint
 from counterpoint.team.bm25 import index_of
 from counterpoint.team.tool import Effect, Place, ToolResult
-
-__all__ = ["search"]
 
 
 class search:

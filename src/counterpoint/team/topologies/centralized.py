@@ -9,8 +9,6 @@ from counterpoint.team.desk import Desk, manage
 from counterpoint.team.runtime import Team
 from counterpoint.team.topology import Topology
 
-__all__ = ["centralized"]
-
 
 async def _run(team: Team) -> str:
     lead = team.root("orchestrator")

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import asyncio
 
-from counterpoint.envs.text._task import Choice, Seen
+from counterpoint.envs.task import Choice, Seen
 from counterpoint.team.acting import Chosen
 from counterpoint.team.desk import Desk, manage
 from counterpoint.team.model import BudgetSpent
 from counterpoint.team.runtime import Agent, AgentStopped, Returned, Team
 from counterpoint.team.topology import Topology
 from counterpoint.team.using import use_tool
-
-__all__ = ["debate"]
 
 
 async def _run(team: Team) -> str:

@@ -6,13 +6,11 @@ the task's tools, and may hand out parts.
 
 from __future__ import annotations
 
-from counterpoint.envs.text._task import Choice
+from counterpoint.envs.task import Choice
 from counterpoint.team.desk import Desk, end
 from counterpoint.team.runtime import Team
 from counterpoint.team.topology import Topology
 from counterpoint.team.using import use_tool
-
-__all__ = ["harness"]
 
 _FAILURES = 3
 

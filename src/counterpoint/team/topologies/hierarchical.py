@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from counterpoint.envs.text._task import Subtask
+from counterpoint.envs.task import Subtask
 from counterpoint.team.desk import Desk, manage
 from counterpoint.team.model import BudgetSpent
 from counterpoint.team.runtime import Agent, AgentStopped, Returned, Team, parts_of
 from counterpoint.team.topology import Topology
-
-__all__ = ["hierarchical"]
 
 
 async def _run(team: Team) -> str:

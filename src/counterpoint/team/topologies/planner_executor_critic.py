@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from counterpoint.envs.text._task import Seen, Subtask
+from counterpoint.envs.task import Seen, Subtask
 from counterpoint.team.desk import Desk, manage
 from counterpoint.team.runtime import Agent, Returned, Team
 from counterpoint.team.topology import Topology
-
-__all__ = ["planner_executor_critic"]
 
 
 async def _run(team: Team) -> str:

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import asyncio
 
-from counterpoint.envs.text._task import Choice, Subtask
+from counterpoint.envs.task import Choice, Subtask
 from counterpoint.team.acting import Chosen
 from counterpoint.team.desk import Desk, end
 from counterpoint.team.runtime import Agent, Returned, Team
 from counterpoint.team.topology import Topology
-
-__all__ = ["swarm"]
 
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _QUORUM = 2

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from counterpoint.train.preset import Preset
 
-__all__ = ["c3"]
-
 c3 = Preset(
     source="C3, arXiv 2603.06859; official code, ablation no_replay",
     grade="R",

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from counterpoint.train.preset import Preset
 
-__all__ = ["counterpoint"]
-
 counterpoint = Preset(
     source="research notes B1 (all stops), B3 (forced forks, spawn advantage), B5 (ledger, cone form), B7 (replay, scaling)",
     grade="M",

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from counterpoint.train.preset import Preset
 
-__all__ = ["dr_mas"]
-
 dr_mas = Preset(
     source="Dr. MAS, arXiv 2602.08847; official code",
     grade="R",

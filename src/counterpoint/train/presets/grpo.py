@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from counterpoint.train.preset import Preset
 
-__all__ = ["grpo"]
-
 grpo = Preset(
     source="GRPO (DeepSeekMath), arXiv 2402.03300; verl",
     grade="R",

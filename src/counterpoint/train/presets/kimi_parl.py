@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from counterpoint.train.preset import Preset
 
-__all__ = ["kimi_parl"]
-
 kimi_parl = Preset(
     source="Kimi K2.5 (PARL), arXiv 2602.02276",
     grade="P",

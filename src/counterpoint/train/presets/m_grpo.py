@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from counterpoint.train.preset import Preset
 
-__all__ = ["m_grpo"]
-
 m_grpo = Preset(
     source="M-GRPO, arXiv 2511.13288",
     grade="P",

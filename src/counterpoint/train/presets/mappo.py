@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from counterpoint.train.preset import Preset
 
-__all__ = ["mappo"]
-
 mappo = Preset(
     source="MAPPO, arXiv 2103.01955; official code",
     grade="R",

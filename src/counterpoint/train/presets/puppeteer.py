@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from counterpoint.train.preset import Preset
 
-__all__ = ["puppeteer"]
-
 puppeteer = Preset(
     source="Puppeteer, arXiv 2505.19591; official code",
     grade="R",

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from counterpoint.train.preset import Preset
 
-__all__ = ["qmix"]
-
 qmix = Preset(
     source="QMIX, arXiv 1803.11485; pymarl",
     grade="R",

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from counterpoint.train.preset import Preset
 
-__all__ = ["sharp"]
-
 sharp = Preset(
     source="SHARP, arXiv 2602.08335 (reconstructed)",
     grade="S",

@@ -18,8 +18,6 @@ from typing import Any
 
 from counterpoint.train.runner.protocol import frozen, packed, resolve, told
 
-__all__ = ["serve"]
-
 
 def serve(conn: connection.Connection, beats: Any, place: int, beat_s: float) -> None:
     """Answer jobs on a pipe. A job is (number, work, version or None for the last weights) and then its bytes."""

@@ -24,8 +24,6 @@ from counterpoint.errors import InputError
 from counterpoint.train.runner.protocol import Done, Job, Runner
 from counterpoint.train.staleness import Inclusion
 
-__all__ = ["Deadline", "Ordered", "Taken"]
-
 Make = Callable[[int], Job]
 
 

@@ -14,8 +14,6 @@ from typing import Any
 from counterpoint.errors import InputError
 from counterpoint.train.runner.protocol import Done, Job, failed, frozen, packed, resolve, told
 
-__all__ = ["Here"]
-
 
 class Here:
     """No processes at all."""

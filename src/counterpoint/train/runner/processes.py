@@ -27,8 +27,6 @@ from counterpoint.errors import CounterpointError, InputError
 from counterpoint.train.runner._worker import serve
 from counterpoint.train.runner.protocol import Done, Job, failed, packed, resolve
 
-__all__ = ["Processes"]
-
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 _START_S = 120.0
 _GUARD = 'a script that starts workers does so under `if __name__ == "__main__":`; else Here shows why'

@@ -19,8 +19,6 @@ import numpy as np
 
 from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
 
-__all__ = ["Done", "Job", "Runner", "Work", "failed", "frozen", "packed", "resolve"]
-
 Work = Callable[[Any, Any], Any]
 
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["GRID", "Linear", "ridge", "ridge_cv"]
-
 GRID = tuple((light, heavy) for light in (1e-5, 1e-4, 1e-3, 1e-2, 1e-1) for heavy in (1.0, 30.0, 1000.0))
 """(penalty of a standardised column per row, how many times that for products)."""
 _FOLDS = 3

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Tree", "tree_cv"]
-
 _LEVELS, _LEAVES, _FOLDS = 24, 16, 3
 
 

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Basis", "quadratic"]
-
 _KINKS, _STEPS, _TIMED_STEPS = 6, 3, 2
 _MANY = 12  # features beyond which products of two are left out
 _CONSTANT = 1e-9

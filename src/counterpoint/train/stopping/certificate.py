@@ -32,8 +32,6 @@ from counterpoint.train.stopping.paths import HasPaths, StopPaths, checked
 from counterpoint.train.stopping.rule import Rule, paid
 from counterpoint.train.stopping.values import longstaff_schwartz, pooled_fit
 
-__all__ = ["Bracket", "bracket", "dual"]
-
 _ROWS = 60_000  # fork rows at a time
 _PILOT_FORKS = 16
 

@@ -28,8 +28,6 @@ from counterpoint.train.stopping.rule import Rule, paid
 from counterpoint.train.stopping.simple import FOLDS, best_cap, folds_of, threshold
 from counterpoint.train.stopping.values import longstaff_schwartz, mixed
 
-__all__ = ["Choice", "choose", "stacked", "vote_of"]
-
 _ERRORS = 1.0
 
 Trainer = Callable[[HasPaths, int], Rule]

@@ -24,8 +24,6 @@ from counterpoint.train.stopping.basis import Basis
 from counterpoint.train.stopping.paths import StopPaths
 from counterpoint.train.stopping.simple import FOLDS, folds_of, paid_by_thresholds
 
-__all__ = ["calmest", "expected"]
-
 _ENOUGH = 400  # traces for the test whether features tell anything
 _ERRORS = 2.0
 _MORE, _PREFERRED = 0.002, 2.0  # how much more a tree has to explain: that share, less two traces' worth

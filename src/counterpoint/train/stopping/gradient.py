@@ -24,8 +24,6 @@ from counterpoint.train.stopping.rule import Rule
 from counterpoint.train.stopping.simple import rule_of
 from counterpoint.train.stopping.values import last_useful
 
-__all__ = ["all_stops", "all_stops_gradient", "sampled_gradient", "sampled_score", "stop_value"]
-
 _BATCH, _PENALTY = 200, 1e-4
 _EXACT, _SAMPLED = (80, 0.25), (200, 0.05)  # steps, and the first step size: noise needs more and smaller ones
 _SLOPE = 1.0  # of the first head, per checkpoint, around the cap

@@ -18,8 +18,6 @@ from counterpoint.envs.stopping import FEATURES, payoffs
 from counterpoint.errors import InputError, NotIdentified, Refused
 from counterpoint.trace import Trace
 
-__all__ = ["HasPaths", "StopPaths", "checked", "from_traces", "said", "subset"]
-
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
 
 

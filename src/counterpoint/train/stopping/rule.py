@@ -30,8 +30,6 @@ from counterpoint.errors import InputError, NotFound, Refused
 from counterpoint.files import read_plain
 from counterpoint.train.stopping.basis import Basis, quadratic
 
-__all__ = ["Rule", "first_stop", "load_rule", "paid"]
-
 _FORMAT = 1
 
 

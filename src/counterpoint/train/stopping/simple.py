@@ -21,8 +21,6 @@ from counterpoint.train.stopping.basis import Basis
 from counterpoint.train.stopping.paths import HasPaths, StopPaths, checked
 from counterpoint.train.stopping.rule import Rule, paid
 
-__all__ = ["best_cap", "folds_of", "hindsight", "paid_by_thresholds", "rule_of", "threshold"]
-
 _LEVELS = 30
 FOLDS = 3
 

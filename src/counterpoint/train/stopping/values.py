@@ -21,8 +21,6 @@ from counterpoint.train.stopping.paths import HasPaths, StopPaths, checked
 from counterpoint.train.stopping.rule import Rule, first_stop, paid
 from counterpoint.train.stopping.simple import folds_of, rule_of
 
-__all__ = ["last_useful", "longstaff_schwartz", "mixed", "pooled", "pooled_fit", "returns"]
-
 _PENALTY = 1e-3
 _ROUNDS, _SEARCHED = 8, 3
 _REACH, _UNREACHED = 2, 0.05

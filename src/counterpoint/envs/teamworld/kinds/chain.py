@@ -12,12 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from counterpoint.envs._keyed import purpose
+from counterpoint.envs.keyed import purpose
 from counterpoint.envs.teamworld.action import ANSWER, NEXT, VERIFY
 from counterpoint.envs.teamworld.config import Config
-from counterpoint.envs.teamworld.kinds._work import Returns, Work
-
-__all__ = ["ChainState"]
+from counterpoint.envs.teamworld.work import Returns, Work
 
 _HOP = purpose("chain call")
 

@@ -11,11 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from counterpoint.envs._keyed import purpose
+from counterpoint.envs.keyed import purpose
 from counterpoint.envs.teamworld.config import Config
-from counterpoint.envs.teamworld.kinds._work import Returns, Work
-
-__all__ = ["DraftState"]
+from counterpoint.envs.teamworld.work import Returns, Work
 
 _STEP, _HAZARD = purpose("draft step"), purpose("draft hazard")
 

@@ -11,11 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from counterpoint.envs._keyed import bits, purpose, uniform
+from counterpoint.envs.keyed import bits, purpose, uniform
 from counterpoint.envs.teamworld.config import Config
-from counterpoint.envs.teamworld.kinds._work import Returns, Work
-
-__all__ = ["NodeState"]
+from counterpoint.envs.teamworld.work import Returns, Work
 
 _ORDER, _EXTRA, _CROSS, _NODE = (purpose(f"node {n}") for n in ("order", "extra", "cross", "work"))
 

@@ -14,11 +14,9 @@ from math import exp, lgamma, log
 
 import numpy as np
 
-from counterpoint.envs._keyed import mixed, purpose, uniform
+from counterpoint.envs.keyed import mixed, purpose, uniform
 from counterpoint.envs.teamworld.config import Config
-from counterpoint.envs.teamworld.kinds._work import Returns, Work
-
-__all__ = ["PoolState"]
+from counterpoint.envs.teamworld.work import Returns, Work
 
 _COUNT, _FIND = purpose("pool count"), purpose("pool find")
 

@@ -11,11 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from counterpoint.envs._keyed import purpose, uniform
+from counterpoint.envs.keyed import purpose, uniform
 from counterpoint.envs.teamworld.config import Config
-from counterpoint.envs.teamworld.kinds._work import Returns, Work, add_at
-
-__all__ = ["VoteState"]
+from counterpoint.envs.teamworld.work import Returns, Work, add_at
 
 _TRUTH, _DIFFICULTY, _MISLED, _VOTE, _COPY, _CONFIDENCE = (
     purpose(f"vote {n}") for n in ("truth", "difficulty", "misled", "vote", "copy", "confidence")

@@ -20,13 +20,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, inf
 
-from counterpoint.envs._world import Optimum
 from counterpoint.envs.teamworld.config import KINDS, Config
 from counterpoint.envs.teamworld.optimum import chain, draft, node, pool, vote
 from counterpoint.envs.teamworld.optimum import offer as offers
 from counterpoint.envs.teamworld.optimum.offer import Offer
-
-__all__ = ["Plan", "bound_any", "optimum", "panel", "plan"]
+from counterpoint.envs.world import Optimum
 
 _BOUNDS: tuple[Callable[[Config, Offer, float], float], ...] = (
     vote.offer_value,

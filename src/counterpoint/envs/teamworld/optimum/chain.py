@@ -23,8 +23,6 @@ from counterpoint.envs.teamworld.optimum import offer as offers
 from counterpoint.envs.teamworld.optimum.offer import Offer, Term
 from counterpoint.errors import InputError
 
-__all__ = ["ANSWER", "ChainTable", "NEXT", "STOP", "VERIFY", "MOST", "bound", "confidences", "decide", "value"]
-
 STOP, ANSWER, VERIFY, NEXT = 0, 1, 2, 3
 _GRID = 1025
 MOST = 100_000

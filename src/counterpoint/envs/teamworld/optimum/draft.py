@@ -19,8 +19,6 @@ from counterpoint.envs.teamworld.config import Config
 from counterpoint.envs.teamworld.optimum import offer as offers
 from counterpoint.envs.teamworld.optimum.offer import Offer, Term
 
-__all__ = ["DraftRule", "bound", "rule", "value"]
-
 _GRID = 2049
 
 

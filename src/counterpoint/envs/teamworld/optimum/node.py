@@ -22,8 +22,6 @@ from counterpoint.envs.teamworld.config import Config
 from counterpoint.envs.teamworld.optimum import offer as offers
 from counterpoint.envs.teamworld.optimum.offer import Offer
 
-__all__ = ["bound", "brute_force", "makespan", "project_bound", "value"]
-
 
 def bound(config: Config, offer: Offer, extra: float = 0.0) -> float:
     """No policy gets more of one node on these terms: all its dependencies its own agent's."""

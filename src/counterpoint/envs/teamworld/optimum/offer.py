@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from counterpoint.envs.teamworld.config import Config
 
-__all__ = ["Offer", "Term", "best", "own", "single", "team", "workers"]
-
 Term = tuple[float, float]
 Offer = tuple[Term | None, Term | None]
 

@@ -22,8 +22,6 @@ from counterpoint.envs.teamworld.config import Config
 from counterpoint.envs.teamworld.optimum import offer as offers
 from counterpoint.envs.teamworld.optimum.offer import Offer
 
-__all__ = ["bound", "fixed_value", "prior", "rule", "steps", "team_value", "value"]
-
 
 @lru_cache(maxsize=64)
 def prior(mean: float, shape: float, slots: int) -> np.ndarray:

@@ -24,19 +24,6 @@ from counterpoint.envs.teamworld.config import DIFFICULTIES, Config
 from counterpoint.envs.teamworld.optimum import offer as offers
 from counterpoint.envs.teamworld.optimum.offer import Offer
 
-__all__ = [
-    "STOP",
-    "CALL_A",
-    "CALL_B",
-    "VoteTables",
-    "critic_value",
-    "offer_value",
-    "panel_accuracy",
-    "panel_value",
-    "tables",
-    "value",
-]
-
 STOP, CALL_A, CALL_B = 0, 1, 2
 
 

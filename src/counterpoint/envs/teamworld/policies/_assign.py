@@ -12,8 +12,6 @@ import numpy as np
 from counterpoint.envs.teamworld.observation import Observation
 from counterpoint.envs.teamworld.running import ranks
 
-__all__ = ["Triple", "assigned", "builders", "matched", "panel", "searchers", "within_budget"]
-
 Triple = tuple[np.ndarray, np.ndarray, np.ndarray]
 """(ep, item, agent)"""
 

@@ -17,8 +17,6 @@ from counterpoint.envs.teamworld.config import Config
 from counterpoint.envs.teamworld.observation import Observation
 from counterpoint.envs.teamworld.optimum import chain, draft, pool, vote
 
-__all__ = ["NEXT", "Want", "Wishes", "vote_state"]
-
 Want = tuple[np.ndarray, np.ndarray, np.ndarray]
 """(priority, family, purpose), each (E, n)."""
 

@@ -16,8 +16,6 @@ from counterpoint.envs.teamworld.config import Config
 from counterpoint.envs.teamworld.observation import Observation
 from counterpoint.envs.teamworld.optimum import bound, chain, draft, pool, vote
 
-__all__ = ["Size", "team_size"]
-
 _SPAN = 8  # workers under a lead, in a hierarchical team
 
 

@@ -12,8 +12,6 @@ from counterpoint.envs.teamworld.legal import limits
 from counterpoint.envs.teamworld.play import play
 from counterpoint.envs.teamworld.policies.parts import Parts, Team
 
-__all__ = ["best_cap"]
-
 _REHEARSAL = range(1_000_003, 1_000_003 + 16)
 _COARSE = (1, 2, 3, 4, 5, 6, 8, 10, 14, 20, 28, 40, 56, 80, 110, 160, 220)
 

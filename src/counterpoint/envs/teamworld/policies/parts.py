@@ -20,8 +20,6 @@ from counterpoint.envs.teamworld.policies._assign import builders, matched, pane
 from counterpoint.envs.teamworld.policies._next import NEXT, Wishes, vote_state
 from counterpoint.envs.teamworld.policies._size import Size, team_size
 
-__all__ = ["Parts", "Team"]
-
 
 @dataclass(frozen=True)
 class Parts:

@@ -12,8 +12,6 @@ from counterpoint.envs.teamworld.config import RULES, Config
 from counterpoint.envs.teamworld.observation import Observation
 from counterpoint.envs.teamworld.policies._assign import assigned, within_budget
 
-__all__ = ["Random"]
-
 _STOP = 1 / 30
 
 

@@ -1,0 +1,115 @@
+"""Rows of a claim: a number, its 95 % interval, the target it is held to, and whether it is met.
+
+Always true: a row holds plain Python numbers and has exactly the six fields of `Row`; what is not a number meets no target.
+
+The interval of samples x_1..x_n (one per seed) is Student's, for their mean: m ± t(0.975, n - 1) · s / √n, with s the standard
+deviation over n - 1. It is meant for the few seeds of a claim, where the normal interval is too narrow. One sample has no
+interval (`None`); a single number that is not a list of samples is taken as exact, and its interval is itself.
+
+The rule: by default the value (the mean) must meet the target. `by` names what must meet it instead: the `low` end (the strict
+rule for `at_least`), the `high` end (the strict one for `at_most`), or both, the whole `interval`. What has no interval then
+meets nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, SupportsFloat
+
+from counterpoint.errors import InputError
+
+By = Literal["mean", "low", "high", "interval"]
+Samples = SupportsFloat | Iterable[SupportsFloat]
+
+# t(0.975, df) for df = 1..30; above, 1.96 + 2.4 / df is right to three digits.
+_T = (
+    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
+    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
+    *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a claim."""
+
+    name: str
+    """What was measured."""
+    value: float
+    """The mean over the seeds, or the one number."""
+    low: float | None
+    """The lower end of its 95 % interval; None where there is none."""
+    high: float | None
+    """The upper end."""
+    target: str
+    """What it is held to, for reading: `>= 0.99`."""
+    ok: bool
+    """Whether the target is met."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The row as `reproduce --json` prints it."""
+        return asdict(self)
+
+
+def mean_interval(samples: Iterable[SupportsFloat]) -> tuple[float, float | None, float | None]:
+    """The mean and the ends of Student's 95 % interval for it; None, None for one sample."""
+    xs = [float(x) for x in samples]
+    if not xs:
+        raise InputError("no samples: there is no mean of nothing", fix="give one number per seed")
+    if not all(map(math.isfinite, xs)):
+        return math.nan, None, None
+    mean = math.fsum(xs) / len(xs)
+    if len(xs) == 1:
+        return mean, None, None
+    df = len(xs) - 1
+    half = (_T[df - 1] if df <= len(_T) else 1.96 + 2.4 / df) * statistics.stdev(xs, mean) / math.sqrt(len(xs))
+    return mean, mean - half, mean + half
+
+
+def at_least(name: str, samples: Samples, target: float, *, by: By = "mean") -> Row:
+    """The row that says: this is at least so much."""
+    return _row(name, samples, f">= {target:.6g}", lambda x: x >= target, by)
+
+
+def at_most(name: str, samples: Samples, target: float, *, by: By = "mean") -> Row:
+    """The row that says: this is at most so much."""
+    return _row(name, samples, f"<= {target:.6g}", lambda x: x <= target, by)
+
+
+def equal_within(name: str, samples: Samples, target: float, tolerance: float, *, by: By = "mean") -> Row:
+    """The row that says: this is so much, give or take the tolerance."""
+    if not tolerance >= 0:
+        raise InputError(f"a tolerance is at least 0, not {tolerance}")
+    return _row(name, samples, f"{target:.6g} ± {tolerance:.6g}", lambda x: abs(x - target) <= tolerance, by)
+
+
+def _row(name: str, samples: Samples, target: str, meets: Callable[[float], bool], by: By) -> Row:
+    value: float
+    low: float | None
+    high: float | None
+    if isinstance(samples, Iterable) and getattr(samples, "ndim", None) != 0:  # an array without axes is one number
+        value, low, high = mean_interval(samples)
+    else:
+        value = low = high = float(samples)  # type: ignore[arg-type]
+    held: dict[str, list[float | None]] = {"mean": [value], "low": [low], "high": [high], "interval": [low, high]}
+    if by not in held:
+        raise InputError(f"no rule {by!r}", fix="by is one of " + ", ".join(held))
+    # A target is one-sided or a band around a number, so both ends meet it exactly when every point between does.
+    return Row(name, value, low, high, target, all(x is not None and math.isfinite(x) and meets(x) for x in held[by]))
+
+
+_FIELDS = tuple(f.name for f in fields(Row))
+
+
+def as_row(given: Row | Mapping[str, Any]) -> Row:
+    """What a claim yielded, as a row: a `Row`, or a mapping with exactly its six keys."""
+    if isinstance(given, Row):
+        return given
+    if not isinstance(given, Mapping) or set(given) != set(_FIELDS):
+        keys = f"the keys {', '.join(map(str, given))}" if isinstance(given, Mapping) else type(given).__name__
+        raise InputError(f"a claim yields rows with the keys {', '.join(_FIELDS)}, not {keys}")
+    low, high = (None if given[end] is None else float(given[end]) for end in ("low", "high"))
+    return Row(str(given["name"]), float(given["value"]), low, high, str(given["target"]), bool(given["ok"]))

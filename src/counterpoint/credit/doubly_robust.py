@@ -1,0 +1,147 @@
+"""Doubly robust effect of a yes/no decision from logged data, with a gate that refuses where the log cannot answer. Arrays only.
+
+    psi = m1(x) - m0(x) + a (R - m1(x)) / e - (1 - a) (R - m0(x)) / (1 - e)
+    tau(q) = sum_i w_qi psi_i / sum_i w_qi            w: same leaf, or a kernel of the distance in x
+    se(q)^2 = n / (n - 1) sum_c (sum_{i in c} w_qi (psi_i - tau(q)))^2 / (sum_i w_qi)^2      c: traces, n their effective number
+
+Always true: e is the logged propensity, never an estimated one; m1 and m0 are ridge regressions fitted on the other folds, and
+clusters are never split between folds. E[psi | x] = tau(x) for any m1, m0, where 0 < e < 1. Cases outside the gate's propensities
+have weight 0: nothing is learnt from where one arm never occurs.
+
+The gate answers only if the logged propensity of both arms is at least 0.02, the local effective sample size (sum w)^2 / sum w^2
+of each arm at least 20, and no deterministic rule decided. Robins, Rotnitzky, Zhao 1994; cross-fitting: arXiv 1608.00060;
+research notes B3. Departure: refusals are answers, with a reason and what would fix it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from counterpoint.credit.ridge import ridge
+from counterpoint.errors import InputError
+
+LEAST_PROPENSITY = 0.02
+LEAST_ESS = 20.0
+_BLOCK = 512
+
+
+class Local(NamedTuple):
+    """Local averages at Q places."""
+
+    tau_Q: np.ndarray
+    se_Q: np.ndarray
+    ess_taken_Q: np.ndarray
+    ess_passed_Q: np.ndarray
+
+
+def psi(a_N: np.ndarray, e_N: np.ndarray, r_N: np.ndarray, m1_N: np.ndarray, m0_N: np.ndarray) -> np.ndarray:
+    """The doubly robust score of each case; NaN where a propensity of the arm taken is 0."""
+    a_N, e_N = np.asarray(a_N, np.bool_), np.asarray(e_N, np.float64)
+    if ((e_N < 0) | (e_N > 1)).any():
+        raise InputError("a propensity lies outside 0 to 1", fix="exp(logp) of the decision")
+    chance = np.where(a_N, e_N, 1 - e_N)
+    gap = np.where(a_N, r_N - m1_N, m0_N - r_N)
+    return m1_N - m0_N + np.divide(gap, chance, out=np.full(len(gap), np.nan), where=chance > 0)
+
+
+def folds_of(cluster_N: np.ndarray, folds: int) -> np.ndarray:
+    """(N,) the fold of each case: clusters in turn, in the order of their numbers."""
+    _, number = np.unique(cluster_N, return_inverse=True)
+    return number % folds
+
+
+def outcome_models(
+    x_ND: np.ndarray, a_N: np.ndarray, r_N: np.ndarray, fold_N: np.ndarray, penalty: float = 1.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """(m1, m0) of each case, from ridge regressions on the cases of its arm in the other folds.
+
+    Where the other folds lack an arm, the model is their mean outcome; the gate refuses there anyway.
+    """
+    a_N = np.asarray(a_N, np.bool_)
+    out = np.full((2, len(r_N)), float(np.mean(r_N)))
+    for fold in np.unique(fold_N):
+        here = fold_N == fold
+        for arm, row in ((True, 0), (False, 1)):
+            there = ~here & (a_N == arm)
+            if there.any():
+                out[row, here] = ridge(x_ND[there], r_N[there], penalty)(x_ND[here])
+            elif (~here).any():
+                out[row, here] = r_N[~here].mean()
+    return out[0], out[1]
+
+
+def same_leaf(leaf_Q: np.ndarray, leaf_N: np.ndarray) -> np.ndarray:
+    """(Q, N) weight 1 in the same leaf, 0 elsewhere."""
+    return (np.asarray(leaf_Q)[:, None] == np.asarray(leaf_N)[None]).astype(np.float64)
+
+
+def kernel(x_QD: np.ndarray, x_ND: np.ndarray, bandwidth: float) -> np.ndarray:
+    """(Q, N) Gaussian weights of the distance, each column in units of its standard deviation over N; 0 beyond 3 bandwidths."""
+    if not bandwidth > 0:
+        raise InputError(f"bandwidth is {bandwidth}", fix="more than 0, in standard deviations of the features")
+    sd = x_ND.std(axis=0)
+    scale = np.where(sd > 1e-12, sd, 1.0) * bandwidth
+    z_QD, z_ND = (x_QD - x_ND.mean(axis=0)) / scale, (x_ND - x_ND.mean(axis=0)) / scale
+    square = np.maximum(0.0, (z_QD**2).sum(axis=1)[:, None] + (z_ND**2).sum(axis=1)[None] - 2 * z_QD @ z_ND.T)
+    return np.where(square <= 9, np.exp(-square / 2), 0.0)
+
+
+def local(
+    psi_N: np.ndarray, a_N: np.ndarray, cluster_N: np.ndarray, places: int, weights: Callable[[slice], np.ndarray]
+) -> Local:
+    """Local averages of psi with cluster-robust standard errors, and the effective sample size of each arm.
+
+    `weights` gives the rows of the (places, N) weights, a block at a time. Cases whose psi is NaN have none.
+    """
+    a_N, has_N = np.asarray(a_N, np.bool_), np.isfinite(psi_N)
+    use_N = np.where(has_N, psi_N, 0.0)
+    _, number = np.unique(cluster_N, return_inverse=True)
+    rows = [slice(i, min(i + _BLOCK, places)) for i in range(0, places, _BLOCK)]
+    blocks = [_local(use_N, a_N, number, np.where(has_N, weights(block), 0.0)) for block in rows]
+    return Local(*(np.concatenate([b[j] for b in blocks]) if blocks else np.zeros(0) for j in range(4)))
+
+
+def _local(psi_N: np.ndarray, a_N: np.ndarray, number_N: np.ndarray, w_QN: np.ndarray) -> Local:
+    total = w_QN.sum(axis=1)
+    share = np.divide(w_QN, total[:, None], out=np.zeros_like(w_QN), where=total[:, None] > 0)
+    tau = np.where(total > 0, share @ psi_N, np.nan)
+    clusters = int(number_N.max(initial=-1)) + 1
+    order = np.argsort(number_N, kind="stable")
+    starts = np.searchsorted(number_N[order], np.arange(clusters))
+    gap = share * (psi_N[None] - np.nan_to_num(tau)[:, None])
+    by_cluster = np.add.reduceat(gap[:, order], starts, axis=1)
+    n = 1 / np.maximum((np.add.reduceat(share[:, order], starts, axis=1) ** 2).sum(axis=1), 1e-300)
+    few = (n < 1 + 1e-9) | (total <= 0)
+    se = np.sqrt((by_cluster**2).sum(axis=1) * np.where(few, np.nan, n) / np.where(few, 1.0, n - 1))
+    return Local(tau, se, _ess(w_QN[:, a_N]), _ess(w_QN[:, ~a_N]))
+
+
+def _ess(w_QN: np.ndarray) -> np.ndarray:
+    """(sum w)^2 / sum w^2, 0 where there is no weight."""
+    square = (w_QN**2).sum(axis=1)
+    return np.divide(w_QN.sum(axis=1) ** 2, square, out=np.zeros(len(w_QN)), where=square > 0)
+
+
+def gate(
+    e_Q: np.ndarray,
+    found: Local,
+    is_rule_Q: np.ndarray,
+    *,
+    least_propensity: float = LEAST_PROPENSITY,
+    least_ess: float = LEAST_ESS,
+) -> list[str | None]:
+    """Why each place gets no answer; None where it gets one."""
+    out: list[str | None] = []
+    for e, taken, passed, rule in zip(e_Q, found.ess_taken_Q, found.ess_passed_Q, is_rule_Q, strict=True):
+        if rule:
+            out.append("a deterministic rule decided here, so the other arm never occurs")
+        elif not min(e, 1 - e) >= least_propensity:
+            out.append(f"the logged propensity is {e:.3g}; both arms need {least_propensity:g}")
+        elif not min(taken, passed) >= least_ess:
+            out.append(f"effective sample sizes are {taken:.1f} and {passed:.1f}; both arms need {least_ess:g}")
+        else:
+            out.append(None)
+    return out

@@ -1,0 +1,92 @@
+"""Difference rewards: the team's reward minus what it would have been without the unit.
+
+    D_u = G(z) - G(z without u)
+
+Always true: a unit that nobody reads and nothing depends on gets 0 under a coupled replay. The rows do not sum to the reward,
+and need not. Without a replay or a function that answers "what if", nothing is answered.
+Source: Wolpert and Tumer, difference rewards (textbook); SHARP's mask is this with a placeholder. The default action c_u is
+absence: a message or tool call is deleted, an agent is never spawned, a decision becomes a noop. Agents that nobody spawned
+are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from counterpoint.credit.mechanism import Mechanism, team_reward
+from counterpoint.credit.rows import Row, credit_of, unit_events
+from counterpoint.errors import InputError, NotIdentified
+from counterpoint.trace import Trace
+from counterpoint.trace.replay import Delete, Fork, ManyReplay, Replay
+from counterpoint.trace.rows import Cost, Credit
+
+_ESTIMAND = "G(z) - G(z without the unit), all noise shared"
+
+
+def _places(trace: Trace, unit: str) -> dict[str, str | None]:
+    """Unit id to the event whose deletion removes the unit; None where there is none."""
+    if unit == "agent":
+        born = {e.to: e.id for e in reversed(trace.events) if e.type == "spawn"}
+        return {name: born.get(name) for name in unit_events(trace, "agent")}
+    if unit in ("message", "tool"):
+        return {name: name for name in unit_events(trace, unit)}
+    if unit == "orchestrator":
+        return {e.id: e.id for e in trace.events if e.type == "orchestrator_decision"}
+    raise InputError(f"no difference rewards for unit {unit!r}", fix="agent, message, tool or orchestrator")
+
+
+def _without(replay: Any, trace: Trace, ids: Sequence[str], channel: str) -> list[float]:
+    if channel == "team" and isinstance(replay, ManyReplay):
+        return [float(g) for g in replay.returns(trace, [Fork(at, Delete()) for at in ids])]
+    if isinstance(replay, Replay):
+        return [team_reward(replay.fork(trace, at, Delete()), channel) for at in ids]
+    raise InputError(f"{type(replay).__name__} cannot replay", fix="an object with fork(trace, at, do, seed)")
+
+
+def _run(
+    traces: Sequence[Trace],
+    *,
+    replay: Any = None,
+    counterfactual: Callable[[Trace, str], float] | None = None,
+    unit: str = "agent",
+    channel: str = "team",
+) -> Credit:
+    if replay is None and counterfactual is None:
+        raise NotIdentified(
+            "a trace alone does not say what would have been", "give replay= or counterfactual=(trace, id) -> reward"
+        )
+    rows: list[tuple[Row, float]] = []
+    refused: dict[tuple[int, str], str] = {}
+    forks = 0
+    for i, trace in enumerate(traces):
+        places, real = _places(trace, unit), team_reward(trace, channel)
+        if counterfactual is not None:
+            rows += [(Row(i, unit, name), real - float(counterfactual(trace, name))) for name in places]
+            continue
+        asked = {name: at for name, at in places.items() if at is not None}
+        refused |= {(i, name): "nobody spawned it: its absence has no event" for name in places if name not in asked}
+        forks += len(asked)
+        for name, other in zip(asked, _without(replay, trace, list(asked.values()), channel), strict=True):
+            rows.append((Row(i, unit, name), real - other))
+    return credit_of(
+        "difference",
+        _ESTIMAND,
+        traces,
+        rows,
+        cost=Cost(forks=forks),
+        unidentified=refused,
+        fix="ask for spawned agents, or messages",
+    )
+
+
+difference = Mechanism(
+    unit="agent",
+    estimand=_ESTIMAND,
+    assumptions="the replay is faithful; absence is a fair default",
+    cost="one fork per unit",
+    additive=False,
+    source="Wolpert and Tumer (2002), textbook form",
+    run=_run,
+    needs=("replay",),
+)

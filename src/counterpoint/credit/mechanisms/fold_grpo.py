@@ -1,0 +1,95 @@
+"""FoldGRPO (Context-Folding): the outcome plus a process term, clipped to [0, 1], against the group's outcomes.
+
+    A_it = (clip(R_i + Q_it, 0, 1) - mean(R)) / std(R)        statistics over the outcomes only
+
+Always true: with Q = 0 and outcomes in [0, 1] this is group-relative credit with the population std. Q is -1 on an action
+whose tool call failed, -1 on actions of the main agent that spawn nothing once its context passes half of `context_limit`,
+-0.2 on all actions of an agent in `out_of_scope(trace)`, else 0; `process` replaces that rule. All outcomes equal: no std,
+every A is 0.
+Source: Context-Folding arXiv 2510.11967 (SECONDARY). Departure: rows are per action; `int8=True` casts Q as the release does,
+which turns -0.2 into 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from counterpoint.credit.groups import Floats, group_codes, group_stats
+from counterpoint.credit.mechanism import Mechanism, team_reward
+from counterpoint.credit.rows import Key, Row, actions, credit_of, event_unit, keys_of, main_of
+from counterpoint.trace import Trace
+from counterpoint.trace.rows import Credit
+
+_ESTIMAND = "(clip(R + Q, 0, 1) - mean R) / std R"
+
+
+def fold_advantages(
+    outcomes: ArrayLike, groups: ArrayLike, rollout_of_row: ArrayLike, process: ArrayLike, *, ddof: int = 0
+) -> Floats:
+    """(rows,) advantages; `outcomes` and `groups` by rollout, the process term by row; NaN for a group of one."""
+    r, row = np.asarray(outcomes, np.float64), np.asarray(rollout_of_row, np.int64)
+    stats = group_stats(r, groups, ddof=ddof)
+    of_row = stats.code[row]
+    above = np.clip(r[row] + np.asarray(process, np.float64), 0.0, 1.0) - stats.mean[of_row]
+    std = stats.std[of_row]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        out = np.where(std > 0, above / std, 0.0)
+    out[stats.size[of_row] < 2] = np.nan
+    return out
+
+
+def _default(trace: Trace, context_limit: float | None, outside: Collection[str]) -> dict[str, float]:
+    main = main_of(trace) if context_limit is not None else None
+    failed = {(e.agent, e.turn) for e in trace.events if e.type in ("tool_call", "tool_result") and e.ok is False}
+    out = {}
+    for place in actions(trace):
+        event = trace.events[place]
+        is_failed = event.ok is False if event.turn is None else (event.agent, event.turn) in failed
+        is_long = context_limit is not None and event.agent == main and (event.tokens_in or 0) > context_limit / 2
+        q = -1.0 if is_failed or (is_long and event.decision != "spawn") else 0.0
+        out[event.id] = min(q, -0.2 if event.agent in outside else 0.0)
+    return out
+
+
+def _run(
+    traces: Sequence[Trace],
+    *,
+    process: Callable[[Trace], Mapping[str, float]] | None = None,
+    context_limit: float | None = None,
+    out_of_scope: Callable[[Trace], Collection[str]] | None = None,
+    int8: bool = False,
+    ddof: int = 0,
+    key: Key = "task_id",
+    channel: str = "team",
+) -> Credit:
+    rows, terms = [], []  # type: list[Row], list[float]
+    for i, trace in enumerate(traces):
+        outside = out_of_scope(trace) if out_of_scope is not None else ()
+        own = process(trace) if process is not None else _default(trace, context_limit, outside)
+        for place in actions(trace):
+            event = trace.events[place]
+            rows.append(Row(i, event_unit(event), event.id))
+            terms.append(float(own.get(event.id, 0.0)))
+    q = np.trunc(terms) if int8 else np.asarray(terms)
+    codes, names = group_codes(keys_of(traces, key))
+    amounts = fold_advantages([team_reward(t, channel) for t in traces], codes, [r.trace for r in rows], q, ddof=ddof)
+    sizes = np.bincount(codes, minlength=len(names)).tolist()
+    notes = {"ddof": ddof, "int8": int8, "groups": {str(n): size for n, size in zip(names, sizes, strict=True)}}
+    return credit_of(
+        "fold_grpo", _ESTIMAND, traces, zip(rows, amounts.tolist(), strict=True), notes=notes, fix="several traces per task"
+    )
+
+
+fold_grpo = Mechanism(
+    unit="message",
+    estimand=_ESTIMAND,
+    assumptions="outcomes lie in [0, 1]; several rollouts per task",
+    cost="nothing beyond several traces per task",
+    additive=False,
+    source="Context-Folding, arXiv 2510.11967; departures in the module",
+    run=_run,
+    needs=("group",),
+)

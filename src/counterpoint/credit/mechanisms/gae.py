@@ -1,0 +1,96 @@
+"""Generalised advantage estimation along the team's actions, or along each agent's own, with a given critic.
+
+    A_t = d_t + gamma lam A_{t+1},  d_t = r_t + gamma V_{t+1} - V_t
+
+Always true: only actions are steps; tool output and other observations are skipped. Nothing flows between traces (nor between
+agents when `chain="agent"`). Rewards are those that the events carry, or else the team's reward on the last step of a chain.
+Sources: GAE arXiv 1506.02438; verl's masking; `preset` = ppo (whitened), mappo (arXiv 2103.01955), ippo (local critic, chain
+per agent), maac (CoLLM-MAAC arXiv 2601.21972: lam 0, gamma 1, normalised per agent and turn), maporl (2502.18439: chain per
+agent). Departures: unit is the action, not the token; `token_spread` goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from counterpoint.credit import advantages
+from counterpoint.credit.groups import group_advantages, group_codes, whiten
+from counterpoint.credit.mechanism import Mechanism
+from counterpoint.credit.rows import Row, actions, credit_of, event_unit, paid_steps, values_of
+from counterpoint.errors import InputError, did_you_mean
+from counterpoint.trace import Trace
+from counterpoint.trace.rows import Credit
+
+_ESTIMAND = "A_t: GAE of the action with the given critic"
+_PRESETS: Mapping[str, dict[str, Any]] = {
+    "plain": {},
+    "ppo": {"normalise": "whiten"},
+    "mappo": {"gamma": 0.99, "normalise": "mappo"},
+    "ippo": {"gamma": 0.99, "chain": "agent"},
+    "maac": {"lam": 0.0, "normalise": "agent_turn"},
+    "maporl": {"chain": "agent", "normalise": "whiten"},
+}
+
+
+def _normalised(amounts: np.ndarray, how: str | None, turns: Sequence[tuple[str, int | None]]) -> np.ndarray:
+    if how is None:
+        return amounts
+    if how == "whiten":
+        return whiten(amounts)
+    if how == "mappo":
+        return whiten(amounts, ddof=0, eps=1e-5, eps_at="add")
+    if how == "agent_turn":
+        return group_advantages(amounts, group_codes(turns)[0], "collm_maac")
+    raise InputError(f"no normalisation {how!r}", fix="whiten, mappo or agent_turn")
+
+
+def _run(
+    traces: Sequence[Trace],
+    *,
+    value: Callable[[Trace], Any] | None = None,
+    preset: str = "plain",
+    gamma: float | None = None,
+    lam: float | None = None,
+    chain: str | None = None,
+    normalise: str | None = None,
+    channel: str = "team",
+) -> Credit:
+    if preset not in _PRESETS:
+        raise InputError(f"no preset {preset!r}", fix=did_you_mean(preset, _PRESETS))
+    base = {"gamma": 1.0, "lam": 0.95, "chain": "team", "normalise": None, **_PRESETS[preset]}
+    given = {"gamma": gamma, "lam": lam, "chain": chain, "normalise": normalise}
+    use = {**base, **{k: v for k, v in given.items() if v is not None}}
+    if use["chain"] not in ("team", "agent"):
+        raise InputError(f"no chain {use['chain']!r}", fix="team or agent")
+    rows, rewards, values, segments, turns = [], [], [], [], []  # type: list[Row], list[float], list[float], list[int], list[Any]
+    for i, trace in enumerate(traces):
+        critic, chains = values_of(trace, value, "a critic (value=)"), {}  # type: dict[str, Any], dict[str, list[int]]
+        for place in actions(trace):
+            chains.setdefault(trace.events[place].agent if use["chain"] == "agent" else "", []).append(place)
+        for number, places in enumerate(chains.values()):
+            rewards += paid_steps(trace, [[p] for p in places], channel)
+            for event in (trace.events[p] for p in places):
+                if event.id not in critic:
+                    raise InputError(f"the critic has no value for event {event.id!r}", where=trace.trace_id)
+                rows.append(Row(i, event_unit(event), event.id))
+                values.append(float(critic[event.id]))
+                segments.append(i * 1_000_000 + number)
+                turns.append((event.agent, event.turn))
+    amounts, _ = advantages.gae(rewards, values, segments=segments, gamma=use["gamma"], lam=use["lam"])
+    amounts = _normalised(amounts, use["normalise"], turns) if len(amounts) else amounts
+    return credit_of("gae", _ESTIMAND, traces, zip(rows, amounts.tolist(), strict=True), notes={"preset": preset, **use})
+
+
+gae = Mechanism(
+    unit="message",
+    estimand=_ESTIMAND,
+    assumptions="the critic is right on average at the prefixes; the chain's order is the order of time",
+    cost="a critic",
+    additive=False,
+    source="GAE, arXiv 1506.02438; verl, MAPPO and CoMLRL code",
+    run=_run,
+    needs=("critic",),
+)

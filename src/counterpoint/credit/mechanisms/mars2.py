@@ -1,0 +1,93 @@
+"""MARTI-MARS2: every node of a search tree against all nodes of the tree, with optional shaping.
+
+    A = (r - mean) / (std + 1e-9) over the tree;   shaped: r + g (r - b), b = mix of parent (shaped) and sibling mean
+
+Always true: a node counts once, however many traces pass through it. A node whose event carries no reward has no row.
+Source: MARTI-MARS2 arXiv 2602.07848; MARTI code (ddof 1; shaping as written there, where it never runs because parents are
+not stored; here it does). Departure: nodes are found by content, as in `c3`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from counterpoint.credit.groups import Convention, Floats, convention_of, group_codes, leave_one_out
+from counterpoint.credit.mechanism import Mechanism
+from counterpoint.credit.prefix_tree import tree_of
+from counterpoint.credit.rows import Key, Row, credit_of, event_unit, grouped_credit, keys_of
+from counterpoint.errors import InputError, NotIdentified
+from counterpoint.trace import Event, Trace
+from counterpoint.trace.rows import Credit
+
+_ESTIMAND = "(r of the node - mean of the tree) / std of the tree"
+
+
+def shaped_rewards(rewards: ArrayLike, parents: Sequence[int], *, gain: float = 0.5, mix: float = 0.5) -> Floats:
+    """r + gain (r - b); b = mix x parent's shaped reward + (1 - mix) x mean of the siblings' rewards, or whichever there is.
+
+    Parents stand before their children; -1 is no parent, and such nodes are each other's siblings.
+    """
+    r = np.asarray(rewards, np.float64)
+    others = leave_one_out(r, group_codes(parents)[0])
+    out = r.copy()
+    for i, parent in enumerate(parents):
+        if parent >= i:
+            raise InputError(f"node {i} stands before its parent {parent}")
+        has_siblings = np.isfinite(others[i])
+        if parent >= 0:
+            b = mix * out[parent] + (1 - mix) * others[i] if has_siblings else out[parent]
+        else:
+            b = others[i] if has_siblings else r[i]
+        out[i] = r[i] + gain * (r[i] - b)
+    return out
+
+
+def _run(
+    traces: Sequence[Trace],
+    *,
+    shape: bool = False,
+    gain: float = 0.5,
+    mix: float = 0.5,
+    convention: str | Convention = "marti",
+    key: Key = "task_id",
+    channel: str = "team",
+    singleton: str | None = None,
+    sample: Callable[[Event], Hashable] | None = None,
+) -> Credit:
+    keys = keys_of(traces, key)
+    tree = tree_of(traces, keys, [0.0] * len(traces), sample)
+    once = [tree.steps[i] for i in tree.first_steps()]
+    paid = {s.node: (traces[s.trace].events[s.place].reward or {}).get(channel) for s in once}
+    scored = [s for s in once if paid[s.node] is not None]
+    if not scored:
+        raise NotIdentified(f"no event carries a reward {channel!r}", "score the nodes: reward={'team': ...} on events")
+    place = {s.node: i for i, s in enumerate(scored)}
+    values = np.array([paid[s.node] for s in scored], np.float64)
+    if shape:
+        values = shaped_rewards(values, [place.get(s.parent, -1) for s in scored], gain=gain, mix=mix)
+    rows = [Row(s.trace, event_unit(traces[s.trace].events[s.place]), traces[s.trace].events[s.place].id) for s in scored]
+    how = convention_of(convention, singleton=singleton)
+    credit = grouped_credit("mars2", _ESTIMAND, traces, rows, values.tolist(), [keys[s.trace] for s in scored], how)
+    amount = {(r.trace, r.unit_id): r.value for r in credit.rows}
+    of_node = {s.node: amount.get((r.trace, r.unit_id), np.nan) for s, r in zip(scored, rows, strict=True)}
+    out = []
+    for step in tree.steps:
+        if step.node in of_node:
+            event = traces[step.trace].events[step.place]
+            out.append((Row(step.trace, event_unit(event), event.id), of_node[step.node]))
+    return credit_of("mars2", _ESTIMAND, traces, out, notes={**credit.notes, "shaped": shape})
+
+
+mars2 = Mechanism(
+    unit="message",
+    estimand=_ESTIMAND,
+    assumptions="rewards of all nodes and agents of a tree are on one scale",
+    cost="a reward per node",
+    additive=False,
+    source="MARTI-MARS2, arXiv 2602.07848; MARTI code",
+    run=_run,
+    needs=("contents", "event rewards"),
+)

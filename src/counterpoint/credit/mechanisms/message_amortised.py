@@ -1,0 +1,131 @@
+"""Message credit by regression in hindsight: no calls once fitted, or blended with a few forks.
+
+    c_am(m) = ridge regression of fork credit on features of m in the finished trace (`_message_features`)
+    blend   = (c_am / s_am^2 + c_fork / s_f^2) / (1 / s_am^2 + 1 / s_f^2)      s_am: residual sd of the fit, s_f: fork error
+
+Always true: without weights there is no guess but a refusal: `fit(traces, credit)` learns them from traces whose credit was found
+by forks. Features need the finished trace (hindsight), so this is for credit, never for acting. Each fork variance is pooled with
+the mean over the trace's messages (weight 4), for k replicates tell little about it. Honest negative (research notes B2): the
+blend has the smaller error, forks alone may rank better. Departure from hindsight credit (arXiv 1912.02503): linear, on features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from counterpoint.credit.forks import Contrast, added, effects, needed
+from counterpoint.credit.masked_replay import Aggregate, Verify
+from counterpoint.credit.mechanism import Mechanism
+from counterpoint.credit.message_features import features
+from counterpoint.credit.messages import MESSAGES
+from counterpoint.credit.ridge import Ridge, ridge
+from counterpoint.errors import InputError, NotIdentified
+from counterpoint.trace import Trace
+from counterpoint.trace.replay import Delete, Replay
+from counterpoint.trace.rows import Cost, Credit, CreditRow
+
+_ESTIMAND = "deletion credit of m, predicted in hindsight (blended with forks where k > 0)"
+_POOL = 4.0
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What `fit` learnt."""
+
+    model: Ridge
+    residual_sd: float
+    """How far predictions were from fork credit, beyond the forks' own error."""
+    messages: int
+    """How many it learnt from."""
+
+
+def fit(
+    traces: Sequence[Trace],
+    credit: Credit,
+    *,
+    penalty: float = 3.0,
+    rule: str | Aggregate = "majority",
+    verify: Verify | None = None,
+    start: Any = None,
+    types: Collection[str] = MESSAGES,
+) -> Weights:
+    """Weights from traces and their fork credit (`message_delete` or `message_substitute` of these traces)."""
+    if credit.trace_ids != tuple(t.trace_id for t in traces):
+        raise InputError("the credit is of other traces", fix="give the traces that the credit was computed for, in their order")
+    told = {(r.trace, r.unit_id): r for r in credit.rows if r.unit == "message"}
+    table = features(traces, rule=rule, verify=verify, start=start, types=types)
+    found = [(m, told[i, at]) for m, (i, at) in enumerate(zip(table.trace_M.tolist(), table.ids, strict=True)) if (i, at) in told]
+    if len(found) < 2 * table.x_MD.shape[1]:
+        raise NotIdentified(
+            f"{len(found)} messages with fork credit for {table.x_MD.shape[1]} features", "more traces with fork credit"
+        )
+    x, y = table.x_MD[[m for m, _ in found]], np.array([r.value for _, r in found])
+    model = ridge(x, y, penalty)
+    noise = float(np.mean([r.se**2 for _, r in found if r.se is not None] or [0.0]))
+    rest = float(((y - model(x)) ** 2).sum() / max(1, len(y) - x.shape[1] - 1))
+    return Weights(model, float(np.sqrt(max(rest - noise, 0.05 * rest))), len(y))
+
+
+def blended(amortised_U: np.ndarray, sd: float, fork_U: np.ndarray, se_U: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Inverse-variance mean of prediction and forks, and its standard error; NaN forks leave the prediction."""
+    has = np.isfinite(fork_U)
+    var_U = np.where(has, se_U, 0.0) ** 2
+    mean = float(var_U[has].mean()) if has.any() else 0.0
+    var_U = ((k - 1) * var_U + _POOL * mean) / (k - 1 + _POOL)
+    to_forks = np.where(has, sd**2 / np.maximum(sd**2 + var_U, 1e-300), 0.0)
+    value_U = amortised_U + to_forks * (np.where(has, fork_U, 0.0) - amortised_U) * has
+    return value_U, np.sqrt(np.where(has, to_forks * var_U, sd**2))
+
+
+def _run(
+    traces: Sequence[Trace],
+    *,
+    weights: Weights | None = None,
+    replay: Replay | None = None,
+    k: int = 0,
+    seed: int = 0,
+    rule: str | Aggregate = "majority",
+    verify: Verify | None = None,
+    start: Any = None,
+    types: Collection[str] = MESSAGES,
+    channel: str = "team",
+) -> Credit:
+    if weights is None:
+        raise NotIdentified("the regression has no weights", "weights=fit(traces, message_delete(traces, replay=..., k=8))")
+    if k == 1 or k < 0:
+        raise InputError(f"k is {k}", fix="0 for no forks, or 2 and more: one replicate has no variance")
+    table = features(traces, rule=rule, verify=verify, start=start, types=types)
+    value_M, se_M = weights.model(table.x_MD), np.full(len(table.ids), weights.residual_sd)
+    cost = Cost()
+    if k:
+        replay = needed(replay, "a blend with forks")
+        costs = []
+        for i, trace in enumerate(traces):
+            mine = np.flatnonzero(table.trace_M == i)
+            asked = [Contrast(table.ids[m], None, Delete()) for m in mine]
+            found = effects(replay, trace, asked, k=k, seed=seed, channel=channel)
+            value_M[mine], se_M[mine] = blended(value_M[mine], weights.residual_sd, found.effect_U, found.se_U, k)
+            costs.append(found.cost)
+        cost = added(costs)
+    rows = tuple(
+        CreditRow(int(i), "message", at, float(v), float(s))
+        for i, at, v, s in zip(table.trace_M, table.ids, value_M, se_M, strict=True)
+    )
+    notes = {"k": k, "learnt from": weights.messages, "residual_sd": weights.residual_sd}
+    return Credit("message_amortised", _ESTIMAND, False, tuple(t.trace_id for t in traces), rows, cost=cost, notes=notes)
+
+
+message_amortised = Mechanism(
+    unit="message",
+    estimand=_ESTIMAND,
+    assumptions="messages of the traces judged are like those it was fitted on",
+    cost="none with k = 0 (the fit took forks on other traces); else 2k - 1 forks per message",
+    additive=False,
+    source="research notes B2; hindsight credit assignment, arXiv 1912.02503. Departure: ridge regression on stated features",
+    run=_run,
+    needs=("weights",),
+)

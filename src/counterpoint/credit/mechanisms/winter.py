@@ -1,0 +1,89 @@
+"""Winter's level value over team, roles and agents: an order-free second opinion on who earned it.
+
+Always true: role rows sum to v(N) - v(nobody), and so do agent rows; a role's row is the sum of its agents' rows and equals the
+Shapley value of the game among roles (quotient game).
+
+Orders shuffle roles, and agents inside their role; the value is the mean marginal over them (Winter 1989; with one level it
+is Owen's value, 1977). It is the nested Owen value over the tree role -> agent, with each role a player without a worth of its
+own. The worth is as in `shapley`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace as changed
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.credit.games import Game, TeamGame, VoteGame
+from counterpoint.credit.mechanism import Mechanism
+from counterpoint.credit.team_games import Worth, play, solve
+from counterpoint.trace import Trace
+from counterpoint.trace.replay import Replay
+from counterpoint.trace.rows import Cost, Credit, CreditRow
+
+
+def _widened(game: TeamGame, more: int) -> TeamGame:
+    """The same game with `more` players behind, who are worth nothing."""
+    if isinstance(game, VoteGame):
+        return changed(game, n=game.n + more)
+    n = game.n
+    return Game(n + more, lambda present_A: game.worth(np.ascontiguousarray(present_A[:n])))
+
+
+def _levels(roles: list[str]) -> tuple[list[str], NDArray[np.int64]]:
+    """The roles, and the parent of each agent and then of each role in the tree role -> agent."""
+    names = list(dict.fromkeys(roles))
+    place = {role: len(roles) + i for i, role in enumerate(names)}
+    return names, np.array([*(place[role] for role in roles), *([-1] * len(names))], np.int64)
+
+
+def _run(
+    traces: list[Trace],
+    *,
+    worth: Worth | None = None,
+    replay: Replay | None = None,
+    orders: int | None = None,
+    stop_se: float | None = None,
+    seed: int = 0,
+    tie: float = 0.5,
+) -> Credit:
+    rows: list[CreditRow] = []
+    declared, costs = [], []
+    for k, trace in enumerate(traces):
+        played = play(trace, worth=worth, replay=replay, tie=tie)
+        roles, parent_A = _levels(played.roles)
+        n = len(played.names)
+        game = _widened(played.game, len(roles))
+        found = solve(game, "nested_owen", parent_A, orders=orders, seed=[seed, k], stop_se=stop_se)
+        shares = np.bincount(parent_A[:n] - n, found.value_A[:n], len(roles))
+        se = None if found.se_A is None or not np.isfinite(found.se_A).all() else found.se_A
+        rows += [CreditRow(k, "role", role, float(shares[r])) for r, role in enumerate(roles)]
+        rows += [
+            CreditRow(k, "agent", name, float(found.value_A[a]), None if se is None else float(se[a]))
+            for a, name in enumerate(played.names)
+        ]
+        everybody, nobody = played.all_and_nobody
+        declared.append(everybody - nobody)
+        costs.append(played.cost)
+    return Credit(
+        mechanism="winter",
+        estimand=winter.estimand,
+        additive=True,
+        trace_ids=tuple(t.trace_id for t in traces),
+        rows=tuple(rows),
+        declared=np.array(declared),
+        cost=Cost(sum(c.forks for c in costs), sum(c.tokens for c in costs)),
+    )
+
+
+winter = Mechanism(
+    unit="agent",
+    estimand="Winter value over roles and their agents: mean marginal over orders that keep each role together",
+    assumptions="as shapley; what belongs together is what has the same role",
+    cost="as shapley",
+    additive=True,
+    source="Winter 1989, a value for cooperative games with levels structure; Owen 1977",
+    run=_run,
+    needs=("worth or replay, unless the trace holds scored votes",),
+)

@@ -1,0 +1,196 @@
+"""Traces as rows: who acted, in which turn, what was paid, who is compared with whom, what credit comes of it.
+
+Always true: an action is an event in which a member's model acts (decision, message, tool call, aggregate), in the order of
+time and then of the file; outsiders (user, tool, system) have none. What is paid for a unit is, in this order: its rows in
+`signals`, where given (none: not scored); the rewards that its own events carry in the channel, where any event of the trace
+carries one; else the team's reward, which all share. A row without a number is refused by name and never becomes 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from counterpoint.credit.groups import Convention, group_advantages, group_codes
+from counterpoint.credit.mechanism import team_reward
+from counterpoint.errors import InputError, NotIdentified
+from counterpoint.trace import Event, Trace
+from counterpoint.trace.rows import Cost, Credit, CreditRow, Signals
+from counterpoint.trace.team import ACTING, OUTSIDE_ROLES, Team
+
+Key = str | Callable[[Trace], Hashable]
+
+
+class Row(NamedTuple):
+    """One unit of one trace, before it has a credit."""
+
+    trace: int
+    unit: str
+    unit_id: str
+
+
+def keys_of(traces: Sequence[Trace], key: Key) -> list[Hashable]:
+    """The group of each trace: by a field of the trace (`task_id`), by `batch` (all together), or by a function of it."""
+    if callable(key):
+        return [key(t) for t in traces]
+    if key == "batch":
+        return ["batch"] * len(traces)
+    if key not in ("task_id", "trace_id", "system", "topology"):
+        raise InputError(f"no group key {key!r}", fix="task_id, trace_id, system, topology, batch, or a function of a trace")
+    return [getattr(t, key) for t in traces]
+
+
+def actions(trace: Trace) -> list[int]:
+    """Places in `trace.events` of what the team did."""
+    events = trace.events
+    own = [i for i, e in enumerate(events) if e.type in ACTING and e.role not in OUTSIDE_ROLES and e.agent not in OUTSIDE_ROLES]
+    return sorted(own, key=lambda i: events[i].t)
+
+
+def event_unit(event: Event) -> str:
+    """The unit that an event's own credit is a row of."""
+    return {"orchestrator_decision": "orchestrator", "tool_call": "tool"}.get(event.type, "message")
+
+
+def main_of(trace: Trace) -> str:
+    """The name of the orchestrator."""
+    team = Team(trace)
+    if team.main is None:
+        raise NotIdentified(
+            "nobody leads this trace: it has no agent that acts", "record the team's actions", where=trace.trace_id
+        )
+    return team.names[team.main]
+
+
+def unit_events(trace: Trace, unit: str) -> dict[str, list[int]]:
+    """Unit id to its actions, for every unit of the trace that acts."""
+    own, events = actions(trace), trace.events
+    if unit == "team":
+        return {"": own}
+    if unit == "orchestrator":
+        name = main_of(trace)
+        return {name: [i for i in own if events[i].agent == name]}
+    if unit in ("message", "tool"):
+        return {events[i].id: [i] for i in own if event_unit(events[i]) == unit}
+    out: dict[str, list[int]] = {}
+    for i in own:
+        event = events[i]
+        if unit == "turn" and event.turn is None:
+            raise NotIdentified("an action has no turn number", "record `turn`, or ask for another unit", where=trace.trace_id)
+        if unit == "role" and event.role is None:
+            raise NotIdentified("an action has no role", "record `role`, or ask for another unit", where=trace.trace_id)
+        names = {"agent": event.agent, "role": event.role or "", "turn": f"{event.agent}#{event.turn}"}
+        if unit not in names:
+            raise InputError(f"no rows for unit {unit!r}", fix="team, orchestrator, role, agent, turn, message or tool")
+        out.setdefault(names[unit], []).append(i)
+    return out
+
+
+def paid(
+    traces: Sequence[Trace],
+    units: Sequence[Mapping[str, list[int]]],
+    unit: str,
+    *,
+    channel: str = "team",
+    signals: Signals | None = None,
+) -> list[dict[str, float]]:
+    """Unit id to what was paid for it, of each trace; see the rule at the top."""
+    if signals is not None:
+        given: dict[tuple[str, str], float] = {}
+        for i in range(len(signals)):
+            if signals.units[i] == unit:
+                name = (signals.trace_ids[signals.trace[i]], signals.unit_ids[i])
+                given[name] = given.get(name, 0.0) + float(signals.values[i])
+        return [{u: given[t.trace_id, u] for u in own if (t.trace_id, u) in given} for t, own in zip(traces, units, strict=True)]
+    out = []
+    for trace, own in zip(traces, units, strict=True):
+        paid_E = [e.reward.get(channel) if e.reward else None for e in trace.events]
+        if any(r is not None for r in paid_E):
+            out.append({u: float(sum(paid_E[i] or 0.0 for i in places)) for u, places in own.items()})
+        else:
+            out.append(dict.fromkeys(own, team_reward(trace, channel)))
+    return out
+
+
+def paid_steps(trace: Trace, steps: Sequence[Sequence[int]], channel: str = "team") -> list[float]:
+    """What was paid for each step of a chain: the rewards of its events, or else the team's reward on the last step."""
+    paid_E = [e.reward.get(channel) if e.reward else None for e in trace.events]
+    if any(r is not None for r in paid_E):
+        return [float(sum(paid_E[i] or 0.0 for i in step)) for step in steps]
+    return [0.0] * (len(steps) - 1) + [team_reward(trace, channel)] if steps else []
+
+
+def values_of(trace: Trace, value: Any, what: str = "a critic") -> dict[str, Any]:
+    """Event id to a critic's number (or array): `value(trace)` gives a mapping by event id or a sequence along the events."""
+    if value is None:
+        raise NotIdentified(f"this mechanism needs {what}", "give a function: trace -> numbers by event", where=trace.trace_id)
+    given = value(trace) if callable(value) else value
+    if isinstance(given, Mapping):
+        return dict(given)
+    if len(given) != len(trace.events):
+        raise InputError(f"{len(given)} values for {len(trace.events)} events", where=trace.trace_id, fix="one per event")
+    return {e.id: v for e, v in zip(trace.events, given, strict=True)}
+
+
+def compared(rows: Sequence[Row], keys: Sequence[Hashable], traces: Sequence[Trace], convention: Convention) -> dict[str, Any]:
+    """The notes: every group with its size and its members, and the convention that was applied."""
+    members: dict[str, list[str]] = {}
+    for row, key in zip(rows, keys, strict=True):
+        members.setdefault(str(key), []).append(traces[row.trace].trace_id + (f" {row.unit_id}" if row.unit_id else ""))
+    return {**asdict(convention), "groups": {k: len(v) for k, v in members.items()}, "compared": members}
+
+
+def credit_of(
+    mechanism: str,
+    estimand: str,
+    traces: Sequence[Trace],
+    rows: Iterable[tuple[Row, float]],
+    *,
+    why_not: str = "a group of one: nobody to compare with",
+    fix: str = "several traces per task, or singleton='zero' or 'keep'",
+    notes: Mapping[str, Any] | None = None,
+    declared: np.ndarray | None = None,
+    cost: Cost | None = None,
+    unidentified: Mapping[tuple[int, str], str] | None = None,
+) -> Credit:
+    """The credit; rows that are NaN are named as refused, and when none is left the whole question is."""
+    kept: list[CreditRow] = []
+    refused = dict(unidentified or {})
+    for row, value in rows:
+        if np.isnan(value):
+            refused[row.trace, row.unit_id] = why_not
+        else:
+            kept.append(CreditRow(row.trace, row.unit, row.unit_id, float(value)))
+    if not kept and refused:
+        raise NotIdentified(next(iter(refused.values())), fix)
+    kept.sort(key=lambda r: r.trace)
+    ids = tuple(t.trace_id for t in traces)
+    return Credit(
+        mechanism, estimand, declared is not None, ids, tuple(kept), declared, cost or Cost(), refused, dict(notes or {})
+    )
+
+
+def grouped_credit(
+    mechanism: str,
+    estimand: str,
+    traces: Sequence[Trace],
+    rows: Sequence[Row],
+    values: Sequence[float],
+    keys: Sequence[Hashable],
+    convention: Convention,
+    *,
+    size: int | None = None,
+    notes: Mapping[str, Any] | None = None,
+) -> Credit:
+    """Rows compared within the groups of their keys, with notes that say who was compared with whom."""
+    codes, names = group_codes(keys)
+    counts = np.bincount(codes, minlength=len(names))
+    if size is not None and (counts != size).any():
+        wrong = [f"{names[g]!r} has {counts[g]}" for g in np.flatnonzero(counts != size)[:3]]
+        raise InputError(f"groups of {size} were expected: {', '.join(wrong)}", fix="complete the groups, or leave out `size`")
+    advantages = group_advantages(values, codes, convention, episodes=[r.trace for r in rows])
+    table = {**compared(rows, keys, traces, convention), **(notes or {})}
+    return credit_of(mechanism, estimand, traces, zip(rows, advantages.tolist(), strict=True), notes=table)

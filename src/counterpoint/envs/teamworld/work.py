@@ -1,0 +1,50 @@
+"""What the five kinds of items share: the work of a round on one kind, and the keyed draws it may make.
+
+Always true: a draw of a call depends on (seed, purpose, agent's spawn path, item, attempt of this agent at this item), so no
+other call, agent or item can shift it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from counterpoint.envs.teamworld.config import Config
+
+
+def add_at(array: np.ndarray, at: tuple[np.ndarray, ...], value: Any) -> None:
+    """`np.add.at`, which is many times faster with one flat index."""
+    if array.flags.c_contiguous:
+        np.add.at(array.reshape(-1), np.ravel_multi_index(at, array.shape), value)
+    else:
+        np.add.at(array, at, value)
+
+
+@dataclass
+class Work:
+    """This round's calls on one kind of items; `item` counts within the kind. Axis: calls."""
+
+    config: Config
+    ep: np.ndarray
+    item: np.ndarray
+    agent: np.ndarray
+    family: np.ndarray
+    know: np.ndarray
+    """g: what the call knows, 0 to 1."""
+    brief: np.ndarray
+    purpose: np.ndarray
+    draw: Callable[[int], np.ndarray]
+    """One uniform number per call for a purpose."""
+
+
+@dataclass
+class Returns:
+    """What comes back from calls on one kind. `claim` is what is said; `right` whether it is so, which nobody is shown."""
+
+    claim: np.ndarray
+    right: np.ndarray
+    finds: np.ndarray | None = None
+    """(calls, slots) for pools: which finds a call found."""

@@ -1,1 +1,0 @@
-"""AutoGen's logs, in parts."""

@@ -1,1 +1,0 @@
-"""Claude Code's records, in parts."""

@@ -1,1 +1,0 @@
-"""Codex's records, in parts."""

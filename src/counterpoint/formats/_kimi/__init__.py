@@ -1,1 +1,0 @@
-"""Kimi's records, in parts."""

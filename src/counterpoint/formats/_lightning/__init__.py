@@ -1,1 +1,0 @@
-"""Agent Lightning's records, in parts."""

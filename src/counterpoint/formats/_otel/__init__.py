@@ -1,1 +1,0 @@
-"""OpenTelemetry's bodies and records."""

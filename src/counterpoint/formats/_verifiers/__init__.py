@@ -1,1 +1,0 @@
-"""The verifiers library's rows, in parts."""

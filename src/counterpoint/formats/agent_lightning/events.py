@@ -1,0 +1,257 @@
+"""Agent Lightning 1.0: the events of a rollout's attempt, which name no agents.
+
+Always true: event i of an attempt is `event{i}`, because their order is their identity. Agents are told apart by system prompt,
+and one is another's sub-agent where its last answer comes back as the result of the other's tool call; both are our
+conclusions and counted as such.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from counterpoint.formats.draft import Draft
+from counterpoint.formats.importing.lane import Lane
+from counterpoint.formats.importing.usage import Usage
+from counterpoint.formats.importing.values import as_dict, as_list, compact, number, seconds, string, text_of
+
+_BY_PROMPT = "agents told apart by their system prompts"
+_BY_ANSWER = "an agent's answer that came back as the result of a tool call"
+_TELLING = 20
+"""A text that stands inside another shows that it was read only from this length on."""
+_KEPT = 100
+
+
+def is_event(value: Any) -> bool:
+    """Whether a value is an event of Agent Lightning's store."""
+    needed = ("event_type", "rollout_id", "attempt_id", "data")
+    return isinstance(value, dict) and all(name in value for name in needed)
+
+
+@dataclass(slots=True)
+class _Request:
+    """A model call: whose, what was new in its prompt, and what came of it."""
+
+    id: str
+    at: float | None
+    agent: str
+    fresh: list[dict[str, Any]]
+    text: str
+    calls: list[dict[str, Any]]
+    data: dict[str, Any]
+    made: dict[str, str] = field(default_factory=dict)
+    """Its calls that were sub-agents."""
+    returned: dict[str, str] = field(default_factory=dict)
+    """Answers in its prompt that are sub-agents'."""
+
+
+def put_attempt(draft: Draft, events: list[dict[str, Any]]) -> None:
+    """Put the events of one attempt down."""
+    requests = _requests(draft, events)
+    _join(requests)
+    _Attempt(draft, requests).put()
+    _score(draft, events)
+    others = [e for e in events if e.get("event_type") not in ("model_request", "reward")]
+    for event in others:
+        draft.report.unknown[str(event.get("event_type"))] += 1
+    if others:
+        kept = [{name: e.get(name) for name in ("event_type", "timestamp", "data")} for e in others[:_KEPT]]
+        draft.meta["user_events"] = kept
+
+
+# -- who called --------------------------------------------------------------------------------------------------------------
+
+
+def _requests(draft: Draft, events: list[dict[str, Any]]) -> list[_Request]:
+    names: dict[str, str] = {}
+    seen: dict[str, list[str]] = {}
+    found = []
+    for i, event in enumerate(events):
+        if event.get("event_type") != "model_request":
+            continue
+        data = as_dict(event.get("data"))
+        messages = [as_dict(m) for m in as_list(as_dict(data.get("request")).get("messages"))]
+        agent = string(data.get("agent_id")) or string(data.get("agent")) or _named(names, messages)
+        before = seen.get(agent, [])
+        now = [compact(m) for m in messages]
+        shared = 0
+        while shared < min(len(before), len(now)) and before[shared] == now[shared]:
+            shared += 1
+        seen[agent] = now
+        text, calls = _answer(data.get("response"))
+        fresh = [m for m in messages[shared:] if m.get("role") in ("user", "tool", "function")]
+        found.append(_Request(f"event{i}", seconds(event.get("timestamp")), agent, fresh, text, calls, data))
+    if len(names) > 1:
+        draft.report.inferred[_BY_PROMPT] += len(names)
+    return found
+
+
+def _named(names: dict[str, str], messages: list[dict[str, Any]]) -> str:
+    """The agent of a system prompt, numbered in order of appearance."""
+    prompt = "\n".join(text_of(m.get("content")) for m in messages if m.get("role") in ("system", "developer"))
+    return names.setdefault(prompt, f"agent{len(names) + 1}")
+
+
+def _answer(response: Any) -> tuple[str, list[dict[str, Any]]]:
+    choice = as_dict(next(iter(as_list(as_dict(response).get("choices"))), None))
+    message = as_dict(choice.get("message"))
+    return text_of(message.get("content")), [as_dict(call) for call in as_list(message.get("tool_calls"))]
+
+
+def _join(requests: list[_Request]) -> None:
+    """Find the calls that were sub-agents: a tool's result that is the last answer of another agent since the call."""
+    called: dict[str, tuple[int, _Request]] = {}
+    parents: dict[str, str] = {}
+    for k, request in enumerate(requests):
+        for message in request.fresh:
+            id, text = string(message.get("tool_call_id")), text_of(message.get("content")).strip()
+            if id not in called or not text:
+                continue
+            since, caller = called[id]
+            last = {r.agent: r for r in requests[since + 1 : k] if r.agent != caller.agent}
+            same = [
+                agent for agent, r in last.items() if r.text.strip() == text and parents.get(agent, caller.agent) == caller.agent
+            ]
+            if len(same) == 1 and caller.agent == request.agent and parents.get(caller.agent) != same[0]:
+                parents[same[0]] = caller.agent
+                caller.made[id] = request.returned[id] = same[0]
+        called.update({id: (k, request) for call in request.calls if (id := string(call.get("id")))})
+
+
+# -- putting down -------------------------------------------------------------------------------------------------------------
+
+
+class _Attempt:
+    def __init__(self, draft: Draft, requests: list[_Request]) -> None:
+        self.draft, self.requests = draft, requests
+        self._spawned: set[str] = set()
+        self._answers: list[tuple[str, str, str]] = []
+        """Agent, text and event of each answer so far."""
+        self._heard: dict[str, int] = {}
+
+    def put(self) -> None:
+        for request in self.requests:
+            lane = self.draft.lane(request.agent)
+            self._reads(lane, request)
+            self._steps(lane, request)
+
+    def _reads(self, lane: Lane, request: _Request) -> None:
+        start = _start(request)
+        for k, message in enumerate(request.fresh):
+            text, id = text_of(message.get("content")), string(message.get("tool_call_id"))
+            if message.get("role") in ("tool", "function"):
+                if id is not None and id in request.returned:
+                    self.draft.lane(request.returned[id]).returns(lane.agent, text, at=start, id=f"{id}:return")
+                else:
+                    lane.result(
+                        id, text, at=start, id=f"{id}:result" if id else f"{request.id}.{k}", tool=string(message.get("name"))
+                    )
+            elif not self._from_team(lane, text):
+                self._from_outside(lane, text, f"{request.id}.{k}", start)
+
+    def _from_team(self, lane: Lane, text: str) -> bool:
+        """Whether a prompt is, or holds, what another agent answered."""
+        found = [
+            event
+            for agent, said, event in self._answers[self._heard.get(lane.agent, 0) :]
+            if agent != lane.agent and said and (said == text or (len(said) >= _TELLING and said in text))
+        ]
+        self._heard[lane.agent] = len(self._answers)
+        for event in found:
+            lane.hears(event, "message")
+        return bool(found)
+
+    def _from_outside(self, lane: Lane, text: str, id: str, at: float | None) -> None:
+        """The task of the first agent comes from people; what others are told, the program around them says."""
+        if lane.agent == self.requests[0].agent:
+            lane.told(text, at=at, id=id)
+        else:
+            lane.told(text, by="system", source="system", at=at, id=id)
+
+    def _steps(self, lane: Lane, request: _Request) -> None:
+        data = request.data
+        usage, error = _usage(data), _error(data)
+        if usage is None and error is None:
+            self.draft.report.lacks["the tokens of a model call"] += 1
+        extra = {
+            name: data.get(name) for name in ("model_version", "retry_count", "finish_reason", "http_status", "adjusted_params")
+        }
+        response, asked = as_dict(data.get("response")), as_dict(data.get("request"))
+        model = string(data.get("model")) or string(response.get("model")) or string(asked.get("model"))
+        extra["server_version"] = as_dict(data.get("server")).get("version")
+        fields: dict[str, Any] = {"ok": False, "error": error} if error else {}
+        event = lane.step(
+            at=_start(request),
+            end=request.at,
+            text=request.text,
+            usage=usage,
+            model=model,
+            id=request.id,
+            only_calls=bool(request.calls),
+            extra=extra,
+            **fields,
+        )
+        if event is not None and request.text:
+            self._answers.append((lane.agent, request.text, event))
+        for k, call in enumerate(request.calls):
+            self._calls(lane, request, call, k)
+
+    def _calls(self, lane: Lane, request: _Request, call: dict[str, Any], k: int) -> None:
+        function = as_dict(call.get("function"))
+        id = string(call.get("id")) or f"{request.id}.call{k}"
+        tool, args = string(function.get("name")) or "unnamed", compact(function.get("arguments") or "")
+        child = request.made.get(id)
+        if child is None:
+            lane.call(tool, args, call=id, at=request.at, id=id)
+        elif child in self._spawned:
+            lane.send(child, args, at=request.at, id=id, extra={"tool": tool})
+        else:
+            lane.spawn(child, role=tool, text=args, at=request.at, id=id)
+            self._spawned.add(child)
+            self.draft.report.linked(_BY_ANSWER, exact=False)
+
+
+def _start(request: _Request) -> float | None:
+    """The store writes an event when the call is done."""
+    took = number(request.data.get("latency_ms"))
+    return request.at - took / 1000 if request.at is not None and took is not None else request.at
+
+
+def _usage(data: dict[str, Any]) -> Usage | None:
+    response = as_dict(data.get("response"))
+    told = as_dict(data.get("usage")) or as_dict(response.get("usage"))
+    cached = as_dict(told.get("prompt_tokens_details")).get("cached_tokens")
+    usage = Usage.whole(told.get("prompt_tokens"), told.get("completion_tokens"), cached=cached)
+    if usage is not None:
+        return usage
+    choice = as_dict(next(iter(as_list(response.get("choices"))), None))
+    prompt, answer = response.get("prompt_token_ids"), choice.get("token_ids")
+    if isinstance(prompt, list) and isinstance(answer, list):
+        return Usage.whole(len(prompt), len(answer))
+    return None
+
+
+def _error(data: dict[str, Any]) -> str | None:
+    status, code = string(data.get("status")), number(data.get("http_status"))
+    if (code is not None and code >= 400) or (status is not None and status not in ("ok", "success", "succeeded", "completed")):
+        raw = as_dict(data.get("response")).get("error") or data.get("error")
+        told = string(as_dict(raw).get("message")) or text_of(raw)
+        return told or status or f"HTTP {code:.0f}"
+    return None
+
+
+def _score(draft: Draft, events: list[dict[str, Any]]) -> None:
+    notes = []
+    for event in events:
+        data = as_dict(event.get("data"))
+        value = number(data.get("value"))
+        if event.get("event_type") != "reward" or value is None:
+            continue
+        name = string(data.get("name")) or string(data.get("source")) or "reward"
+        k, fresh = 2, name
+        while fresh in draft.rewards:
+            fresh, k = f"{name}~{k}", k + 1
+        draft.rewards[fresh] = value
+        notes.append({"name": fresh, "at": seconds(event.get("timestamp")), **data})
+    if notes:
+        draft.meta["rewards"] = notes

@@ -1,0 +1,338 @@
+"""Claude Code's conversations played into a draft: who said what to whom, in the order it was heard.
+
+Always true: a sub-agent's part is played when its parent hears of it, so that what the parent does next follows from the return;
+every record of a conversation becomes an event, is named in `left_out`, or is counted as unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+from counterpoint.formats.claude_code.client import attachment, system
+from counterpoint.formats.claude_code.links import SPAWNS, Answer, Links, Notice, notices
+from counterpoint.formats.claude_code.talk import SYNTHETIC, Message, Talk, Talks, user_text
+from counterpoint.formats.claude_code.workflow import spawn_run
+from counterpoint.formats.draft import Draft
+from counterpoint.formats.importing.lane import Lane
+from counterpoint.formats.importing.values import as_dict, as_list, compact, seconds, string, text_of
+
+_SENDS = "SendMessage"
+_LETTERS = re.compile(r'<teammate-message\s+teammate_id="([^"]*)"[^>]*>\s*(.*?)\s*</teammate-message>', re.S)
+_INTERRUPTED = "[Request interrupted by user"
+_DENIED = "The user doesn't want to proceed"
+_NOT_HUMAN = ("<system-reminder>", "<command-name>", "<command-message>", "<local-command-", "<bash-", "Caveat: The messages")
+_ENDED = re.compile(r"teammate_terminated:?\s*(\S+)|(\S+) (?:has )?(?:shut down|terminated)")
+
+
+class Replay:
+    """One session in the making."""
+
+    def __init__(self, talks: Talks, links: Links, draft: Draft) -> None:
+        self.talks, self.links, self.draft = talks, links, draft
+        self.left_out: Counter[str] = Counter()
+        self._place: dict[str, int] = {}
+        self._told: dict[str, list[str]] = {}
+        self._sent: dict[str, list[tuple[str, str]]] = {}
+        self._returned: set[str] = set()
+        self._heard_notices: set[tuple[str, str]] = set()
+        self._playing: set[str] = set()
+        self._parent: dict[str, str] = {}
+        self.runs: dict[str, list[tuple[str, dict[str, Any], str | None]]] = {}
+        """Workflow call (or run, when no call names it) to its agents: name, what the snapshot says, what it returned."""
+        self._results: dict[str, str | None] = {}
+        self._messaged = self._addressees()
+
+    def _addressees(self) -> set[str]:
+        """Agents that are written to after their spawn: their conversation may go on after a return."""
+        out = set()
+        for talk in (self.talks.main, *self.talks.others.values()):
+            for item in talk.items:
+                for block, _ in item.blocks if isinstance(item, Message) else ():
+                    if block.get("name") == _SENDS:
+                        out.add(self._named(_addressee(as_dict(block.get("input")))))
+        return out
+
+    def _named(self, name: str) -> str:
+        return "main" if name == "team-lead" else self.links.name.get(name, name)
+
+    def adopt(self, child: str, parent: str, result: str | None) -> None:
+        """A workflow's agent: whose it is, and what the journal says it returned."""
+        self._parent[child], self._results[child] = parent, result
+
+    # -- playing ---------------------------------------------------------------------------------------------------------
+
+    def play(self) -> None:
+        """Everything: the main conversation, then whatever it never heard of."""
+        self.advance(self.talks.main)
+        main = self.draft.lane("main", leads=True)
+        for run in list(self.runs):
+            spawn_run(self, run, None, main)
+        for child, result in self._results.items():
+            if child not in self._returned and result is not None:
+                self._return(child, result, None, main, f"{child}:return")
+        for talk in self.talks.others.values():
+            if talk.items and talk.agent not in self.links.linked() and talk.agent not in self._parent:
+                self.draft.report.loose(f"{talk.agent}: no spawn names it")
+            self.advance(talk)
+        lost = sum(child not in self.talks.others for child in self.links.child.values())
+        if lost:
+            self.draft.report.lacks["the transcript of a sub-agent"] += lost
+
+    def advance(self, talk: Talk, until: float | None = None) -> None:
+        """Play a conversation on, up to a moment."""
+        if talk.agent in self._playing:
+            return
+        self._playing.add(talk.agent)
+        lane = self.draft.lane(talk.agent, role=talk.role, leads=talk is self.talks.main)
+        place = self._place.get(talk.agent, 0)
+        while place < len(talk.items):
+            item = talk.items[place]
+            begin = item.begin if isinstance(item, Message) else seconds(item.get("timestamp"))
+            if until is not None and begin is not None and begin > until + 0.5:
+                break
+            place += 1
+            self._place[talk.agent] = place
+            if isinstance(item, Message):
+                self._message(item, lane)
+            else:
+                self._other(item, lane, is_first=place == 1)
+        self._playing.discard(talk.agent)
+
+    def _other(self, record: dict[str, Any], lane: Lane, *, is_first: bool) -> None:
+        kind = record.get("type")
+        if kind == "user":
+            self._user(record, lane, is_first=is_first)
+        elif kind == "attachment":
+            attachment(self, record, lane)
+        else:
+            system(self, record, lane)
+
+    # -- the model's answers ---------------------------------------------------------------------------------------------
+
+    def _message(self, message: Message, lane: Lane) -> None:
+        texts = [b["text"] for b, _ in message.blocks if b.get("type") == "text" and isinstance(b.get("text"), str)]
+        thoughts = [b["thinking"] for b, _ in message.blocks if isinstance(b.get("thinking"), str)]
+        calls = [(b, at) for b, at in message.blocks if b.get("type") in ("tool_use", "server_tool_use")]
+        text = "\n".join(t for t in texts if t)
+        if message.model == SYNTHETIC or message.record.get("isApiErrorMessage"):
+            what = {"is_synthetic": True, "api_error_status": message.record.get("apiErrorStatus")}
+            lane.told(text, by="system", at=message.begin, id=message.id, source="system", ok=False, error=text[:200], extra=what)
+            return
+        if message.usage is None:
+            self.draft.report.lacks["the tokens of a model call"] += 1
+        spawns = any(b.get("name") in SPAWNS for b, _ in calls)
+        lane.step(
+            end=message.end,
+            text=text,
+            thinking="\n".join(t for t in thoughts if t),
+            usage=message.usage,
+            model=message.model,
+            id=message.id,
+            only_calls=len(calls) == 1 and not spawns,  # several at once fan out from the step, which is an event then
+        )
+        for block, at in calls:
+            self._call(block, at, lane)
+
+    def _call(self, block: dict[str, Any], at: float | None, lane: Lane) -> None:
+        name, call = string(block.get("name")) or "unnamed", string(block.get("id")) or ""
+        given = as_dict(block.get("input"))
+        if name in SPAWNS:
+            self._spawn(call, given, at, lane)
+        elif name == _SENDS:
+            self._send(call, given, at, lane)
+        else:
+            lane.call(name, compact(given), call=call, at=at, id=call or None)
+            spawn_run(self, call, at, lane)
+            if name == "TaskStop" and (task := self._named(str(given.get("task_id")))) in self.links.linked():
+                lane.despawn(task, at=at, id=f"{call}:stop")
+
+    def _spawn(self, call: str, given: dict[str, Any], at: float | None, lane: Lane) -> None:
+        answer, child = self.links.answers.get(call), self.links.child.get(call)
+        role = string(given.get("subagent_type")) or "general-purpose"
+        failed = answer is not None and answer.is_error and child is None
+        if child is None and answer is not None and not failed:
+            # It ran, and neither an id nor a transcript of it is there: the agent is known by its call alone.
+            child = f"agent-of-{call}"
+            self.links.child[call] = child
+            self.draft.report.loose(f"{call}: its agent has no id and no transcript")
+        what = {name: given.get(name) for name in ("run_in_background", "description", "isolation")}
+        lane.spawn(
+            child,
+            role=role,
+            text=string(given.get("prompt")) or "",
+            at=at,
+            id=call or None,
+            ok=False if failed else None,
+            error=answer.text[:500] if failed and answer else None,
+            extra=what,
+        )
+        if child is not None:
+            self._parent[child] = lane.agent
+
+    def _send(self, call: str, given: dict[str, Any], at: float | None, lane: Lane) -> None:
+        to = self._named(_addressee(given)) or None
+        text = text_of(given.get("message") or given.get("content"))
+        known = to is not None and (to in self.talks.others or to in self.links.linked())
+        event = lane.send(to, text, at=at, id=call or None, heard=known, extra={"summary": given.get("summary")})
+        if known:
+            self._told.setdefault(str(to), []).append(_words(text))
+        self._sent.setdefault(lane.agent, []).append((_words(text), event))
+
+    # -- what is heard ---------------------------------------------------------------------------------------------------
+
+    def _user(self, record: dict[str, Any], lane: Lane, *, is_first: bool) -> None:
+        content = as_dict(record.get("message")).get("content")
+        results = [b for b in as_list(content) if isinstance(b, dict) and b.get("type") == "tool_result"]
+        for block in results:
+            self._result(Answer(block, record), lane)
+        text = user_text(record)
+        images = sum(isinstance(b, dict) and b.get("type") == "image" for b in as_list(content))
+        if images:
+            self.draft.report.lacks["the pixels of an image"] += images
+        if text.strip():
+            self._words(text, record, lane, is_first=is_first)
+
+    def _words(self, text: str, record: dict[str, Any], lane: Lane, *, is_first: bool) -> None:
+        at, uuid = seconds(record.get("timestamp")), string(record.get("uuid"))
+        if "<task-notification>" in text:
+            for k, notice in enumerate(notices(text)):
+                self.notice(notice, at, lane, uuid and f"{uuid}:{k}")
+        elif letters := _LETTERS.findall(text):
+            for k, (who, words) in enumerate(letters):
+                self._letter(who, words, at, lane, uuid and f"{uuid}:{k}", is_first=is_first)
+        elif lane.agent != "main":
+            self._from_parent(text, at, lane, uuid, is_first=is_first)
+        elif record.get("isCompactSummary"):
+            lane.told(text, by="memory", at=at, id=uuid, source="memory", extra={"is_summary": True})
+        elif record.get("isMeta") or record.get("isVisibleInTranscriptOnly") or text.lstrip().startswith(_NOT_HUMAN):
+            lane.told(text, by="system", at=at, id=uuid, source="system")
+        else:
+            what = {"interrupted": True} if text.startswith(_INTERRUPTED) else None
+            lane.told(text, at=at, id=uuid, extra=what)
+
+    def _from_parent(self, text: str, at: float | None, lane: Lane, uuid: str | None, *, is_first: bool) -> None:
+        """Words to a sub-agent: its task, which the spawn carries, or a message that was sent to it."""
+        if is_first:
+            if lane.agent not in self._parent:
+                lane.told(text, by="unknown", at=at, id=uuid, source="peer")
+            return
+        waiting = self._told.get(lane.agent, [])
+        if _words(text) in waiting:
+            waiting.remove(_words(text))
+            return
+        if text.lstrip().startswith(_NOT_HUMAN):
+            lane.told(text, by="system", at=at, id=uuid, source="system")
+        elif text.startswith(_INTERRUPTED):
+            lane.told(text, at=at, id=uuid, extra={"interrupted": True})
+        else:
+            lane.told(text, by=self._parent.get(lane.agent, "unknown"), at=at, id=uuid, source="peer")
+
+    def _letter(self, who: str, words: str, at: float | None, lane: Lane, event: str | None, *, is_first: bool) -> None:
+        if who == "system":
+            ended = _ENDED.search(words)
+            name = self._named((ended[1] or ended[2]) if ended else "")
+            if name in self.links.linked():
+                lane.despawn(name, at=at, id=event, extra={"notice": words[:200]})
+            else:
+                lane.told(words, by="system", at=at, id=event, source="system")
+            return
+        sender = self._named(who)
+        if is_first and lane.agent in self._parent:
+            return
+        if sender in self.talks.others:
+            self.advance(self.talks.others[sender], at)
+        waiting = self._told.get(lane.agent, [])
+        if _words(words) in waiting:
+            waiting.remove(_words(words))
+            return
+        sent = next((pair for pair in self._sent.get(sender, ()) if pair[0] == _words(words)), None)
+        if sent is not None:
+            self._sent[sender].remove(sent)
+            lane.hears(sent[1], "message", at)
+            return
+        lane.told(words, by=sender, at=at, id=event, source="peer")
+
+    def notice(self, notice: Notice, at: float | None, lane: Lane, event: str | None) -> None:
+        """A background task ended: a sub-agent's return, or the late result of a command."""
+        if (notice.task, notice.text) in self._heard_notices:
+            return
+        self._heard_notices.add((notice.task, notice.text))
+        child = notice.task if notice.task in self.links.linked() else self.links.child.get(notice.tool_use or "")
+        if child is None and notice.task in self.talks.others:
+            child = notice.task
+        if child is not None:
+            self._return(child, notice.text, at, lane, event, ok=notice.status in ("", "completed"))
+        else:
+            what = {"task": notice.task, "status": notice.status}
+            lane.result(notice.tool_use, notice.text, at=at, id=event, ok=notice.status in ("", "completed"), extra=what)
+
+    def _return(
+        self, child: str, text: str, at: float | None, lane: Lane, event: str | None, *, ok: bool = True, **fields: Any
+    ) -> None:
+        talk = self.talks.others.get(child)
+        if talk is not None:
+            self.advance(talk, at if child in self._messaged else None)
+        self._returned.add(child)
+        self.draft.lane(child).returns(lane.agent, text, at=at, id=event, ok=ok, **fields)
+
+    def _result(self, answer: Answer, lane: Lane) -> None:
+        call, at = str(answer.block.get("tool_use_id")), answer.at
+        event, child = f"{call}:result", self.links.child.get(call)
+        if self._denied(answer, lane, call):
+            return
+        if child is not None:
+            if answer.made.get("status") in ("async_launched", "teammate_spawned") or answer.made.get("isAsync"):
+                if call in self.draft.rows:
+                    self.draft.set(call, ok=True)
+                lane.reached(at)
+                return
+            stats = {k: answer.made.get(k) for k in ("totalDurationMs", "totalTokens", "totalToolUseCount")}
+            self._return(child, _report_of(answer), at, lane, event, ok=not answer.is_error, extra=stats)
+            return
+        sent = self.draft.rows.get(call)
+        if sent is not None and sent["type"] in ("message", "spawn"):
+            self.draft.set(call, ok=not answer.is_error, error=answer.text[:500] if answer.is_error else None)
+            lane.reached(at)
+            return
+        self._polled(answer, at, lane, event)
+        lane.result(call, answer.text, at=at, id=event, ok=not answer.is_error if "is_error" in answer.block else None)
+
+    def _polled(self, answer: Answer, at: float | None, lane: Lane, event: str) -> None:
+        """A background agent's result can be fetched instead of announced."""
+        task = as_dict(answer.made.get("task"))
+        name = string(task.get("task_id"))
+        if name in self.links.linked() and name not in self._returned and task.get("status") == "completed":
+            words = text_of(task.get("output"))
+            self._heard_notices.add((str(name), words))
+            self._return(str(name), words, at, lane, f"{event}:return")
+
+    def _denied(self, answer: Answer, lane: Lane, call: str) -> bool:
+        """The human said no: an intervention, and an event of safety."""
+        kind = string(answer.record.get("toolDenialKind"))
+        if kind is None and not (answer.is_error and answer.text.startswith(_DENIED)):
+            return False
+        what = {"denied": kind or "user-rejected"}
+        said = lane.told(answer.text, at=answer.at, id=f"{call}:denied", extra=what)
+        safety = self.draft.event("safety_event", lane.agent, id=f"{call}:safety", at=answer.at, ok=False, extra=what)
+        self.draft.edge(said, safety, "causal")
+        if call in self.draft.rows:
+            self.draft.edge(call, said, "causal")
+            self.draft.set(call, ok=False)
+        return True
+
+
+def _addressee(given: dict[str, Any]) -> str:
+    return str(given.get("to") or given.get("recipient") or given.get("target_agent_id") or "")
+
+
+def _words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _report_of(answer: Answer) -> str:
+    """What the sub-agent said, without the line about itself that the client adds."""
+    content = answer.made.get("content")
+    text = text_of(content) if content else answer.text
+    return re.sub(r"\n?agentId: .*\Z", "", text, flags=re.S)

@@ -1,0 +1,218 @@
+"""OpenAI Codex: rollouts, one trace per tree of threads, trace bundles, and `codex exec --json` streams.
+
+A thread is an agent; its type, or the name of its task, is the role. An answer of the model is an `orchestrator_decision` (of a
+thread that leads) or a `message`; `spawn_agent` is a `spawn`, `send_input`, `send_message` and `followup_task` are messages,
+`close_agent` is a `despawn`, the end of a sub-agent's turn is its `return`; every other call is a `tool_call` with its
+`tool_result`. Humans, interruptions and rollbacks are `human_intervention`; verdicts of the guardian and refused calls are
+`safety_event`. Files are put together by thread: by `parent_thread_id`, `forked_from_id` and `session_id`.
+
+What is lost: developer instructions, the state of the world, settings, plans and deltas; reasoning that is encrypted.
+Always true: a tree gives one trace; a thread whose parent is not among the files is a trace of its own, and loose; history
+that a fork copied is in the trace of who made it, once; tokens are the differences of a thread's totals.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
+
+from counterpoint.errors import InputError
+from counterpoint.formats.codex.bundle import IS_PAYLOAD, folder_of, is_about_bundle, read_bundle
+from counterpoint.formats.codex.exec import read_stream
+from counterpoint.formats.codex.head import OLD_DOCUMENT, Head, head_of, peek
+from counterpoint.formats.codex.rollout import Thread
+from counterpoint.formats.codex.team import Team
+from counterpoint.formats.importer import Importer, Session
+from counterpoint.formats.importing.files import File
+from counterpoint.formats.importing.report import Report
+from counterpoint.formats.importing.values import as_dict, as_list, decode
+from counterpoint.trace import Trace
+
+_SYSTEM = "codex"
+_BEGINS_LONG = re.compile(rb'^\s*\{(?=.{0,400}"type"\s*:\s*"session_meta").{0,400}"payload"\s*:\s*\{', re.DOTALL)
+_LINES_SNIFFED = 20
+
+
+def _sniff(head: bytes) -> bool:
+    if OLD_DOCUMENT.match(head) or _BEGINS_LONG.match(head) or is_about_bundle(head):
+        return True
+    for line in head.split(b"\n")[:_LINES_SNIFFED]:
+        try:
+            record = decode(line)
+        except InputError:
+            continue
+        if isinstance(record, dict) and head_of(record) is not None:
+            return True
+    return False
+
+
+def _sidecar(name: str) -> bool:
+    return IS_PAYLOAD.search(name) is not None
+
+
+def _group(files: Sequence[File]) -> Iterable[Session]:
+    heads: list[tuple[File, Head]] = []
+    bundles: dict[str, list[File]] = {}
+    for file in files:
+        is_payload = _sidecar(file.name)
+        head = None if is_payload else peek(file)
+        if is_payload or head is None or head.shape == "bundle":
+            bundles.setdefault(folder_of(file.name), []).append(file)
+        else:
+            heads.append((file, head if head.id else Head(file.name, head.shape)))
+    known = {head.id: head for _, head in heads}
+    trees: dict[str, list[File]] = {}
+    for file, head in heads:
+        trees.setdefault(_root(head, known), []).append(file)
+    yield from (Session(root, found) for root, found in trees.items())
+    yield from (Session(f"{folder}/", found) for folder, found in bundles.items())
+
+
+def _root(head: Head, known: dict[str, Head]) -> str:
+    """The topmost thread among the files that this one hangs on."""
+    met = {head.id}
+    while (above := _above(head, known)) is not None and above.id not in met:
+        met.add(above.id)
+        head = above
+    return head.id
+
+
+def _above(head: Head, known: dict[str, Head]) -> Head | None:
+    names = (head.parent, head.forked_from, head.session)
+    return next((known[name] for name in names if name in known and name != head.id), None)
+
+
+def _read(session: Session) -> Iterator[Trace]:
+    if any(is_about_bundle(f.head(4096)) or _sidecar(f.name) for f in session.files):
+        yield from read_bundle(session)
+        return
+    threads: dict[str, Thread] = {}
+    streams: list[File] = []
+    report = Report()
+    for file in _newest(session.files, report):
+        thread = _thread(session, file, report)
+        if thread is None:
+            continue
+        if thread.head.shape == "exec":
+            streams.append(file)
+        elif thread.head.shape == "bundle":
+            yield from read_bundle(session)
+            return
+        else:
+            threads[thread.head.id] = thread
+    if threads:
+        yield from _tree(session, list(threads.values()), report)
+    else:
+        yield from (trace for file in streams for trace in read_stream(session, file))
+
+
+def _newest(files: Sequence[File], report: Report) -> Iterator[File]:
+    """Of several files of one thread (a snapshot, its packed form, what was reverted) the one with the most lines."""
+    by_thread: dict[str, list[File]] = {}
+    for file in files:
+        head = peek(file) if len(files) > 1 else None
+        by_thread.setdefault(f"{head.shape}:{head.id}" if head and head.id else file.name, []).append(file)
+    for same in by_thread.values():
+        yield same[0] if len(same) == 1 else _longest(same, report)
+
+
+def _longest(files: list[File], report: Report) -> File:
+    lines = {file.name: _lines(file) for file in files}
+    best = max(files, key=lambda f: (len(lines[f.name]), f.name))
+    for file in files:
+        if file is not best:
+            begins = lines[file.name][:-1] == lines[best.name][: max(len(lines[file.name]) - 1, 0)]
+            what = "older copies of a thread" if begins else "other versions of a thread, which went another way"
+            report.mended[f"{what}: left out"] += 1
+    return best
+
+
+def _lines(file: File) -> list[int]:
+    try:
+        return [hash(line) for _, line in file.lines()]
+    except InputError:
+        return []
+
+
+def _thread(session: Session, file: File, report: Report) -> Thread | None:
+    """A thread with its records yet to be read; None when the file is none."""
+    if OLD_DOCUMENT.match(file.head(4096)):
+        return _document(session, file, report)
+    records = session.records(file)
+    for number, record in records:
+        head = head_of(record)
+        if head is None:
+            session.report.broke(file.name, number, "a record that begins no log of Codex")
+            continue
+        head.id = head.id or session.key or file.stem or "unnamed"
+        begun = record if record.get("type") != "session_meta" else {**record, "payload": {"id": head.id}}
+        return Thread(head, _chained(number, begun, records), report)
+    return None
+
+
+def _chained(number: int, first: dict, records: Iterator[tuple[int, dict]]) -> Iterator[tuple[int, dict]]:
+    yield number, first
+    yield from records
+
+
+def _document(session: Session, file: File, report: Report) -> Thread | None:
+    """The oldest logs: one document with all items."""
+    found = as_dict(session.document(file))
+    head = peek(file)
+    items = [(k, item) for k, item in enumerate(as_list(found.get("items")), 1) if isinstance(item, dict)]
+    return Thread(head, iter(items), report) if head is not None else None
+
+
+def _tree(session: Session, threads: list[Thread], report: Report) -> Iterator[Trace]:
+    heads = {thread.head.id: thread.head for thread in threads}
+    root = heads[_root(threads[0].head, heads)]
+    draft = session.draft(root.id, root.id, system=_SYSTEM)
+    draft.meta.update({"codex": root.about} if root.about else {})
+    draft.report = report
+    team = Team(draft, [root, *(head for head in heads.values() if head is not root)])
+    apply, members = team.apply, team.members
+    if len(threads) == 1:
+        for _, _, name, at, values in threads[0].steps():
+            apply(members[root.id], name, at, values)
+    else:
+        depths = {name: _depth(head, heads) for name, head in heads.items()}
+        for _, _, _, _, _, thread, (_, _, name, at, values) in merge(*(_keyed(t, depths, k) for k, t in enumerate(threads))):
+            apply(members[thread], name, at, values)
+    team.finish()
+    yield from draft.traces()
+
+
+def _keyed(thread: Thread, depths: dict[str, int], place: int) -> Iterator[tuple]:
+    """Steps with what to sort them by: of one moment, causes first, then who is deeper in the tree."""
+    name, depth = thread.head.id, -depths[thread.head.id]
+    for k, step in enumerate(thread.steps()):
+        yield step[0], step[1], depth, place, k, name, step
+
+
+def _depth(head: Head, heads: dict[str, Head]) -> int:
+    met = {head.id}
+    while (above := _above(head, heads)) is not None and above.id not in met:
+        met.add(above.id)
+        head = above
+    return len(met)
+
+
+codex = Importer(
+    system=_SYSTEM,
+    suffixes=(".jsonl", ".jsonl.zst", ".json"),
+    sniff=_sniff,
+    sidecar=_sidecar,
+    group=_group,
+    read_session=_read,
+    columns={
+        "response_item": ("orchestrator_decision", "message", "aggregate", "tool_call", "tool_result", "spawn", "despawn"),
+        "event_msg": ("human_intervention", "return", "safety_event", "spawn"),
+        "compacted": ("orchestrator_decision", "message"),
+        "security_risk_score": ("safety_event",),
+        "a guardian's answer": ("safety_event",),
+        "exec stream": ("orchestrator_decision", "message", "tool_call", "tool_result", "spawn", "return", "despawn"),
+        "rollout-trace bundle": ("orchestrator_decision", "message", "tool_call", "tool_result", "spawn", "return", "despawn"),
+    },
+    lost="developer instructions, world state, settings, plans and encrypted text have no place in a trace",
+)

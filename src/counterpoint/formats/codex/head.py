@@ -1,0 +1,176 @@
+"""What the first record of a Codex log says about its thread: who it is, who made it, what kind it is.
+
+Always true: nothing here raises; a record that begins no log has no head. A thread's parent is the one the source names, never
+one that was concluded.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from counterpoint.errors import InputError
+from counterpoint.formats.importing.files import File
+from counterpoint.formats.importing.values import as_dict, count, decode, seconds, string
+
+ENVELOPE = frozenset(
+    [
+        "session_meta",
+        "response_item",
+        "event_msg",
+        "turn_context",
+        "compacted",
+        "world_state",
+        "inter_agent_communication",
+        "inter_agent_communication_metadata",
+        "security_risk_score",
+    ]
+)
+"""The types of a rollout's lines."""
+# Of these nothing is kept: they repeat another record, or say nothing about the team.
+KNOWN_EVENTS = frozenset(
+    [
+        "agent_message",
+        "agent_reasoning",
+        "agent_reasoning_raw_content",
+        "agent_reasoning_section_break",
+        "context_compacted",
+        "thread_settings_applied",
+        "thread_goal_updated",
+        "entered_review_mode",
+        "thread_name_updated",
+        "background_event",
+        "plan_update",
+        "turn_diff",
+        "session_configured",
+        "raw_response_item",
+        "undo_completed",
+        "image_generation_end",
+        "view_image_tool_call",
+        "dynamic_tool_call_request",
+        "dynamic_tool_call_response",
+        "warning",
+        "stream_error",
+    ]
+)
+KNOWN_ITEMS = frozenset(
+    ["compaction", "context_compaction", "compaction_summary", "compaction_trigger", "ghost_snapshot", "other"]
+)
+KNOWN_DONE = frozenset(
+    [
+        "AgentMessage",
+        "CommandExecution",
+        "McpToolCall",
+        "FileChange",
+        "Plan",
+        "Reasoning",
+        "WebSearch",
+        "ImageGeneration",
+        "ImageView",
+        "ContextCompaction",
+        "HookPrompt",
+        "EnteredReviewMode",
+        "ExitedReviewMode",
+    ]
+)
+OLD_DOCUMENT = re.compile(rb'^\s*\{\s*"session"\s*:\s*\{[^{}]*"id"\s*:.*?"items"\s*:\s*\[', re.DOTALL)
+"""How the oldest logs begin: one document instead of lines."""
+
+
+@dataclass
+class Head:
+    """A thread, before its records are read."""
+
+    id: str
+    shape: str
+    """`rollout`, `plain` (lines without an envelope), `document`, `exec` or `bundle`."""
+    kind: str = "root"
+    """`root`, `thread_spawn`, `fork`, or a sub-agent that Codex makes itself: `guardian`, `review`, `compact`, ..."""
+    parent: str | None = None
+    session: str | None = None
+    """The root thread of the tree, where the source says."""
+    forked_from: str | None = None
+    role: str | None = None
+    nickname: str | None = None
+    path: str | None = None
+    created: float | None = None
+    start_ordinal: int | None = None
+    """The first line of its own, in logs that number their lines."""
+    about: dict[str, Any] | None = None
+
+
+def head_of(record: dict[str, Any]) -> Head | None:
+    """The head in a log's first record; a rollout whose session_meta is missing has one without an id."""
+    kind, payload = string(record.get("type")), record.get("payload")
+    if isinstance(payload, dict) and kind in ENVELOPE:
+        return thread_head(payload) if kind == "session_meta" else Head("", "rollout")
+    if kind == "thread.started" and string(record.get("thread_id")):
+        return Head(record["thread_id"], "exec")
+    if is_bundle_event(record):
+        return Head(string(record.get("rollout_id")) or "", "bundle")
+    if "type" not in record and string(record.get("id")) and "instructions" in record:
+        return Head(record["id"], "plain", created=seconds(record.get("timestamp")))
+    return None
+
+
+def is_bundle_event(record: dict[str, Any]) -> bool:
+    """Whether a record is a line of a rollout-trace bundle."""
+    typed = string(as_dict(record.get("payload")).get("type"))
+    return bool(typed and "rollout_id" in record and "seq" in record and "wall_time_unix_ms" in record)
+
+
+def peek(file: File) -> Head | None:
+    """The head of a file, from its first readable line."""
+    try:
+        if OLD_DOCUMENT.match(file.head()):
+            session = as_dict(as_dict(decode(file.data())).get("session"))
+            return Head(string(session.get("id")) or file.stem, "document", created=seconds(session.get("timestamp")))
+        for _, line in file.lines():
+            record = decode(line) if line is not None else None
+            return head_of(record) if isinstance(record, dict) else None
+    except InputError:
+        return None
+    return None
+
+
+def thread_head(meta: dict[str, Any]) -> Head:
+    """The head in the payload of a session_meta."""
+    source = meta.get("source")
+    made = as_dict(source).get("subagent") if isinstance(source, dict) else None
+    spawn = as_dict(as_dict(made).get("thread_spawn"))
+    forked = string(meta.get("forked_from_id"))
+    parent = string(meta.get("parent_thread_id")) or string(spawn.get("parent_thread_id"))
+    kind = _kind(made, spawn, meta)
+    if kind == "root" and forked:
+        kind, parent = "fork", parent or forked
+    path = string(meta.get("agent_path")) or string(spawn.get("agent_path"))
+    role = next((r for m in (meta, spawn) for k in ("agent_role", "agent_type") if (r := string(m.get(k)))), None)
+    named = path.rsplit("/", 1)[-1] if path else None
+    about = {k: meta[k] for k in ("cli_version", "originator", "model_provider", "multi_agent_version") if string(meta.get(k))}
+    return Head(
+        id=string(meta.get("id")) or "",
+        shape="rollout",
+        kind=kind,
+        parent=parent,
+        session=string(meta.get("session_id")),
+        forked_from=forked,
+        role=role or named or ("agent" if kind == "thread_spawn" else kind),
+        nickname=string(meta.get("agent_nickname")) or string(spawn.get("agent_nickname")),
+        path=path or ("/root" if kind == "root" else None),
+        created=seconds(meta.get("timestamp")),
+        start_ordinal=count(meta.get("subagent_history_start_ordinal")),
+        about=about,
+    )
+
+
+def _kind(made: Any, spawn: dict[str, Any], meta: dict[str, Any]) -> str:
+    if spawn:
+        return "thread_spawn"
+    if isinstance(made, str) and made:
+        return made
+    if isinstance(made, dict):
+        return string(made.get("other")) or next(iter(made), "subagent")
+    if string(meta.get("parent_thread_id")) and meta.get("thread_source") == "subagent":
+        return "thread_spawn"
+    return "root"

@@ -1,0 +1,113 @@
+"""What an importer is: the files of one session in, its traces and what there is to say about it out.
+
+Always true: an importer opens no file and raises only `InputError`; a record it cannot read is counted with file and line and
+the rest goes on; a kind of record it does not know is counted and left out of the graph; every trace it gives passes `check`
+without an error, because `Draft` sees to it. The same files give the same traces, and a session that grew keeps the ids
+of the events it had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from counterpoint.errors import InputError
+from counterpoint.formats.draft import Draft
+from counterpoint.formats.format import Data, Format
+from counterpoint.formats.importing.files import File
+from counterpoint.formats.importing.report import Report
+from counterpoint.formats.importing.usage import PRICES, Prices
+from counterpoint.formats.importing.values import decode
+from counterpoint.trace import Trace
+
+
+@dataclass
+class Session:
+    """Files that belong together, and what was found wrong with them."""
+
+    key: str
+    """Names the session among all of its source; the same after it has grown."""
+    files: Sequence[File]
+    prices: Prices = PRICES
+    report: Report = field(default_factory=Report)
+    """About records; what there is to say about a trace is in the draft's own report."""
+
+    def records(self, file: File) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Line number and object of each record of a file of JSON lines; broken ones are counted."""
+        try:
+            for number, line in file.lines():
+                record = self._record(file, number, line)
+                if record is not None:
+                    self.report.records += 1
+                    yield number, record
+        except InputError as error:
+            self.report.broke(file.name, None, error.one_line())
+
+    def _record(self, file: File, number: int, line: bytes | None) -> dict[str, Any] | None:
+        if line is None:
+            self.report.broke(file.name, number, "a record beyond the size limit")
+            return None
+        try:
+            record = decode(line)
+        except InputError as error:
+            torn = "" if line.endswith(b"\n") else " (torn last line: the session may still be running)"
+            self.report.broke(file.name, number, error.what + torn)
+            return None
+        if not isinstance(record, dict):
+            self.report.broke(file.name, number, "a record that is not an object")
+            return None
+        return record
+
+    def document(self, file: File) -> Any:
+        """The JSON document that a file is, or None when it is not one (which is counted)."""
+        try:
+            found = decode(file.data())
+        except InputError as error:
+            self.report.broke(file.name, None, error.one_line())
+            return None
+        self.report.records += 1
+        return found
+
+    def draft(self, trace_id: str, task_id: str, *, system: str) -> Draft:
+        """A trace to be."""
+        return Draft(trace_id, task_id, system=system, prices=self.prices, records=self.report)
+
+
+def _one_each(files: Sequence[File]) -> Iterable[Session]:
+    return [Session(file.name, [file]) for file in files]
+
+
+def _no_sidecar(name: str) -> bool:
+    return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Importer(Format):
+    """A foreign source. `columns` says what its records become; `lost` what has no place in a trace or is not in the source."""
+
+    system: str
+    """Who writes such records: `claude-code`, `codex`."""
+    read_session: Callable[[Session], Iterator[Trace]]
+    """The traces of one session."""
+    group: Callable[[Sequence[File]], Iterable[Session]] = _one_each
+    """Which of the source's files belong together; one session per file where nothing is said."""
+    sidecar: Callable[[str], bool] = _no_sidecar
+    """Whether a file of this name (with its folders) belongs to the source though its content does not show it."""
+    rank: int = 0
+    """Of two importers that know a file, the higher takes it: dialects above the general form."""
+
+    def __post_init__(self) -> None:
+        if self.read is None:
+            object.__setattr__(self, "read", self._read_alone)
+
+    def _read_alone(self, data: Data) -> Iterator[Trace]:
+        """The traces in the bytes of one file."""
+        session = Session("", [File.of(data)])
+        found = 0
+        for trace in self.read_session(session):
+            found += 1
+            yield trace
+        if not found:
+            first = session.report.broken[0]["what"] if session.report.broken else None
+            raise InputError(f"holds no session of {self.system}", why=first)

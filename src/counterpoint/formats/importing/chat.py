@@ -1,0 +1,142 @@
+"""Chat messages of any dialect in one form, and which of a prompt's messages an agent has not heard before.
+
+A model call's prompt repeats the whole conversation. `Heard` tells the new messages from those of earlier calls: by their ids
+where they have some, else by role, text and how often the same stood before it.
+
+Always true: nothing here raises on a strange message; a tool call is read from a dict or from JSON text of one, in the shape of
+OpenAI (`function.name`) or flat (`name`, `function`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from counterpoint.errors import InputError
+from counterpoint.formats.importing.values import as_dict, as_list, compact, decode, string, text_of
+
+_THOUGHTS = ("reasoning", "thinking", "redacted_thinking")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call of an assistant."""
+
+    id: str | None
+    tool: str
+    arguments: Any
+
+    @property
+    def text(self) -> str:
+        """The arguments as JSON text."""
+        return arguments_text(self.arguments)
+
+
+@dataclass(slots=True)
+class Message:
+    """One message of a chat."""
+
+    role: str
+    text: str = ""
+    thinking: str = ""
+    calls: list[Call] = field(default_factory=list)
+    call: str | None = None
+    """On a tool's message: the id of the call it answers."""
+    tool: str | None = None
+    id: str | None = None
+    source: str | None = None
+    """Who made it, where the dialect says so."""
+    error: str | None = None
+
+
+def arguments_text(arguments: Any) -> str:
+    """A call's arguments as text; nothing where there are none."""
+    return compact(arguments) if arguments not in (None, {}, "") else ""
+
+
+def messages_of(raw: Any, text: Callable[[Any], str] = text_of) -> list[Message]:
+    """The messages of a prompt or an answer: a list of them, or a plain text as one of the user."""
+    if isinstance(raw, str):
+        return [Message("user", text=raw)] if raw else []
+    return [found for item in as_list(raw) if (found := message_of(item, text)) is not None]
+
+
+def message_of(raw: Any, text: Callable[[Any], str] = text_of) -> Message | None:
+    """One message, or None where it is none. `text` makes a text of a content."""
+    if not isinstance(raw, dict) or not isinstance(raw.get("role"), str):
+        return None
+    words, thoughts = _parts(raw.get("content"), text)
+    thoughts = "\n".join(t for t in (thoughts, text(raw.get("reasoning_content") or raw.get("reasoning") or "")) if t)
+    error = raw.get("error")
+    return Message(
+        role=raw["role"],
+        text=words,
+        thinking=thoughts,
+        calls=[call for item in as_list(raw.get("tool_calls")) if (call := _call(item)) is not None],
+        call=string(raw.get("tool_call_id")),
+        tool=string(raw.get("function")) or string(raw.get("name")),
+        id=string(raw.get("id")),
+        source=string(raw.get("source")),
+        error=string(error) or string(as_dict(error).get("message")),
+    )
+
+
+def _parts(content: Any, text: Callable[[Any], str]) -> tuple[str, str]:
+    """The words of a content, and its reasoning."""
+    if not isinstance(content, list):
+        return text(content), ""
+    words, thoughts = [], []
+    for part in content:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind in _THOUGHTS:
+            thought = part.get("reasoning") or part.get("thinking") or part.get("summary") or part.get("text")
+            thoughts.append(text(thought or ""))
+        else:
+            words.append(text(part))
+    return "\n".join(w for w in words if w), "\n".join(t for t in thoughts if t)
+
+
+def _call(raw: Any) -> Call | None:
+    if isinstance(raw, str):
+        try:
+            raw = decode(raw)
+        except InputError:
+            return None
+    if not isinstance(raw, dict):
+        return None
+    inner = raw.get("function")
+    named = inner if isinstance(inner, dict) else raw
+    tool = string(named.get("name")) or string(inner) or string(raw.get("tool_name"))
+    return None if tool is None else Call(string(raw.get("id")), tool, named.get("arguments"))
+
+
+class Heard:
+    """What one agent has heard or said so far."""
+
+    def __init__(self) -> None:
+        self._seen: set[Any] = set()
+
+    def new(self, messages: Iterable[Message]) -> Iterator[Message]:
+        """Those messages of a prompt that were not in an earlier one, each given once."""
+        times: Counter[Any] = Counter()
+        for message in messages:
+            key = self._key(message)
+            times[key] += 1
+            mark = key if message.id else (key, times[key])
+            if mark not in self._seen:
+                self._seen.add(mark)
+                yield message
+
+    def said(self, prompt: Iterable[Message], answer: Message) -> None:
+        """The agent's own answer to a prompt: it is not news when it comes back in the next one."""
+        key = self._key(answer)
+        before = sum(self._key(m) == key for m in prompt) if not answer.id else 0
+        self._seen.add(key if answer.id else (key, before + 1))
+
+    @staticmethod
+    def _key(message: Message) -> Any:
+        if message.id:
+            return message.id
+        return message.role, message.text, message.call, tuple((c.id, c.tool, c.text) for c in message.calls)

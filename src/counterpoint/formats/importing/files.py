@@ -1,0 +1,125 @@
+"""The files of a source, as an importer sees them: named bytes, unpacked, read line by line and within limits.
+
+Always true: nothing here opens a file; `File.open` is given by whoever found it. zstd and gzip are unpacked on the way,
+whatever the name says. A line or document beyond its limit is an `InputError` or a counted record, never memory without end.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import zstandard
+
+from counterpoint.errors import InputError
+
+HEAD = 1 << 16
+"""How many bytes a format is recognised by."""
+MAX_LINE = 256 << 20
+"""A record longer than this is counted and left out."""
+MAX_DOCUMENT = 1 << 30
+"""A document that must be read whole is refused beyond this."""
+MAX_UNPACKED = 8 << 30
+"""A packed file that unpacks to more than this is refused: a bomb, or nothing that one session wrote."""
+
+_ZSTD, _GZIP = b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
+_UNPACKING = (zstandard.ZstdError, gzip.BadGzipFile, EOFError, OSError)
+
+
+@dataclass(frozen=True)
+class File:
+    """One file: its name with slashes, its size, when it was last changed, and a way to read it."""
+
+    name: str
+    size: int
+    open: Callable[[], BinaryIO]
+    changed: float = 0.0
+
+    @classmethod
+    def of(cls, data: bytes | memoryview, name: str = "") -> File:
+        """Bytes in memory as a file."""
+        return cls(name, len(data), lambda: io.BytesIO(data))
+
+    @property
+    def stem(self) -> str:
+        """The last part of the name up to its first dot."""
+        return self.name.rsplit("/", 1)[-1].split(".", 1)[0]
+
+    def head(self, size: int = HEAD) -> bytes:
+        """How the file begins, unpacked; empty when it cannot be read."""
+        try:
+            with self.unpacked() as stream:
+                return stream.read(size)
+        except (InputError, *_UNPACKING):
+            return b""
+
+    def unpacked(self) -> BinaryIO:
+        """The file's bytes, with zstd or gzip taken off."""
+        stream = self.open()
+        magic = stream.read(4)
+        stream.seek(0)
+        if magic == _ZSTD:
+            reader = zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(stream, read_across_frames=True)
+            return bounded(reader, self.name)
+        if magic[:2] == _GZIP:
+            return bounded(gzip.GzipFile(fileobj=stream), self.name)
+        return stream
+
+    def lines(self) -> Iterator[tuple[int, bytes | None]]:
+        """Number and bytes of each line, from 1; None for one beyond the limit. Blank ones are left out."""
+        number = 0
+        try:
+            with self.unpacked() as stream:
+                while line := stream.readline(MAX_LINE):
+                    number += 1
+                    if len(line) == MAX_LINE and not line.endswith(b"\n"):
+                        while (rest := stream.readline(MAX_LINE)) and not rest.endswith(b"\n"):
+                            pass
+                        yield number, None
+                    elif not line.isspace():
+                        yield number, line
+        except _UNPACKING as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            raise InputError("cannot be unpacked to its end", where=f"{self.name}:{number + 1}", why=str(error)) from error
+
+    def data(self, limit: int = MAX_DOCUMENT) -> bytes:
+        """The whole file, unpacked."""
+        try:
+            with self.unpacked() as stream:
+                data = stream.read(limit + 1)
+        except _UNPACKING as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            raise InputError("cannot be unpacked", where=self.name, why=str(error)) from error
+        if len(data) > limit:
+            raise InputError(f"is larger than {limit >> 20:,} MB, and must be read whole", where=self.name, fix="split it")
+        return data
+
+
+def bounded(stream: Any, name: str, limit: int = MAX_UNPACKED) -> BinaryIO:
+    """A stream that refuses to give more than `limit` bytes."""
+    return io.BufferedReader(_Bounded(stream, name, limit), 1 << 18)
+
+
+class _Bounded(io.RawIOBase):
+    def __init__(self, stream: Any, name: str, limit: int) -> None:
+        self._stream, self._name, self._left = stream, name, limit
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        data = self._stream.read(len(buffer)) or b""
+        self._left -= len(data)
+        if self._left < 0:
+            raise InputError("unpacks to more than the limit", where=self._name, fix="is it a zip bomb? unpack it by hand first")
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()

@@ -1,0 +1,252 @@
+"""An agent's life in a draft: what it heard, what it did about it, and the edges between.
+
+Always true: a step of the model has an edge from everything the agent heard since its last step, of the kind of what was
+heard (`return`, `message`, `causal` from a tool's answer), and a `safety_flow` edge too where that came from outside the team;
+calls follow from the step that made them; two or more returns heard at once make the step an `aggregate`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from counterpoint.formats.importing.usage import Usage
+
+if TYPE_CHECKING:
+    from counterpoint.formats.draft import Draft
+
+class Lane:
+    """One agent. Made by `Draft.lane`."""
+
+    def __init__(self, draft: Draft, agent: str) -> None:
+        self.draft, self.agent = draft, agent
+        self.role: str | None = None
+        self.leads = False
+        """Whether its steps are orchestrator decisions even where it spawns nobody (the main agent)."""
+        self.last: str | None = None
+        """Its latest step, call or return: what a new step follows from when nothing was heard."""
+        self.heard: list[tuple[str, str]] = []
+        """What came in since its last step: event id and kind of edge."""
+        self._step: str | None = None
+        self._pending: dict[str, Any] | None = None
+        self._reads: list[tuple[str, str]] = []
+        self._calls: dict[str, str] = {}
+        self._turn = 0
+        self._has_acted = False
+        self._latest: float | None = None
+
+    # -- hearing ---------------------------------------------------------------------------------------------------------
+
+    def hears(self, event: str, edge: str = "causal", at: float | None = None) -> None:
+        """An event is in the agent's context from now on (from `at`; else from its own end); its next step reads it."""
+        self.heard.append((event, edge))
+        self.reached(at if at is not None else self._end(event))
+
+    def reached(self, at: float | None) -> None:
+        """Something came to the agent at this moment: its next step did not begin before."""
+        if at is not None and (self._latest is None or at > self._latest):
+            self._latest = at
+
+    def _end(self, event: str) -> float | None:
+        row = self.draft.rows[event]
+        at: float | None = row["at"]
+        return None if at is None else at + row.get("dur", 0.0)
+
+    def told(
+        self, text: str, *, by: str = "user", at: float | None = None, id: str | None = None, source: str = "user", **fields: Any
+    ) -> str:
+        """Somebody outside the team speaks to the agent: a human (`human_intervention`), or the system around it."""
+        kind = "human_intervention" if source == "user" else "message"
+        fields = {"role": by, "from_": by, "to": self.agent, "source": source, "trusted": True, **fields}
+        event = self.draft.event(kind, by, id=id, at=at, text=text, **fields)
+        self.hears(event, "message")
+        return event
+
+    def result(
+        self,
+        call: str | None,
+        text: str = "",
+        *,
+        at: float | None = None,
+        id: str | None = None,
+        tool: str | None = None,
+        ok: bool | None = None,
+        **fields: Any,
+    ) -> str:
+        """A tool's answer, to the call of that id where there was one. From outside the team, unless you say otherwise."""
+        called = self._calls.get(call) if call is not None else None
+        row = self.draft.rows.get(called) if called else None
+        fields = {"source": "tool", "trusted": False, **fields}
+        tool = tool or (row.get("tool") if row else None)
+        event = self.draft.event("tool_result", self.agent, id=id, at=at, text=text, tool=tool, ok=ok, role=self.role, **fields)
+        if row is not None:
+            self.draft.edge(called, event, "tool_dependency")
+            if at is not None and row["at"] is not None and "dur" not in row:
+                row["dur"] = round(max(at - row["at"], 0.0), 6)
+            if ok is False:
+                row["ok"] = False
+        self.hears(event)
+        return event
+
+    # -- acting ----------------------------------------------------------------------------------------------------------
+
+    def step(
+        self,
+        *,
+        at: float | None = None,
+        end: float | None = None,
+        text: str = "",
+        thinking: str = "",
+        usage: Usage | None = None,
+        model: str | None = None,
+        id: str | None = None,
+        only_calls: bool = False,
+        kind: str | None = None,
+        **fields: Any,
+    ) -> str | None:
+        """One answer of the model. With `only_calls`, an answer without words that only calls tools: where the agent leads
+        nobody it is no event of its own, and its tokens stand on its first call.
+
+        Without `at` the step began when the last thing it read came in; `end` is when it was done.
+        """
+        start = at if at is not None else self._began(end)
+        given = {"usage": usage, "model": model, **fields}
+        if only_calls and not text and not self.leads and kind is None:
+            self._pending, self._reads, self.heard, self._step = given, self._take(), [], None
+            return None
+        self._pending = None
+        reads = self._take()
+        kind = kind or ("aggregate" if sum(edge == "return" for _, edge in reads) >= 2 else "step")
+        words = text or thinking
+        if text and thinking:
+            given["extra"] = {**(given.get("extra") or {}), "thinking_ref": self.draft.text(thinking)}
+        elif thinking:
+            given["extra"] = {**(given.get("extra") or {}), "is_thinking": True}
+        event = self.draft.event(
+            kind, self.agent, id=id, at=start, end=end, text=words, role=self.role, turn=self._turn, **given
+        )
+        self._turn += 1
+        self._read(event, reads, is_aggregate=kind == "aggregate")
+        self.last = self._step = event
+        self._has_acted = False
+        return event
+
+    def _began(self, end: float | None) -> float | None:
+        known = [self._latest, self._end(self._step) if self._step else None]
+        latest = max((t for t in known if t is not None), default=end)
+        return latest if end is None or latest is None else min(latest, end)
+
+    def _take(self) -> list[tuple[str, str]]:
+        reads, self.heard = self.heard, []
+        if self.last is not None and not any(self._is_own(e) for e, _ in reads):
+            reads.append((self.last, "causal"))
+        return reads
+
+    def _is_own(self, event: str) -> bool:
+        row = self.draft.rows[event]
+        return bool(row["type"] == "tool_result" and row["agent"] == self.agent)
+
+    def _read(self, event: str, reads: list[tuple[str, str]], *, is_aggregate: bool = False) -> None:
+        for src, edge in reads:
+            self.draft.edge(src, event, "aggregate" if is_aggregate and edge == "return" else edge)
+            if self.draft.rows[src].get("trusted") is False:
+                self.draft.edge(src, event, "safety_flow")
+
+    def _acts(self, event: str) -> None:
+        """An event that follows from the present step."""
+        self._has_acted = True
+        if self._step is not None:
+            self.draft.edge(self._step, event, "causal")
+        elif self._reads:
+            self._read(event, self._reads)
+        elif self.last is not None:
+            self.draft.edge(self.last, event, "causal")
+        if self._pending is not None:
+            self.draft.set(event, **self._pending)
+            self._pending = None
+        if self._step is None:
+            self.last = event
+
+    def call(
+        self, tool: str, text: str = "", *, call: str | None = None, at: float | None = None, id: str | None = None, **fields: Any
+    ) -> str:
+        """A tool call of the present step; `call` is the source's id that the answer will name."""
+        event = self.draft.event("tool_call", self.agent, id=id, at=at, text=text, tool=tool, role=self.role, **fields)
+        self._acts(event)
+        if call is not None:
+            self._calls[call] = event
+        return event
+
+    def called(self, call: str) -> str | None:
+        """The event of a call, by the source's id."""
+        return self._calls.get(call)
+
+    def spawn(
+        self,
+        child: str | None,
+        *,
+        role: str | None = None,
+        text: str = "",
+        at: float | None = None,
+        id: str | None = None,
+        **fields: Any,
+    ) -> str:
+        """Make an agent; None for an attempt that made none."""
+        event = self.draft.event("spawn", self.agent, id=id, at=at, text=text, to=child, role=role, **fields)
+        self._acts(event)
+        if self._step is not None:
+            self.draft.rows[self._step].setdefault("decision", "spawn")
+        if child is not None:
+            self.draft.lane(child, role=role).hears(event, "spawn")
+        return event
+
+    def send(
+        self, to: str | None, text: str = "", *, at: float | None = None, id: str | None = None, heard: bool = True, **fields: Any
+    ) -> str:
+        """A message to another agent of the team (None for everybody), which hears it unless `heard` is false."""
+        fields = {"from_": self.agent, "to": to, "source": "peer", "trusted": True, **fields}
+        event = self.draft.event("message", self.agent, id=id, at=at, text=text, role=self.role, **fields)
+        self._acts(event)
+        if self._step is not None:
+            self.draft.rows[self._step].setdefault("decision", "communicate")
+        if to is not None and heard:
+            self.draft.lane(to).hears(event, "message")
+        return event
+
+    def returns(
+        self,
+        to: str | None,
+        text: str | None = None,
+        *,
+        at: float | None = None,
+        id: str | None = None,
+        heard: bool = True,
+        **fields: Any,
+    ) -> str:
+        """The agent's result goes back. Its last step, where nothing came after it, is that return; else it is a new event."""
+        fields = {"from_": self.agent, "to": to, "source": "peer", "trusted": True, **fields}
+        last = self.draft.rows.get(self._step) if self._step and self._step == self.last and not self.heard else None
+        if last is not None and last["type"] in ("step", "message", "aggregate") and not self._has_acted:
+            event = str(last["id"])
+            last["type"] = "return"
+            last.pop("decision", None)
+            self.draft.set(event, **fields)
+            if text and "content_ref" not in last:
+                self.draft.set(event, text=text)
+        else:
+            event = self.draft.event("return", self.agent, id=id, at=at, text=text, role=self.role, **fields)
+            self._read(event, self._take())
+        self.last = self._step = event
+        if to is not None and heard:
+            self.draft.lane(to).hears(event, "return", at)
+        return event
+
+    def despawn(self, child: str, *, at: float | None = None, id: str | None = None, **fields: Any) -> str:
+        """End an agent."""
+        event = self.draft.event("despawn", self.agent, id=id, at=at, to=child, role=self.role, **fields)
+        self._acts(event)
+        return event
+
+    def stops(self) -> None:
+        """The agent's last step was the decision to stop."""
+        if self._step is not None and not self.heard:
+            self.draft.rows[self._step].setdefault("decision", "stop")

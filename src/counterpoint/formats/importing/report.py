@@ -1,0 +1,89 @@
+"""What an importer has to say about its source: broken records, unknown kinds, links, what was mended, what is lacking.
+
+Always true: every count is of all that was found, the examples beside it are the first few; two reports add up.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+_SHOWN = 20
+
+
+class Report:
+    """Counts, and the first few of each with where they are."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        """Records read and understood."""
+        self.broken: list[dict[str, Any]] = []
+        """The first records that could not be read: file, line, what."""
+        self.broken_count = 0
+        self.unknown: Counter[str] = Counter()
+        """Records of a kind we do not know, by kind: kept out of the graph, never fatal."""
+        self.exact: Counter[str] = Counter()
+        """Links that the source states, by the rule that read them."""
+        self.inferred: Counter[str] = Counter()
+        """Links that are our conclusion, by rule."""
+        self.unlinked: list[str] = []
+        """Agents whose spawn was not found, and spawns whose agent was not."""
+        self.unlinked_count = 0
+        self.mended: Counter[str] = Counter()
+        """What had to be mended so that the records are a graph in time."""
+        self.lacks: Counter[str] = Counter()
+        """What the source does not say, as a sentence, with how often it was missed."""
+
+    def broke(self, file: str, line: int | None, what: str) -> None:
+        """A record that could not be read."""
+        self.broken_count += 1
+        if len(self.broken) < _SHOWN:
+            self.broken.append({"file": file, "line": line, "what": what[:200]})
+
+    def linked(self, rule: str, *, exact: bool = True) -> None:
+        """A sub-agent hangs on its spawn: because the source says so (exact), or by a rule of ours."""
+        (self.exact if exact else self.inferred)[rule] += 1
+
+    def loose(self, what: str) -> None:
+        """A sub-agent without its spawn, or a spawn without its sub-agent."""
+        self.unlinked_count += 1
+        if len(self.unlinked) < _SHOWN:
+            self.unlinked.append(what[:200])
+
+    def add(self, other: Report) -> None:
+        """Take another report's findings in."""
+        self.records += other.records
+        self.broken_count += other.broken_count
+        self.broken = (self.broken + other.broken)[:_SHOWN]
+        self.unlinked_count += other.unlinked_count
+        self.unlinked = (self.unlinked + other.unlinked)[:_SHOWN]
+        for name in ("unknown", "exact", "inferred", "mended", "lacks"):
+            getattr(self, name).update(getattr(other, name))
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain data, without what is empty."""
+        links = {"exact": dict(self.exact), "inferred": dict(self.inferred), "unlinked": self.unlinked_count}
+        whole: dict[str, Any] = {
+            "records": self.records,
+            "broken": self.broken_count,
+            "broken_first": self.broken,
+            "unknown": dict(self.unknown),
+            "links": {name: found for name, found in links.items() if found},
+            "unlinked_first": self.unlinked,
+            "mended": dict(self.mended),
+            "lacks": dict(self.lacks),
+        }
+        return {name: value for name, value in whole.items() if value}
+
+    @classmethod
+    def of(cls, data: dict[str, Any]) -> Report:
+        """The report that `as_dict` wrote."""
+        report = cls()
+        links = data.get("links", {})
+        report.records, report.broken_count = data.get("records", 0), data.get("broken", 0)
+        report.broken, report.unlinked = list(data.get("broken_first", ())), list(data.get("unlinked_first", ()))
+        report.unlinked_count = links.get("unlinked", 0)
+        report.exact, report.inferred = Counter(links.get("exact", {})), Counter(links.get("inferred", {}))
+        report.unknown, report.mended = Counter(data.get("unknown", {})), Counter(data.get("mended", {}))
+        report.lacks = Counter(data.get("lacks", {}))
+        return report

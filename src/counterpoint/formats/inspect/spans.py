@@ -1,0 +1,123 @@
+"""Who acts in an Inspect sample: its spans as a tree, and the agent that each event belongs to.
+
+An agent span is an agent; so is a tool's or handoff's span in which a model is called outside any agent span (a helper). A
+scorer's span that calls a model is a judge. Everything else is the sample's own agent, `main`.
+
+Always true: a parent that is missing, or a circle of parents, ends at `main`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from counterpoint.formats.importing.values import as_list, seconds, string
+
+MAIN = "main"
+_SCORERS = frozenset({"scorer", "scorers"})
+_STOPS = frozenset({"agent", "tool", "handoff"}) | _SCORERS
+
+
+@dataclass
+class Agent:
+    """An agent instance of a sample."""
+
+    id: str
+    role: str | None
+    kind: str
+    """agent, helper, judge, or main."""
+    parent: str | None = None
+    """The agent whose span holds this one."""
+    tool_span: str | None = None
+    """The tool's span it runs in, where there is one."""
+    begun: float | None = None
+
+
+class Spans:
+    """The spans of a sample's events."""
+
+    def __init__(self, events: list[dict[str, Any]]) -> None:
+        self._spans: dict[str, dict[str, Any]] = {}
+        for event in events:
+            if event.get("event") == "span_begin" and (name := string(event.get("id"))):
+                self._spans.setdefault(name, event)
+        self._makes_agent = {s: None for s, e in self._spans.items() if e.get("type") == "agent"}
+        for event in events:
+            if event.get("event") == "model":
+                self._mark(string(event.get("span_id")))
+        self.agents: dict[str, Agent] = {MAIN: Agent(MAIN, "solver", "main")}
+        self._of: dict[str | None, str] = {}
+        for span in self._makes_agent:
+            self._add(span)
+
+    def _path(self, span: str | None) -> list[str]:
+        """A span and what it lies in, innermost first."""
+        path: list[str] = []
+        seen: set[str] = set()
+        while span is not None and span in self._spans and span not in seen:
+            seen.add(span)
+            path.append(span)
+            span = string(self._spans[span].get("parent_id"))
+        return path
+
+    def _kind(self, span: str) -> str:
+        return str(self._spans[span].get("type") or "")
+
+    def _mark(self, span: str | None) -> None:
+        """A model call makes the nearest tool, handoff or scorer span around it an agent."""
+        found = next((s for s in self._path(span) if self._kind(s) in _STOPS), None)
+        if found is not None:
+            self._makes_agent[found] = None
+
+    def _add(self, span: str) -> None:
+        event, path = self._spans[span], self._path(span)
+        kind = {"agent": "agent", "tool": "helper", "handoff": "helper"}.get(self._kind(span), "judge")
+        above = next((s for s in path[1:] if s in self._makes_agent), None)
+        around = path[1:] if above is None else path[1 : path.index(above)]
+        tool_span = span if kind == "helper" else next((s for s in around if self._kind(s) in ("tool", "handoff")), None)
+        parent = None if kind == "judge" else above or MAIN
+        self.agents[span] = Agent(span, string(event.get("name")), kind, parent, tool_span, seconds(event.get("timestamp")))
+
+    def owner(self, span: str | None) -> str:
+        """The agent that acts in a span."""
+        if span not in self._of:
+            self._of[span] = next((s for s in self._path(span) if s in self._makes_agent), MAIN)
+        return self._of[span]
+
+    def name(self, span: str | None) -> str | None:
+        """A span's name."""
+        return string(self._spans.get(span or "", {}).get("name"))
+
+    def inside(self, span: str | None) -> str | None:
+        """The span that a span lies in."""
+        return string(self._spans.get(span or "", {}).get("parent_id"))
+
+
+def flat(events: Any) -> list[dict[str, Any]]:
+    """Events in order, with those that older logs nest in a tool's or a subtask's event put behind it, in a span of their own."""
+    out: list[dict[str, Any]] = []
+    _flatten(events, None, out, 0)
+    return out
+
+
+def _flatten(events: Any, span: str | None, out: list[dict[str, Any]], depth: int) -> None:
+    for event in as_list(events):
+        if not isinstance(event, dict):
+            continue
+        if span is not None:
+            event = {**event, "span_id": string(event.get("span_id")) or span}
+        out.append(event)
+        nested = as_list(event.get("events"))
+        if not nested or depth > 20:
+            continue
+        if event.get("event") != "tool":
+            _flatten(nested, span, out, depth + 1)
+            continue
+        inner = f"tool:{event.get('id')}"
+        kind, name = ("agent", event["agent"]) if string(event.get("agent")) else ("tool", event.get("function"))
+        begin = {"event": "span_begin", "id": inner, "type": kind, "name": name, "parent_id": span}
+        out.append({**begin, "timestamp": event.get("timestamp")})
+        if kind == "agent":
+            event.setdefault("agent_span_id", inner)
+        _flatten(nested, inner, out, depth + 1)
+        out.append({"event": "span_end", "id": inner, "timestamp": event.get("completed")})

@@ -1,0 +1,248 @@
+"""The stories of a Kimi session as one draft: who made whom, what went down and what came back.
+
+Always true: a sub-agent's records up to its answer are told before the answer; an AgentSwarm is one spawn and one return for each
+sub-agent that began, and one aggregate.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from counterpoint.formats.draft import Draft
+from counterpoint.formats.importing.lane import Lane
+from counterpoint.formats.kimi.links import Made, links
+from counterpoint.formats.kimi.story import MAIN, Answer, Call, Heard, Item, Spawned, Spent, Step, Stop, Story, Verdict
+
+
+def tell(draft: Draft, stories: dict[str, Story]) -> None:
+    """Put every story down."""
+    _Team(draft, stories).tell()
+
+
+class _Team:
+    def __init__(self, draft: Draft, stories: dict[str, Story]) -> None:
+        self.draft, self.stories = draft, stories
+        self.made = links(stories, draft.report)
+        self._place: dict[str, int] = {}
+        self._active: set[str] = set()
+        self._asked: dict[str, list[str]] = {}
+        """Agent to the prompts it was given by its team: its own record of them is no news."""
+        self._tasks: dict[str, tuple[str, str]] = {}
+        self._spawns: dict[tuple[str, str], str] = {}
+        self._met: set[str] = set()
+
+    def tell(self) -> None:
+        if MAIN in self.stories:
+            self._go(self.stories[MAIN])
+        for agent in sorted(self.stories):
+            self._go(self.stories[agent])
+
+    def _lane(self, story: Story) -> Lane:
+        return self.draft.lane(story.agent, role=story.role, leads=story.agent == MAIN)
+
+    def _go(self, story: Story, until: float | None = None) -> None:
+        """Tell a story on, to its end or to a moment."""
+        if story.agent in self._active:
+            return
+        self._active.add(story.agent)
+        lane = self._lane(story)
+        while (k := self._place.get(story.agent, 0)) < len(story.items):
+            item = story.items[k]
+            if until is not None and item.at is not None and item.at > until:
+                break
+            self._place[story.agent] = k + 1
+            self._item(lane, story, item)
+        self._active.discard(story.agent)
+
+    def _item(self, lane: Lane, story: Story, item: Item) -> None:
+        if isinstance(item, Step):
+            self._step(lane, story, item)
+        elif isinstance(item, Answer):
+            self._answer(lane, story, item)
+        elif isinstance(item, Heard):
+            self._heard(lane, story, item)
+        elif isinstance(item, Verdict):
+            self._verdict(lane, story, item)
+        elif isinstance(item, Spent):
+            self._spent(lane, story, item)
+        elif isinstance(item, Spawned):
+            self._spawned(lane, item)
+        elif isinstance(item, Stop) and item.reason == "completed":
+            lane.stops()
+
+    def _spent(self, lane: Lane, story: Story, item: Spent) -> None:
+        fields: dict[str, Any] = {"role": story.role, "model": item.model, "extra": {"usage_scope": item.scope}}
+        id = _id(story.agent, item.id)
+        event = self.draft.event("message", story.agent, id=id, at=item.at, usage=item.usage, **fields)
+        self.draft.edge(lane.last, event, "temporal")
+
+    def _spawned(self, lane: Lane, item: Spawned) -> None:
+        child = self.stories[item.child]
+        text, id = child.prompt or "", f"spawn:{item.child}"
+        lane.spawn(item.child, role=child.role, text=text, at=item.at, id=id, extra=child.extra)
+        self._met.add(item.child)
+        self._asked.setdefault(item.child, []).append(text)
+
+    # -- steps and calls -------------------------------------------------------------------------------------------------
+
+    def _step(self, lane: Lane, story: Story, step: Step) -> None:
+        if not (step.text or step.thinking or step.calls or step.usage):
+            return
+        ids = step.extra.get("message_ids", [])
+        extra = {**step.extra, "message_ids": ids if any(ids) else None}
+        lane.step(
+            at=step.at,
+            end=step.end,
+            text=step.text,
+            thinking=step.thinking,
+            usage=step.usage,
+            model=step.model,
+            id=_id(story.agent, step.id),
+            only_calls=bool(step.calls) and not step.text and not step.thinking,
+            extra=extra,
+        )
+        if step.usage is None:
+            self.draft.report.lacks["the tokens of a step"] += 1
+        if step.model is None:
+            self.draft.report.lacks["the model of a step"] += 1
+        for call in step.calls:
+            if id(call) in self.made:
+                for made in self.made[id(call)]:
+                    self._make(lane, story, call, made, is_one=call.name != "AgentSwarm")
+            else:
+                lane.call(call.name, call.args, call=call.id, at=call.at, id=_id(story.agent, call.id))
+
+    def _make(self, lane: Lane, story: Story, call: Call, made: Made, *, is_one: bool) -> None:
+        id = _id(story.agent, call.id)
+        if not is_one:
+            id = f"{id}:{made.child or made.item or 'none'}"
+        if made.child is not None:
+            self._asked.setdefault(made.child, []).append(made.text)
+            if made.task:
+                self._tasks[made.task] = made.child, story.agent
+        if made.is_resumed and made.child is not None:
+            if made.child not in self._met and made.child not in self.stories:
+                self.draft.report.loose(f"agent {made.child}: woken here, made elsewhere")
+            event = lane.send(made.child, made.text, at=call.at, id=id, extra=made.extra)
+        elif made.child is not None and made.child not in self._met:
+            extra = {**(self.stories[made.child].extra if made.child in self.stories else {}), **made.extra}
+            event = lane.spawn(made.child, role=made.role, text=made.text, at=call.at, id=id, extra=extra)
+        else:
+            failed = {"ok": False, "error": made.error} if made.error else {}
+            event = lane.spawn(None, role=made.role, text=made.text, at=call.at, id=id, extra=made.extra, **failed)
+        if made.child is not None:
+            self._met.add(made.child)
+        self._spawns[story.agent, call.id] = event
+
+    # -- what comes back -------------------------------------------------------------------------------------------------
+
+    def _answer(self, lane: Lane, story: Story, answer: Answer) -> None:
+        call = answer.of
+        id_ = f"{_id(story.agent, answer.call)}:result"
+        made = self.made.get(id(call)) if call is not None else None
+        if made is not None and call is not None:
+            if call.name == "AgentSwarm" and any(m.child for m in made):
+                self._swarm(lane, story, answer, made)
+            else:
+                self._one_back(lane, story, answer, call, made[0])
+        elif call is not None and call.name == "AskUserQuestion" and answer.ok is not False:
+            human = lane.told(answer.text, at=answer.at, id=id_)
+            self.draft.edge(lane.called(answer.call), human, "tool_dependency")
+        else:
+            lane.result(answer.call, answer.text, at=answer.at, id=id_, ok=answer.ok)
+
+    def _one_back(self, lane: Lane, story: Story, answer: Answer, call: Call, made: Made) -> None:
+        id = f"{_id(story.agent, call.id)}:return"
+        if made.child is None or made.is_running:
+            # Nobody came back: the tool only says that it failed, or that the agent runs on.
+            said = lane.result(None, answer.text, at=answer.at, id=id, tool=call.name, ok=made.ok is not False, trusted=True)
+            self.draft.edge(self._spawns.get((story.agent, call.id)), said, "causal")
+            return
+        self._back(made.child, story.agent, made.back, answer.at, id, ok=made.ok, error=made.error)
+
+    def _back(
+        self,
+        child: str,
+        to: str,
+        text: str | None,
+        at: float | None,
+        id: str,
+        *,
+        ok: bool | None,
+        error: str | None,
+        heard: bool = True,
+    ) -> str:
+        if child in self.stories:
+            self._go(self.stories[child], at)
+        return self.draft.lane(child).returns(to, text, at=at, id=id, ok=ok, error=error, heard=heard)
+
+    def _swarm(self, lane: Lane, story: Story, answer: Answer, made: list[Made]) -> None:
+        id = _id(story.agent, answer.call)
+        backs = [
+            self._back(
+                one.child, story.agent, one.back, answer.at, f"{id}:{one.child}:return", ok=one.ok, error=one.error, heard=False
+            )
+            for one in made
+            if one.child is not None
+        ]
+        merged = self.draft.event("aggregate", story.agent, id=f"{id}:aggregate", at=answer.at, text=answer.text, role=story.role)
+        for back in backs:
+            self.draft.edge(back, merged, "aggregate")
+        lane.hears(merged)
+
+    def _heard(self, lane: Lane, story: Story, heard: Heard) -> None:
+        asked = self._asked.get(story.agent, [])
+        if heard.text in asked:
+            asked.remove(heard.text)
+            return
+        id = _id(story.agent, heard.id)
+        if story.agent != MAIN and asked and heard.text.endswith("\n" + asked[0]):
+            asked.pop(0)
+        elif heard.task in self._tasks and self._tasks[heard.task][1] == story.agent:
+            ok = None if heard.status is None else heard.status == "completed"
+            child = self._tasks[heard.task][0]
+            self._back(child, story.agent, heard.text, heard.at, id, ok=ok, error=heard.text if ok is False else None)
+        elif heard.by == "task":
+            lane.result(None, heard.text, at=heard.at, id=id, tool="background_task", extra={**heard.extra, "task": heard.task})
+        elif heard.by == "user" and story.agent == MAIN:
+            lane.told(heard.text, at=heard.at, id=id, extra=heard.extra)
+        else:
+            lane.told(heard.text, by="system", source="system", at=heard.at, id=id, extra=heard.extra)
+
+    def _verdict(self, lane: Lane, story: Story, verdict: Verdict) -> None:
+        is_human = verdict.by == "user"
+        called = None
+        if verdict.call is not None:
+            called = lane.called(verdict.call) or self._spawns.get((story.agent, verdict.call))
+        fields: dict[str, Any] = {
+            "source": "user" if is_human else "system",
+            "trusted": True,
+            "to": story.agent,
+            "from_": verdict.by,
+        }
+        id = _id(story.agent, verdict.id)
+        kind = "human_intervention" if is_human else "safety_event"
+        event = self.draft.event(
+            kind,
+            verdict.by,
+            id=id,
+            at=verdict.at,
+            text=verdict.text,
+            role=verdict.by,
+            ok=verdict.ok,
+            extra=verdict.extra,
+            **fields,
+        )
+        self.draft.edge(called, event, "causal")
+        if is_human and not verdict.ok:
+            denied = self.draft.event(
+                "safety_event", story.agent, id=f"{id}:denied", at=verdict.at, ok=False, extra=verdict.extra
+            )
+            self.draft.edge(event, denied, "causal")
+            event = denied
+        lane.hears(event, "message" if event == id else "causal")
+
+
+def _id(agent: str, id: str) -> str:
+    """Ids of calls and turns are an agent's own; the main agent's are used as they are."""
+    return id if agent == MAIN else f"{agent}:{id}"

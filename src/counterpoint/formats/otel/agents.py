@@ -1,0 +1,241 @@
+"""Spans of particular systems that the GenAI conventions do not cover: Claude Code, AutoGen's runtime, AG2.
+
+Claude Code: `claude_code.interaction` -> the user's prompt; `.llm_request` -> model call (its input tokens leave the cache out);
+`.tool` -> tool call; `.tool.blocked_on_user` -> the user's decision; spans of one `agent_id` -> one agent, inside the tool span
+that they nest under. AutoGen: `autogen process X` -> X at work on a message of its sender. AG2: `ag2.span.type`.
+
+Always true: a session of Claude Code is one trace; other traces become one where a span of one names a span of the other as its
+cause (AutoGen and AG2 begin a trace per message).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from counterpoint.formats.importing.usage import Usage
+from counterpoint.formats.importing.values import compact, count, number, string
+from counterpoint.formats.otel.records import RawSpan
+from counterpoint.formats.spans.genai import genai_span
+from counterpoint.formats.spans.span import Kind, Span
+
+
+def spans_for(raws: list[RawSpan]) -> list[Span]:
+    """Our spans for OpenTelemetry's, each by the dialect that it is written in."""
+    found: list[Span] = []
+    for raw in raws:
+        reader = _reader(raw)
+        found.extend(reader(raw) if reader is not None else [genai_span(raw)])
+    return _claude_agents(found)
+
+
+def _reader(raw: RawSpan) -> Callable[[RawSpan], list[Span]] | None:
+    if raw.name.startswith("claude_code."):
+        return _claude
+    if raw.name.startswith("autogen ") and "messaging.operation" in raw.attrs:
+        return _autogen
+    return _ag2 if "ag2.span.type" in raw.attrs else None
+
+
+def _plain(raw: RawSpan, kind: Kind, **fields: Any) -> Span:
+    span = Span(
+        id=raw.id, trace=raw.trace, parent=raw.parent, name=raw.name, kind=kind, start=raw.start, end=raw.end, order=raw.order
+    )
+    span.ok, span.error, span.links = raw.ok, raw.error, [link for _, link in raw.links]
+    for name, value in fields.items():
+        setattr(span, name, value)
+    return span
+
+
+# -- Claude Code -----------------------------------------------------------------------------------------------------------
+
+
+def _claude(raw: RawSpan) -> list[Span]:
+    attrs, what = raw.attrs, raw.name.removeprefix("claude_code.")
+    raw.trace = string(attrs.get("session.id")) or string(raw.resource.get("session.id")) or raw.trace
+    agent = string(attrs.get("agent_id"))
+    success = attrs.get("success")
+    if success in (False, "false"):
+        raw.ok, raw.error = False, raw.error or string(attrs.get("error")) or string(attrs.get("status_code"))
+    elif success in (True, "true"):
+        raw.ok = True
+    extra = {k.replace(".", "_"): attrs[k] for k in _CLAUDE_KEPT if attrs.get(k) is not None}
+    if what == "interaction":
+        prompt = string(attrs.get("user_prompt")) or ""
+        said = _plain(raw, "human", id=f"{raw.id}:prompt", parent=raw.id, end=raw.start, extra=extra, ok=None, error=None)
+        said.output, said.name = "" if prompt == "<REDACTED>" else prompt, "user_prompt"
+        return [_plain(raw, "chain", name="main"), said]
+    if what == "llm_request":
+        span = _plain(raw, "llm", agent_id=agent, model=string(attrs.get("model")), extra=extra)
+        span.usage = Usage.anthropic(
+            {
+                "input_tokens": count(attrs.get("input_tokens")),
+                "output_tokens": count(attrs.get("output_tokens")),
+                "cache_read_input_tokens": count(attrs.get("cache_read_tokens")),
+                "cache_creation_input_tokens": count(attrs.get("cache_creation_tokens")),
+            }
+        )
+        span.output = string(attrs.get("response.model_output")) or string(attrs.get("response_text")) or ""
+        return [span]
+    if what == "tool":
+        return [_claude_tool(raw, agent, extra)]
+    if what == "tool.blocked_on_user":
+        return [_claude_decision(raw, agent, extra)]
+    return [_plain(raw, "chain", agent_id=agent, extra=extra)]
+
+
+_CLAUDE_KEPT = (
+    "prompt.id", "request_id", "tool_use_id", "query_source", "attempt", "status_code", "stop_reason", "workflow.run_id",
+    "result_tokens", "parent_agent_id", "decision", "source",
+)  # fmt: skip
+
+
+def _claude_tool(raw: RawSpan, agent: str | None, extra: dict[str, Any]) -> Span:
+    attrs = raw.attrs
+    said = {e.name: e.attrs for e in raw.events}
+    output = said.get("tool.output", {})
+    span = _plain(raw, "tool", agent_id=agent, tool=string(attrs.get("tool_name")), call=string(attrs.get("tool_use_id")))
+    span.extra, span.to = extra, string(attrs.get("subagent_type"))
+    span.input = compact(
+        next((attrs[k] for k in ("tool_input", "tool_parameters", "full_command", "file_path") if k in attrs), "")
+    )
+    span.output = compact(output.get("content", output.get("output", attrs.get("tool_output", ""))))
+    return span
+
+
+def _claude_decision(raw: RawSpan, agent: str | None, extra: dict[str, Any]) -> Span:
+    """A wait for permission: the user's decision, or the settings' or a hook's refusal."""
+    decision, source = string(raw.attrs.get("decision")), string(raw.attrs.get("source")) or ""
+    is_user = source.startswith("user") or not source
+    span = _plain(raw, "human" if is_user else "guardrail", agent_id=agent, verdict=decision, extra=extra, output=decision or "")
+    if not is_user and decision == "accept":
+        span.kind = "chain"
+    span.ok = {"accept": True, "reject": False}.get(decision or "", span.ok)
+    return span
+
+
+def _claude_agents(spans: list[Span]) -> list[Span]:
+    """One agent span for all spans of an `agent_id`, inside the tool span that they nest under."""
+    by_id = {(span.trace, span.id): span for span in spans}
+    made: dict[tuple[str, str], Span] = {}
+    roles: dict[tuple[str, str], str] = {}
+    for span in [s for s in spans if s.agent_id is not None and s.name.startswith("claude_code.")]:
+        assert span.agent_id is not None
+        key = span.trace, span.agent_id
+        agent = made.get(key)
+        if agent is None:
+            agent = Span(id=f"agent:{span.agent_id}", trace=span.trace, kind="agent", name="agent", agent_id=span.agent_id)
+            agent.order, made[key] = span.order, agent
+        if source := string(span.extra.get("query_source")):
+            roles.setdefault(key, source)
+        _widen(agent, span)
+        above = by_id.get((span.trace, span.parent or ""))
+        if above is not None and above.agent_id == span.agent_id:
+            continue
+        tool, seen = above, set[str]()
+        while tool is not None and tool.kind != "tool" and tool.id not in seen:
+            seen.add(tool.id)
+            tool = by_id.get((span.trace, tool.parent or ""))
+        span.parent = agent.id
+        if tool is not None and tool.kind == "tool" and tool.agent_id != span.agent_id and agent.parent is None:
+            agent.parent, agent.agent, agent.end = tool.id, tool.to, tool.end
+        elif agent.parent is None and (owner := string(span.extra.get("parent_agent_id"))):
+            agent.parent = f"agent:{owner}"
+    for key, agent in made.items():
+        if agent.parent is not None and (agent.trace, agent.parent) not in by_id and (agent.trace, agent.parent[6:]) not in made:
+            agent.parent = None
+        agent.agent = agent.agent or roles.get(key)
+    return [*made.values(), *spans]
+
+
+def _widen(agent: Span, span: Span) -> None:
+    if span.start is not None:
+        agent.start = span.start if agent.start is None else min(agent.start, span.start)
+    if span.end is not None and (agent.end is None or agent.parent is None):
+        agent.end = span.end if agent.end is None else max(agent.end, span.end)
+
+
+# -- AutoGen and AG2 -------------------------------------------------------------------------------------------------------
+
+
+_UUID = re.compile(r"_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+
+
+def _autogen(raw: RawSpan) -> list[Span]:
+    """A message being worked on by its recipient; making, sending and acknowledging it are the runtime's business."""
+    attrs, operation = raw.attrs, raw.attrs.get("messaging.operation")
+    recipient = string(attrs.get("recipient_agent_type"))
+    if operation != "process" or recipient is None:
+        return [_plain(raw, "chain")]
+    work = _plain(raw, "agent", agent=_UUID.sub("", recipient), agent_id=recipient)
+    sender = string(attrs.get("sender_agent_type"))
+    message = _plain(raw, "handoff", id=f"{raw.id}:message", parent=raw.parent, ok=None, error=None, links=work.links)
+    message.input, message.agent_id, message.to = compact(attrs.get("message") or ""), sender, recipient
+    message.agent, work.links = _UUID.sub("", sender) if sender else None, []
+    if sender is None:
+        message.kind, message.agent_id, message.output = "human", recipient, message.input
+    return [message, work]
+
+
+_AG2: dict[str, Kind] = {
+    "agent": "agent",
+    "llm": "llm",
+    "tool": "tool",
+    "code_execution": "tool",
+    "human_input": "human",
+    "handoff": "handoff",
+    "envelope": "handoff",
+}
+
+
+def _ag2(raw: RawSpan) -> list[Span]:
+    attrs = raw.attrs
+    what = str(attrs["ag2.span.type"])
+    span = genai_span(raw, _AG2.get(what, "chain"))
+    if what == "envelope":
+        audience = attrs.get("ag2.network.audience")
+        names = [str(a) for a in audience] if isinstance(audience, list) else [audience] if isinstance(audience, str) else []
+        span.agent_id = string(attrs.get("ag2.network.sender_id"))
+        span.to = names[0] if len(names) == 1 else None
+        span.extra = {"envelope_id": attrs.get("ag2.network.envelope_id"), "audience": names or None}
+    if span.kind == "tool":
+        span.tool = span.tool or string(attrs.get("gen_ai.tool.name")) or what
+    if span.kind == "agent":
+        span.agent = span.agent or string(attrs.get("ag2.agent.name"))
+        span.agent_id = string(attrs.get("gen_ai.agent.id"))  # envelopes name agents by it
+    if outcome := string(attrs.get("ag2.network.outcome")):
+        span.extra["outcome"] = outcome
+    span.cost_usd = span.cost_usd if span.cost_usd is not None else number(attrs.get("gen_ai.usage.cost"))
+    return [span]
+
+
+# -- which traces are one --------------------------------------------------------------------------------------------------
+
+
+def joined(spans: list[Span], raws: list[RawSpan]) -> int:
+    """Give traces that name each other's spans as causes one name: that of the earliest. Returns how many were joined."""
+    known = {(raw.trace, raw.id) for raw in raws}
+    envelopes = {e: raw.trace for raw in raws if (e := string(raw.attrs.get("ag2.network.envelope_id")))}
+    owner: dict[str, str] = {}
+
+    def find(trace: str) -> str:
+        while (up := owner.get(trace, trace)) != trace:
+            owner[trace] = owner.get(up, up)
+            trace = up
+        return trace
+
+    begins: dict[str, tuple[float, int]] = {}
+    for raw in raws:
+        key = (raw.start if raw.start is not None else float("inf"), raw.order)
+        begins[raw.trace] = min(key, begins.get(raw.trace, key))
+    for raw in raws:
+        others: list[str | None] = [trace for trace, span in raw.links if (trace, span) in known]
+        others.append(envelopes.get(string(raw.attrs.get("ag2.network.causation_id")) or ""))
+        for other in others:
+            if other is not None and (a := find(other)) != (b := find(raw.trace)):
+                first, second = sorted((a, b), key=lambda t: begins[t])
+                owner[second] = first
+    for span in spans:
+        span.trace = find(span.trace)
+    return len(owner)

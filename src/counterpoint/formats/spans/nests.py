@@ -1,0 +1,232 @@
+"""How spans nest: parents that are there and form no circle, who is whose agent, and in what order things begin and end.
+
+Always true, whatever comes in: every span has at most one parent, which is another span of the trace; walking up ends; a span
+begins after its parent and ends after what it waited for; nothing here recurses, so depth is no limit.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+
+from counterpoint.formats.importing.report import Report
+from counterpoint.formats.spans.span import Span
+
+MAIN = "main"
+"""The agent that acts where no span is an agent's."""
+_NEVER = float("inf")
+
+
+class Nest:
+    """The spans of one trace as a forest."""
+
+    def __init__(self, spans: Iterable[Span], report: Report) -> None:
+        self.report = report
+        self.spans = _once(spans)
+        self.parent = self._parents()
+        self.adopted: dict[str, str] = {}
+        """Agent span to the tool span in whose time it ran, where that is all that joins them."""
+        self._build()
+        if self._adopt():
+            self.parent.update(self.adopted)
+            self._cut_circles(self.parent)
+            self._build()
+
+    def _build(self) -> None:
+        self.children: dict[str | None, list[str]] = {None: []}
+        for name, parent in self.parent.items():
+            self.children.setdefault(parent, []).append(name)
+        self.starts = self._starts()
+        self.order = self._preorder()
+        self.place = {name: i for i, name in enumerate(self.order)}
+        self.boss: dict[str, str | None] = {}
+        """Span to the nearest agent span above it."""
+        self.via: dict[str, str | None] = {}
+        """Span to the nearest tool span between it and its boss."""
+        self.outer: dict[str, str | None] = {}
+        """Span to the nearest model call above it, with no tool or agent between."""
+        self.root: dict[str, str] = {}
+        self._walk()
+
+    # -- parents ---------------------------------------------------------------------------------------------------------
+
+    def _parents(self) -> dict[str, str | None]:
+        parent: dict[str, str | None] = {}
+        self.orphans: set[str] = set()
+        """Spans whose parent is not in the trace."""
+        for name, span in self.spans.items():
+            known = span.parent is None or (span.parent in self.spans and span.parent != name)
+            parent[name] = span.parent if known else None
+            if not known:
+                self.orphans.add(name)
+        if self.orphans:
+            self.report.lacks["the parents of some spans: taken for roots"] += len(self.orphans)
+        self._cut_circles(parent)
+        return parent
+
+    def _cut_circles(self, parent: dict[str, str | None]) -> None:
+        done: set[str] = set()
+        for first in parent:
+            path: dict[str, None] = {}
+            at: str | None = first
+            while at is not None and at not in done and at not in path:
+                path[at] = None
+                at = parent[at]
+            if at is not None and at in path:
+                circle = list(path)[list(path).index(at) :]
+                earliest = min(circle, key=lambda n: (_or(self.spans[n].start, _NEVER), self.spans[n].order))
+                parent[earliest] = None
+                self.orphans.add(earliest)
+                self.report.mended["spans that are their own ancestors"] += 1
+            done.update(path)
+
+    # -- order -----------------------------------------------------------------------------------------------------------
+
+    def _down(self) -> Iterator[str]:
+        """Parents before children."""
+        stack = list(reversed(self.children[None]))
+        while stack:
+            name = stack.pop()
+            yield name
+            stack.extend(reversed(self.children.get(name, ())))
+
+    def _starts(self) -> dict[str, float]:
+        """When each span begins, never before its parent; what has no time begins with its parent."""
+        starts: dict[str, float] = {}
+        for name in self._down():
+            parent = self.parent[name]
+            floor = starts[parent] if parent is not None else -_NEVER
+            starts[name] = max(_or(self.spans[name].start, floor), floor)
+        return starts
+
+    def _preorder(self) -> list[str]:
+        for names in self.children.values():
+            names.sort(key=lambda n: (self.starts[n], self.spans[n].order))
+        return list(self._down())
+
+    def moments(self) -> Iterator[tuple[str, bool]]:
+        """Every span twice, at its beginning (True) and at its end (False), in an order that time and nesting both allow.
+
+        An end waits for the ends of what the span contains, apart from other agents: those may outlive it.
+        """
+        waits = {name: sum(self._holds(c) for c in self.children.get(name, ())) for name in self.order}
+        begun: set[str] = set()
+        heap = [(self.starts[n], 1, self.place[n], n) for n in self.children[None]]
+        heapq.heapify(heap)
+        while heap:
+            time, phase, _, name = heapq.heappop(heap)
+            if phase:
+                begun.add(name)
+                yield name, True
+                for child in self.children.get(name, ()):
+                    heapq.heappush(heap, (max(self.starts[child], time), 1, self.place[child], child))
+                if not waits[name]:
+                    self._push_end(heap, name, time)
+                continue
+            yield name, False
+            parent = self.parent[name]
+            if parent is not None and self._holds(name):
+                waits[parent] -= 1
+                if not waits[parent]:
+                    self._push_end(heap, parent, time)
+
+    def _push_end(self, heap: list[tuple[float, int, int, str]], name: str, time: float) -> None:
+        heapq.heappush(heap, (max(_or(self.spans[name].end, time), self.starts[name], time), 0, -self.place[name], name))
+
+    def _holds(self, child: str) -> bool:
+        return self.spans[child].kind != "agent"
+
+    # -- agents ----------------------------------------------------------------------------------------------------------
+
+    def _walk(self) -> None:
+        """Boss, tool between, and root of every span. An agent span inside one of the same agent is a wrapper's inside."""
+        self.agents: dict[str, str] = {}
+        """Agent span to agent instance; spans of one agent share it."""
+        for name in self.order:
+            span, parent = self.spans[name], self.parent[name]
+            boss: str | None = None
+            via: str | None = None
+            outer: str | None = None
+            if parent is not None:
+                kind = self.spans[parent].kind
+                boss = parent if kind == "agent" else self.boss[parent]
+                via = None if kind == "agent" else parent if kind == "tool" else self.via[parent]
+                outer = parent if kind == "llm" else None if kind in ("agent", "tool") else self.outer[parent]
+            self.root[name] = name if parent is None else self.root[parent]
+            self.boss[name], self.via[name], self.outer[name] = boss, via, outer
+            if span.kind == "agent":
+                self.agents[name] = self._instance(name, boss, via)
+
+    def _instance(self, name: str, boss: str | None, via: str | None) -> str:
+        span = self.spans[name]
+        if boss is None or via is not None:
+            own = span.agent_id or name
+            is_again = boss is not None and own == self.agents[boss]  # an agent that calls itself is another instance
+            return f"{own}/{name}" if is_again else own
+        above = self.spans[boss]
+        same_id = span.agent_id is not None and span.agent_id == self.agents[boss]
+        same_name = span.agent is not None and span.agent == above.agent and (span.agent_id is None or above.agent_id is None)
+        return self.agents[boss] if same_id or same_name else span.agent_id or name
+
+    def _adopt(self) -> bool:
+        """Some tracers put every agent under the workflow: one that ran within one tool call of another is that tool's."""
+        taken = {self.via[n] for n in self.agents}
+        tools: dict[str, list[str]] = {}
+        for name in self.order:
+            if self.spans[name].kind == "tool" and name not in taken and self.spans[name].end is not None:
+                tools.setdefault(self.root[name], []).append(name)
+        for name in self.agents:
+            if self.boss[name] is None and self.via[name] is None and self.parent[name] is not None:
+                around = [t for t in tools.get(self.root[name], ()) if self._surrounds(t, name)]
+                if len(around) > 1:
+                    around = [t for t in around if _names(self.spans[t], self.spans[name])]
+                if len(around) == 1:
+                    self.adopted[name] = around[0]
+        return bool(self.adopted)
+
+    def _surrounds(self, tool: str, agent: str) -> bool:
+        outer, inner = self.spans[tool], self.spans[agent]
+        if inner.start is None or inner.end is None or self.boss[tool] == agent:
+            return False
+        return _or(outer.start, _NEVER) <= inner.start and inner.end <= _or(outer.end, -_NEVER)
+
+    def overlap(self, a: str, b: str) -> bool:
+        """Whether two spans ran at one time; not when a time is missing."""
+        one, two = sorted((self.spans[a], self.spans[b]), key=lambda s: _or(s.start, -_NEVER))
+        return one.end is not None and two.start is not None and one.end > two.start + 1e-6
+
+    # -- model calls -----------------------------------------------------------------------------------------------------
+
+    def leaves(self) -> tuple[set[str], dict[str, str]]:
+        """The model calls that contain no other, and each wrapper of some with the last of them."""
+        calls = [n for n in self.order if self.spans[n].kind == "llm"]
+        wrappers = {self.outer[n] for n in calls}
+        last: dict[str, str] = {}
+        for name in calls:
+            up = self.outer[name] if name not in wrappers else None
+            while up is not None:
+                last[up] = name
+                up = self.outer[up]
+        return {n for n in calls if n not in wrappers}, last
+
+
+def _once(spans: Iterable[Span]) -> dict[str, Span]:
+    """Spans by id: of one told twice, the telling that knows its end, and the later of those."""
+    found: dict[str, Span] = {}
+    for span in spans:
+        before = found.get(span.id)
+        if before is None or span.end is not None or before.end is None:
+            found[span.id] = span
+    return found
+
+
+def _names(tool: Span, agent: Span) -> bool:
+    """Whether a tool is called after an agent: ask_math_specialist, after math_specialist."""
+    called, name = (
+        "".join(c for c in text.casefold() if c.isalnum()) for text in (tool.tool or tool.name, agent.agent or agent.name)
+    )
+    return bool(name) and name in called
+
+
+def _or(value: float | None, other: float) -> float:
+    return other if value is None else value

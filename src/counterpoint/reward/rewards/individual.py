@@ -1,0 +1,34 @@
+"""R2, individual outcome: each agent is paid for its own result, as logged on its events or as `outcome` says.
+
+Always true: one row of unit agent per agent that was scored, none for the others. Logged amounts of an agent are combined by
+`how` (mean, sum, last, ...). MAPoRL (arXiv 2502.18439) and SHARP (2602.08335) pay agents by formulas of
+`_published_steps.maporl` and `_published.sharp`, which an `outcome` can call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from counterpoint.reward.logged import amounts, gathered, members
+from counterpoint.reward.reward import Reward
+from counterpoint.trace import Trace
+from counterpoint.trace.rows import Signal
+
+
+def _score(
+    trace: Trace,
+    *,
+    outcome: Callable[[Trace, str], float | bool | None] | None = None,
+    channel: str = "R2",
+    how: str = "mean",
+) -> Iterator[Signal]:
+    if outcome is None:
+        found = gathered(((e.agent, paid) for e, paid in amounts(trace, [channel])), how)
+    else:
+        scores = {agent: outcome(trace, agent) for agent in members(trace)}
+        found = {agent: float(score) for agent, score in scores.items() if score is not None}
+    for agent, value in found.items():
+        yield Signal("agent", agent, "R2", value)
+
+
+individual = Reward(family="R2", unit="agent", source="survey 2605.02801, section 3; MAPoRL 2502.18439", score=_score)

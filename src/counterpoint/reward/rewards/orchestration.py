@@ -1,0 +1,103 @@
+"""R7, orchestration: PARL's parallel and finish terms, speed-up, split and aggregation, by name.
+
+Always true: rows of unit orchestrator, to the main agent, one per part that could be judged, each under its own channel:
+
+    R7_parallel   min(1, spawned / most)                                   R7_speed_up   1 - critical steps / all steps
+    R7_finish     spawned agents that returned / spawned; no row for none  R7_split, R7_aggregation   the callables' scores
+
+A `judge` scores single decisions: rows of unit orchestrator with the event's id, R7_decision. With `form` the parts become ONE
+row, R7: `additive` (Kimi K2.5, arXiv 2602.02276: lambda1 r_parallel + lambda2 r_finish, to which r_perf is added where `perf`
+names a channel) or `mixture` (lambda1 r_parallel + (1 - lambda1) 1[success] Q, an older text). The lambdas are numbers or
+schedules of `step`. A trace in which nobody spawned has r_parallel 0; without a member there is no row. Departures: the report
+publishes neither term (`reward/parl.py`); critical steps are its budget and not a reward, so `speed_up` is the survey's reading.
+A returned agent counts as finished whatever it returned, which pseudo-parallelism exploits: `counterpoint.audit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from counterpoint.errors import InputError, did_you_mean
+from counterpoint.reward import parl
+from counterpoint.reward.logged import Judge, chosen
+from counterpoint.reward.reward import Reward
+from counterpoint.trace import Trace
+from counterpoint.trace.rows import Signal
+from counterpoint.trace.team import CriticalSteps, Team, critical_steps
+
+PARTS = ("parallel", "finish", "speed_up", "split", "aggregation")
+Quality = Callable[[Trace], float | bool | None]
+Weight = float | Callable[[float], float]
+
+
+def _at(weight: Weight, step: float) -> float:
+    return float(weight(step)) if callable(weight) else float(weight)
+
+
+def _parts(
+    trace: Trace, steps: CriticalSteps, most: float, split: Quality | None, aggregation: Quality | None
+) -> dict[str, float]:
+    out = {"parallel": parl.parallel(steps.spawned, most)}
+    if steps.spawned:
+        out["finish"] = parl.finish(steps.ended, steps.spawned)
+    if steps.total:
+        out["speed_up"] = parl.speed_up(steps.critical, steps.total)
+    for name, quality in (("split", split), ("aggregation", aggregation)):
+        score = None if quality is None else quality(trace)
+        if score is not None:
+            out[name] = float(score)
+    return out
+
+
+def _score(
+    trace: Trace,
+    *,
+    parts: Sequence[str] = PARTS,
+    most: float = 10.0,
+    split: Quality | None = None,
+    aggregation: Quality | None = None,
+    judge: Judge | None = None,
+    form: str | None = None,
+    lambda1: Weight = 0.1,
+    lambda2: Weight = 0.1,
+    step: float = 0.0,
+    perf: str | None = None,
+    success_above: float = 0.0,
+) -> Iterator[Signal]:
+    for name in parts:
+        if name not in PARTS:
+            raise InputError(f"R7 has no part {name!r}", fix=did_you_mean(name, PARTS))
+    if form is not None and form not in parl.FORMS:
+        raise InputError(f"no PARL formula {form!r}", fix=did_you_mean(form, parl.FORMS))
+    if form == "mixture" and perf is None:
+        raise InputError("the mixture weighs parallelism against an outcome", fix="perf='team', or another reward of the trace")
+    team = Team(trace) if trace.events else None
+    if team is None or team.main is None:
+        return
+    main, found = team.names[team.main], _parts(trace, critical_steps(team), most, split, aggregation)
+    for event in chosen(trace, ["orchestrator_decision"]) if judge is not None else ():
+        if (score := judge(trace, event)) is not None:  # type: ignore[misc]
+            yield Signal("orchestrator", event.id, "R7_decision", float(score))
+    if form is None:
+        for name in parts:
+            if name in found:
+                yield Signal("orchestrator", main, f"R7_{name}", found[name])
+        return
+    outcome = 0.0 if perf is None else trace.rewards.get(perf)
+    if outcome is None:
+        return
+    value = parl.parl(
+        form,
+        perf=float(outcome),
+        r_parallel=found["parallel"],
+        r_finish=found.get("finish", 0.0),
+        lambda1=_at(lambda1, step),
+        lambda2=_at(lambda2, step),
+        success_above=success_above,
+    )
+    yield Signal("orchestrator", main, "R7", value)
+
+
+orchestration = Reward(
+    family="R7", unit="orchestrator", source="Kimi K2.5 2602.02276; survey 2605.02801, section 3", score=_score
+)

@@ -1,0 +1,309 @@
+"""How the network acts: every part of a round's action sampled (or taken greedily), with the log-probability of each.
+
+Always true: the policy keeps no state between rounds; its noise is keyed by (seed, round, place, salt), so a fork can ask it
+again and a batch decides as its episodes would one by one. A greedy policy uses no noise. What was decided is recorded row by
+row (`Record`) only when asked. An item is decided on only when an agent is free for it: waiting is no decision.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from counterpoint.envs.teamworld.action import ANSWER, DECISIONS, Action, Calls, Spawns
+from counterpoint.envs.teamworld.config import KINDS
+from counterpoint.envs.teamworld.observation import Observation
+from counterpoint.train.policies import features as f
+from counterpoint.train.policies.network import PURPOSES, Network
+from counterpoint.train.policies.noting import Decided
+from counterpoint.train.policies.pointing import point
+from counterpoint.train.policies.record import Record
+
+SPAWN_EVERY = 16
+_CHAIN = KINDS.index("chain")
+
+
+@dataclass(frozen=True)
+class Force:
+    """What is done whatever the policy wants."""
+
+    gate: np.ndarray | None = None
+    """(E, roles) spawn arms of forced forks: 0 or 1, -1 where it is free."""
+    keeps: np.ndarray | None = None
+    """(E, items) those that may not be left while anything can be done for them (forced continuation, research note B1): a kind
+    that pays only at its end would otherwise be given up before anybody has seen its end."""
+
+
+def _log_sigmoid(x: np.ndarray) -> np.ndarray:
+    return -np.logaddexp(0, -x)
+
+
+def _log_softmax(x: np.ndarray) -> np.ndarray:
+    x = x - x.max(axis=-1, keepdims=True)
+    return x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
+
+
+def _chosen(logp: np.ndarray, u: np.ndarray | None) -> np.ndarray:
+    """One column per row: by the uniform numbers, or the likeliest."""
+    if u is None:
+        return logp.argmax(axis=-1)
+    return np.minimum((np.exp(logp).cumsum(axis=-1) < u[..., None]).sum(axis=-1), logp.shape[-1] - 1)
+
+
+class TeamPolicy:
+    """A `Policy` of TeamWorld, played by a network."""
+
+    def __init__(
+        self,
+        net: Network,
+        *,
+        name: str = "learned",
+        greedy: bool = True,
+        salt: np.ndarray | None = None,
+        record: Record | None = None,
+        force: Force | None = None,
+        goes_on: bool = False,
+    ) -> None:
+        """`goes_on`: a stop is recorded and not carried out (forced continuation), so that what came after it is seen."""
+        self.goes_on = goes_on
+        self.net, self.name, self.greedy, self.salt, self.record, self.force = net, name, greedy, salt, record, force
+
+    def _noise(self, obs: Observation, decision: str, *keys: Any) -> np.ndarray | None:
+        """Uniform numbers, one per episode and key; None for a greedy policy."""
+        if self.greedy:
+            return None
+        salt = np.zeros(obs.episodes, np.int64) if self.salt is None else self.salt
+        dims = max([np.ndim(k) for k in keys], default=0)
+        return obs.uniform(decision, salt if dims < 2 else salt[:, None], *keys)
+
+    def act(self, obs: Observation) -> Action:
+        """This round's action."""
+        about = f.context(obs)
+        free = obs.free & obs.running[:, None]
+        rows = f.item_rows(obs, about, free)
+        team = f.team_rows(obs, about, rows)
+        with torch.no_grad():
+            stop_logit, rule_logit, talk_logit = (t.numpy().astype(np.float64) for t in self.net.teams(torch.from_numpy(team)))
+        logp = np.zeros((obs.episodes, len(DECISIONS)))
+        stop = self._stop(obs, stop_logit, logp, team, about.open)
+        spawns = self._spawn(obs, about, stop, logp)
+        goes = obs.running & ~stop
+        calls, close = self._delegate(obs, rows, free & goes[:, None], logp)
+        called, coming = np.bincount(calls.ep, minlength=obs.episodes) > 0, np.zeros(obs.episodes, np.bool_)
+        coming[spawns.ep] = True
+        out = obs.alive & ~obs.free
+        out[:, 0] = False
+        waiting = out.any(axis=1) & (obs.config.straggler_rate > 0)
+        idle = goes & ~called & ~coming & ~waiting
+        talk, rule = self._talk(obs, talk_logit, rule_logit, called, team, logp)
+        return Action(
+            stop=stop | idle,
+            close=close,
+            spawns=spawns,
+            calls=calls,
+            full_return=talk[:, 0],
+            broadcast=talk[:, 1],
+            rule=rule,
+            logp=logp,
+        )
+
+    # -- O5
+
+    def _stop(
+        self, obs: Observation, logit: np.ndarray, logp: np.ndarray, team: np.ndarray, open_items: np.ndarray
+    ) -> np.ndarray:
+        asked = obs.running & (obs.round > 0)
+        u = self._noise(obs, "stop")
+        stop = asked & ((logit > 0) if u is None else np.log(u) < _log_sigmoid(logit))
+        logp[:, 0] = np.where(asked, np.where(stop, _log_sigmoid(logit), _log_sigmoid(-logit)), 0.0)
+        if self.record is not None:
+            rows = np.flatnonzero(asked)
+            self.record.add(
+                "stop",
+                ep=rows,
+                round=obs.round,
+                x=team[rows],
+                choice=stop[rows],
+                logp=logp[rows, 0],
+                chance=np.exp(_log_sigmoid(logit[rows])),
+                open=open_items[rows],
+            )
+        return np.zeros_like(stop) if self.goes_on else stop
+
+    # -- O1
+
+    def _spawn(self, obs: Observation, about: f.Context, stop: np.ndarray, logp: np.ndarray) -> Spawns:
+        late = obs.config.topology == "debate" and obs.round > 0
+        if obs.round % SPAWN_EVERY or late or not (obs.running & ~stop).any():
+            return Spawns()
+        x = f.role_rows(obs, about)
+        roles = x.shape[1]
+        with torch.no_grad():
+            gate, size = (t.numpy().astype(np.float64) for t in self.net.roles(torch.from_numpy(x)))
+        scale = float(np.exp(self.net.log_scale.item()))
+        places = np.arange(roles)[None]
+        u = self._noise(obs, "spawn", 0, places)
+        go = (gate > 0) if u is None else np.log(u) < _log_sigmoid(gate)
+        if self.force is not None and self.force.gate is not None and obs.round == 0:
+            go = np.where(self.force.gate >= 0, self.force.gate == 1, go)
+        z = self._normal(obs, places)
+        wish = size + scale * z
+        number = np.clip(np.round(np.exp(np.minimum(wish, 9.0))), 1, obs.config.max_agents).astype(np.int64)
+        asked = obs.running & ~stop
+        number = np.where(go & asked[:, None], number, 0)
+        number = _within(number, obs.config.max_agents - obs.spawned)
+        gate_logp = np.where(go, _log_sigmoid(gate), _log_sigmoid(-gate))
+        size_logp = -0.5 * z**2 - np.log(scale)
+        logp[:, 1] = np.where(asked, (gate_logp + np.where(go, size_logp, 0.0)).sum(axis=1), 0.0)
+        if self.record is not None:
+            ep, role = np.nonzero(np.broadcast_to(asked[:, None], go.shape))
+            gates = None if self.force is None or obs.round else self.force.gate
+            forced = np.zeros(go.shape, np.bool_) if gates is None else gates >= 0
+            self.record.add(
+                "spawn",
+                ep=ep,
+                round=obs.round,
+                x=x[ep, role],
+                choice=go[ep, role],
+                size=wish[ep, role],
+                logp=gate_logp[ep, role],
+                size_logp=size_logp[ep, role],
+                role=role,
+                forced=forced[ep, role],
+                number=number[ep, role],
+            )
+        ep, role = np.nonzero(number)
+        return Spawns.of(ep, number[ep, role], role // obs.config.types, role % obs.config.types)
+
+    def _normal(self, obs: Observation, places: np.ndarray) -> np.ndarray:
+        a, b = self._noise(obs, "spawn", 1, places), self._noise(obs, "spawn", 2, places)
+        if a is None or b is None:
+            return np.zeros((obs.episodes, places.shape[1]))
+        return np.sqrt(-2 * np.log(np.maximum(a, 1e-300))) * np.cos(2 * np.pi * b)
+
+    # -- O2, O3 per item
+
+    def _delegate(self, obs: Observation, rows: f.Rows, free: np.ndarray, logp: np.ndarray) -> tuple[Calls, np.ndarray | None]:
+        keep = np.any(free, axis=1)[rows.ep]
+        if not keep.any():
+            return Calls(), None
+        if not keep.all():
+            rows = f.Rows(rows.ep[keep], rows.item[keep], rows.copy[keep], rows.x[keep])
+        first, sort = f.distinct(rows.x)
+        x = torch.from_numpy(rows.x[first])
+        agents = f.agent_rows(obs)
+        with torch.no_grad():
+            purpose_logit, brief_logit, query = (t.numpy()[sort] for t in self.net.items(x))
+            work = self.net.judge_items(x)[2].numpy()[sort]
+            key = self.net.key(torch.from_numpy(agents)).numpy()
+        mask = _legal(obs, rows)
+        if self.force is not None and self.force.keeps is not None:
+            mask[:, 0] &= ~self.force.keeps[rows.ep, rows.item] | (rows.copy > 0) | ~mask[:, 1:].any(axis=1)
+        purpose_logp = _log_softmax(np.where(mask, purpose_logit, -np.inf).astype(np.float64))
+        place = rows.item + obs.config.items * rows.copy
+        u_all = [self._noise(obs, "delegate", code, np.arange(int(place.max()) + 1)[None]) for code in (0, 1, 2)]
+        u, u_brief, u_point = (None if v is None else v[rows.ep, place] for v in u_all)
+        purpose = _chosen(purpose_logp, u)
+        reached, rank = _reached(rows, purpose, np.maximum(work, 0.01) / (1 + rows.copy), self._room(obs, free))
+        left = reached & (purpose == 0) & (rows.copy == 0)
+        close = None
+        if left.any():
+            close = np.zeros(obs.open.shape, np.bool_)
+            close[rows.ep[left], rows.item[left]] = True
+        go = np.flatnonzero(reached & (purpose > 0))
+        pair = self.net.pair.weight.detach().numpy()[0]
+        pointed = point(obs, rows, go, rank[go], free, query, key, pair, u_point, agents if self.record is not None else None)
+        brief_logp = _log_softmax(brief_logit[go].astype(np.float64))
+        brief = _chosen(brief_logp, None if u_brief is None else u_brief[go])
+        taken = pointed.agent >= 0
+        decided = Decided(rows, mask, reached, purpose, purpose_logp, go, pointed, brief, brief_logp)
+        decided.add_logp(logp)
+        if self.record is not None:
+            decided.note(self.record, obs.round)
+        at = go[taken]
+        calls = Calls.of(rows.ep[at], rows.item[at], pointed.agent[taken], brief[taken], purpose[at] - 1 + ANSWER)
+        return calls, close
+
+    def _room(self, obs: Observation, free: np.ndarray) -> np.ndarray:
+        """(E,) calls that can be made this round."""
+        room = free.sum(axis=1)
+        if obs.config.topology == "harness":
+            room = np.minimum(room, obs.config.call_budget - obs.calls.sum(axis=1))
+        return room
+
+    # -- O3 and O4 of the team
+
+    def _talk(
+        self,
+        obs: Observation,
+        talk_logit: np.ndarray,
+        rule_logit: np.ndarray,
+        called: np.ndarray,
+        team: np.ndarray,
+        logp: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        u = self._noise(obs, "communicate", np.arange(2)[None])
+        talk = (talk_logit > 0) if u is None else np.log(u) < _log_sigmoid(talk_logit)
+        talk_logp = np.where(talk, _log_sigmoid(talk_logit), _log_sigmoid(-talk_logit))
+        rule_logp = _log_softmax(rule_logit)
+        rule = _chosen(rule_logp, self._noise(obs, "aggregate"))
+        own = np.take_along_axis(rule_logp, rule[:, None], axis=1)[:, 0]
+        logp[:, 3] += np.where(called, talk_logp.sum(axis=1), 0.0)
+        logp[:, 4] += np.where(called, own, 0.0)
+        if self.record is not None and called.any():
+            rows = np.flatnonzero(called)
+            self.record.add("talk", ep=rows, round=obs.round, x=team[rows], choice=talk[rows], logp=talk_logp[rows])
+            self.record.add(
+                "rule",
+                ep=rows,
+                round=obs.round,
+                x=team[rows],
+                choice=rule[rows],
+                logp=own[rows],
+                talk=talk[rows].astype(np.float32),
+            )
+        return talk & called[:, None], rule.astype(np.int64)
+
+
+def _within(number: np.ndarray, room: np.ndarray) -> np.ndarray:
+    """The numbers (E, roles), cut where their sum would pass the room left."""
+    before = number.cumsum(axis=1) - number
+    return np.clip(np.minimum(number, room[:, None] - before), 0, None)
+
+
+def _legal(obs: Observation, rows: f.Rows) -> np.ndarray:
+    """(R, 4) the purposes that an item can take now; leaving is always one."""
+    mask = np.zeros((len(rows), len(PURPOSES)), np.bool_)
+    mask[:, :2] = True
+    seen = obs.of("chain")
+    if seen is not None:
+        c, at = obs.config, np.flatnonzero(obs.kind[rows.item] == _CHAIN)
+        e, i = rows.ep[at], rows.item[at] - seen.first_item
+        has, checks = seen.has[e, i], seen.passes[e, i] + seen.fails[e, i]
+        mask[at, 1] = seen.attempts[e, i] < c.hop_attempts
+        mask[at, 2] = has & (checks < c.hop_checks)
+        mask[at, 3] = has & (seen.hop[e, i] + 1 < c.chain_hops)
+    return mask
+
+
+def _reached(rows: f.Rows, purpose: np.ndarray, urgency: np.ndarray, room: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows are decided on, and the rank of each that goes among those of its episode: the most urgent first, while agents
+    are free. A pool's later copies count only while the earlier ones go."""
+    left = purpose == 0
+    begins = rows.copy == 0
+    total = np.cumsum(left)
+    before = total - left
+    valid = before == np.maximum.accumulate(np.where(begins, before, 0))
+    order = np.lexsort((np.arange(len(rows)), -urgency, rows.ep))
+    goes = (~left & valid)[order]
+    ep = rows.ep[order]
+    first = np.searchsorted(ep, ep)
+    ahead = np.cumsum(goes) - goes
+    ahead = ahead - ahead[first]
+    reached, rank = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.int64)
+    reached[order] = valid[order] & (ahead < room[ep])
+    rank[order] = ahead
+    return reached, rank

@@ -1,0 +1,225 @@
+"""What a learned orchestrator looks at: numbers of every item, agent, pair, role and team, from an observation alone.
+
+Always true: permuting items or agents permutes their rows and leaves the team's row as it was; a row's length depends on
+nothing but this file, so a policy trained with ten items and three agents reads ten thousand and a hundred. Counts enter as
+logarithms, shares or reciprocals, so that a larger team lies near the smaller ones and not beyond them. No number here comes
+from hidden truth or from the optimum; prices, skills and difficulties are not shown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from counterpoint.envs.teamworld.config import KINDS
+from counterpoint.envs.teamworld.observation import Observation
+
+Floats = np.ndarray
+ITEM, AGENT, PAIR, ROLE = 42, 8, 4, 8
+TEAM = 15 + ITEM
+
+
+@dataclass(frozen=True)
+class Context:
+    """Counts of an observation that several rows use. Axis E."""
+
+    workers: Floats
+    """(E,) who can be called at all."""
+    by_family: Floats
+    """(E, 2)"""
+    open: Floats
+    """(E,) items not closed that could still be called."""
+    by_kind: Floats
+    """(E, 5) the same by kind."""
+    by_type: Floats
+    """(E, types) who can be called, by what they are specialists of; the orchestrator is one of everything."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Items that can be called now, one row each, sorted by episode; a pool may have several (`copy` counts them)."""
+
+    ep: np.ndarray
+    item: np.ndarray
+    copy: np.ndarray
+    x: Floats
+
+    def __len__(self) -> int:
+        return len(self.ep)
+
+
+_MANY = 64  # from so many open items on, more of them are no news to the team's own heads (spawn sizes apart)
+
+
+def _late(obs: Observation) -> float:
+    """How late it is, up to a point: what is true of round 40 is taken to be true of later ones."""
+    return min(obs.round, 40) / 100
+
+
+_HASH = np.random.default_rng(0).standard_normal(ITEM)
+
+
+def distinct(x: Floats) -> tuple[np.ndarray, np.ndarray]:
+    """(places of one row of each sort, sort of every row): most items of an episode look alike, and are judged once."""
+    _, first, sort = np.unique(x @ _HASH, return_index=True, return_inverse=True)
+    return first, sort
+
+
+def context(obs: Observation) -> Context:
+    """The counts."""
+    members = obs.alive.copy()
+    members[:, 0] &= obs.config.orchestrator_works
+    families = np.stack([(members & (obs.family == f)).sum(axis=1) for f in (0, 1)], axis=1)
+    ready = obs.ready & obs.running[:, None]
+    kinds = np.stack([ready[:, obs.kind == k].sum(axis=1) for k in range(len(KINDS))], axis=1)
+    is_lead = np.arange(members.shape[1]) == 0
+    types = np.stack([(members & ((obs.type == t) | is_lead)).sum(axis=1) for t in range(obs.config.types)], axis=1)
+    return Context(members.sum(axis=1), families, kinds.sum(axis=1), kinds, types)
+
+
+def item_rows(obs: Observation, about: Context, free: np.ndarray) -> Rows:
+    """A row for every ready item of a running episode; a pool has one per free agent, as far as its calls reach."""
+    ep, item = np.nonzero(obs.ready & obs.running[:, None])
+    copy = np.zeros(len(ep), np.int64)
+    pools = obs.kind[item] == KINDS.index("pool")
+    if pools.any():
+        ep, item, copy = _copied(obs, ep, item, pools, free)
+    x = np.zeros((len(ep), ITEM), np.float32)
+    kind = obs.kind[item]
+    x[np.arange(len(ep)), kind] = 1
+    x[:, 5] = np.log1p(obs.calls[ep, item]) / 2
+    x[:, 6] = np.log1p(copy)
+    x[:, 7] = 1 / (1 + about.workers[ep])
+    x[:, 8] = about.open[ep] / np.maximum(1, about.open[ep] + about.workers[ep])
+    x[:, 9] = _late(obs)
+    x[:, 39] = about.by_family[ep, 1] / np.maximum(1, about.workers[ep])
+    x[:, 40] = about.by_type[ep, obs.item_type[ep, item]] / np.maximum(1, about.workers[ep])
+    x[:, 41] = about.by_type[ep, obs.item_type[ep, item]] == 0
+    for name, fill in _FILL.items():
+        seen = obs.of(name)
+        rows = np.flatnonzero(kind == KINDS.index(name))
+        if seen is not None and len(rows):
+            fill(x, rows, obs, seen, ep[rows], item[rows] - seen.first_item)
+    return Rows(ep, item, copy, x)
+
+
+def _copied(obs: Observation, ep: np.ndarray, item: np.ndarray, pools: np.ndarray, free: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Pools as often as free agents may search them this round."""
+    share = -(-free.sum(axis=1) // max(1, obs.config.pool_items))
+    room = obs.config.pool_calls - obs.calls[ep, item]
+    times = np.where(pools, np.clip(np.minimum(share[ep], room), 1, None), 1)
+    first = np.cumsum(times) - times
+    return np.repeat(ep, times), np.repeat(item, times), np.arange(times.sum()) - np.repeat(first, times)
+
+
+def _votes(x: Floats, rows: np.ndarray, obs: Observation, seen: Any, ep: np.ndarray, item: np.ndarray) -> None:
+    tally, answer = seen.tally[ep, item], seen.answer[ep, item].astype(np.int64)
+    at = np.arange(len(rows))
+    for f in (0, 1):
+        fore, against = tally[at, f, answer], tally[at, f, 1 - answer]
+        x[rows, 10 + 3 * f], x[rows, 11 + 3 * f] = fore / 4, against / 4
+        x[rows, 12 + 3 * f] = (fore - against) / (1.0 + fore + against)
+    x[rows, 16] = np.abs(tally[:, :, 0] - tally[:, :, 1]).sum(axis=1) / 4
+    x[rows, 17] = tally.sum(axis=(1, 2)) == 0
+    x[rows, 18] = seen.rejected[ep, item].sum(axis=1) / 4
+
+
+def _pools(x: Floats, rows: np.ndarray, obs: Observation, seen: Any, ep: np.ndarray, item: np.ndarray) -> None:
+    found, calls = seen.count[ep, item], obs.calls[ep, item + seen.first_item]
+    x[rows, 19] = np.log1p(found) / 2
+    x[rows, 20] = found / (3.0 + calls)
+    x[rows, 21] = np.log1p(seen.news[ep, item])
+    x[rows, 22] = calls / 40
+
+
+def _drafts(x: Floats, rows: np.ndarray, obs: Observation, seen: Any, ep: np.ndarray, item: np.ndarray) -> None:
+    x[rows, 23] = seen.shown[ep, item] / 8
+    x[rows, 24] = seen.zeros[ep, item] / 6
+    x[rows, 25] = np.minimum(seen.zeros[ep, item], 2)
+    x[rows, 26] = seen.lost[ep, item]
+    x[rows, 27] = obs.calls[ep, item + seen.first_item] / 20
+
+
+def _chains(x: Floats, rows: np.ndarray, obs: Observation, seen: Any, ep: np.ndarray, item: np.ndarray) -> None:
+    c, hop = obs.config, seen.hop[ep, item]
+    passes, fails = seen.passes[ep, item], seen.fails[ep, item]
+    x[rows, 28] = (c.chain_hops - 1 - hop) / 6
+    x[rows, 29] = seen.has[ep, item]
+    x[rows, 30] = seen.attempts[ep, item] / c.hop_attempts
+    x[rows, 31], x[rows, 32] = passes, fails
+    x[rows, 33] = hop == c.chain_hops - 1
+    past = seen.history[ep, item]
+    known = past >= 0
+    x[rows, 34] = np.where(known, past // 16, 0).sum(axis=1) / 6
+    x[rows, 35] = np.where(known, past % 16, 0).sum(axis=1) / 3
+
+
+def _nodes(x: Floats, rows: np.ndarray, obs: Observation, seen: Any, ep: np.ndarray, item: np.ndarray) -> None:
+    needs = seen.needs
+    x[rows, 36] = needs[ep, item].sum(axis=1) / 4
+    waiting = (needs & ~seen.done[:, :, None]).sum(axis=1)
+    x[rows, 37] = waiting[ep, item] / 4
+    x[rows, 38] = needs[ep, item].sum(axis=1) == 0
+
+
+_FILL = {"vote": _votes, "pool": _pools, "draft": _drafts, "chain": _chains, "node": _nodes}
+
+
+def agent_rows(obs: Observation) -> Floats:
+    """(E, slots in use, AGENT) a row for every slot."""
+    width = int(np.flatnonzero(np.any(obs.alive, axis=0)).max(initial=0)) + 1
+    family, taken = obs.family[:, :width], obs.taken[:, :width]
+    x = np.zeros((*family.shape, AGENT), np.float32)
+    for f in (0, 1):
+        x[:, :, f] = family == f
+        x[:, :, 2 + f] = (family == f) * _late(obs)
+    x[:, 0, 4] = 1
+    x[:, :, 5] = np.log1p(taken) / 3
+    x[:, :, 6] = taken == 0
+    x[:, :, 7] = obs.depth[:, :width] > 1
+    return x
+
+
+def team_rows(obs: Observation, about: Context, rows: Rows) -> Floats:
+    """(E, TEAM) counts, and the mean of the item rows."""
+    x = np.zeros((obs.episodes, TEAM), np.float32)
+    x[:, :5] = about.by_kind / np.maximum(1, about.open)[:, None]
+    x[:, 5:7] = np.log1p(about.by_family) / 3
+    x[:, 7] = about.open / np.maximum(1, about.open + about.workers)
+    x[:, 8] = about.open / np.maximum(1, about.open + 4 * about.workers)
+    x[:, 9] = np.log1p(100 * _late(obs)) / 4
+    x[:, 10] = _late(obs)
+    x[:, 11] = obs.round == 0
+    x[:, 12] = about.workers == 0
+    x[:, 13] = obs.asks > 0
+    x[:, 14] = np.log1p(np.minimum(about.open, _MANY)) / 4
+    count = np.bincount(rows.ep, minlength=obs.episodes)
+    some = np.flatnonzero(count)
+    if len(some):
+        first = np.concatenate([[0], np.cumsum(count[some])[:-1]])
+        x[some, 15:] = np.add.reduceat(rows.x, first, axis=0) / count[some, None]
+    return x
+
+
+def role_rows(obs: Observation, about: Context) -> Floats:
+    """(E, 2 * types, ROLE) a row for every role that could be spawned: family times type, type running fastest."""
+    types = obs.config.types
+    x = np.zeros((obs.episodes, 2 * types, ROLE), np.float32)
+    ready = obs.ready & obs.running[:, None]
+    serial = (obs.kind >= KINDS.index("draft"))[None]
+    for f in (0, 1):
+        for t in range(types):
+            r = f * types + t
+            mine = ready & (obs.item_type == t)
+            there = (obs.alive & (obs.family == f) & (obs.type == t))[:, 1:].sum(axis=1)
+            x[:, r, 0] = 1
+            x[:, r, 1] = f
+            x[:, r, 2] = np.log1p((mine & ~serial).sum(axis=1)) / 4
+            x[:, r, 3] = np.log1p((mine & serial).sum(axis=1)) / 4
+            x[:, r, 4] = np.log1p(there) / 3
+            x[:, r, 5] = np.log1p(about.workers) / 3
+            x[:, r, 6] = obs.round > 0
+            x[:, r, 7] = obs.config.orchestrator_works
+    return x
