@@ -229,7 +229,7 @@ BY_PLACE = {
     "ledger.doob",
     "sharp.normalised",
 }
-MODULES = [importlib.import_module(f"counterpoint.credit.{m.name}") for m in pkgutil.iter_modules(counterpoint.credit.__path__)]
+MODULES = [importlib.import_module(m.name) for m in pkgutil.walk_packages(counterpoint.credit.__path__, "counterpoint.credit.")]
 
 
 def test_options_are_given_by_name() -> None:
