@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from counterpoint import registry
 from counterpoint.errors import InvalidTrace
-from counterpoint.formats._lanes import Lanes
+from counterpoint.formats.perfetto import Threads
 from counterpoint.testing import SHAPES, odd_trace, synthetic_trace
 from counterpoint.trace import Edge, Event, Trace, decode
 from survey import documents
@@ -149,10 +149,10 @@ def test_times_that_no_timeline_holds_are_refused(fields: dict[str, float]) -> N
         _written(Trace(trace_id="t", task_id="t", events=[Event(id="a", type="message", agent="x", **fields)]))  # type: ignore[arg-type]
 
 
-def test_lanes_by_hand() -> None:
-    lanes = Lanes(first=7)
-    assert [lanes.place("a", *span) for span in ((0, 10), (2, 5), (5, 10), (6, 12), (10, 11))] == [7, 7, 7, 8, 7]
-    assert list(lanes.threads()) == [(7, "a", 1), (8, "a", 2)]
+def test_threads_by_hand() -> None:
+    threads = Threads(first=7)
+    assert [threads.place("a", *span) for span in ((0, 10), (2, 5), (5, 10), (6, 12), (10, 11))] == [7, 7, 7, 8, 7]
+    assert list(threads.threads()) == [(7, "a", 1), (8, "a", 2)]
 
 
 def test_odd_names_and_numbers() -> None:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import logs
 from counterpoint import registry
-from counterpoint.formats._sft_talk import Talk
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.importing.usage import Usage
+from counterpoint.formats.sft import Chat
 from counterpoint.formats.sniffing import detect
 from counterpoint.testing import SHAPES, odd_trace, synthetic_trace
 from counterpoint.trace import Edge, Event, Trace
@@ -277,7 +277,7 @@ def test_half_a_surrogate_is_refused_with_words() -> None:
 
 
 def test_words_heard_around_an_act_without_words_are_one_message() -> None:
-    talk = Talk("task")
+    talk = Chat("task")
     talk.hear("first")
     talk.say(None)
     talk.hear("second")

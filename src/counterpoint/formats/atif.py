@@ -1,21 +1,27 @@
 """ATIF, the agent trajectory format of Harbor: steps, tool calls, observations, and sub-agents by reference.
 
-A step of the agent is a step of its lane, its tool calls tool calls, its observations their answers. A result that refers to
-a sub-agent's trajectory makes its call a spawn: the trajectory, inside the document or in another file, is that agent, and the
-result is its return. A continuation goes on in the same lane, without the steps it copied.
+A step of the agent is a step of its lane, its tool calls are tool calls, its observations are their answers. A result that
+refers to a sub-agent's trajectory makes its call a spawn: the trajectory, inside the document or in another file, is that
+agent, and the result is its return. A continuation goes on in the same lane, without the steps it copied.
+
+References are only compared with the names and ids of the files at hand: no path that a trajectory names is ever opened.
 
 What is lost: token ids, log-probabilities per token (their sum is kept), tool definitions, images.
-Always true: a trajectory is played once; a sub-agent that cannot be found is said to be missing and its answer kept.
+
+Always true: a trajectory is played once; a sub-agent that cannot be found is reported as missing, and its answer is kept; a
+reference that fits several trajectories, or none, leads nowhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
 from counterpoint.errors import InputError
-from counterpoint.formats._atif_files import Library, Trajectory, documents, group, references
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.chat import arguments_text
@@ -36,7 +42,7 @@ def _sniff(head: bytes) -> bool:
 
 
 def _read(session: Session) -> Iterator[Trace]:
-    library = Library(t for file in session.files for item in _items(session, file) for t in documents(item, file.name))
+    library = _Library(t for file in session.files for item in _items(session, file) for t in _documents(item, file.name))
     for root in library.roots() if library.top else ():
         try:
             yield from _Story(session, library, root).draft.traces()
@@ -58,7 +64,7 @@ def _items(session: Session, file: File) -> Iterator[Any]:
 class _Story:
     """The trajectories that hang on one root, on their way into a draft."""
 
-    def __init__(self, session: Session, library: Library, root: Trajectory) -> None:
+    def __init__(self, session: Session, library: _Library, root: _Trajectory) -> None:
         self.library = library
         stem = root.file.rsplit("/", 1)[-1].split(".", 1)[0]
         name = root.id or root.session or stem or "trajectory"
@@ -81,14 +87,14 @@ class _Story:
                 self._play(made, lane, None, 1)
         self._finish(root)
 
-    def _lane(self, made: Trajectory, name: str, *, leads: bool = False) -> Lane:
+    def _lane(self, made: _Trajectory, name: str, *, leads: bool = False) -> Lane:
         unique, k = name, 2
         while unique in self._names:
             unique, k = f"{name}~{k}", k + 1
         self._names.add(unique)
         return self.draft.lane(unique, role=string(as_dict(made.data.get("agent")).get("name")), leads=leads)
 
-    def _finish(self, root: Trajectory) -> None:
+    def _finish(self, root: _Trajectory) -> None:
         if self._copied:
             self.draft.meta["copied_steps"] = self._copied
         totals = as_dict(root.data.get("final_metrics"))
@@ -103,7 +109,7 @@ class _Story:
 
     # -- a trajectory ----------------------------------------------------------------------------------------------------
 
-    def _play(self, made: Trajectory, lane: Lane, parent: str | None, depth: int) -> None:
+    def _play(self, made: _Trajectory, lane: Lane, parent: str | None, depth: int) -> None:
         part = 0
         while id(made) not in self._played:
             self._played.add(id(made))
@@ -121,7 +127,7 @@ class _Story:
                 return
             made, part = following, part + 1
 
-    def _step(self, made: Trajectory, lane: Lane, step: dict[str, Any], key: str, parent: str | None, depth: int) -> None:
+    def _step(self, made: _Trajectory, lane: Lane, step: dict[str, Any], key: str, parent: str | None, depth: int) -> None:
         at, text = seconds(step.get("timestamp")), text_of(step.get("message"))
         source = step.get("source")
         extra = {"step_extra": step["extra"]} if as_dict(step.get("extra")) else None
@@ -153,7 +159,7 @@ class _Story:
 
     def _acts(
         self,
-        made: Trajectory,
+        made: _Trajectory,
         lane: Lane,
         step: dict[str, Any],
         key: str,
@@ -180,7 +186,7 @@ class _Story:
             only_calls=bool(calls),
             extra=extra,
         )
-        spawning = {string(result.get("source_call_id")) for result, _ in references(step)}
+        spawning = {string(result.get("source_call_id")) for result, _ in _references(step)}
         for k, call in enumerate(calls):
             name = string(call.get("tool_call_id"))
             if name is None or name not in spawning:
@@ -196,11 +202,11 @@ class _Story:
 
     # -- observations ----------------------------------------------------------------------------------------------------
 
-    def _observe(self, made: Trajectory, lane: Lane, step: dict[str, Any], key: str, at: float | None, depth: int) -> None:
+    def _observe(self, made: _Trajectory, lane: Lane, step: dict[str, Any], key: str, at: float | None, depth: int) -> None:
         calls = {c.get("tool_call_id"): c for c in as_list(step.get("tool_calls")) if isinstance(c, dict)}
-        made_now: list[tuple[Lane, str, Trajectory | None, dict[str, Any]]] = []
+        made_now: list[tuple[Lane, str, _Trajectory | None, dict[str, Any]]] = []
         # All that a step spawns is spawned before the first of them is played: they may have worked side by side.
-        for k, (result, ref) in enumerate(references(step)):
+        for k, (result, ref) in enumerate(_references(step)):
             call = as_dict(calls.get(result.get("source_call_id")))
             made_now.append((*self._spawn(made, lane, ref, call, f"{key}/spawn{k}", at, depth), result))
         for child, spawn, found, result in made_now:
@@ -213,8 +219,8 @@ class _Story:
                 lane.result(string(result.get("source_call_id")), text_of(result.get("content")), id=f"{key}/result{k}")
 
     def _spawn(
-        self, made: Trajectory, lane: Lane, ref: dict[str, Any], call: dict[str, Any], key: str, at: float | None, depth: int
-    ) -> tuple[Lane, str, Trajectory | None]:
+        self, made: _Trajectory, lane: Lane, ref: dict[str, Any], call: dict[str, Any], key: str, at: float | None, depth: int
+    ) -> tuple[Lane, str, _Trajectory | None]:
         found = self.library.find(ref, made)
         session, path = string(ref.get("session_id")), string(ref.get("trajectory_path"))
         # A session id that siblings share is the last name to take.
@@ -222,7 +228,7 @@ class _Story:
         named = string(ref.get("trajectory_id")) or (found.child.id if found else None) or others[0] or others[1] or key
         is_new = found is not None and id(found.child) not in self._played | self._promised and depth < _DEEPEST
         leads_to = found.child if found is not None and is_new else None
-        child = self._lane(leads_to or Trajectory({}, ""), named)
+        child = self._lane(leads_to or _Trajectory({}, ""), named)
         extra = {"tool_name": string(call.get("function_name")), "call_id": string(call.get("tool_call_id"))}
         text = arguments_text(call.get("arguments"))
         spawn = lane.spawn(child.agent, role=child.role, text=text, at=at, id=key, extra=extra)
@@ -234,12 +240,197 @@ class _Story:
         return child, spawn, leads_to
 
 
+# -- which trajectory refers to which ------------------------------------------------------------------------------------------
+
+
+_VERSION = re.compile(r"v?(\d+)\.(\d+)")
+
+
+@dataclass(eq=False)
+class _Trajectory:
+    """One document, in a file or inside another."""
+
+    data: dict[str, Any]
+    file: str
+    within: _Trajectory | None = None
+    inside: list[_Trajectory] = field(default_factory=list)
+
+    @property
+    def id(self) -> str | None:
+        """The document's own id."""
+        return string(self.data.get("trajectory_id"))
+
+    @property
+    def session(self) -> str | None:
+        """The run's id, which sub-agents may share."""
+        return string(self.data.get("session_id"))
+
+    @property
+    def has_run_scoped_sessions(self) -> bool:
+        """Whether session ids name runs and not trajectories (since v1.7)."""
+        found = _VERSION.search(str(self.data.get("schema_version")))
+        return found is not None and (int(found[1]), int(found[2])) >= (1, 7)
+
+    @property
+    def steps(self) -> list[dict[str, Any]]:
+        """The steps that are objects."""
+        return [s for s in as_list(self.data.get("steps")) if isinstance(s, dict)]
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What a reference leads to, and by which rule.
+
+    Since v1.7 siblings share a session id, so that a link by it is inferred and not stated.
+    """
+
+    child: _Trajectory
+    rule: str
+    is_stated: bool = True
+
+
+def _documents(data: Any, file: str, within: _Trajectory | None = None, depth: int = 0) -> Iterator[_Trajectory]:
+    """A document as a trajectory, those inside it hung on it."""
+    if not isinstance(data, dict) or not isinstance(data.get("steps"), list):
+        return
+    made = _Trajectory(data, file, within)
+    if depth < _DEEPEST:
+        for item in as_list(data.get("subagent_trajectories")):
+            made.inside += _documents(item, file, made, depth + 1)
+    yield made
+
+
+def _references(step: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Each result of a step that refers to sub-agents, with each reference."""
+    for result in as_list(as_dict(step.get("observation")).get("results")):
+        for ref in _refs(as_dict(result).get("subagent_trajectory_ref")):
+            yield result, ref
+
+
+def _refs(raw: Any) -> list[dict[str, Any]]:
+    items = raw if isinstance(raw, list) else [raw]
+    named = [{"trajectory_path": item} if isinstance(item, str) else item for item in items]
+    return [item for item in named if isinstance(item, dict) and item]
+
+
+class _Library:
+    """All trajectories of a session."""
+
+    def __init__(self, trajectories: Iterable[_Trajectory]) -> None:
+        self.top = list(trajectories)
+        self._files: dict[str, list[_Trajectory]] = {}
+        for made in self.top:
+            self._files.setdefault(posixpath.normpath(made.file), []).append(made)
+
+    def find(self, ref: dict[str, Any], parent: _Trajectory) -> _Found | None:
+        """What a reference of a trajectory leads to."""
+        name, path, session = (string(ref.get(k)) for k in ("trajectory_id", "trajectory_path", "session_id"))
+        if name and (found := _only(t for t in [*parent.inside, *self.top] if t.id == name and t is not parent)):
+            return _Found(found, "trajectory_id")
+        if path and (found := self.at(path, parent)):
+            return _Found(found, "trajectory_path")
+        if session and not name:
+            found = _only(t for t in [*parent.inside, *self.top] if t.session == session and t is not parent)
+            return _Found(found, "session_id", not parent.has_run_scoped_sessions) if found else None
+        return None
+
+    def at(self, path: str, parent: _Trajectory) -> _Trajectory | None:
+        """The trajectory in the file of a path, from the folder of the one that names it; or in that folder, by its last part."""
+        folder = posixpath.dirname(parent.file)
+        for name in (posixpath.join(folder, path), posixpath.join(folder, posixpath.basename(path))):
+            found = _only(t for t in self._files.get(posixpath.normpath(name), ()) if t is not parent)
+            if found is not None:
+                return found
+        return None
+
+    def roots(self) -> list[_Trajectory]:
+        """Those that no other refers to; the first of all where they refer to each other in a circle."""
+        led: set[int] = set()
+        for made in _all(self.top):
+            led |= {id(f.child) for step in made.steps for _, ref in _references(step) if (f := self.find(ref, made))}
+            if path := string(made.data.get("continued_trajectory_ref")):
+                led |= {id(found) for found in [self.at(path, made)] if found}
+        return [t for t in self.top if id(t) not in led] or self.top[:1]
+
+
+def _all(trajectories: Iterable[_Trajectory]) -> Iterator[_Trajectory]:
+    for made in trajectories:
+        yield made
+        yield from _all(made.inside)
+
+
+def _only(found: Iterable[_Trajectory]) -> _Trajectory | None:
+    some = list(found)
+    return some[0] if len(some) == 1 else None
+
+
+def _group(files: Sequence[File]) -> Iterable[Session]:
+    """Files that refer to each other are one session, named by the first of them."""
+    made = {file.name: list(_light(file)) for file in files}
+    library = _Library(t for found in made.values() for t in found)
+    home = {file.name: file.name for file in files}
+
+    def root(name: str) -> str:
+        while home[name] != name:
+            home[name] = home[home[name]]
+            name = home[name]
+        return name
+
+    for one in _all(library.top):
+        led = [f.child for step in one.steps for _, ref in _references(step) if (f := library.find(ref, one))]
+        if path := string(one.data.get("continued_trajectory_ref")):
+            led += [t for t in [library.at(path, one)] if t]
+        for other in led:
+            first, second = sorted((root(one.file), root(other.file)))
+            home[second] = first
+    together: dict[str, list[File]] = {}
+    for file in files:
+        together.setdefault(root(file.name), []).append(file)
+    return [Session(key, found) for key, found in sorted(together.items())]
+
+
+def _light(file: File) -> Iterator[_Trajectory]:
+    """The trajectories of a file, with their references and nothing else; what cannot be read is counted later, by `_items`."""
+    try:
+        whole = decode(file.data())
+    except InputError:
+        whole = _lines(file)
+    for item in whole if isinstance(whole, list) else [whole]:
+        yield from _documents(_thin(item), file.name)
+
+
+def _lines(file: File) -> list[Any]:
+    out = []
+    try:
+        for _, line in file.lines():
+            try:
+                out.append(decode(line or b""))
+            except InputError:
+                continue
+    except InputError:
+        pass
+    return out
+
+
+def _thin(data: Any, depth: int = 0) -> Any:
+    if not isinstance(data, dict) or not isinstance(data.get("steps"), list):
+        return None
+    names = ("schema_version", "trajectory_id", "session_id", "continued_trajectory_ref")
+    refs = [ref for step in data["steps"] if isinstance(step, dict) for _, ref in _references(step)]
+    inside = as_list(data.get("subagent_trajectories")) if depth < _DEEPEST else []
+    return {
+        **{name: data[name] for name in names if name in data},
+        "steps": [{"observation": {"results": [{"subagent_trajectory_ref": refs}]}}] if refs else [],
+        "subagent_trajectories": [_thin(item, depth + 1) for item in inside],
+    }
+
+
 atif = Importer(
     suffixes=(".trajectory.json",),
     sniff=_sniff,
     system="atif",
     read_session=_read,
-    group=group,
+    group=_group,
     columns={
         "step of the agent": ("orchestrator_decision", "message", "aggregate", "tool_call"),
         "step of the user": ("human_intervention",),

@@ -1,10 +1,13 @@
-"""Perfetto: a timeline that ui.perfetto.dev and chrome://tracing open (Chrome's trace-event JSON).
+"""Perfetto: a timeline that ui.perfetto.dev and chrome://tracing open (Chrome's trace-event JSON). Written only.
 
-Always true: one process per trace, one thread per agent (a second one where an agent does two things at once, so that slices
-of a thread nest and never overlap in part); a slice for each event with a duration, an instant for each without; an arrow,
-with an id of its own, for each spawn, message, return, aggregate and safety edge; counters of agents alive and tokens spent.
-Times are whole microseconds. Written only. What is lost in translation: causal, temporal and tool edges (the lanes show
-them), edges that lead backwards in time, rewards and costs but for their totals, fields that are not shown, texts, `meta`.
+One process per trace, one thread per agent (and further threads where an agent does two things at once). An event with a
+duration is a slice, one without is an instant; each spawn, message, return, aggregate and safety edge is an arrow with an id
+of its own; counters show the agents alive and the tokens spent. Times are whole microseconds.
+
+What is lost: causal, temporal and tool edges (the threads show them), edges that lead backwards in time, rewards and costs
+but for their totals, fields that are not shown, texts, `meta`.
+
+Always true: slices of one thread nest or lie apart, and never overlap in part.
 """
 
 from __future__ import annotations
@@ -15,7 +18,6 @@ from typing import Any
 import msgspec
 
 from counterpoint.errors import CounterpointError, InvalidTrace
-from counterpoint.formats._lanes import Lanes
 from counterpoint.formats.format import Format
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.vocabulary import EDGE_TYPES
@@ -47,14 +49,48 @@ def _write(trace: Trace) -> bytes:
     return b'{"displayTimeUnit":"ms","otherData":' + other + b',"traceEvents":[\n' + b",\n".join(lines) + b"\n]}\n"
 
 
+# -- threads -------------------------------------------------------------------------------------------------------------------
+
+
+class Threads:
+    """Thread numbers, from `first` on: one for each agent, and further ones where its slices would overlap in part.
+
+    `place` is called in order of start.
+    """
+
+    def __init__(self, first: int) -> None:
+        self._next = first
+        self._open: dict[str, list[tuple[int, list[int]]]] = {}
+        """For each agent its threads: the number, and the ends of the slices that are open, the innermost last."""
+
+    def place(self, agent: str, start: int, end: int) -> int:
+        """The thread for a slice of the agent."""
+        own = self._open.setdefault(agent, [])
+        for number, ends in own:
+            while ends and ends[-1] <= start:
+                ends.pop()
+            if not ends or end <= ends[-1]:
+                ends.append(end)
+                return number
+        own.append((self._next, [end]))
+        self._next += 1
+        return self._next - 1
+
+    def threads(self) -> Iterator[tuple[int, str, int]]:
+        """Every thread: its number, its agent, and whether it is the agent's first, second, ..."""
+        for agent, own in self._open.items():
+            for copy, (number, _) in enumerate(own, 1):
+                yield number, agent, copy
+
+
 def _records(trace: Trace) -> Iterator[dict[str, Any]]:
     starts, ends = _times(trace)
     order = sorted(range(len(starts)), key=starts.__getitem__)
-    lanes = Lanes(first=_PID + 1)
+    threads = Threads(first=_PID + 1)
     thread = [0] * len(starts)
     for i in order:
-        thread[i] = lanes.place(trace.events[i].agent, starts[i], ends[i])
-    yield from _names(trace, lanes)
+        thread[i] = threads.place(trace.events[i].agent, starts[i], ends[i])
+    yield from _names(trace, threads)
     out, into = _flows(trace, order)
     critical = _critical(trace)
     for i in order:
@@ -81,13 +117,13 @@ def _times(trace: Trace) -> tuple[list[int], list[int]]:
     return starts, ends
 
 
-def _names(trace: Trace, lanes: Lanes) -> Iterator[dict[str, Any]]:
+def _names(trace: Trace, threads: Threads) -> Iterator[dict[str, Any]]:
     def named(kind: str, tid: int, **args: Any) -> dict[str, Any]:
         return {"ph": "M", "name": kind, "pid": _PID, "tid": tid, "ts": 0, "args": args}
 
     yield named("process_name", _PID, name=trace.trace_id)
     roles = {e.agent: e.role for e in reversed(trace.events) if e.role and e.type != "spawn"}
-    for index, (tid, agent, copy) in enumerate(lanes.threads()):
+    for index, (tid, agent, copy) in enumerate(threads.threads()):
         role = f" ({roles[agent]})" if agent in roles and not agent.startswith(roles[agent]) else ""
         yield named("thread_name", tid, name=f"{agent}{role}" + (f" #{copy}" if copy > 1 else ""))
         yield named("thread_sort_index", tid, sort_index=index)
@@ -187,5 +223,5 @@ perfetto = Format(
         "arrows": tuple(t for t in EDGE_TYPES if t in _FLOWS),
         "counters": ("agents alive", "tokens"),
     },
-    lost="causal, temporal and tool edges (lanes show them), edges backwards in time, extra fields, texts, meta; not read back",
+    lost="causal, temporal and tool edges (threads show them), edges backwards in time, extra fields, texts, meta; not read back",
 )

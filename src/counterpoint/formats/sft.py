@@ -1,26 +1,28 @@
-"""Chat rows for fine-tuning: one line per agent, what it heard and said, as TRL and OpenAI take them.
+"""Chat rows for fine-tuning: one line per agent, what it heard and said, as TRL and OpenAI read them. Written only.
 
-A row is what one agent itself heard and said, in order: words are the assistant's content; tool calls, spawns and messages to
-peers its tool calls (`spawn`, `despawn`, `send_message` where the source named no tool); answers of tools and returns of the
-sub-agents it waited for are tool messages; everything else it read is the user's. A call that had no answer when the agent
-went on is answered by a note (`{"pending":true}`, or the agent it made), and a late answer is the user's; a decision without
-words is its name; an agent that heard no words gets the task's id for a user message.
+A row is the chat of one agent, in order. Its words are the assistant's content; its tool calls, spawns and messages to peers
+are the assistant's tool calls (`spawn`, `despawn`, `send_message` where the source named no tool); answers of tools and
+returns of sub-agents that it waited for are tool messages; everything else that it read is the user's. A call that had no
+answer when the agent went on is answered by a note (`{"pending":true}`, or the agent it made), and an answer that comes later
+is the user's. A decision without words is written as its name; an agent that read no words gets the task's id as the user's
+message.
 
-What is lost in translation: times, costs, edges, events that nobody read, tool definitions, the difference between speakers
-that are not the agent, texts that are absent (`absent` counts them). Written only.
-Always true: rows keep the rules of a chat (see `_sft_talk.py`), all have the same keys, and arguments are JSON objects as text.
+What is lost: times, costs, edges, events that nobody read, tool definitions, the difference between speakers that are not the
+agent, texts that are absent (`absent` counts them).
+
+Always true: rows keep the rules of a chat (see `Chat`), all have the same keys, and arguments are JSON objects as text.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from counterpoint.errors import InvalidTrace
-from counterpoint.formats._sft_talk import Talk
 from counterpoint.formats.format import Format
 from counterpoint.trace import Event, Trace
 
@@ -69,7 +71,7 @@ class _Rows:
         acts = self._acts[agent]
         if not any(_is_said(e) for e in acts):
             return None
-        absent, talk, heard = 0, Talk(self.trace.task_id), set[str]()
+        absent, chat, heard = 0, Chat(self.trace.task_id), set[str]()
         spawned: dict[str, str] = {}
         for event in acts:
             # What flows into a tool's answer was read by the tool.
@@ -78,9 +80,9 @@ class _Rows:
                 source = self._events[name]
                 if source.agent != agent and name not in heard:
                     heard.add(name)
-                    absent += self._hear(talk, source, spawned)
-            absent += self._act(talk, event, spawned)
-        messages = talk.messages()
+                    absent += self._hear(chat, source, spawned)
+            absent += self._act(chat, event, spawned)
+        messages = chat.messages()
         return self._whole(agent, acts, messages, absent) if messages else None
 
     def _whole(self, agent: str, acts: list[Event], messages: list[dict[str, Any]], absent: int) -> dict[str, Any]:
@@ -99,38 +101,171 @@ class _Rows:
             "messages": messages,
         }
 
-    def _hear(self, talk: Talk, source: Event, spawned: dict[str, str]) -> int:
+    def _hear(self, chat: Chat, source: Event, spawned: dict[str, str]) -> int:
         """Something from somebody else; 1 when its text is absent."""
         text = self.trace.text(source)
         if source.type == "return" and source.agent in spawned:
-            talk.answer(spawned.pop(source.agent), text or "")
+            chat.answer(spawned.pop(source.agent), text or "")
         elif text:
-            talk.hear(text, is_system=source.source == "system")
+            chat.hear(text, is_system=source.source == "system")
         return int(text is None)
 
-    def _act(self, talk: Talk, event: Event, spawned: dict[str, str]) -> int:
+    def _act(self, chat: Chat, event: Event, spawned: dict[str, str]) -> int:
         """Something of the agent's own; 1 when its text is absent."""
         text = self.trace.text(event)
         if event.type == "tool_result":
-            talk.answer(self._answers.get(event.id), text or "")
+            chat.answer(self._answers.get(event.id), text or "")
         elif not _is_said(event):
             return 0
         elif event.type == "tool_call":
-            talk.call(event.id, _tool(event.tool), _arguments(text), {"pending": True})
+            chat.call(event.id, _tool(event.tool), _arguments(text), {"pending": True})
         elif event.type in ("spawn", "despawn"):
             given = {"role": event.role, "prompt": text} if event.type == "spawn" else {"agent": event.to}
             name = (event.extra or {}).get("tool_name")
             note = {"agent": event.to} if event.to else {"error": event.error or "no agent was made"}
-            talk.call(event.id, _tool(name if isinstance(name, str) else event.type), _given(given), note)
+            chat.call(event.id, _tool(name if isinstance(name, str) else event.type), _given(given), note)
             if event.to and event.type == "spawn":
                 spawned[event.to] = event.id
             return int(text is None and event.type == "spawn")
         elif event.type == "message" and event.to:
-            talk.call(event.id, "send_message", _given({"to": event.to, "content": text}), {"to": event.to})
+            chat.call(event.id, "send_message", _given({"to": event.to, "content": text}), {"to": event.to})
         else:
-            talk.say(text, event.decision)
+            chat.say(text, event.decision)
             return int(text is None and event.type != "orchestrator_decision")
         return int(text is None)
+
+
+# -- one agent's chat ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Call:
+    event: str
+    tool: str
+    arguments: dict[str, Any] | str
+    note: dict[str, Any]
+    """What stands for its answer when none came before the agent went on."""
+
+
+@dataclass
+class _Said:
+    """An assistant message in the making."""
+
+    texts: list[str] = field(default_factory=list)
+    calls: list[_Call] = field(default_factory=list)
+    decision: str | None = None
+
+    @property
+    def words(self) -> str:
+        return "\n\n".join(self.texts) or ("" if self.calls else self.decision or "")
+
+
+class Chat:
+    """The messages of one agent, in the order in which it read and wrote them.
+
+    Always true of what `messages` gives: at most one system message, and it is first; then a user message; no two messages of
+    the user, and no two of the assistant, follow each other; each call of an assistant that is not the last message has exactly
+    one tool message, right after it and in order; the last message is the assistant's. Or it is empty: the agent said nothing.
+    """
+
+    def __init__(self, task: str) -> None:
+        self._task = task
+        self._system: list[str] = []
+        self._messages: list[dict[str, Any]] = []
+        self._said: _Said | None = None
+        self._heard: list[str] = []
+        self._answers: dict[str, str] = {}
+        self._count = 0
+
+    # -- hearing ---------------------------------------------------------------------------------------------------------
+
+    def hear(self, text: str, *, is_system: bool = False) -> None:
+        """Words from somebody else. Those of the system are a system message as long as the agent has not spoken."""
+        if is_system and self._said is None and not self._messages:
+            self._system.append(text)
+        else:
+            self._heard.append(text)
+
+    def answer(self, call: str | None, text: str) -> None:
+        """A tool's answer: to a call of the latest message, else it is heard like any other words."""
+        if self._said is not None and call in {c.event for c in self._said.calls} and call not in self._answers:
+            self._answers[str(call)] = text
+        elif text:
+            self._heard.append(text)
+
+    # -- speaking --------------------------------------------------------------------------------------------------------
+
+    def say(self, text: str | None, decision: str | None = None) -> None:
+        """Words of the agent; without any, its decision stands for them where nothing else does."""
+        said = self._turn(is_text=bool(text))
+        if text:
+            said.texts.append(text)
+        said.decision = decision or said.decision
+
+    def call(self, event: str, tool: str, arguments: dict[str, Any] | str, note: dict[str, Any]) -> None:
+        """A call of the agent."""
+        self._turn(is_text=False).calls.append(_Call(event, tool, arguments, note))
+
+    def _turn(self, *, is_text: bool) -> _Said:
+        if self._said is None or self._heard or self._answers or (is_text and self._said.calls):
+            self._close()
+            self._said = _Said()
+        return self._said
+
+    def _close(self) -> None:
+        """Write the latest message down, with the answers to it and what was heard since."""
+        said, self._said = self._said, None
+        if said is not None:
+            self._write(said)
+            for call, written in zip(said.calls, self._written_calls(said), strict=True):
+                text = self._answers.get(call.event)
+                content = _encode(call.note).decode() if text is None else text
+                self._messages.append({"role": "tool", "tool_call_id": written["id"], "content": content})
+        if self._heard:
+            if self._messages and self._messages[-1]["role"] == "user":  # what the agent said in between had no words
+                self._heard.insert(0, self._messages.pop()["content"])
+            self._messages.append({"role": "user", "content": "\n\n".join(self._heard)})
+        self._heard, self._answers = [], {}
+
+    def _write(self, said: _Said) -> None:
+        message: dict[str, Any] = {"role": "assistant", "content": said.words}
+        if said.calls:
+            first = self._count
+            self._count += len(said.calls)
+            message["tool_calls"] = [_call(call, f"call_{first + k}") for k, call in enumerate(said.calls)]
+        elif not said.words:
+            return
+        before = self._messages[-1] if self._messages else None
+        if before is not None and before["role"] == "assistant":  # it had no calls, or tools would have answered
+            message["content"] = "\n\n".join(t for t in (before["content"], message["content"]) if t)
+            self._messages.pop()
+        self._messages.append(message)
+
+    def _written_calls(self, said: _Said) -> list[dict[str, Any]]:
+        return self._messages[-1]["tool_calls"] if said.calls else []
+
+    # -- the whole -------------------------------------------------------------------------------------------------------
+
+    def messages(self) -> list[dict[str, Any]]:
+        """The chat, up to the last thing the agent said."""
+        said, self._said = self._said, None
+        if said is not None:
+            self._write(said)
+        out = list(self._messages)
+        while out and out[-1]["role"] != "assistant":
+            out.pop()
+        if not out:
+            return []
+        if out[0]["role"] != "user":
+            out.insert(0, {"role": "user", "content": self._task})
+        if self._system:
+            out.insert(0, {"role": "system", "content": "\n\n".join(self._system)})
+        return out
+
+
+def _call(call: _Call, name: str) -> dict[str, Any]:
+    arguments = call.arguments if isinstance(call.arguments, str) else _encode(call.arguments).decode()
+    return {"id": name, "type": "function", "function": {"name": call.tool, "arguments": arguments}}
 
 
 def _is_said(event: Event) -> bool:
