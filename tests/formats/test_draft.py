@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from counterpoint.audit.facts import Facts
 from counterpoint.audit.hacks import hacks
-from counterpoint.formats.draft import Draft
-from counterpoint.formats.importing.order import ordered
+from counterpoint.formats.draft import Draft, ordered
 from counterpoint.formats.importing.usage import PRICES, Prices, Usage
 from counterpoint.trace import Trace
 from counterpoint.trace.check import problems

@@ -10,15 +10,12 @@ import pytest
 import zstandard
 
 from counterpoint.errors import InputError
-from counterpoint.formats.draft import Draft
+from counterpoint.formats.draft import Draft, ordered
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing import files as files_module
-from counterpoint.formats.importing import head, labelled
 from counterpoint.formats.importing.chat import Call, Heard, Message, arguments_text, message_of, messages_of
-from counterpoint.formats.importing.documents import documents
-from counterpoint.formats.importing.files import HEAD, File, bounded
+from counterpoint.formats.importing.files import HEAD, File, bounded, first_keys
 from counterpoint.formats.importing.group_talk import Turn, put_down
-from counterpoint.formats.importing.order import ordered
 from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.usage import PRICES, Price, Prices, Usage
 from counterpoint.formats.importing.values import (
@@ -194,18 +191,15 @@ def test_an_importer_reads_bytes_alone_and_says_why_there_is_nothing() -> None:
 
 def test_the_keys_of_the_first_object() -> None:
     text = b' \n{"a": {"deep": 1, "x": [{"y": 2}]}, "b\\"c": [1], "d" : "a:b", "a": 9} {"later": 1}'
-    assert head.first_keys(text) == {
+    assert first_keys(text) == {
         "a": b'{"deep": 1, "x": [{"y": 2}]}, "b\\"c": [1], "d" : "a:b", "a": 9} {"later": 1}'[:64],
         'b\\"c': b'[1], "d" : "a:b", "a": 9} {"later": 1}', "d": b'"a:b", "a": 9} {"later": 1}',
     }  # fmt: skip
-    assert head.first_keys(b'\xef\xbb\xbf[ {"k":1}, {"l":2}]') == {"k": b'1}, {"l":2}]'}
-    assert head.first_keys(b'"k": 1') == {}
-    assert head.first_keys(b"") == {}
-    assert labelled.first_keys(text) == {"a", 'b\\"c', "d"}
-    assert labelled.first_keys(b'\xef\xbb\xbf[ {"k":1}, {"l":2}]') == {"k"}
-    assert labelled.first_keys(b'"k": 1') == set()
-    assert labelled.first_keys(b'{"a": 1, "b": {"c": "cut') == {"a", "b"}
-    assert labelled.first_keys(b'[[{"too": "deep"}]]') == set()
+    assert first_keys(b'\xef\xbb\xbf[ {"k":1}, {"l":2}]') == {"k": b'1}, {"l":2}]'}
+    assert first_keys(b'"k": 1') == {}
+    assert first_keys(b"") == {}
+    assert first_keys(b'{"a": 1, "b": {"c": "cut').keys() == {"a", "b"}
+    assert first_keys(b'[[{"too": "deep"}]]') == {}
 
 
 @pytest.mark.parametrize(
@@ -221,12 +215,12 @@ def test_the_keys_of_the_first_object() -> None:
     ],
 )
 def test_the_runs_of_a_labelled_set(data: bytes, name: str, found: list[Any]) -> None:
-    assert list(labelled.entries(Session("s", []), File.of(data, name))) == found
+    assert list(Session("s", []).entries(File.of(data, name))) == found
 
 
 def test_an_entry_that_is_no_object_is_counted() -> None:
     session = Session("s", [])
-    list(labelled.entries(session, File.of(b'[{"a": 1}, 7]', "x")))
+    list(session.entries(File.of(b'[{"a": 1}, 7]', "x")))
     assert session.report.broken == [{"file": "x", "line": 2, "what": "an entry that is not an object"}]
 
 
@@ -244,7 +238,7 @@ def test_an_entry_that_is_no_object_is_counted() -> None:
     ],
 )
 def test_a_file_is_one_document_or_one_per_line(data: bytes, found: list[Any]) -> None:
-    assert list(documents(Session("s", []), File.of(data))) == found
+    assert list(Session("s", []).documents(File.of(data))) == found
 
 
 def test_the_head_is_64_kilobytes() -> None:

@@ -27,7 +27,7 @@ from typing import Any
 
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.importer import Importer, Session
-from counterpoint.formats.importing.labelled import entries, first_keys
+from counterpoint.formats.importing.files import first_keys
 from counterpoint.formats.importing.lane import Lane
 from counterpoint.formats.importing.values import as_dict, as_list, compact, number, string, text_of
 from counterpoint.trace import Trace
@@ -44,12 +44,12 @@ _DEFENCE = re.compile(r"-(tool_filter|repeat_user_prompt|transformers_pi_detecto
 
 
 def _sniff(head: bytes) -> bool:
-    return b'"suite_name"' in head and first_keys(head) >= _KEYS
+    return b'"suite_name"' in head and first_keys(head).keys() >= _KEYS
 
 
 def _read(session: Session) -> Iterator[Trace]:
     for file in session.files:
-        for line, run in entries(session, file):
+        for line, run in session.entries(file):
             if isinstance(run.get("messages"), list) and string(run.get("user_task_id")):
                 yield from _Run(session, run).traces()
             else:

@@ -25,8 +25,7 @@ from counterpoint.errors import InputError
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.chat import arguments_text
-from counterpoint.formats.importing.files import File
-from counterpoint.formats.importing.head import first_keys
+from counterpoint.formats.importing.files import File, first_keys
 from counterpoint.formats.importing.lane import Lane
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, count, decode, number, seconds, string, text_of

@@ -1,175 +1,47 @@
 """A trace in the making: an importer puts down what the source says, in any order, and `Draft` makes a sound trace of it.
 
-Always true, whatever was put down: ids are unique, edges join events that exist and form no cycle, time starts at 0 and does
-not fall along an edge, nobody acts before the spawn that made it, amounts are counts or absent; so `check` has no error. What
-had to be mended for that is counted in `report.mended`, and an event's own clock reading stays in `at`.
+How things are put down, and the lanes of agents, which draw the edges too, are in `importing/lane.py`. What had to be mended is
+counted in `report.mended`, and an event's own clock reading stays in `at`.
 
-The steps of agents are best put down through lanes (`lane.py`), which draw the edges too.
+Always true, whatever was put down: `check` has no error. Ids are unique, edges join events that exist and form no cycle, time
+starts at 0 and does not fall along an edge, nobody acts before the spawn that made it, amounts are counts or absent.
 """
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
-from counterpoint.formats.importing.lane import Lane
-from counterpoint.formats.importing.order import ordered
+from counterpoint.formats.importing.lane import STEP, Rows
 from counterpoint.formats.importing.report import Report
-from counterpoint.formats.importing.usage import PRICES, Prices, Usage
-from counterpoint.formats.importing.values import count, number
+from counterpoint.formats.importing.usage import PRICES, Prices
+from counterpoint.formats.importing.values import number, writable
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.records import FIELDS
-from counterpoint.trace.trace import content_ref, summed_costs
-from counterpoint.trace.vocabulary import EDGE_TYPES, EVENT_TYPES
+from counterpoint.trace.trace import summed_costs
 
-STEP = "step"
-"""The kind of a model's step until it is known whether its agent leads others (a decision) or not (a message)."""
-_KINDS = frozenset({*EVENT_TYPES, STEP})
-_EDGES = frozenset(EDGE_TYPES)
-_TEXTS = frozenset({"role", "from_", "to", "tool", "model", "task", "decision", "policy", "key", "error", "source"})
-_COUNTS = frozenset({"tokens_in", "tokens_out", "turn"})
 _TAKEN = frozenset({*FIELDS, "from", "extra"})
 _NO_TIMES = "timestamps: t counts events"
 
 
-class Draft:
-    """Rows of events and edges between their ids, until `traces` makes them one."""
+class Draft(Rows):
+    """One trace, from the first event that is put down until `traces` makes it."""
 
     def __init__(
         self, trace_id: str, task_id: str, *, system: str, prices: Prices = PRICES, records: Report | None = None
     ) -> None:
         """`records` is what there is to say about the records of the whole session."""
-        self.trace_id, self.task_id, self.system = _plain(trace_id) or "unnamed", _plain(task_id) or "unnamed", system
-        self.prices = prices
+        super().__init__(prices)
+        self.trace_id, self.task_id, self.system = writable(trace_id) or "unnamed", writable(task_id) or "unnamed", system
         self.topology: str | None = None
         """Set it where the source says; else it follows from who spawned whom."""
-        self.rows: dict[str, dict[str, Any]] = {}
-        """Event id to its fields; `type` may still be `STEP`."""
-        self.edges: dict[tuple[str, str, str], None] = {}
-        self.contents: dict[str, str] = {}
         self.rewards: dict[str, float] = {}
         self.metrics: dict[str, float] = {}
         self.meta: dict[str, Any] = {}
         self.report = Report()
         self._records = records
-        self._lanes: dict[str, Lane] = {}
-
-    # -- putting down ----------------------------------------------------------------------------------------------------
-
-    def event(
-        self,
-        kind: str,
-        agent: str,
-        *,
-        id: str | None = None,
-        at: float | None = None,
-        end: float | None = None,
-        text: str | None = None,
-        usage: Usage | None = None,
-        extra: dict[str, Any] | None = None,
-        **fields: Any,
-    ) -> str:
-        """Put an event down and get its id: the one given, made unique. `at` and `end` are seconds since the epoch."""
-        assert kind in _KINDS, kind
-        name = self._fresh_id(id or f"{kind}{len(self.rows)}")
-        row: dict[str, Any] = {"id": name, "type": kind, "agent": _plain(agent) or "unnamed", "at": number(at)}
-        self.rows[name] = row
-        if extra:
-            kept = {k: v for k, v in extra.items() if v is not None}
-            if kept:
-                row["extra"] = kept
-        self._say(row, end, text, usage, fields)
-        return name
-
-    def set(
-        self, id: str, *, end: float | None = None, text: str | None = None, usage: Usage | None = None, **fields: Any
-    ) -> None:
-        """Say more about an event: what is None says nothing, a value of the wrong kind is kept in `extra`."""
-        self._say(self.rows[id], end, text, usage, fields)
-
-    def _say(
-        self, row: dict[str, Any], end: float | None, text: str | None, usage: Usage | None, fields: dict[str, Any]
-    ) -> None:
-        for field, value in fields.items():
-            if value is None:
-                continue
-            if field in _TEXTS and type(value) is str:  # by far the most common
-                if value:
-                    row[field] = value if value.isascii() else _plain(value)
-            else:
-                self._field(row, field, value)
-        if end is not None and row["at"] is not None:
-            row["dur"] = round(max(end - row["at"], 0.0), 6)
-        if text:
-            row["content_ref"] = self.text(text)
-        if usage is not None:
-            self._usage(row, usage)
-
-    def _field(self, row: dict[str, Any], field: str, value: Any) -> None:
-        kept: Any = None
-        if field in _COUNTS:
-            kept = count(value)
-        elif field in ("dur", "cost_usd"):
-            kept = number(value)
-            kept = kept if kept is None or kept >= 0 else None
-        elif field in ("ok", "trusted"):
-            kept = value if isinstance(value, bool) else None
-        elif field == "extra":
-            row["extra"] = {**row.get("extra", {}), **{k: v for k, v in value.items() if v is not None}}
-            return
-        elif field in ("options", "reward", "logp", "content_ref", "at"):
-            kept = value
-        if kept is not None:
-            row[field] = kept
-        else:
-            row["extra"] = {**row.get("extra", {}), f"source_{field.rstrip('_')}": value}
-
-    def _usage(self, row: dict[str, Any], usage: Usage) -> None:
-        row["tokens_in"], row["tokens_out"] = usage.input, usage.output
-        parts = {"cache_read": usage.cache_read, "cache_write": usage.cache_write, "reasoning": usage.reasoning}
-        if any(parts.values()):
-            row["extra"] = {**row.get("extra", {}), **{f"tokens_{name}": n for name, n in parts.items() if n}}
-        if "cost_usd" not in row and (cost := self.prices.cost(row.get("model"), usage)) is not None:
-            row["cost_usd"] = round(cost, 9)
-
-    def _fresh_id(self, name: str) -> str:
-        name = _plain(name)
-        if name not in self.rows:
-            return name
-        k = 2
-        while f"{name}~{k}" in self.rows:
-            k += 1
-        return f"{name}~{k}"
-
-    def edge(self, src: str | None, dst: str | None, kind: str) -> None:
-        """`dst` depends on, or read, `src`. An end that is None is no edge; one that never comes is counted."""
-        assert kind in _EDGES, kind
-        if src is not None and dst is not None and src != dst:
-            self.edges[src, dst, kind] = None
-
-    def text(self, text: str) -> str:
-        """Keep a text and get its reference."""
-        text = _plain(text)
-        ref = content_ref(text)
-        self.contents[ref] = text
-        return ref
-
-    def lane(self, agent: str, *, role: str | None = None, leads: bool = False) -> Lane:
-        """The lane of an agent, made on first use."""
-        agent = _plain(agent) or "unnamed"
-        lane = self._lanes.get(agent)
-        if lane is None:
-            lane = self._lanes[agent] = Lane(self, agent)
-        lane.role = lane.role or role
-        lane.leads = lane.leads or leads
-        return lane
-
-    def has_lane(self, agent: str) -> bool:
-        """Whether an agent has been seen."""
-        return agent in self._lanes
-
-    # -- making it a trace -----------------------------------------------------------------------------------------------
 
     def traces(self) -> Iterator[Trace]:
         """The trace, or nothing when no event was put down."""
@@ -216,7 +88,7 @@ class Draft:
     def _settle_kinds(self) -> None:
         """An agent that leads decides; one that does not says what it says."""
         leading = {row["agent"] for row in self.rows.values() if row["type"] == "spawn"}
-        leading |= {agent for agent, lane in self._lanes.items() if lane.leads}
+        leading |= {agent for agent, lane in self.lanes.items() if lane.leads}
         for row in self.rows.values():
             if row["type"] == STEP:
                 row["type"] = "orchestrator_decision" if row["agent"] in leading else "message"
@@ -279,35 +151,89 @@ class Draft:
 
 def _event(row: dict[str, Any], t: float) -> Event:
     if "extra" in row:
-        row["extra"] = {f"source_{k}" if k in _TAKEN else _plain(str(k)): _safe(v) for k, v in row["extra"].items()}
+        row["extra"] = {f"source_{k}" if k in _TAKEN else writable(str(k)): _safe(v) for k, v in row["extra"].items()}
     return Event(t=t, **row)
 
 
 def _safe(value: Any) -> Any:
     """A value that JSON can hold."""
     if isinstance(value, str):
-        return _plain(value)
+        return writable(value)
     if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, dict):
-        return {_plain(str(k)): _safe(v) for k, v in value.items()}
+        return {writable(str(k)): _safe(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [_safe(v) for v in value]
-    return _plain(str(value))
+    return writable(str(value))
 
 
 def _numbers(values: dict[str, float]) -> dict[str, Any]:
-    return {_plain(name): found for name, value in values.items() if (found := number(value)) is not None}
+    return {writable(name): found for name, value in values.items() if (found := number(value)) is not None}
 
 
-def _plain(text: str) -> str:
-    """Text that can be written down: lone surrogates become question marks."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "replace").decode()
-    return text
+# -- order in time -------------------------------------------------------------------------------------------------------------
+
+
+class Ordered(NamedTuple):
+    """Events in an order in which every edge that is kept leads forward, with times that do not fall along one."""
+
+    order: list[int]
+    """Event numbers, causes first."""
+    times: list[float]
+    """Mended time by event number."""
+    dropped: set[int]
+    """Numbers of the edges that closed a cycle."""
+
+
+def ordered(times: Sequence[float], edges: Sequence[tuple[int, int]]) -> Ordered:
+    """Order events by time as far as the edges allow.
+
+    Edges are believed before clocks: where the two contradict each other, the effect is moved to its cause. An edge that would
+    close a cycle is dropped, the latest first.
+    """
+    n = len(times)
+    if all(src < dst and times[src] <= times[dst] for src, dst in edges) and all(
+        times[i] <= times[i + 1] for i in range(n - 1)
+    ):
+        return Ordered(list(range(n)), list(times), set())
+    after: list[list[int]] = [[] for _ in range(n)]
+    waiting = [0] * n
+    for k, (src, dst) in enumerate(edges):
+        after[src].append(k)
+        waiting[dst] += 1
+    return _kahn(list(times), edges, after, waiting)
+
+
+def _kahn(mended: list[float], edges: Sequence[tuple[int, int]], after: list[list[int]], waiting: list[int]) -> Ordered:
+    n = len(mended)
+    ready = [(mended[i], i) for i in range(n) if waiting[i] == 0]
+    heapq.heapify(ready)
+    by_time: list[int] = []  # who is freed next from a cycle; made only when there is one
+    order: list[int] = []
+    is_done = [False] * n
+    dropped: set[int] = set()
+    while len(order) < n:
+        if not ready:
+            by_time = by_time or sorted((i for i in range(n) if not is_done[i]), key=lambda i: (-mended[i], -i))
+            while is_done[by_time[-1]]:
+                by_time.pop()
+            heapq.heappush(ready, (mended[by_time[-1]], by_time[-1]))
+            waiting[by_time[-1]] = 0
+        _, i = heapq.heappop(ready)
+        if is_done[i]:
+            continue
+        is_done[i] = True
+        order.append(i)
+        for k in after[i]:
+            dst = edges[k][1]
+            if is_done[dst]:
+                dropped.add(k)
+                continue
+            mended[dst] = max(mended[dst], mended[i])
+            waiting[dst] -= 1
+            if waiting[dst] == 0:
+                heapq.heappush(ready, (mended[dst], dst))
+    return Ordered(order, mended, dropped)

@@ -15,7 +15,7 @@ from typing import Any
 from counterpoint.errors import InputError
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.format import Data, Format
-from counterpoint.formats.importing.files import File
+from counterpoint.formats.importing.files import HEAD, File
 from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.usage import PRICES, Prices
 from counterpoint.formats.importing.values import decode
@@ -69,9 +69,58 @@ class Session:
         self.report.records += 1
         return found
 
+    def documents(self, file: File) -> Iterator[Any]:
+        """Each document of a file that is one JSON document, on one line or several, or that holds one on each line."""
+        if _is_one_document(file.head(HEAD)):
+            found = self.document(file)
+            if found is not None:
+                yield found
+        else:
+            yield from (record for _, record in self.records(file))
+
+    def entries(self, file: File) -> Iterator[tuple[int, dict[str, Any]]]:
+        """The runs in a file, each with its number from 1: the object it is, those of the list it is, or one per line."""
+        if _is_lines(file):
+            yield from self.records(file)
+            return
+        found = self.document(file)
+        for number, entry in enumerate(found if isinstance(found, list) else [found] if isinstance(found, dict) else [], 1):
+            if isinstance(entry, dict):
+                yield number, entry
+            else:
+                self.report.broke(file.name, number, "an entry that is not an object")
+
     def draft(self, trace_id: str, task_id: str, *, system: str) -> Draft:
         """A trace to be."""
         return Draft(trace_id, task_id, system=system, prices=self.prices, records=self.report)
+
+
+def _is_one_document(head: bytes) -> bool:
+    """Whether a file that begins so is one document: a list, or an object over several lines."""
+    begins = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if not begins.startswith(b"{"):
+        return True
+    first, end, rest = begins.partition(b"\n")
+    if not end or rest.startswith(b"{"):
+        return False
+    try:
+        decode(first)
+    except InputError:
+        return True
+    return False
+
+
+def _is_lines(file: File) -> bool:
+    """Whether a file holds an object per line: by its name, or because the first line is a whole object and more follows."""
+    if ".jsonl" in file.name:
+        return True
+    first, _, rest = file.head().lstrip(b"\xef\xbb\xbf \t\r\n").partition(b"\n")
+    if not rest.strip():
+        return False
+    try:
+        return isinstance(decode(first), dict)
+    except InputError:
+        return False
 
 
 def _one_each(files: Sequence[File]) -> Iterable[Session]:

@@ -19,7 +19,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from counterpoint.formats.importer import Importer, Session
-from counterpoint.formats.importing.documents import documents
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, compact, count, number, seconds, string, text_of
 from counterpoint.formats.spans.langgraph import KEPT, mark_graphs, mark_tool, result_text
@@ -43,7 +42,7 @@ def _sniff(head: bytes) -> bool:
 def _read(session: Session) -> Iterator[Trace]:
     found = _Found()
     for file in session.files:
-        for document in documents(session, file):
+        for document in session.documents(file):
             found.take(document, session, file.name)
     spans, metas = found.spans(session)
     mark_graphs(spans, metas)

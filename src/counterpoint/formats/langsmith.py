@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from counterpoint.formats.importer import Importer, Session
-from counterpoint.formats.importing.documents import documents
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, compact, count, number, seconds, string, text_of
 from counterpoint.formats.spans.langgraph import KEPT, human_of, mark_graphs, mark_tool, result_text
@@ -52,7 +51,7 @@ def _sniff(head: bytes) -> bool:
 def _read(session: Session) -> Iterator[Trace]:
     runs: dict[str, dict[str, Any]] = {}
     for file in session.files:
-        for document in documents(session, file):
+        for document in session.documents(file):
             for run, is_patch in _runs(document):
                 _merge(runs, run, is_patch, session, file.name)
     spans: list[Span] = []

@@ -29,7 +29,7 @@ from typing import Any
 
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.importer import Importer, Session
-from counterpoint.formats.importing.labelled import entries, first_keys
+from counterpoint.formats.importing.files import first_keys
 from counterpoint.formats.importing.lane import Lane
 from counterpoint.formats.importing.values import as_dict, as_list, compact, number, string, text_of
 from counterpoint.trace import Trace, content_ref
@@ -42,12 +42,12 @@ _MODEL_AND_TOOL = "tool calls: results quote what tools returned"
 
 
 def _sniff(head: bytes) -> bool:
-    return b'"coordination_mode"' in head and first_keys(head) >= {"task", "coordination_mode"}
+    return b'"coordination_mode"' in head and first_keys(head).keys() >= {"task", "coordination_mode"}
 
 
 def _read(session: Session) -> Iterator[Trace]:
     for file in session.files:
-        for line, run in entries(session, file):
+        for line, run in session.entries(file):
             if isinstance(run.get("iterations"), list) and "task" in run:
                 digest = hashlib.sha256(compact(run).encode("utf-8", "replace")).hexdigest()[:8]
                 yield from _run(session, f"{file.stem or 'marble'}-{line}-{digest}", run)

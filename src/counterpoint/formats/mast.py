@@ -21,8 +21,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from counterpoint.formats.importer import Importer, Session
+from counterpoint.formats.importing.files import first_keys
 from counterpoint.formats.importing.group_talk import Turn, put_down
-from counterpoint.formats.importing.labelled import entries, first_keys
 from counterpoint.formats.importing.values import as_dict, string, text_of
 from counterpoint.trace import Trace
 
@@ -33,12 +33,12 @@ _NO_STEP = "at which step a failure shows"
 def _sniff(head: bytes) -> bool:
     if b'"instance_id"' not in head or b'"trajectory"' not in head:
         return False
-    return first_keys(head) >= {"instance_id", "problem_statement", "trajectory"}
+    return first_keys(head).keys() >= {"instance_id", "problem_statement", "trajectory"}
 
 
 def _read(session: Session) -> Iterator[Trace]:
     for file in session.files:
-        for line, run in entries(session, file):
+        for line, run in session.entries(file):
             if isinstance(run.get("trajectory"), list) and string(run.get("instance_id")):
                 yield from _run(session, run)
             else:

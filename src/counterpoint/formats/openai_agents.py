@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from counterpoint.formats.importer import Importer, Session
-from counterpoint.formats.importing.documents import documents
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, compact, count, seconds, string, text_of
 from counterpoint.formats.spans.said import said, told
@@ -54,7 +53,7 @@ def _sniff(head: bytes) -> bool:
 def _read(session: Session) -> Iterator[Trace]:
     spans: list[Span] = []
     for file in session.files:
-        for record in documents(session, file):
+        for record in session.documents(file):
             for item in _items(record):
                 _take(item, spans, session, file.name)
     wrappers = {span.id for span in spans if span.id == span.trace}

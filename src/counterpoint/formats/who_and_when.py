@@ -28,8 +28,8 @@ from typing import Any
 
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.importer import Importer, Session
+from counterpoint.formats.importing.files import first_keys
 from counterpoint.formats.importing.group_talk import HUMANS, Turn, put_down
-from counterpoint.formats.importing.labelled import entries, first_keys
 from counterpoint.formats.importing.values import as_dict, number, string, text_of
 from counterpoint.trace import Trace, content_ref
 
@@ -44,7 +44,7 @@ _NOWHERE = "a labelled step that is in the history"
 def _sniff(head: bytes) -> bool:
     if b'"history"' not in head:
         return False
-    keys = first_keys(head)
+    keys = first_keys(head).keys()
     if "history" not in keys:
         return False
     return bool(keys & {"mistake_agent", "mistake_step"}) or keys >= {"question", "ground_truth"} or (
@@ -54,7 +54,7 @@ def _sniff(head: bytes) -> bool:
 
 def _read(session: Session) -> Iterator[Trace]:
     for file in session.files:
-        for line, run in entries(session, file):
+        for line, run in session.entries(file):
             if isinstance(run.get("history"), list):
                 yield from _run(session, run)
             else:

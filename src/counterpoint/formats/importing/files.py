@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -25,6 +26,9 @@ MAX_DOCUMENT = 1 << 30
 MAX_UNPACKED = 8 << 30
 """A packed file that unpacks to more than this is refused: a bomb, or nothing that one session wrote."""
 
+# A string that the head cuts off counts as ended there: it would otherwise be tried again from each quote inside it.
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\(?:.|\Z))*+(?:"|\Z)|[{}\[\]]|:\s*', re.S)
+_VALUE_SHOWN = 64
 _ZSTD, _GZIP = b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
 _UNPACKING = (zstandard.ZstdError, gzip.BadGzipFile, EOFError, OSError)
 
@@ -123,3 +127,29 @@ class _Bounded(io.RawIOBase):
     def close(self) -> None:
         self._stream.close()
         super().close()
+
+
+def first_keys(head: bytes) -> dict[str, bytes]:
+    """The keys of the first object in a JSON file, each with how its value begins, as far as the head of the file shows them.
+
+    The object may stand in a list. Takes time in proportion to the head, whatever is in it, and never raises.
+    """
+    keys: dict[str, bytes] = {}
+    head = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if head[:1] not in (b"{", b"["):
+        return keys
+    top = 2 if head[:1] == b"[" else 1
+    depth, word = 0, b""
+    for found in _TOKEN.finditer(head):
+        token = found[0]
+        if token in (b"{", b"["):
+            depth += 1
+        elif token in (b"}", b"]"):
+            depth -= 1
+            if depth < top:
+                break
+        elif token[:1] == b":" and depth == top:
+            name = word[1:-1].decode("utf-8", "replace")
+            keys.setdefault(name, head[found.end() : found.end() + _VALUE_SHOWN])
+        word = token
+    return keys

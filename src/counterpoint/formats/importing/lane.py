@@ -1,23 +1,158 @@
-"""An agent's life in a draft: what it heard, what it did about it, and the edges between.
+"""How importers put a team down: events as rows, and a lane for each agent, which draws the edges.
 
-Always true: a step of the model has an edge from everything the agent heard since its last step, of the kind of what was
-heard (`return`, `message`, `causal` from a tool's answer), and a `safety_flow` edge too where that came from outside the team;
-calls follow from the step that made them; two or more returns heard at once make the step an `aggregate`.
+A lane knows what its agent heard since its last step, so that a step has an edge from everything it read, of the kind of what was
+heard (`return`, `message`, `causal` from a tool's answer); calls follow from the step that made them.
+
+Always true: what came from outside the team has a `safety_flow` edge too; two or more returns heard at once make the step an
+`aggregate`; ids are unique, and values of the wrong kind are kept in `extra`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from counterpoint.formats.importing.usage import Usage
+from counterpoint.formats.importing.usage import PRICES, Prices, Usage
+from counterpoint.formats.importing.values import count, number, writable
+from counterpoint.trace.trace import content_ref
+from counterpoint.trace.vocabulary import EDGE_TYPES, EVENT_TYPES
 
-if TYPE_CHECKING:
-    from counterpoint.formats.draft import Draft
+STEP = "step"
+"""The kind of a model's step until it is known whether its agent leads others (a decision) or not (a message)."""
+_KINDS = frozenset({*EVENT_TYPES, STEP})
+_EDGES = frozenset(EDGE_TYPES)
+_TEXTS = frozenset({"role", "from_", "to", "tool", "model", "task", "decision", "policy", "key", "error", "source"})
+_COUNTS = frozenset({"tokens_in", "tokens_out", "turn"})
+
+
+class Rows:
+    """Events and the edges between their ids, as an importer puts them down. `Draft` makes a trace of them."""
+
+    def __init__(self, prices: Prices = PRICES) -> None:
+        self.prices = prices
+        self.rows: dict[str, dict[str, Any]] = {}
+        """Event id to its fields; `type` may still be `STEP`."""
+        self.edges: dict[tuple[str, str, str], None] = {}
+        self.contents: dict[str, str] = {}
+        self.lanes: dict[str, Lane] = {}
+        """Agent to its lane, for those that have one."""
+
+    def event(
+        self,
+        kind: str,
+        agent: str,
+        *,
+        id: str | None = None,
+        at: float | None = None,
+        end: float | None = None,
+        text: str | None = None,
+        usage: Usage | None = None,
+        extra: dict[str, Any] | None = None,
+        **fields: Any,
+    ) -> str:
+        """Put an event down and get its id: the one given, made unique. `at` and `end` are seconds since the epoch."""
+        assert kind in _KINDS, kind
+        name = self._fresh_id(id or f"{kind}{len(self.rows)}")
+        row: dict[str, Any] = {"id": name, "type": kind, "agent": writable(agent) or "unnamed", "at": number(at)}
+        self.rows[name] = row
+        if extra:
+            kept = {k: v for k, v in extra.items() if v is not None}
+            if kept:
+                row["extra"] = kept
+        self._say(row, end, text, usage, fields)
+        return name
+
+    def set(
+        self, id: str, *, end: float | None = None, text: str | None = None, usage: Usage | None = None, **fields: Any
+    ) -> None:
+        """Say more about an event: what is None says nothing, a value of the wrong kind is kept in `extra`."""
+        self._say(self.rows[id], end, text, usage, fields)
+
+    def _say(
+        self, row: dict[str, Any], end: float | None, text: str | None, usage: Usage | None, fields: dict[str, Any]
+    ) -> None:
+        for field, value in fields.items():
+            if value is None:
+                continue
+            if field in _TEXTS and type(value) is str:  # by far the most common
+                if value:
+                    row[field] = value if value.isascii() else writable(value)
+            else:
+                self._field(row, field, value)
+        if end is not None and row["at"] is not None:
+            row["dur"] = round(max(end - row["at"], 0.0), 6)
+        if text:
+            row["content_ref"] = self.text(text)
+        if usage is not None:
+            self._usage(row, usage)
+
+    def _field(self, row: dict[str, Any], field: str, value: Any) -> None:
+        kept: Any = None
+        if field in _COUNTS:
+            kept = count(value)
+        elif field in ("dur", "cost_usd"):
+            kept = number(value)
+            kept = kept if kept is None or kept >= 0 else None
+        elif field in ("ok", "trusted"):
+            kept = value if isinstance(value, bool) else None
+        elif field == "extra":
+            row["extra"] = {**row.get("extra", {}), **{k: v for k, v in value.items() if v is not None}}
+            return
+        elif field in ("options", "reward", "logp", "content_ref", "at"):
+            kept = value
+        if kept is not None:
+            row[field] = kept
+        else:
+            row["extra"] = {**row.get("extra", {}), f"source_{field.rstrip('_')}": value}
+
+    def _usage(self, row: dict[str, Any], usage: Usage) -> None:
+        row["tokens_in"], row["tokens_out"] = usage.input, usage.output
+        parts = {"cache_read": usage.cache_read, "cache_write": usage.cache_write, "reasoning": usage.reasoning}
+        if any(parts.values()):
+            row["extra"] = {**row.get("extra", {}), **{f"tokens_{name}": n for name, n in parts.items() if n}}
+        if "cost_usd" not in row and (cost := self.prices.cost(row.get("model"), usage)) is not None:
+            row["cost_usd"] = round(cost, 9)
+
+    def _fresh_id(self, name: str) -> str:
+        name = writable(name)
+        if name not in self.rows:
+            return name
+        k = 2
+        while f"{name}~{k}" in self.rows:
+            k += 1
+        return f"{name}~{k}"
+
+    def edge(self, src: str | None, dst: str | None, kind: str) -> None:
+        """`dst` depends on, or read, `src`. An end that is None is no edge; one that never comes is counted."""
+        assert kind in _EDGES, kind
+        if src is not None and dst is not None and src != dst:
+            self.edges[src, dst, kind] = None
+
+    def text(self, text: str) -> str:
+        """Keep a text and get its reference."""
+        text = writable(text)
+        ref = content_ref(text)
+        self.contents[ref] = text
+        return ref
+
+    def lane(self, agent: str, *, role: str | None = None, leads: bool = False) -> Lane:
+        """The lane of an agent, made on first use."""
+        agent = writable(agent) or "unnamed"
+        lane = self.lanes.get(agent)
+        if lane is None:
+            lane = self.lanes[agent] = Lane(self, agent)
+        lane.role = lane.role or role
+        lane.leads = lane.leads or leads
+        return lane
+
+    def has_lane(self, agent: str) -> bool:
+        """Whether an agent has been seen."""
+        return agent in self.lanes
+
 
 class Lane:
-    """One agent. Made by `Draft.lane`."""
+    """One agent. Made by `Rows.lane`."""
 
-    def __init__(self, draft: Draft, agent: str) -> None:
+    def __init__(self, draft: Rows, agent: str) -> None:
         self.draft, self.agent = draft, agent
         self.role: str | None = None
         self.leads = False
@@ -115,7 +250,7 @@ class Lane:
             return None
         self._pending = None
         reads = self._take()
-        kind = kind or ("aggregate" if sum(edge == "return" for _, edge in reads) >= 2 else "step")
+        kind = kind or ("aggregate" if sum(edge == "return" for _, edge in reads) >= 2 else STEP)
         words = text or thinking
         if text and thinking:
             given["extra"] = {**(given.get("extra") or {}), "thinking_ref": self.draft.text(thinking)}
@@ -225,7 +360,7 @@ class Lane:
         """The agent's result goes back. Its last step, where nothing came after it, is that return; else it is a new event."""
         fields = {"from_": self.agent, "to": to, "source": "peer", "trusted": True, **fields}
         last = self.draft.rows.get(self._step) if self._step and self._step == self.last and not self.heard else None
-        if last is not None and last["type"] in ("step", "message", "aggregate") and not self._has_acted:
+        if last is not None and last["type"] in (STEP, "message", "aggregate") and not self._has_acted:
             event = str(last["id"])
             last["type"] = "return"
             last.pop("decision", None)

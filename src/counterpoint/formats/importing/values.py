@@ -133,3 +133,14 @@ def text_of(content: Any) -> str:
     if isinstance(content, Iterable):
         return "\n".join(part for part in map(text_of, content) if part)
     return "" if content is None else str(content)
+
+
+def writable(text: str) -> str:
+    """Text that UTF-8 can hold: lone surrogates become question marks."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text

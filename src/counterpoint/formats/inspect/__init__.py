@@ -19,7 +19,7 @@ from typing import Any
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.chat import Message, messages_of
-from counterpoint.formats.importing.head import first_keys
+from counterpoint.formats.importing.files import first_keys
 from counterpoint.formats.importing.values import as_dict, as_list, count, number, string
 from counterpoint.formats.inspect.log import Log, Sample, read_log
 from counterpoint.formats.inspect.replay import Replay

@@ -17,8 +17,7 @@ from typing import Any
 
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.importer import Importer, Session
-from counterpoint.formats.importing.files import HEAD, File
-from counterpoint.formats.importing.head import first_keys
+from counterpoint.formats.importing.files import HEAD, File, first_keys
 from counterpoint.formats.importing.values import as_dict, as_list, number, string
 from counterpoint.formats.verifiers.graph import GraphTalk
 from counterpoint.formats.verifiers.rollout import MAIN, play_rollout, usage_of
