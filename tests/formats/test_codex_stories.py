@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from counterpoint.formats.codex.head import thread_head
-from counterpoint.formats.codex.review import action_of, is_refused, verdict_of
+from counterpoint.formats.codex.links import action_of, is_refused, verdict_of
 from counterpoint.trace import Trace
 from logs import imported
 from told import told

@@ -17,7 +17,7 @@ import zstandard
 import logs
 from counterpoint.formats.importing.files import File
 from counterpoint.formats.inspect import zip as _inspect_zip
-from counterpoint.formats.inspect.values import score_number, usage_of
+from counterpoint.formats.inspect.log import score_number, usage_of
 from counterpoint.trace import Trace, encode
 
 SAMPLE = logs.SAMPLES / "inspect"

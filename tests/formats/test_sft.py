@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import logs
 from counterpoint import registry
 from counterpoint.formats.draft import Draft
+from counterpoint.formats.format import detect
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.sft import Chat
-from counterpoint.formats.sniffing import detect
 from counterpoint.testing import SHAPES, odd_trace, synthetic_trace
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.vocabulary import EDGE_TYPES, EVENT_TYPES

@@ -10,8 +10,8 @@ import pytest
 from counterpoint import registry
 from counterpoint.app.logs import find, importers
 from counterpoint.errors import InputError
+from counterpoint.formats.format import detect
 from counterpoint.formats.importer import Importer
-from counterpoint.formats.sniffing import detect
 from counterpoint.testing import synthetic_trace
 from logs import SAMPLES
 
@@ -65,7 +65,7 @@ def test_what_is_nothing_we_know_is_refused_with_what_we_do(head: bytes) -> None
 
 def test_finding_out_imports_no_arrow() -> None:
     program = (
-        "import sys; from counterpoint.formats.sniffing import detect; detect(b'{\"a\":1}', 'x'); detect(b'PAR1', 'x');"
+        "import sys; from counterpoint.formats.format import detect; detect(b'{\"a\":1}', 'x'); detect(b'PAR1', 'x');"
         "assert 'pyarrow' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from counterpoint.app.library import opened
 from counterpoint.errors import InvalidTrace
-from counterpoint.formats.sniffing import detect
+from counterpoint.formats.format import detect
 from counterpoint.trace import Findings, Trace, check, lines, wire
 
 # Codes that say the bytes are no JSON text at all, so that nothing could be examined.

@@ -15,9 +15,8 @@ from pathlib import Path
 from counterpoint import registry
 from counterpoint.errors import InputError, NotFound
 from counterpoint.files import open_plain, put
-from counterpoint.formats.format import Format
+from counterpoint.formats.format import Format, detect
 from counterpoint.formats.importing.files import HEAD
-from counterpoint.formats.sniffing import detect
 from counterpoint.trace import Trace
 
 DEFAULT_STORE = "traces"

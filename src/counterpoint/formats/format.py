@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from counterpoint import registry
+from counterpoint.errors import InputError
 from counterpoint.trace import Trace
 
 Data = bytes | memoryview
@@ -44,3 +46,41 @@ class Format:
     """Which of `contents` and `meta` it carries."""
     lost: str
     """What is lost in translation, as a sentence for people."""
+
+
+# -- which format a file is in -------------------------------------------------------------------------------------------------
+
+
+# Our own two forms first: they are by far the most common, and nothing else needs to be imported for them.
+_FIRST = ("jsonl", "survey")
+_OURS_RANK = 1000
+
+
+def _known() -> list[tuple[str, Format]]:
+    names = registry.ids("format")
+    ordered = [*(n for n in _FIRST if n in names), *(n for n in names if n not in _FIRST)]
+    known = [(name, registry.get("format", name)) for name in ordered]
+    return sorted(known, key=lambda row: -getattr(row[1], "rank", _OURS_RANK))  # a dialect before the form it is a dialect of
+
+
+def detect(head: bytes, name: str = "") -> str:
+    """The id of the format of a file that begins with `head` and is called `name`; `InputError` when it is none we know."""
+    for id_ in _FIRST:
+        if registry.get("format", id_).sniff(head):
+            return id_
+    known = _known()
+    for id_, format_ in known:
+        if format_.sniff(head):
+            return id_
+    # A foreign log is known by its content alone: half of them are called .json.
+    ours = [(id_, format_) for id_, format_ in known if not hasattr(format_, "rank")]
+    endings = [(suffix, id_) for id_, format_ in ours for suffix in format_.suffixes if name.lower().endswith(suffix)]
+    if endings:
+        return max(endings, key=lambda pair: len(pair[0]))[1]
+    if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
+        return "survey"
+    raise InputError(
+        "is empty" if not head else "is not a trace in any format we know",
+        where=name or None,
+        fix="known formats: " + ", ".join(id_ for id_, _ in known),
+    )

@@ -24,9 +24,8 @@ from counterpoint.formats.importing.values import as_dict, compact, count, numbe
 from counterpoint.formats.spans.langgraph import KEPT, mark_graphs, mark_tool, result_text
 from counterpoint.formats.spans.openinference import is_sdk_trace
 from counterpoint.formats.spans.said import opened, said, told
-from counterpoint.formats.spans.span import Kind, Span
+from counterpoint.formats.spans.span import Kind, Span, close_wrappers
 from counterpoint.formats.spans.trees import traces_of
-from counterpoint.formats.spans.wrappers import close
 from counterpoint.trace import Trace
 
 _HEADED = re.compile(rb'"trace"\s*:\s*\{')
@@ -112,7 +111,7 @@ class _Found:
             if not _describe(span, row, metas[span.id]):
                 session.report.unknown[str(row.get("type"))] += 1
             spans.append(span)
-        close(spans, {_root(name) for name in wrapped})
+        close_wrappers(spans, {_root(name) for name in wrapped})
         self._reward(spans)
         return _joined(spans), metas
 

@@ -20,9 +20,8 @@ from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, compact, count, seconds, string, text_of
 from counterpoint.formats.spans.said import said, told
-from counterpoint.formats.spans.span import Kind, Span
+from counterpoint.formats.spans.span import Kind, Span, close_wrappers
 from counterpoint.formats.spans.trees import traces_of
-from counterpoint.formats.spans.wrappers import close
 from counterpoint.trace import Trace
 
 _ITEM = re.compile(rb'"object"\s*:\s*"trace(?:\.span)?"')
@@ -60,7 +59,7 @@ def _read(session: Session) -> Iterator[Trace]:
     for span in spans:
         if span.parent == span.trace and span.trace not in wrappers:
             span.parent = None
-    close(spans, wrappers)
+    close_wrappers(spans, wrappers)
     return traces_of(spans, session, system="openai-agents")
 
 

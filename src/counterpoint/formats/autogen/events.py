@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from counterpoint.errors import InputError
-from counterpoint.formats.autogen.chat import words
+from counterpoint.formats.autogen.chat import is_leader, words
 from counterpoint.formats.autogen.console import put_blocks, spoken
-from counterpoint.formats.autogen.room import is_leader
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.importer import Session
 from counterpoint.formats.importing.files import File

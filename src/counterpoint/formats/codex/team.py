@@ -12,8 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from counterpoint.errors import InputError
-from counterpoint.formats.codex.links import Links, Member, Return
-from counterpoint.formats.codex.review import action_of, is_refused, verdict_of
+from counterpoint.formats.codex.links import Links, Member, Return, action_of, is_refused, verdict_of
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, decode, string, text_of
 

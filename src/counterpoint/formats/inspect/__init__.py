@@ -21,10 +21,9 @@ from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.chat import Message, messages_of
 from counterpoint.formats.importing.files import first_keys
 from counterpoint.formats.importing.values import as_dict, as_list, count, number, string
-from counterpoint.formats.inspect.log import Log, Sample, read_log
+from counterpoint.formats.inspect.log import Log, Sample, read_log, scores_of, usage_of
 from counterpoint.formats.inspect.replay import Replay
 from counterpoint.formats.inspect.spans import MAIN
-from counterpoint.formats.inspect.values import scores_of, usage_of
 from counterpoint.formats.inspect.zip import MAGIC
 from counterpoint.trace import Trace
 

@@ -14,10 +14,8 @@ from counterpoint.formats.draft import Draft
 from counterpoint.formats.importing.chat import Call, Heard, Message, message_of
 from counterpoint.formats.importing.lane import Lane
 from counterpoint.formats.importing.values import as_dict, as_list, number, seconds, string
-from counterpoint.formats.inspect.links import Links
-from counterpoint.formats.inspect.log import Sample
-from counterpoint.formats.inspect.spans import MAIN, Agent, Spans, flat
-from counterpoint.formats.inspect.values import prompt_of, score_number, usage_of
+from counterpoint.formats.inspect.log import Sample, prompt_of, score_number, usage_of
+from counterpoint.formats.inspect.spans import MAIN, Agent, Spans, ToolLinks, flat
 
 _KNOWN = frozenset(
     (
@@ -35,7 +33,7 @@ class Replay:
         self.draft, self.sample = draft, sample
         self.events = flat(sample.data.get("events"))
         self.spans = Spans(self.events)
-        self.links = Links(self.events, self.spans)
+        self.links = ToolLinks(self.events, self.spans)
         self.asked = _asked(sample)
         self._heard: dict[str, Heard] = defaultdict(Heard)
         self._refs: dict[str, list[Any]] = defaultdict(list)

@@ -6,6 +6,7 @@ Dialects (OTLP, Jaeger, OpenInference, LangSmith, Langfuse, the OpenAI Agents SD
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -56,3 +57,19 @@ class Span:
     """Place in the source, to break ties of time."""
     extra: dict[str, Any] = field(default_factory=dict)
     """What else is worth keeping, by the source's name."""
+
+
+def close_wrappers(spans: list[Span], wrappers: Set[str]) -> None:
+    """Give each wrapper the beginning and the end of what is in it."""
+    inside: dict[str, list[Span]] = {}
+    for span in spans:
+        if span.id not in wrappers:
+            inside.setdefault(span.trace, []).append(span)
+    for span in spans:
+        held = inside.get(span.trace, [])
+        if span.id not in wrappers or not held:
+            continue
+        starts = [s.start for s in held if s.start is not None]
+        ends = [s.end for s in held if s.end is not None]
+        span.start = min(starts, default=span.start)
+        span.end = max(ends) if len(ends) == len(held) else None

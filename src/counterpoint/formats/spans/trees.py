@@ -19,8 +19,7 @@ from counterpoint.formats.draft import Draft
 from counterpoint.formats.importer import Session
 from counterpoint.formats.importing.lane import Lane
 from counterpoint.formats.importing.usage import Usage
-from counterpoint.formats.spans.entries import Entries
-from counterpoint.formats.spans.nests import MAIN, Nest
+from counterpoint.formats.spans.nests import MAIN, Entries, Nest
 from counterpoint.formats.spans.span import Span
 from counterpoint.trace import Trace
 
