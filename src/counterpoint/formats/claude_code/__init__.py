@@ -1,5 +1,8 @@
 """Claude Code transcripts: every layout from inline sidechains (1.0) to subagents/ files, teams and workflows.
 
+This module finds the files of a session. `conversation.py` reads them, `spawns.py` says which call made which sub-agent, and
+`transcript.py` puts the conversations down as events.
+
 | record | becomes |
 |---|---|
 | assistant message (its records merged by message id) | orchestrator_decision or aggregate; a sub-agent's message |
@@ -12,10 +15,13 @@
 | refusal fallback, a hook that blocks | safety_event |
 | memory files, compaction summaries, hook and client text | message from `memory` or `system` |
 
-A model call is taken to begin when the last thing it read came in: only its end is recorded. Tokens are counted once per
-API message; a sub-agent's own `totalTokens` is only its last request, and kept as a remark. What is lost: client bookkeeping
-(titles, modes, queues, snapshots, reminders: counted in `left_out`), images, overflowed tool outputs in tool-results/, the
-thinking that the vendor encrypts. Always true: a session's files make one trace, its id is the session's.
+Only the end of a model call is recorded: it is taken to begin when the last thing it read came in. Tokens are counted once
+per API message; a sub-agent's own `totalTokens` is only its last request, and is kept in `extra`.
+
+What is lost: client bookkeeping (titles, modes, queues, snapshots, reminders: counted in `left_out`), images, overflowed tool
+outputs in tool-results/, the thinking that the vendor encrypts.
+
+Always true: the files of a session make one trace, and its id is the session's.
 """
 
 from __future__ import annotations
@@ -24,10 +30,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from counterpoint.errors import InputError
-from counterpoint.formats.claude_code.links import Links
-from counterpoint.formats.claude_code.replay import Replay
-from counterpoint.formats.claude_code.talk import Talks
-from counterpoint.formats.claude_code.workflow import play_workflows
+from counterpoint.formats.claude_code.conversation import Conversations
+from counterpoint.formats.claude_code.spawns import SpawnLinks, workflow_agents
+from counterpoint.formats.claude_code.transcript import Transcript
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.files import File
 from counterpoint.formats.importing.values import as_dict, decode, string
@@ -138,25 +143,26 @@ def _read(session: Session) -> Iterator[Trace]:
 
 
 def _trace(session: Session, key: str, files: Sequence[File], mates: Sequence[File], seen: set[str]) -> Iterator[Trace]:
-    talks = Talks(session, seen)
-    runs = _read_agents(session, talks, files)
+    conversations = Conversations(session, seen)
+    runs = _read_agents(session, conversations, files)
     for file in files:
         if _is_main(file):
-            talks.read(file, talks.main)
+            conversations.read(file, conversations.main)
     for file in mates:
-        talks.read(file, talks.other(_teammate(file) or file.stem, "file"))
+        conversations.read(file, conversations.other(_teammate(file) or file.stem, "file"))
     draft = session.draft(key, key, system="claude-code")
-    replay = Replay(talks, Links(talks, draft.report), draft)
-    play_workflows(session, talks, replay, runs)
-    replay.play()
+    links = SpawnLinks(conversations, draft.report)
+    transcript = Transcript(links, draft, workflow_agents(session, links, runs))
+    transcript.play()
     draft.lane("main").stops()
-    if talks.copied:
-        draft.report.mended["copied records"] += talks.copied
-    draft.meta = {**talks.facts, "titles": talks.titles, "left_out": {**talks.notes, **replay.left_out}}
+    if conversations.copied:
+        draft.report.mended["copied records"] += conversations.copied
+    left_out = {**conversations.notes, **transcript.left_out}
+    draft.meta = {**conversations.facts, "titles": conversations.titles, "left_out": left_out}
     yield from draft.traces()
 
 
-def _read_agents(session: Session, talks: Talks, files: Sequence[File]) -> dict[str, list[str]]:
+def _read_agents(session: Session, conversations: Conversations, files: Sequence[File]) -> dict[str, list[str]]:
     """The sub-agents' own files; and which of them belong to which workflow run."""
     sidecars = {f.name: f for f in session.files if _META.search(f.name)}
     runs: dict[str, list[str]] = {}
@@ -164,13 +170,13 @@ def _read_agents(session: Session, talks: Talks, files: Sequence[File]) -> dict[
         found = _AGENT.search(file.name)
         if found is None:
             continue
-        talk = talks.other(found[1], "file")
+        conversation = conversations.other(found[1], "file")
         sidecar = sidecars.get(file.name.removesuffix(".jsonl") + ".meta.json")
         if sidecar is not None:
-            talk.about = as_dict(session.document(sidecar))
-            talk.tool_use = string(talk.about.get("toolUseId"))
-            talk.role = string(talk.about.get("agentType"))
-        talks.read(file, talk)
+            conversation.about = as_dict(session.document(sidecar))
+            conversation.tool_use = string(conversation.about.get("toolUseId"))
+            conversation.role = string(conversation.about.get("agentType"))
+        conversations.read(file, conversation)
         if run := _RUN.search(file.name):
             runs.setdefault(run[1], []).append(found[1])
     return runs

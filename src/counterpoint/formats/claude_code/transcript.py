@@ -1,7 +1,10 @@
-"""Claude Code's conversations played into a draft: who said what to whom, in the order it was heard.
+"""Claude Code's conversations played into a draft: who said what to whom, in the order in which it was heard.
 
-Always true: a sub-agent's part is played when its parent hears of it, so that what the parent does next follows from the return;
-every record of a conversation becomes an event, is named in `left_out`, or is counted as unknown.
+What the client itself says in a transcript is read here too: memory and attached files are content from outside the team; a
+refusal or a hook that blocks is a safety event; reminders and listings are counted in `left_out`.
+
+Always true: a sub-agent's part is played when its parent hears of it, so that what the parent does next follows from the
+return; every record of a conversation becomes an event, is named in `left_out`, or is counted as unknown.
 """
 
 from __future__ import annotations
@@ -10,15 +13,14 @@ import re
 from collections import Counter
 from typing import Any
 
-from counterpoint.formats.claude_code.client import attachment, system
-from counterpoint.formats.claude_code.links import SPAWNS, Answer, Links, Notice, notices
-from counterpoint.formats.claude_code.talk import SYNTHETIC, Message, Talk, Talks, user_text
-from counterpoint.formats.claude_code.workflow import spawn_run
+from counterpoint.formats.claude_code.conversation import SYNTHETIC, Conversation, Reply, user_text
+from counterpoint.formats.claude_code.spawns import SPAWNS, Notice, ResultBlock, SpawnLinks, WorkflowAgent, notices
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.importing.lane import Lane
-from counterpoint.formats.importing.values import as_dict, as_list, compact, seconds, string, text_of
+from counterpoint.formats.importing.values import as_dict, as_list, compact, number, seconds, string, text_of
 
 _SENDS = "SendMessage"
+_REMARKS = {"nested_memory": "memory", "file": "tool", "edited_text_file": "tool", "hook_additional_context": "system"}
 _LETTERS = re.compile(r'<teammate-message\s+teammate_id="([^"]*)"[^>]*>\s*(.*?)\s*</teammate-message>', re.S)
 _INTERRUPTED = "[Request interrupted by user"
 _DENIED = "The user doesn't want to proceed"
@@ -26,11 +28,12 @@ _NOT_HUMAN = ("<system-reminder>", "<command-name>", "<command-message>", "<loca
 _ENDED = re.compile(r"teammate_terminated:?\s*(\S+)|(\S+) (?:has )?(?:shut down|terminated)")
 
 
-class Replay:
+class Transcript:
     """One session in the making."""
 
-    def __init__(self, talks: Talks, links: Links, draft: Draft) -> None:
-        self.talks, self.links, self.draft = talks, links, draft
+    def __init__(self, links: SpawnLinks, draft: Draft, runs: dict[str, list[WorkflowAgent]]) -> None:
+        """`runs` are the agents of workflows, by the call that made them."""
+        self.conversations, self.links, self.draft, self._runs = links.conversations, links, draft, runs
         self.left_out: Counter[str] = Counter()
         self._place: dict[str, int] = {}
         self._told: dict[str, list[str]] = {}
@@ -39,17 +42,15 @@ class Replay:
         self._heard_notices: set[tuple[str, str]] = set()
         self._playing: set[str] = set()
         self._parent: dict[str, str] = {}
-        self.runs: dict[str, list[tuple[str, dict[str, Any], str | None]]] = {}
-        """Workflow call (or run, when no call names it) to its agents: name, what the snapshot says, what it returned."""
         self._results: dict[str, str | None] = {}
         self._messaged = self._addressees()
 
     def _addressees(self) -> set[str]:
         """Agents that are written to after their spawn: their conversation may go on after a return."""
         out = set()
-        for talk in (self.talks.main, *self.talks.others.values()):
-            for item in talk.items:
-                for block, _ in item.blocks if isinstance(item, Message) else ():
+        for conversation in (self.conversations.main, *self.conversations.others.values()):
+            for item in conversation.items:
+                for block, _ in item.blocks if isinstance(item, Reply) else ():
                     if block.get("name") == _SENDS:
                         out.add(self._named(_addressee(as_dict(block.get("input")))))
         return out
@@ -57,79 +58,85 @@ class Replay:
     def _named(self, name: str) -> str:
         return "main" if name == "team-lead" else self.links.name.get(name, name)
 
-    def adopt(self, child: str, parent: str, result: str | None) -> None:
-        """A workflow's agent: whose it is, and what the journal says it returned."""
-        self._parent[child], self._results[child] = parent, result
+    def _spawn_run(self, call: str, at: float | None, lane: Lane) -> None:
+        """The agents of a run, spawned by the call; what the journal says they returned is theirs to return."""
+        for name, about, result in self._runs.pop(call, ()):
+            own = self.conversations.others.get(name)
+            role = string(about.get("label")) or (own.role if own else None)
+            what = {"workflow": call, "phase": about.get("phaseTitle"), "state": about.get("state")}
+            lane.spawn(name, role=role or "workflow-agent", at=at, id=f"{call}:{name}", extra=what)
+            self.draft.report.linked("workflow run")
+            self._parent[name], self._results[name] = lane.agent, result
 
     # -- playing ---------------------------------------------------------------------------------------------------------
 
     def play(self) -> None:
         """Everything: the main conversation, then whatever it never heard of."""
-        self.advance(self.talks.main)
+        self.advance(self.conversations.main)
         main = self.draft.lane("main", leads=True)
-        for run in list(self.runs):
-            spawn_run(self, run, None, main)
+        for run in list(self._runs):
+            self._spawn_run(run, None, main)
         for child, result in self._results.items():
             if child not in self._returned and result is not None:
                 self._return(child, result, None, main, f"{child}:return")
-        for talk in self.talks.others.values():
-            if talk.items and talk.agent not in self.links.linked() and talk.agent not in self._parent:
-                self.draft.report.loose(f"{talk.agent}: no spawn names it")
-            self.advance(talk)
-        lost = sum(child not in self.talks.others for child in self.links.child.values())
+        for conversation in self.conversations.others.values():
+            if conversation.items and conversation.agent not in self.links.linked() and conversation.agent not in self._parent:
+                self.draft.report.loose(f"{conversation.agent}: no spawn names it")
+            self.advance(conversation)
+        lost = sum(child not in self.conversations.others for child in self.links.child.values())
         if lost:
             self.draft.report.lacks["the transcript of a sub-agent"] += lost
 
-    def advance(self, talk: Talk, until: float | None = None) -> None:
+    def advance(self, conversation: Conversation, until: float | None = None) -> None:
         """Play a conversation on, up to a moment."""
-        if talk.agent in self._playing:
+        if conversation.agent in self._playing:
             return
-        self._playing.add(talk.agent)
-        lane = self.draft.lane(talk.agent, role=talk.role, leads=talk is self.talks.main)
-        place = self._place.get(talk.agent, 0)
-        while place < len(talk.items):
-            item = talk.items[place]
-            begin = item.begin if isinstance(item, Message) else seconds(item.get("timestamp"))
+        self._playing.add(conversation.agent)
+        lane = self.draft.lane(conversation.agent, role=conversation.role, leads=conversation is self.conversations.main)
+        place = self._place.get(conversation.agent, 0)
+        while place < len(conversation.items):
+            item = conversation.items[place]
+            begin = item.begin if isinstance(item, Reply) else seconds(item.get("timestamp"))
             if until is not None and begin is not None and begin > until + 0.5:
                 break
             place += 1
-            self._place[talk.agent] = place
-            if isinstance(item, Message):
-                self._message(item, lane)
+            self._place[conversation.agent] = place
+            if isinstance(item, Reply):
+                self._reply(item, lane)
             else:
                 self._other(item, lane, is_first=place == 1)
-        self._playing.discard(talk.agent)
+        self._playing.discard(conversation.agent)
 
     def _other(self, record: dict[str, Any], lane: Lane, *, is_first: bool) -> None:
         kind = record.get("type")
         if kind == "user":
             self._user(record, lane, is_first=is_first)
         elif kind == "attachment":
-            attachment(self, record, lane)
+            self._attachment(record, lane)
         else:
-            system(self, record, lane)
+            self._system(record, lane)
 
     # -- the model's answers ---------------------------------------------------------------------------------------------
 
-    def _message(self, message: Message, lane: Lane) -> None:
-        texts = [b["text"] for b, _ in message.blocks if b.get("type") == "text" and isinstance(b.get("text"), str)]
-        thoughts = [b["thinking"] for b, _ in message.blocks if isinstance(b.get("thinking"), str)]
-        calls = [(b, at) for b, at in message.blocks if b.get("type") in ("tool_use", "server_tool_use")]
+    def _reply(self, reply: Reply, lane: Lane) -> None:
+        texts = [b["text"] for b, _ in reply.blocks if b.get("type") == "text" and isinstance(b.get("text"), str)]
+        thoughts = [b["thinking"] for b, _ in reply.blocks if isinstance(b.get("thinking"), str)]
+        calls = [(b, at) for b, at in reply.blocks if b.get("type") in ("tool_use", "server_tool_use")]
         text = "\n".join(t for t in texts if t)
-        if message.model == SYNTHETIC or message.record.get("isApiErrorMessage"):
-            what = {"is_synthetic": True, "api_error_status": message.record.get("apiErrorStatus")}
-            lane.told(text, by="system", at=message.begin, id=message.id, source="system", ok=False, error=text[:200], extra=what)
+        if reply.model == SYNTHETIC or reply.record.get("isApiErrorMessage"):
+            what = {"is_synthetic": True, "api_error_status": reply.record.get("apiErrorStatus")}
+            lane.told(text, by="system", at=reply.begin, id=reply.id, source="system", ok=False, error=text[:200], extra=what)
             return
-        if message.usage is None:
+        if reply.usage is None:
             self.draft.report.lacks["the tokens of a model call"] += 1
         spawns = any(b.get("name") in SPAWNS for b, _ in calls)
         lane.step(
-            end=message.end,
+            end=reply.end,
             text=text,
             thinking="\n".join(t for t in thoughts if t),
-            usage=message.usage,
-            model=message.model,
-            id=message.id,
+            usage=reply.usage,
+            model=reply.model,
+            id=reply.id,
             only_calls=len(calls) == 1 and not spawns,  # several at once fan out from the step, which is an event then
         )
         for block, at in calls:
@@ -144,7 +151,7 @@ class Replay:
             self._send(call, given, at, lane)
         else:
             lane.call(name, compact(given), call=call, at=at, id=call or None)
-            spawn_run(self, call, at, lane)
+            self._spawn_run(call, at, lane)
             if name == "TaskStop" and (task := self._named(str(given.get("task_id")))) in self.links.linked():
                 lane.despawn(task, at=at, id=f"{call}:stop")
 
@@ -174,7 +181,7 @@ class Replay:
     def _send(self, call: str, given: dict[str, Any], at: float | None, lane: Lane) -> None:
         to = self._named(_addressee(given)) or None
         text = text_of(given.get("message") or given.get("content"))
-        known = to is not None and (to in self.talks.others or to in self.links.linked())
+        known = to is not None and (to in self.conversations.others or to in self.links.linked())
         event = lane.send(to, text, at=at, id=call or None, heard=known, extra={"summary": given.get("summary")})
         if known:
             self._told.setdefault(str(to), []).append(_words(text))
@@ -186,7 +193,7 @@ class Replay:
         content = as_dict(record.get("message")).get("content")
         results = [b for b in as_list(content) if isinstance(b, dict) and b.get("type") == "tool_result"]
         for block in results:
-            self._result(Answer(block, record), lane)
+            self._result(ResultBlock(block, record), lane)
         text = user_text(record)
         images = sum(isinstance(b, dict) and b.get("type") == "image" for b in as_list(content))
         if images:
@@ -241,8 +248,8 @@ class Replay:
         sender = self._named(who)
         if is_first and lane.agent in self._parent:
             return
-        if sender in self.talks.others:
-            self.advance(self.talks.others[sender], at)
+        if sender in self.conversations.others:
+            self.advance(self.conversations.others[sender], at)
         waiting = self._told.get(lane.agent, [])
         if _words(words) in waiting:
             waiting.remove(_words(words))
@@ -260,7 +267,7 @@ class Replay:
             return
         self._heard_notices.add((notice.task, notice.text))
         child = notice.task if notice.task in self.links.linked() else self.links.child.get(notice.tool_use or "")
-        if child is None and notice.task in self.talks.others:
+        if child is None and notice.task in self.conversations.others:
             child = notice.task
         if child is not None:
             self._return(child, notice.text, at, lane, event, ok=notice.status in ("", "completed"))
@@ -271,13 +278,13 @@ class Replay:
     def _return(
         self, child: str, text: str, at: float | None, lane: Lane, event: str | None, *, ok: bool = True, **fields: Any
     ) -> None:
-        talk = self.talks.others.get(child)
-        if talk is not None:
-            self.advance(talk, at if child in self._messaged else None)
+        conversation = self.conversations.others.get(child)
+        if conversation is not None:
+            self.advance(conversation, at if child in self._messaged else None)
         self._returned.add(child)
         self.draft.lane(child).returns(lane.agent, text, at=at, id=event, ok=ok, **fields)
 
-    def _result(self, answer: Answer, lane: Lane) -> None:
+    def _result(self, answer: ResultBlock, lane: Lane) -> None:
         call, at = str(answer.block.get("tool_use_id")), answer.at
         event, child = f"{call}:result", self.links.child.get(call)
         if self._denied(answer, lane, call):
@@ -299,7 +306,7 @@ class Replay:
         self._polled(answer, at, lane, event)
         lane.result(call, answer.text, at=at, id=event, ok=not answer.is_error if "is_error" in answer.block else None)
 
-    def _polled(self, answer: Answer, at: float | None, lane: Lane, event: str) -> None:
+    def _polled(self, answer: ResultBlock, at: float | None, lane: Lane, event: str) -> None:
         """A background agent's result can be fetched instead of announced."""
         task = as_dict(answer.made.get("task"))
         name = string(task.get("task_id"))
@@ -308,7 +315,7 @@ class Replay:
             self._heard_notices.add((str(name), words))
             self._return(str(name), words, at, lane, f"{event}:return")
 
-    def _denied(self, answer: Answer, lane: Lane, call: str) -> bool:
+    def _denied(self, answer: ResultBlock, lane: Lane, call: str) -> bool:
         """The human said no: an intervention, and an event of safety."""
         kind = string(answer.record.get("toolDenialKind"))
         if kind is None and not (answer.is_error and answer.text.startswith(_DENIED)):
@@ -322,6 +329,56 @@ class Replay:
             self.draft.set(call, ok=False)
         return True
 
+    # -- what the client says -------------------------------------------------------------------------------------------
+
+    def _attachment(self, record: dict[str, Any], lane: Lane) -> None:
+        """What the client attached to the conversation."""
+        inside, at, uuid = as_dict(record.get("attachment")), seconds(record.get("timestamp")), string(record.get("uuid"))
+        kind = str(inside.get("type"))
+        if kind == "queued_command":
+            words = text_of(inside.get("prompt"))
+            if "<task-notification>" in words:
+                for k, notice in enumerate(notices(words)):
+                    self.notice(notice, at, lane, uuid and f"{uuid}:{k}")
+            elif words:
+                lane.told(words, at=at, id=uuid, extra={"queued": True})
+        elif kind in _REMARKS:
+            source = _REMARKS[kind]
+            content = inside.get("content") if inside.get("content") is not None else inside.get("snippet")
+            text = text_of(as_dict(content).get("file", content) if isinstance(content, dict) else content)
+            what = {"attachment": kind, "path": inside.get("displayPath")}
+            lane.told(text, by=source, at=at, id=uuid, source=source, trusted=source == "system", extra=what)
+        elif kind in ("hook_blocking_error", "hook_stopped_continuation"):
+            self._safety(lane, at, uuid, text_of(inside.get("blockingError") or inside.get("message")), attachment=kind)
+        else:
+            self.left_out[f"attachment {kind}"] += 1
+
+    def _system(self, record: dict[str, Any], lane: Lane) -> None:
+        """What the client says about the session itself."""
+        kind, at, uuid = str(record.get("subtype")), seconds(record.get("timestamp")), string(record.get("uuid"))
+        text = text_of(record.get("content"))
+        if kind == "model_refusal_fallback":
+            names = ("originalModel", "fallbackModel", "apiRefusalCategory")
+            self._safety(lane, at, uuid, text, **{name: record.get(name) for name in names})
+        elif kind == "stop_hook_summary" and record.get("preventedContinuation"):
+            self._safety(lane, at, uuid, text_of(record.get("stopReason")), hook="stop")
+        elif kind == "api_error":
+            what = {"retry": record.get("retryAttempt"), "wait_ms": record.get("retryInMs")}
+            error = compact(record.get("error"))[:500]
+            lane.told(text or error, by="system", at=at, id=uuid, source="system", ok=False, error=error, extra=what)
+        elif kind in ("compact_boundary", "microcompact_boundary"):
+            about = as_dict(record.get("compactMetadata"))
+            spent = number(about.get("durationMs"))
+            what = {"compaction": about.get("trigger"), "tokens_before": about.get("preTokens")}
+            lane.told(text, by="memory", at=at, id=uuid, source="memory", dur=spent / 1e3 if spent else None, extra=what)
+        else:
+            self.left_out[f"system {kind}"] += 1
+
+    def _safety(self, lane: Lane, at: float | None, uuid: str | None, text: str, **what: Any) -> None:
+        event = self.draft.event("safety_event", lane.agent, id=uuid, at=at, text=text, role=lane.role, extra=what)
+        self.draft.edge(lane.last, event, "causal")
+        lane.hears(event)
+
 
 def _addressee(given: dict[str, Any]) -> str:
     return str(given.get("to") or given.get("recipient") or given.get("target_agent_id") or "")
@@ -331,7 +388,7 @@ def _words(text: str) -> str:
     return " ".join(text.split())
 
 
-def _report_of(answer: Answer) -> str:
+def _report_of(answer: ResultBlock) -> str:
     """What the sub-agent said, without the line about itself that the client adds."""
     content = answer.made.get("content")
     text = text_of(content) if content else answer.text

@@ -1,30 +1,35 @@
-"""Which spawn made which sub-agent, in Claude Code's records.
+"""Which spawn made which sub-agent, in Claude Code's records, and which workflow run made which agents.
 
-Always true: a sub-agent is claimed by one spawn and a spawn makes one sub-agent; what the records state (sidecar, structured
-result, progress, notification, the id in the result's text) is an exact link; equal prompts are an inferred one, and two
-equal prompts do not claim the same sub-agent. What is left over is reported as unlinked.
+What the records state (sidecar, structured result, progress, notification, the id in the result's text) is an exact link;
+equal prompts are an inferred one, and two equal prompts do not claim the same sub-agent. What is left over is reported as
+unlinked.
+
+Always true: a sub-agent is claimed by one spawn, and a spawn makes one sub-agent.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
-from counterpoint.formats.claude_code.talk import Message, Talks, user_text
+from counterpoint.formats.claude_code.conversation import Conversations, Reply, user_text
+from counterpoint.formats.importer import Session
 from counterpoint.formats.importing.report import Report
-from counterpoint.formats.importing.values import as_dict, as_list, seconds, string, text_of
+from counterpoint.formats.importing.values import as_dict, as_list, compact, seconds, string, text_of
 
 SPAWNS = ("Task", "Agent")
 _TAIL = re.compile(r"^agentId:\s*([A-Za-z0-9_-]+)|^agent_id:\s*(\S+@\S+)", re.M)
 _NOTICE = re.compile(r"<task-notification>(.*?)(?:</task-notification>|\Z)", re.S)
 _FIELD = re.compile(r"<(task-id|tool-use-id|status|summary|result)>(.*?)</\1>", re.S)
+_TASK = re.compile(r"Task ID:\s*(\S+)")
 _LETTER = re.compile(r"<teammate-message\s[^>]*>\s*(.*?)\s*</teammate-message>", re.S)
 
 
 @dataclass(slots=True)
-class Answer:
+class ResultBlock:
     """A tool's result as the records give it."""
 
     block: dict[str, Any]
@@ -70,12 +75,12 @@ def notices(text: str) -> list[Notice]:
     return found
 
 
-class Links:
+class SpawnLinks:
     """Spawn calls and the agents they made."""
 
-    def __init__(self, talks: Talks, report: Report) -> None:
-        self.talks, self.report = talks, report
-        self.answers: dict[str, Answer] = {}
+    def __init__(self, conversations: Conversations, report: Report) -> None:
+        self.conversations, self.report = conversations, report
+        self.answers: dict[str, ResultBlock] = {}
         """Tool-use id to its result."""
         self.child: dict[str, str] = {}
         """Tool-use id of a spawn to the agent it made."""
@@ -83,28 +88,29 @@ class Links:
         """Name of a teammate or named agent to its id."""
         self._calls: dict[str, dict[str, Any]] = {}
         self._noticed: dict[str, str] = {}
-        everybody = [talks.main, *talks.others.values()]
-        for talk in everybody:
-            for item in talk.items:
+        everybody = [conversations.main, *conversations.others.values()]
+        for conversation in everybody:
+            for item in conversation.items:
                 self._gather(item)
         self._link()
 
-    def _gather(self, item: Message | dict[str, Any]) -> None:
-        if isinstance(item, Message):
+    def _gather(self, item: Reply | dict[str, Any]) -> None:
+        if isinstance(item, Reply):
             for block, _ in item.blocks:
                 if block.get("type") == "tool_use" and block.get("name") in SPAWNS and isinstance(block.get("id"), str):
                     self._calls[block["id"]] = as_dict(block.get("input"))
             return
         for block in as_list(as_dict(item.get("message")).get("content")):
             if isinstance(block, dict) and block.get("type") == "tool_result" and isinstance(block.get("tool_use_id"), str):
-                self.answers.setdefault(block["tool_use_id"], Answer(block, item))
+                self.answers.setdefault(block["tool_use_id"], ResultBlock(block, item))
         words = user_text(item) if item.get("type") == "user" else as_dict(item.get("attachment")).get("prompt")
         if isinstance(words, str) and "<task-notification>" in words:
             self._noticed.update({n.tool_use: n.task for n in notices(words) if n.tool_use})
 
     def _link(self) -> None:
-        sidecars = {talk.tool_use: name for name, talk in self.talks.others.items() if talk.tool_use and talk.about}
-        progress = {talk.tool_use: name for name, talk in self.talks.others.items() if talk.tool_use and not talk.about}
+        made_by = {name: talk for name, talk in self.conversations.others.items() if talk.tool_use}
+        sidecars = {talk.tool_use: name for name, talk in made_by.items() if talk.about}
+        progress = {talk.tool_use: name for name, talk in made_by.items() if not talk.about}
         for call, given in self._calls.items():
             answer = self.answers.get(call)
             child, rule = self._stated(call, answer, sidecars, progress)
@@ -114,7 +120,7 @@ class Links:
         self._by_prompt()
 
     def _stated(
-        self, call: str, answer: Answer | None, sidecars: dict[str, str], progress: dict[str, str]
+        self, call: str, answer: ResultBlock | None, sidecars: dict[str, str], progress: dict[str, str]
     ) -> tuple[str | None, str]:
         if call in sidecars:
             return sidecars[call], "sidecar"
@@ -141,8 +147,8 @@ class Links:
         """What nothing states: the spawn whose prompt is word for word what the sub-agent was told first."""
         taken = set(self.child.values())
         free: dict[str, list[str]] = {}
-        for name, talk in self.talks.others.items():
-            if name not in taken and (prompt := _plain(talk.prompt())):
+        for name, conversation in self.conversations.others.items():
+            if name not in taken and (prompt := _plain(conversation.prompt())):
                 free.setdefault(prompt, []).append(name)
         for call, given in self._calls.items():
             prompt = _plain(str(given.get("prompt") or ""))
@@ -158,3 +164,76 @@ class Links:
 def _plain(prompt: str) -> str:
     letter = _LETTER.search(prompt)
     return " ".join((letter[1] if letter else prompt).split())
+
+
+# -- workflow runs -------------------------------------------------------------------------------------------------------------
+
+
+class WorkflowAgent(NamedTuple):
+    """An agent of a workflow run: its name, what the snapshot says about it, and what the journal says it returned."""
+
+    name: str
+    about: dict[str, Any]
+    result: str | None
+
+
+def workflow_agents(session: Session, links: SpawnLinks, runs: Mapping[str, Sequence[str]]) -> dict[str, list[WorkflowAgent]]:
+    """Workflow call (or run, when no call names it) to the agents that it made.
+
+    The folder of a run says who belongs to it. The snapshot's own counts are not used: they leave agents out.
+    """
+    out: dict[str, list[WorkflowAgent]] = {}
+    if not runs:
+        return out
+    snapshots = _snapshots(session)
+    calls = _workflow_calls(links)
+    for run, agents in runs.items():
+        snapshot = snapshots.get(run, {})
+        call = next((c for c, a in calls.items() if _is_of(a, run, snapshot)), None)
+        results = _journal(session, run)
+        order = [name for name in results if name in agents] + [name for name in agents if name not in results]
+        about = {str(as_dict(a).get("agentId")): as_dict(a) for a in as_list(snapshot.get("workflowProgress"))}
+        out[call or run] = [WorkflowAgent(name, about.get(name, {}), results.get(name)) for name in order]
+        if call is None:
+            links.report.loose(f"workflow {run}: no call names it")
+    return out
+
+
+def _snapshots(session: Session) -> dict[str, dict[str, Any]]:
+    out = {}
+    for file in session.files:
+        if file.name.endswith(".json") and "/workflows/" in file.name and "/subagents/" not in file.name:
+            found = as_dict(session.document(file))
+            out[string(found.get("runId")) or file.stem] = found
+    return out
+
+
+def _journal(session: Session, run: str) -> dict[str, str | None]:
+    """Agent to what it returned (None while it runs), in the order they started."""
+    out: dict[str, str | None] = {}
+    for file in session.files:
+        if file.name.endswith(f"/subagents/workflows/{run}/journal.jsonl"):
+            for _, record in session.records(file):
+                name = string(record.get("agentId"))
+                if name is not None:
+                    out[name] = compact(record.get("result")) if record.get("type") == "result" else out.get(name)
+    return out
+
+
+def _workflow_calls(links: SpawnLinks) -> dict[str, ResultBlock]:
+    out = {}
+    for conversation in (links.conversations.main, *links.conversations.others.values()):
+        for item in conversation.items:
+            for block, _ in item.blocks if isinstance(item, Reply) else ():
+                call = block.get("id")
+                if block.get("name") == "Workflow" and isinstance(call, str) and call in links.answers:
+                    out[call] = links.answers[call]
+    return out
+
+
+def _is_of(answer: ResultBlock, run: str, snapshot: Mapping[str, Any]) -> bool:
+    made = answer.made
+    if string(made.get("runId")):
+        return bool(made["runId"] == run)
+    task = _TASK.search(answer.text)
+    return bool(task and task[1] == snapshot.get("taskId"))

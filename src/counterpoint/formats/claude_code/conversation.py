@@ -1,8 +1,8 @@
-"""The conversations in Claude Code's files: records merged into messages, each agent's own in its own order.
+"""The conversations in Claude Code's files: records merged into the model's replies, each agent's own in its own order.
 
-Always true: one API message is one `Message` however many records it was split over, with its usage once (the record with the
-most output counts: usage repeats and only grows); a record that was copied (same uuid) counts where it came first; records
-keep the order of the file, because its clock is not to be trusted.
+Always true: one API message is one `Reply` however many records it was split over, with its usage once (that of the record
+with the most output); a record that was copied (same uuid) counts where it came first; records keep the order of the file,
+because its clock cannot be trusted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TITLES = {"summary": "summary", "ai-title": "title", "custom-title": "customTit
 
 
 @dataclass(slots=True)
-class Message:
+class Reply:
     """One answer of the model."""
 
     id: str
@@ -40,11 +40,11 @@ class Message:
 
 
 @dataclass
-class Talk:
+class Conversation:
     """One agent's conversation."""
 
     agent: str
-    items: list[Message | dict[str, Any]] = field(default_factory=list)
+    items: list[Reply | dict[str, Any]] = field(default_factory=list)
     source: str = "file"
     """Where it stood: a `file` of its own, `mirrored` as progress, or `inline` in the main file."""
     tool_use: str | None = None
@@ -59,25 +59,25 @@ class Talk:
         return user_text(first) if first else ""
 
 
-class Talks:
+class Conversations:
     """All conversations of a session."""
 
     def __init__(self, session: Session, seen: set[str]) -> None:
         """`seen` holds the uuids of records that a session this one was resumed from has already."""
         self.session = session
-        self.main = Talk("main")
-        self.others: dict[str, Talk] = {}
+        self.main = Conversation("main")
+        self.others: dict[str, Conversation] = {}
         self.notes: Counter[str] = Counter()
         self.titles: list[str] = []
         self.facts: dict[str, Any] = {}
         self._seen = seen
-        self._messages: dict[tuple[str, str], Message] = {}
+        self._messages: dict[tuple[str, str], Reply] = {}
         self._owner: dict[str, str] = {}
         self._roots: dict[str, str] = {}
         self.copied = 0
 
-    def read(self, file: File, talk: Talk) -> None:
-        """Take in the records of a file, whose own conversation is `talk`."""
+    def read(self, file: File, conversation: Conversation) -> None:
+        """Take in the records of a file, whose own conversation is `conversation`."""
         for _, record in self.session.records(file):
             kind = record.get("type")
             if kind == "progress":
@@ -85,7 +85,7 @@ class Talks:
             if kind in _NOTES:
                 self._note(str(kind), record)
                 continue
-            self._record(record, self._whose(record, talk))
+            self._record(record, self._whose(record, conversation))
 
     def _note(self, kind: str, record: dict[str, Any]) -> None:
         self.notes[kind] += 1
@@ -93,10 +93,10 @@ class Talks:
         if title and title not in self.titles:
             self.titles.append(title)
 
-    def _whose(self, record: dict[str, Any], talk: Talk) -> Talk:
+    def _whose(self, record: dict[str, Any], conversation: Conversation) -> Conversation:
         """Sub-agents of old versions stand in the main file: by their id, or by the root their records hang on."""
-        if talk is not self.main or not record.get("isSidechain"):
-            return talk
+        if conversation is not self.main or not record.get("isSidechain"):
+            return conversation
         name = string(record.get("agentId"))
         if name is None:
             uuid, parent = str(record.get("uuid")), record.get("parentUuid")
@@ -105,10 +105,10 @@ class Talks:
             name = f"sidechain-{root}"
         return self.other(name, "inline")
 
-    def other(self, name: str, source: str) -> Talk:
+    def other(self, name: str, source: str) -> Conversation:
         """The conversation of a sub-agent, made on first use."""
         if name not in self.others:
-            self.others[name] = Talk(name, source=source)
+            self.others[name] = Conversation(name, source=source)
         return self.others[name]
 
     def _progress(self, record: dict[str, Any]) -> None:
@@ -117,12 +117,12 @@ class Talks:
         name, inner = string(data.get("agentId")), as_dict(data.get("message"))
         if data.get("type") != "agent_progress" or name is None:
             return
-        talk = self.other(name, "mirrored")
-        talk.tool_use = talk.tool_use or string(record.get("parentToolUseID"))
-        if talk.source == "mirrored" and inner:
-            self._record({**inner, "type": inner.get("type")}, talk)
+        conversation = self.other(name, "mirrored")
+        conversation.tool_use = conversation.tool_use or string(record.get("parentToolUseID"))
+        if conversation.source == "mirrored" and inner:
+            self._record({**inner, "type": inner.get("type")}, conversation)
 
-    def _record(self, record: dict[str, Any], talk: Talk) -> None:
+    def _record(self, record: dict[str, Any], conversation: Conversation) -> None:
         kind, uuid = record.get("type"), record.get("uuid")
         if isinstance(uuid, str):
             if uuid in self._seen:
@@ -130,27 +130,27 @@ class Talks:
                 return
             self._seen.add(uuid)
         if kind == "assistant":
-            self._assistant(record, talk)
+            self._assistant(record, conversation)
         elif kind in ("user", "system", "attachment"):
-            talk.items.append(record)
+            conversation.items.append(record)
         else:
             self.session.report.unknown[str(kind)] += 1
             return
-        if talk is self.main and not self.facts and record.get("version"):
+        if conversation is self.main and not self.facts and record.get("version"):
             self.facts = {k: record[k] for k in ("cwd", "gitBranch", "version", "entrypoint", "slug") if record.get(k)}
 
-    def _assistant(self, record: dict[str, Any], talk: Talk) -> None:
+    def _assistant(self, record: dict[str, Any], conversation: Conversation) -> None:
         inner = as_dict(record.get("message"))
-        name = string(inner.get("id")) or string(record.get("uuid")) or f"{talk.agent}-{len(talk.items)}"
+        name = string(inner.get("id")) or string(record.get("uuid")) or f"{conversation.agent}-{len(conversation.items)}"
         at = seconds(record.get("timestamp"))
-        if self._owner.setdefault(name, talk.agent) != talk.agent:
+        if self._owner.setdefault(name, conversation.agent) != conversation.agent:
             self.copied += 1
             return
-        message = self._messages.get((talk.agent, name))
+        message = self._messages.get((conversation.agent, name))
         if message is None:
-            message = Message(name, string(inner.get("model")), at, at, record=record)
-            self._messages[talk.agent, name] = message
-            talk.items.append(message)
+            message = Reply(name, string(inner.get("model")), at, at, record=record)
+            self._messages[conversation.agent, name] = message
+            conversation.items.append(message)
         usage = Usage.anthropic(inner.get("usage"))
         if usage is not None and (message.usage is None or usage.output >= message.usage.output):
             message.usage = usage
