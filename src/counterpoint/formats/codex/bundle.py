@@ -14,9 +14,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from counterpoint.formats.codex.answers import result_of, usage_of
 from counterpoint.formats.codex.head import Head, is_bundle_event, thread_head
-from counterpoint.formats.codex.rollout import Thread
+from counterpoint.formats.codex.rollout import Thread, result_of, usage_of
 from counterpoint.formats.codex.team import Team
 from counterpoint.formats.importer import Session
 from counterpoint.formats.importing.files import File

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from counterpoint.formats.codex.answers import usage_of
 from counterpoint.formats.codex.head import Head
 from counterpoint.formats.codex.links import Member
+from counterpoint.formats.codex.rollout import usage_of
 from counterpoint.formats.codex.team import Team
 from counterpoint.formats.importer import Session
 from counterpoint.formats.importing.files import File
