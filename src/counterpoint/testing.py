@@ -27,7 +27,7 @@ from counterpoint.envs.world_contract import check_world
 from counterpoint.errors import CounterpointError, InputError
 from counterpoint.formats.format import Format
 from counterpoint.reward.reward import Reward
-from counterpoint.team import _check
+from counterpoint.team import contracts as team_contracts
 from counterpoint.team.topology import Topology
 from counterpoint.trace import Edge, Event, Trace, encode
 from counterpoint.trace.batch import TraceBatch
@@ -227,17 +227,17 @@ def check_task(task: TextTask) -> None:
 
 def check_topology(topology: Topology) -> None:
     """A topology names its root's role and who works, and a team of fakes runs a small task in it to its end."""
-    _check.check_topology(topology, _require)
+    team_contracts.check_topology(topology, _require)
 
 
 def check_tool(maker: Callable[..., Any]) -> None:
     """A tool describes itself: name, version, effect, a schema with its main argument."""
-    _check.check_tool(maker, _require)
+    team_contracts.check_tool(maker, _require)
 
 
 def check_model(factory: Callable[..., Any]) -> None:
     """A model is made by a documented function of what follows the colon, and its options by keyword."""
-    _check.check_model(factory, _require)
+    team_contracts.check_model(factory, _require)
 
 
 # -- claims --------------------------------------------------------------------------------------------------------------

@@ -23,13 +23,13 @@ from msgspec.structs import replace
 from counterpoint.audit.diff import fingerprint
 from counterpoint.envs.task import TextTask
 from counterpoint.errors import InputError, NotFound, NotIdentified, did_you_mean
+from counterpoint.team.agent import Team
 from counterpoint.team.control import RecordedControl
 from counterpoint.team.edits import PASSED, Edits, edit_note
 from counterpoint.team.harness import harness
 from counterpoint.team.memory import Memory
 from counterpoint.team.model import Call, Completion, Model
 from counterpoint.team.recorder import LogicalClock, MemorySink, Recorder
-from counterpoint.team.runtime import Team
 from counterpoint.team.session import Spec, assemble, check_same, end_of, make_model, play
 from counterpoint.trace import Edge, Event, Trace, summed_costs
 from counterpoint.trace.replay import Delete, Do, Fork, Insert

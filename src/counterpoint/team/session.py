@@ -21,6 +21,7 @@ from counterpoint.envs.task import Instance, Score, TextTask
 from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
 from counterpoint.store import Store
 from counterpoint.team._endpoint.address import shown
+from counterpoint.team.agent import Team
 from counterpoint.team.budget import Budget, Meter, Metered, Spent
 from counterpoint.team.control import Control, FileControl, NoControl
 from counterpoint.team.edits import Edits
@@ -29,14 +30,14 @@ from counterpoint.team.limits import Limits
 from counterpoint.team.memory import Memory
 from counterpoint.team.model import BudgetSpent, Model
 from counterpoint.team.recorder import LogicalClock, MemorySink, Recorder, WallClock
-from counterpoint.team.runtime import Agent, AgentStopped, Team
+from counterpoint.team.state import AgentState, AgentStopped
 from counterpoint.team.toolbox import Toolbox
 from counterpoint.team.topology import Topology
 from counterpoint.trace import Trace, summed_costs
 from counterpoint.trace.line_records import OPEN_EVENTS, UNFINISHED
 from counterpoint.trace.vocabulary import TOPOLOGIES
 
-Watch = Callable[[str, Agent, Mapping[str, Any]], None]
+Watch = Callable[[str, AgentState, Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True, kw_only=True)

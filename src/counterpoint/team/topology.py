@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from counterpoint.envs.task import Instance
-from counterpoint.team.runtime import Team
+from counterpoint.team.agent import Team
 
 
 @dataclass(frozen=True, kw_only=True)

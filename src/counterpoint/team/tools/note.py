@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from counterpoint.envs.task import Instance
-from counterpoint.team.board import board_of
+from counterpoint.team.shared_notes import board_of
 from counterpoint.team.tool import Effect, Place, ToolResult
 
 

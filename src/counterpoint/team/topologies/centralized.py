@@ -5,14 +5,14 @@ Always true: a star; workers hear nobody but the orchestrator.
 
 from __future__ import annotations
 
-from counterpoint.team.desk import Desk, manage
-from counterpoint.team.runtime import Team
+from counterpoint.team.agent import Team
+from counterpoint.team.orchestration import Orchestration, manage
 from counterpoint.team.topology import Topology
 
 
 async def _run(team: Team) -> str:
     lead = team.root("orchestrator")
-    return await manage(Desk(lead, team.instance.subtasks))
+    return await manage(Orchestration(lead, team.instance.subtasks))
 
 
 centralized = Topology(run=_run)

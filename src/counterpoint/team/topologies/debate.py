@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 
 from counterpoint.envs.task import Choice, Seen
-from counterpoint.team.acting import Chosen
-from counterpoint.team.desk import Desk, manage
+from counterpoint.team.agent import Agent, Returned, Team
 from counterpoint.team.model import BudgetSpent
-from counterpoint.team.runtime import Agent, AgentStopped, Returned, Team
+from counterpoint.team.orchestration import Orchestration, manage
+from counterpoint.team.state import AgentStopped
+from counterpoint.team.tool_use import use_tool
 from counterpoint.team.topology import Topology
-from counterpoint.team.using import use_tool
+from counterpoint.team.turn import Chosen
 
 
 async def _run(team: Team) -> str:
@@ -59,14 +60,14 @@ def _broadcast(panel: list[Agent], speaker: Agent, chosen: Chosen) -> None:
 
 
 async def _resolve(lead: Agent, last: list[tuple[Agent, Chosen]]) -> str:
-    desk = Desk(lead, [], hires=False)
+    work = Orchestration(lead, [], hires=False)
     for agent, chosen in last:
         if chosen.act is not None and chosen.event is not None:
             back = Returned(agent.name, "all", chosen.act.text, chosen.event)
-            desk.done.append(back)
+            work.done.append(back)
             lead.hear_return(back)
-    desk.idle = [agent for agent, _ in last]
-    return await manage(desk)
+    work.idle = [agent for agent, _ in last]
+    return await manage(work)
 
 
 debate = Topology(run=_run, root="resolver", workers=("debater",))

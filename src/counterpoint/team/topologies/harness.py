@@ -7,33 +7,33 @@ the task's tools, and may hand out parts.
 from __future__ import annotations
 
 from counterpoint.envs.task import Choice
-from counterpoint.team.desk import Desk, end
-from counterpoint.team.runtime import Team
+from counterpoint.team.agent import Team
+from counterpoint.team.orchestration import Orchestration, end
+from counterpoint.team.tool_use import use_tool
 from counterpoint.team.topology import Topology
-from counterpoint.team.using import use_tool
 
 _FAILURES = 3
 
 
 async def _run(team: Team) -> str:
     agent = team.root("agent")
-    desk = Desk(agent, team.instance.subtasks)
+    work = Orchestration(agent, team.instance.subtasks)
     failures = 0
-    async with desk:
+    async with work:
         for turn in range(1, team.limits.turns + 1):
             is_last = turn == team.limits.turns
             tools = [] if is_last else [Choice("tool", t.name, None, t.main) for t in team.toolbox.offered("agent")]
             key = f"lead|turn|{turn}"
-            chosen = await agent.choose("turn", [*tools, *desk.choices(is_last=is_last)], key=key)
+            chosen = await agent.choose("turn", [*tools, *work.choices(is_last=is_last)], key=key)
             if chosen.act is None:
                 failures += 1
                 if failures == _FAILURES:
-                    return await end(desk, "no legal action, three times")
+                    return await end(work, "no legal action, three times")
             elif chosen.act.verb == "tool":
                 await use_tool(agent, chosen.act, chosen.event, key, None)
-            elif await desk.perform(chosen.act, chosen.event, turn):
-                return desk.answer
-        return await end(desk, "no turns left")
+            elif await work.perform(chosen.act, chosen.event, turn):
+                return work.answer
+        return await end(work, "no turns left")
 
 
 harness = Topology(run=_run, root="agent", workers=("agent", "worker"))

@@ -9,21 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from counterpoint.envs.task import Subtask
-from counterpoint.team.desk import Desk, manage
+from counterpoint.team.agent import Agent, Returned, Team, parts_of
 from counterpoint.team.model import BudgetSpent
-from counterpoint.team.runtime import Agent, AgentStopped, Returned, Team, parts_of
+from counterpoint.team.orchestration import Orchestration, manage
+from counterpoint.team.state import AgentStopped
 from counterpoint.team.topology import Topology
 
 
 async def _run(team: Team) -> str:
-    return await manage(_desk(team.root("orchestrator"), team.instance.subtasks, last="stop"))
+    return await manage(_orchestration(team.root("orchestrator"), team.instance.subtasks, last="stop"))
 
 
-def _desk(lead: Agent, subtasks: Sequence[Subtask], *, last: str, item: str = "") -> Desk:
+def _orchestration(lead: Agent, subtasks: Sequence[Subtask], *, last: str, item: str = "") -> Orchestration:
     """Groups for leads while there is room below and enough to split, else the parts themselves for workers."""
     parts = len(subtasks)
     if parts <= 2 or lead.depth + 2 > lead.team.limits.depth:
-        return Desk(lead, subtasks, last=last, item=item)
+        return Orchestration(lead, subtasks, last=last, item=item)
     size = max(2, -(-parts // lead.team.limits.width))
     groups = [tuple(subtasks[i : i + size]) for i in range(0, parts, size)]
     named = {"+".join(s.id for s in group): group for group in groups}
@@ -32,16 +33,16 @@ def _desk(lead: Agent, subtasks: Sequence[Subtask], *, last: str, item: str = ""
         return await _lead(agent, subtask, named[subtask.id])
 
     whole = [Subtask(name, parts_of(group)) for name, group in named.items()]
-    return Desk(lead, whole, role="lead", last=last, doing=leads, item=item)
+    return Orchestration(lead, whole, role="lead", last=last, doing=leads, item=item)
 
 
 async def _lead(agent: Agent, subtask: Subtask, group: Sequence[Subtask]) -> Returned:
-    desk = _desk(agent, group, last="return", item=group[0].id)
+    work = _orchestration(agent, group, last="return", item=group[0].id)
     ok, why = True, ""
     try:
-        text = await manage(desk)
+        text = await manage(work)
     except (AgentStopped, BudgetSpent) as ended:
-        text, ok, why = desk.draft, bool(desk.draft), str(ended) or "stopped"
+        text, ok, why = work.draft, bool(work.draft), str(ended) or "stopped"
     parent = agent.parent
     assert parent is not None
     event = agent.team.emit(

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from counterpoint.envs.task import Seen, Subtask
-from counterpoint.team.desk import Desk, manage
-from counterpoint.team.runtime import Agent, Returned, Team
+from counterpoint.team.agent import Agent, Returned, Team
+from counterpoint.team.orchestration import Orchestration, manage
 from counterpoint.team.topology import Topology
 
 
@@ -25,7 +25,7 @@ async def _run(team: Team) -> str:
             critics[agent.name] = planner.spawn("critic", f"{agent.name.rpartition('.')[2]}c", told)
         return await _execute(agent, critics[agent.name], subtask)
 
-    return await manage(Desk(planner, team.instance.subtasks, role="executor", doing=executes))
+    return await manage(Orchestration(planner, team.instance.subtasks, role="executor", doing=executes))
 
 
 async def _execute(agent: Agent, critic: Agent | None, subtask: Subtask) -> Returned:

@@ -1,6 +1,6 @@
-"""`Desk`: what one orchestrator manages: its workers, its sub-tasks, what came back and what is merged; and the loop over it.
+"""`Orchestration`: what one orchestrator manages (workers, sub-tasks, what came back, what is merged), and the loop over it.
 
-Always true: what is offered at a turn follows from the desk alone; workers run at once, and what they return is heard at a
+Always true: what is offered at a turn follows from its state alone; workers run at once, and what they return is heard at a
 barrier (waiting, merging or stopping), in the order in which they were sent; a loop that reaches its limit stops with what is
 merged, by an event whose policy is `forced`.
 """
@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from counterpoint.envs.task import Act, Choice, Seen, Subtask
-from counterpoint.team.runtime import Agent, Returned
+from counterpoint.team.agent import Agent, Returned
 
 _IDLE_SHOWN = 4
 _FAILURES = 3
 
 
-class Doing(Protocol):
+class Executor(Protocol):
     """How a sub-agent does a sub-task."""
 
     async def __call__(self, agent: Agent, subtask: Subtask) -> Returned: ...
@@ -29,7 +29,7 @@ async def _works(agent: Agent, subtask: Subtask) -> Returned:
     return await agent.work(subtask)
 
 
-class Desk:
+class Orchestration:
     """The state of one orchestrator's work."""
 
     def __init__(
@@ -39,11 +39,11 @@ class Desk:
         *,
         role: str = "worker",
         last: str = "stop",
-        doing: Doing = _works,
+        doing: Executor = _works,
         item: str = "",
         hires: bool = True,
     ) -> None:
-        """`item` tells apart the desks of a lead that is given one group after another."""
+        """`item` tells apart the orchestrations of a lead that is given one group after another."""
         self.lead, self.role, self.last, self.doing = lead, role, last, doing
         self.tag, self.hires = f"{item}-" if item else "", hires
         self.todo = list(subtasks)
@@ -158,7 +158,7 @@ class Desk:
             team.draft = self.draft
         lead.hear(Seen("result", f"aggregate {rule}", self.draft), event, "aggregate")
 
-    async def __aenter__(self) -> Desk:
+    async def __aenter__(self) -> Orchestration:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *about: object) -> None:
@@ -169,33 +169,33 @@ class Desk:
         await asyncio.gather(*(task for _, task in self.busy), return_exceptions=True)
 
 
-async def manage(desk: Desk) -> str:
+async def manage(work: Orchestration) -> str:
     """Let the orchestrator decide, turn by turn, until it stops or may not go on."""
-    lead, failures = desk.lead, 0
-    async with desk:
+    lead, failures = work.lead, 0
+    async with work:
         for turn in range(1, lead.team.limits.turns + 1):
             is_last = turn == lead.team.limits.turns
-            chosen = await lead.choose("turn", desk.choices(is_last=is_last), key=f"{lead.name}|turn|{desk.tag}{turn}")
+            chosen = await lead.choose("turn", work.choices(is_last=is_last), key=f"{lead.name}|turn|{work.tag}{turn}")
             if chosen.act is None:
                 failures += 1
                 if failures == _FAILURES:
-                    return await end(desk, "no legal action, three times")
+                    return await end(work, "no legal action, three times")
                 continue
             failures = 0
-            if await desk.perform(chosen.act, chosen.event, turn):
-                return desk.answer
-        return await end(desk, "no turns left")
+            if await work.perform(chosen.act, chosen.event, turn):
+                return work.answer
+        return await end(work, "no turns left")
 
 
-async def end(desk: Desk, why: str) -> str:
+async def end(work: Orchestration, why: str) -> str:
     """Stop because there is no other way."""
-    await desk.gather()
-    if len(desk.done) > desk.merged:
-        desk.merge(desk.lead.team.task.rules[0], None, 0)
-    lead = desk.lead
+    await work.gather()
+    if len(work.done) > work.merged:
+        work.merge(work.lead.team.task.rules[0], None, 0)
+    lead = work.lead
     lead.team.emit(
-        lead, "orchestrator_decision", key=f"{lead.name}|end|{desk.tag}", reads=lead.take_unread(), decision="stop",
-        policy="forced", role=lead.role, text=desk.draft, error=why,
+        lead, "orchestrator_decision", key=f"{lead.name}|end|{work.tag}", reads=lead.take_unread(), decision="stop",
+        policy="forced", role=lead.role, text=work.draft, error=why,
     )  # fmt: skip
-    desk.answer = desk.draft
-    return desk.draft
+    work.answer = work.draft
+    return work.draft

@@ -9,17 +9,16 @@ consent: its result says so.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from counterpoint.envs.task import Act, Seen
 from counterpoint.team.memory import Recalled, tool_address
+from counterpoint.team.state import AgentState
 from counterpoint.team.tool import Tool, ToolResult
 from counterpoint.trace.replay import Delete, Insert, Substitute
 
-if TYPE_CHECKING:
-    from counterpoint.team.runtime import Agent
 
-async def use_tool(agent: Agent, act: Act, because: str | None, key: str, item: str | None) -> None:
+async def use_tool(agent: AgentState, act: Act, because: str | None, key: str, item: str | None) -> None:
     """Make the call that an act chose, record its result, and let the agent hear it."""
     team = agent.team
     if because is None:
@@ -58,7 +57,7 @@ async def use_tool(agent: Agent, act: Act, because: str | None, key: str, item: 
         team.insert(do, event, name)
 
 
-async def _result(agent: Agent, act: Act, because: str, key: str) -> tuple[ToolResult, dict[str, Any], float | None]:
+async def _result(agent: AgentState, act: Act, because: str, key: str) -> tuple[ToolResult, dict[str, Any], float | None]:
     team, box = agent.team, agent.team.toolbox
     tool = box.tool(act.target)
     args = box.arguments(act.target, act.text) if tool is not None else act.text
@@ -85,7 +84,7 @@ async def _result(agent: Agent, act: Act, because: str, key: str) -> tuple[ToolR
     return result, {"address": address}, took
 
 
-def _before(agent: Agent, tool: Tool, key: str) -> str:
+def _before(agent: AgentState, tool: Tool, key: str) -> str:
     """What the address of a call holds beside tool and arguments."""
     if tool.effect == "irreversible":
         return key
@@ -94,13 +93,13 @@ def _before(agent: Agent, tool: Tool, key: str) -> str:
     return ""
 
 
-def _recall(agent: Agent, found: Recalled, key: str, address: str) -> tuple[ToolResult, dict[str, Any], float | None]:
+def _recall(agent: AgentState, found: Recalled, key: str, address: str) -> tuple[ToolResult, dict[str, Any], float | None]:
     assert isinstance(found.answer, ToolResult)
     agent.team.badges[key] = "recorded"
     return found.answer, {"address": address}, found.dur
 
 
-async def _rebuild(agent: Agent, because: str) -> None:
+async def _rebuild(agent: AgentState, because: str) -> None:
     """Run the folder's recorded calls again, before one that the recording cannot answer."""
     while agent.folder_done < len(agent.folder_past) - 1:
         await _run(agent, agent.folder_past[agent.folder_done], because)
@@ -108,6 +107,6 @@ async def _rebuild(agent: Agent, because: str) -> None:
     agent.folder_done = len(agent.folder_past)
 
 
-async def _run(agent: Agent, act: Act, because: str) -> ToolResult:
+async def _run(agent: AgentState, act: Act, because: str) -> ToolResult:
     team = agent.team
     return await team.toolbox.call(agent.name, agent.role, act.target, act.text, event=because, round=team.round)

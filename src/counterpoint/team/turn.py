@@ -14,7 +14,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from counterpoint.envs.task import Act, Choice, Seen, View
 from counterpoint.team import grammar
@@ -22,10 +22,8 @@ from counterpoint.team.edits import PASSED, forced
 from counterpoint.team.grammar import Malformed
 from counterpoint.team.memory import call_note, prompt_note
 from counterpoint.team.model import BudgetSpent, Call, Completion, ModelFailed
+from counterpoint.team.state import AgentState
 from counterpoint.trace.replay import Delete, Force, Insert, Substitute
-
-if TYPE_CHECKING:
-    from counterpoint.team.runtime import Agent
 
 _MODEL = "model: "
 _TOO_LONG = f"{_MODEL}too long"
@@ -57,7 +55,7 @@ class _Thought:
     dur: float
 
 
-async def choose(agent: Agent, purpose: str, choices: Sequence[Choice], *, key: str, item: str | None) -> Chosen:
+async def choose(agent: AgentState, purpose: str, choices: Sequence[Choice], *, key: str, item: str | None) -> Chosen:
     """Ask until the answer is legal, or repairs are used up."""
     agent.turn += 1
     chosen = Chosen(None, None, "not asked")
@@ -71,7 +69,7 @@ async def choose(agent: Agent, purpose: str, choices: Sequence[Choice], *, key: 
     return chosen
 
 
-async def _attempt(agent: Agent, purpose: str, choices: Sequence[Choice], key: str, item: str | None) -> Chosen:
+async def _attempt(agent: AgentState, purpose: str, choices: Sequence[Choice], key: str, item: str | None) -> Chosen:
     team, recorder = agent.team, agent.team.recorder
     is_decision = any(c.verb in _DECIDES for c in choices)
     event = recorder.open(
@@ -100,7 +98,7 @@ async def _attempt(agent: Agent, purpose: str, choices: Sequence[Choice], key: s
     return _accepted(agent, event, read, thought, choices, key, is_decision)
 
 
-async def _think(agent: Agent, view: View, key: str) -> _Thought:
+async def _think(agent: AgentState, view: View, key: str) -> _Thought:
     """The completion: recorded where this very call is, else the model's."""
     team, limits = agent.team, agent.team.limits
     seed = team.edits.seed(key)
@@ -136,7 +134,7 @@ async def _think(agent: Agent, view: View, key: str) -> _Thought:
     return _Thought(completion, _note(agent, call, address, completion, key), float(took))
 
 
-def _failed_call(agent: Agent, call: Call, address: str, failed: ModelFailed, seconds: float | None) -> ModelFailed:
+def _failed_call(agent: AgentState, call: Call, address: str, failed: ModelFailed, seconds: float | None) -> ModelFailed:
     """A failure that knows its call; after one for length the agent's prompts are half as long."""
     failed.seconds = seconds
     if failed.kind == "too long":
@@ -146,7 +144,7 @@ def _failed_call(agent: Agent, call: Call, address: str, failed: ModelFailed, se
     return failed
 
 
-def _kept(agent: Agent, call: Call) -> tuple[list[str], dict[str, Any]]:
+def _kept(agent: AgentState, call: Call) -> tuple[list[str], dict[str, Any]]:
     """A prompt by reference, and only what the agent's last prompt did not begin with; its texts are kept once."""
     team, refs = agent.team, [m.ref for m in call.messages]
     prompt = prompt_note(refs, agent.last_prompt)
@@ -157,7 +155,7 @@ def _kept(agent: Agent, call: Call) -> tuple[list[str], dict[str, Any]]:
     return refs, prompt
 
 
-def _note(agent: Agent, call: Call, address: str, completion: Completion, key: str) -> dict[str, Any]:
+def _note(agent: AgentState, call: Call, address: str, completion: Completion, key: str) -> dict[str, Any]:
     """The call as the event keeps it."""
     refs, prompt = _kept(agent, call)
     note = call_note(address, call.seed, completion, agent.team.recorder.sink.content(completion.text), prompt)
@@ -165,7 +163,7 @@ def _note(agent: Agent, call: Call, address: str, completion: Completion, key: s
     return note
 
 
-def _edited(agent: Agent, key: str, read: Act | Malformed, choices: Sequence[Choice]) -> Act | Malformed:
+def _edited(agent: AgentState, key: str, read: Act | Malformed, choices: Sequence[Choice]) -> Act | Malformed:
     """The act after a fork's edit of this event."""
     do = agent.team.edits.at(key)
     is_decision = any(c.verb in _DECIDES for c in choices)
@@ -188,7 +186,7 @@ def _fields(thought: _Thought) -> dict[str, Any]:
     return {"tokens_in": done.tokens_in, "tokens_out": done.tokens_out, "cost_usd": done.cost_usd, "dur": thought.dur}
 
 
-def _model_failed(agent: Agent, event: str, failed: ModelFailed, is_decision: bool) -> Chosen:
+def _model_failed(agent: AgentState, event: str, failed: ModelFailed, is_decision: bool) -> Chosen:
     note: dict[str, Any] = {**failed.note, "failed": failed.kind, "what": failed.one_line()}
     extra: dict[str, Any] = {"call": note} | ({} if is_decision else {"aloud": True})
     error, decision = f"{_MODEL}{failed.kind}", "noop" if is_decision else None
@@ -203,7 +201,7 @@ def _model_failed(agent: Agent, event: str, failed: ModelFailed, is_decision: bo
     return Chosen(None, event, error)
 
 
-def _refused(agent: Agent, event: str, read: Malformed, thought: _Thought, is_decision: bool) -> Chosen:
+def _refused(agent: AgentState, event: str, read: Malformed, thought: _Thought, is_decision: bool) -> Chosen:
     extra: dict[str, Any] = {"call": thought.note} | ({} if is_decision else {"aloud": True})
     error = f"malformed: {read.why}"
     agent.team.recorder.close(
@@ -215,7 +213,7 @@ def _refused(agent: Agent, event: str, read: Malformed, thought: _Thought, is_de
 
 
 def _accepted(
-    agent: Agent, event: str, act: Act, thought: _Thought, choices: Sequence[Choice], key: str, is_decision: bool
+    agent: AgentState, event: str, act: Act, thought: _Thought, choices: Sequence[Choice], key: str, is_decision: bool
 ) -> Chosen:
     team, do = agent.team, agent.team.edits.at(key)
     own = "return" in act.verb and agent.parent is not None and agent.role not in ("lead", "orchestrator")
@@ -247,7 +245,7 @@ def _accepted(
     return Chosen(Act(act.verb, act.target, text), event)
 
 
-def _kind(agent: Agent, act: Act, is_decision: bool) -> dict[str, Any]:
+def _kind(agent: AgentState, act: Act, is_decision: bool) -> dict[str, Any]:
     """The fields that say what kind of event the act is."""
     if act.verb == "tool":
         return {"type": "tool_call", "tool": act.target}
@@ -277,7 +275,7 @@ def _start_of(act: Act, choices: Sequence[Choice]) -> int | None:
     return grammar.starts(choices).index(grammar.starts([choices[found]])[0])
 
 
-def _passed_over(agent: Agent, event: str, act: Act, done: Completion, choices: Sequence[Choice], key: str) -> None:
+def _passed_over(agent: AgentState, event: str, act: Act, done: Completion, choices: Sequence[Choice], key: str) -> None:
     """A noop for spawning and for stopping, where they were offered and not taken: not acting has its own place for credit."""
     every = grammar.starts(choices)
     for verb in ("spawn", "stop"):

@@ -24,7 +24,7 @@ class Note:
     round: int
     agent: str
     number: int
-    """The agent's how-manieth note of the round, from 1."""
+    """Which of the agent's notes of this round it is, counted from 1."""
     text: str
     event: str = ""
     """The event of the call that wrote it; empty for what was there before."""

@@ -1,0 +1,203 @@
+"""`TeamState` and `AgentState`: what the agents of a running team share, what one agent has heard, and the recording of effects.
+
+Always true: everything an agent hears is an event that its next call has an edge from. An edit of a fork is applied where an
+effect is recorded, so no caller can forget it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from counterpoint.envs.task import Act, Instance, Seen, TextTask
+from counterpoint.team.control import Control
+from counterpoint.team.edits import Edits
+from counterpoint.team.harness import Harness
+from counterpoint.team.limits import Limits
+from counterpoint.team.memory import Memory
+from counterpoint.team.model import Message, Model
+from counterpoint.team.orders import Order
+from counterpoint.team.recorder import Reads, Recorder
+from counterpoint.team.toolbox import Toolbox
+from counterpoint.trace.replay import Delete, Insert, Substitute
+
+
+class AgentStopped(Exception):
+    """The operator stopped this agent; its own program ends, its spawner hears of it."""
+
+
+@dataclass
+class TeamState:
+    """What all agents of one running team share."""
+
+    task: TextTask
+    instance: Instance
+    harness: Harness
+    model: Model
+    toolbox: Toolbox
+    limits: Limits
+    recorder: Recorder
+    control: Control
+    edits: Edits
+    memory: Memory
+    consent: frozenset[str] | None = None
+    """In a fork or a resumed run, the irreversible tools that may run; None in a first run, where all may."""
+    watch: Callable[[str, AgentState, Mapping[str, Any]], None] | None = None
+    """Told of every event as it is recorded, for a live picture: what happened, who, its fields."""
+    agents: dict[str, AgentState] = field(default_factory=dict)
+    badges: dict[str, str] = field(default_factory=dict)
+    """Key of an event to how a fork came by it."""
+    held: list[str] = field(default_factory=list)
+    """Keys of irreversible calls that were not made for want of consent."""
+    calls: dict[str, int] = field(default_factory=lambda: {"recorded": 0, "re-run": 0})
+    kept: set[str] = field(default_factory=set)
+    """References of texts that the recording holds."""
+    round: int = 0
+    is_steered: bool = False
+    workers: int = 0
+    """Workers spawned so far."""
+    failure: str = ""
+    """What the root's model last failed with."""
+    draft: str = ""
+    """What the root would answer now: where it is stopped, or its budget is spent, that is the answer."""
+    question: str = ""
+    """What the team was asked."""
+    question_event: str | None = None
+
+    def __post_init__(self) -> None:
+        self._told: dict[str, str] = {}
+
+    def emit(
+        self,
+        agent: AgentState,
+        type: str,
+        *,
+        key: str,
+        reads: Reads = (),
+        text: str | None = None,
+        agent_name: str | None = None,
+        **fields: Any,
+    ) -> str | None:
+        """Record an effect; None when an edit says that it never happens. What was said is `said(event)` after an edit."""
+        do = self.edits.at(key)
+        if isinstance(do, Delete):
+            return None
+        extra = dict(fields.pop("extra", None) or {})
+        if isinstance(do, Substitute) and do.value is not None:
+            text = str(do.value)
+            extra["edited"] = True
+        who = agent_name or agent.name
+        event = self.recorder.event(who, type, key=key, reads=reads, text=text, extra=extra or None, **fields)
+        self._told[event] = text or ""
+        if self.watch is not None:
+            self.watch(type, agent, {"id": event, "text": text, **fields})
+        if isinstance(do, Insert):
+            self.insert(do, event, key)
+        return event
+
+    def said(self, event: str) -> str:
+        """What an event said, after an edit of it."""
+        return self._told.get(event, "")
+
+    def insert(self, do: Insert, event: str, key: str) -> None:
+        """One more message, to whoever it names."""
+        to = self.agents.get(str(do.about.get("to", "lead")))
+        if to is None:
+            return
+        by = str(do.about.get("from", "operator"))
+        said = self.recorder.event(
+            by,
+            "message",
+            key=f"{key}|insert",
+            reads=[(event, "temporal")],
+            text=str(do.value),
+            to=to.name,
+            extra={"edited": True},
+        )
+        to.hear(Seen("message", by, str(do.value)), said, "message")
+
+
+class AgentState:
+    """What one agent has heard and has still to read."""
+
+    def __init__(self, team: TeamState, name: str, role: str, parent: AgentState | None) -> None:
+        self.team, self.name, self.role, self.parent = team, name, role, parent
+        self.depth: int = 0 if parent is None else parent.depth + 1
+        self.seen: list[Seen] = []
+        self.unread: list[tuple[str, str]] = []
+        """Events to read, each with the type of the edge."""
+        self.turn = 0
+        self.number = 0
+        """Of a worker: its number in the team, counted from 1."""
+        self.has_returned = False
+        self._body: list[Message] = []
+        self.last_prompt: tuple[str, list[str]] | None = None
+        """Key of its last call, and the references of that prompt."""
+        self.room = 0
+        """Characters of its prompts, where its model took less than the team's limit."""
+        self.folder_past: list[Act] = []
+        """Calls that its folder has been through, recorded ones too."""
+        self.folder_done = 0
+        """How many of them have run here."""
+
+    def hear(self, seen: Seen, event: str | None, kind: str) -> None:
+        """Something to read from now on; without an event it never happened."""
+        if event is None:
+            return
+        self.seen.append(seen)
+        self.unread.append((event, kind))
+
+    def body(self) -> list[Message]:
+        """All that it has seen as messages; each is made once."""
+        for seen in self.seen[len(self._body) :]:
+            self._body.append(self.team.harness.message(seen))
+        return self._body
+
+    def fresh(self) -> list[tuple[str, str]]:
+        """All that is new, each once; for an event that its agent does not remember: the next one reads it again."""
+        return list(dict.fromkeys(self.unread))
+
+    def take_unread(self) -> list[tuple[str, str]]:
+        """What the next event reads: all that is new, each once; from then on the agent knows it by that event."""
+        fresh = self.fresh()
+        self.unread = []
+        return fresh
+
+    async def safe_point(self, key: str) -> None:
+        """Hear the operator, wait while paused, end when stopped."""
+        n = 0
+        while orders := await self.team.control.safe_point(self.name, key):
+            for order in orders:
+                self._obey(order, f"{key}|operator|{n}")
+                n += 1
+
+    def _obey(self, order: Order, key: str) -> None:
+        team = self.team
+        team.is_steered = True
+        note = {"id": order.id, "action": order.action, "agent": order.agent, "by": order.by}
+        text = order.text or order.action
+        event = team.emit(
+            self,
+            "human_intervention",
+            key=key,
+            agent_name="operator",
+            role="human",
+            to=self.name,
+            text=text,
+            extra={"order": note},
+        )
+        if order.action == "message":
+            self.hear(Seen("operator", "operator", text if event is None else team.said(event)), event, "message")
+        elif event is not None:
+            self.unread.append((event, "message"))  # it happened to the agent, which is told nothing
+        if order.action == "stop":
+            raise AgentStopped
+
+    def with_planted(self, text: str) -> tuple[str, str | None]:
+        """What a compromised peer says with its first return: its text with the adversary's, and the vector (AV3)."""
+        if self.has_returned:
+            return text, None
+        self.has_returned = True
+        mine = [p for p in self.team.instance.planted if p.where == f"peer:{self.number}"]
+        return (f"{text} {mine[0].text}", mine[0].vector) if mine else (text, None)
