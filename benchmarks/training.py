@@ -26,8 +26,10 @@ from _timing import arguments, report, row
 from mpe2 import simple_spread_v3
 from torch import nn
 
+from counterpoint.train.feed import Ordered
 from counterpoint.train.presets.counterpoint import counterpoint
-from counterpoint.train.runner import Here, Ordered, Processes
+from counterpoint.train.runners.here import Here
+from counterpoint.train.runners.processes import Processes
 from counterpoint.train.settings import Settings
 from counterpoint.train.training import Training
 

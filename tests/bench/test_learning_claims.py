@@ -9,7 +9,8 @@ from counterpoint import registry
 from counterpoint.bench.claims import _exploration, _late, async_
 from counterpoint.bench.claims._exploration import learn_gate, table_world, team_world
 from counterpoint.errors import InputError
-from counterpoint.train.runner import Here, Processes
+from counterpoint.train.runners.here import Here
+from counterpoint.train.runners.processes import Processes
 
 
 def test_their_names() -> None:

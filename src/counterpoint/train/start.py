@@ -24,13 +24,16 @@ from counterpoint.errors import CounterpointError, InputError
 from counterpoint.store import Store
 from counterpoint.trace import Trace
 from counterpoint.train import alerts, evaluate
+from counterpoint.train.feed import Ordered, Taken
 from counterpoint.train.folder import RunFolder
 from counterpoint.train.interrupts import Interrupts
 from counterpoint.train.jobs import play, world_of
 from counterpoint.train.learner import NotFinite
 from counterpoint.train.policies.network import Network
 from counterpoint.train.rollouts import merged
-from counterpoint.train.runner import Here, Job, Ordered, Processes, Runner, Taken
+from counterpoint.train.runner import Job, Runner
+from counterpoint.train.runners.here import Here
+from counterpoint.train.runners.processes import Processes
 from counterpoint.train.settings import Settings, settings_of
 from counterpoint.train.training import Training
 

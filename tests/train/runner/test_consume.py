@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from counterpoint.errors import InputError, NotIdentified
-from counterpoint.train.runner import Deadline, Done, Here, Job, Ordered, Processes, Runner
+from counterpoint.train.feed import Deadline, Ordered
+from counterpoint.train.runner import Done, Job, Runner
+from counterpoint.train.runners.here import Here
+from counterpoint.train.runners.processes import Processes
 
 WORK = "train.runner.runner_works:"
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from counterpoint.errors import CounterpointError, InputError, NotFound
-from counterpoint.train.runner import Deadline, Here, Job, Ordered
-from counterpoint.train.runner.consume import Taken
-from counterpoint.train.runner.protocol import Done, failed, frozen, packed, resolve, told
+from counterpoint.train.feed import Deadline, Ordered, Taken
+from counterpoint.train.runner import Done, Job, failed, frozen, packed, resolve, told
+from counterpoint.train.runners.here import Here
 from train.runner.test_consume import Slow
 
 WORK = "train.runner.runner_works:"

@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 
 from counterpoint.errors import CounterpointError, InputError, NotFound
-from counterpoint.train.runner import Done, Here, Job, Processes, Runner
+from counterpoint.train.runner import Done, Job, Runner
+from counterpoint.train.runners.here import Here
+from counterpoint.train.runners.processes import Processes
 
 HERE = Path(__file__).parent
 WORK = "train.runner.runner_works:"
@@ -143,7 +145,8 @@ def test_impossible_pools_are_refused(wrong: dict[str, float]) -> None:
 PARENT = """
 import sys, time
 sys.path.insert(0, {tests!r})
-from counterpoint.train.runner import Job, Processes
+from counterpoint.train.runner import Job
+from counterpoint.train.runners.processes import Processes
 if __name__ == "__main__":
     runner = Processes(2)
     for i in range(4):
@@ -191,7 +194,8 @@ def test_no_orphans(tmp_path: Path, how: signal.Signals) -> None:
 def test_a_script_without_its_guard_is_told_what_to_do(tmp_path: Path) -> None:
     script = tmp_path / "unguarded.py"
     script.write_text(
-        "from counterpoint.train.runner import Job, Processes\n"
+        "from counterpoint.train.runner import Job\n"
+        "from counterpoint.train.runners.processes import Processes\n"
         "runner = Processes(1)\n"
         "runner.submit(Job(work='operator:add', payload=1))\n"
         "runner.collect(600)\n"

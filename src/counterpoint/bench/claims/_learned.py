@@ -15,7 +15,8 @@ import numpy as np
 
 from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.train.jobs import policy_from
-from counterpoint.train.runner import Job, Processes
+from counterpoint.train.runner import Job
+from counterpoint.train.runners.processes import Processes
 
 _WORK = "counterpoint.bench.claims._learned:work"
 

@@ -24,7 +24,10 @@ from counterpoint.bench.claim import Row, at_least, at_most
 from counterpoint.bench.claims._late import EFFECT, LEVELS
 from counterpoint.credit.off_policy import inclusion_effect
 from counterpoint.errors import InputError
-from counterpoint.train.runner import Deadline, Here, Job, Ordered, Processes, Runner
+from counterpoint.train.feed import Deadline, Ordered
+from counterpoint.train.runner import Job, Runner
+from counterpoint.train.runners.here import Here
+from counterpoint.train.runners.processes import Processes
 
 _WORK = "counterpoint.bench.claims._late:rollouts"
 _WORKERS, _LIMITS, _LAUNCHES, _PACE_S = 12, (0, 1, 2, 4), 800, 0.004

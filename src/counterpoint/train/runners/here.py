@@ -12,7 +12,7 @@ from collections import deque
 from typing import Any
 
 from counterpoint.errors import InputError
-from counterpoint.train.runner.protocol import Done, Job, failed, frozen, packed, resolve, told
+from counterpoint.train.runner import Done, Job, failed, frozen, packed, resolve, told
 
 
 class Here:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from counterpoint.errors import InputError
-from counterpoint.train.runner.protocol import Done, Job, Runner
+from counterpoint.train.runner import Done, Job, Runner
 from counterpoint.train.staleness import Inclusion
 
 Make = Callable[[int], Job]

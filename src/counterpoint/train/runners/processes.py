@@ -2,7 +2,8 @@
 
 Always true: a worker has one job at a time, and jobs start in the order of launch; weights travel once per worker and version.
 A worker that dies, hangs or raises is one error that names the job. Nothing is left behind: Ctrl-C reaches this process only,
-`close` ends the workers, and a worker whose parent was killed ends itself.
+`close` ends the workers, and a worker whose parent was killed ends itself: a thread of its own writes a heartbeat and watches
+the parent, also while a job runs. A job that raises is reported, and the worker goes on.
 
 Processes are started afresh ("spawn"), with one thread each for numpy and torch. As with any such pool, a script that makes
 one does so under `if __name__ == "__main__":`.
@@ -15,17 +16,17 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from multiprocessing import connection, resource_tracker
+from multiprocessing import connection, parent_process, resource_tracker
 from typing import Any
 
 from counterpoint.errors import CounterpointError, InputError
-from counterpoint.train.runner._worker import serve
-from counterpoint.train.runner.protocol import Done, Job, failed, packed, resolve
+from counterpoint.train.runner import Done, Job, failed, frozen, packed, resolve, told
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 _START_S = 120.0
@@ -291,3 +292,47 @@ def _starting() -> Iterator[None]:
                 os.environ[name] = value
         if mask is not None:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+# -- in the worker's process
+
+
+def serve(conn: connection.Connection, beats: Any, place: int, beat_s: float) -> None:
+    """Answer jobs on a pipe. A job is (number, work, version or None for the last weights) and then its bytes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_beat, args=(beats, place, beat_s), daemon=True).start()
+    weights: Any = None
+    with contextlib.suppress(EOFError, OSError):  # the parent is gone or has closed
+        while (message := conn.recv()) is not None:
+            number, work, is_new = message
+            blob = conn.recv_bytes() if is_new else None
+            payload = conn.recv_bytes()
+            begin = time.perf_counter()
+            try:
+                if blob is not None:
+                    weights = frozen(pickle.loads(blob))
+                function = resolve(work)
+                _one_thread()
+                result = packed(function(pickle.loads(payload), weights), "result", number, work)
+                answer: tuple[Any, ...] = (number, None, time.perf_counter() - begin)
+            except Exception as error:
+                result, answer = b"", (number, told(error), time.perf_counter() - begin)
+            conn.send(answer)
+            conn.send_bytes(result)
+
+
+def _one_thread() -> None:
+    """Hold torch to one thread; the others were told by the environment before they were loaded."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.get_num_threads() != 1:
+        torch.set_num_threads(1)
+
+
+def _beat(beats: Any, place: int, beat_s: float) -> None:
+    parent = parent_process()
+    while True:
+        beats[place] = time.monotonic()
+        if parent is None:
+            time.sleep(beat_s)
+        elif connection.wait([parent.sentinel], beat_s):
+            os._exit(1)  # the parent is gone: nobody waits for the job
