@@ -8,11 +8,13 @@ Times, prices and rewards are not content: an event is the same when it says the
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any, ClassVar
 
 from msgspec import Struct
 
 from counterpoint.trace import Event, Trace
+from counterpoint.trace.tabular import Tabular
 
 # What only the maker of a world knows, places in its tables, and how a fork came by an event: no content.
 _NOT_SAID = {"planted", "corrupt", "control", "slot", "badge", "call", "of", "edited"}
@@ -57,8 +59,10 @@ class Divergence(Struct, frozen=True):
     text_b: str | None = None
 
 
-class Diff(Struct, frozen=True):
+class Diff(Struct, Tabular, frozen=True):
     """What two traces share and where they differ."""
+
+    TABLE: ClassVar = {"what": "string", "key": "string", "a": "string", "b": "string"}
 
     a: str
     b: str
@@ -82,6 +86,17 @@ class Diff(Struct, frozen=True):
         """Team reward of the second less that of the first."""
         a, b = self.rewards.get("team", (None, None))
         return None if a is None or b is None else b - a
+
+
+    def table_rows(self) -> Iterator[Sequence[Any]]:
+        """A row per event that is not the same in both: `changed`, `new` or `gone`, with its id in each."""
+        kinds = (("changed", self.changed), ("new", self.new), ("gone", self.gone))
+        return ((what, pair.key, pair.a, pair.b) for what, pairs in kinds for pair in pairs)
+
+    def caption(self) -> str:
+        """The two traces, and how many events are the same."""
+        counts = f"{self.same:,} same, {len(self.changed):,} changed, {len(self.new):,} new, {len(self.gone):,} gone"
+        return f"{self.a} and {self.b}: {counts}" + ("" if self.effect is None else f"; team reward {self.effect:+.4g}")
 
 
 def diff(a: Trace, b: Trace) -> Diff:

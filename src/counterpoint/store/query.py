@@ -8,7 +8,7 @@ DuckDB does not know our checksums: the caller compares those of the files that 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from counterpoint.errors import CounterpointError, InputError, Refused
 from counterpoint.store.lake import REPAIR, Gone
 from counterpoint.store.log import State
 from counterpoint.store.parts import SCHEMAS, part_path
+from counterpoint.trace.tabular import ROWS_SHOWN, Tabular, html_table
 
 VIEWS = ("traces", "events", "edges", "rewards", "costs")
 _HIDDEN = ("ints", "exact")
@@ -35,7 +36,7 @@ _SETTINGS = (
 _ENTRIES = "unnest(map_entries(from_json({column}, '\"MAP(VARCHAR, DOUBLE)\"')))"
 
 
-class Result:
+class Result(Tabular):
     """The answer to a query: column names, rows as tuples, or the Arrow table."""
 
     def __init__(self, table: pa.Table, *, is_cut: bool = False) -> None:
@@ -54,7 +55,23 @@ class Result:
         return list(zip(*columns, strict=True))
 
     def to_arrow(self) -> pa.Table:
+        """The answer as Arrow: its own columns and types."""
         return self._table
+
+    def table_rows(self) -> Iterable[Sequence[Any]]:
+        """The same as `rows`."""
+        return self.rows
+
+    def row_count(self) -> int:
+        """How many rows there are."""
+        return len(self)
+
+    def caption(self) -> str:
+        """How many rows, and whether a limit left some out."""
+        return f"{len(self):,} rows" + (", cut by a limit" if self.is_cut else "")
+
+    def _repr_html_(self) -> str:
+        return html_table(self.columns, Result(self._table.slice(0, ROWS_SHOWN)).rows, len(self), self.caption())
 
     def __len__(self) -> int:
         return int(self._table.num_rows)

@@ -10,13 +10,14 @@ event's id; token: `event#place`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from counterpoint.errors import InputError, did_you_mean
+from counterpoint.trace.tabular import Tabular
 from counterpoint.trace.vocabulary import UNITS
 
 
@@ -66,8 +67,10 @@ def _check(unit: str, value: float, where: str) -> None:
 
 
 @dataclass(frozen=True)
-class Signals:
+class Signals(Tabular):
     """Rewards of many traces: row i is paid to `unit_ids[i]` of trace `trace[i]`."""
+
+    TABLE: ClassVar = {"trace_id": "string", "unit": "string", "unit_id": "string", "channel": "string", "value": "double"}
 
     trace_ids: tuple[str, ...]
     trace: np.ndarray
@@ -106,6 +109,19 @@ class Signals:
             self.trace_ids, self.trace[keep], pick(self.units), pick(self.unit_ids), pick(self.channels), self.values[keep]
         )
 
+    def table_rows(self) -> Iterator[Sequence[Any]]:
+        """A row per signal."""
+        ids = (self.trace_ids[i] for i in self.trace.tolist())
+        return zip(ids, self.units, self.unit_ids, self.channels, self.values.tolist(), strict=True)
+
+    def row_count(self) -> int:
+        """How many signals there are."""
+        return len(self)
+
+    def caption(self) -> str:
+        """How many rewards of which channels."""
+        return f"{len(self):,} rewards of {len(self.trace_ids):,} traces: {', '.join(dict.fromkeys(self.channels)) or 'none'}"
+
     def totals(self) -> np.ndarray:
         """(traces,) the sum of the rows of each trace; NaN for a trace without rows."""
         count = np.bincount(self.trace, minlength=len(self.trace_ids))
@@ -114,8 +130,10 @@ class Signals:
 
 
 @dataclass(frozen=True)
-class Credit:
+class Credit(Tabular):
     """Credit of many traces, and what kind of number it is."""
+
+    TABLE: ClassVar = {"trace_id": "string", "unit": "string", "unit_id": "string", "value": "double", "se": "double"}
 
     mechanism: str
     estimand: str
@@ -160,6 +178,19 @@ class Credit:
     def of(self, trace: int, unit: str | None = None) -> dict[str, float]:
         """Unit id to amount, of one trace (and one unit, where there are several)."""
         return {r.unit_id: r.value for r in self.rows if r.trace == trace and (unit is None or r.unit == unit)}
+
+    def table_rows(self) -> Iterator[Sequence[Any]]:
+        """A row per unit that has an answer."""
+        return ((self.trace_ids[r.trace], r.unit, r.unit_id, r.value, r.se) for r in self.rows)
+
+    def row_count(self) -> int:
+        """How many units have an answer."""
+        return len(self.rows)
+
+    def caption(self) -> str:
+        """The mechanism, what it estimates, and how many units it has no answer for."""
+        refused = f"; {len(self.unidentified):,} units not identified" if self.unidentified else ""
+        return f"{self.mechanism}: {self.estimand}{refused}"
 
     def renamed(self, mechanism: str) -> Credit:
         """The same credit under another name."""

@@ -1,0 +1,96 @@
+"""`Tabular`: a result that is also a table, for Arrow, for pandas and for a notebook.
+
+Always true: columns have a name and a type that do not depend on the rows, so that an empty result has the same schema; a
+missing value is null, never 0. What a notebook shows is escaped, static and small, and says how many rows it leaves out.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any, ClassVar
+
+from counterpoint.errors import CounterpointError
+
+ROWS_SHOWN = 30
+COLUMNS_SHOWN = 24
+_CELL_SHOWN = 80
+_CAPTION_SHOWN = 300
+
+
+class Tabular:
+    """What a result inherits; it gives its columns, its rows and one line that says what it is."""
+
+    __slots__ = ()
+
+    TABLE: ClassVar[Mapping[str, str]] = {}
+    """Column to its Arrow type: string, double, int64, bool, or list:string."""
+
+    def table_rows(self) -> Iterable[Sequence[Any]]:
+        """The rows, a value for each column of `TABLE`."""
+        raise NotImplementedError
+
+    def row_count(self) -> int:
+        """How many rows there are."""
+        return sum(1 for _ in self.table_rows())
+
+    def caption(self) -> str:
+        """One line that says what the table is."""
+        return type(self).__name__
+
+    def to_arrow(self) -> Any:
+        """The rows as a `pyarrow.Table`."""
+        import pyarrow as pa
+
+        types = [_arrow_type(pa, name) for name in self.TABLE.values()]
+        columns = list(zip(*self.table_rows(), strict=True)) or [()] * len(types)
+        arrays = [pa.array(list(column), type_) for column, type_ in zip(columns, types, strict=True)]
+        return pa.table(arrays, names=list(self.TABLE))
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas `DataFrame`; pandas is not installed with Counterpoint."""
+        if importlib.util.find_spec("pandas") is None:
+            raise CounterpointError("to_pandas needs pandas, which is not installed", fix="pip install pandas, or use to_arrow()")
+        return self.to_arrow().to_pandas()
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the first rows."""
+        return html_table(list(self.TABLE), itertools.islice(self.table_rows(), ROWS_SHOWN), self.row_count(), self.caption())
+
+
+def _arrow_type(pa: Any, name: str) -> Any:
+    kind, _, of = name.partition(":")
+    return pa.list_(_arrow_type(pa, of)) if kind == "list" else pa.type_for_alias(kind)
+
+
+def html_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], count: int, caption: str) -> str:
+    """The first rows of a table as HTML: everything escaped, long texts cut, and what is left out counted."""
+    wide = len(columns) - COLUMNS_SHOWN
+    head = "".join(f"<th>{_text(name)}</th>" for name in columns[:COLUMNS_SHOWN]) + ("<th>…</th>" if wide > 0 else "")
+    shown = [row[:COLUMNS_SHOWN] for row in itertools.islice(rows, ROWS_SHOWN)]
+    body = "".join("<tr>" + "".join(map(_cell, row)) + ("<td>…</td>" if wide > 0 else "") + "</tr>" for row in shown)
+    left_out = [f"{count - len(shown):,} more rows"] if count > len(shown) else []
+    left_out += [f"{wide:,} more columns"] if wide > 0 else []
+    foot = f"<div>{' and '.join(left_out)}: to_arrow() has all</div>" if left_out else ""
+    title = f'<caption style="text-align:left">{_text(caption, _CAPTION_SHOWN)}</caption>'
+    return f"<div><table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{foot}</div>"
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "<td></td>"
+    if isinstance(value, float):
+        return f'<td style="text-align:right">{value:.6g}</td>'
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f'<td style="text-align:right">{value:,}</td>'
+    if isinstance(value, (list, tuple)):
+        value = ", ".join(map(str, itertools.islice(value, _CELL_SHOWN)))
+    return f"<td>{_text(str(value))}</td>"
+
+
+def _text(text: str, most: int = _CELL_SHOWN) -> str:
+    """A text without control signs, cut and escaped."""
+    plain = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[: most + 1])
+    return escape(plain if len(plain) <= most else plain[: most - 1] + "…")

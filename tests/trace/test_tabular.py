@@ -1,0 +1,66 @@
+"""A result as a table: the same schema with and without rows, a small escaped picture, pandas only where it is."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import pytest
+
+from counterpoint.errors import CounterpointError
+from counterpoint.trace.tabular import COLUMNS_SHOWN, ROWS_SHOWN, Tabular, html_table
+
+
+class Made(Tabular):
+    TABLE: ClassVar = {"name": "string", "n": "int64", "x": "double", "ids": "list:string"}
+
+    def __init__(self, *rows: Sequence[Any]) -> None:
+        self.rows = rows
+
+    def table_rows(self) -> Iterator[Sequence[Any]]:
+        return iter(self.rows)
+
+    def caption(self) -> str:
+        return "made <here>"
+
+
+def test_columns_have_their_types_also_without_rows() -> None:
+    full = Made(("a", 1, None, ["e1"]), (None, 2, 0.5, [])).to_arrow()
+    assert full.schema == Made().to_arrow().schema
+    assert full.to_pylist() == [{"name": "a", "n": 1, "x": None, "ids": ["e1"]}, {"name": None, "n": 2, "x": 0.5, "ids": []}]
+    assert Made().to_arrow().num_rows == 0
+
+
+def test_the_picture_escapes_everything_and_says_what_it_leaves_out() -> None:
+    rows = [("<script>alert(1)</script>\x1b[31m" + "y" * 500, 12345, 0.1234567, ["<b>"])] * (ROWS_SHOWN + 7)
+    html = Made(*rows)._repr_html_()
+    assert "<script" not in html
+    assert "<b>" not in html
+    assert "\x1b" not in html
+    assert "made &lt;here&gt;" in html
+    assert "12,345" in html
+    assert html.count("<tr>") == ROWS_SHOWN + 1
+    assert "7 more rows" in html
+    assert len(html) < 20_000
+    assert "more rows" not in Made(*rows[:3])._repr_html_()
+
+
+def test_a_table_of_many_columns_is_cut_too() -> None:
+    names = [f"c{i}" for i in range(COLUMNS_SHOWN + 5)]
+    html = html_table(names, [[None] * len(names)], 1, "")
+    assert html.count("<td>") == COLUMNS_SHOWN + 1
+    assert "5 more columns" in html
+
+
+def test_without_pandas_there_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(CounterpointError, match=r"needs pandas.*to_arrow"):
+        Made().to_pandas()
+
+
+def test_with_pandas_there_is_a_frame() -> None:
+    pytest.importorskip("pandas")
+    frame = Made(("a", 1, None, ["e1"])).to_pandas()
+    assert list(frame.columns) == ["name", "n", "x", "ids"]
+    assert frame.loc[0, "n"] == 1
