@@ -8,7 +8,7 @@ import importlib
 import pytest
 
 MODULES = (
-    "alerts", "assign", "learner", "mixing", "preset", "returns", "settings", "runner.consume", "runner.protocol", "stopping._fit", "stopping._tree",
+    "alerts", "assign", "learner", "mixing", "preset", "returns", "settings", "feed", "runner", "stopping._fit", "stopping._tree",
     "stopping.basis", "stopping.certificate", "stopping.choice", "stopping.paths", "stopping.rule",
 )  # fmt: skip
 
