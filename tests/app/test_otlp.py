@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from counterpoint.app import _otlp
 from counterpoint.errors import InputError
-from counterpoint.formats.otel import wire
+from counterpoint.formats.otel import protobuf as wire
 
 TRACE, OTHER, SPAN = "0af7651916cd43dd8448eb211c80319c", "11111111111111111111111111111111", "b7ad6b7169203331"
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from counterpoint.formats.codex.head import thread_head
-from counterpoint.formats.codex.links import action_of, is_refused, verdict_of
+from counterpoint.formats.codex.thread_head import head_of_meta
+from counterpoint.formats.codex.threads import action_of, is_refused, verdict_of
 from counterpoint.trace import Trace
 from logs import imported
 from told import told
@@ -274,7 +274,7 @@ def test_actions_and_refusals() -> None:
 
 
 def test_heads() -> None:
-    full = thread_head(
+    full = head_of_meta(
         {
             "id": "k", "timestamp": "1970-01-01T00:00:05Z", "session_id": "s", "subagent_history_start_ordinal": 7, "originator": "o", "odd": 1,
             "source": {"subagent": {"thread_spawn": {"parent_thread_id": "p", "agent_path": "/root/dig", "agent_nickname": "Di", "agent_type": "t"}}},
@@ -282,19 +282,19 @@ def test_heads() -> None:
     )  # fmt: skip
     assert (full.id, full.kind, full.parent, full.session, full.role, full.nickname, full.path) == ("k", "thread_spawn", "p", "s", "t", "Di", "/root/dig")
     assert (full.created, full.start_ordinal, full.about, full.shape) == (5.0, 7, {"originator": "o"}, "rollout")
-    named = thread_head({"source": {"subagent": {"thread_spawn": {"parent_thread_id": "p", "agent_path": "/root/dig"}}}})
+    named = head_of_meta({"source": {"subagent": {"thread_spawn": {"parent_thread_id": "p", "agent_path": "/root/dig"}}}})
     assert (named.id, named.role) == ("", "dig")
-    assert thread_head({"agent_role": "r", "agent_type": "t", "agent_nickname": "N", "agent_path": "/a"}).role == "r"
-    assert thread_head({"parent_thread_id": "p", "thread_source": "subagent"}).kind == "thread_spawn"
-    assert thread_head({"parent_thread_id": "p", "thread_source": "subagent"}).role == "agent"
-    assert thread_head({"parent_thread_id": "p"}).kind == "root"
-    assert [thread_head({"source": {"subagent": s}}).kind for s in ("review", {"other": "guardian"}, {"compact": {}}, {}, "")] == [
+    assert head_of_meta({"agent_role": "r", "agent_type": "t", "agent_nickname": "N", "agent_path": "/a"}).role == "r"
+    assert head_of_meta({"parent_thread_id": "p", "thread_source": "subagent"}).kind == "thread_spawn"
+    assert head_of_meta({"parent_thread_id": "p", "thread_source": "subagent"}).role == "agent"
+    assert head_of_meta({"parent_thread_id": "p"}).kind == "root"
+    assert [head_of_meta({"source": {"subagent": s}}).kind for s in ("review", {"other": "guardian"}, {"compact": {}}, {}, "")] == [
         "review", "guardian", "compact", "subagent", "root",
     ]  # fmt: skip
-    root, fork = thread_head({"id": "r"}), thread_head({"id": "f", "forked_from_id": "r"})
+    root, fork = head_of_meta({"id": "r"}), head_of_meta({"id": "f", "forked_from_id": "r"})
     assert (root.path, root.role, root.kind) == ("/root", "root", "root")
     assert (fork.kind, fork.parent, fork.forked_from, fork.path) == ("fork", "r", "r", None)
-    assert thread_head({"forked_from_id": "r", "parent_thread_id": "q"}).parent == "q"
+    assert head_of_meta({"forked_from_id": "r", "parent_thread_id": "q"}).parent == "q"
 
 
 if __name__ == "__main__":

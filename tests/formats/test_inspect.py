@@ -16,8 +16,8 @@ import zstandard
 
 import logs
 from counterpoint.formats.importing.files import File
-from counterpoint.formats.inspect import zip as _inspect_zip
-from counterpoint.formats.inspect.log import score_number, usage_of
+from counterpoint.formats.inspect import archive as _inspect_zip
+from counterpoint.formats.inspect.eval_log import score_number, usage_of
 from counterpoint.trace import Trace, encode
 
 SAMPLE = logs.SAMPLES / "inspect"

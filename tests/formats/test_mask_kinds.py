@@ -12,7 +12,8 @@ import pytest
 
 from counterpoint import registry
 from counterpoint.formats import masking as _masking
-from counterpoint.formats.masking import base, blocks, find, forms, labels, names, people, tokens, values, views
+from counterpoint.formats.masking import assigned as values
+from counterpoint.formats.masking import base, blocks, find, forms, labels, names, people, tokens, views
 from counterpoint.formats.masking.mask import mask, masked_all
 from counterpoint.formats.masking.rules import RULES, SOURCES
 from counterpoint.trace import Trace

@@ -22,7 +22,7 @@ from msgspec import Raw, Struct
 
 from counterpoint.errors import InputError
 from counterpoint.formats.importing.values import as_dict, decode
-from counterpoint.formats.otel import wire
+from counterpoint.formats.otel import protobuf as wire
 
 Kind = Literal["traces", "logs"]
 MAX_VALUES = 4_000_000
@@ -31,7 +31,7 @@ MAX_VALUES = 4_000_000
 _ONE_LINE = bytes.maketrans(b"\n\r\t", b"   ")
 _NOTHING = Raw(b"{}")
 _LONG = 200
-# As `formats/otel/logs.py` reads them.
+# As `formats/otel/log_records.py` reads them.
 _SESSIONS = ("session.id", "conversation.id", "session_id")
 _ROLLOUT = "agentlightning.rollout_id"
 _PLACING = frozenset({*_SESSIONS, "ag2.network.envelope_id", "ag2.network.causation_id", _ROLLOUT})

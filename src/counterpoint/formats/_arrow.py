@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from counterpoint.errors import InputError, InvalidTrace
-from counterpoint.formats._rows import EDGE_COLUMNS, TRACE_COLUMNS, json_cell, refuse_doubles, trace_row
+from counterpoint.formats._tables import EDGE_COLUMNS, TRACE_COLUMNS, json_cell, refuse_doubles, trace_row
 from counterpoint.formats.format import Data, Table
 from counterpoint.trace import Trace
 from counterpoint.trace.columns import EVENT_SCHEMA, event_table, events_of

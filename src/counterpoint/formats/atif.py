@@ -44,7 +44,7 @@ def _read(session: Session) -> Iterator[Trace]:
     library = _Library(t for file in session.files for item in _items(session, file) for t in _documents(item, file.name))
     for root in library.roots() if library.top else ():
         try:
-            yield from _Story(session, library, root).draft.traces()
+            yield from _TrajectoryTree(session, library, root).draft.traces()
         except RecursionError:
             session.report.broke(root.file, None, "is nested too deeply")
 
@@ -60,7 +60,7 @@ def _items(session: Session, file: File) -> Iterator[Any]:
     yield from whole if isinstance(whole, list) else [whole]
 
 
-class _Story:
+class _TrajectoryTree:
     """The trajectories that hang on one root, on their way into a draft."""
 
     def __init__(self, session: Session, library: _Library, root: _Trajectory) -> None:
@@ -277,7 +277,7 @@ class _Trajectory:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Target:
     """What a reference leads to, and by which rule.
 
     Since v1.7 siblings share a session id, so that a link by it is inferred and not stated.
@@ -321,16 +321,16 @@ class _Library:
         for made in self.top:
             self._files.setdefault(posixpath.normpath(made.file), []).append(made)
 
-    def find(self, ref: dict[str, Any], parent: _Trajectory) -> _Found | None:
+    def find(self, ref: dict[str, Any], parent: _Trajectory) -> _Target | None:
         """What a reference of a trajectory leads to."""
         name, path, session = (string(ref.get(k)) for k in ("trajectory_id", "trajectory_path", "session_id"))
         if name and (found := _only(t for t in [*parent.inside, *self.top] if t.id == name and t is not parent)):
-            return _Found(found, "trajectory_id")
+            return _Target(found, "trajectory_id")
         if path and (found := self.at(path, parent)):
-            return _Found(found, "trajectory_path")
+            return _Target(found, "trajectory_path")
         if session and not name:
             found = _only(t for t in [*parent.inside, *self.top] if t.session == session and t is not parent)
-            return _Found(found, "session_id", not parent.has_run_scoped_sessions) if found else None
+            return _Target(found, "session_id", not parent.has_run_scoped_sessions) if found else None
         return None
 
     def at(self, path: str, parent: _Trajectory) -> _Trajectory | None:

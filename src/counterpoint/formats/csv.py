@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from counterpoint.errors import InvalidTrace
-from counterpoint.formats._rows import EDGE_COLUMNS, EVENT_COLUMNS, TRACE_COLUMNS, json_cell, refuse_doubles, trace_row
+from counterpoint.formats._tables import EDGE_COLUMNS, EVENT_COLUMNS, TRACE_COLUMNS, json_cell, refuse_doubles, trace_row
 from counterpoint.formats.format import Format, Table
 from counterpoint.trace import Trace
 from counterpoint.trace.records import FIELDS

@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from counterpoint.formats.importing.lane import STEP, Rows
+from counterpoint.formats.importing.lane import STEP, DraftRows
 from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.usage import PRICES, Prices
 from counterpoint.formats.importing.values import number, writable
@@ -26,7 +26,7 @@ _TAKEN = frozenset({*FIELDS, "from", "extra"})
 _NO_TIMES = "timestamps: t counts events"
 
 
-class Draft(Rows):
+class Draft(DraftRows):
     """One trace, from the first event that is put down until `traces` makes it."""
 
     def __init__(

@@ -39,7 +39,7 @@ def _sniff(head: bytes) -> bool:
 
 
 def _read(session: Session) -> Iterator[Trace]:
-    found = _Found()
+    found = _Collected()
     for file in session.files:
         for document in session.documents(file):
             found.take(document, session, file.name)
@@ -52,7 +52,7 @@ def _read(session: Session) -> Iterator[Trace]:
         yield trace
 
 
-class _Found:
+class _Collected:
     """Traces and observations, each once."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.values import as_dict, as_list, number, string, text_of
 from counterpoint.formats.otel.bodies import count, read_file
-from counterpoint.formats.otel.records import Records, records_in
+from counterpoint.formats.otel.raw_records import Records, records_in
 from counterpoint.formats.spans.openinference import Beside, flat, spans_of
 from counterpoint.formats.spans.trees import traces_of
 from counterpoint.trace import Trace

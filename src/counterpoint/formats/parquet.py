@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from counterpoint.formats._rows import EDGE_COLUMNS, EVENT_COLUMNS, TRACE_COLUMNS
+from counterpoint.formats._tables import EDGE_COLUMNS, EVENT_COLUMNS, TRACE_COLUMNS
 from counterpoint.formats.format import Data, Format, Table
 from counterpoint.trace import Trace
 

@@ -22,7 +22,7 @@ import msgspec
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.files import File
 from counterpoint.formats.importing.values import as_dict, as_list, duration, number, seconds, string, text_of
-from counterpoint.formats.otel.records import Happening, RawSpan
+from counterpoint.formats.otel.raw_records import RawSpan, SpanEvent
 from counterpoint.formats.spans.openinference import flat, spans_of
 from counterpoint.formats.spans.span import Span
 from counterpoint.formats.spans.trees import traces_of
@@ -103,7 +103,7 @@ def _raw(span: dict[str, Any], id_: str, trace: str, parent: str | None) -> RawS
         flat(as_dict(span.get("span_attributes"))),
         {},
         scope=text_of(span.get("scope_name")),
-        events=[Happening(text_of(e.get("Name")), seconds(e.get("Timestamp")), as_dict(e.get("Attributes"))) for e in events],
+        events=[SpanEvent(text_of(e.get("Name")), seconds(e.get("Timestamp")), as_dict(e.get("Attributes"))) for e in events],
         ok={"ok": True, "error": False}.get(status),
         error=string(span.get("status_message")) if status == "error" else None,
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, compact, count, number, seconds, string, text_of
-from counterpoint.formats.otel.records import Happening, RawSpan
+from counterpoint.formats.otel.raw_records import RawSpan, SpanEvent
 from counterpoint.formats.spans.genai import genai_span, kind_of, settled
 from counterpoint.formats.spans.span import Kind, Span
 
@@ -114,7 +114,7 @@ def _raw(record: dict[str, Any]) -> RawSpan | None:
         return None
     attrs, status = as_dict(record.get("attributes")), as_dict(record.get("status"))
     events = [
-        Happening(string(e.get("name")) or "", seconds(e.get("timestamp")), as_dict(e.get("attributes")))
+        SpanEvent(string(e.get("name")) or "", seconds(e.get("timestamp")), as_dict(e.get("attributes")))
         for e in map(as_dict, as_list(record.get("events")))
     ]
     contexts = [as_dict(as_dict(link).get("context")) for link in as_list(record.get("links"))]

@@ -20,9 +20,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from counterpoint.errors import InputError
-from counterpoint.formats.autogen.chat import CHAT_TYPES, Chat, is_history, is_message, put_history
 from counterpoint.formats.autogen.console import blocks_of, is_console, put_blocks
-from counterpoint.formats.autogen.events import event_in, is_event, put_events, records_of
+from counterpoint.formats.autogen.event_log import event_in, is_event, put_events, records_of
+from counterpoint.formats.autogen.group_chat import CHAT_TYPES, AgentChat, is_history, is_message, put_history
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.files import File
@@ -116,7 +116,7 @@ def _events(session: Session, file: File, draft: Draft) -> None:
 
 
 def _chat(session: Session, file: File, draft: Draft) -> None:
-    chat = Chat(draft)
+    chat = AgentChat(draft)
     whole = _whole(file)
     if whole is not None:
         session.report.records += 1

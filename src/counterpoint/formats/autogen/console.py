@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from counterpoint.errors import InputError
-from counterpoint.formats.autogen.chat import READERS, Room, is_leader
+from counterpoint.formats.autogen.group_chat import READERS, Room, is_leader
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, decode, number, string

@@ -20,9 +20,9 @@ from heapq import merge
 from counterpoint.errors import InputError
 from counterpoint.formats.codex.bundle import IS_PAYLOAD, folder_of, is_about_bundle, read_bundle
 from counterpoint.formats.codex.exec import read_stream
-from counterpoint.formats.codex.head import OLD_DOCUMENT, Head, head_of, peek
 from counterpoint.formats.codex.rollout import Thread
-from counterpoint.formats.codex.team import Team
+from counterpoint.formats.codex.thread_head import OLD_DOCUMENT, ThreadHead, head_of, peek
+from counterpoint.formats.codex.thread_team import ThreadTeam
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.files import File
 from counterpoint.formats.importing.report import Report
@@ -52,7 +52,7 @@ def _sidecar(name: str) -> bool:
 
 
 def _group(files: Sequence[File]) -> Iterable[Session]:
-    heads: list[tuple[File, Head]] = []
+    heads: list[tuple[File, ThreadHead]] = []
     bundles: dict[str, list[File]] = {}
     for file in files:
         is_payload = _sidecar(file.name)
@@ -60,7 +60,7 @@ def _group(files: Sequence[File]) -> Iterable[Session]:
         if is_payload or head is None or head.shape == "bundle":
             bundles.setdefault(folder_of(file.name), []).append(file)
         else:
-            heads.append((file, head if head.id else Head(file.name, head.shape)))
+            heads.append((file, head if head.id else ThreadHead(file.name, head.shape)))
     known = {head.id: head for _, head in heads}
     trees: dict[str, list[File]] = {}
     for file, head in heads:
@@ -69,7 +69,7 @@ def _group(files: Sequence[File]) -> Iterable[Session]:
     yield from (Session(f"{folder}/", found) for folder, found in bundles.items())
 
 
-def _root(head: Head, known: dict[str, Head]) -> str:
+def _root(head: ThreadHead, known: dict[str, ThreadHead]) -> str:
     """The topmost thread among the files that this one hangs on."""
     met = {head.id}
     while (above := _above(head, known)) is not None and above.id not in met:
@@ -78,7 +78,7 @@ def _root(head: Head, known: dict[str, Head]) -> str:
     return head.id
 
 
-def _above(head: Head, known: dict[str, Head]) -> Head | None:
+def _above(head: ThreadHead, known: dict[str, ThreadHead]) -> ThreadHead | None:
     names = (head.parent, head.forked_from, head.session)
     return next((known[name] for name in names if name in known and name != head.id), None)
 
@@ -170,7 +170,7 @@ def _tree(session: Session, threads: list[Thread], report: Report) -> Iterator[T
     draft = session.draft(root.id, root.id, system=_SYSTEM)
     draft.meta.update({"codex": root.about} if root.about else {})
     draft.report = report
-    team = Team(draft, [root, *(head for head in heads.values() if head is not root)])
+    team = ThreadTeam(draft, [root, *(head for head in heads.values() if head is not root)])
     apply, members = team.apply, team.members
     if len(threads) == 1:
         for _, _, name, at, values in threads[0].steps():
@@ -190,7 +190,7 @@ def _keyed(thread: Thread, depths: dict[str, int], place: int) -> Iterator[tuple
         yield step[0], step[1], depth, place, k, name, step
 
 
-def _depth(head: Head, heads: dict[str, Head]) -> int:
+def _depth(head: ThreadHead, heads: dict[str, ThreadHead]) -> int:
     met = {head.id}
     while (above := _above(head, heads)) is not None and above.id not in met:
         met.add(above.id)

@@ -14,9 +14,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from counterpoint.formats.codex.head import Head, is_bundle_event, thread_head
 from counterpoint.formats.codex.rollout import Thread, result_of, usage_of
-from counterpoint.formats.codex.team import Team
+from counterpoint.formats.codex.thread_head import ThreadHead, head_of_meta, is_bundle_event
+from counterpoint.formats.codex.thread_team import ThreadTeam
 from counterpoint.formats.importer import Session
 from counterpoint.formats.importing.files import File
 from counterpoint.formats.importing.values import as_dict, as_list, compact, count, seconds, string, text_of
@@ -77,7 +77,7 @@ def read_bundle(session: Session) -> Iterator[Trace]:
     root = next((r for e in events if (r := string(as_dict(e["payload"]).get("root_thread_id")))), None)
     name = root or string(state.get("root_thread_id")) or string(events[0].get("rollout_id")) or "unnamed"
     draft = session.draft(name, name, system="codex")
-    bundle = _Bundle(session, Team(draft, []), payloads, state, name)
+    bundle = _Bundle(session, ThreadTeam(draft, []), payloads, state, name)
     for event in events:
         bundle.event(event)
     bundle.team.finish()
@@ -85,7 +85,7 @@ def read_bundle(session: Session) -> Iterator[Trace]:
 
 
 class _Bundle:
-    def __init__(self, session: Session, team: Team, payloads: dict[int, File], state: dict[str, Any], root: str) -> None:
+    def __init__(self, session: Session, team: ThreadTeam, payloads: dict[int, File], state: dict[str, Any], root: str) -> None:
         self.session, self.team, self.payloads, self.root = session, team, payloads, root
         self.threads: dict[str, Thread] = {}
         self._targets = _targets(state)
@@ -119,10 +119,10 @@ class _Bundle:
         call = self._calls.get(str(payload.get("tool_call_id")))
         return self._turns.get(turn) or (inference[0] if inference else call[0] if call else self.root)
 
-    def _thread(self, name: str, head: Head | None = None) -> Thread:
+    def _thread(self, name: str, head: ThreadHead | None = None) -> Thread:
         if name not in self.threads:
             kind = "root" if name == self.root else "thread_spawn"
-            head = head or Head(name, "bundle", kind, path="/root" if kind == "root" else None, role=kind)
+            head = head or ThreadHead(name, "bundle", kind, path="/root" if kind == "root" else None, role=kind)
             known = self.team.members.get(name)
             if known is not None:  # its spawn was told first
                 known.has_log = True
@@ -153,7 +153,7 @@ class _Bundle:
         name = string(payload.get("thread_id")) or self.root
         meta = as_dict(self._payload(payload.get("metadata_payload")))
         meta = {**meta, "id": name, "source": meta.get("session_source"), "agent_path": payload.get("agent_path")}
-        head = thread_head({**meta, "agent_nickname": meta.get("nickname")})
+        head = head_of_meta({**meta, "agent_nickname": meta.get("nickname")})
         head.shape = "bundle"
         if name != self.root and head.kind == "root":
             head.kind = "thread_spawn"

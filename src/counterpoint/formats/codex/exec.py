@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from counterpoint.formats.codex.head import Head
-from counterpoint.formats.codex.links import Member
 from counterpoint.formats.codex.rollout import usage_of
-from counterpoint.formats.codex.team import Team
+from counterpoint.formats.codex.thread_head import ThreadHead
+from counterpoint.formats.codex.thread_team import ThreadTeam
+from counterpoint.formats.codex.threads import Member
 from counterpoint.formats.importer import Session
 from counterpoint.formats.importing.files import File
 from counterpoint.formats.importing.usage import Usage
@@ -31,7 +31,7 @@ def read_stream(session: Session, file: File) -> Iterator[Trace]:
     if thread is None:
         return
     draft = session.draft(thread, thread, system="codex")
-    stream = _Stream(Team(draft, [Head(thread, "exec", path="/root", role="root")]), thread)
+    stream = _Stream(ThreadTeam(draft, [ThreadHead(thread, "exec", path="/root", role="root")]), thread)
     for _, record in records:
         stream.record(record)
     stream.finish()
@@ -39,7 +39,7 @@ def read_stream(session: Session, file: File) -> Iterator[Trace]:
 
 
 class _Stream:
-    def __init__(self, team: Team, thread: str) -> None:
+    def __init__(self, team: ThreadTeam, thread: str) -> None:
         self.team, self.thread = team, thread
         self.member: Member = team.members[thread]
         self._open: dict[str, dict[str, Any]] = {}

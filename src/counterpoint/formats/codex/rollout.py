@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from counterpoint.errors import InputError
-from counterpoint.formats.codex.head import KNOWN_DONE, KNOWN_EVENTS, KNOWN_ITEMS, Head
+from counterpoint.formats.codex.thread_head import KNOWN_DONE, KNOWN_EVENTS, KNOWN_ITEMS, ThreadHead
 from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, compact, count, decode, seconds, string, text_of
@@ -35,10 +35,10 @@ _TAGGED = re.compile(r"\s*<([A-Za-z_][\w-]*)[ >]")
 _EXIT = re.compile(r"(?:Process exited with code|[Ee]xit code:?) (-?\d+)")
 
 
-class _Answers:
+class _OpenAnswer:
     """The answer that is being put together, and the steps that are ready."""
 
-    def __init__(self, head: Head, report: Report) -> None:
+    def __init__(self, head: ThreadHead, report: Report) -> None:
         self.head, self.report = head, report
         self.ready: list[Step] = []
         self._rest: list[Step] | None = None
@@ -136,10 +136,10 @@ def result_of(output: Any) -> tuple[str, bool | None]:
     return text, False if text.startswith("aborted by user") else None
 
 
-class Thread(_Answers):
+class Thread(_OpenAnswer):
     """A thread and the steps in its records."""
 
-    def __init__(self, head: Head, records: Iterator[tuple[int, dict[str, Any]]], report: Report) -> None:
+    def __init__(self, head: ThreadHead, records: Iterator[tuple[int, dict[str, Any]]], report: Report) -> None:
         super().__init__(head, report)
         self._records = records
         self._total: tuple[int, ...] = (0, 0, 0, 0, 0)

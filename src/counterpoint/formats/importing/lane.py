@@ -24,7 +24,7 @@ _TEXTS = frozenset({"role", "from_", "to", "tool", "model", "task", "decision", 
 _COUNTS = frozenset({"tokens_in", "tokens_out", "turn"})
 
 
-class Rows:
+class DraftRows:
     """Events and the edges between their ids, as an importer puts them down. `Draft` makes a trace of them."""
 
     def __init__(self, prices: Prices = PRICES) -> None:
@@ -152,7 +152,7 @@ class Rows:
 class Lane:
     """One agent. Made by `Rows.lane`."""
 
-    def __init__(self, draft: Rows, agent: str) -> None:
+    def __init__(self, draft: DraftRows, agent: str) -> None:
         self.draft, self.agent = draft, agent
         self.role: str | None = None
         self.leads = False

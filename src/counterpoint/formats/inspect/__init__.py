@@ -21,10 +21,10 @@ from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.chat import Message, messages_of
 from counterpoint.formats.importing.files import first_keys
 from counterpoint.formats.importing.values import as_dict, as_list, count, number, string
-from counterpoint.formats.inspect.log import Log, Sample, read_log, scores_of, usage_of
-from counterpoint.formats.inspect.replay import Replay
-from counterpoint.formats.inspect.spans import MAIN
-from counterpoint.formats.inspect.zip import MAGIC
+from counterpoint.formats.inspect.agents import MAIN
+from counterpoint.formats.inspect.archive import MAGIC
+from counterpoint.formats.inspect.eval_log import EvalLog, Sample, read_log, scores_of, usage_of
+from counterpoint.formats.inspect.sample import SamplePlay
 from counterpoint.trace import Trace
 
 _ENTRY = re.compile(rb"_journal/start\.json|samples/[^/\x00]{1,200}_epoch_\d+")
@@ -59,7 +59,7 @@ def _read(session: Session) -> Iterator[Trace]:
             yield from draft.traces()
 
 
-def _begun(session: Session, log: Log, sample: Sample, stem: str) -> Draft:
+def _begun(session: Session, log: EvalLog, sample: Sample, stem: str) -> Draft:
     data = sample.data
     key = string(log.eval.get("eval_id")) or string(log.eval.get("run_id")) or stem or "log"
     if "eval_id" not in log.eval and (task := string(log.eval.get("task_id"))):
@@ -77,7 +77,7 @@ def _begun(session: Session, log: Log, sample: Sample, stem: str) -> Draft:
 
 def _play(draft: Draft, sample: Sample) -> None:
     data = sample.data
-    replay = Replay(draft, sample)
+    replay = SamplePlay(draft, sample)
     if any(e.get("event") in ("model", "tool") for e in replay.events):
         replay.run()
     else:

@@ -24,7 +24,7 @@ from counterpoint.formats.importing.values import as_dict, decode, number, strin
 from counterpoint.formats.kimi.cli import WIRE_TYPES, read_cli
 from counterpoint.formats.kimi.code import is_code_type, read_code
 from counterpoint.formats.kimi.story import MAIN, Story, answered
-from counterpoint.formats.kimi.team import tell
+from counterpoint.formats.kimi.telling import tell
 from counterpoint.trace import Trace
 
 _SCANNED = 40

@@ -13,7 +13,7 @@ from counterpoint.formats.importer import Session
 from counterpoint.formats.importing.files import File
 from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.values import as_dict, as_list, compact, seconds, string, text_of
-from counterpoint.formats.kimi.story import MAIN, Answer, Call, Heard, Step, Stop, Story, Verdict, said, usage_of
+from counterpoint.formats.kimi.story import MAIN, Answer, Incoming, ModelStep, StepCall, Stop, Story, Verdict, said, usage_of
 
 _PARTS = frozenset({"ContentPart", "TextPart", "ThinkPart", "ImageURLPart", "AudioURLPart", "VideoURLPart"})
 _BOOKKEEPING = frozenset(
@@ -33,7 +33,7 @@ _BOOKKEEPING = frozenset(
 _DEPTH = 8
 
 
-class _Wire:
+class _CliWire:
     """Reads one wire; the sub-agents that it tells of become stories of their own."""
 
     def __init__(self, session: Session, report: Report, main: Story) -> None:
@@ -81,7 +81,7 @@ class _Wire:
         story.step = None
         if story.prompt is None:
             story.prompt = text
-        story.items.append(Heard(f"turn{story.turn}", at, text))
+        story.items.append(Incoming(f"turn{story.turn}", at, text))
 
     def _step(self, story: Story, payload: dict[str, Any], at: float | None) -> None:
         n = payload.get("n")
@@ -116,7 +116,7 @@ class _Wire:
         args = function.get("arguments")
         step = story.current(at)
         id = string(payload.get("id")) or f"{step.id}.call{len(step.calls)}"
-        story.last_call = Call(id, name, "" if args is None else compact(args), at)
+        story.last_call = StepCall(id, name, "" if args is None else compact(args), at)
         step.calls.append(story.last_call)
         step.end = at
 
@@ -162,7 +162,7 @@ class _Wire:
         text = "\n".join(filter(None, (string(payload.get("title")), string(payload.get("body")))))
         id = string(payload.get("id")) or f"notification{len(story.items)}"
         status = (string(payload.get("type")) or "").rpartition(".")[2]
-        story.items.append(Heard(id, at, text, "task" if task else "system", task, status))
+        story.items.append(Incoming(id, at, text, "task" if task else "system", task, status))
 
     def _interrupted(self, story: Story, payload: dict[str, Any], at: float | None) -> None:
         story.current(at).extra["interrupted"] = True
@@ -171,22 +171,22 @@ class _Wire:
         story.items.append(Stop(at, "completed"))
 
 
-_HANDLERS: dict[str, Callable[[_Wire, Story, dict[str, Any], float | None], None]] = {
-    "TurnBegin": _Wire._turn,
-    "SteerInput": _Wire._turn,
-    "TurnEnd": _Wire._ended,
-    "StepBegin": _Wire._step,
-    "StepInterrupted": _Wire._interrupted,
-    "StepRetry": _Wire._retry,
-    "StatusUpdate": _Wire._status,
-    "ToolCall": _Wire._call,
-    "ToolCallPart": _Wire._call_part,
-    "ToolResult": _Wire._result,
-    "ApprovalRequest": _Wire._asked,
-    "ApprovalResponse": _Wire._approved,
-    "ApprovalRequestResolved": _Wire._approved,
-    "HookResolved": _Wire._hook,
-    "Notification": _Wire._notified,
+_HANDLERS: dict[str, Callable[[_CliWire, Story, dict[str, Any], float | None], None]] = {
+    "TurnBegin": _CliWire._turn,
+    "SteerInput": _CliWire._turn,
+    "TurnEnd": _CliWire._ended,
+    "StepBegin": _CliWire._step,
+    "StepInterrupted": _CliWire._interrupted,
+    "StepRetry": _CliWire._retry,
+    "StatusUpdate": _CliWire._status,
+    "ToolCall": _CliWire._call,
+    "ToolCallPart": _CliWire._call_part,
+    "ToolResult": _CliWire._result,
+    "ApprovalRequest": _CliWire._asked,
+    "ApprovalResponse": _CliWire._approved,
+    "ApprovalRequestResolved": _CliWire._approved,
+    "HookResolved": _CliWire._hook,
+    "Notification": _CliWire._notified,
 }
 WIRE_TYPES = frozenset({"SubagentEvent", *_PARTS, *_BOOKKEEPING, *_HANDLERS})
 """Every kind of message we know."""
@@ -194,13 +194,13 @@ WIRE_TYPES = frozenset({"SubagentEvent", *_PARTS, *_BOOKKEEPING, *_HANDLERS})
 
 def read_cli(session: Session, files: dict[str, File], report: Report) -> dict[str, Story]:
     """The stories of a session, from its files by their place inside its folder."""
-    wire = _Wire(session, report, Story(MAIN))
+    wire = _CliWire(session, report, Story(MAIN))
     if "wire.jsonl" in files:
         wire.read(files["wire.jsonl"])
     stories = wire.stories
     for agent in sorted({place.split("/")[1] for place in files if place.startswith("subagents/")}):
         folder = {place.split("/", 2)[2]: file for place, file in files.items() if place.startswith(f"subagents/{agent}/")}
-        own = _Wire(session, report, Story(agent))
+        own = _CliWire(session, report, Story(agent))
         if "wire.jsonl" in folder:
             own.read(folder["wire.jsonl"])
         for name, story in own.stories.items():
@@ -238,13 +238,13 @@ def _meta(story: Story, meta: dict[str, Any]) -> None:
 # -- context.jsonl -------------------------------------------------------------------------------------------------------------
 
 
-_Calls = dict[str, tuple[Step, Call]]
+_Calls = dict[str, tuple[ModelStep, StepCall]]
 
 
 def _complete(session: Session, file: File, story: Story) -> None:
     """Add to a story what only the context has: answers and calls that the wire misses, and messages after its end."""
     messages = [(n, m) for n, m in session.records(file) if not str(m.get("role")).startswith("_")]
-    texts: dict[str, Step | None] = {_without_blanks(item.text): None for item in story.items if isinstance(item, Heard)}
+    texts: dict[str, ModelStep | None] = {_without_blanks(item.text): None for item in story.items if isinstance(item, Incoming)}
     texts |= {_without_blanks(step.text + step.thinking): step for step in story.steps()}
     by_call = {call.id: (step, call) for step in story.steps() for call in step.calls}
     is_answered = {item.call for item in story.items if isinstance(item, Answer)}
@@ -257,14 +257,14 @@ def _complete(session: Session, file: File, story: Story) -> None:
             _add_answer(story, message, by_call, is_answered)
         elif role == "user" and k > known and (text := said(message.get("content"))):
             by: Literal["user", "system"] = "system" if text.lstrip().startswith("<system") else "user"
-            story.items.append(Heard(f"context{number}", None, text, by))
+            story.items.append(Incoming(f"context{number}", None, text, by))
 
 
 def _without_blanks(text: str) -> str:
     return "".join(text.split())
 
 
-def _is_known(message: dict[str, Any], texts: dict[str, Step | None], by_call: _Calls) -> bool:
+def _is_known(message: dict[str, Any], texts: dict[str, ModelStep | None], by_call: _Calls) -> bool:
     calls = [as_dict(call).get("id") for call in as_list(message.get("tool_calls"))] + [message.get("tool_call_id")]
     if any(isinstance(id, str) and id in by_call for id in calls):
         return True
@@ -281,7 +281,7 @@ def _words(message: dict[str, Any]) -> tuple[str, str]:
 
 
 def _add_assistant(
-    story: Story, number: int, message: dict[str, Any], by_call: _Calls, texts: dict[str, Step | None], *, is_new: bool
+    story: Story, number: int, message: dict[str, Any], by_call: _Calls, texts: dict[str, ModelStep | None], *, is_new: bool
 ) -> None:
     calls = [_context_call(as_dict(raw), f"context{number}.call{k}") for k, raw in enumerate(as_list(message.get("tool_calls")))]
     step = next((by_call[call.id][0] for call in calls if call.id in by_call), None)
@@ -301,10 +301,10 @@ def _add_assistant(
             by_call[call.id][1].args = call.args
 
 
-def _context_call(raw: dict[str, Any], fallback: str) -> Call:
+def _context_call(raw: dict[str, Any], fallback: str) -> StepCall:
     function = as_dict(raw.get("function"))
     args = function.get("arguments")
-    return Call(
+    return StepCall(
         string(raw.get("id")) or fallback, string(function.get("name")) or "unnamed", "" if args is None else compact(args)
     )
 

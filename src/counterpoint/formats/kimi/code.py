@@ -14,7 +14,19 @@ from counterpoint.formats.importing.files import File
 from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, compact, seconds, string, text_of
-from counterpoint.formats.kimi.story import MAIN, Answer, Call, Heard, Spent, Step, Stop, Story, Verdict, said, usage_of
+from counterpoint.formats.kimi.story import (
+    MAIN,
+    Answer,
+    Incoming,
+    ModelStep,
+    Spent,
+    StepCall,
+    Stop,
+    Story,
+    Verdict,
+    said,
+    usage_of,
+)
 
 _BOOKKEEPING = (
     "metadata",
@@ -42,14 +54,14 @@ _BOOKKEEPING = (
 _ENVELOPES = ("<notification", "<task-notification", "<system-reminder", "<cron-fire")
 
 
-class _Wire:
+class _CodeWire:
     """Reads the wire of one agent."""
 
     def __init__(self, session: Session, report: Report, story: Story, copied: set[str]) -> None:
         self.session, self.report, self.story = session, report, story
         self._copied = copied
         """Ids of steps and calls of the agents read before: a forked agent's wire may begin with them."""
-        self._steps: dict[str, Step] = {}
+        self._steps: dict[str, ModelStep] = {}
         self.own: set[str] = set()
         self._is_copy = False
         self._prompts: list[str] = []
@@ -93,7 +105,7 @@ class _Wire:
         task = string(origin.get("taskId")) if kind in ("background_task", "task") else None
         is_human = kind == "user" and not text.lstrip().startswith(_ENVELOPES)
         extra = {} if is_human else {"origin": kind}
-        heard = Heard(
+        heard = Incoming(
             f"heard{len(story.items)}", at, text, "user" if is_human else "task" if task else "system", task, extra=extra
         )
         heard.status = string(origin.get("status"))
@@ -131,14 +143,14 @@ class _Wire:
             "tokens_after": record.get("tokensAfter"),
         }
         text = text_of(record.get("summary"))
-        self.story.items.append(Heard(f"heard{len(self.story.items)}", at, text, "system", extra=extra))
+        self.story.items.append(Incoming(f"heard{len(self.story.items)}", at, text, "system", extra=extra))
 
     def _undone(self, record: dict[str, Any], at: float | None) -> None:
         self.report.lacks["which events an undo took back: they are kept"] += 1
 
     def _cancelled(self, record: dict[str, Any], at: float | None) -> None:
         extra = {"origin": "turn.cancel"}
-        self.story.items.append(Heard(f"heard{len(self.story.items)}", at, "turn cancelled", "user", extra=extra))
+        self.story.items.append(Incoming(f"heard{len(self.story.items)}", at, "turn cancelled", "user", extra=extra))
 
     def _ended(self, record: dict[str, Any], at: float | None) -> None:
         reason = string(record.get("reason")) or "completed"
@@ -200,14 +212,14 @@ class _Wire:
         self.own.add(id)
         self._steps[id] = self.story.begin(id, at)
 
-    def _step(self, event: dict[str, Any], at: float | None) -> Step | None:
+    def _step(self, event: dict[str, Any], at: float | None) -> ModelStep | None:
         id = string(event.get("stepUuid"))
         if id is not None and id in self._copied:
             return None
         found = self._steps.get(id) if id is not None else None
         return found or self.story.current(at)
 
-    def _part(self, step: Step | None, part: dict[str, Any], at: float | None) -> None:
+    def _part(self, step: ModelStep | None, part: dict[str, Any], at: float | None) -> None:
         if step is None:
             return
         step.end = at
@@ -290,34 +302,34 @@ def _placed(story: Story) -> Callable[[Any], tuple[int, int]]:
     return key
 
 
-def _before(steps: list[Step], at: float | None) -> Step | None:
+def _before(steps: list[ModelStep], at: float | None) -> ModelStep | None:
     """The last of the steps that began by a moment; the first where there is no telling."""
     if at is None:
         return steps[0] if steps else None
     return next((step for step in reversed(steps) if step.at is None or step.at <= at), None)
 
 
-def _call(raw: dict[str, Any], fallback: str, at: float | None = None) -> Call:
+def _call(raw: dict[str, Any], fallback: str, at: float | None = None) -> StepCall:
     function = as_dict(raw.get("function")) or raw
     args = function.get("args", function.get("arguments"))
     id = string(raw.get("toolCallId")) or string(raw.get("id")) or fallback
-    return Call(id, string(function.get("name")) or "unnamed", "" if args is None else compact(args), at)
+    return StepCall(id, string(function.get("name")) or "unnamed", "" if args is None else compact(args), at)
 
 
-_HANDLERS: dict[str, Callable[[_Wire, dict[str, Any], float | None], None]] = {
-    "config.update": _Wire._config,
-    "llm.request": _Wire._request,
-    "turn.prompt": _Wire._prompt,
-    "turn.steer": _Wire._prompt,
-    "turn.ended": _Wire._ended,
-    "turn.cancel": _Wire._cancelled,
-    "context.append_message": _Wire._message,
-    "context.append_loop_event": _Wire._loop,
-    "context.apply_compaction": _Wire._compacted,
-    "context.undo": _Wire._undone,
-    "interaction.resolved": _Wire._judge,
-    "permission.record_approval_result": _Wire._judge,
-    "usage.record": _Wire._spent,
+_HANDLERS: dict[str, Callable[[_CodeWire, dict[str, Any], float | None], None]] = {
+    "config.update": _CodeWire._config,
+    "llm.request": _CodeWire._request,
+    "turn.prompt": _CodeWire._prompt,
+    "turn.steer": _CodeWire._prompt,
+    "turn.ended": _CodeWire._ended,
+    "turn.cancel": _CodeWire._cancelled,
+    "context.append_message": _CodeWire._message,
+    "context.append_loop_event": _CodeWire._loop,
+    "context.apply_compaction": _CodeWire._compacted,
+    "context.undo": _CodeWire._undone,
+    "interaction.resolved": _CodeWire._judge,
+    "permission.record_approval_result": _CodeWire._judge,
+    "usage.record": _CodeWire._spent,
 }
 
 
@@ -341,7 +353,7 @@ def read_code(session: Session, files: dict[str, File], report: Report) -> tuple
         item = string(about.get("swarmItem")) or string(labels.get("swarmItem"))
         story.extra = {"item": item, "forked_from": about.get("forkedFrom"), "type": about.get("type")}
         if agent in wires:
-            wire = _Wire(session, report, story, copied if story.extra["forked_from"] else set())
+            wire = _CodeWire(session, report, story, copied if story.extra["forked_from"] else set())
             wire.read(wires[agent])
             copied |= wire.own
     return stories, state

@@ -30,11 +30,11 @@ class Answer:
     at: float | None
     text: str
     ok: bool | None
-    of: Call | None = None
+    of: StepCall | None = None
 
 
 @dataclass(slots=True)
-class Call:
+class StepCall:
     """A tool call of a step; `args` is JSON text, complete or not."""
 
     id: str
@@ -52,14 +52,14 @@ class Call:
 
 
 @dataclass(slots=True)
-class Step:
+class ModelStep:
     """One answer of the model."""
 
     id: str
     at: float | None
     text: str = ""
     thinking: str = ""
-    calls: list[Call] = field(default_factory=list)
+    calls: list[StepCall] = field(default_factory=list)
     usage: Usage | None = None
     model: str | None = None
     end: float | None = None
@@ -74,7 +74,7 @@ class Step:
 
 
 @dataclass(slots=True)
-class Heard:
+class Incoming:
     """Words that came in: from a person, from the program around the agent, or of a task in the background."""
 
     id: str
@@ -126,7 +126,7 @@ class Stop:
     reason: str
 
 
-Item = Step | Heard | Answer | Verdict | Spent | Spawned | Stop
+Item = ModelStep | Incoming | Answer | Verdict | Spent | Spawned | Stop
 
 
 @dataclass
@@ -146,29 +146,29 @@ class Story:
     items: list[Item] = field(default_factory=list)
     extra: dict[str, Any] = field(default_factory=dict)
     turn: int = 0
-    step: Step | None = None
-    last_call: Call | None = None
+    step: ModelStep | None = None
+    last_call: StepCall | None = None
 
-    def begin(self, id: str, at: float | None) -> Step:
+    def begin(self, id: str, at: float | None) -> ModelStep:
         """A new step."""
-        self.step = Step(id, at, model=self.model)
+        self.step = ModelStep(id, at, model=self.model)
         self.items.append(self.step)
         return self.step
 
-    def current(self, at: float | None) -> Step:
+    def current(self, at: float | None) -> ModelStep:
         """The present step; one is made where its beginning was not recorded."""
         return self.step or self.begin(f"turn{self.turn}.step{len(self.items)}", at)
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[ModelStep]:
         """Its steps, in order."""
-        return [item for item in self.items if isinstance(item, Step)]
+        return [item for item in self.items if isinstance(item, ModelStep)]
 
 
 def answered(story: Story) -> None:
     """Join answers and calls. Ids come again in long sessions, so an answer is to the latest open call of its id."""
-    open_calls: dict[str, Call] = {}
+    open_calls: dict[str, StepCall] = {}
     for item in story.items:
-        if isinstance(item, Step):
+        if isinstance(item, ModelStep):
             open_calls.update({call.id: call for call in item.calls})
         elif isinstance(item, Answer) and (call := open_calls.pop(item.call, None)) is not None:
             item.of, call.answer = call, item
@@ -193,7 +193,7 @@ def header(text: str) -> dict[str, str]:
 
 
 @dataclass(slots=True)
-class Member:
+class SwarmMember:
     """One `<subagent>` of an AgentSwarm's answer."""
 
     agent: str | None
@@ -204,9 +204,9 @@ class Member:
     has_started: bool
 
 
-def members(text: str) -> list[Member]:
+def members(text: str) -> list[SwarmMember]:
     """The sub-agents of an `<agent_swarm_result>`; what a sub-agent wrote may hold such tags itself."""
-    found: list[Member] = []
+    found: list[SwarmMember] = []
     depth, begin, given = 0, 0, ""
     for tag in _TAG.finditer(text):
         if tag[1] is None:
@@ -221,10 +221,10 @@ def members(text: str) -> list[Member]:
     return found
 
 
-def _member(given: str, text: str) -> Member:
+def _member(given: str, text: str) -> SwarmMember:
     got = {name: unescape(value) for name, value in _ATTRIBUTE.findall(given)}
     has_started = got.get("state") != "not_started"
-    return Member(
+    return SwarmMember(
         got.get("agent_id"), got.get("item"), got.get("outcome", "unknown"), text, got.get("mode") == "resume", has_started
     )
 

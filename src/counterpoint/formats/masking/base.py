@@ -35,7 +35,7 @@ _NAMED = re.compile(
 )
 
 
-class Span(NamedTuple):
+class SecretSpan(NamedTuple):
     """Where a secret is, its kind (`key`, `email` or `path`), the rule that found it,
     and the secret as it would be written plainly."""
 

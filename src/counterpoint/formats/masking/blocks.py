@@ -10,7 +10,7 @@ import binascii
 import re
 from collections.abc import Iterator
 
-from counterpoint.formats.masking.base import Span
+from counterpoint.formats.masking.base import SecretSpan
 
 _LONGEST = 1 << 15
 _HEAD = re.compile(r"-{4,5} ?BEGIN [A-Z0-9 _-]{0,40}\Z")
@@ -30,7 +30,7 @@ _TWICE = re.compile(r"LS0tLS1CRUdJTi[A-Za-z0-9+/_-]{20,16000}(?:(?:\s|\\n){1,20}
 _XML = re.compile(r"<(?P<tag>D|P|Q|DP|DQ|InverseQ)>(?P<value>[A-Za-z0-9+/=\s]{20,2000})</(?P=tag)>")
 
 
-def _private_key(text: str, at: int) -> Iterator[Span]:
+def _private_key(text: str, at: int) -> Iterator[SecretSpan]:
     """Around the words PRIVATE KEY or PGP MESSAGE that stand in a line of hyphens."""
     rest = _REST.match(text, at + 11)
     if rest is None:
@@ -41,7 +41,7 @@ def _private_key(text: str, at: int) -> Iterator[Span]:
         if foot is not None and text.rfind("BEGIN", max(0, foot.start() - _LONGEST), foot.start()) < 0:
             start = _back(text, foot.start())
             if foot.start() - start >= 40:
-                yield Span(start, rest.end(), "key", "private-key", text[start : rest.end()])
+                yield SecretSpan(start, rest.end(), "key", "private-key", text[start : rest.end()])
         return
     foot_at = text.find("END ", rest.end(), rest.end() + _LONGEST)
     end = _END.search(text, max(rest.end(), foot_at - 6), foot_at + 80) if foot_at >= 0 else None
@@ -53,7 +53,7 @@ def _private_key(text: str, at: int) -> Iterator[Span]:
     elif again >= 0:
         stop = min(stop, again)
     if _LINE.search(text, rest.end(), stop):
-        yield Span(head.start(), stop, "key", "private-key", text[head.start() : stop])
+        yield SecretSpan(head.start(), stop, "key", "private-key", text[head.start() : stop])
 
 
 def _back(text: str, end: int) -> int:
@@ -67,12 +67,12 @@ def _back(text: str, end: int) -> int:
     return first.start() if first else end
 
 
-def _putty(text: str, at: int) -> Iterator[Span]:
+def _putty(text: str, at: int) -> Iterator[SecretSpan]:
     if found := _PUTTY.match(text, at):
-        yield Span(found.start("value"), found.end(), "key", "private-key", text[found.start("value") : found.end()])
+        yield SecretSpan(found.start("value"), found.end(), "key", "private-key", text[found.start("value") : found.end()])
 
 
-def _twice(text: str, at: int) -> Iterator[Span]:
+def _twice(text: str, at: int) -> Iterator[SecretSpan]:
     """Base64 of a block: of a key, not of a certificate."""
     found = _TWICE.match(text, at)
     if not found:
@@ -82,12 +82,12 @@ def _twice(text: str, at: int) -> Iterator[Span]:
     except (binascii.Error, ValueError):
         return
     if b"PRIVATE" in begin:
-        yield Span(*found.span(), "key", "private-key-base64", found[0])
+        yield SecretSpan(*found.span(), "key", "private-key-base64", found[0])
 
 
-def _xml_key(text: str, at: int) -> Iterator[Span]:
+def _xml_key(text: str, at: int) -> Iterator[SecretSpan]:
     for found in _XML.finditer(text, at, at + 6000):
-        yield Span(*found.span("value"), "key", "private-key", found["value"])
+        yield SecretSpan(*found.span("value"), "key", "private-key", found["value"])
 
 
 BLOCKS = (

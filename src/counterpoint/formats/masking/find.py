@@ -10,18 +10,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from counterpoint.formats.masking.base import LABEL, Span
+from counterpoint.formats.masking.assigned import assigned
+from counterpoint.formats.masking.base import LABEL, SecretSpan
 from counterpoint.formats.masking.blocks import BLOCKS
 from counterpoint.formats.masking.forms import FORMS, attached, pgpass
 from counterpoint.formats.masking.names import NAME_WORDS, Name, foreign_names, name_at
 from counterpoint.formats.masking.people import emails, homes
 from counterpoint.formats.masking.scan import Scan
 from counterpoint.formats.masking.tokens import BREAK, broken_tokens, is_beginning, is_tail, runs, tokens
-from counterpoint.formats.masking.values import assigned
 from counterpoint.formats.masking.views import view
 
 _RUN = re.compile(r"[A-Za-z0-9_+/=.~$-]{1,2000}+")
-_HANDLERS: dict[str, list[tuple[str, Callable[[str, int], Iterator[Span]]]]] = {}
+_HANDLERS: dict[str, list[tuple[str, Callable[[str, int], Iterator[SecretSpan]]]]] = {}
 for _word, _handler in (*FORMS, *BLOCKS):
     _HANDLERS.setdefault(_word[:4], []).append((_word, _handler))
 for _head, _some in _HANDLERS.items():  # a word of three letters is found by the four of a longer one too
@@ -31,7 +31,7 @@ _NAME_HEADS = frozenset(word[:4] for word in NAME_WORDS)
 _SCAN = Scan([*NAME_WORDS, *(word for word, _ in (*FORMS, *BLOCKS))])
 
 
-def spans(text: str, low: str | None = None, *, is_quick: bool = False) -> list[Span]:
+def spans(text: str, low: str | None = None, *, is_quick: bool = False) -> list[SecretSpan]:
     """Every secret in a text; `low` is it with ASCII letters in lower case. A quick look does not read odd characters and broken
     lines again."""
     found = list(_raw(text, low, is_quick=is_quick))
@@ -44,7 +44,7 @@ def spans(text: str, low: str | None = None, *, is_quick: bool = False) -> list[
     return _apart(text, found)
 
 
-def _raw(text: str, low: str | None, *, is_quick: bool) -> Iterator[Span]:
+def _raw(text: str, low: str | None, *, is_quick: bool) -> Iterator[SecretSpan]:
     if low is None:
         low = text.lower() if text.isascii() else text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
     begun: set[int] = set()
@@ -55,7 +55,7 @@ def _raw(text: str, low: str | None, *, is_quick: bool) -> Iterator[Span]:
     yield from homes(text)
 
 
-def _keys(text: str, low: str, *, is_quick: bool) -> Iterator[Span]:
+def _keys(text: str, low: str, *, is_quick: bool) -> Iterator[SecretSpan]:
     found = runs(text)
     whole = tokens(text, found)
     yield from whole
@@ -79,7 +79,7 @@ def _keys(text: str, low: str, *, is_quick: bool) -> Iterator[Span]:
     yield from attached(text)
 
 
-def _extended(text: str, span: Span) -> Span:
+def _extended(text: str, span: SecretSpan) -> SecretSpan:
     """A secret that a line break cuts: with its rest, where that looks like one."""
     gone = BREAK.match(text, span.end)
     if gone is None or "\n" in span.secret:
@@ -98,14 +98,14 @@ def _extended(text: str, span: Span) -> Span:
     return span._replace(end=rest.end(), secret=span.secret + rest[0])
 
 
-def _apart(text: str, found: list[Span]) -> list[Span]:
+def _apart(text: str, found: list[SecretSpan]) -> list[SecretSpan]:
     """In order, without overlap, and without labels of ours."""
     if not found:
         return found
     labels = [label.span() for label in LABEL.finditer(text)] if "[masked:" in text else []
     found = [span for span in found if span.end > span.start and not any(a < span.end and span.start < b for a, b in labels)]
     found.sort(key=lambda span: (span.start, -span.end, span.kind != "key"))
-    apart: list[Span] = []
+    apart: list[SecretSpan] = []
     for span in found:
         last = apart[-1] if apart else None
         if last is None or span.start >= last.end:

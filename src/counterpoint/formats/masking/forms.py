@@ -12,16 +12,16 @@ import binascii
 import re
 from collections.abc import Callable, Iterator
 
-from counterpoint.formats.masking.base import Span, every, has_digit, is_filler, is_random
+from counterpoint.formats.masking.assigned import is_secret
+from counterpoint.formats.masking.base import SecretSpan, every, has_digit, is_filler, is_random
 from counterpoint.formats.masking.names import TOKEN
-from counterpoint.formats.masking.values import is_secret
 
-Found = Iterator[Span]
+Found = Iterator[SecretSpan]
 _QUOTE = r"\\{0,8}[\"'`]?"
 
 
-def _span(found: re.Match[str], group: int | str, rule: str) -> Span:
-    return Span(*found.span(group), "key", rule, found[group])
+def _span(found: re.Match[str], group: int | str, rule: str) -> SecretSpan:
+    return SecretSpan(*found.span(group), "key", rule, found[group])
 
 
 # -- headers -------------------------------------------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ def _authorization(text: str, at: int) -> Found:
         and (has_digit(word) or is_random(word) or (len(word) >= 16 and word.isalnum()))
     ) or (not has_scheme and is_secret(word, TOKEN, is_quoted=True)):
         start = found.start("value") + found["value"].index(word)
-        yield Span(start, start + len(word), "key", "authorization", word)
+        yield SecretSpan(start, start + len(word), "key", "authorization", word)
 
 
 def _bearer(text: str, at: int) -> Found:

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from urllib.parse import quote
 
-from counterpoint.formats.masking.base import LABEL, Span
+from counterpoint.formats.masking.base import LABEL, SecretSpan
 from counterpoint.formats.masking.find import spans
 from counterpoint.formats.masking.tokens import trie
 
@@ -89,7 +89,7 @@ class Labels:
         """Whether everything stays as it is."""
         return not self._now and not self._values
 
-    def _cut(self, key: str, text: str, where: list[Span], known: dict[str, str]) -> str:
+    def _cut(self, key: str, text: str, where: list[SecretSpan], known: dict[str, str]) -> str:
         parts, done = [], 0
         rules = self.rules.setdefault(key, Counter())
         for span in where:
@@ -172,7 +172,7 @@ def _is_at(text: str, secret: str, at: int) -> bool:
     return len(secret) >= 12 or not ((at and text[at - 1].isalnum()) or text[end : end + 1].isalnum())
 
 
-def _spans_of(current: dict[str, str]) -> Iterator[tuple[str, list[Span]]]:
+def _spans_of(current: dict[str, str]) -> Iterator[tuple[str, list[SecretSpan]]]:
     """The spans of each string that has some; many strings are looked through as one."""
     keys: list[str] = []
     size = 0
@@ -185,12 +185,12 @@ def _spans_of(current: dict[str, str]) -> Iterator[tuple[str, list[Span]]]:
     yield from _spans_in(keys, current)
 
 
-def _spans_in(keys: list[str], current: dict[str, str]) -> Iterator[tuple[str, list[Span]]]:
+def _spans_in(keys: list[str], current: dict[str, str]) -> Iterator[tuple[str, list[SecretSpan]]]:
     starts, at = [], 0
     for key in keys:
         starts.append(at)
         at += len(current[key]) + len(_SEPARATOR)
-    by_string: dict[int, list[Span]] = {}
+    by_string: dict[int, list[SecretSpan]] = {}
     for span in spans(_joined(current[key] for key in keys)):
         k = bisect_right(starts, span.start) - 1
         start, end = span.start - starts[k], min(span.end - starts[k], len(current[keys[k]]))

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from counterpoint.formats.masking.assigned import is_secret
 from counterpoint.formats.masking.find import spans
 from counterpoint.formats.masking.labels import Labels
 from counterpoint.formats.masking.names import PASSWORD, TOKEN, level_of
-from counterpoint.formats.masking.values import is_secret
 from counterpoint.trace import Edge, Event, Trace, content_ref
 from counterpoint.trace.edges import Edges
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from counterpoint.formats.masking.base import Span, every
+from counterpoint.formats.masking.base import SecretSpan, every
 
 _LOCAL = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._%+-"
 _DOMAIN = re.compile(r"(?!\d{1,63}+\.\d)(?:[A-Za-z0-9-]{1,63}+\.){1,8}(?P<top>[A-Za-z]{2,24}+)(?![A-Za-z0-9@])")
@@ -20,7 +20,7 @@ _FILES = frozenset({
 })  # fmt: skip
 
 
-def emails(text: str) -> Iterator[Span]:
+def emails(text: str) -> Iterator[SecretSpan]:
     """Every e-mail address."""
     at = text.find("@")
     while at >= 0:
@@ -33,7 +33,7 @@ def emails(text: str) -> Iterator[Span]:
                 start += 1
             start = at - len(text[start:at].lstrip("._%+-"))
             if start < at and at - start <= 64 and text[start:at] != "git":
-                yield Span(start, domain.end(), "email", "email", text[start : domain.end()])
+                yield SecretSpan(start, domain.end(), "email", "email", text[start : domain.end()])
         at = text.find("@", at + 1)
 
 
@@ -60,7 +60,7 @@ _NOBODY = frozenset({
 """Names of nobody: of machines, of images of machines, and of documentation."""
 
 
-def homes(text: str) -> Iterator[Span]:
+def homes(text: str) -> Iterator[SecretSpan]:
     """The user's name in every home folder."""
     for needle, pattern in _HOMES:
         for at in every(text, needle) if needle in text else ():
@@ -70,7 +70,7 @@ def homes(text: str) -> Iterator[Span]:
             name = found[found.lastindex].rstrip(".")
             if name.lower() not in _NOBODY:
                 start = found.start(found.lastindex)
-                yield Span(start, start + len(name), "path", "home-folder", name)
+                yield SecretSpan(start, start + len(name), "path", "home-folder", name)
 
 
 def _is_inside(text: str, at: int) -> bool:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.formats.masking.base import Span, every, is_random, is_word_at
+from counterpoint.formats.masking.base import SecretSpan, every, is_random, is_word_at
 from counterpoint.formats.masking.rules import RULES, Rule
 
 Places = NDArray[np.intp]
@@ -110,7 +110,7 @@ def runs(text: str) -> Runs:
     return Runs(starts, ends, digits[ends - 1] - digits[starts], codes)
 
 
-def tokens(text: str, found: Runs) -> list[Span]:
+def tokens(text: str, found: Runs) -> list[SecretSpan]:
     """Every token that stands in one piece."""
     is_one = (found.ends - found.starts >= _SHORTEST) & (found.digits > 0)
     places = dict.fromkeys(zip(found.starts[is_one].tolist(), found.ends[is_one].tolist(), strict=True))
@@ -126,7 +126,7 @@ def _worth(run: str) -> str:
     return run[:200] if len(run) > _PICTURE and not run.strip(_BASE64) else run
 
 
-def _in_pieces(text: str, pieces: list[tuple[int, str]]) -> Iterator[Span]:
+def _in_pieces(text: str, pieces: list[tuple[int, str]]) -> Iterator[SecretSpan]:
     """Tokens that begin in pieces of a text, which are looked through as one."""
     joined = "\n".join(piece for _, piece in pieces)
     offsets, at = [], 0
@@ -143,17 +143,17 @@ def _in_pieces(text: str, pieces: list[tuple[int, str]]) -> Iterator[Span]:
             done = span.end
             yield span
             if span.rule == "aws-key-id" and (half := _AWS_SECRET.search(text, span.end, span.end + 120)) and is_random(half[0]):
-                yield Span(*half.span(), "key", "aws-secret-key", half[0])
+                yield SecretSpan(*half.span(), "key", "aws-secret-key", half[0])
         hit = _BEGINS.search(joined, hit.start() + 1)
     for rule, shape in _SHAPES:
         for shaped in shape.finditer(joined):
             k = bisect_right(offsets, shaped.start()) - 1
             start = pieces[k][0] + shaped.start() - offsets[k]
             if is_random(shaped[0]):
-                yield Span(start, start + len(shaped[0]), "key", rule, shaped[0])
+                yield SecretSpan(start, start + len(shaped[0]), "key", rule, shaped[0])
 
 
-def _token(text: str, at: int, begin: str, failed: dict[str, int]) -> Span | None:
+def _token(text: str, at: int, begin: str, failed: dict[str, int]) -> SecretSpan | None:
     for rule, pattern in _TRIED[begin]:
         if failed.get(rule.id, -1) > at:
             continue
@@ -164,7 +164,7 @@ def _token(text: str, at: int, begin: str, failed: dict[str, int]) -> Span | Non
                 failed[rule.id] = run.end() if run else at + 1
             continue
         if _is_token(text, found, rule, begin):
-            return Span(found.start(), found.end(), "key", rule.id, found[0])
+            return SecretSpan(found.start(), found.end(), "key", rule.id, found[0])
     return None
 
 
@@ -199,7 +199,7 @@ def _is_blob(text: str, at: int) -> bool:
     return len(line) == 32 and not line.rstrip(_BASE64)
 
 
-def broken_tokens(text: str, found: Runs, whole: Sequence[Span]) -> Iterator[Span]:
+def broken_tokens(text: str, found: Runs, whole: Sequence[SecretSpan]) -> Iterator[SecretSpan]:
     """Every token that a line break, or the end of a string that goes on, cuts in two or more."""
     chains = list(_chains(text, found))
     if not chains:
@@ -217,7 +217,7 @@ def broken_tokens(text: str, found: Runs, whole: Sequence[Span]) -> Iterator[Spa
             tail = chain_text[parts[last][0] : end]
             if place in ends and ends[place] >= parts[first][2] and not is_tail(tail):
                 continue  # whole on its own line, and a word follows
-            yield Span(place, parts[last][1] + end - parts[last][0], "key", span.rule, chain_text[start:end])
+            yield SecretSpan(place, parts[last][1] + end - parts[last][0], "key", span.rule, chain_text[start:end])
         at += len(chain_text) + 1
 
 

@@ -22,7 +22,7 @@ from counterpoint.errors import InputError
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.otel.bodies import count, read_file, spans_of_records
 from counterpoint.formats.otel.ours import TRACE, is_ours, restored
-from counterpoint.formats.otel.records import Records
+from counterpoint.formats.otel.raw_records import Records
 from counterpoint.formats.spans.trees import traces_of
 from counterpoint.trace import Trace
 

@@ -17,9 +17,9 @@ from counterpoint.formats.importer import Session
 from counterpoint.formats.importing.files import File
 from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.values import as_dict, as_list, decode
-from counterpoint.formats.otel.agents import joined, spans_for
-from counterpoint.formats.otel.logs import add_logs
-from counterpoint.formats.otel.records import Records
+from counterpoint.formats.otel.dialects import joined, spans_for
+from counterpoint.formats.otel.log_records import add_logs
+from counterpoint.formats.otel.raw_records import Records
 from counterpoint.formats.spans.genai import settled
 from counterpoint.formats.spans.span import Span
 

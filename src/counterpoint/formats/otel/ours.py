@@ -13,7 +13,7 @@ import msgspec
 
 from counterpoint.errors import InputError
 from counterpoint.formats.importing.values import as_dict, as_list, count
-from counterpoint.formats.otel.records import RawSpan
+from counterpoint.formats.otel.raw_records import RawSpan
 from counterpoint.formats.spans.genai import parsed
 from counterpoint.trace import Trace, lines
 

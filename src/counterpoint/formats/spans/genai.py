@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from counterpoint.errors import InputError
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, compact, count, decode, number, string, text_of
-from counterpoint.formats.otel.records import Happening, RawSpan
+from counterpoint.formats.otel.raw_records import RawSpan, SpanEvent
 from counterpoint.formats.spans.span import Kind, Span
 
 _OPERATIONS: dict[str, Kind] = {
@@ -216,7 +216,7 @@ _DETAILS = "gen_ai.client.inference.operation.details"
 _ENTITY = ("traceloop.entity.", "ioa_observe.entity.")
 
 
-class Said(NamedTuple):
+class GenaiMessage(NamedTuple):
     """A message: who said it, its words, and the reasoning before them."""
 
     role: str
@@ -234,23 +234,23 @@ def parsed(value: Any) -> Any:
     return value
 
 
-def _messages(value: Any, role: str) -> list[Said]:
+def _messages(value: Any, role: str) -> list[GenaiMessage]:
     """The messages in a value of any of the known shapes."""
     given, value = value, parsed(value)
     if isinstance(value, dict) and isinstance(given, str) and not any(k in value for k in _MESSAGE):
         value = given  # JSON that is what was said, not how
     if isinstance(value, str):
-        return [Said(role, value)] if value else []
+        return [GenaiMessage(role, value)] if value else []
     found = []
     for item in value if isinstance(value, list) else [value]:
         if isinstance(item, dict):
             found.append(_message(item, role))
         elif isinstance(item, str) and item:
-            found.append(Said(role, item))
+            found.append(GenaiMessage(role, item))
     return found
 
 
-def _message(item: dict[str, Any], role: str) -> Said:
+def _message(item: dict[str, Any], role: str) -> GenaiMessage:
     inner = item.get("message")
     if isinstance(inner, dict):
         item = {**item, **inner}
@@ -265,7 +265,7 @@ def _message(item: dict[str, Any], role: str) -> Said:
         is_thought = kind in ("reasoning", "thinking") or (isinstance(part, dict) and part.get("thought") is True)
         (thoughts if is_thought else words).append(text)
     own = string(item.get("role")) or string(item.get("type")) or role
-    return Said(own, "\n".join(w for w in words if w), "\n".join(t for t in thoughts if t))
+    return GenaiMessage(own, "\n".join(w for w in words if w), "\n".join(t for t in thoughts if t))
 
 
 _MESSAGE = ("role", "parts", "content", "text", "message")
@@ -273,7 +273,7 @@ _CALLS = ("function_call", "functionCall", "function_response", "functionRespons
 _WORDS = ("text", "content", "value", "output", "thinking")
 
 
-def _numbered(attrs: dict[str, Any], prefix: str, role: str) -> list[Said]:
+def _numbered(attrs: dict[str, Any], prefix: str, role: str) -> list[GenaiMessage]:
     found = []
     for n in range(4096):
         head = f"{prefix}.{n}."
@@ -284,7 +284,7 @@ def _numbered(attrs: dict[str, Any], prefix: str, role: str) -> list[Said]:
     return found
 
 
-def _told(events: Sequence[Happening]) -> Iterator[tuple[str, Any]]:
+def _told(events: Sequence[SpanEvent]) -> Iterator[tuple[str, Any]]:
     """Role and content of every event that is a message."""
     for event in events:
         parts = event.name.split(".")
@@ -295,17 +295,17 @@ def _told(events: Sequence[Happening]) -> Iterator[tuple[str, Any]]:
             yield "user", event.attrs.get("gen_ai.prompt")
 
 
-def answer(attrs: dict[str, Any], events: Sequence[Happening]) -> Said:
+def answer(attrs: dict[str, Any], events: Sequence[SpanEvent]) -> GenaiMessage:
     """What the model (or the agent) answered."""
     for messages in _answers(attrs, events):
         text = "\n".join(m.text for m in messages if m.text)
         thinking = "\n".join(m.thinking for m in messages if m.thinking)
         if text or thinking:
-            return Said("assistant", text, thinking)
-    return Said("assistant", "")
+            return GenaiMessage("assistant", text, thinking)
+    return GenaiMessage("assistant", "")
 
 
-def _answers(attrs: dict[str, Any], events: Sequence[Happening]) -> Iterator[list[Said]]:
+def _answers(attrs: dict[str, Any], events: Sequence[SpanEvent]) -> Iterator[list[GenaiMessage]]:
     yield _messages(attrs.get("gen_ai.output.messages"), "assistant")
     yield _numbered(attrs, "gen_ai.completion", "assistant")
     yield _messages(attrs.get("gen_ai.completion"), "assistant")
@@ -318,10 +318,10 @@ def _answers(attrs: dict[str, Any], events: Sequence[Happening]) -> Iterator[lis
         elif event.name in (_DETAILS, "gen_ai.content.completion"):
             yield _messages(event.attrs.get("gen_ai.output.messages", event.attrs.get("gen_ai.completion")), "assistant")
     yield _messages(attrs.get("final_result", attrs.get("output.value")), "assistant")
-    yield [Said("assistant", entity) for entity in (_entity(attrs, "output"),) if entity]
+    yield [GenaiMessage("assistant", entity) for entity in (_entity(attrs, "output"),) if entity]
 
 
-def question(attrs: dict[str, Any], events: Sequence[Happening]) -> str:
+def question(attrs: dict[str, Any], events: Sequence[SpanEvent]) -> str:
     """What the model (or the agent) was asked: the latest message of a user."""
     for messages in _questions(attrs, events):
         asked = [m.text for m in messages if m.role in ("user", "human", "HumanMessage") and m.text]
@@ -330,7 +330,7 @@ def question(attrs: dict[str, Any], events: Sequence[Happening]) -> str:
     return ""
 
 
-def _questions(attrs: dict[str, Any], events: Sequence[Happening]) -> Iterator[list[Said]]:
+def _questions(attrs: dict[str, Any], events: Sequence[SpanEvent]) -> Iterator[list[GenaiMessage]]:
     yield _messages(attrs.get("gen_ai.input.messages"), "user")
     yield _numbered(attrs, "gen_ai.prompt", "user")
     yield _messages(attrs.get("gen_ai.prompt"), "user")
@@ -341,14 +341,14 @@ def _questions(attrs: dict[str, Any], events: Sequence[Happening]) -> Iterator[l
     yield _messages(as_list(as_dict(parsed(attrs.get("gcp.vertex.agent.llm_request"))).get("contents")), "user")
     yield _messages(attrs.get("ai.prompt.messages"), "user")
     yield _messages(attrs.get("ai.prompt", attrs.get("input.value")), "user")
-    yield [Said("user", entity) for entity in (_entity(attrs, "input"),) if entity]
+    yield [GenaiMessage("user", entity) for entity in (_entity(attrs, "input"),) if entity]
 
 
 def _entity(attrs: dict[str, Any], part: str) -> str:
     return next((compact(attrs[p + part]) for p in _ENTITY if attrs.get(p + part)), "")
 
 
-def tool_input(attrs: dict[str, Any], events: Sequence[Happening]) -> str:
+def tool_input(attrs: dict[str, Any], events: Sequence[SpanEvent]) -> str:
     """The arguments of a tool call."""
     names = (
         "gen_ai.tool.call.arguments",
@@ -363,7 +363,7 @@ def tool_input(attrs: dict[str, Any], events: Sequence[Happening]) -> str:
     return compact(found) if found is not None else _entity(attrs, "input")
 
 
-def tool_output(attrs: dict[str, Any], events: Sequence[Happening]) -> str:
+def tool_output(attrs: dict[str, Any], events: Sequence[SpanEvent]) -> str:
     """The answer of a tool."""
     names = ("gen_ai.tool.call.result", "gcp.vertex.agent.tool_response", "tool_response", "ai.toolCall.result", "output.value")
     found = next((attrs[n] for n in names if attrs.get(n) not in (None, "")), None)

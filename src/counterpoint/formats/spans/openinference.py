@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, compact, count, number, string, text_of
-from counterpoint.formats.otel.records import RawSpan
-from counterpoint.formats.spans.said import Call, Said, opened, said, told
+from counterpoint.formats.otel.raw_records import RawSpan
+from counterpoint.formats.spans.said import LastAnswer, ToolUse, opened, said, told
 from counterpoint.formats.spans.span import Kind, Span
 
 _KINDS: dict[str, Kind] = {
@@ -221,18 +221,18 @@ def _text(row: dict[str, Any]) -> str:
     return "\n".join(text for _, text in sorted(row["parts"].items()) if text)
 
 
-def _answer(got: dict[str, Any]) -> Said:
+def _answer(got: dict[str, Any]) -> LastAnswer:
     """What was said: the last words, and all calls. Without flattened messages, what `output.value` holds."""
     rows = _messages(got, "output")
     if not rows:
         return said(got.get("output.value"))
     calls = [
-        Call(string(c.get("id")), str(c.get("function.name") or ""), text_of(c.get("function.arguments")))
+        ToolUse(string(c.get("id")), str(c.get("function.name") or ""), text_of(c.get("function.arguments")))
         for row in rows
         for _, c in sorted(row["calls"].items())
     ]
     texts = [text for row in rows if (text := _text(row))]
-    return Said(texts[-1] if texts else "", tuple(calls))
+    return LastAnswer(texts[-1] if texts else "", tuple(calls))
 
 
 def _prompt(got: dict[str, Any]) -> str:

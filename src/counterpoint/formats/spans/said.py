@@ -18,7 +18,7 @@ _RESULT_PARTS = frozenset({"tool_call_response", "tool_result", "function_call_o
 _DEEP = 12
 
 
-class Call(NamedTuple):
+class ToolUse(NamedTuple):
     """A tool call inside a model's answer."""
 
     id: str | None
@@ -26,11 +26,11 @@ class Call(NamedTuple):
     arguments: str
 
 
-class Said(NamedTuple):
+class LastAnswer(NamedTuple):
     """A model's answer."""
 
     text: str
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ToolUse, ...] = ()
 
 
 def opened(value: Any) -> Any:
@@ -45,13 +45,13 @@ def opened(value: Any) -> Any:
     return value
 
 
-def said(value: Any) -> Said:
+def said(value: Any) -> LastAnswer:
     """The last answer in a value: its words, and the tools it calls."""
     found = _messages(opened(value), 0)
     last = found[-1] if found else opened(value)
     calls = tuple(_calls(last))
     words = _words(last) if found or calls else text_of(last)
-    return Said(words, calls)
+    return LastAnswer(words, calls)
 
 
 def told(value: Any) -> str:
@@ -123,7 +123,7 @@ def _is_call(part: dict[str, Any]) -> bool:
     return part.get("type") in _CALL_PARTS or "toolName" in part
 
 
-def _calls(message: Any) -> list[Call]:
+def _calls(message: Any) -> list[ToolUse]:
     if not isinstance(message, dict):
         return []
     listed = as_list(message.get("tool_calls")) or as_list(as_dict(message.get("additional_kwargs")).get("tool_calls"))
@@ -134,7 +134,7 @@ def _calls(message: Any) -> list[Call]:
     return [call for one in [*listed, *([] if listed else parts)] if (call := _call(one)) is not None]
 
 
-def _call(value: Any) -> Call | None:
+def _call(value: Any) -> ToolUse | None:
     got = as_dict(value)
     inner = as_dict(got.get("function"))
     name = string(inner.get("name")) or string(got.get("name")) or string(got.get("toolName"))
@@ -142,4 +142,4 @@ def _call(value: Any) -> Call | None:
         return None
     arguments = next((v for v in (inner.get("arguments"), *(got.get(k) for k in ("args", "arguments", "input"))) if v), "")
     id_ = string(got.get("id")) or string(got.get("call_id")) or string(got.get("tool_call_id")) or string(got.get("toolCallId"))
-    return Call(id_, name, compact(arguments))
+    return ToolUse(id_, name, compact(arguments))

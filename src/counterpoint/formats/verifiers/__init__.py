@@ -19,8 +19,8 @@ from counterpoint.formats.draft import Draft
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.files import HEAD, File, first_keys
 from counterpoint.formats.importing.values import as_dict, as_list, number, string
-from counterpoint.formats.verifiers.graph import GraphTalk
-from counterpoint.formats.verifiers.rollout import MAIN, play_rollout, usage_of
+from counterpoint.formats.verifiers.message_graph import GraphTalk
+from counterpoint.formats.verifiers.rows import MAIN, play_rollout, usage_of
 from counterpoint.trace import Trace
 
 _METADATA = re.compile(r"(?:^|/)evals/[^/]+--[^/]+/[^/]+/metadata\.json$")
@@ -65,7 +65,7 @@ def _read(session: Session) -> Iterator[Trace]:
             about = as_dict(session.document(file))
     for file in session.files:
         if not _METADATA.search(file.name):
-            story = _Story(session, file, about)
+            story = _RolloutFile(session, file, about)
             for line, record in _records(session, file):
                 try:
                     yield from story.traces(record)
@@ -86,7 +86,7 @@ def _records(session: Session, file: File) -> Iterator[tuple[int | None, dict[st
         yield from session.records(file)
 
 
-class _Story:
+class _RolloutFile:
     """The records of one file, each on its way to a trace."""
 
     def __init__(self, session: Session, file: File, about: dict[str, Any]) -> None:

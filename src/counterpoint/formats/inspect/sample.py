@@ -14,8 +14,8 @@ from counterpoint.formats.draft import Draft
 from counterpoint.formats.importing.chat import Call, Heard, Message, message_of
 from counterpoint.formats.importing.lane import Lane
 from counterpoint.formats.importing.values import as_dict, as_list, number, seconds, string
-from counterpoint.formats.inspect.log import Sample, prompt_of, score_number, usage_of
-from counterpoint.formats.inspect.spans import MAIN, Agent, Spans, ToolLinks, flat
+from counterpoint.formats.inspect.agents import MAIN, SampleAgent, SampleSpans, ToolLinks, flat
+from counterpoint.formats.inspect.eval_log import Sample, prompt_of, score_number, usage_of
 
 _KNOWN = frozenset(
     (
@@ -26,13 +26,13 @@ _KNOWN = frozenset(
 """Kinds that are no act of an agent; scores, errors and limits are read from the sample itself."""
 
 
-class Replay:
+class SamplePlay:
     """One sample on its way into a draft."""
 
     def __init__(self, draft: Draft, sample: Sample) -> None:
         self.draft, self.sample = draft, sample
         self.events = flat(sample.data.get("events"))
-        self.spans = Spans(self.events)
+        self.spans = SampleSpans(self.events)
         self.links = ToolLinks(self.events, self.spans)
         self.asked = _asked(sample)
         self._heard: dict[str, Heard] = defaultdict(Heard)
@@ -88,7 +88,7 @@ class Replay:
         self._flush(agent.id)
         self.lane(agent.id).returns(agent.parent, at=seconds(event.get("timestamp")), id=f"{agent.id}/return")
 
-    def _spawn(self, lane: Lane, agent: Agent, call: Call, at: float | None) -> str:
+    def _spawn(self, lane: Lane, agent: SampleAgent, call: Call, at: float | None) -> str:
         """A call of the model that made an agent."""
         fields = {"role": agent.role, "text": prompt_of(call.arguments), "at": at, "id": call.id}
         event = lane.spawn(agent.id, **fields, extra={"tool_name": call.tool})  # type: ignore[arg-type]
@@ -197,7 +197,7 @@ class Replay:
         if message.id:
             self._known[message.id] = event
 
-    def _hear_parent(self, lane: Lane, agent: Agent, spawn: str, message: Message, at: float | None) -> None:
+    def _hear_parent(self, lane: Lane, agent: SampleAgent, spawn: str, message: Message, at: float | None) -> None:
         """What a sub-agent is told that nobody outside said: the words of its spawn, or of the scaffold around it."""
         row = self.draft.rows[spawn]
         is_first = lane.last is None and spawn not in self._told

@@ -79,7 +79,7 @@ OLD_DOCUMENT = re.compile(rb'^\s*\{\s*"session"\s*:\s*\{[^{}]*"id"\s*:.*?"items"
 
 
 @dataclass
-class Head:
+class ThreadHead:
     """A thread, before its records are read."""
 
     id: str
@@ -100,17 +100,17 @@ class Head:
     about: dict[str, Any] | None = None
 
 
-def head_of(record: dict[str, Any]) -> Head | None:
+def head_of(record: dict[str, Any]) -> ThreadHead | None:
     """The head in a log's first record; a rollout whose session_meta is missing has one without an id."""
     kind, payload = string(record.get("type")), record.get("payload")
     if isinstance(payload, dict) and kind in ENVELOPE:
-        return thread_head(payload) if kind == "session_meta" else Head("", "rollout")
+        return head_of_meta(payload) if kind == "session_meta" else ThreadHead("", "rollout")
     if kind == "thread.started" and string(record.get("thread_id")):
-        return Head(record["thread_id"], "exec")
+        return ThreadHead(record["thread_id"], "exec")
     if is_bundle_event(record):
-        return Head(string(record.get("rollout_id")) or "", "bundle")
+        return ThreadHead(string(record.get("rollout_id")) or "", "bundle")
     if "type" not in record and string(record.get("id")) and "instructions" in record:
-        return Head(record["id"], "plain", created=seconds(record.get("timestamp")))
+        return ThreadHead(record["id"], "plain", created=seconds(record.get("timestamp")))
     return None
 
 
@@ -120,12 +120,12 @@ def is_bundle_event(record: dict[str, Any]) -> bool:
     return bool(typed and "rollout_id" in record and "seq" in record and "wall_time_unix_ms" in record)
 
 
-def peek(file: File) -> Head | None:
+def peek(file: File) -> ThreadHead | None:
     """The head of a file, from its first readable line."""
     try:
         if OLD_DOCUMENT.match(file.head()):
             session = as_dict(as_dict(decode(file.data())).get("session"))
-            return Head(string(session.get("id")) or file.stem, "document", created=seconds(session.get("timestamp")))
+            return ThreadHead(string(session.get("id")) or file.stem, "document", created=seconds(session.get("timestamp")))
         for _, line in file.lines():
             record = decode(line) if line is not None else None
             return head_of(record) if isinstance(record, dict) else None
@@ -134,7 +134,7 @@ def peek(file: File) -> Head | None:
     return None
 
 
-def thread_head(meta: dict[str, Any]) -> Head:
+def head_of_meta(meta: dict[str, Any]) -> ThreadHead:
     """The head in the payload of a session_meta."""
     source = meta.get("source")
     made = as_dict(source).get("subagent") if isinstance(source, dict) else None
@@ -148,7 +148,7 @@ def thread_head(meta: dict[str, Any]) -> Head:
     role = next((r for m in (meta, spawn) for k in ("agent_role", "agent_type") if (r := string(m.get(k)))), None)
     named = path.rsplit("/", 1)[-1] if path else None
     about = {k: meta[k] for k in ("cli_version", "originator", "model_provider", "multi_agent_version") if string(meta.get(k))}
-    return Head(
+    return ThreadHead(
         id=string(meta.get("id")) or "",
         shape="rollout",
         kind=kind,

@@ -72,7 +72,7 @@ class Room:
         return event
 
 
-class Chat:
+class AgentChat:
     """Puts messages down as they come."""
 
     def __init__(self, draft: Draft) -> None:
@@ -191,23 +191,23 @@ class Chat:
             self.draft.report.lacks["the tokens of a turn"] += 1
 
 
-_HANDLERS: dict[str, Callable[[Chat, str, dict[str, Any], dict[str, Any]], None]] = {
-    "TextMessage": Chat._text,
-    "MultiModalMessage": Chat._text,
-    "StructuredMessage": Chat._text,
-    "ToolCallSummaryMessage": Chat._text,
-    "StopMessage": Chat._stop,
-    "HandoffMessage": Chat._handoff,
-    "ToolCallRequestEvent": Chat._requests,
-    "ToolCallExecutionEvent": Chat._executed,
-    "ThoughtEvent": Chat._thought,
-    "SelectSpeakerEvent": Chat._selected,
-    "SelectorEvent": Chat._selected,
-    "CodeGenerationEvent": Chat._wrote_code,
-    "CodeExecutionEvent": Chat._ran_code,
-    "MemoryQueryEvent": Chat._remembered,
-    "UserInputRequestedEvent": Chat._asked,
-    "ModelClientStreamingChunkEvent": Chat._chunk,
+_HANDLERS: dict[str, Callable[[AgentChat, str, dict[str, Any], dict[str, Any]], None]] = {
+    "TextMessage": AgentChat._text,
+    "MultiModalMessage": AgentChat._text,
+    "StructuredMessage": AgentChat._text,
+    "ToolCallSummaryMessage": AgentChat._text,
+    "StopMessage": AgentChat._stop,
+    "HandoffMessage": AgentChat._handoff,
+    "ToolCallRequestEvent": AgentChat._requests,
+    "ToolCallExecutionEvent": AgentChat._executed,
+    "ThoughtEvent": AgentChat._thought,
+    "SelectSpeakerEvent": AgentChat._selected,
+    "SelectorEvent": AgentChat._selected,
+    "CodeGenerationEvent": AgentChat._wrote_code,
+    "CodeExecutionEvent": AgentChat._ran_code,
+    "MemoryQueryEvent": AgentChat._remembered,
+    "UserInputRequestedEvent": AgentChat._asked,
+    "ModelClientStreamingChunkEvent": AgentChat._chunk,
 }
 CHAT_TYPES = frozenset(_HANDLERS)
 """The kinds of message we know."""

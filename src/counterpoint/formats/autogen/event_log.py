@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from counterpoint.errors import InputError
-from counterpoint.formats.autogen.chat import is_leader, words
 from counterpoint.formats.autogen.console import put_blocks, spoken
+from counterpoint.formats.autogen.group_chat import is_leader, words
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.importer import Session
 from counterpoint.formats.importing.files import File
@@ -40,7 +40,7 @@ _WRAPPED = ("message", "msg", "body", "event")
 
 
 @dataclass(slots=True)
-class Record:
+class LoggedEvent:
     """One event, with its line and time."""
 
     line: int
@@ -82,7 +82,7 @@ def _stamp(found: dict[str, Any]) -> float | None:
     return _moment(value) if isinstance(value, str) else seconds(value)
 
 
-def records_of(session: Session, file: File) -> Iterator[Record]:
+def records_of(session: Session, file: File) -> Iterator[LoggedEvent]:
     """The events of a log; what other loggers wrote between them is passed over."""
     try:
         for number, raw in file.lines():
@@ -98,22 +98,22 @@ def records_of(session: Session, file: File) -> Iterator[Record]:
                 continue
             if found is not None:
                 session.report.records += 1
-                yield Record(number, found[1], found[0])
+                yield LoggedEvent(number, found[1], found[0])
     except InputError as error:
         session.report.broke(file.name, None, error.one_line())
 
 
-def put_events(draft: Draft, records: list[Record]) -> None:
+def put_events(draft: Draft, records: list[LoggedEvent]) -> None:
     """Put a log down."""
     if any(r.event["type"] == "OrchestrationEvent" for r in records):
         _put_orchestration(draft, records)
         return
-    log = _Log(draft, records)
+    log = _EventLog(draft, records)
     for record in records:
         _HANDLERS[record.event["type"]](log, record)
 
 
-def _put_orchestration(draft: Draft, records: list[Record]) -> None:
+def _put_orchestration(draft: Draft, records: list[LoggedEvent]) -> None:
     """Logs of the first Magentic-One: who said what, with times, and model calls that name no agent."""
     blocks = []
     for record in records:
@@ -130,8 +130,8 @@ def _put_orchestration(draft: Draft, records: list[Record]) -> None:
             draft.report.lacks["the agent of a model call"] += 1
 
 
-class _Log:
-    def __init__(self, draft: Draft, records: list[Record]) -> None:
+class _EventLog:
+    def __init__(self, draft: Draft, records: list[LoggedEvent]) -> None:
         self.draft = draft
         self.agents = {a for r in records for a in (r.event.get("agent_id"), r.event.get("sender")) if isinstance(a, str) and a}
         self._sent: dict[tuple[str, str, str], str] = {}
@@ -151,10 +151,10 @@ class _Log:
 
     # -- models and tools --------------------------------------------------------------------------------------------------
 
-    def started(self, record: Record) -> None:
+    def started(self, record: LoggedEvent) -> None:
         self._began[str(record.event.get("agent_id"))] = record.at
 
-    def call(self, record: Record) -> None:
+    def call(self, record: LoggedEvent) -> None:
         event = record.event
         lane = self.lane(event.get("agent_id"))
         if lane.agent == _NOBODY:
@@ -185,7 +185,7 @@ class _Log:
                 left.append((event, text))
         self._unheard[lane.agent] = left
 
-    def tool(self, record: Record) -> None:
+    def tool(self, record: LoggedEvent) -> None:
         event, id = record.event, f"line{record.line}"
         lane = self.lane(event.get("agent_id"))
         lane.call(str(event.get("tool_name")), compact(event.get("arguments")), call=id, id=id, at=record.at)
@@ -193,7 +193,7 @@ class _Log:
 
     # -- messages ----------------------------------------------------------------------------------------------------------
 
-    def message(self, record: Record) -> None:
+    def message(self, record: LoggedEvent) -> None:
         event = record.event
         kind = _last(event.get("kind"))
         sender, receiver = string(event.get("sender")), string(event.get("receiver"))
@@ -215,7 +215,7 @@ class _Log:
 
     def _put(
         self,
-        record: Record,
+        record: LoggedEvent,
         kind: str,
         sender: str | None,
         receiver: str | None,
@@ -261,7 +261,7 @@ class _Log:
 
     # -- what went wrong -----------------------------------------------------------------------------------------------------
 
-    def dropped(self, record: Record) -> None:
+    def dropped(self, record: LoggedEvent) -> None:
         event = record.event
         key = _last(event.get("kind")), str(event.get("sender")), compact(event.get("payload"))
         if key in self._sent:
@@ -270,13 +270,13 @@ class _Log:
         lane, to = self.lane(event.get("sender")), string(event.get("receiver"))
         lane.send(to, _plain(event.get("payload")), at=record.at, id=f"line{record.line}", heard=False, ok=False, error="dropped")
 
-    def failed(self, record: Record) -> None:
+    def failed(self, record: LoggedEvent) -> None:
         event = record.event
         lane = self.lane(event.get("handling_agent"))
         error = words(event.get("exception"))
         lane.step(at=record.at, text=error, id=f"line{record.line}", ok=False, error=error, kind="message")
 
-    def unmade(self, record: Record) -> None:
+    def unmade(self, record: LoggedEvent) -> None:
         event = record.event
         fields: dict[str, Any] = {
             "ok": False,
@@ -286,15 +286,15 @@ class _Log:
         self.draft.event("spawn", "runtime", id=f"line{record.line}", at=record.at, **fields)
 
 
-_HANDLERS: dict[str, Callable[[_Log, Record], None]] = {
-    "LLMCall": _Log.call,
-    "LLMStreamStart": _Log.started,
-    "LLMStreamEnd": _Log.call,
-    "ToolCall": _Log.tool,
-    "Message": _Log.message,
-    "MessageDropped": _Log.dropped,
-    "MessageHandlerException": _Log.failed,
-    "AgentConstructionException": _Log.unmade,
+_HANDLERS: dict[str, Callable[[_EventLog, LoggedEvent], None]] = {
+    "LLMCall": _EventLog.call,
+    "LLMStreamStart": _EventLog.started,
+    "LLMStreamEnd": _EventLog.call,
+    "ToolCall": _EventLog.tool,
+    "Message": _EventLog.message,
+    "MessageDropped": _EventLog.dropped,
+    "MessageHandlerException": _EventLog.failed,
+    "AgentConstructionException": _EventLog.unmade,
 }
 
 

@@ -1,6 +1,6 @@
 """What happens to a Codex thread, as steps of an agent: answers, calls and what they gave, ends of turns.
 
-Rollouts, rollout-trace bundles and `codex exec` streams all speak to a `Team`: one method per thing that can happen.
+Rollouts, rollout-trace bundles and `codex exec` streams all speak to a `ThreadTeam`: one method per thing that can happen.
 
 Always true: a reviewer's verdict is a safety event; a call of the team's own tools (spawn, send, close) is that event and no
 tool call besides.
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from counterpoint.errors import InputError
-from counterpoint.formats.codex.links import Links, Member, Return, action_of, is_refused, verdict_of
+from counterpoint.formats.codex.threads import Member, Return, Threads, action_of, is_refused, verdict_of
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, decode, string, text_of
 
@@ -22,7 +22,7 @@ _WAITS = ("wait_agent", "wait")
 _NO_REPLY = "the content of what hosted tools (web search) gave the model"
 
 
-class Team(Links):
+class ThreadTeam(Threads):
     """All threads of a tree, and the draft that they make together."""
 
     def apply(self, member: Member, name: str, at: float | None, values: tuple[Any, ...]) -> None:
@@ -224,7 +224,7 @@ class Team(Links):
 
 
 _METHODS: dict[str, Callable[..., None]] = {
-    name: getattr(Team, name)
+    name: getattr(ThreadTeam, name)
     for name in [
         "step",
         "pay",

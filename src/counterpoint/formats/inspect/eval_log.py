@@ -19,7 +19,7 @@ from counterpoint.formats.importing.chat import Message, arguments_text, message
 from counterpoint.formats.importing.files import File
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, count, decode, number, text_of
-from counterpoint.formats.inspect.zip import MAGIC, Archive
+from counterpoint.formats.inspect.archive import MAGIC, Archive
 
 _SAMPLE = re.compile(
     r"samples/(?P<id>.+)_epoch_(?P<epoch>\d+)(?:\.json|/(?P<part>sample|metadata)\.json|/(?P<kind>\w+)/(?P<start>\d+)\.json)"
@@ -29,7 +29,7 @@ _REFERENCE = "attachment://"
 
 
 @dataclass
-class Log:
+class EvalLog:
     """What a log says about all of its samples."""
 
     eval: dict[str, Any]
@@ -93,7 +93,7 @@ def _beyond(known: list[Any], ranges: list[tuple[int, int]]) -> Iterator[tuple[i
             yield start, end
 
 
-def read_log(session: Session, file: File) -> tuple[Log, Iterator[Sample]] | None:
+def read_log(session: Session, file: File) -> tuple[EvalLog, Iterator[Sample]] | None:
     """The log in a file, or None when it is none."""
     with file.open() as stream:
         is_zip = stream.read(4) == MAGIC
@@ -108,10 +108,10 @@ def read_log(session: Session, file: File) -> tuple[Log, Iterator[Sample]] | Non
     if not isinstance(document, dict) or not isinstance(document.get("eval"), dict):
         return None
     samples = [Sample.of(s) for s in as_list(document.get("samples")) if isinstance(s, dict)]
-    return Log(document["eval"], str(document.get("status") or "unknown"), bool(samples)), iter(samples)
+    return EvalLog(document["eval"], str(document.get("status") or "unknown"), bool(samples)), iter(samples)
 
 
-def _of_archive(session: Session, file: File, archive: Archive) -> tuple[Log, Iterator[Sample]]:
+def _of_archive(session: Session, file: File, archive: Archive) -> tuple[EvalLog, Iterator[Sample]]:
     header = _entry(session, file, archive, "header.json") if "header.json" in archive.entries else None
     start = {} if header else as_dict(_entry(session, file, archive, "_journal/start.json"))
     if archive.is_cut:
@@ -123,7 +123,7 @@ def _of_archive(session: Session, file: File, archive: Archive) -> tuple[Log, It
             names.setdefault((found["id"], found["epoch"]), {})[part] = name
     header = as_dict(header)
     status = str(header.get("status") or "unknown") if header else "running"
-    log = Log(as_dict(header.get("eval")) or as_dict(start.get("eval")), status, bool(names))
+    log = EvalLog(as_dict(header.get("eval")) or as_dict(start.get("eval")), status, bool(names))
     return log, _samples(session, file, archive, list(names.values()))
 
 

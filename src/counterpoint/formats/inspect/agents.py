@@ -20,7 +20,7 @@ _STOPS = frozenset({"agent", "tool", "handoff"}) | _SCORERS
 
 
 @dataclass
-class Agent:
+class SampleAgent:
     """An agent instance of a sample."""
 
     id: str
@@ -34,7 +34,7 @@ class Agent:
     begun: float | None = None
 
 
-class Spans:
+class SampleSpans:
     """The spans of a sample's events."""
 
     def __init__(self, events: list[dict[str, Any]]) -> None:
@@ -46,7 +46,7 @@ class Spans:
         for event in events:
             if event.get("event") == "model":
                 self._mark(string(event.get("span_id")))
-        self.agents: dict[str, Agent] = {MAIN: Agent(MAIN, "solver", "main")}
+        self.agents: dict[str, SampleAgent] = {MAIN: SampleAgent(MAIN, "solver", "main")}
         self._of: dict[str | None, str] = {}
         for span in self._makes_agent:
             self._add(span)
@@ -77,7 +77,7 @@ class Spans:
         around = path[1:] if above is None else path[1 : path.index(above)]
         tool_span = span if kind == "helper" else next((s for s in around if self._kind(s) in ("tool", "handoff")), None)
         parent = None if kind == "judge" else above or MAIN
-        self.agents[span] = Agent(span, string(event.get("name")), kind, parent, tool_span, seconds(event.get("timestamp")))
+        self.agents[span] = SampleAgent(span, string(event.get("name")), kind, parent, tool_span, seconds(event.get("timestamp")))
 
     def owner(self, span: str | None) -> str:
         """The agent that acts in a span."""
@@ -133,10 +133,10 @@ _STATED, _CONCLUDED = "agent_span_id", "the one tool call of that name running w
 class ToolLinks:
     """Tool events by call id, and agents by tool event."""
 
-    def __init__(self, events: list[dict[str, Any]], spans: Spans) -> None:
+    def __init__(self, events: list[dict[str, Any]], spans: SampleSpans) -> None:
         self._spans = spans
         self._waiting: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        self._agent_of: dict[int, Agent] = {}
+        self._agent_of: dict[int, SampleAgent] = {}
         self.tool_of: dict[str, dict[str, Any]] = {}
         """Agent to the tool event that made it."""
         self.rule: dict[str, str] = {}
@@ -152,17 +152,17 @@ class ToolLinks:
                 if len(running) == 1:
                     self._link(agent, running[0], _CONCLUDED)
 
-    def _link(self, agent: Agent, event: dict[str, Any], rule: str) -> None:
+    def _link(self, agent: SampleAgent, event: dict[str, Any], rule: str) -> None:
         if agent.id not in self.tool_of:
             self._agent_of[id(event)] = agent
             self.tool_of[agent.id] = event
             self.rule[agent.id] = rule
 
-    def is_stated(self, agent: Agent) -> bool:
+    def is_stated(self, agent: SampleAgent) -> bool:
         """Whether the log itself says which call made the agent."""
         return self.rule.get(agent.id) == _STATED
 
-    def _runs(self, event: dict[str, Any], agent: Agent) -> bool:
+    def _runs(self, event: dict[str, Any], agent: SampleAgent) -> bool:
         begun, start, end = agent.begun, seconds(event.get("timestamp")), seconds(event.get("completed"))
         is_named = event.get("function") == self._spans.name(agent.tool_span)
         if not is_named or self.caller(event) != agent.parent:
@@ -176,7 +176,7 @@ class ToolLinks:
             span = self._spans.inside(span)
         return self._spans.owner(span)
 
-    def agent_of(self, event: dict[str, Any] | None) -> Agent | None:
+    def agent_of(self, event: dict[str, Any] | None) -> SampleAgent | None:
         """The agent that a tool event made."""
         return self._agent_of.get(id(event))
 

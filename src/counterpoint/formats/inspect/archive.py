@@ -36,7 +36,7 @@ _ENCRYPTED = 0x1
 _UNPACKING = (zlib.error, zstandard.ZstdError, struct.error, EOFError)
 
 
-class Entry(NamedTuple):
+class ZipEntry(NamedTuple):
     """Where an entry lies."""
 
     name: str
@@ -67,11 +67,11 @@ class Archive:
         """Let the file go."""
         self._stream.close()
 
-    def _listed(self) -> list[Entry]:
+    def _listed(self) -> list[ZipEntry]:
         with zipfile.ZipFile(self._stream) as directory:
-            return [Entry(i.filename, i.header_offset, i.compress_type, i.compress_size) for i in directory.infolist()]
+            return [ZipEntry(i.filename, i.header_offset, i.compress_type, i.compress_size) for i in directory.infolist()]
 
-    def _walked(self) -> Iterator[Entry]:
+    def _walked(self) -> Iterator[ZipEntry]:
         """Entries from the front, until something is no entry or not whole."""
         at = 0
         while (head := self._local(at)) is not None:
@@ -82,7 +82,7 @@ class Archive:
                 return
             if data_at + size > self._size:
                 return
-            yield Entry(name, at, method, size)
+            yield ZipEntry(name, at, method, size)
             at = data_at + size
             if flags & _HAS_DESCRIPTOR:
                 self._stream.seek(at)
@@ -114,7 +114,7 @@ class Archive:
         except _UNPACKING as error:
             raise InputError("cannot be unpacked", where=f"{self._name}/{name}", why=str(error)[:200]) from error
 
-    def _read(self, entry: Entry) -> bytes:
+    def _read(self, entry: ZipEntry) -> bytes:
         head = self._local(entry.offset)
         if head is None or entry.size is None:
             raise InputError("is not where the directory says", where=f"{self._name}/{entry.name}")

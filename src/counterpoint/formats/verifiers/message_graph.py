@@ -16,7 +16,7 @@ from counterpoint.formats.importing.chat import Message, message_of
 from counterpoint.formats.importing.lane import Lane
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, count, number, seconds, string
-from counterpoint.formats.verifiers.rollout import usage_of
+from counterpoint.formats.verifiers.rows import usage_of
 
 _SAME = frozenset({"continuation", "compaction", "compaction_attempt"})
 _KNOWN = _SAME | {"subagent_call", "subagent_return", "agent_message", "subagent_cancel"}

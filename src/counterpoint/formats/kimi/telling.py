@@ -16,15 +16,15 @@ from counterpoint.formats.importing.values import as_dict, as_list, string
 from counterpoint.formats.kimi.story import (
     MAIN,
     Answer,
-    Call,
-    Heard,
+    Incoming,
     Item,
-    Member,
+    ModelStep,
     Spawned,
     Spent,
-    Step,
+    StepCall,
     Stop,
     Story,
+    SwarmMember,
     Verdict,
     header,
     members,
@@ -33,10 +33,10 @@ from counterpoint.formats.kimi.story import (
 
 def tell(draft: Draft, stories: dict[str, Story]) -> None:
     """Put every story down."""
-    _Team(draft, stories).tell()
+    _Telling(draft, stories).tell()
 
 
-class _Team:
+class _Telling:
     def __init__(self, draft: Draft, stories: dict[str, Story]) -> None:
         self.draft, self.stories = draft, stories
         self.made = links(stories, draft.report)
@@ -72,11 +72,11 @@ class _Team:
         self._active.discard(story.agent)
 
     def _item(self, lane: Lane, story: Story, item: Item) -> None:
-        if isinstance(item, Step):
+        if isinstance(item, ModelStep):
             self._step(lane, story, item)
         elif isinstance(item, Answer):
             self._answer(lane, story, item)
-        elif isinstance(item, Heard):
+        elif isinstance(item, Incoming):
             self._heard(lane, story, item)
         elif isinstance(item, Verdict):
             self._verdict(lane, story, item)
@@ -102,7 +102,7 @@ class _Team:
 
     # -- steps and calls -------------------------------------------------------------------------------------------------
 
-    def _step(self, lane: Lane, story: Story, step: Step) -> None:
+    def _step(self, lane: Lane, story: Story, step: ModelStep) -> None:
         if not (step.text or step.thinking or step.calls or step.usage):
             return
         ids = step.extra.get("message_ids", [])
@@ -129,7 +129,7 @@ class _Team:
             else:
                 lane.call(call.name, call.args, call=call.id, at=call.at, id=_id(story.agent, call.id))
 
-    def _make(self, lane: Lane, story: Story, call: Call, made: Made, *, is_one: bool) -> None:
+    def _make(self, lane: Lane, story: Story, call: StepCall, made: Made, *, is_one: bool) -> None:
         id = _id(story.agent, call.id)
         if not is_one:
             id = f"{id}:{made.child or made.item or 'none'}"
@@ -168,7 +168,7 @@ class _Team:
         else:
             lane.result(answer.call, answer.text, at=answer.at, id=id_, ok=answer.ok)
 
-    def _one_back(self, lane: Lane, story: Story, answer: Answer, call: Call, made: Made) -> None:
+    def _one_back(self, lane: Lane, story: Story, answer: Answer, call: StepCall, made: Made) -> None:
         id = f"{_id(story.agent, call.id)}:return"
         if made.child is None or made.is_running:
             # Nobody came back: the tool only says that it failed, or that the agent runs on.
@@ -207,7 +207,7 @@ class _Team:
             self.draft.edge(back, merged, "aggregate")
         lane.hears(merged)
 
-    def _heard(self, lane: Lane, story: Story, heard: Heard) -> None:
+    def _heard(self, lane: Lane, story: Story, heard: Incoming) -> None:
         asked = self._asked.get(story.agent, [])
         if heard.text in asked:
             asked.remove(heard.text)
@@ -292,22 +292,22 @@ class Made:
     extra: dict[str, Any] = field(default_factory=dict)
 
 
-class _Links:
+class _SubAgentLinks:
     def __init__(self, stories: dict[str, Story], report: Report) -> None:
         self.stories, self.report = stories, report
         self.made: dict[int, list[Made]] = {}
         self.taken: set[str] = set()
-        self.open: list[tuple[Story, Call, Made]] = []
+        self.open: list[tuple[Story, StepCall, Made]] = []
 
     def found(self, child: str, rule: str, *, exact: bool = True) -> None:
         if child not in self.taken:
             self.report.linked(rule, exact=exact)
             self.taken.add(child)
 
-    def call(self, story: Story, call: Call) -> None:
+    def call(self, story: Story, call: StepCall) -> None:
         self.made[id(call)] = self._swarm(story, call) if call.name == "AgentSwarm" else [self._agent(story, call)]
 
-    def _agent(self, story: Story, call: Call) -> Made:
+    def _agent(self, story: Story, call: StepCall) -> Made:
         args = call.arguments()
         role = string(args.get("subagent_type")) or string(args.get("subagent_name"))
         made = Made(None, string(args.get("prompt")) or "", role, extra={"description": args.get("description")})
@@ -324,7 +324,7 @@ class _Links:
         self._identify(story, call, made, args, head)
         return made
 
-    def _identify(self, story: Story, call: Call, made: Made, args: dict[str, Any], head: dict[str, str]) -> None:
+    def _identify(self, story: Story, call: StepCall, made: Made, args: dict[str, Any], head: dict[str, str]) -> None:
         told = [s.agent for s in self.stories.values() if s.made_by == call.id and s.parent == story.agent]
         if resumed := string(args.get("resume")):
             made.child, made.is_resumed = resumed, True
@@ -337,7 +337,7 @@ class _Links:
         else:
             self.open.append((story, call, made))
 
-    def _swarm(self, story: Story, call: Call) -> list[Made]:
+    def _swarm(self, story: Story, call: StepCall) -> list[Made]:
         args = call.arguments()
         template, role = string(args.get("prompt_template")) or "", string(args.get("subagent_type"))
         answer = call.answer
@@ -357,7 +357,7 @@ class _Links:
             made.append(one)
         return made
 
-    def _member(self, m: Member, template: str, role: str | None, resumed: dict[str, Any]) -> Made:
+    def _member(self, m: SwarmMember, template: str, role: str | None, resumed: dict[str, Any]) -> Made:
         text = string(resumed.get(m.agent or "")) if m.is_resumed else None
         ok = m.outcome == "completed"
         made = Made(m.agent, text or template.replace("{{item}}", m.item or ""), role, m.is_resumed, back=m.text, ok=ok)
@@ -390,7 +390,7 @@ class _Links:
             if made.child is None:
                 self._last_resort(story, call, made)
 
-    def _last_resort(self, story: Story, call: Call, made: Made) -> None:
+    def _last_resort(self, story: Story, call: StepCall, made: Made) -> None:
         waiting = [m for s, c, m in self.open if s is story and m.child is None and c.answer is None]
         stated = [s for s in self._free(story) if s.parent == story.agent]
         if len(waiting) == 1 and waiting[0] is made and len(stated) == 1:
@@ -425,7 +425,7 @@ def _same(prompt: str, first: str | None) -> bool:
 
 def links(stories: dict[str, Story], report: Report) -> dict[int, list[Made]]:
     """By the identity of each spawning call: what it made. Spawns that only the state knows are put into the stories."""
-    found = _Links(stories, report)
+    found = _SubAgentLinks(stories, report)
     for story in list(stories.values()):
         for step in story.steps():
             for call in step.calls:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from counterpoint.formats.masking.base import Span, has_digit, is_filler, is_long, is_random
+from counterpoint.formats.masking.base import SecretSpan, has_digit, is_filler, is_long, is_random
 from counterpoint.formats.masking.names import KEY, PASSWORD, SECRET, SIGNED, TOKEN, Name
 
 _LONGEST = 4096
@@ -92,7 +92,7 @@ _STOP = frozenset([
 )
 
 
-def assigned(text: str, named: Iterable[Name]) -> Iterator[Span]:
+def assigned(text: str, named: Iterable[Name]) -> Iterator[SecretSpan]:
     """Every value that a name gives away."""
     done, word_end, tries = -1, -1, 0
     for name in named:
@@ -101,7 +101,7 @@ def assigned(text: str, named: Iterable[Name]) -> Iterator[Span]:
         place = _given(text, name)
         if place and not _is_harmless(text, name, place):
             start, done = place
-            yield Span(start, done, "key", _RULES[name.level], text[start:done])
+            yield SecretSpan(start, done, "key", _RULES[name.level], text[start:done])
             continue
         word = _WIDE.match(text, name.end + 1)
         tries = tries + 1 if word and word.end() == word_end else 0

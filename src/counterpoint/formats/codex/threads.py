@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from counterpoint.errors import InputError
-from counterpoint.formats.codex.head import Head
+from counterpoint.formats.codex.thread_head import ThreadHead
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.importing.lane import Lane
 from counterpoint.formats.importing.values import as_dict, as_list, compact, decode, string
@@ -48,7 +48,7 @@ class Member:
 
     id: str
     lane: Lane
-    head: Head
+    head: ThreadHead
     has_log: bool = True
     spawn: str | None = None
     """The event that made it."""
@@ -64,10 +64,10 @@ class Member:
     """What a reviewer was asked to judge."""
 
 
-class Links:
+class Threads:
     """The threads of a tree, and what joins them."""
 
-    def __init__(self, draft: Draft, heads: list[Head]) -> None:
+    def __init__(self, draft: Draft, heads: list[ThreadHead]) -> None:
         self.draft, self.report = draft, draft.report
         self.members: dict[str, Member] = {}
         self._paths: dict[str, str] = {}
@@ -81,7 +81,7 @@ class Links:
         for head in heads:
             self.join(head)
 
-    def join(self, head: Head, *, has_log: bool = True) -> Member:
+    def join(self, head: ThreadHead, *, has_log: bool = True) -> Member:
         """A thread becomes a member, once."""
         if head.id not in self.members:
             lane = self.draft.lane(
@@ -126,7 +126,7 @@ class Links:
                 self.draft.set(event, ok=False, error=error[:500])
             return
         child = self.members.get(thread) or self.join(
-            Head(thread, "rollout", "thread_spawn", member.id, role=role, nickname=nickname, path=path), has_log=False
+            ThreadHead(thread, "rollout", "thread_spawn", member.id, role=role, nickname=nickname, path=path), has_log=False
         )
         if child.spawn is not None:
             return
@@ -176,7 +176,7 @@ class Links:
         if child is None:
             if not name:
                 return
-            child = self.join(Head(name, "rollout", "thread_spawn", member.id), has_log=False)
+            child = self.join(ThreadHead(name, "rollout", "thread_spawn", member.id), has_log=False)
         words = text if text is not None else error or ""
         found = next((r for r in child.returned if not r.is_heard), None)
         if found is None and (not words or any(r.text == words for r in child.returned)) and child.returned:

@@ -27,7 +27,7 @@ _DEEP = 12
 
 
 @dataclass(slots=True)
-class Happening:
+class SpanEvent:
     """An event of a span."""
 
     name: str
@@ -48,7 +48,7 @@ class RawSpan:
     attrs: dict[str, Any]
     resource: dict[str, Any]
     scope: str = ""
-    events: list[Happening] = field(default_factory=list)
+    events: list[SpanEvent] = field(default_factory=list)
     links: list[tuple[str, str]] = field(default_factory=list)
     """Trace and span that it names as its cause."""
     ok: bool | None = None
@@ -57,7 +57,7 @@ class RawSpan:
 
 
 @dataclass(slots=True)
-class Log:
+class LogRecord:
     """A log record."""
 
     name: str
@@ -75,7 +75,7 @@ class Records:
     """What some bodies or files hold, in the order in which it came."""
 
     spans: list[RawSpan] = field(default_factory=list)
-    logs: list[Log] = field(default_factory=list)
+    logs: list[LogRecord] = field(default_factory=list)
     broken: int = 0
     """Spans without an id."""
 
@@ -233,7 +233,7 @@ def _span(record: dict[str, Any], resource: dict[str, Any], scope: str) -> RawSp
     status = as_dict(record.get("status"))
     attrs = attributes(record.get("attributes"))
     events = [
-        Happening(
+        SpanEvent(
             string(e.get("name")) or "",
             _time(_get(e, "timeUnixNano", "time_unix_nano", "timestamp", "time")),
             attributes(e.get("attributes")),
@@ -284,7 +284,7 @@ def _jaeger(record: dict[str, Any], resource: dict[str, Any], scope: str) -> Raw
     for log in map(as_dict, as_list(record.get("logs"))):
         fields = attributes(log.get("fields"))
         at = number(log.get("timestamp"))
-        events.append(Happening(str(fields.pop("event", "")), None if at is None else at * 1e-6, fields))
+        events.append(SpanEvent(str(fields.pop("event", "")), None if at is None else at * 1e-6, fields))
     ok, error = _status(_get(attrs, "otel.status_code"), _get(attrs, "otel.status_description"), attrs, events)
     own = as_dict(resource.get("\0processes")).get(str(record.get("processID")), {})
     return RawSpan(
@@ -310,7 +310,7 @@ def _row(record: dict[str, Any], resource: dict[str, Any], scope: str) -> RawSpa
         return None
     start, length = seconds(record.get("Timestamp")), number(record.get("Duration"))
     columns = ((_column(record, "Events", part)) for part in ("Name", "Timestamp", "Attributes"))
-    events = [Happening(string(n) or "", seconds(t), attributes(a)) for n, t, a in zip(*columns, strict=False)]
+    events = [SpanEvent(string(n) or "", seconds(t), attributes(a)) for n, t, a in zip(*columns, strict=False)]
     linked = zip(_column(record, "Links", "TraceId"), _column(record, "Links", "SpanId"), strict=False)
     ok, error = _status(record.get("StatusCode"), record.get("StatusMessage"), attrs, events)
     return RawSpan(
@@ -334,14 +334,14 @@ def _column(record: dict[str, Any], *parts: str) -> list[Any]:
     return as_list(_get(record, ".".join(parts), "".join(parts)))
 
 
-def _log(record: dict[str, Any], resource: dict[str, Any], order: int) -> Log:
+def _log(record: dict[str, Any], resource: dict[str, Any], order: int) -> LogRecord:
     attrs = attributes(_get(record, "attributes", "LogAttributes"))
     body = _bare(_get(record, "body", "Body"), 0)
     named = _get(record, "eventName", "event_name", "EventName") or attrs.get("event.name")
     at = _time(_get(record, "timeUnixNano", "time_unix_nano", "Timestamp", "timestamp"))
     own = seconds(attrs.get("event.timestamp"))
     seen = _time(_get(record, "observedTimeUnixNano", "observed_time_unix_nano"))
-    return Log(
+    return LogRecord(
         name=string(named) or (body if isinstance(body, str) else ""),
         at=own if own is not None else at if at is not None else seen,
         body=body,
@@ -362,7 +362,7 @@ def _time(value: Any) -> float | None:
     return found if found else None
 
 
-def _status(code: Any, message: Any, attrs: dict[str, Any], events: list[Happening]) -> tuple[bool | None, str | None]:
+def _status(code: Any, message: Any, attrs: dict[str, Any], events: list[SpanEvent]) -> tuple[bool | None, str | None]:
     text = str(code).upper().rsplit("_", 1)[-1].rsplit(".", 1)[-1] if code is not None else ""
     failed = text in ("2", "ERROR") or bool(attrs.get("error.type"))
     if not failed:

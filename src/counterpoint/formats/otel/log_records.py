@@ -17,7 +17,7 @@ from typing import Any
 from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import compact, count, number, string
-from counterpoint.formats.otel.records import Log
+from counterpoint.formats.otel.raw_records import LogRecord
 from counterpoint.formats.spans.span import Kind, Span
 
 _REDACTED = ("<REDACTED>", "[REDACTED]", "REDACTED")
@@ -50,7 +50,7 @@ class _Told:
             if span.kind in ("human", "guardrail") and above is not None and above.call:
                 self.waits.add((span.trace, above.call))
 
-    def make(self, log: Log, trace: str, kind: Kind, id: str | None = None, **fields: Any) -> Span:
+    def make(self, log: LogRecord, trace: str, kind: Kind, id: str | None = None, **fields: Any) -> Span:
         length = number(log.attrs.get("duration_ms"))
         start = log.at if log.at is None or length is None else log.at - length / 1e3
         span = Span(id=id or f"log:{trace}:{_sequence(log)}", trace=trace, kind=kind, start=start, end=log.at, order=log.order)
@@ -60,12 +60,12 @@ class _Told:
         return span
 
 
-def _sequence(log: Log) -> Any:
+def _sequence(log: LogRecord) -> Any:
     found = count(log.attrs.get("event.sequence"))
     return found if found is not None else log.order
 
 
-def add_logs(logs: list[Log], spans: list[Span], report: Report) -> list[Span]:
+def add_logs(logs: list[LogRecord], spans: list[Span], report: Report) -> list[Span]:
     """The spans with what the logs say about them, and with spans for what only the logs say."""
     told = _Told(list(spans), report)
     for log in sorted(logs, key=lambda one: (one.at if one.at is not None else 0.0, one.order)):
@@ -89,7 +89,7 @@ def _root(told: _Told) -> None:
         span.parent = span.parent or f"session:{span.trace}"
 
 
-def _name(log: Log) -> str:
+def _name(log: LogRecord) -> str:
     body = log.body if isinstance(log.body, str) else ""
     for text in (log.name, body):
         if text.startswith(("claude_code.", "codex.")):
@@ -98,7 +98,7 @@ def _name(log: Log) -> str:
     return f"claude_code.{log.name}" if service.startswith("claude-code") or "prompt.id" in log.attrs else log.name
 
 
-def _session(log: Log) -> str | None:
+def _session(log: LogRecord) -> str | None:
     for name in ("session.id", "conversation.id", "session_id"):
         if found := string(log.attrs.get(name)) or string(log.resource.get(name)):
             return found
@@ -116,7 +116,7 @@ def _words(value: Any) -> str:
 # -- both ------------------------------------------------------------------------------------------------------------------
 
 
-def _prompt(told: _Told, log: Log, trace: str) -> None:
+def _prompt(told: _Told, log: LogRecord, trace: str) -> None:
     text, prompt = _words(log.attrs.get("prompt")), string(log.attrs.get("prompt.id"))
     span = told.prompts.get((trace, prompt)) if prompt else None
     if span is None:
@@ -126,7 +126,7 @@ def _prompt(told: _Told, log: Log, trace: str) -> None:
     span.output = span.output or text
 
 
-def _decision(told: _Told, log: Log, trace: str) -> None:
+def _decision(told: _Told, log: LogRecord, trace: str) -> None:
     """Only what somebody decided: a call that the settings let through is no event."""
     attrs = log.attrs
     call = string(attrs.get("tool_use_id")) or string(attrs.get("call_id"))
@@ -143,7 +143,7 @@ def _decision(told: _Told, log: Log, trace: str) -> None:
     span.start = log.at
 
 
-def _tool(told: _Told, log: Log, trace: str) -> None:
+def _tool(told: _Told, log: LogRecord, trace: str) -> None:
     attrs = log.attrs
     call = string(attrs.get("tool_use_id")) or string(attrs.get("call_id"))
     span = told.tools.get((trace, call)) if call else None
@@ -164,7 +164,7 @@ def _tool(told: _Told, log: Log, trace: str) -> None:
 # -- Claude Code -----------------------------------------------------------------------------------------------------------
 
 
-def _request(told: _Told, log: Log, trace: str) -> None:
+def _request(told: _Told, log: LogRecord, trace: str) -> None:
     attrs, request = log.attrs, string(log.attrs.get("request_id"))
     span = told.requests.get((trace, request)) if request else None
     cost = number(attrs.get("cost_usd"))
@@ -182,7 +182,7 @@ def _request(told: _Told, log: Log, trace: str) -> None:
     span.cost_usd = cost if span.cost_usd is None else span.cost_usd
 
 
-def _response(told: _Told, log: Log, trace: str) -> None:
+def _response(told: _Told, log: LogRecord, trace: str) -> None:
     request = string(log.attrs.get("request_id"))
     span = told.requests.get((trace, request)) if request else None
     text = next((log.attrs[k] for k in ("response", "text", "content", "assistant_response") if log.attrs.get(k)), None)
@@ -195,7 +195,7 @@ def _response(told: _Told, log: Log, trace: str) -> None:
         told.report.lacks["the model calls of some answers"] += 1
 
 
-def _error(told: _Told, log: Log, trace: str) -> None:
+def _error(told: _Told, log: LogRecord, trace: str) -> None:
     request = string(log.attrs.get("request_id"))
     span = told.requests.get((trace, request)) if request else None
     if span is None:
@@ -206,13 +206,13 @@ def _error(told: _Told, log: Log, trace: str) -> None:
     span.ok, span.error = False, span.error or string(log.attrs.get("error")) or string(log.attrs.get("error.message"))
 
 
-def _refusal(told: _Told, log: Log, trace: str) -> None:
+def _refusal(told: _Told, log: LogRecord, trace: str) -> None:
     why = next((log.attrs[k] for k in ("reason", "category", "message") if log.attrs.get(k)), None)
     span = told.make(log, trace, "guardrail", name="api_refusal", verdict="refused", ok=False, output=_words(why))
     span.agent_id = string(log.attrs.get("agent_id"))
 
 
-def _subagent(told: _Told, log: Log, trace: str) -> None:
+def _subagent(told: _Told, log: LogRecord, trace: str) -> None:
     """A finished sub-agent; where spans tell it too, or its id joins its calls, they tell more."""
     attrs = log.attrs
     agent, call = string(attrs.get("agent_id")), string(attrs.get("tool_use_id"))
@@ -228,7 +228,7 @@ def _subagent(told: _Told, log: Log, trace: str) -> None:
 # -- Codex -----------------------------------------------------------------------------------------------------------------
 
 
-def _codex_request(told: _Told, log: Log, trace: str) -> None:
+def _codex_request(told: _Told, log: LogRecord, trace: str) -> None:
     length = number(log.attrs.get("duration_ms")) or 0.0
     start = None if log.at is None else log.at - length / 1e3
     failed = string(log.attrs.get("error.message"))
@@ -238,7 +238,7 @@ def _codex_request(told: _Told, log: Log, trace: str) -> None:
         told.asked[trace] = start, log.at
 
 
-def _codex_event(told: _Told, log: Log, trace: str) -> None:
+def _codex_event(told: _Told, log: LogRecord, trace: str) -> None:
     if log.attrs.get("event.kind") != "response.completed":
         return
     attrs = log.attrs
@@ -253,7 +253,7 @@ def _codex_event(told: _Told, log: Log, trace: str) -> None:
     )
 
 
-_READERS: dict[tuple[str, str], Callable[[_Told, Log, str], None]] = {
+_READERS: dict[tuple[str, str], Callable[[_Told, LogRecord, str], None]] = {
     ("claude_code", "user_prompt"): _prompt,
     ("claude_code", "api_request"): _request,
     ("claude_code", "assistant_response"): _response,
