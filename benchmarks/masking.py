@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from _timing import arguments, interleaved, report, row
 
+from counterpoint.formats.masking import mask
 from counterpoint.formats.masking.find import spans
-from counterpoint.formats.masking.mask import mask
 from mask_kinds import KINDS
 
 LOGS = Path(__file__).parent.parent.parent / "shared" / "data" / "logs"

@@ -27,7 +27,7 @@ from counterpoint.app.viewer.one_file import _longest, block, one_file, page_aro
 from counterpoint.app.viewer.parts import part
 from counterpoint.app.viewer.safety import safety
 from counterpoint.errors import InputError, NotFound, Refused
-from counterpoint.formats.masking.mask import masked
+from counterpoint.formats.masking import masked
 from counterpoint.testing import synthetic_trace
 from counterpoint.trace import Event, Trace, content_ref
 

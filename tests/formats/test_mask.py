@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import logs
-from counterpoint.formats.masking.mask import glance, mask, masked, masked_all, secrets
+from counterpoint.formats.masking import glance, mask, masked, masked_all, secrets
 from counterpoint.testing import odd_trace, synthetic_trace
 from counterpoint.trace import Edge, Event, Trace, content_ref
 from counterpoint.trace.edges import Edges

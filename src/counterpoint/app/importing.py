@@ -30,7 +30,7 @@ from counterpoint.files import put
 from counterpoint.formats.importer import Session
 from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.usage import PRICES, Prices
-from counterpoint.formats.masking.mask import glance
+from counterpoint.formats.masking import glance
 from counterpoint.store import Store
 from counterpoint.trace import Trace
 

@@ -22,7 +22,7 @@ from counterpoint.app.viewer.one_file import OneFile, one_file, page_around, reo
 from counterpoint.app.viewer.parts import part
 from counterpoint.errors import InputError
 from counterpoint.files import put, read_plain, refuse
-from counterpoint.formats.masking.mask import Masked, mask, masked_all
+from counterpoint.formats.masking import Masked, mask, masked_all
 
 _WINDOW = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:-|\.\.)\s*(\d+(?:\.\d+)?)\s*")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from counterpoint.app.cli._output import plain_text, table
 
 if TYPE_CHECKING:
-    from counterpoint.formats.masking.mask import Masked
+    from counterpoint.formats.masking import Masked
 
 _WORDS = {"key": "key", "email": "e-mail", "path": "path"}
 

@@ -25,7 +25,7 @@ from counterpoint.app.library import load
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.files import put, refuse
 from counterpoint.formats.format import Format
-from counterpoint.formats.masking.mask import Masked, masked_all
+from counterpoint.formats.masking import Masked, masked_all
 from counterpoint.trace import Trace
 
 

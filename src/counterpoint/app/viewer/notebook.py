@@ -19,7 +19,7 @@ from urllib.parse import quote
 from counterpoint.app.viewer.one_file import OneFile, one_file
 from counterpoint.errors import CounterpointError, Refused
 from counterpoint.files import put
-from counterpoint.formats.masking.mask import masked as without_secrets
+from counterpoint.formats.masking import masked as without_secrets
 from counterpoint.trace import Trace
 
 _FRAMED = 8_000_000

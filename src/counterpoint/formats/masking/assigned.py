@@ -1,8 +1,9 @@
 """Values that are given to a name which says that they are secret: `password = "..."`, in any notation.
 
-Always true: a value is at most `_LONGEST` characters, and each name is looked at once. Code is no value: a call, a
-variable or a type
-behind `password =` stays, and so do templates and the words that stand for a value in documentation.
+Code is no value: a call, a variable or a type after `password =` stays, and so do templates and the words that stand for a
+value in documentation.
+
+Always true: a value is at most `_LONGEST` characters, and each name is looked at once.
 """
 
 from __future__ import annotations
@@ -110,8 +111,10 @@ def assigned(text: str, named: Iterable[Name]) -> Iterator[SecretSpan]:
 
 
 def _is_harmless(text: str, name: Name, place: tuple[int, int]) -> bool:
-    """The id of a session of agents,
-    and the signature that a model puts under its thoughts; in an address and a cookie they are none."""
+    """Whether a value is the id of a session of agents, or the signature that a model puts under its thoughts.
+
+    In an address or a cookie such values are secrets.
+    """
     is_given = "=" in text[name.end : place[0]]
     if name.word in SIGNED:
         return not (is_given and place[1] - place[0] >= 16 and is_random(text[slice(*place)]))
@@ -162,8 +165,7 @@ def _is_setting(text: str, name: Name, sign: re.Match[str]) -> bool:
 
 
 def _is_yaml(text: str, name: Name, sign: re.Match[str]) -> bool:
-    """Whether a line is a name, a colon, and one word in lower case,
-    as in settings; a type or a variable of code is not such a word."""
+    """Whether a line is a name, a colon, and one word in lower case, as in settings; types and variables are no such words."""
     if name.level != PASSWORD or sign["sign"] != ":" or not sign["space"]:
         return False
     before = text[max(0, name.start - 60) : name.start].rpartition("\n")[2]

@@ -1,34 +1,126 @@
-"""Every secret in a text.
+"""Every secret in a text: private keys and people here, tokens, assigned values and notations in the modules beside.
 
-Always true: spans are in order and do not overlap; the time is linear in the text; our own labels are no secret. A text is
-read as it
-stands and, around odd characters, as it reads (`views`); a secret that is found twice is the longer of the two.
+A text is read as it stands and, around odd characters, as it reads (`view`); a secret that is found twice is the longer of
+the two. A block of a private key reaches at most `_LONGEST` characters from the words that name it; a public key and a
+certificate are no secrets. Names of nobody (`root`, `runner`, `you`) stay, and so do `icon@2x.png`, `git@host` and `q@k.T`,
+which are no e-mail addresses.
+
+Always true: spans are in order and do not overlap; the time is linear in the text; our own labels are no secret.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from collections.abc import Callable, Iterator
 
 from counterpoint.formats.masking.assigned import assigned
-from counterpoint.formats.masking.base import LABEL, SecretSpan
-from counterpoint.formats.masking.blocks import BLOCKS
+from counterpoint.formats.masking.base import LABEL, Scan, SecretSpan, every, view
 from counterpoint.formats.masking.forms import FORMS, attached, pgpass
 from counterpoint.formats.masking.names import NAME_WORDS, Name, foreign_names, name_at
-from counterpoint.formats.masking.people import emails, homes
-from counterpoint.formats.masking.scan import Scan
 from counterpoint.formats.masking.tokens import BREAK, broken_tokens, is_beginning, is_tail, runs, tokens
-from counterpoint.formats.masking.views import view
+
+# -- private keys --------------------------------------------------------------------------------------------------------------
+
+
+_LONGEST = 1 << 15
+_BLOCK_HEAD = re.compile(r"-{4,5} ?BEGIN [A-Z0-9 _-]{0,40}\Z")
+_BLOCK_FOOT = re.compile(r"-{4,5} ?END [A-Z0-9 _-]{0,40}\Z")
+_REST = re.compile(r"[A-Za-z0-9 ]{0,20}-{4,5}")
+_BLOCK_END = re.compile(r"-{4,5} ?END [A-Z0-9 _-]{0,60}-{4,5}")
+# A body goes on over base64, headers, and line breaks, real or written out; quotes and signs of a string that goes on are
+# part of it.
+_BLOCK_BODY = re.compile(r"(?:\\{1,8}[nrt]|[A-Za-z0-9+/=\s,:;.>|*#\"'`\\+-]){0,32768}+")
+_TIGHT = re.compile(r"(?:\\{1,8}[nrt]|[A-Za-z0-9+/=\s]){0,32768}+")
+_LINE = re.compile(r"[A-Za-z0-9+/=]{30,}|(?:[A-Za-z0-9+/=]{8,}(?:\s|\\{1,8}[nr])+){3,}")
+_PUTTY = re.compile(
+    r"private-lines: ?\d{1,4}(?P<value>(?:\s|\\{1,4}[nr]|[A-Za-z0-9+/=]){40,20000})(?:private-mac: ?[0-9a-f]{20,80})?",
+    re.IGNORECASE,
+)
+_TWICE = re.compile(r"LS0tLS1CRUdJTi[A-Za-z0-9+/_-]{20,16000}(?:(?:\s|\\n){1,20}[A-Za-z0-9+/_-]{40,80}){0,400}={0,2}")
+_XML = re.compile(r"<(?P<tag>D|P|Q|DP|DQ|InverseQ)>(?P<value>[A-Za-z0-9+/=\s]{20,2000})</(?P=tag)>")
+
+
+def _private_key(text: str, at: int) -> Iterator[SecretSpan]:
+    """Around the words PRIVATE KEY or PGP MESSAGE that stand in a line of hyphens."""
+    rest = _REST.match(text, at + 11)
+    if rest is None:
+        return
+    head = _BLOCK_HEAD.search(text, max(0, at - 60), at)
+    if head is None:
+        foot = _BLOCK_FOOT.search(text, max(0, at - 60), at)
+        if foot is not None and text.rfind("BEGIN", max(0, foot.start() - _LONGEST), foot.start()) < 0:
+            start = _back(text, foot.start())
+            if foot.start() - start >= 40:
+                yield SecretSpan(start, rest.end(), "key", "private-key", text[start : rest.end()])
+        return
+    foot_at = text.find("END ", rest.end(), rest.end() + _LONGEST)
+    end = _BLOCK_END.search(text, max(rest.end(), foot_at - 6), foot_at + 80) if foot_at >= 0 else None
+    again = text.find("-----BEGIN ", rest.end(), end.start() if end else rest.end() + _LONGEST)
+    body = (_BLOCK_BODY if end else _TIGHT).match(text, rest.end())
+    stop = body.end() if body else rest.end()
+    if end is not None and again < 0 and (stop >= end.start() or end.start() - rest.end() < 1 << 14):
+        stop = end.end()
+    elif again >= 0:
+        stop = min(stop, again)
+    if _LINE.search(text, rest.end(), stop):
+        yield SecretSpan(head.start(), stop, "key", "private-key", text[head.start() : stop])
+
+
+def _back(text: str, end: int) -> int:
+    """Where the base64 that ends at a place begins."""
+    start = max(0, end - 8192)
+    piece = text[start:end]
+    bare = piece.rstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=\r\n\\ \t")
+    at = start + len(bare)
+    # Words of a sentence before it are none of the key: it begins at its first long line.
+    first = re.compile(r"[A-Za-z0-9+/=]{16,}").search(text, at, end)
+    return first.start() if first else end
+
+
+def _putty(text: str, at: int) -> Iterator[SecretSpan]:
+    if found := _PUTTY.match(text, at):
+        yield SecretSpan(found.start("value"), found.end(), "key", "private-key", text[found.start("value") : found.end()])
+
+
+def _twice(text: str, at: int) -> Iterator[SecretSpan]:
+    """Base64 of a block: of a key, not of a certificate."""
+    found = _TWICE.match(text, at)
+    if not found:
+        return
+    try:
+        begin = base64.b64decode(re.sub(r"[^A-Za-z0-9+/]", "", found[0])[:80])
+    except (binascii.Error, ValueError):
+        return
+    if b"PRIVATE" in begin:
+        yield SecretSpan(*found.span(), "key", "private-key-base64", found[0])
+
+
+def _xml_key(text: str, at: int) -> Iterator[SecretSpan]:
+    for found in _XML.finditer(text, at, at + 6000):
+        yield SecretSpan(*found.span("value"), "key", "private-key", found["value"])
+
+
+_BLOCKS = (
+    ("private key", _private_key), ("pgp message", _private_key), ("secret key b", _private_key), ("private-lines", _putty),
+    ("ls0tls1crudjti", _twice), ("<rsakeyvalue", _xml_key),
+)  # fmt: skip
+"""A fixed word in lower case, and what looks for the block around it."""
+
+
+# -- everything ----------------------------------------------------------------------------------------------------------------
+
 
 _RUN = re.compile(r"[A-Za-z0-9_+/=.~$-]{1,2000}+")
 _HANDLERS: dict[str, list[tuple[str, Callable[[str, int], Iterator[SecretSpan]]]]] = {}
-for _word, _handler in (*FORMS, *BLOCKS):
+for _word, _handler in (*FORMS, *_BLOCKS):
     _HANDLERS.setdefault(_word[:4], []).append((_word, _handler))
 for _head, _some in _HANDLERS.items():  # a word of three letters is found by the four of a longer one too
     if len(_head) == 4:
         _some += _HANDLERS.get(_head[:3], [])
 _NAME_HEADS = frozenset(word[:4] for word in NAME_WORDS)
-_SCAN = Scan([*NAME_WORDS, *(word for word, _ in (*FORMS, *BLOCKS))])
+_SCAN = Scan([*NAME_WORDS, *(word for word, _ in (*FORMS, *_BLOCKS))])
 
 
 def spans(text: str, low: str | None = None, *, is_quick: bool = False) -> list[SecretSpan]:
@@ -115,3 +207,91 @@ def _apart(text: str, found: list[SecretSpan]) -> list[SecretSpan]:
         elif (span.start, span.end) == (last.start, last.end) and len(span.secret) < len(last.secret):
             apart[-1] = last._replace(secret=span.secret)  # the plainer of two readings
     return apart
+
+
+# -- people --------------------------------------------------------------------------------------------------------------------
+
+
+_LOCAL = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._%+-"
+_DOMAIN = re.compile(r"(?!\d{1,63}+\.\d)(?:[A-Za-z0-9-]{1,63}+\.){1,8}(?P<top>[A-Za-z]{2,24}+)(?![A-Za-z0-9@])")
+_TOPS = frozenset({"com", "org", "net", "edu", "gov", "io", "dev", "ai", "co", "de", "uk", "fr", "cn", "jp", "in", "eu", "info"})
+_FILES = frozenset({
+    "png", "jpg", "jpeg", "gif", "svg", "webp", "ico", "js", "ts", "tsx", "jsx", "mjs", "cjs", "css", "json", "html", "txt",
+    "tgz", "gz", "zip", "whl", "yaml", "yml", "toml", "lock", "map",
+})  # fmt: skip
+
+
+def emails(text: str) -> Iterator[SecretSpan]:
+    """Every e-mail address."""
+    at = text.find("@")
+    while at >= 0:
+        domain = _DOMAIN.match(text, at + 1)
+        if domain and _is_domain(text, domain):
+            before = text[max(0, at - 65) : at]
+            size = len(before) - len(before.rstrip(_LOCAL))
+            start = at - size
+            if size and text[start] in "nrt" and text[start - 1 : start] == "\\":
+                start += 1
+            start = at - len(text[start:at].lstrip("._%+-"))
+            if start < at and at - start <= 64 and text[start:at] != "git":
+                yield SecretSpan(start, domain.end(), "email", "email", text[start : domain.end()])
+        at = text.find("@", at + 1)
+
+
+def _is_domain(text: str, found: re.Match[str]) -> bool:
+    """Not the name of a file (icon@2x.png), and not a method of a matrix (q@k.transpose())."""
+    top = found["top"].lower()
+    return top not in _FILES and (top in _TOPS or text[found.end() : found.end() + 1] != "(")
+
+
+_HOME = "home"
+_HOMES = (
+    # A root, a drive, or a folder whose name stands for a path (/repo/x as -repo-x).
+    (f"/{_HOME}/", re.compile(rf"/{_HOME}/([A-Za-z0-9][A-Za-z0-9._-]*+)")),
+    (f"/-{_HOME}-", re.compile(rf"/-{_HOME}-([A-Za-z0-9][A-Za-z0-9._]*+)")),
+    ("Users", re.compile(r"Users(?:/|\\{1,8}+)([A-Za-z0-9][A-Za-z0-9._-]*+)|Users-([A-Za-z0-9][A-Za-z0-9._]*+)")),
+)
+_NOBODY = frozenset({
+    "shared", "public", "default", "user", "users", "username", "runner", "runneradmin", "ubuntu", "vscode", "node", "root",
+    "linuxbrew", "foo", "bar", "foobar", "baz", "xyz", "xxx", "you", "your", "me", "name", "someone", "somebody",
+    "example", "test", "testuser",
+    "path", "dir", "bin", "lib", "index.html", "joe", "you-user", "yourname", "your-name", "python", "jovyan",
+    "circleci", "travis", "build", "app", "guest", "all", "to",
+})  # fmt: skip
+"""Names of nobody: of machines, of images of machines, and of documentation."""
+
+
+def homes(text: str) -> Iterator[SecretSpan]:
+    """The user's name in every home folder."""
+    for needle, pattern in _HOMES:
+        for at in every(text, needle) if needle in text else ():
+            found = pattern.match(text, at)
+            if found is None or not found.lastindex or not (_is_root(text, at) if needle[0] == "/" else _is_users(text, at)):
+                continue
+            name = found[found.lastindex].rstrip(".")
+            if name.lower() not in _NOBODY:
+                start = found.start(found.lastindex)
+                yield SecretSpan(start, start + len(name), "path", "home-folder", name)
+
+
+def _is_inside(text: str, at: int) -> bool:
+    if at == 0 or not (text[at - 1].isalnum() or text[at - 1] in "_-"):
+        return False
+    return not (text[at - 1] in "nrtb" and text[at - 2 : at - 1] == "\\")
+
+
+def _is_root(text: str, at: int) -> bool:
+    """Whether a path begins at a slash: nothing stands before it that would be part of one."""
+    if text[at : at + 2] == "/-":
+        return True
+    return not _is_inside(text, at) and text[at - 1 : at] not in (".", "~", ")", "]", "}")
+
+
+def _is_users(text: str, at: int) -> bool:
+    """Whether `Users` stands at a root: /Users, C:\\Users, C:/Users, /c/Users, /-Users."""
+    before = text[max(0, at - 9) : at]
+    if before.endswith((":/", "/-")) or (before.endswith("\\") and before.rstrip("\\").endswith(":")):
+        return True
+    if not before.endswith("/"):
+        return False
+    return _is_root(text, at - 1) or (len(before) > 2 and before[-3] == "/" and before[-2].isalpha())

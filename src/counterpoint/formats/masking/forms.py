@@ -1,8 +1,9 @@
-"""Secrets that a notation gives away: headers, addresses, command lines, cookies, password files, and pairs of names and values.
+"""Secrets that a notation gives away: headers, addresses, command lines, cookies, password files, pairs of names and values.
 
-Always true: each form is looked for only where its fixed words stand, reads a bounded number of characters, and goes on
-behind what it
-found. The notations are public: RFC 3986, 6265, 7235, the manuals of curl, mysql, ssh, PostgreSQL and netrc.
+The notations are public: RFC 3986, 6265, 7235, the manuals of curl, mysql, ssh, PostgreSQL and netrc.
+
+Always true: each form is looked for only where its fixed words stand, reads a bounded number of characters, and goes on after
+what it found.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Labels in the place of secrets: `[masked:key:0001]`, the same for the same secret in all that leaves together.
 
+What was found in one string is masked in all of them, wherever it stands. Two names that differ still differ afterwards.
+
 Always true: two secrets have two labels; a label is a running number in order of appearance, so that nothing leads from it
-back to
-the secret, and the same texts make the same labels; labels that are in the texts already are not given again. What was
-found in one
-string is masked in all of them, wherever it stands. Two strings that differ still differ when they are names.
+back to the secret, and the same texts make the same labels; labels that are in the texts already are not given again.
 """
 
 from __future__ import annotations

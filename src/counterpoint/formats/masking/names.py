@@ -1,10 +1,9 @@
-"""Names that say what is secret: where one ends in a text, and how much it says of its value.
+"""Names that say what is secret: where one ends in a text, and how much it says about its value.
 
-Always true: one pattern of all words finds the ends of names in one pass; what stands before a word is looked at only
-where a sign
-of assignment, a tag or a call follows. A level is what a name asks of its value: a password may be any word, a token must
-not look
-like one, a key must look like chance.
+A level is what a name asks of its value: a password may be any word, a token must not look like one, a key must look random.
+
+Always true: one pattern of all words finds the ends of names in one pass; what stands before a word is looked at only where a
+sign of assignment, a tag or a call follows.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Tokens that show whose they are: how each begins, what follows, and the public rule set that says so.
 
-Always true: a row is data, and every repetition in it is bounded, so that no text makes one slow. Lengths are lower
-limits: what is
-longer is masked to its end, and what was cut off a little is masked too.
+The facts (beginnings, alphabets, lengths) are from rule sets that are maintained in public; `SOURCES` names them. Lengths are
+lower limits: what is longer is masked to its end, and what was cut off a little is masked too.
 
-The facts (beginnings, alphabets, lengths) are from rule sets that are kept up in public; `SOURCES` names them.
+Always true: a row is data, and every repetition in it is bounded, so that no text makes one slow.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Tokens of known vendors in a text, whole or broken across lines.
 
-Always true: the time is linear in the text. One pass over the bytes finds the runs that are long enough to be a token, one
-pattern of
-all beginnings looks through those, and a rule is tried only behind its beginning; a rule that failed is not tried again in
-the same
-run, and every repetition in a rule is bounded.
+One pass over the bytes finds the runs that are long enough to be a token, one pattern of all beginnings looks through those,
+and a rule is tried only behind its beginning; a rule that failed is not tried again in the same run.
+
+Always true: the time is linear in the text, because every repetition in a rule is bounded.
 """
 
 from __future__ import annotations
