@@ -24,7 +24,7 @@ from counterpoint.formats.agent_lightning.spans import Attempts, is_span
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.files import File
 from counterpoint.formats.importing.values import as_list, compact, decode, string
-from counterpoint.formats.otel.raw_records import Records
+from counterpoint.formats.spans.raw_records import Records
 from counterpoint.formats.spans.trees import traces_of
 from counterpoint.trace import Trace, content_ref
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, compact, count, number, seconds, string, text_of
-from counterpoint.formats.otel.raw_records import RawSpan, SpanEvent
 from counterpoint.formats.spans.genai import genai_span, kind_of, settled
+from counterpoint.formats.spans.raw_records import RawSpan, SpanEvent
 from counterpoint.formats.spans.span import Kind, Span
 
 _ANNOTATIONS = frozenset({"agentlightning.annotation", "agentlightning.reward"})

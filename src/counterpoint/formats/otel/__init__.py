@@ -20,9 +20,9 @@ from collections.abc import Iterator
 
 from counterpoint.errors import InputError
 from counterpoint.formats.importer import Importer, Session
-from counterpoint.formats.otel.bodies import count, read_file, spans_of_records
+from counterpoint.formats.otel.bodies import count_records, read_file, spans_of_records
 from counterpoint.formats.otel.ours import TRACE, is_ours, restored
-from counterpoint.formats.otel.raw_records import Records
+from counterpoint.formats.spans.raw_records import Records
 from counterpoint.formats.spans.trees import traces_of
 from counterpoint.trace import Trace
 
@@ -56,7 +56,7 @@ def _read(session: Session) -> Iterator[Trace]:
     for file in session.files:
         before = len(records.spans) + len(records.logs)
         read_file(file, session, records)
-        count(records, session.report, file.name, before=before)
+        count_records(records, session.report, file.name, before=before)
     ours = [raw for raw in records.spans if is_ours(raw)]
     if ours:
         records.spans = [raw for raw in records.spans if not is_ours(raw)]

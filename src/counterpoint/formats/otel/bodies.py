@@ -19,8 +19,8 @@ from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.values import as_dict, as_list, decode
 from counterpoint.formats.otel.dialects import joined, spans_for
 from counterpoint.formats.otel.log_records import add_logs
-from counterpoint.formats.otel.raw_records import Records
 from counterpoint.formats.spans.genai import settled
+from counterpoint.formats.spans.raw_records import Records
 from counterpoint.formats.spans.span import Span
 
 
@@ -39,7 +39,7 @@ def records_of(data: bytes, content_type: str = "") -> tuple[Records, Report]:
     data = File.of(data).data()
     is_binary = "protobuf" in content_type or ("json" not in content_type and not _is_text(data))
     records.add(_protobuf(data) if is_binary else decode(data))
-    count(records, report, "body")
+    count_records(records, report, "body")
     return records, report
 
 
@@ -52,7 +52,7 @@ def spans_of_records(records: Records, report: Report) -> list[Span]:
     return add_logs(records.logs, settled(spans), report)
 
 
-def count(records: Records, report: Report, where: str, *, before: int = 0) -> None:
+def count_records(records: Records, report: Report, where: str, *, before: int = 0) -> None:
     """Add how much was read, apart from the records there were before, to a report."""
     report.records += len(records.spans) + len(records.logs) - before
     for _ in range(min(records.broken, 1000)):

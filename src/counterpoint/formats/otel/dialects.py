@@ -16,8 +16,8 @@ from typing import Any
 
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import compact, count, number, string
-from counterpoint.formats.otel.raw_records import RawSpan
 from counterpoint.formats.spans.genai import genai_span
+from counterpoint.formats.spans.raw_records import RawSpan
 from counterpoint.formats.spans.span import Kind, Span
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import compact, count, number, string
-from counterpoint.formats.otel.raw_records import LogRecord
+from counterpoint.formats.spans.raw_records import LogRecord
 from counterpoint.formats.spans.span import Kind, Span
 
 _REDACTED = ("<REDACTED>", "[REDACTED]", "REDACTED")

@@ -13,8 +13,8 @@ import msgspec
 
 from counterpoint.errors import InputError
 from counterpoint.formats.importing.values import as_dict, as_list, count
-from counterpoint.formats.otel.raw_records import RawSpan
 from counterpoint.formats.spans.genai import parsed
+from counterpoint.formats.spans.raw_records import RawSpan
 from counterpoint.trace import Trace, lines
 
 TRACE = "counterpoint.trace"

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from counterpoint.errors import InputError
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, compact, count, decode, number, string, text_of
-from counterpoint.formats.otel.raw_records import RawSpan, SpanEvent
+from counterpoint.formats.spans.raw_records import RawSpan, SpanEvent
 from counterpoint.formats.spans.span import Kind, Span
 
 _OPERATIONS: dict[str, Kind] = {
