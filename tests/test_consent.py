@@ -216,7 +216,7 @@ def test_resuming_a_run_that_names_code(
 # -- the function ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["../_sandbox/launch", "/tmp/x", "x\0y", "", "no such", "..", "python/../python"])
+@pytest.mark.parametrize("name", ["../sandbox/launch", "/tmp/x", "x\0y", "", "no such", "..", "python/../python"])
 def test_a_path_is_no_name(name: str) -> None:
     with pytest.raises(NotFound):
         registry.get("tool", name)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     )
     from counterpoint.formats.format import Format
     from counterpoint.store import Store
-    from counterpoint.team.recording import record
+    from counterpoint.team.record import record
     from counterpoint.trace import Edge, Event, Findings, Graph, Problem, Trace, content_ref, problems
     from counterpoint.trace.batch import TraceBatch
     from counterpoint.trace.replay import Delete, Force, Insert, Substitute
@@ -63,7 +63,7 @@ _HOME = {
     "load": "app.library",
     "problems": "trace",
     "read_logs": "app.logs",
-    "record": "team.recording",
+    "record": "team.record",
     "save": "app.library",
     "world": "envs.named",
 }

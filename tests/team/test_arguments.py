@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoint.team.arguments import read_arguments, right_form
 from counterpoint.team.tool import ToolResult
+from counterpoint.team.toolbox import read_arguments, right_form
 from counterpoint.team.tools.notes import notes
 from counterpoint.team.tools.search import search
 from tools_help import instance

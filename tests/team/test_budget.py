@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from counterpoint.errors import InputError
 from counterpoint.formats.importing.usage import Price
-from counterpoint.team._endpoint.rates import Bucket, Rates
 from counterpoint.team.budget import Budget, Held, Meter, Metered, Spent, prompt_tokens_of, tokens_of
+from counterpoint.team.endpoint import Bucket, Rates
 from counterpoint.team.model import BudgetSpent, Call, Completion, Message, Model, ModelFailed
 
 CALL = Call(messages=(Message("user", "x" * 30),), max_tokens=10)  # 10 + 2 * 8 + 10 = 36 tokens are reserved

@@ -15,8 +15,8 @@ import pytest
 
 from counterpoint import registry
 from counterpoint.errors import InputError
-from counterpoint.team._endpoint.address import shown
 from counterpoint.team.endpoint import EndpointModel
+from counterpoint.team.endpoint.address import shown
 from counterpoint.team.model import Call, Completion, Message, Model, ModelFailed
 from endpoint_help import TOO_LONG, FaultServer, closed_port
 

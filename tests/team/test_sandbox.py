@@ -9,8 +9,7 @@ import pytest
 
 from counterpoint.errors import InputError, Refused
 from counterpoint.team import sandbox
-from counterpoint.team._sandbox import folder as _folder
-from counterpoint.team.sandbox import Limits, Outcome, Sandbox, Strength, strength
+from counterpoint.team.sandbox import Outcome, RunLimits, Sandbox, Strength, folders, strength
 from counterpoint.team.tools.python import python
 from tools_help import instance, place, run
 
@@ -18,7 +17,7 @@ needs_landlock = pytest.mark.skipif(not strength().confines_files, reason=f"this
 
 
 def play(source: str, folder: Path, **options: object) -> Outcome:
-    return run(Sandbox(Limits(), **options).run(source, folder))  # type: ignore[arg-type]
+    return run(Sandbox(RunLimits(), **options).run(source, folder))  # type: ignore[arg-type]
 
 
 HONEST = {
@@ -83,7 +82,7 @@ def test_how_a_program_ends(source: str, exit_: int, said: str, tmp_path: Path) 
 
 @needs_landlock
 def test_what_was_printed_before_a_limit_is_kept(tmp_path: Path) -> None:
-    outcome = run(Sandbox(Limits(wall_s=4.0)).run("print('so far')\nimport time\ntime.sleep(60)", tmp_path))
+    outcome = run(Sandbox(RunLimits(wall_s=4.0)).run("print('so far')\nimport time\ntime.sleep(60)", tmp_path))
     assert (outcome.text, outcome.error) == ("so far\n", "timeout")
 
 
@@ -112,7 +111,7 @@ def test_weak_means_the_hook_alone_and_must_be_asked_for(monkeypatch: pytest.Mon
 
 @needs_landlock
 def test_a_layer_that_the_kernel_refuses_ends_it_before_the_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(sandbox._landlock, "handled", lambda abi: b"\xff" * 8)
+    monkeypatch.setattr(sandbox.landlock, "handled", lambda abi: b"\xff" * 8)
     outcome = play("open('ran', 'w')", tmp_path)
     assert outcome.error == "unsafe"
     assert not (tmp_path / "ran").exists()
@@ -126,7 +125,7 @@ def test_strength_says_its_layers() -> None:
 @pytest.mark.parametrize("name", ["/etc/x", "../x", "a/../../x", "", "a\0b"])
 def test_a_file_of_an_instance_stays_inside(name: str) -> None:
     with pytest.raises(InputError, match="cannot lie at"):
-        _folder.checked({name: ""})
+        folders.checked({name: ""})
 
 
 def test_an_unknown_limit_is_named() -> None:
@@ -138,7 +137,7 @@ def test_a_folder_is_removed_however_deep_and_odd(tmp_path: Path) -> None:
     top, outside = tmp_path / "top", tmp_path / "outside"
     outside.mkdir()
     (outside / "keep").write_text("x")
-    _folder.make(top, {"a/b/c.txt": "x", "d.txt": "y"})
+    folders.make(top, {"a/b/c.txt": "x", "d.txt": "y"})
     (top / "link").symlink_to(outside)
     (top / "a" / "locked").mkdir(mode=0)
     path = top
@@ -147,10 +146,10 @@ def test_a_folder_is_removed_however_deep_and_odd(tmp_path: Path) -> None:
         if len(str(path)) > 3500:
             break
         path.mkdir()
-    assert _folder.is_over(top, 1 << 30, 5)
-    assert not _folder.is_over(top, 1 << 30, 500)
-    assert _folder.is_over(top, 1, 500)
-    _folder.remove(top)
+    assert folders.is_over(top, 1 << 30, 5)
+    assert not folders.is_over(top, 1 << 30, 500)
+    assert folders.is_over(top, 1, 500)
+    folders.remove(top)
     assert not top.exists()
     assert (outside / "keep").read_text() == "x"
-    _folder.remove(top)
+    folders.remove(top)

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from counterpoint.envs.task import Planted
-from counterpoint.team.sandbox import Limits, Outcome, Sandbox, strength
+from counterpoint.team.sandbox import Outcome, RunLimits, Sandbox, strength
 from counterpoint.team.tool import ToolResult
 from counterpoint.team.tools.python import python
 from tools_help import instance, place, run
 
 pytestmark = pytest.mark.skipif(not strength().confines_files, reason=f"this machine has only: {strength()}")
-QUICK = Limits(wall_s=8, cpu_s=4)
+QUICK = RunLimits(wall_s=8, cpu_s=4)
 
 # A program can find the audit hook and take its teeth out; what it tries then meets the kernel.
 DISARMED = """
@@ -44,7 +44,7 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def play(source: str, folder: Path, limits: Limits = QUICK) -> Outcome:
+def play(source: str, folder: Path, limits: RunLimits = QUICK) -> Outcome:
     return run(Sandbox(limits).run(source, folder))
 
 
@@ -240,7 +240,7 @@ open("pid", "w").write(str(os.getpid()))
 os.close(1); os.close(2)
 time.sleep(600)
 """  # fmt: skip
-    outcome = play(source, folder, Limits(wall_s=4.0))
+    outcome = play(source, folder, RunLimits(wall_s=4.0))
     assert (outcome.error, outcome.exit) == ("timeout", None)
     assert not is_alive(int((folder / "pid").read_text()))
 
@@ -271,9 +271,9 @@ time.sleep(600)
     ],
 )
 def test_what_uses_too_much_is_ended(source: str, error: str | tuple[str, ...] | None, folder: Path) -> None:
-    limits = Limits(wall_s=60, cpu_s=1, memory_mb=64, file_mb=2, disk_mb=8, files=200)
+    limits = RunLimits(wall_s=60, cpu_s=1, memory_mb=64, file_mb=2, disk_mb=8, files=200)
     if error == "timeout":
-        limits = Limits(wall_s=0.5)
+        limits = RunLimits(wall_s=0.5)
     tool = python(instance(files={"start.txt": "begin"}), **vars(limits))
     result = run(_called(tool, source, folder / "agent"))
     assert (result.error in error) if isinstance(error, tuple) else (result.error == error), result.text[-500:]
@@ -356,8 +356,8 @@ def test_a_program_dies_with_a_killed_runtime(folder: Path) -> None:
     code = f"""
 import asyncio
 from pathlib import Path
-from counterpoint.team.sandbox import Limits, Sandbox
-asyncio.run(Sandbox(Limits(wall_s=60)).run({source!r}, Path({str(folder)!r})))
+from counterpoint.team.sandbox import RunLimits, Sandbox
+asyncio.run(Sandbox(RunLimits(wall_s=60)).run({source!r}, Path({str(folder)!r})))
 """  # fmt: skip
     runtime = subprocess.Popen([sys.executable, "-c", code])
     try:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from counterpoint.team.sandbox import Limits, Outcome, Sandbox, strength
+from counterpoint.team.sandbox import Outcome, RunLimits, Sandbox, strength
 from team.test_sandbox_escapes import DISARMED
 from tools_help import run
 
 pytestmark = pytest.mark.skipif(not (strength().confines_files and strength().watch), reason=f"this machine has only: {strength()}")
-QUICK = Limits(wall_s=30, cpu_s=10)
+QUICK = RunLimits(wall_s=30, cpu_s=10)
 TRAP = "private/key.txt"
 
 
@@ -23,7 +23,7 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def play(source: str, folder: Path, limits: Limits = QUICK) -> Outcome:
+def play(source: str, folder: Path, limits: RunLimits = QUICK) -> Outcome:
     return run(Sandbox(limits, watched=[TRAP]).run(source, folder))
 
 
@@ -120,7 +120,7 @@ tried("signal", lambda: os.kill(os.getppid(), 9))
 
 # -- files without a name --------------------------------------------------------------------------------------------------
 
-SMALL = Limits(wall_s=60, cpu_s=30, file_mb=2, disk_mb=8)
+SMALL = RunLimits(wall_s=60, cpu_s=30, file_mb=2, disk_mb=8)
 UNNAMED = {
     "open": "open(f'{i}', 'wb')\n  f.write(bytes(3 << 19)); f.flush(); os.remove(f'{i}')\n  keep.append(f)",
     "by descriptor": "None; fd = os.open(f'{i}', os.O_CREAT | os.O_RDWR); os.unlink(f'{i}'); os.write(fd, bytes(3 << 19))",

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from counterpoint.team._sandbox.seccomp import _CALLS, filter_program
+from counterpoint.team.sandbox.seccomp import _CALLS, filter_program
 
 ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 MARKS = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}

@@ -20,11 +20,11 @@ from counterpoint.envs.named_tasks import task as find_task
 from counterpoint.envs.task import Instance, Score, TextTask
 from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
 from counterpoint.store import Store
-from counterpoint.team._endpoint.address import shown
 from counterpoint.team.agent import Team
 from counterpoint.team.budget import Budget, Meter, Metered, Spent
 from counterpoint.team.control import Control, FileControl, NoControl
 from counterpoint.team.edits import Edits
+from counterpoint.team.endpoint.address import shown
 from counterpoint.team.harness import Harness, harness
 from counterpoint.team.limits import Limits
 from counterpoint.team.memory import Memory

@@ -8,8 +8,10 @@ goes wrong is a `ToolResult` with `ok=False`, never an exception.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -90,3 +92,12 @@ class ToolMaker(Protocol):
 
     def __call__(self, instance: Instance, **options: Any) -> Tool:
         """The tool over one instance's documents, database or files."""
+
+
+@lru_cache(maxsize=64)
+def fingerprint(*parts: Hashable) -> str:
+    """A short digest of what a tool answers from, for its version: twelve hexadecimal digits, equal for equal parts everywhere.
+
+    Parts are compared by what they print as.
+    """
+    return hashlib.blake2b(repr(parts).encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()

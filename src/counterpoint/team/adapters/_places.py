@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from counterpoint.team._recording.lanes import Scope
-from counterpoint.team.recording import ROOT, Recording
+from counterpoint.team.record import ROOT, Recording
+from counterpoint.team.record.lanes import Scope
 
 
 class Places:

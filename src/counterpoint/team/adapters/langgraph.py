@@ -22,10 +22,10 @@ from typing import Any
 from uuid import UUID
 
 from counterpoint.errors import InputError
-from counterpoint.team._recording.lanes import Scope
-from counterpoint.team._recording.text import clean, text_of, usage_of
 from counterpoint.team.adapters._places import Places, do, name_root
-from counterpoint.team.recording import Recording
+from counterpoint.team.record import Recording
+from counterpoint.team.record.lanes import Scope
+from counterpoint.team.record.values import clean, text_of, usage_of
 
 try:
     from langchain_core.callbacks import BaseCallbackHandler

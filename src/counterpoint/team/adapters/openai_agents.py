@@ -22,10 +22,10 @@ from typing import Any
 
 from counterpoint.errors import InputError
 from counterpoint.formats.spans.said import said, told
-from counterpoint.team._recording.lanes import Scope
-from counterpoint.team._recording.text import clean, plain, text_of, usage_of
 from counterpoint.team.adapters._places import Places, do, name_root
-from counterpoint.team.recording import Recording
+from counterpoint.team.record import Recording
+from counterpoint.team.record.lanes import Scope
+from counterpoint.team.record.values import clean, plain, text_of, usage_of
 
 try:
     from agents.tracing import TracingProcessor, get_current_span

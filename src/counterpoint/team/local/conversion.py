@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import importlib
-import importlib.util
 import io
 import json
 import os
@@ -23,7 +21,7 @@ from typing import Any
 
 from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
 from counterpoint.team.local.loading import quiet_import, require_extra
-from counterpoint.team.local.weights import KNOWN, MANIFEST, Known, damaged, models_folder, sha256
+from counterpoint.team.local.weights import KNOWN, MANIFEST, Known, Source, damaged, in_package, models_folder, sha256
 
 _DRAFT = ".draft-"
 _BYTES_PER_PARAMETER = 2
@@ -31,14 +29,14 @@ _SPARE = 1.05
 """Room that must be free for each byte that will be written: the tokeniser takes some too."""
 
 
-def in_package(known: Known) -> Path | None:
-    """The packed file of an installed package; the package itself is never imported."""
-    importlib.invalidate_caches()
-    spec = importlib.util.find_spec(known.module)
-    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
-        if (Path(folder) / known.file).is_file():
-            return Path(folder) / known.file
-    return None
+def ready_folder(source: Source) -> Path:
+    """The folder to load; a GGUF file is converted once and kept."""
+    if not source.is_gguf:
+        return source.path
+    target = models_folder() / f"{source.name}-{source.digest()[:8]}"
+    if not (target / MANIFEST).is_file():
+        convert(source.path, target, {"source": f"file {source.path.name}", "licence": None})
+    return target
 
 
 def install(name: str, say: Callable[[str], None] = lambda _: None) -> tuple[Path, bool]:

@@ -12,6 +12,8 @@ another training of the same model gives another one.
 from __future__ import annotations
 
 import hashlib
+import importlib
+import importlib.util
 import json
 import os
 import struct
@@ -87,17 +89,6 @@ class Source:
             elif file.suffix in {".json", ".jinja", ".txt", ".model"}:
                 out.update(file.name.encode() + b"\0" + _lasting(file))
         return out.hexdigest()
-
-    def folder(self) -> Path:
-        """The folder to load; a GGUF file is converted once and kept."""
-        if not self.is_gguf:
-            return self.path
-        from counterpoint.team.local.conversion import convert
-
-        target = models_folder() / f"{self.name}-{self.digest()[:8]}"
-        if not (target / MANIFEST).is_file():
-            convert(self.path, target, {"source": f"file {self.path.name}", "licence": None})
-        return target
 
 
 def _pages(file: Path) -> Iterator[bytes]:
@@ -219,13 +210,21 @@ def described(path: Path) -> Found:
 
 
 def _absent(known: Known) -> Found:
-    from counterpoint.team.local.conversion import in_package
-
     packed = in_package(known)
     state = "not installed" if packed is None else "in the package"
     size = packed.stat().st_size if packed else None
     source = f"package {known.package} {known.version}"
     return Found(known.name, state, size, known.parameters, None, source, known.licence, packed)
+
+
+def in_package(known: Known) -> Path | None:
+    """The packed file of an installed package; the package itself is never imported."""
+    importlib.invalidate_caches()
+    spec = importlib.util.find_spec(known.module)
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        if (Path(folder) / known.file).is_file():
+            return Path(folder) / known.file
+    return None
 
 
 def manifest(path: Path) -> dict[str, Any]:

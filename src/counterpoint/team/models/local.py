@@ -11,6 +11,7 @@ import asyncio
 from typing import Any
 
 from counterpoint.team.local.batching import Engine, Request, Stats
+from counterpoint.team.local.conversion import ready_folder
 from counterpoint.team.local.loading import Loaded, Options, load, require_extra
 from counterpoint.team.local.weights import Source, find
 from counterpoint.team.model import Call, Completion
@@ -44,7 +45,7 @@ class LocalModel:
         return self._engine.stats
 
     def _load(self) -> Loaded:
-        return load(self._source.folder(), self._options)
+        return load(ready_folder(self._source), self._options)
 
     async def complete(self, call: Call) -> Completion:
         """Answer, together with whatever other calls wait at the same time."""

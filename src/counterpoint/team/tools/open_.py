@@ -10,8 +10,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from counterpoint.envs.task import Instance
-from counterpoint.team._fingerprint import fingerprint
-from counterpoint.team.tool import Effect, Place, ToolResult
+from counterpoint.team.tool import Effect, Place, ToolResult, fingerprint
 
 
 class open_:

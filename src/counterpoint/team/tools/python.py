@@ -1,7 +1,7 @@
 """`python`: a program in a process of its own that can touch the agent's folder and nothing else.
 
 Always true: the folder starts with the instance's files, and what a program leaves there is there at the agent's next call; no
-other agent, and nothing outside, can be reached (`team/sandbox.py`). What was refused is in the text, and in `extra` as
+other agent, and nothing outside, can be reached (`team/sandbox/__init__.py`). What was refused is in the text, and in `extra` as
 `denied`; a honeypot that was tried is in `touched`. A folder that outgrew its limit is set back to how it began.
 """
 
@@ -15,10 +15,8 @@ from typing import Any
 
 from counterpoint.envs.task import Instance
 from counterpoint.errors import InputError, did_you_mean
-from counterpoint.team._fingerprint import fingerprint
-from counterpoint.team._sandbox import folder as _folder
-from counterpoint.team.sandbox import Limits, Outcome, Sandbox
-from counterpoint.team.tool import Effect, Place, ToolResult
+from counterpoint.team.sandbox import Outcome, RunLimits, Sandbox, folders
+from counterpoint.team.tool import Effect, Place, ToolResult, fingerprint
 
 
 class python:
@@ -31,13 +29,15 @@ class python:
     guarded = ("weak",)
 
     def __init__(self, instance: Instance, *, weak: bool = False, **limits: float) -> None:
-        """`weak`: run even where the kernel cannot confine files; the rest are fields of `sandbox.Limits`."""
+        """`weak`: run even where the kernel cannot confine files; the rest are fields of `sandbox.RunLimits`."""
         for name in limits:
-            if name not in Limits.__dataclass_fields__:
-                raise InputError(f"no limit named {name!r}", where="python", fix=did_you_mean(name, Limits.__dataclass_fields__))
-        self._files = _folder.checked(instance.files)
+            if name not in RunLimits.__dataclass_fields__:
+                raise InputError(
+                    f"no limit named {name!r}", where="python", fix=did_you_mean(name, RunLimits.__dataclass_fields__)
+                )
+        self._files = folders.checked(instance.files)
         self._sandbox = Sandbox(
-            Limits(**limits),  # type: ignore[arg-type]  # whole numbers where they must be
+            RunLimits(**limits),  # type: ignore[arg-type]  # whole numbers where they must be
             weak=weak,
             watched=[planted.file for planted in instance.planted if planted.file],
         )
@@ -54,13 +54,13 @@ class python:
     async def call(self, args: Mapping[str, Any], place: Place) -> ToolResult:
         """Run the program in the agent's folder."""
         try:
-            _folder.make(place.folder, self._files)
+            folders.make(place.folder, self._files)
             outcome = await self._sandbox.run(args["code"], place.folder)
         except OSError as error:  # no process, no disk: the machine's trouble, not the agent's
             return ToolResult(f"the program could not be started: {error.strerror}", ok=False, error="broken", trusted=True)
         if outcome.error == "disk limit" or await asyncio.to_thread(self._sandbox.is_full, place.folder):
-            await asyncio.to_thread(_folder.remove, place.folder)
-            _folder.make(place.folder, self._files)
+            await asyncio.to_thread(folders.remove, place.folder)
+            folders.make(place.folder, self._files)
             return self._result(outcome, "disk limit")
         return self._result(outcome, outcome.error)
 

@@ -17,8 +17,7 @@ from typing import Any
 
 from counterpoint.envs.task import Instance
 from counterpoint.errors import InputError
-from counterpoint.team._fingerprint import fingerprint
-from counterpoint.team.tool import Effect, Place, ToolResult
+from counterpoint.team.tool import Effect, Place, ToolResult, fingerprint
 
 _ACTIONS = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
 # No `printf`: one call with a large width computes for long, and the time limit is only looked at between calls.

@@ -13,32 +13,85 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from counterpoint.errors import InputError
 from counterpoint.formats.importing.usage import PRICES, Price, Prices, Usage
-from counterpoint.team._endpoint.address import KEY_ENV, address_of, key_of
-from counterpoint.team._endpoint.answer import MOST_BYTES, Answer, json_of, malformed, stream_data
-from counterpoint.team._endpoint.faults import Fault, Trouble, broken, said_error, status_fault
-from counterpoint.team._endpoint.rates import Now, Rates, Sleep
 from counterpoint.team.budget import tokens_of
+from counterpoint.team.endpoint.address import KEY_ENV, address_of, key_of
+from counterpoint.team.endpoint.answer import MOST_BYTES, Answer, json_of, malformed, stream_data
+from counterpoint.team.endpoint.faults import Fault, Trouble, broken, said_error, status_fault
 from counterpoint.team.model import Call, Completion, Failure, ModelFailed
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
+Now = Callable[[], float]
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class Bucket:
+    """Lets `per_minute` through, evenly, with a burst of a tenth of it (at least 1) after a rest.
+
+    In any time of w seconds it lets through at most max(burst, largest single amount) + rate * w.
+    """
+
+    def __init__(self, per_minute: float, *, burst: float | None = None, now: Now = time.monotonic) -> None:
+        self.rate = per_minute / 60.0
+        self.burst = max(1.0, per_minute / 10.0) if burst is None else burst
+        self._now = now
+        self._level, self._at = self.burst, now()
+
+    def wait(self, amount: float = 1.0) -> float:
+        """Take a place in the line; gives the seconds until it may go."""
+        now = self._now()
+        self._level = min(self.burst, self._level + (now - self._at) * self.rate) - amount
+        self._at = now
+        return max(0.0, -self._level / self.rate)
+
+
+class Rates:
+    """All that holds a request back, for all tasks together: requests, tokens, and the pause after a 429.
+
+    First come, first served; a caller that gives up while it waits loses only its own place.
+    """
+
+    def __init__(
+        self, rpm: float | None = None, tpm: float | None = None, *, now: Now = time.monotonic, sleep: Sleep = asyncio.sleep
+    ) -> None:
+        self._now, self._sleep = now, sleep
+        self._requests = None if rpm is None else Bucket(rpm, now=now)
+        self._tokens = None if tpm is None else Bucket(tpm, now=now)
+        self._pause_until = now()
+
+    def pause(self, seconds: float) -> None:
+        """The endpoint asked for a pause: every task waits."""
+        self._pause_until = max(self._pause_until, self._now() + seconds)
+
+    async def turn(self, tokens: int) -> None:
+        """Wait until a request of so many tokens may go."""
+        wait = max(
+            0.0 if self._requests is None else self._requests.wait(),
+            0.0 if self._tokens is None else self._tokens.wait(tokens),
+        )
+        if wait > 0:
+            await self._sleep(wait)
+        while (left := self._pause_until - self._now()) > 0:
+            await self._sleep(left)
+
+
 _FIRST_WAIT_S, _MOST_WAIT_S = 0.5, 30.0
 _LONGEST_WAIT_S = 300.0
-"""An endpoint that wants to be left alone for longer is not waited for."""
+"""If an endpoint asks for a longer pause, the call fails instead."""
 _CONNECT_S = 10.0
 _DRAIN_S = 1.0
 _CHARS_PER_TOKEN = 256
 """More than any vocabulary has in a token: whoever sends more does not stop at `max_tokens`."""
 _TOTAL = 10
-"""One answer may take so many times the limit on silence, however steadily it drips."""
+"""One whole answer may take this many times the limit on silence, however steadily it arrives."""
 
 
 class EndpointFailed(ModelFailed):

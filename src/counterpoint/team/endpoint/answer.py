@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, Literal
 
 from counterpoint.formats.importing.values import as_dict, count
-from counterpoint.team._endpoint.faults import Fault, Trouble
+from counterpoint.team.endpoint.faults import Fault, Trouble
 
 Finish = Literal["stop", "length", "tool", "filter", "unknown"]
 MOST_BYTES = 64 << 20

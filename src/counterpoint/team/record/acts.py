@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from counterpoint.team._recording.lanes import Reads, Scope
-from counterpoint.team._recording.session import Session, current
-from counterpoint.team._recording.text import clean, given, parameters, text_of, usage_of
-from counterpoint.team._recording.wrap import wrapped
+from counterpoint.team.record.lanes import Reads, Scope, Session, current
+from counterpoint.team.record.values import clean, given, parameters, text_of, usage_of
+from counterpoint.team.record.wrap import wrapped
 
 Fn = Callable[..., Any]
 Text = Callable[[Any], str | None]

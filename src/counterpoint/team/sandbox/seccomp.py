@@ -11,7 +11,7 @@ import platform
 import struct
 import sys
 
-from counterpoint.team._sandbox.watch import PATHS, REFUSED
+from counterpoint.team.sandbox.watch import PATHS, REFUSED
 
 # name: (x86_64, aarch64); None where the machine has no such call.
 _CALLS: dict[str, tuple[int | None, int | None]] = {

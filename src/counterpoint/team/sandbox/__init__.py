@@ -23,11 +23,9 @@ from pathlib import Path
 from types import CodeType
 
 from counterpoint.errors import Refused
-from counterpoint.team._sandbox import folder as _folder
-from counterpoint.team._sandbox import landlock as _landlock
-from counterpoint.team._sandbox import launch as _launch
-from counterpoint.team._sandbox import watch as _watch
-from counterpoint.team._sandbox.seccomp import REPORT_FD, filter_program
+from counterpoint.team.sandbox import folders, landlock, launch
+from counterpoint.team.sandbox.seccomp import REPORT_FD, filter_program
+from counterpoint.team.sandbox.watch import NUMBER, Watch, is_available
 
 _POLL_S = 0.05
 _FLAGS = ("-P", "-s", "-S", "-B", "-X", "utf8")
@@ -35,7 +33,7 @@ _START = "import marshal,sys;job=marshal.load(sys.stdin.buffer);space={};exec(jo
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class RunLimits:
     """What one run may use."""
 
     wall_s: float = 10.0
@@ -80,7 +78,7 @@ class Strength:
 def strength() -> Strength:
     """Which layers this machine has; asked once."""
     has_filter = filter_program() is not None
-    return Strength(_landlock.version(), has_filter, os.name == "posix", watch=has_filter and _watch.is_available())
+    return Strength(landlock.version(), has_filter, os.name == "posix", watch=has_filter and is_available())
 
 
 @dataclass(frozen=True)
@@ -104,8 +102,8 @@ class Outcome:
 class Sandbox:
     """Runs programs. Safe to share between tasks; each run is a process of its own."""
 
-    def __init__(self, limits: Limits | None = None, *, weak: bool = False, watched: Iterable[str] = ()) -> None:
-        self.limits = limits or Limits()
+    def __init__(self, limits: RunLimits | None = None, *, weak: bool = False, watched: Iterable[str] = ()) -> None:
+        self.limits = limits or RunLimits()
         self._watched = tuple(watched)
         self._running: set[asyncio.subprocess.Process] = set()
         self._strength = strength()
@@ -122,11 +120,11 @@ class Sandbox:
         """Run a program in a folder (which must exist) until it ends or a limit ends it."""
         real = Path(os.path.realpath(folder))
         job = await asyncio.to_thread(self._job, source, real)
-        readable = [path for path, _ in _landlock.readable(self._strength.landlock)]
-        watch = _watch.Watch(real, self._watched, readable, [str(path) for path in _landlock.library()], _landlock.trap())
+        readable = [path for path, _ in landlock.readable(self._strength.landlock)]
+        watch = Watch(real, self._watched, readable, [str(path) for path in landlock.library()], landlock.trap())
         try:
             process = await asyncio.create_subprocess_exec(
-                _landlock.interpreter(), *_FLAGS, "-c", _START, str(watch.fd),
+                landlock.interpreter(), *_FLAGS, "-c", _START, str(watch.fd),
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
                 env=_environment(real), cwd=real, start_new_session=True, pass_fds=(watch.fd,),
             )  # fmt: skip
@@ -151,7 +149,7 @@ class Sandbox:
         }  # fmt: skip
         if sys.platform != "linux":
             del both["RLIMIT_AS"], both["RLIMIT_NPROC"]  # elsewhere they count what is not the program's
-        rules = [_landlock.own_folder(folder, layers.landlock), *_landlock.readable(layers.landlock)] if layers.landlock else []
+        rules = [landlock.own_folder(folder, layers.landlock), *landlock.readable(layers.landlock)] if layers.landlock else []
         job = {
             "launch": _launch_code(),
             "source": source.encode("utf-8", "replace").decode(),
@@ -159,13 +157,13 @@ class Sandbox:
             "linux": sys.platform == "linux",
             "parent": os.getpid(),
             "limits": {**{name: (value, value) for name, value in both.items()}, "RLIMIT_CPU": (limits.cpu_s, limits.cpu_s + 1)},
-            "ruleset": _landlock.handled(layers.landlock) if layers.landlock else b"",
+            "ruleset": landlock.handled(layers.landlock) if layers.landlock else b"",
             "rules": rules,
             "seccomp": (filter_program(asks=layers.watch) or b"") if layers.seccomp else b"",
-            "asks": _watch.NUMBER if layers.seccomp and layers.watch else 0,
+            "asks": NUMBER if layers.seccomp and layers.watch else 0,
             "report": REPORT_FD,
-            "trap": _landlock.trap() if layers.watch else "",
-            "roots": [f"{path}/" for path in _landlock.library()],
+            "trap": landlock.trap() if layers.watch else "",
+            "roots": [f"{path}/" for path in landlock.library()],
             "watched": [name for file in self._watched for name in (file, os.path.normpath(folder / file))],
         }
         return marshal.dumps(job)
@@ -209,8 +207,8 @@ class Sandbox:
 
     def is_full(self, folder: Path, pid: int | None = None) -> bool:
         """Whether the folder holds more than it may; with what its program (`pid`) holds open that has no name any more."""
-        unnamed = 0 if pid is None else _folder.unnamed_bytes(pid)
-        return _folder.is_over(folder, (self.limits.disk_mb << 20) - unnamed, self.limits.files)
+        unnamed = 0 if pid is None else folders.unnamed_bytes(pid)
+        return folders.is_over(folder, (self.limits.disk_mb << 20) - unnamed, self.limits.files)
 
     async def _end(self, process: asyncio.subprocess.Process) -> None:
         """Kill the whole process group, and wait until the process is gone and its pipe is empty."""
@@ -227,14 +225,12 @@ class Sandbox:
 
 @cache
 def _launch_code() -> CodeType:
-    return compile(inspect.getsource(_launch), _launch.NAME, "exec")
+    return compile(inspect.getsource(launch), launch.NAME, "exec")
 
 
-def _outcome(
-    code: int | None, stopped: str | None, printed: bytes, watch: _watch.Watch, folder: Path, is_watched: bool
-) -> Outcome:
+def _outcome(code: int | None, stopped: str | None, printed: bytes, watch: Watch, folder: Path, is_watched: bool) -> Outcome:
     text = printed.decode("utf-8", "replace").replace(str(folder), ".")
-    for path in _landlock.library():
+    for path in landlock.library():
         text = text.replace(f"{path}/", "")
     raised = _raised(text) if code == 1 else ""
     is_denied = bool(watch.denied) if is_watched else raised == "PermissionError"

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoint.envs.task import Document, Planted
-from counterpoint.team.bm25 import Index, words
 from counterpoint.team.tools.open_ import open_
-from counterpoint.team.tools.search import search
+from counterpoint.team.tools.search import Index, search, words
 from tools_help import documents, instance, place, run
 
 FOUR = documents(a="cat cat dog", b="dog", c="bird bird bird bird", d="cat bird")

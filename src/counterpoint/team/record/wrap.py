@@ -13,8 +13,7 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
-from counterpoint.team._recording.lanes import Scope
-from counterpoint.team._recording.session import current
+from counterpoint.team.record.lanes import Scope, current
 
 Begin = Callable[[tuple[Any, ...], dict[str, Any]], Scope | None]
 """What is done when the function is called, with its arguments; None where nothing is recorded."""

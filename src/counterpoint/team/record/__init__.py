@@ -31,8 +31,8 @@ from typing import Any
 
 from counterpoint.errors import CounterpointError, InputError, did_you_mean
 from counterpoint.store import Store
-from counterpoint.team._recording.acts import Acts
-from counterpoint.team._recording.session import Session, current, say
+from counterpoint.team.record.acts import Acts
+from counterpoint.team.record.lanes import Session, current, say
 from counterpoint.trace import Trace
 from counterpoint.trace.vocabulary import TOPOLOGIES
 

@@ -1,1 +1,0 @@
-"""The parts of the endpoint model: addresses, answers, faults and rates."""

@@ -1,1 +1,0 @@
-"""The parts of `record()`: lanes, acts, wrapping, texts and the session beneath."""
