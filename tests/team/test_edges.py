@@ -11,7 +11,7 @@ from counterpoint import Delete, Substitute, Trace
 from counterpoint.audit.blast import blast_radius
 from counterpoint.envs.text.attacks import attack_success
 from counterpoint.team.limits import Limits
-from counterpoint.team.replay import LiveReplay
+from counterpoint.team.live_replay import LiveReplay
 from counterpoint.team.session import Spec
 from team_help import TOPOLOGIES, record
 

@@ -15,13 +15,13 @@ from msgspec.structs import replace
 from counterpoint import Delete, Event, Force, InputError, Insert, NotFound, NotIdentified, Refused, Substitute, Trace
 from counterpoint.app.forking import badges, counts, edit, effect_of, named_model, replay_for
 from counterpoint.audit.diff import diff, fingerprint
-from counterpoint.team import replay as live
+from counterpoint.team import live_replay as live
 from counterpoint.team import session
 from counterpoint.team.edits import PASSED
 from counterpoint.team.limits import Limits
+from counterpoint.team.live_replay import BADGES, LiveReplay
 from counterpoint.team.models.fake import Fake
 from counterpoint.team.recorder import MemorySink
-from counterpoint.team.replay import BADGES, LiveReplay
 from counterpoint.trace import Edge
 from counterpoint.trace.replay import Fork
 from team_help import Says, record, sends

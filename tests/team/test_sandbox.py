@@ -9,14 +9,14 @@ import pytest
 
 from counterpoint.errors import InputError, Refused
 from counterpoint.team import sandbox
-from counterpoint.team.sandbox import Outcome, RunLimits, Sandbox, Strength, folders, strength
+from counterpoint.team.sandbox import ProgramOutcome, RunLimits, Sandbox, Strength, folders, strength
 from counterpoint.team.tools.python import python
 from tools_help import instance, place, run
 
 needs_landlock = pytest.mark.skipif(not strength().confines_files, reason=f"this machine has only: {strength()}")
 
 
-def play(source: str, folder: Path, **options: object) -> Outcome:
+def play(source: str, folder: Path, **options: object) -> ProgramOutcome:
     return run(Sandbox(RunLimits(), **options).run(source, folder))  # type: ignore[arg-type]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from counterpoint.envs.task import Planted
-from counterpoint.team.sandbox import Outcome, RunLimits, Sandbox, strength
+from counterpoint.team.sandbox import ProgramOutcome, RunLimits, Sandbox, strength
 from counterpoint.team.tool import ToolResult
 from counterpoint.team.tools.python import python
 from tools_help import instance, place, run
@@ -44,7 +44,7 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def play(source: str, folder: Path, limits: RunLimits = QUICK) -> Outcome:
+def play(source: str, folder: Path, limits: RunLimits = QUICK) -> ProgramOutcome:
     return run(Sandbox(limits).run(source, folder))
 
 
@@ -338,7 +338,7 @@ def test_a_cancelled_run_leaves_no_process(folder: Path) -> None:
 def test_closing_ends_what_runs(folder: Path) -> None:
     sandbox = Sandbox()
 
-    async def closed() -> Outcome:
+    async def closed() -> ProgramOutcome:
         task = asyncio.create_task(
             sandbox.run("import os, time\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(600)", folder)
         )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from counterpoint.team.sandbox import Outcome, RunLimits, Sandbox, strength
+from counterpoint.team.sandbox import ProgramOutcome, RunLimits, Sandbox, strength
 from team.test_sandbox_escapes import DISARMED
 from tools_help import run
 
@@ -23,7 +23,7 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def play(source: str, folder: Path, limits: RunLimits = QUICK) -> Outcome:
+def play(source: str, folder: Path, limits: RunLimits = QUICK) -> ProgramOutcome:
     return run(Sandbox(limits, watched=[TRAP]).run(source, folder))
 
 

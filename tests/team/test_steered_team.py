@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from counterpoint.store import Store
+from counterpoint.team.live_replay import LiveReplay
 from counterpoint.team.model import Call, Completion
 from counterpoint.team.orders import Order, control_path, effects, send
-from counterpoint.team.replay import LiveReplay
 from counterpoint.team.session import Spec, make_model, record_team, resume_team
 from counterpoint.trace import Trace
 from counterpoint.trace.steered import is_steered, order_of

@@ -18,7 +18,7 @@ from counterpoint.trace import Trace
 def replay_of(trace: Trace, *, model: Any = None, allow: Collection[str] = ()) -> Any:
     """The world whose trace this is, or its recording, as a `Replay`; None where there is none."""
     if isinstance(trace.meta.get("team"), dict):
-        from counterpoint.team.replay import LiveReplay
+        from counterpoint.team.live_replay import LiveReplay
         from counterpoint.team.session import Spec
 
         Spec.of(trace.meta["team"]).check_consent(allow, where=trace.trace_id, with_model=False, is_fork=True)

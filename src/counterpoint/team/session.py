@@ -113,7 +113,7 @@ class Spec:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """How a run ended."""
 
     answer: str
@@ -170,7 +170,7 @@ def assemble(
     )
 
 
-async def play(team: Team, topology: Topology) -> Outcome:
+async def play(team: Team, topology: Topology) -> RunOutcome:
     """Run the program to its end and score the answer; tools and control are closed whatever happens."""
     ended, why = "stopped", ""
     try:
@@ -185,7 +185,7 @@ async def play(team: Team, topology: Topology) -> Outcome:
     broken = _broken(team)
     if ended == "stopped" and broken:
         ended, why = "failed", broken
-    return Outcome(answer, team.task.check(team.instance, answer), ended, why)
+    return RunOutcome(answer, team.task.check(team.instance, answer), ended, why)
 
 
 def _broken(team: Team) -> str:
@@ -205,7 +205,7 @@ def about(spec: Spec, task: TextTask, model: Model, used: Harness) -> dict[str, 
     }
 
 
-def end_of(team: Team, outcome: Outcome) -> tuple[dict[str, float], dict[str, float], dict[str, Any]]:
+def end_of(team: Team, outcome: RunOutcome) -> tuple[dict[str, float], dict[str, float], dict[str, Any]]:
     """Rewards, metrics and meta of a run that has ended."""
     score = outcome.score
     metrics = {"task_success": 1.0 if score.is_solved else 0.0} | {f"task_{k}": float(v) for k, v in score.parts.items()}

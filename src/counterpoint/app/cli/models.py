@@ -13,7 +13,8 @@ from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
 from counterpoint.errors import NotFound, did_you_mean
 
 if TYPE_CHECKING:
-    from counterpoint.team.local.weights import Found
+    from counterpoint.team.local.weights import FoundWeights
+
 
 def _epilog(*lines: str) -> str:
     examples = "\n".join(f"  counterpoint models{line}" for line in lines)
@@ -105,7 +106,7 @@ def show(ctx: click.Context, name: str, as_json: bool) -> None:
         ctx.exit(4)
 
 
-def _find(name: str) -> Found:
+def _find(name: str) -> FoundWeights:
     """A model by what it is called here, or any folder or file."""
     from counterpoint.team.local.weights import described, find, listed
 
@@ -119,13 +120,13 @@ def _find(name: str) -> Found:
         raise NotFound(error.what, why=error.why, fix=did_you_mean(name, (f.name for f in rows))) from error
 
 
-def _version(found: Found) -> str | None:
+def _version(found: FoundWeights) -> str | None:
     from counterpoint.team.local.weights import Source
 
     return Source(found.path).digest() if found.path is not None and found.state == "ready" else None
 
 
-def _row(found: Found) -> dict[str, Any]:
+def _row(found: FoundWeights) -> dict[str, Any]:
     return {
         "schema": SCHEMA_VERSION,
         "model": found.name,

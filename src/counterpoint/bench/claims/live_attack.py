@@ -31,7 +31,7 @@ from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.envs.task import Instance
 from counterpoint.envs.text.attacks import attack_success
 from counterpoint.team.limits import Limits
-from counterpoint.team.replay import LiveReplay
+from counterpoint.team.live_replay import LiveReplay
 from counterpoint.team.session import Spec
 from counterpoint.team.tool import Place
 from counterpoint.team.toolbox import read_arguments

@@ -26,7 +26,7 @@ from counterpoint.bench.claims._live import check_seeds, none, recorded, reporte
 from counterpoint.credit.mechanisms.message_delete import message_delete
 from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.team.limits import Limits
-from counterpoint.team.replay import LiveReplay
+from counterpoint.team.live_replay import LiveReplay
 from counterpoint.team.session import Spec
 from counterpoint.trace import Trace
 from counterpoint.trace.rows import Credit

@@ -29,9 +29,9 @@ from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.envs.task import Act
 from counterpoint.team import grammar
 from counterpoint.team.limits import Limits
+from counterpoint.team.live_replay import LiveReplay
 from counterpoint.team.model import Call, Completion
 from counterpoint.team.models.fake import Fake
-from counterpoint.team.replay import LiveReplay
 from counterpoint.team.session import Spec
 from counterpoint.trace import Trace
 from counterpoint.trace.replay import Substitute

@@ -23,7 +23,7 @@ from typing import Any
 
 from counterpoint.errors import CounterpointError
 from counterpoint.team.local.attention import Cache, Prefixes, Segment, forward
-from counterpoint.team.local.decoding import Tree, Vocabulary, Writing, trees
+from counterpoint.team.local.decoding import StartTree, Vocabulary, Writing, trees
 from counterpoint.team.local.loading import Loaded, Options
 from counterpoint.team.model import Call, Completion, ModelFailed
 
@@ -63,13 +63,13 @@ class _Row:
         if room < need:
             what = f"the prompt has {len(self.ids):,} tokens and the model reads {loaded.context:,}"
             raise ModelFailed("too long", what, fix="shorten the prompt, or use a model with a longer context")
-        self.trees: deque[Tree] = deque(trees(self.writing.spelled) if call.starts else ())
+        self.trees: deque[StartTree] = deque(trees(self.writing.spelled) if call.starts else ())
         self._is_one_tree = len(self.trees) == 1
         nodes = max((len(t.ids) for t in self.trees), default=0)
         self.cache = Cache(len(self.ids) + max(nodes, need, self.writing.limit))
         self._fed = 0
         """Tokens of the sequence, not of a tree, in the pass under way."""
-        self._tree: Tree | None = None
+        self._tree: StartTree | None = None
         self.reused = 0
 
     @property

@@ -69,7 +69,7 @@ class Vocabulary:
 
 
 @dataclass
-class Tree:
+class StartTree:
     """Some of the starts as a tree of tokens, without the last token of each: what must be read to score them all."""
 
     starts: list[int] = field(default_factory=list)
@@ -97,13 +97,13 @@ class Tree:
         return seen
 
 
-def trees(spelled: Sequence[tuple[int, ...]], limit: int = _NODES) -> list[Tree]:
+def trees(spelled: Sequence[tuple[int, ...]], limit: int = _NODES) -> list[StartTree]:
     """The starts as trees of at most `limit` nodes each (one more start may pass it, never two)."""
-    made = [Tree()]
+    made = [StartTree()]
     known: dict[tuple[int, ...], int] = {}
     for index, ids in enumerate(spelled):
         if len(made[-1].ids) >= limit and len(ids) > 1:
-            made.append(Tree())
+            made.append(StartTree())
             known = {}
         # A start of one token needs the prompt's logits alone, which come with the first tree.
         tree = made[-1] if len(ids) > 1 else made[0]
@@ -144,7 +144,7 @@ class Writing:
 
     # -- the start -------------------------------------------------------------------------------------------------------
 
-    def score(self, tree: Tree, logits: Any, *, with_root: bool) -> None:
+    def score(self, tree: StartTree, logits: Any, *, with_root: bool) -> None:
         """Take the logits of a tree's nodes, after those of the prompt's last token where they come with it."""
         logp = _log_softmax(logits, self.call.temperature)
         if with_root:

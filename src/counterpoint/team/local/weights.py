@@ -171,7 +171,7 @@ def _file(path: Path) -> Source:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundWeights:
     """One model on the machine, or one that could be."""
 
     name: str
@@ -187,7 +187,7 @@ class Found:
     path: Path | None
 
 
-def listed() -> list[Found]:
+def listed() -> list[FoundWeights]:
     """Every model in the cache, and those that can be installed."""
     kept = models_folder()
     folders = sorted(p for p in kept.iterdir() if (p / "config.json").is_file()) if kept.is_dir() else []
@@ -198,23 +198,23 @@ def listed() -> list[Found]:
     return sorted(rows.values(), key=lambda found: (found.state != "ready", found.name))
 
 
-def described(path: Path) -> Found:
+def described(path: Path) -> FoundWeights:
     """A folder of weights, or a .gguf file."""
     if path.is_file():
-        return Found(path.stem, "ready", path.stat().st_size, None, "gguf", f"file {path.name}", None, path)
+        return FoundWeights(path.stem, "ready", path.stat().st_size, None, "gguf", f"file {path.name}", None, path)
     said = manifest(path)
     parameters, dtype = _counted(path)
     size = sum(p.stat().st_size for p in path.iterdir() if p.is_file())
     name = next((known.name for known in KNOWN.values() if known.folder == path.name), path.name)
-    return Found(name, "ready", size, parameters, dtype, said.get("source"), said.get("licence"), path)
+    return FoundWeights(name, "ready", size, parameters, dtype, said.get("source"), said.get("licence"), path)
 
 
-def _absent(known: Known) -> Found:
+def _absent(known: Known) -> FoundWeights:
     packed = in_package(known)
     state = "not installed" if packed is None else "in the package"
     size = packed.stat().st_size if packed else None
     source = f"package {known.package} {known.version}"
-    return Found(known.name, state, size, known.parameters, None, source, known.licence, packed)
+    return FoundWeights(known.name, state, size, known.parameters, None, source, known.licence, packed)
 
 
 def in_package(known: Known) -> Path | None:

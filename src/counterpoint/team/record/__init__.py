@@ -32,7 +32,7 @@ from typing import Any
 from counterpoint.errors import CounterpointError, InputError, did_you_mean
 from counterpoint.store import Store
 from counterpoint.team.record.acts import Acts
-from counterpoint.team.record.lanes import Session, current, say
+from counterpoint.team.record.lanes import RecordingSession, current, say
 from counterpoint.trace import Trace
 from counterpoint.trace.vocabulary import TOPOLOGIES
 
@@ -87,7 +87,7 @@ class Recording(Acts):
             self.problems = [str(error)]
             say(f"counterpoint: nothing is recorded: {error}; the program goes on")
             return
-        self.session = Session(run, self.agent_name)
+        self.session = RecordingSession(run, self.agent_name)
         self.problems = self.session.problems
 
     def _end(self, error: BaseException | None) -> None:

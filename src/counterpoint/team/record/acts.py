@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from counterpoint.team.record.lanes import Reads, Scope, Session, current
+from counterpoint.team.record.lanes import Reads, RecordingSession, Scope, current
 from counterpoint.team.record.values import clean, given, parameters, text_of, usage_of
 from counterpoint.team.record.wrap import wrapped
 
@@ -43,7 +43,7 @@ class Acts:
     """The part of a recording that the recorded team calls."""
 
     def __init__(self) -> None:
-        self.session: Session | None = None
+        self.session: RecordingSession | None = None
 
     def here(self) -> Scope | None:
         """The scope of who acts here: of this recording; where it is not running, of the one around."""

@@ -36,7 +36,7 @@ _MANY = 16
 _USUAL = {"return": _RETURN, "message": _MESSAGE, "human_intervention": _MESSAGE, "spawn": _SPAWN}
 
 
-class Lane:
+class AgentLane:
     """One agent."""
 
     __slots__ = ("agent", "boss", "has_stopped", "is_running", "latest", "leads", "role", "scopes", "turn", "waiting")
@@ -59,7 +59,7 @@ class Scope:
 
     __slots__ = ("event", "hands_on", "heard", "knows", "lane", "outer", "reads", "session", "told")
 
-    def __init__(self, session: Session, lane: Lane, outer: Scope | None, event: str | None = None) -> None:
+    def __init__(self, session: RecordingSession, lane: AgentLane, outer: Scope | None, event: str | None = None) -> None:
         self.session, self.lane, self.outer, self.event = session, lane, outer, event
         """`event` is what the scope began with: a spawn, a call, a step."""
         self.knows: dict[str, Kinds] = {}
@@ -88,10 +88,10 @@ class Scope:
 class Lanes:
     """The agents of one recording. Methods are called one at a time, under `lock`."""
 
-    def __init__(self, session: Session, recorder: Recorder, root: str) -> None:
+    def __init__(self, session: RecordingSession, recorder: Recorder, root: str) -> None:
         self.session, self.recorder = session, recorder
         self.lock = threading.RLock()
-        self.lanes: dict[str, Lane] = {}
+        self.lanes: dict[str, AgentLane] = {}
         self.kinds: dict[str, Kinds] = {}
         """Event to how it is read."""
         self.cost_usd: float | None = None
@@ -101,11 +101,11 @@ class Lanes:
         self.root = Scope(session, lane, None)
         lane.scopes[self.root] = None
 
-    def lane(self, agent: str, role: str | None = None) -> Lane:
+    def lane(self, agent: str, role: str | None = None) -> AgentLane:
         """The lane of an agent, made on first use."""
         found = self.lanes.get(agent)
         if found is None:
-            found = self.lanes[agent] = Lane(agent, role)
+            found = self.lanes[agent] = AgentLane(agent, role)
         found.role = found.role or role
         return found
 
@@ -204,7 +204,7 @@ class Lanes:
 
     def spawn(
         self, scope: Scope, name: str, role: str | None, text: str | None, reads: Reads | None = None, **fields: Any
-    ) -> tuple[str, Lane]:
+    ) -> tuple[str, AgentLane]:
         """Make an agent; it has not begun."""
         lane = self.lane(self._fresh(name), role)
         lane.boss = scope.lane.agent
@@ -373,7 +373,7 @@ current: ContextVar[Scope | None] = ContextVar("counterpoint_scope", default=Non
 _MOST = 100
 
 
-class Session:
+class RecordingSession:
     """A trace that is being recorded, from its beginning to its end.
 
     What goes wrong is told on stderr once. A session that is over, or that belongs to the process this one was forked from, does
@@ -484,7 +484,7 @@ def say(line: str) -> None:
         return  # there is nobody to tell
 
 
-_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+_sessions: weakref.WeakSet[RecordingSession] = weakref.WeakSet()
 
 
 def _after_fork() -> None:

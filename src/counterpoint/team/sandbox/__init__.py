@@ -82,7 +82,7 @@ def strength() -> Strength:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ProgramOutcome:
     """How a run ended."""
 
     text: str
@@ -116,7 +116,7 @@ class Sandbox:
         if not self._strength.limits:
             raise Refused("the Python sandbox needs a POSIX system", fix="leave the tool `python` out")
 
-    async def run(self, source: str, folder: Path) -> Outcome:
+    async def run(self, source: str, folder: Path) -> ProgramOutcome:
         """Run a program in a folder (which must exist) until it ends or a limit ends it."""
         real = Path(os.path.realpath(folder))
         job = await asyncio.to_thread(self._job, source, real)
@@ -228,14 +228,16 @@ def _launch_code() -> CodeType:
     return compile(inspect.getsource(launch), launch.NAME, "exec")
 
 
-def _outcome(code: int | None, stopped: str | None, printed: bytes, watch: Watch, folder: Path, is_watched: bool) -> Outcome:
+def _outcome(
+    code: int | None, stopped: str | None, printed: bytes, watch: Watch, folder: Path, is_watched: bool
+) -> ProgramOutcome:
     text = printed.decode("utf-8", "replace").replace(str(folder), ".")
     for path in landlock.library():
         text = text.replace(f"{path}/", "")
     raised = _raised(text) if code == 1 else ""
     is_denied = bool(watch.denied) if is_watched else raised == "PermissionError"
     why = stopped or ("unsafe" if not watch.is_ready else _reason(code or 0, raised, is_denied, text))
-    return Outcome(text, why, code, raised, tuple(watch.denied), tuple(watch.touched))
+    return ProgramOutcome(text, why, code, raised, tuple(watch.denied), tuple(watch.touched))
 
 
 def _raised(text: str) -> str:

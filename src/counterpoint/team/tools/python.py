@@ -15,7 +15,7 @@ from typing import Any
 
 from counterpoint.envs.task import Instance
 from counterpoint.errors import InputError, did_you_mean
-from counterpoint.team.sandbox import Outcome, RunLimits, Sandbox, folders
+from counterpoint.team.sandbox import ProgramOutcome, RunLimits, Sandbox, folders
 from counterpoint.team.tool import Effect, Place, ToolResult, fingerprint
 
 
@@ -68,7 +68,7 @@ class python:
         """End every program that still runs."""
         await self._sandbox.close()
 
-    def _result(self, outcome: Outcome, error: str | None) -> ToolResult:
+    def _result(self, outcome: ProgramOutcome, error: str | None) -> ToolResult:
         limits = self._sandbox.limits
         said = {
             "timeout": f"stopped: it ran longer than {limits.wall_s:g} s",

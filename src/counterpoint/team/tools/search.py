@@ -1,7 +1,7 @@
 """`search`: the documents that a few words are about, best first, by BM25.
 
-Always true: one line `ID | title | snippet` per hit and nothing else, ties by id; the same words give the same lines, whatever was
-asked before.
+Always true: one line `ID | title | snippet` per hit and nothing else, ties by id; the same words give the same lines, whatever
+was asked before.
 """
 
 from __future__ import annotations
