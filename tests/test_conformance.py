@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from counterpoint import registry
 from counterpoint.envs.teamworld.world import TeamWorld
+from counterpoint.errors import Refused
 from counterpoint.testing import CHECKS
+from endpoint_help import FaultServer
+from logs import SAMPLES, files_of
+from tiny_help import make_tiny
 
 PLUGINS = [(kind, name) for kind in registry.kinds() for name in registry.ids(kind)]
 # The TeamWorlds are one engine with different numbers. Its laws are checked on fewer items and agents, of every kind that a world has;
@@ -21,12 +29,40 @@ def smaller(world: TeamWorld) -> TeamWorld:
     return world.replace(**{name: min(most, getattr(world.config, name)) for name, most in SMALL.items()})
 
 
+def options(kind: str, name: str, folder: Path, stack: ExitStack) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What a check needs beyond the plug-in: samples of what we only read; where a model's weights, lines or endpoint are."""
+    if kind == "format" and registry.get(kind, name).write is None and (SAMPLES / name).is_dir():
+        return ({f.name: f.data() for f in files_of(SAMPLES / name)},), {}
+    if (kind, name) == ("tool", "outbox"):
+        return (), {"path": str(folder / "sent.jsonl")}
+    if (kind, name) == ("model", "fake"):
+        return (), {"task": registry.get("task", "ledger_hunt")}
+    if (kind, name) == ("model", "scripted"):
+        (folder / "lines").write_text("[*]\nRETURN: 42\n")
+        return (str(folder / "lines"),), {}
+    if (kind, name) == ("model", "local"):
+        return (str(make_tiny(folder)),), {}
+    if (kind, name) == ("model", "openai"):
+        return ("some-model",), {"base_url": stack.enter_context(FaultServer("RETURN: 42")).url}
+    return (), {}
+
+
 @pytest.mark.parametrize(("kind", "name"), PLUGINS, ids=[f"{k}-{n}" for k, n in PLUGINS])
-def test_it_conforms(kind: str, name: str) -> None:
+def test_it_conforms(kind: str, name: str, tmp_path: Path) -> None:
     plugin = registry.get(kind, name)
-    if kind not in CHECKS:
-        pytest.skip(f"plug-ins of kind {kind} have no contract yet")
-    CHECKS[kind](smaller(plugin) if isinstance(plugin, TeamWorld) else plugin)
+    with ExitStack() as stack:
+        given, named = options(kind, name, tmp_path, stack)
+        try:
+            CHECKS[kind](smaller(plugin) if isinstance(plugin, TeamWorld) else plugin, *given, **named)
+        except Refused as error:
+            pytest.skip(f"this machine lacks what it needs: {error}")
+
+
+@pytest.mark.parametrize("name", registry.ids("credit"))
+def test_a_mechanism_signs_its_credit_with_its_own_name(name: str) -> None:
+    mechanism = registry.get("credit", name)
+    given = mechanism.example()
+    assert mechanism(given.traces, **given.options).mechanism == name
 
 
 @pytest.mark.parametrize(("kind", "name"), PLUGINS, ids=[f"{k}-{n}" for k, n in PLUGINS])
@@ -36,6 +72,6 @@ def test_its_file_says_in_one_line_what_it_is(kind: str, name: str) -> None:
     assert line[-1] in ".:"
 
 
-def test_there_are_formats_and_commands() -> None:
-    assert {"csv", "jsonl", "parquet", "perfetto", "survey"} <= set(registry.ids("format"))
-    assert {"check", "export"} <= set(registry.ids("command"))
+def test_every_kind_has_plugins_and_a_contract() -> None:
+    assert set(CHECKS) == set(registry.kinds())
+    assert all(registry.ids(kind) for kind in registry.kinds())

@@ -12,7 +12,11 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
 from typing import Any
 
 import click
@@ -25,13 +29,15 @@ from counterpoint.envs.task_contract import check_task as check_text_task
 from counterpoint.envs.world import World
 from counterpoint.envs.world_contract import check_world
 from counterpoint.errors import CounterpointError, InputError
+from counterpoint.formats.contract import check_format as check_bytes
 from counterpoint.formats.format import Format
 from counterpoint.reward.reward import Reward
 from counterpoint.team import contracts as team_contracts
 from counterpoint.team.topology import Topology
-from counterpoint.trace import Edge, Event, Trace, encode
+from counterpoint.trace import Edge, Event, Trace, problems
 from counterpoint.trace.batch import TraceBatch
 from counterpoint.trace.lines import encode_lines
+from counterpoint.trace.rows import Credit, Signal
 from counterpoint.trace.vocabulary import REWARD_FAMILIES, UNITS
 from counterpoint.train.preset import Preset
 
@@ -91,86 +97,13 @@ def odd_trace() -> Trace:
 # -- formats -------------------------------------------------------------------------------------------------------------
 
 
-def check_format(format_: Format) -> None:
-    """A format describes itself, knows its own files, writes the same bytes twice, and reads back what it wrote."""
-    _require(isinstance(format_, Format), f"is a {type(format_).__name__}, not a Format")
-    _require(bool(format_.suffixes) and all(s.startswith(".") for s in format_.suffixes), "suffixes begin with a dot")
-    _require(bool(format_.lost.strip()), "`lost` says what is lost, or 'nothing'")
-    _require(set(format_.keeps) <= {"contents", "meta"}, "`keeps` names contents or meta")
-    _require(bool(format_.columns), "`columns` says what a file holds")
-    one, many = format_.write is not None, format_.write_tables is not None
-    _require(not (one and many), "has `write` or `write_tables`, not both")
-    _require(one or many or format_.read is not None, "neither reads nor writes")
-    for head in (b"", b"\x00", b"\xff\xfe", b"{", b"[]", b"plain words", b'{"a":1}'):
-        _require(format_.sniff(head) is False, f"takes {head!r} for its own")
-    for trace in [*(synthetic_trace(3, 9, shape, contents=True) for shape in SHAPES), odd_trace()]:
-        _check_one(format_, trace) if one else _check_tables(format_, trace) if many else None
-    _check_garbage(format_)
+def check_format(format_: Format, sample: Mapping[str, bytes] | None = None) -> None:
+    """A format describes itself, knows its own files, writes the same bytes twice, and reads back what it wrote.
 
-
-def _carried(format_: Format, trace: Trace) -> Trace:
-    """What of a trace a format promises to bring back."""
-    return replace(trace, **{name: {} for name in ("contents", "meta") if name not in format_.keeps})
-
-
-def _check_one(format_: Format, trace: Trace) -> None:
-    assert format_.write is not None
-    before = encode_lines(trace)
-    data = format_.write(trace)
-    _require(isinstance(data, bytes), "`write` gives bytes")
-    _require(format_.write(trace) == data, "the same trace gives other bytes the second time")
-    _require(encode_lines(trace) == before, "`write` changed the trace")
-    _require(format_.sniff(data[:4096]) is True, "does not know its own file")
-    if format_.read is not None:
-        _same(list(format_.read(data)), format_, trace)
-        _same(list(format_.read(memoryview(data))), format_, trace)
-
-
-def _check_tables(format_: Format, trace: Trace) -> None:
-    assert format_.write_tables is not None
-    other = replace(trace, trace_id=trace.trace_id + "-2")
-    files = format_.write_tables([trace, other])
-    _require(bool(files), "`write_tables` gives no file")
-    _require(format_.write_tables([trace, other]) == files, "the same traces give other bytes the second time")
-    for name, table in files.items():
-        _require(name.endswith(format_.suffixes), f"the file {name} has none of the suffixes")
-        _require(name in format_.columns, f"`columns` does not say what is in {name}")
-        _require(format_.sniff(table.data[:4096]) is True, f"does not know its own {name}")
-    if format_.read_tables is not None:
-        again = list(format_.read_tables({name: table.data for name, table in files.items()}))
-        _require(len(again) == 2, f"wrote two traces and read {len(again)}")
-        _same(again[:1], format_, trace)
-        _same(again[1:], format_, other)
-
-
-def _same(found: list[Trace], format_: Format, trace: Trace) -> None:
-    wanted = _carried(format_, trace)
-    _require(len(found) == 1, f"wrote one trace and read {len(found)}")
-    _require(found[0] == wanted, f"what was read differs from what was written (trace {trace.trace_id!r})")
-    # Equality takes 1 for 1.0; bytes do not.
-    _require(encode(found[0]) == encode(wanted), f"numbers changed their kind (trace {trace.trace_id!r})")
-
-
-def _check_garbage(format_: Format) -> None:
-    garbage: tuple[bytes, ...] = (b"", b"\x00" * 9, b"\xff" * 9, b"{", b'{"a":1}', b"[]", b"words\n", b"PAR1PAR1", b"[" * 5000)
-    for data in garbage:
-        if format_.read is not None:
-            _refuses(lambda data=data: list(format_.read(data)), data)  # type: ignore[misc]
-        if format_.read_tables is not None:
-            files = dict.fromkeys(format_.columns, data)
-            _refuses(lambda files=files: list(format_.read_tables(files)), data)  # type: ignore[misc]
-    if format_.read_tables is not None:
-        _refuses(lambda: list(format_.read_tables({})), b"no file")  # type: ignore[misc]
-
-
-def _refuses(reads: Callable[[], Any], data: bytes) -> None:
-    try:
-        reads()
-    except InputError:
-        return
-    except Exception as error:
-        raise ConformanceError(f"{data[:20]!r} ends in {type(error).__name__} and not in an InputError: {error}") from error
-    raise ConformanceError(f"{data[:20]!r} is read as if it were a trace")
+    One that only reads is checked on a `sample`: the files of at least one session, by name.
+    """
+    traces = [*(synthetic_trace(3, 9, shape, contents=True) for shape in SHAPES), odd_trace()]
+    check_bytes(format_, traces, dict(sample or {}), _require)
 
 
 # -- commands ------------------------------------------------------------------------------------------------------------
@@ -226,18 +159,21 @@ def check_task(task: TextTask) -> None:
 
 
 def check_topology(topology: Topology) -> None:
-    """A topology names its root's role and who works, and a team of fakes runs a small task in it to its end."""
+    """A topology names its root's role and who works; a team of fakes runs a small task in it to its end, twice the same way."""
     team_contracts.check_topology(topology, _require)
 
 
-def check_tool(maker: Callable[..., Any]) -> None:
-    """A tool describes itself: name, version, effect, a schema with its main argument."""
-    team_contracts.check_tool(maker, _require)
+def check_tool(maker: Callable[..., Any], **options: Any) -> None:
+    """A tool describes itself, answers its own `example`, and meets odd arguments with a result and not with an exception.
+
+    It is really called: for a tool that cannot be undone, give options under which a call does no harm.
+    """
+    team_contracts.check_tool(maker, _require, **options)
 
 
-def check_model(factory: Callable[..., Any]) -> None:
-    """A model is made by a documented function of what follows the colon, and its options by keyword."""
-    team_contracts.check_model(factory, _require)
+def check_model(factory: Callable[..., Any], *given: Any, **options: Any) -> None:
+    """A model is made by a documented function of what is given here, says name and version, and answers a call twice alike."""
+    team_contracts.check_model(factory, _require, *given, **options)
 
 
 # -- claims --------------------------------------------------------------------------------------------------------------
@@ -257,12 +193,6 @@ def check_claim(claim: Callable[..., Any]) -> None:
 # -- rewards and credit --------------------------------------------------------------------------------------------------
 
 
-def _scored(count: int = 3) -> list[Trace]:
-    """Runs of one task in every shape, with rewards that differ."""
-    made = [synthetic_trace(4, 30, shape, seed=i, contents=True) for shape in SHAPES for i in range(count)]
-    return [replace(t, trace_id=f"{t.trace_id}-{i}", task_id="task", rewards={"team": i % 5 - 1.5}) for i, t in enumerate(made)]
-
-
 def _known_ids(trace: Trace) -> dict[str, set[str]]:
     """The ids that a unit may have in a trace; tokens and turns are checked by their first part."""
     agents, events = set(trace.agents), {e.id for e in trace.events}
@@ -277,55 +207,125 @@ def _check_unit(unit: str, unit_id: str, known: dict[str, set[str]], what: str) 
     _require(first in known[unit] or unit_id in known[unit], f"{what}: no {unit} {unit_id!r} in the trace")
 
 
+def _example(plugin: Reward | Mechanism) -> tuple[list[Trace], dict[str, Any]]:
+    """The traces and options of a plug-in's example: valid, and the same at every call."""
+    if plugin.example is None:
+        raise ConformanceError("ships no example: example=lambda: Example(traces, options), on which it answers")
+    given = plugin.example()
+    traces = list(given.traces)
+    _require(bool(traces), "its example has no traces")
+    for trace in traces:
+        wrong = [str(p) for p in problems(trace) if p.severity == "error"]
+        _require(not wrong, f"its example holds a trace that is not valid: {wrong[:1]}")
+    again = [encode_lines(t) for t in plugin.example().traces]
+    _require(again == [encode_lines(t) for t in traces], "its example has other traces at the second call")
+    return traces, dict(given.options)
+
+
+def _answer(call: Callable[[], Any]) -> Any:
+    """What the call gives; the example is there to be answered, so that no error is one too many."""
+    try:
+        return call()
+    except CounterpointError as error:
+        raise ConformanceError(f"refuses its own example: {error}") from error
+    except Exception as error:
+        raise ConformanceError(f"its own example ends in {type(error).__name__}: {error}") from error
+
+
+def _says_why_not(call: Callable[[], Any], what: str) -> None:
+    """What cannot be answered is a clear error of ours, and no crash."""
+    try:
+        call()
+    except CounterpointError:
+        return
+    except Exception as error:
+        raise ConformanceError(f"{what} ends in {type(error).__name__} and not in an answer or a clear error: {error}") from error
+
+
+def _odd(traces: list[Trace]) -> dict[str, list[Trace]]:
+    bare = [replace(t, events=[], edges=[]) for t in traces]
+    return {
+        "no reward": [replace(t, rewards={}) for t in traces],
+        "no event": bare,
+        "one trace": traces[:1],
+        "an odd trace": [odd_trace()],
+    }
+
+
 def check_reward(reward: Reward) -> None:
-    """A reward is tagged, repeats itself, changes no trace, and pays finite numbers to units that are there, or says why not."""
+    """A reward is tagged and, on its own example, pays finite numbers to units that are there, twice alike, changing no trace."""
     _require(isinstance(reward, Reward), f"is a {type(reward).__name__}, not a Reward")
     _require(reward.family in REWARD_FAMILIES, f"family {reward.family!r} is none of {', '.join(REWARD_FAMILIES)}")
     _require(reward.unit in UNITS and bool(reward.source.strip()), "names no unit, or no source")
-    traces = _scored(1)
+    traces, options = _example(reward)
     _refuses_options(lambda: reward(traces[0], **{_NO_OPTION: 1}))
+    units: set[str] = set()
     for trace in traces:
-        before, known = encode(trace), _known_ids(trace)
-        try:
-            signals = reward(trace)
-        except CounterpointError:
-            continue
+        before, known = encode_lines(trace), _known_ids(trace)
+        signals = _answer(lambda trace=trace: reward(trace, **options))  # type: ignore[misc]
         for s in signals:
+            _require(isinstance(s, Signal), f"gives a {type(s).__name__}, not a Signal")
             _check_unit(s.unit, s.unit_id, known, "pays")
             _require(math.isfinite(s.value), f"pays {s.value} to {s.unit} {s.unit_id!r}")
-        _require(signals == reward(trace), "pays another time something else")
-        _require(encode(trace) == before, "changes the trace")
+            _require(bool(s.channel), f"pays {s.unit} {s.unit_id!r} in a channel without a name")
+        units |= {s.unit for s in signals}
+        _require(signals == reward(trace, **options), "pays something else the second time")
+        _require(encode_lines(trace) == before, "changes the trace")
+    _require(
+        reward.unit in units,
+        f"pays no {reward.unit} in its example, though that is its unit; it pays {sorted(units) or 'nobody'}",
+    )
+    for what, some in _odd(traces).items():
+        _says_why_not(lambda some=some: [reward(t, **options) for t in some], what)  # type: ignore[misc]
 
 
 def check_credit(mechanism: Mechanism) -> None:
-    """A mechanism states its estimand, repeats itself, changes no trace, and credits units that are there, or says why not."""
+    """A mechanism states its estimand and, on its own example, credits units that are there, twice alike, changing no trace.
+
+    It credits one trace, a list and a batch alike, sums to what it declares where it calls itself additive, and says why where it
+    cannot answer.
+    """
     _require(isinstance(mechanism, Mechanism), f"is a {type(mechanism).__name__}, not a Mechanism")
     for name in ("estimand", "assumptions", "cost", "source"):
         _require(bool(getattr(mechanism, name).strip()), f"states no {name}")
     _require(mechanism.unit in UNITS, f"unit {mechanism.unit!r} is none of {', '.join(UNITS)}")
-    traces = _scored()
+    traces, options = _example(mechanism)
     _refuses_options(lambda: mechanism(traces, **{_NO_OPTION: 1}))
-    before = [encode(t) for t in traces]
-    try:
-        credit = mechanism(traces)
-    except CounterpointError:
-        return
+    before = [encode_lines(t) for t in traces]
+    credit = _answer(lambda: mechanism(traces, **options))
+    _check_rows(mechanism, credit, traces)
+    _require(credit.rows == mechanism(traces, **options).rows, "credits something else the second time")
+    _require(credit.rows == mechanism(TraceBatch.of(traces), **options).rows, "a batch is credited otherwise than its traces")
+    _require([encode_lines(t) for t in traces] == before, "changes a trace")
+    _says_why_not(lambda: mechanism(traces), "a call without options")
+    for what, some in _odd(traces).items():
+        _says_why_not(lambda some=some: mechanism(some, **options), what)  # type: ignore[misc]
+
+
+def _check_rows(mechanism: Mechanism, credit: Credit, traces: list[Trace]) -> None:
+    _require(isinstance(credit, Credit), f"gives a {type(credit).__name__}, not a Credit")
+    _require(credit.trace_ids == tuple(t.trace_id for t in traces), "its credit names other traces than it was given")
+    _require(bool(credit.mechanism and credit.estimand), "its credit does not say which mechanism it is of, or what it estimates")
+    _require(mechanism.unit in credit.units, f"gives no {mechanism.unit} a row in its example, though that is its unit")
     known = [_known_ids(t) for t in traces]
     for row in credit.rows:
+        _require(0 <= row.trace < len(traces), f"credits trace {row.trace} of {len(traces)}")
         _check_unit(row.unit, row.unit_id, known[row.trace], "credits")
-    _require(
-        credit.additive == mechanism.additive or not credit.additive, "says that it is not additive, and its credit says it is"
-    )
-    _require(credit.rows == mechanism(traces).rows, "credits another time something else")
-    _require(credit.rows == mechanism(TraceBatch.of(traces)).rows, "a batch is credited otherwise than its traces")
-    _require([encode(t) for t in traces] == before, "changes a trace")
+        _require(row.se is None or row.se >= 0, f"the standard error of {row.unit} {row.unit_id!r} is {row.se}")
+    places = [row.trace for row in credit.rows]
+    _require(places == sorted(places), "its rows do not follow the order of the traces")
+    _require(len({(r.trace, r.unit, r.unit_id) for r in credit.rows}) == len(places), "one unit of a trace has two rows")
+    answered = {(r.trace, r.unit_id) for r in credit.rows if r.unit == mechanism.unit}
+    _require(not answered & set(credit.unidentified), "a unit has a row, and a reason why it has none")
+    _require(credit.additive == mechanism.additive, f"says additive={mechanism.additive}, and its credit says {credit.additive}")
+    _require(len({row.value for row in credit.rows}) > 1, "credits everybody alike in its example, which shows nothing")
 
 
 # -- presets -------------------------------------------------------------------------------------------------------------
 
 
 def check_preset(preset: Preset) -> None:
-    """A preset is data, states source and departures, and names only what there is. It is not trained: that takes a while."""
+    """A preset is data, states source and departures, names only what there is, and learns: one update on a small world."""
     from counterpoint.train.assign import check
 
     _require(isinstance(preset, Preset), f"is a {type(preset).__name__}, not a Preset")
@@ -342,6 +342,29 @@ def check_preset(preset: Preset) -> None:
         check(preset)
     except CounterpointError as error:
         raise ConformanceError(f"names what there is not: {error}") from error
+    row = _one_update(preset)
+    _require(row.get("decisions", 0) > 0, "an update learns from no decision")
+    odd = sorted(name for name, value in row.items() if isinstance(value, float) and not math.isfinite(value))
+    _require(not odd, f"an update ends with numbers that are none: {', '.join(odd)}")
+
+
+def _one_update(preset: Preset) -> Mapping[str, Any]:
+    """What the first update says, on a small world that has workers and votes; the run's folder goes away."""
+    from counterpoint.train.start import train_run
+
+    holder = ModuleType("counterpoint_preset_under_check")
+    holder.__dict__["preset"] = preset
+    sys.modules[holder.__name__] = holder
+    small = {"vote_items": 4, "max_agents": 4}
+    few = {"updates": 1, "episodes": 2 * preset.group, "eval_episodes": 1, "keep_traces": 0}
+    try:
+        with TemporaryDirectory() as folder:
+            run = train_run(Path(folder) / "run", {"preset": f"{holder.__name__}:preset", "world": "W1", "set": small, **few})
+            return dict(list(run.metrics())[-1])
+    except CounterpointError as error:
+        raise ConformanceError(f"does not learn on a small world: {error}") from error
+    finally:
+        del sys.modules[holder.__name__]
 
 
 def _leaves(value: Any) -> list[Any]:
@@ -363,7 +386,7 @@ def _refuses_options(call: Callable[[], Any]) -> None:
     raise ConformanceError("takes an option that it does not have")
 
 
-CHECKS: Mapping[str, Callable[[Any], None]] = {
+CHECKS: Mapping[str, Callable[..., None]] = {
     "format": check_format,
     "command": check_command,
     "env": check_env,

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -208,7 +209,7 @@ def _returns(replay: Replay, trace: Trace, forks: list[Fork], channel: str) -> l
 def _tokens_after(trace: Trace) -> list[int]:
     """Tokens of each event and all that follow it in the file: what a fork there runs again, going by the record."""
     tokens = [(e.tokens_in or 0) + (e.tokens_out or 0) for e in trace.events]
-    return np.cumsum(np.array(tokens[::-1], np.int64))[::-1].tolist()
+    return list(accumulate(reversed(tokens)))[::-1]  # plain integers: a file may say any number
 
 
 def pair_interaction(

@@ -16,6 +16,7 @@ from typing import Any
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace
 from counterpoint.trace.batch import TraceBatch
+from counterpoint.trace.example import Example
 from counterpoint.trace.rows import Credit
 
 
@@ -39,6 +40,8 @@ class Mechanism:
     """(traces, **options) -> credit."""
     needs: tuple[str, ...] = ()
     """What it asks for: group (several traces of a task), logp, replay, critic, tokens, ..."""
+    example: Callable[[], Example] | None = None
+    """Small traces and options that it answers; `counterpoint.testing.check_credit` runs on them, and needs them."""
 
     @property
     def options(self) -> list[str]:

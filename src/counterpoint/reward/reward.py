@@ -15,6 +15,7 @@ from typing import Any
 
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example
 from counterpoint.trace.rows import Signal, Signals
 
 
@@ -30,6 +31,8 @@ class Reward:
     """Paper or definition."""
     score: Callable[..., Iterable[Signal]]
     """(trace, **options) -> signals."""
+    example: Callable[[], Example] | None = None
+    """Small traces and options that it pays for; `counterpoint.testing.check_reward` runs on them, and needs them."""
 
     @property
     def options(self) -> list[str]:

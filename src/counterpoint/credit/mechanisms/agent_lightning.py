@@ -21,6 +21,7 @@ from counterpoint.credit.mechanism import Mechanism
 from counterpoint.credit.mechanisms.group_relative import broadcast, group_relative
 from counterpoint.credit.rows import Key, unit_events
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
 
 
@@ -60,4 +61,5 @@ agent_lightning = Mechanism(
     source="Agent Lightning, arXiv 2508.03680; code v1.0",
     run=_run,
     needs=("group",),
+    example=lambda: Example(rollouts()),
 )

@@ -20,6 +20,7 @@ from counterpoint.credit.mechanism import Mechanism
 from counterpoint.credit.rows import Key, Row, credit_of, grouped_credit, keys_of, paid, unit_events
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit, Signals
 
 _ESTIMAND = "(R - mean of this agent) / std of this agent, over the rollouts of the task"
@@ -84,4 +85,5 @@ agent_wise = Mechanism(
     source="Dr. MAS, arXiv 2602.08847; departures in the module",
     run=_run,
     needs=("group",),
+    example=lambda: Example(rollouts()),
 )

@@ -25,6 +25,7 @@ from counterpoint.credit.prefix_tree import tree_of
 from counterpoint.credit.rows import Key, Row, credit_of, event_unit, keys_of, values_of
 from counterpoint.errors import InputError
 from counterpoint.trace import Event, Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
 
 Floats = NDArray[np.float64]
@@ -116,4 +117,5 @@ c3 = Mechanism(
     source="C3, arXiv 2603.06859; official code",
     run=_run,
     needs=("group", "contents"),
+    example=lambda: Example(rollouts()),
 )

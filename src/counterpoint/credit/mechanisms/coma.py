@@ -21,6 +21,7 @@ from counterpoint.credit.mechanism import Mechanism
 from counterpoint.credit.rows import Row, actions, credit_of, event_unit, values_of
 from counterpoint.errors import InputError
 from counterpoint.trace import Event, Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "Q(s, u) - sum_a pi(a) Q(s, (u_-i, a))"
@@ -71,6 +72,18 @@ def _run(
     return credit_of("coma", _ESTIMAND, traces, rows, unidentified=refused, fix="record options and the chosen one")
 
 
+def _example() -> Example:
+    """A critic to whom the first option is worth 1 and the others nothing, and a policy that takes each as often."""
+    choices = lambda trace: ((e.id, len(e.options)) for e in trace.events if e.options)  # noqa: E731
+    return Example(
+        rollouts(),
+        {
+            "q": lambda trace: {at: [1.0] + [0.0] * (n - 1) for at, n in choices(trace)},
+            "pi": lambda trace: {at: [1 / n] * n for at, n in choices(trace)},
+        },
+    )
+
+
 coma = Mechanism(
     unit="orchestrator",
     estimand=_ESTIMAND,
@@ -80,4 +93,5 @@ coma = Mechanism(
     source="COMA, arXiv 1705.08926; pymarl",
     run=_run,
     needs=("critic", "options"),
+    example=_example,
 )

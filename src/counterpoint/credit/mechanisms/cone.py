@@ -23,6 +23,7 @@ from counterpoint.credit.mechanism import Mechanism
 from counterpoint.credit.mechanisms.ledger import Critic, parts_of
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.graph import Graph
 from counterpoint.trace.rows import Credit, CreditRow
 
@@ -114,4 +115,5 @@ cone = Mechanism(
     source="ours; GAE, arXiv:1506.02438, is its chain case at the same lambda",
     run=_run,
     needs=("critic, unless drafts are scored",),
+    example=lambda: Example(rollouts()),
 )

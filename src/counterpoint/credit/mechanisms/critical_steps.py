@@ -17,6 +17,7 @@ from counterpoint.credit.mechanism import Mechanism, team_reward
 from counterpoint.credit.rows import Key, Row, credit_of, grouped_credit, keys_of, main_of
 from counterpoint.errors import NotIdentified
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
 from counterpoint.trace.team import Team
 from counterpoint.trace.team import critical_steps as steps_of
@@ -63,4 +64,5 @@ critical_steps = Mechanism(
     source="Kimi K2.5 (PARL), arXiv 2602.02276",
     run=_run,
     needs=("group",),
+    example=lambda: Example(rollouts()),
 )

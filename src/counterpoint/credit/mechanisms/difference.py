@@ -14,10 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from counterpoint.credit.example import Recount
 from counterpoint.credit.mechanism import Mechanism, team_reward
 from counterpoint.credit.rows import Row, credit_of, unit_events
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.replay import Delete, Fork, ManyReplay, Replay
 from counterpoint.trace.rows import Cost, Credit
 
@@ -89,4 +91,5 @@ difference = Mechanism(
     source="Wolpert and Tumer (2002), textbook form",
     run=_run,
     needs=("replay",),
+    example=lambda: Example(rollouts(), {"replay": Recount()}),
 )

@@ -21,6 +21,7 @@ from counterpoint.credit.groups import Floats, group_codes, group_stats
 from counterpoint.credit.mechanism import Mechanism, team_reward
 from counterpoint.credit.rows import Key, Row, actions, credit_of, event_unit, keys_of, main_of
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "(clip(R + Q, 0, 1) - mean R) / std R"
@@ -92,4 +93,5 @@ fold_grpo = Mechanism(
     source="Context-Folding, arXiv 2510.11967; departures in the module",
     run=_run,
     needs=("group",),
+    example=lambda: Example(rollouts()),
 )

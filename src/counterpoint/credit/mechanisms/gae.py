@@ -17,11 +17,13 @@ from typing import Any
 import numpy as np
 
 from counterpoint.credit import advantages
+from counterpoint.credit.example import running_mean
 from counterpoint.credit.groups import group_advantages, group_codes, whiten
 from counterpoint.credit.mechanism import Mechanism
 from counterpoint.credit.rows import Row, actions, credit_of, event_unit, paid_steps, values_of
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "A_t: GAE of the action with the given critic"
@@ -93,4 +95,5 @@ gae = Mechanism(
     source="GAE, arXiv 1506.02438; verl, MAPPO and CoMLRL code",
     run=_run,
     needs=("critic",),
+    example=lambda: Example(rollouts(), {"value": running_mean}),
 )

@@ -18,6 +18,7 @@ from counterpoint.credit.groups import Convention, convention_of, group_codes, s
 from counterpoint.credit.mechanism import Mechanism, team_reward
 from counterpoint.credit.rows import Key, Row, credit_of, grouped_credit, keys_of, unit_events
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "(R_i - mean of the group) / std of the group: how much better than the same task's other rollouts"
@@ -66,4 +67,5 @@ group_relative = Mechanism(
     source="GRPO (arXiv 2402.03300) and its variants by name; see the module",
     run=_run,
     needs=("group",),
+    example=lambda: Example(rollouts()),
 )

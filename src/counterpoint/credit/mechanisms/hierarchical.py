@@ -19,6 +19,7 @@ from counterpoint.credit.mechanism import Mechanism
 from counterpoint.credit.rows import Key, Row, credit_of, grouped_credit, keys_of, paid, unit_events
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit, Signals
 from counterpoint.trace.team import Team
 
@@ -85,4 +86,5 @@ hierarchical = Mechanism(
     source="M-GRPO, arXiv 2511.13288 (paper form); prime-rl's hierarchical GRPO",
     run=_run,
     needs=("group",),
+    example=lambda: Example(rollouts()),
 )

@@ -35,6 +35,7 @@ from counterpoint.credit.mechanism import Mechanism, team_reward
 from counterpoint.credit.team_games import roles_of
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit, CreditRow
 from counterpoint.trace.team import Team
 
@@ -211,4 +212,5 @@ ledger = Mechanism(
     source="ours: the Doob decomposition of the team reward over trace prefixes (Doob 1953), kept as accounts",
     run=_run,
     needs=("critic, unless drafts are scored",),
+    example=lambda: Example(rollouts()),
 )

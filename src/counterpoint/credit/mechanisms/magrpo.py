@@ -23,6 +23,7 @@ from counterpoint.credit.mechanism import Mechanism, team_reward
 from counterpoint.credit.rows import Key, Row, credit_of, grouped_credit, keys_of, paid_steps, unit_events
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
 
 Floats = NDArray[np.float64]
@@ -136,4 +137,5 @@ magrpo = Mechanism(
     source="MAGRPO, arXiv 2508.04652; CoMLRL's code",
     run=_run,
     needs=("group",),
+    example=lambda: Example(rollouts(), {"mode": "tree"}),
 )

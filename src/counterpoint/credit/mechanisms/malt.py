@@ -20,6 +20,7 @@ from counterpoint.credit.mechanism import Mechanism, team_reward
 from counterpoint.credit.prefix_tree import tree_of
 from counterpoint.credit.rows import Key, Row, credit_of, event_unit, keys_of
 from counterpoint.trace import Event, Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "share of right answers among the traces that continue from the step"
@@ -74,4 +75,5 @@ malt = Mechanism(
     source="MALT, arXiv 2412.01928 v3",
     run=_run,
     needs=("group", "contents"),
+    example=lambda: Example(rollouts()),
 )

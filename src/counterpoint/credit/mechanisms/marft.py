@@ -18,10 +18,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterpoint.credit import advantages
+from counterpoint.credit.example import running_mean
 from counterpoint.credit.groups import Floats, whiten
 from counterpoint.credit.mechanism import Mechanism
 from counterpoint.credit.rows import Row, actions, credit_of, event_unit, paid_steps, values_of
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "A: GAE over the chain of agents"
@@ -77,4 +79,5 @@ marft = Mechanism(
     source="MARFT, arXiv 2504.16129; official code",
     run=_run,
     needs=("critic",),
+    example=lambda: Example(rollouts(), {"value": running_mean}),
 )

@@ -20,6 +20,7 @@ from counterpoint.credit.prefix_tree import tree_of
 from counterpoint.credit.rows import Key, Row, credit_of, event_unit, grouped_credit, keys_of
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Event, Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "(r of the node - mean of the tree) / std of the tree"
@@ -90,4 +91,5 @@ mars2 = Mechanism(
     source="MARTI-MARS2, arXiv 2602.07848; MARTI code",
     run=_run,
     needs=("contents", "event rewards"),
+    example=lambda: Example(rollouts(), {"channel": "R2"}),
 )

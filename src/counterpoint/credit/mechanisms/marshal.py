@@ -21,6 +21,7 @@ from counterpoint.credit.mechanism import Mechanism
 from counterpoint.credit.rows import Key, Row, credit_of, keys_of, paid_steps, unit_events
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "return from this turn on - mean over the player's turns"
@@ -84,4 +85,5 @@ marshal = Mechanism(
     source="MARSHAL, arXiv 2510.15414; official code, plain form",
     run=_run,
     needs=("turns",),
+    example=lambda: Example(rollouts()),
 )

@@ -18,6 +18,7 @@ from counterpoint.credit.mechanism import Mechanism
 from counterpoint.credit.prefix_tree import tree_of
 from counterpoint.credit.rows import Key, Row, credit_of, event_unit, grouped_credit, keys_of, paid, unit_events
 from counterpoint.trace import Event, Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit, Signals
 
 _ESTIMAND = "(r of the stage - mean) / std over the stages that read the same input"
@@ -68,4 +69,5 @@ marsrl = Mechanism(
     source="MarsRL, arXiv 2511.11373",
     run=_run,
     needs=("group", "contents"),
+    example=lambda: Example(rollouts()),
 )

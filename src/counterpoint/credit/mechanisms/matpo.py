@@ -17,6 +17,7 @@ from counterpoint.credit.mechanism import Mechanism
 from counterpoint.credit.mechanisms.group_relative import broadcast, group_relative
 from counterpoint.credit.rows import Key
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
 
 
@@ -41,4 +42,5 @@ matpo = Mechanism(
     source="MATPO, arXiv 2510.04678; official code, defect mended",
     run=_run,
     needs=("group",),
+    example=lambda: Example(rollouts()),
 )

@@ -17,14 +17,17 @@ from typing import Any
 
 import numpy as np
 
+from counterpoint.credit.example import Recount
 from counterpoint.credit.forks import Contrast, added, effects, needed
 from counterpoint.credit.masked_replay import Aggregate, Verify
 from counterpoint.credit.mechanism import Mechanism
+from counterpoint.credit.mechanisms.message_delete import message_delete
 from counterpoint.credit.message_features import features
 from counterpoint.credit.messages import MESSAGES
 from counterpoint.credit.ridge import Ridge, ridge
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.replay import Delete, Replay
 from counterpoint.trace.rows import Cost, Credit, CreditRow
 
@@ -119,6 +122,12 @@ def _run(
     return Credit("message_amortised", _ESTIMAND, False, tuple(t.trace_id for t in traces), rows, cost=cost, notes=notes)
 
 
+def _example() -> Example:
+    """Weights learnt from the deletion credit of the same traces, by counting their claims again."""
+    traces = rollouts()
+    return Example(traces, {"weights": fit(traces, message_delete(traces, replay=Recount()))})
+
+
 message_amortised = Mechanism(
     unit="message",
     estimand=_ESTIMAND,
@@ -128,4 +137,5 @@ message_amortised = Mechanism(
     source="research notes B2; hindsight credit assignment, arXiv 1912.02503. Departure: ridge regression on stated features",
     run=_run,
     needs=("weights",),
+    example=_example,
 )

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from counterpoint.credit.example import Recount
 from counterpoint.credit.forks import Contrast, fork_credit
 from counterpoint.credit.mechanism import Mechanism
 from counterpoint.credit.messages import MESSAGES, check_ids, messages_of
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.replay import Delete, Replay
 from counterpoint.trace.rows import Credit
 
@@ -52,4 +54,5 @@ message_delete = Mechanism(
     source="research notes B2; estimand after C3 v2, arXiv 2603.06859. Departure: coupled noise, no normalisation",
     run=_run,
     needs=("replay",),
+    example=lambda: Example(rollouts(), {"replay": Recount()}),
 )

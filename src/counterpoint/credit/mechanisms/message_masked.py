@@ -18,6 +18,7 @@ from counterpoint.credit.mechanism import Mechanism
 from counterpoint.credit.messages import MESSAGES, check_ids, messages_of
 from counterpoint.errors import NotIdentified
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit, CreditRow
 
 _ESTIMAND = "worth of the answer - worth of the answer without m, everything else frozen"
@@ -58,4 +59,5 @@ message_masked = Mechanism(
     additive=False,
     source="research notes B2; cf. SHARP, arXiv 2602.08335. Departure: per message, ties keep the earlier draft",
     run=_run,
+    example=lambda: Example(rollouts()),
 )

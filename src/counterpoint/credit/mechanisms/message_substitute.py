@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from counterpoint.credit.example import Recount
 from counterpoint.credit.forks import Contrast, fork_credit
 from counterpoint.credit.mechanism import Mechanism
 from counterpoint.credit.messages import check_ids, messages_of
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.replay import Replay, Substitute
 from counterpoint.trace.rows import Credit
 
@@ -52,4 +54,5 @@ message_substitute = Mechanism(
     source="C3, arXiv 2603.06859; research notes B2. Departure: coupled noise, one recorded message instead of a sibling set",
     run=_run,
     needs=("replay",),
+    example=lambda: Example(rollouts(), {"replay": Recount()}),
 )

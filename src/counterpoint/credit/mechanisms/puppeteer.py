@@ -22,6 +22,7 @@ from counterpoint.credit.mechanism import Mechanism
 from counterpoint.credit.rows import Row, actions, credit_of, paid_steps
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "gamma-discounted reward to go of the decision, less step costs"
@@ -63,4 +64,5 @@ puppeteer = Mechanism(
     additive=False,
     source="Puppeteer, arXiv 2505.19591",
     run=_run,
+    example=lambda: Example(rollouts()),
 )

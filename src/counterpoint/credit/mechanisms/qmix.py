@@ -23,6 +23,7 @@ from counterpoint.credit.mechanisms.vdn import agent_values
 from counterpoint.credit.rows import Row, credit_of
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "Q_tot(q) - Q_tot(q with the agent's value at its default)"
@@ -89,6 +90,14 @@ def _run(
     return credit_of("qmix", _ESTIMAND, traces, rows, notes={"q_tot": totals, "gradient": slopes})
 
 
+def _example() -> Example:
+    """Four agents, each worth 0.1 for each letter of its name, mixed by two hidden units."""
+    mixer = Mixer(w1=[[1.0, 0.5]] * 4, b1=[0.0, -1.0], w2=[1.0, 2.0], b2=0.1)
+    return Example(
+        rollouts(), {"q": lambda trace: {name: 0.1 * len(name) for name in trace.agents}, "mixer": lambda trace: mixer}
+    )
+
+
 qmix = Mechanism(
     unit="agent",
     estimand=_ESTIMAND,
@@ -98,4 +107,5 @@ qmix = Mechanism(
     source="QMIX, arXiv 1803.11485; pymarl",
     run=_run,
     needs=("critic",),
+    example=_example,
 )

@@ -16,6 +16,7 @@ from counterpoint.credit.mechanism import Mechanism
 from counterpoint.credit.mechanisms.group_relative import broadcast
 from counterpoint.credit.rows import Key, Row, grouped_credit, keys_of, paid_steps, unit_events
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "(sum of turn rewards - mean) / (std + eps) over the task's rollouts, copied to every turn"
@@ -45,4 +46,5 @@ rema = Mechanism(
     source="ReMA, arXiv 2503.09501; official code",
     run=_run,
     needs=("group", "turns"),
+    example=lambda: Example(rollouts()),
 )

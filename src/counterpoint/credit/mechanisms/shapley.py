@@ -25,6 +25,7 @@ from counterpoint.credit.games import MOST_EXACT, TeamGame, VoteGame
 from counterpoint.credit.mechanism import Mechanism
 from counterpoint.credit.team_games import Worth, play, solve
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.replay import Replay
 from counterpoint.trace.rows import Cost, Credit, CreditRow
 
@@ -95,4 +96,5 @@ shapley = Mechanism(
     source="Shapley 1953; Owen 1977; Winter 1989; SHARP arXiv:2602.08335 and SQDDPG arXiv:1907.05707 for fixed teams",
     run=_run,
     needs=("worth or replay, unless the trace holds scored votes",),
+    example=lambda: Example(rollouts()),
 )

@@ -24,6 +24,7 @@ from counterpoint.credit.mechanism import Mechanism, team_reward
 from counterpoint.credit.team_games import Worth, play
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.replay import Replay
 from counterpoint.trace.rows import Cost, Credit, CreditRow
 
@@ -125,4 +126,5 @@ sharp = Mechanism(
     source="SHARP, arXiv:2602.08335 (reconstructed; weights are ours)",
     run=_run,
     needs=("worth or replay, unless the trace holds scored votes", "group for give='advantage'"),
+    example=lambda: Example(rollouts()),
 )

@@ -20,10 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from counterpoint.credit import doubly_robust as dr
+from counterpoint.credit.example import Recount
 from counterpoint.credit.forks import Contrast, added, effects, needed, two_arms
 from counterpoint.credit.mechanism import Mechanism, team_reward
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
 from counterpoint.trace import Event, Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.replay import Delete, Force, Replay
 from counterpoint.trace.rows import Cost, Credit, CreditRow
 
@@ -222,4 +224,5 @@ spawn = Mechanism(
     source="research notes B3; doubly robust: Robins, Rotnitzky, Zhao 1994; cross-fitting arXiv 1608.00060. Departure: a gate",
     run=_run,
     needs=("logp", "replay"),
+    example=lambda: Example(rollouts(), {"replay": Recount()}),
 )

@@ -16,6 +16,7 @@ from counterpoint.credit.groups import ema_advantages, group_codes
 from counterpoint.credit.mechanism import Mechanism
 from counterpoint.credit.rows import Key, Row, credit_of, keys_of, paid, unit_events
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit, Signals
 
 _ESTIMAND = "R of the role - running mean of the role's rewards"
@@ -50,4 +51,5 @@ spiral = Mechanism(
     additive=False,
     source="SPIRAL, arXiv 2506.24119; official code",
     run=_run,
+    example=lambda: Example(rollouts()),
 )

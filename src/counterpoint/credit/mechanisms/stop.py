@@ -25,6 +25,7 @@ from counterpoint.credit.forks import Contrast, added, effects, needed, two_arms
 from counterpoint.credit.mechanism import Mechanism, team_reward
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
 from counterpoint.trace import Event, Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.replay import Force, Replay
 from counterpoint.trace.rows import Cost, Credit, CreditRow
 from counterpoint.trace.team import story
@@ -203,4 +204,5 @@ stop = Mechanism(
     source="research notes B1 (all-stops gradient) and B5 (stop skill = Y_t - V). Departure: both arms get credit",
     run=_run,
     needs=("logp", "drafts", "replay"),
+    example=lambda: Example(rollouts()),
 )

@@ -17,10 +17,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from counterpoint.credit.mechanism import Mechanism
+from counterpoint.credit.mechanisms.message_masked import message_masked
 from counterpoint.credit.mechanisms.uniform import shares
 from counterpoint.credit.rows import Row, credit_of
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Event, Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "the event's credit times the token's weight"
@@ -66,6 +68,12 @@ def _run(
     )
 
 
+def _example() -> Example:
+    """The masked value of every message, over its four tokens."""
+    traces = rollouts()
+    return Example(traces, {"credit": message_masked(traces)})
+
+
 token_spread = Mechanism(
     unit="token",
     estimand=_ESTIMAND,
@@ -75,4 +83,5 @@ token_spread = Mechanism(
     source="survey arXiv 2605.02801, section 4: the token unit",
     run=_run,
     needs=("credit", "tokens"),
+    example=_example,
 )

@@ -16,11 +16,13 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
+from counterpoint.credit.example import Recount
 from counterpoint.credit.forks import Contrast, fork_credit
 from counterpoint.credit.mechanism import Mechanism, team_reward
 from counterpoint.credit.messages import check_ids
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
 from counterpoint.trace import Event, Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.replay import Delete, Replay, Substitute
 from counterpoint.trace.rows import Credit, CreditRow
 
@@ -131,4 +133,5 @@ tool_call = Mechanism(
     source="research notes B2 at the unit tool of the survey, arXiv 2605.02801. Departure: success as such earns nothing",
     run=_run,
     needs=("replay",),
+    example=lambda: Example(rollouts(), {"replay": Recount()}),
 )

@@ -18,6 +18,7 @@ from counterpoint.credit.mechanism import Mechanism, team_reward
 from counterpoint.credit.rows import Row, credit_of, unit_events
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "R / n: an equal part of the team reward"
@@ -61,4 +62,5 @@ uniform = Mechanism(
     additive=True,
     source="shared team outcome (arXiv 2605.02801, section 4); an exact partition of it",
     run=_run,
+    example=lambda: Example(rollouts()),
 )

@@ -18,6 +18,7 @@ from counterpoint.credit.mechanism import Mechanism
 from counterpoint.credit.rows import Row, credit_of, unit_events
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "Q_i, the agent's summand of Q_tot"
@@ -42,6 +43,11 @@ def _run(traces: Sequence[Trace], *, q: Callable[[Trace], Mapping[str, float]] |
     return credit_of("vdn", _ESTIMAND, traces, rows, declared=total, notes={"residual": residual})
 
 
+def _example() -> Example:
+    """Every agent is worth 0.1 for each letter of its name."""
+    return Example(rollouts(), {"q": lambda trace: {name: 0.1 * len(name) for name in trace.agents}})
+
+
 vdn = Mechanism(
     unit="agent",
     estimand=_ESTIMAND,
@@ -51,4 +57,5 @@ vdn = Mechanism(
     source="VDN, arXiv 1706.05296; pymarl",
     run=_run,
     needs=("critic",),
+    example=_example,
 )

@@ -20,6 +20,7 @@ from counterpoint.credit.mechanism import Mechanism
 from counterpoint.credit.rows import Row, actions, credit_of, paid_steps, values_of
 from counterpoint.errors import NotIdentified
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "min(rho_bar, rho)(r + gamma v_{s+1} - V_s): the decision's advantage under the target policy"
@@ -62,6 +63,11 @@ def _run(
     return credit_of("vtrace", _ESTIMAND, traces, zip(rows, amounts.tolist(), strict=True), notes=notes)
 
 
+def _example() -> Example:
+    """The target policy takes each decision with half the chance that was logged."""
+    return Example(rollouts(), {"target": lambda trace: {e.id: e.logp - np.log(2) for e in trace.events if e.logp is not None}})
+
+
 vtrace = Mechanism(
     unit="orchestrator",
     estimand=_ESTIMAND,
@@ -71,4 +77,5 @@ vtrace = Mechanism(
     source="V-trace, arXiv 1802.01561",
     run=_run,
     needs=("logp",),
+    example=_example,
 )

@@ -18,6 +18,7 @@ from counterpoint.credit.mechanism import Mechanism
 from counterpoint.credit.mechanisms.group_relative import broadcast, group_relative
 from counterpoint.credit.rows import Key, unit_events
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
 
 
@@ -54,4 +55,5 @@ wideseek = Mechanism(
     source="WideSeek-R1, arXiv 2602.04634; RLinf code",
     run=_run,
     needs=("group",),
+    example=lambda: Example(rollouts()),
 )

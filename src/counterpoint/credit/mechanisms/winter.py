@@ -19,6 +19,7 @@ from counterpoint.credit.games import Game, TeamGame, VoteGame
 from counterpoint.credit.mechanism import Mechanism
 from counterpoint.credit.team_games import Worth, play, solve
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.replay import Replay
 from counterpoint.trace.rows import Cost, Credit, CreditRow
 
@@ -86,4 +87,5 @@ winter = Mechanism(
     source="Winter 1989, a value for cooperative games with levels structure; Owen 1977",
     run=_run,
     needs=("worth or replay, unless the trace holds scored votes",),
+    example=lambda: Example(rollouts()),
 )

@@ -14,6 +14,7 @@ from counterpoint.errors import InputError, did_you_mean
 from counterpoint.reward.logged import Judge, amounts, chosen, combined
 from counterpoint.reward.reward import Reward
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal
 
 _TALK = ("message", "return")
@@ -45,4 +46,10 @@ def _score(
             yield Signal("message", event.id, "R6", combined(panel, verdicts))
 
 
-debate = Reward(family="R6", unit="message", source="survey 2605.02801, section 3; Debate-as-Reward 2604.16723", score=_score)
+debate = Reward(
+    family="R6",
+    unit="message",
+    source="survey 2605.02801, section 3; Debate-as-Reward 2604.16723",
+    score=_score,
+    example=lambda: Example(rollouts()),
+)

@@ -18,6 +18,7 @@ from counterpoint import registry
 from counterpoint.errors import InputError
 from counterpoint.reward.reward import Reward
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal
 
 
@@ -54,4 +55,10 @@ def _score(trace: Trace, *, terms: Mapping[str, Any] | None = None, step: float 
         yield Signal(unit, unit_id, "R8", value)
 
 
-hybrid = Reward(family="R8", unit="team", source="survey 2605.02801, section 3; balancing: GDPO 2601.05242", score=_score)
+hybrid = Reward(
+    family="R8",
+    unit="team",
+    source="survey 2605.02801, section 3; balancing: GDPO 2601.05242",
+    score=_score,
+    example=lambda: Example(rollouts()),
+)

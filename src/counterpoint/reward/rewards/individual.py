@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from counterpoint.reward.logged import amounts, gathered, members
 from counterpoint.reward.reward import Reward
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal
 
 
@@ -31,4 +32,10 @@ def _score(
         yield Signal("agent", agent, "R2", value)
 
 
-individual = Reward(family="R2", unit="agent", source="survey 2605.02801, section 3; MAPoRL 2502.18439", score=_score)
+individual = Reward(
+    family="R2",
+    unit="agent",
+    source="survey 2605.02801, section 3; MAPoRL 2502.18439",
+    score=_score,
+    example=lambda: Example(rollouts()),
+)

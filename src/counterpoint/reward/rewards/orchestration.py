@@ -22,6 +22,7 @@ from counterpoint.reward import parl
 from counterpoint.reward.logged import Judge, chosen
 from counterpoint.reward.reward import Reward
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal
 from counterpoint.trace.team import CriticalSteps, Team, critical_steps
 
@@ -99,5 +100,9 @@ def _score(
 
 
 orchestration = Reward(
-    family="R7", unit="orchestrator", source="Kimi K2.5 2602.02276; survey 2605.02801, section 3", score=_score
+    family="R7",
+    unit="orchestrator",
+    source="Kimi K2.5 2602.02276; survey 2605.02801, section 3",
+    score=_score,
+    example=lambda: Example(rollouts()),
 )

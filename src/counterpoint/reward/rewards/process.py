@@ -16,6 +16,7 @@ from counterpoint.reward.logged import Judge, amounts, chosen, gathered, turn_of
 from counterpoint.reward.reward import Reward
 from counterpoint.reward.shaping import shaping
 from counterpoint.trace import Event, Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal
 
 _STEPS = ("orchestrator_decision", "message", "tool_call", "aggregate", "return")
@@ -48,4 +49,10 @@ def _score(
         yield Signal("turn", turn, "R4", value)
 
 
-process = Reward(family="R4", unit="turn", source="survey 2605.02801, section 3; shaping: Ng, Harada, Russell 1999", score=_score)
+process = Reward(
+    family="R4",
+    unit="turn",
+    source="survey 2605.02801, section 3; shaping: Ng, Harada, Russell 1999",
+    score=_score,
+    example=lambda: Example(rollouts()),
+)

@@ -21,6 +21,7 @@ from counterpoint.errors import InputError
 from counterpoint.reward.logged import amounts, gathered
 from counterpoint.reward.reward import Reward
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal
 
 Item = Callable[[Trace, str], float | bool | None]
@@ -59,4 +60,10 @@ def _score(
             yield Signal("role", role, "R3", value)
 
 
-role_rubric = Reward(family="R3", unit="role", source="survey 2605.02801, section 3; MarsRL 2511.11373", score=_score)
+role_rubric = Reward(
+    family="R3",
+    unit="role",
+    source="survey 2605.02801, section 3; MarsRL 2511.11373",
+    score=_score,
+    example=lambda: Example(rollouts()),
+)

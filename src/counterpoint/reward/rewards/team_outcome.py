@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 from counterpoint.reward.reward import Reward
 from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal
 
 
@@ -22,4 +23,10 @@ def _score(
         yield Signal("team", "", "R1", scale * float(value))
 
 
-team_outcome = Reward(family="R1", unit="team", source="survey 2605.02801, section 3; GRPO 2402.03300", score=_score)
+team_outcome = Reward(
+    family="R1",
+    unit="team",
+    source="survey 2605.02801, section 3; GRPO 2402.03300",
+    score=_score,
+    example=lambda: Example(rollouts()),
+)

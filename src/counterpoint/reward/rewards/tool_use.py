@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from counterpoint.reward.logged import results_of
 from counterpoint.reward.reward import Reward
 from counterpoint.trace import Event, Trace
+from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal
 
 
@@ -58,4 +59,10 @@ def _score(
             yield Signal("tool", call.id, "R5", value - price)
 
 
-tool_use = Reward(family="R5", unit="tool", source="survey 2605.02801, section 3", score=_score)
+tool_use = Reward(
+    family="R5",
+    unit="tool",
+    source="survey 2605.02801, section 3",
+    score=_score,
+    example=lambda: Example(rollouts()),
+)

@@ -21,6 +21,7 @@ class note:
     effect: Effect = "shared"
     about = "writes a note that all can read from the next round on; argument: the text"
     main = "text"
+    example: Mapping[str, Any] = {"text": "the harbour has two cranes"}
 
     def __init__(self, instance: Instance, *, longest: int = 1000) -> None:
         """`longest`: the most characters of a note."""

@@ -22,6 +22,7 @@ class notes:
     effect: Effect = "shared"
     about = "shows the notes of earlier rounds; no argument"
     main = ""
+    example: Mapping[str, Any] = {}
     arguments: Mapping[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 
     def __init__(self, instance: Instance) -> None:

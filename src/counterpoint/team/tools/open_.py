@@ -20,6 +20,7 @@ class open_:
     effect: Effect = "pure"
     about = "shows one document; argument: its ID"
     main = "id"
+    example: Mapping[str, Any] = {"id": "D-1"}
 
     def __init__(self, instance: Instance) -> None:
         self._documents = {document.id: document for document in instance.documents}

@@ -25,6 +25,7 @@ class outbox:
     effect: Effect = "irreversible"
     about = "sends a line to the people outside, at once and for good; argument: the text"
     main = "text"
+    example: Mapping[str, Any] = {"text": "done"}
     guarded = ("path",)
     arguments: Mapping[str, Any] = {
         "type": "object",

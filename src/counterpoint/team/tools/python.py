@@ -26,6 +26,7 @@ class python:
     effect: Effect = "local"
     about = "runs a Python program (standard library only) in your own folder; argument: the code. Print what you want to see"
     main = "code"
+    example: Mapping[str, Any] = {"code": "print(6 * 7)"}
     guarded = ("weak",)
 
     def __init__(self, instance: Instance, *, weak: bool = False, **limits: float) -> None:

@@ -111,6 +111,7 @@ class search:
     effect: Effect = "pure"
     about = "finds documents by words; argument: the words. Answers lines: ID | title | snippet"
     main = "query"
+    example: Mapping[str, Any] = {"query": "harbour"}
 
     def __init__(self, instance: Instance, *, hits: int = 5, snippet: int = 120) -> None:
         """`hits`: how many lines unless the call says; `snippet`: how many characters of text a line shows."""

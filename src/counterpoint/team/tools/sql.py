@@ -49,6 +49,7 @@ class sql:
     effect: Effect = "pure"
     about = "runs one SELECT (SQLite; tables are listed in sqlite_master); argument: the query"
     main = "query"
+    example: Mapping[str, Any] = {"query": "select sum(a) from t"}
 
     def __init__(self, instance: Instance, *, rows: int = 200, limit_s: float = 5.0) -> None:
         """`rows`: the most rows that are shown; `limit_s`: how long a query may run."""
