@@ -5,17 +5,24 @@ import counterpoint as cpt
 
 trace = cpt.load("run.trace.json")      # or an id in the store
 cpt.problems(trace)                     # what is wrong with it
-trace.graph.critical_path(...)          # what it waited for
+cpt.credit(trace, "ledger")             # who earned it
 ```
-Importing this costs almost nothing: each name below is loaded when it is first used.
+Importing this costs almost nothing: each name below is loaded when it is first used. `credit`, `reward`, `audit` and `train` are
+packages as well as functions, in whatever order they are imported: the package is what is called.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from counterpoint.app.api.audit import audit
+    from counterpoint.app.api.credit import credit, reward
+    from counterpoint.app.api.fork import diff, fork
+    from counterpoint.app.api.top import top
     from counterpoint.app.library import load, save
     from counterpoint.app.logs import read_logs
     from counterpoint.envs.named import world
@@ -37,7 +44,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# The public names, each with the module that defines it. One table: `__all__` and `__getattr__` both read it.
+# The public names, each with the module that defines it. One table: `__all__`, `__dir__` and `__getattr__` read it.
 _HOME = {
     "CounterpointError": "errors",
     "Delete": "trace.replay",
@@ -59,14 +66,22 @@ _HOME = {
     "Trace": "trace",
     "TraceBatch": "trace.batch",
     "TryAgain": "errors",
+    "audit": "app.api.audit",
     "content_ref": "trace",
+    "credit": "app.api.credit",
+    "diff": "app.api.fork",
+    "fork": "app.api.fork",
     "load": "app.library",
     "problems": "trace",
     "read_logs": "app.logs",
     "record": "team.record",
+    "reward": "app.api.credit",
     "save": "app.library",
+    "top": "app.api.top",
     "world": "envs.named",
 }
+# Of these, the names that a package of ours has too.
+_PACKAGES = frozenset({"audit", "credit", "reward"})
 
 __all__ = [*_HOME]
 
@@ -74,10 +89,54 @@ __all__ = [*_HOME]
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'counterpoint' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"counterpoint.{_HOME[name]}"), name)
+    if name in _PACKAGES:
+        package = importlib.import_module(f"counterpoint.{name}")
+        package.__class__ = _CallablePackage  # it is already, unless another thread imports it at this moment
+        return package
+    value = _function(name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME])
+    return sorted([*_HOME, "__version__"])
+
+
+def _function(name: str) -> Any:
+    return getattr(importlib.import_module(f"counterpoint.{_HOME[name]}"), name)
+
+
+class _CallablePackage(ModuleType):
+    """A package that is also the function of its name: `cpt.credit(trace)` and `counterpoint.credit.mechanism` are one object."""
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return self._called(*args, **options)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return importlib.import_module, (self.__name__,)
+
+    @property
+    def _called(self) -> Any:
+        return _function(self.__name__.rpartition(".")[2])
+
+    @property
+    def __signature__(self) -> Any:
+        import inspect
+
+        return inspect.signature(self._called)
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        return f"{self._called.__doc__}\n    The package of this name: {vars(self)['__doc__']}\n"
+
+
+class _Face(ModuleType):
+    """This module: a package that the import system hangs into it becomes callable where a function has its name."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _PACKAGES and isinstance(value, ModuleType):
+            value.__class__ = _CallablePackage
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Face

@@ -7,27 +7,16 @@ command with exit code 4, and what could not be judged is said, not passed over.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
-from typing import Any
 
 import click
-import msgspec
 
+from counterpoint.app.api.audit import ALIKE, AuditSummary, TraceAudit, audit_of, chosen_by, prices_of, summary_of
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, number, table
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.library import about, load
-from counterpoint.audit.collusion import collusion_over
-from counterpoint.audit.cost import Prices
 from counterpoint.audit.facts import Facts
-from counterpoint.audit.hacks import hacks
-from counterpoint.audit.measures import measures, summary
-from counterpoint.audit.records import DEFINITIONS, HACKS, Finding, Measure
-from counterpoint.errors import InputError, did_you_mean
+from counterpoint.audit.records import Finding, Measure
 from counterpoint.trace import Trace
-from counterpoint.trace.steered import is_steered
-
-_FAMILIES = tuple(dict.fromkeys(d.family for d in DEFINITIONS.values()))
-_ONLY = (*_FAMILIES, "hacks", *DEFINITIONS, *HACKS)
 
 
 @click.command(
@@ -39,7 +28,7 @@ _ONLY = (*_FAMILIES, "hacks", *DEFINITIONS, *HACKS)
 @click.option("--only", multiple=True, metavar="WHAT", help="E1-E4, cost, scale, hacks, or one by name; may be repeated.")
 @click.option("--price-token", type=click.FloatRange(min=0), metavar="USD", help="Price of a million tokens, for rollout_cost.")
 @click.option("--price-tool", type=click.FloatRange(min=0), metavar="USD", help="Price of one tool call, for rollout_cost.")
-@click.option("--alike", type=click.FloatRange(0, 1), default=0.8, show_default=True, help="Similarity of repeated messages.")
+@click.option("--alike", type=click.FloatRange(0, 1), default=ALIKE, show_default=True, help="Similarity of repeated messages.")
 @click.option("--summary", "is_summary", is_flag=True, help="Means and intervals over all traces instead of each.")
 @click.option(
     "--taint", "is_taint", is_flag=True, help="What untrusted content may have reached, and where it decided something."
@@ -65,61 +54,26 @@ def audit(
         from counterpoint.app.cli._taint import report
 
         raise SystemExit(4 if report(traces, store, as_json=as_json) else 0)
-    chosen = _chosen(only)
-    prices = Prices(token=None if price_token is None else price_token / 1e6, tool=price_tool)
+    chosen, prices = chosen_by(only), prices_of(price_token, price_tool)
     loaded: list[Trace] = []
-    taken: list[list[Measure]] = []
-    judged: list[list[Finding]] = []
+    audits: list[TraceAudit] = []
     for k, ref in enumerate(traces):
         trace = load(ref, store=store)
         with about(ref):
             facts = Facts(trace)
-        found = [f for f in hacks(trace, facts=facts) if f.hack in chosen] if chosen & set(HACKS) else []
-        judged.append(found)
-        values = measures(trace, prices=prices, threshold=alike, facts=facts) if chosen & set(DEFINITIONS) else []
-        shown = [m for m in values if m.name in chosen]
+        audits.append(audit_of(trace, chosen, prices=prices, alike=alike, facts=facts))
         if is_summary:
             loaded.append(trace)
-            taken.append(values)
         elif as_json:
-            emit(_object(trace, shown, found))
+            emit({"schema": SCHEMA_VERSION, **audits[-1].as_dict()})
         else:
-            click.echo(("\n" if k else "") + _text(facts, shown, found))
+            click.echo(("\n" if k else "") + _text(facts, audits[-1]))
+    is_found = any(one.found for one in audits)
     if is_summary:
-        judged.append(_summary(loaded, taken, judged, chosen, as_json=as_json))
-    raise SystemExit(4 if any(f.status == "found" for found in judged for f in found) else 0)
-
-
-def _chosen(only: Sequence[str]) -> set[str]:
-    """The measures and hacks that were asked for: all, or those of the families and names given."""
-    out: set[str] = set()
-    for word in only:
-        match = next((known for known in _ONLY if known.lower() == word.lower().replace("-", "_")), None)
-        if match is None:
-            raise InputError(f"nothing to audit is called {word!r}", fix=did_you_mean(word, _ONLY))
-        if match == "hacks":
-            out |= set(HACKS)
-        elif match in _FAMILIES:
-            out |= {name for name, definition in DEFINITIONS.items() if definition.family == match}
-        else:
-            out.add(match)
-    return out or {*DEFINITIONS, *HACKS}
-
-
-def _dicts(records: Iterable[msgspec.Struct]) -> list[dict[str, Any]]:
-    return [msgspec.to_builtins(record) for record in records]
-
-
-def _object(trace: Trace, values: list[Measure], found: list[Finding]) -> dict[str, Any]:
-    return {
-        "schema": SCHEMA_VERSION,
-        "trace_id": trace.trace_id,
-        "task_id": trace.task_id,
-        "steered": is_steered(trace),
-        "found": sum(f.status == "found" for f in found),
-        "measures": _dicts(values),
-        "findings": _dicts(found),
-    }
+        batch = summary_of(loaded, audits, chosen)
+        is_found |= any(f.status == "found" for f in batch.findings)
+        _show_summary(batch, as_json=as_json)
+    raise SystemExit(4 if is_found else 0)
 
 
 def _value(measure: Measure) -> str:
@@ -130,10 +84,10 @@ def _value(measure: Measure) -> str:
     return f"{bound}{number(measure.value)}{unit}"
 
 
-def _text(facts: Facts, values: list[Measure], found: list[Finding]) -> str:
-    trace, team = facts.trace, facts.team
+def _text(facts: Facts, said: TraceAudit) -> str:
+    trace, team, values, found = facts.trace, facts.team, said.measures, said.findings
     shape = f"{trace.topology or 'unknown'}, {facts.n:,} events, {int(team.is_member_A.sum()):,} agents"
-    shape += ", steered by hand" if is_steered(trace) else ""
+    shape += ", steered by hand" if said.is_steered else ""
     parts = [table(("trace", "shape"), [(trace.trace_id, shape)])]
     if values:
         rows = [(m.family, m.name, _value(m), m.status, m.rests_on) for m in values]
@@ -163,33 +117,20 @@ def _finding(finding: Finding) -> str:
     return table(("FOUND", f"{finding.hack} ({finding.family}, {finding.severity})"), rows)
 
 
-def _summary(
-    traces: list[Trace], taken: list[list[Measure]], judged: list[list[Finding]], chosen: set[str], *, as_json: bool
-) -> list[Finding]:
-    """Print the batch; what the batch itself shows of collusion."""
-    rows = [s for s in summary(taken) if s.name in chosen] if all(taken) else []
-    batch = [collusion_over(traces)] if "verifier_collusion" in chosen else []
-    counts: list[dict[str, Any]] = []
-    for name in (name for name in HACKS if name in chosen):
-        of = [next(f for f in found if f.hack == name) for found in judged]
-        where = [trace.trace_id for trace, f in zip(traces, of, strict=True) if f.status == "found"]
-        tally = {status: sum(f.status == status for f in of) for status in ("found", "clear", "missing")}
-        counts.append({"hack": name, "family": HACKS[name].family, **tally, "traces": where})
-    steered = [trace.trace_id for trace in traces if is_steered(trace)]
+def _show_summary(batch: AuditSummary, *, as_json: bool) -> None:
     if as_json:
-        emit({"schema": SCHEMA_VERSION, "traces": len(traces), "steered": steered, "summary": _dicts(rows), "hacks": counts,
-              "findings": _dicts(batch)})  # fmt: skip
-        return batch
+        emit({"schema": SCHEMA_VERSION, **batch.as_dict()})
+        return
+    steered, count = batch.steered, batch.trace_count
     if steered:
         names = ", ".join(steered[:5]) + (" and more" if len(steered) > 5 else "")
-        note(f"warning: {len(steered)} of {len(traces)} traces were steered by hand, not what the team does alone: {names}")
-    if rows:
-        cells = [(s.family, s.name, s.n, s.mean, s.low, s.high, s.estimated, s.missing) for s in rows]
-        head = ("", f"{len(traces)} traces", "n", "mean", "95 % low", "high", "estimated", "missing")
-        click.echo(table(head, cells, right=range(2, 8)) + ("\n" if counts else ""))
-    if counts:
-        found_in = [(c["family"], c["hack"], c["found"], c["clear"], c["missing"], " ".join(c["traces"][:5])) for c in counts]
-        click.echo(table(("", "reward hack", "found", "clear", "missing", "in"), found_in, right=(2, 3, 4)))
-    for finding in batch:
+        note(f"warning: {len(steered)} of {count} traces were steered by hand, not what the team does alone: {names}")
+    if batch.measures:
+        cells = [(s.family, s.name, s.n, s.mean, s.low, s.high, s.estimated, s.missing) for s in batch.measures]
+        head = ("", f"{count} traces", "n", "mean", "95 % low", "high", "estimated", "missing")
+        click.echo(table(head, cells, right=range(2, 8)) + ("\n" if batch.hacks else ""))
+    if batch.hacks:
+        rows = [(c["family"], c["hack"], c["found"], c["clear"], c["missing"], " ".join(c["traces"][:5])) for c in batch.hacks]
+        click.echo(table(("", "reward hack", "found", "clear", "missing", "in"), rows, right=(2, 3, 4)))
+    for finding in batch.findings:
         click.echo(f"verifiers over the batch: {finding.status}; {finding.why}")
-    return batch

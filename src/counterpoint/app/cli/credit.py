@@ -60,12 +60,14 @@ def credit(
         return _list(as_json)
     if not traces:
         raise InputError("no trace named", fix="counterpoint credit TRACE, or --list")
+    from counterpoint.app.api.credit import forked_by
     from counterpoint.app.crediting import credit_of
     from counterpoint.app.library import load
 
     loaded = [load(ref, store=store) for ref in traces]
+    replay = forked_by(model=live.pop("model_name"), **live)
     found = [
-        credit_of(name, loaded, _options(options if i == 0 else ()), **_replay(live))
+        credit_of(name, loaded, _options(options if i == 0 else ()), replay=replay)
         for i, name in enumerate([method, *([compare] if compare else [])])
     ]
     if unit is not None:
@@ -79,15 +81,6 @@ def credit(
     for one in found:
         click.echo(_notes(one))
     return None
-
-
-def _replay(live: dict[str, Any]) -> dict[str, Any]:
-    """How the forks are made, where a model or consent was named."""
-    if live["model_name"] is None and not live["allow"]:
-        return {}  # then nothing that a trace names is allowed
-    from counterpoint.app.forking import named_model, replay_for
-
-    return {"replay": lambda trace: replay_for(trace, model=named_model(trace, live), allow=live["allow"])}
 
 
 def _list(as_json: bool) -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 import click
 import msgspec
 
+from counterpoint.app.api.fork import diff as compare
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, number, plain_text, table
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.library import load
 from counterpoint.audit.diff import Diff, Divergence, Pair
-from counterpoint.audit.diff import diff as compare
 from counterpoint.trace import Trace
 from counterpoint.trace.steered import is_steered
 

@@ -8,21 +8,20 @@ unchanged; an endpoint is asked only where `--model` names it, and what cannot b
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
 
+from counterpoint.app.api.fork import Forked
+from counterpoint.app.api.fork import fork as forked_at
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, number, plain_text
 from counterpoint.app.cli._store import open_store, store_option
-from counterpoint.app.forking import counts, edit, effect_of, named_model, replay_for
+from counterpoint.app.forking import edit
 from counterpoint.app.library import about, load, looks_like_path, save
 from counterpoint.trace import Trace
 from counterpoint.trace.replay import Substitute
 
-if TYPE_CHECKING:
-    from counterpoint.audit.blast import Blast
-    from counterpoint.audit.diff import Diff
 
 @click.command(
     epilog="\b\nExamples:\n  counterpoint fork wide_verify-0-reference --at e30 --delete --samples 16\n"
@@ -66,24 +65,17 @@ def fork(
 
     A fork of a stored trace is stored beside it; a fork of a file is written with -o, or stored with --store.
     """
-    from counterpoint.audit.blast import blast_radius
-    from counterpoint.audit.diff import diff
-
     loaded = load(trace, store=store)
     if is_edited:
         substitute = _edited(loaded, at)
     do = Substitute() if do_ == "substitute" else edit(is_deleted or do_ == "delete", substitute, force)
     with about(trace):
-        replay = replay_for(loaded, model=named_model(loaded, live), allow=live["allow"])
-        forked = replay.fork(loaded, at, do, seed)
-        found = diff(loaded, forked)
-        blast = blast_radius(loaded, forked, at) if seed is None else None
-        effect = None if samples is None else effect_of(replay, loaded, at, do, seed or 0, samples)
-    kept = _keep(forked, trace, output, store)
+        found = forked_at(loaded, at, do, seed=seed, samples=samples, model=live.pop("model_name"), **live)
+    kept = _keep(found.trace, trace, output, store)
     if as_json:
-        emit(_object(loaded, forked, at, found, blast, effect, kept))
+        emit(_object(found, kept))
     else:
-        click.echo(_text(loaded, forked, at, found, blast, effect, kept))
+        click.echo(_text(found, kept))
 
 
 def _edited(trace: Trace, at: str) -> str:
@@ -125,9 +117,8 @@ def _keep(forked: Trace, ref: str, output: Path | None, store: Path | None) -> s
     return forked.trace_id
 
 
-def _object(
-    trace: Trace, forked: Trace, at: str, found: Diff, blast: Blast | None, effect: dict[str, Any] | None, kept: str | None
-) -> dict[str, Any]:
+def _object(found: Forked, kept: str | None) -> dict[str, Any]:
+    trace, forked, blast = found.original, found.trace, found.blast
     team = {"before": trace.rewards.get("team"), "after": forked.rewards.get("team")}
     reach = None
     if blast is not None:
@@ -136,22 +127,21 @@ def _object(
         "schema": SCHEMA_VERSION,
         "trace_id": trace.trace_id,
         "fork": forked.trace_id,
-        "at": at,
+        "at": found.at,
         "team": team,
-        "effect": effect,
-        "badges": counts(found, blast, forked),
+        "effect": found.effect,
+        "badges": found.counts,
         "live": forked.meta.get("fork"),
         "reach": reach,
-        "first": msgspec.to_builtins(found.first),
+        "first": msgspec.to_builtins(found.diff.first),
         "kept": kept,
     }
 
 
-def _text(
-    trace: Trace, forked: Trace, at: str, found: Diff, blast: Blast | None, effect: dict[str, Any] | None, kept: str | None
-) -> str:
-    lines = [f"fork {forked.trace_id} at {at} of {trace.trace_id}"]
-    lines.append(" · ".join(f"{name} {count:,}" for name, count in counts(found, blast, forked).items()))
+def _text(found: Forked, kept: str | None) -> str:
+    trace, forked, blast, effect = found.original, found.trace, found.blast, found.effect
+    lines = [f"fork {forked.trace_id} at {found.at} of {trace.trace_id}"]
+    lines.append(" · ".join(f"{name} {count:,}" for name, count in found.counts.items()))
     lines += _live_lines(forked)
     if blast is not None:
         share = f"{int(blast.closure.sum()):,} of {len(trace.events):,} events could depend on it"

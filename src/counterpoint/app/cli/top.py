@@ -12,21 +12,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import click
-import msgspec
 
+from counterpoint.app.api.top import FIGURES, rank, top_of
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, number, table
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.library import about, load
 from counterpoint.audit.facts import Facts
-from counterpoint.audit.rollups import BY, Coverage, Row, behind, coverage, path_weight, rollup
+from counterpoint.audit.rollups import BY, Coverage, Row, behind
 from counterpoint.trace import Trace
 
-_FIGURES: dict[str, tuple[str, str]] = {
-    "tokens": ("tokens_own", "tokens_total"),
-    "cost": ("cost_own", "cost_total"),
-    "time": ("busy_s", "busy_total_s"),
-    "events": ("events", "events"),
-}
 _NUMBER = re.compile(r"[-_#.: ]*\d+$")
 _SHOWN = 20
 
@@ -52,7 +46,7 @@ class _Line:
     epilog="\b\nExamples:\n  counterpoint top run.trace.json --by tokens\n  counterpoint top t1 --group tool --json"
 )
 @click.argument("trace", metavar="TRACE")
-@click.option("--by", type=click.Choice(list(_FIGURES)), help="Sort by this (default: the first that is recorded).")
+@click.option("--by", type=click.Choice(list(FIGURES)), help="Sort by this (default: the first that is recorded).")
 @click.option("--group", type=click.Choice(BY), default="agent", show_default=True, help="One line for each of these.")
 @click.option("--limit", type=click.IntRange(min=1), help=f"Show this many lines (default: {_SHOWN}; with --json all).")
 @click.option("--unfold", is_flag=True, help="A line for every agent, alike or not.")
@@ -69,29 +63,19 @@ def top(
     loaded = load(trace, store=store)
     with about(trace):
         facts = Facts(loaded)
-    rows = rollup(loaded, group, facts=facts)  # type: ignore[arg-type]  # click has checked it
-    by = by or next(f for f in _FIGURES if f == "events" or any(getattr(r, _FIGURES[f][0]) is not None for r in rows))
+    found = top_of(loaded, group=group, by=by, limit=limit if as_json else None, facts=facts)  # type: ignore[arg-type]
+    rows, by = list(found.rows), found.by
     if name is not None:
         _behind(loaded, facts, group, name, by, limit, as_json=as_json)
         return
-    covered = coverage(loaded, facts=facts)
     if as_json:
-        ranked = sorted(rows, key=lambda r: -_rank(r, by))[:limit] if limit else rows
-        plain = [msgspec.to_builtins(row) for row in ranked]
-        cover = msgspec.to_builtins(covered)
-        emit({"schema": SCHEMA_VERSION, "trace_id": loaded.trace_id, "group": group, "by": by, "path": path_weight(facts)[1],
-              "rows": plain, "coverage": cover})  # fmt: skip
+        emit({"schema": SCHEMA_VERSION, **found.as_dict()})
         return
     lines = _tree(rows, by, is_folded=not unfold) if group == "agent" else [_Line([row]) for row in rows]
     if group != "agent":
-        lines.sort(key=lambda line: -_rank(line.rows[0], by))
+        lines.sort(key=lambda line: -rank(line.rows[0], by))
     click.echo(_table(lines, by, group, limit or _SHOWN))
-    click.echo(_accounted(covered))
-
-
-def _rank(row: Row, by: str) -> float:
-    own, total = _FIGURES[by]
-    return float(getattr(row, total) or getattr(row, own) or 0)
+    click.echo(_accounted(found.coverage))
 
 
 def _stem(name: str) -> str:
@@ -103,7 +87,7 @@ def _tree(rows: list[Row], by: str, *, is_folded: bool) -> list[_Line]:
     below: dict[str | None, list[Row]] = {}
     for row in rows:
         below.setdefault(row.parent, []).append(row)
-    own = _FIGURES[by][0]
+    own = FIGURES[by][0]
     tops = [_Line([row]) for row in below.get(None, [])]
     stack = list(tops)
     order: list[_Line] = []
@@ -138,7 +122,7 @@ def _drawn(lines: list[_Line]) -> list[tuple[str, _Line]]:
 
 def _table(lines: list[_Line], by: str, group: str, limit: int) -> str:
     drawn = _drawn(lines)
-    own, total = _FIGURES[by]
+    own, total = FIGURES[by]
     weight = {id(line): float(line.sum(total) or line.sum(own) or 0) for _, line in drawn}
     # The largest lines; a parent's total is at least its child's, and it comes first, so the tree stays whole.
     kept = set(sorted(range(len(drawn)), key=lambda k: (-weight[id(drawn[k][1])], k))[:limit])

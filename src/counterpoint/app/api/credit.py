@@ -1,0 +1,87 @@
+"""`cpt.credit` and `cpt.reward`: who earned it, and what is paid, by the name of a mechanism or a reward.
+
+Always true: the mechanisms and rewards are those of the registry, run as they are; a trace is forked only where a mechanism needs
+it or `replay` asks for it, and no endpoint is asked that is not named here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from counterpoint import registry
+from counterpoint.app.api.inputs import many_traces
+from counterpoint.app.crediting import credit_of
+from counterpoint.app.forking import named_model, replay_for
+from counterpoint.app.replaying import replay_of
+from counterpoint.errors import InputError
+
+if TYPE_CHECKING:
+    from counterpoint.app.api.inputs import Source, StorePlace
+    from counterpoint.trace import Trace
+    from counterpoint.trace.rows import Credit, Signals
+
+
+def credit(
+    traces: Source,
+    method: str = "uniform",
+    *,
+    store: StorePlace = None,
+    model: Any = None,
+    base_url: str | None = None,
+    key_env: str | None = None,
+    allow: Sequence[str] = (),
+    **options: Any,
+) -> Credit:
+    """Who earned the reward: credit per unit by any mechanism of `counterpoint credit --list`.
+
+    `options` are the mechanism's own. Mechanisms that compare with what might have been fork the trace by the world or the live
+    team that made it: `replay=True` asks for it where a mechanism can do without, and an object with `fork` is used as it is.
+    `model` (a name such as `openai:NAME`, or a model) answers changed calls of a live team; `allow` names what may run in forks.
+
+    >>> import counterpoint as cpt
+    >>> trace = cpt.world("W1", vote_items=12).run("reference", [0], log=True).trace(0)
+    >>> found = cpt.credit(trace, "ledger")
+    >>> found.to_arrow().column_names
+    ['trace_id', 'unit', 'unit_id', 'value', 'se']
+    >>> abs(sum(row.value for row in found.rows) - trace.rewards["team"]) < 1e-9
+    True
+    """
+    given = options.get("replay")
+    if given is not None and not isinstance(given, bool):
+        return credit_of(method, many_traces(traces, store), options, replay=lambda trace: given)
+    replay = forked_by(model=model, base_url=base_url, key_env=key_env, allow=allow)
+    return credit_of(method, many_traces(traces, store), options, replay=replay)
+
+
+def forked_by(*, model: Any, base_url: str | None, key_env: str | None, allow: Sequence[str]) -> Callable[[Trace], Any]:
+    """How a trace is forked: with the model and the consent that were named, else by what the trace itself allows."""
+    if model is None and not allow:
+        return replay_of
+
+    def replay(trace: Trace) -> Any:
+        answers = model
+        if isinstance(model, str):
+            answers = named_model(trace, {"model_name": model, "base_url": base_url, "key_env": key_env, "allow": allow})
+        return replay_for(trace, model=answers, allow=allow)
+
+    return replay
+
+
+def reward(traces: Source, kind: str = "team_outcome", *, store: StorePlace = None, **options: Any) -> Signals:
+    """What is paid, by any reward of `counterpoint.reward`: R1 `team_outcome` to R8 `hybrid`, or "package.module:object".
+
+    `options` are the reward's own, such as a judge or a price. What a reward cannot judge has no row.
+
+    >>> import counterpoint as cpt
+    >>> trace = cpt.world("W1", vote_items=12).run("reference", [0], log=True).trace(0)
+    >>> paid = cpt.reward(trace, "tool_use")
+    >>> set(paid.channels), len(paid) > 0
+    ({'R5'}, True)
+    """
+    from counterpoint.reward.reward import Reward
+
+    found = registry.get("reward", kind if ":" in kind else kind.replace("-", "_"))
+    if not isinstance(found, Reward):
+        raise InputError(f"is a {type(found).__name__}, not a reward", where=kind, fix="name one of counterpoint.reward.rewards")
+    return found.many(many_traces(traces, store), **options)

@@ -1,0 +1,113 @@
+"""Which traces a function works on: traces, files, ids and queries of a store, in any mixture.
+
+Always true: a name is a path as in `load`, else an id or the unique beginning of one, else a query of `counterpoint ls` that
+names a field or a flag; what stands for no trace is an error, never an empty result.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from counterpoint.app.library import load, looks_like_path, read, store_path
+from counterpoint.errors import InputError, NotFound
+from counterpoint.trace import Trace
+
+if TYPE_CHECKING:
+    from counterpoint.store import Store
+    from counterpoint.store.query import Result
+    from counterpoint.trace.batch import TraceBatch
+
+    Source = Trace | str | os.PathLike[str] | TraceBatch | Store | Result | Iterable[Any]
+    """One trace or many: itself, a file, an id or a query, a store, an answer to SQL with a column `trace_id`; or several."""
+    StorePlace = str | os.PathLike[str] | Store | None
+    """The store that ids and queries are looked up in; None is `$COUNTERPOINT_STORE` or ./traces."""
+
+
+def one_trace(source: Trace | str | os.PathLike[str], store: StorePlace = None) -> Trace:
+    """The one trace that is meant."""
+    if isinstance(source, Trace):
+        return source
+    if isinstance(source, (str, os.PathLike)) and (store is None or isinstance(store, (str, os.PathLike))):
+        return load(source, store=store)
+    found = list(each_trace(source, store))
+    if len(found) != 1:
+        raise InputError(f"{len(found):,} traces where one is needed", fix="name one of them")
+    return found[0]
+
+
+def many_traces(source: Source, store: StorePlace = None) -> list[Trace]:
+    """All traces that are meant, in the order given."""
+    found = list(each_trace(source, store))
+    if not found:
+        raise InputError("no traces", fix="give at least one: a trace, a file, an id or a query of a store")
+    return found
+
+
+def each_trace(source: Source, store: StorePlace = None) -> Iterator[Trace]:
+    """The same, one at a time."""
+    if isinstance(source, Trace):
+        yield source
+    elif isinstance(source, os.PathLike) or (isinstance(source, str) and looks_like_path(source)):
+        yield from read(source)
+    elif isinstance(source, str):
+        yield from _stored(source, store)
+    elif isinstance(source, (list, tuple)):
+        for one in source:
+            yield from each_trace(one, store)
+    else:
+        yield from _of_object(source, store)
+
+
+def _of_object(source: Any, store: StorePlace) -> Iterator[Trace]:
+    """The traces of a store, of an answer to SQL, of a batch, or of anything else that can be gone through."""
+    from counterpoint.store import Store
+    from counterpoint.store.query import Result
+    from counterpoint.trace.batch import TraceBatch
+
+    if isinstance(source, Store):
+        for name in source.ids():
+            yield source.get(name)
+    elif isinstance(source, TraceBatch):
+        yield from source.traces()
+    elif isinstance(source, Result):
+        if "trace_id" not in source.columns:
+            raise InputError("the answer has no column trace_id", fix="select trace_id from traces where ...")
+        for name in dict.fromkeys(source.to_arrow().column("trace_id").to_pylist()):
+            yield from _stored(name, store)
+    elif isinstance(source, Iterable):
+        for one in source:
+            yield from each_trace(one, store)
+    else:
+        raise InputError(f"a {type(source).__name__} is no trace", fix="give a trace, a file, an id or a query of a store")
+
+
+def _stored(name: str, place: StorePlace) -> Iterator[Trace]:
+    """The trace of an id, or those that a query finds."""
+    from counterpoint.store import Store
+
+    if isinstance(place, Store):
+        yield from _found(place, name)
+        return
+    if not store_path(place).exists():
+        load(name, store=place)  # the error that says what would help
+    with Store(store_path(place), create=False, read_only=True) as opened:
+        yield from _found(opened, name)
+
+
+def _found(store: Store, name: str) -> Iterator[Trace]:
+    from counterpoint.app.search import is_narrow, matcher
+
+    try:
+        yield store.get(store.find(name))
+        return
+    except NotFound:
+        if not is_narrow(name):
+            raise
+    matches = matcher(name)
+    ids = [row.id for row in store.rows() if matches(row)]
+    if not ids:
+        raise NotFound(f"no trace matches {name!r}", where=os.fspath(store.path), fix=f"counterpoint ls '{name}'")
+    for one in ids:
+        yield store.get(one)

@@ -1,0 +1,112 @@
+"""`cpt.top`: where tokens, money and time went, by agent, role, tool, type or model.
+
+Always true: rows are those of `audit.rollups`, all of them unless `limit` says otherwise; a figure nobody recorded is None.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from counterpoint.app.api.inputs import one_trace
+from counterpoint.audit.facts import Facts
+from counterpoint.audit.rollups import By, Coverage, Row, coverage, path_weight, rollup
+from counterpoint.errors import InputError, did_you_mean
+from counterpoint.trace import Trace
+from counterpoint.trace.tabular import Tabular
+
+if TYPE_CHECKING:
+    from counterpoint.app.api.inputs import StorePlace
+
+FIGURES: dict[str, tuple[str, str]] = {
+    "tokens": ("tokens_own", "tokens_total"),
+    "cost": ("cost_own", "cost_total"),
+    "time": ("busy_s", "busy_total_s"),
+    "events": ("events", "events"),
+}
+"""What rows are sorted by: its own figure, and the one with children."""
+
+
+@dataclass(frozen=True)
+class Top(Tabular):
+    """What each agent, role, tool, type or model spent and did."""
+
+    TABLE: ClassVar = {
+        "name": "string", "parent": "string", "depth": "int64", "role": "string", "events": "int64", "steps": "int64",
+        "calls": "int64", "messages": "int64", "errors": "int64", "tokens_in": "int64", "tokens_out": "int64",
+        "tokens_own": "int64", "tokens_total": "int64", "cost_own": "double", "cost_total": "double", "busy_s": "double",
+        "busy_total_s": "double", "path": "double", "first_t": "double", "last_t": "double",
+    }  # fmt: skip
+
+    trace_id: str
+    group: str
+    """What a row is: agent, role, tool, type or model."""
+    by: str
+    """What decides the order: tokens, cost, time or events."""
+    path: str
+    """What the critical path is measured in."""
+    rows: tuple[Row, ...]
+    coverage: Coverage
+    """How many tokens the events account for."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """What `counterpoint top --json` prints."""
+        about = {"trace_id": self.trace_id, "group": self.group, "by": self.by, "path": self.path}
+        return about | {"rows": msgspec.to_builtins(self.rows), "coverage": msgspec.to_builtins(self.coverage)}
+
+    def table_rows(self) -> Iterator[Sequence[Any]]:
+        """A row per agent, role, tool, type or model."""
+        return (tuple(getattr(row, name) for name in self.TABLE) for row in self.rows)
+
+    def row_count(self) -> int:
+        """How many rows there are."""
+        return len(self.rows)
+
+    def caption(self) -> str:
+        """Which trace, by what."""
+        return f"{self.trace_id} by {self.group}; path is a share of the critical path, in {self.path}"
+
+
+def top(
+    trace: Trace | str | os.PathLike[str],
+    *,
+    group: By = "agent",
+    by: str | None = None,
+    limit: int | None = None,
+    store: StorePlace = None,
+) -> Top:
+    """Where tokens, money and time went, own and with children.
+
+    A row for each `group` (agent, role, tool, type, model). Agents come as in the spawn tree; with `limit`, the largest by
+    `by` (tokens, cost, time, events; the first that is recorded where it is not given).
+
+    >>> import counterpoint as cpt
+    >>> trace = cpt.world("W1", vote_items=12).run("reference", [0], log=True).trace(0)
+    >>> where = cpt.top(trace)
+    >>> sum(row.events for row in where.rows) == len(trace.events)
+    True
+    """
+    return top_of(one_trace(trace, store), group=group, by=by, limit=limit)
+
+
+def top_of(
+    trace: Trace, *, group: By = "agent", by: str | None = None, limit: int | None = None, facts: Facts | None = None
+) -> Top:
+    """The same of a trace that is loaded."""
+    if by is not None and by not in FIGURES:
+        raise InputError(f"cannot sort by {by!r}", fix=did_you_mean(by, FIGURES))
+    facts = facts or Facts(trace)
+    rows = rollup(trace, group, facts=facts)
+    by = by or next(f for f in FIGURES if f == "events" or any(getattr(r, FIGURES[f][0]) is not None for r in rows))
+    ranked = sorted(rows, key=lambda r: -rank(r, by))[:limit] if limit else rows
+    return Top(trace.trace_id, group, by, path_weight(facts)[1], tuple(ranked), coverage(trace, facts=facts))
+
+
+def rank(row: Row, by: str) -> float:
+    """How large a row is: with children where there is such a figure, else its own."""
+    own, total = FIGURES[by]
+    return float(getattr(row, total) or getattr(row, own) or 0)

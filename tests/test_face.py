@@ -1,0 +1,152 @@
+"""The functions of the face: their examples run, they take what the commands take, and say what the commands say."""
+
+from __future__ import annotations
+
+import doctest
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import counterpoint as cpt
+from counterpoint.app.api import audit, credit, fork, inputs, top
+from counterpoint.app.cli import main
+
+FUNCTIONS = [audit.audit, credit.credit, credit.reward, fork.diff, fork.fork, top.top]
+
+
+@pytest.fixture(scope="module")
+def traces() -> list[cpt.Trace]:
+    world = cpt.world("W1", vote_items=8)
+    return [world.run("reference", [seed], log=True).trace(0) for seed in (0, 1)]
+
+
+@pytest.fixture
+def store(traces: list[cpt.Trace], tmp_path: Path) -> Path:
+    with cpt.Store(tmp_path / "store") as opened:
+        opened.add_many(traces)
+    return tmp_path / "store"
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
+    """What a command prints with --json."""
+    with pytest.raises(SystemExit):
+        main([*map(str, arguments), "--json"])
+    found: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[0])
+    return {name: value for name, value in found.items() if name != "schema"}
+
+
+def plain(value: Any) -> Any:
+    return json.loads(json.dumps(value))
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_the_example_of_each_function_runs(function: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (example,) = doctest.DocTestFinder(recurse=False).find(function, function.__name__, globs={})
+    assert example.examples
+    assert doctest.DocTestRunner().run(example).failed == 0
+
+
+def test_traces_are_named_in_every_way(traces: list[cpt.Trace], store: Path, tmp_path: Path) -> None:
+    file = cpt.save(traces[0], tmp_path / "one.jsonl")
+    names = [trace.trace_id for trace in traces]
+    with cpt.Store(store, read_only=True, create=False) as opened:
+        sources: list[tuple[Any, list[str]]] = [
+            (traces[0], names[:1]),
+            (traces, names),
+            (iter(traces), names),
+            (file, names[:1]),
+            (str(file), names[:1]),
+            ([file, names[1]], names),
+            (names[0], names[:1]),
+            (f"id:{names[1]}", names[1:]),
+            ("finished events>0", names),
+            (opened, names),
+            (opened.batch(names), names),
+            (opened.sql("select trace_id from traces order by trace_id"), sorted(names)),
+        ]
+        for source, expected in sources:
+            assert [trace.trace_id for trace in inputs.many_traces(source, store)] == expected
+        assert [trace.trace_id for trace in inputs.many_traces("finished", opened)] == names
+        with pytest.raises(cpt.InputError, match="no column trace_id"):
+            inputs.many_traces(opened.sql("select task_id from traces"), store)
+
+
+def test_what_names_no_trace_is_an_error(store: Path, tmp_path: Path) -> None:
+    for source, error in [([], cpt.InputError), (5, cpt.InputError), ("nobody", cpt.NotFound), ("reward<-99", cpt.NotFound)]:
+        with pytest.raises(error):
+            cpt.credit(source, store=store)
+    with pytest.raises(cpt.NotFound, match="no store at"):
+        cpt.audit("nobody", store=tmp_path / "none")
+    with pytest.raises(cpt.InputError, match="2 traces where one is needed"), cpt.Store(store) as opened:
+        cpt.top("finished", store=opened)
+
+
+def test_credit_is_what_the_command_prints(traces: list[cpt.Trace], store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = traces[0].trace_id
+    told = printed(capsys, "credit", name, "--store", store, "--method", "message_delete", "--option", "k=2")
+    found = cpt.credit(name, "message-delete", store=store, k=2)
+    assert [row["value"] for row in told["rows"]] == found.to_arrow().column("value").to_pylist()
+    again = cpt.credit(traces[0], "message_delete", k=2, replay=cpt.world("W1", vote_items=8))
+    assert again.rows == found.rows
+    with pytest.raises(cpt.InputError, match="no option"):
+        cpt.credit(traces[0], "ledger", no_such_option=1)
+
+
+def test_a_reward_is_a_table(traces: list[cpt.Trace]) -> None:
+    paid = cpt.reward(traces, "team-outcome").to_arrow().to_pylist()
+    assert [row["value"] for row in paid] == [trace.rewards["team"] for trace in traces]
+    with pytest.raises(cpt.NotFound, match="did you mean 'tool_use'"):
+        cpt.reward(traces, "tool_used")
+
+
+def test_audit_is_what_the_command_prints(traces: list[cpt.Trace], store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = [trace.trace_id for trace in traces]
+    found = cpt.audit(names, store=store, price_token=2.0)
+    assert printed(capsys, "audit", names[0], "--store", store, "--price-token", 2) == plain(found.traces[0].as_dict())
+    batch = printed(capsys, "audit", *names, "--store", store, "--price-token", 2, "--summary")
+    assert batch == plain(found.summary().as_dict())
+    assert found.values("events") == {trace.trace_id: len(trace.events) for trace in traces}
+    rows = found.to_arrow().to_pylist()
+    assert len(rows) == found.row_count()
+    assert {row["trace_id"] for row in rows} == set(names)
+    assert {row["name"] for row in cpt.audit(traces, only="hacks").to_arrow().to_pylist()} == set(audit.HACKS)
+    assert found.summary().to_arrow().num_rows == len(audit.DEFINITIONS)
+
+
+def test_top_is_what_the_command_prints(traces: list[cpt.Trace], store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = traces[0].trace_id
+    told = printed(capsys, "top", name, "--store", store, "--group", "tool", "--limit", 2)
+    found = cpt.top(name, store=store, group="tool", limit=2)
+    assert told == plain(found.as_dict())
+    assert found.to_arrow().column("events").to_pylist() == [row["events"] for row in told["rows"]]
+    with pytest.raises(cpt.InputError, match="cannot sort by"):
+        cpt.top(traces[0], by="token")
+
+
+def test_a_fork_is_what_the_command_makes(traces: list[cpt.Trace], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = cpt.save(traces[0], tmp_path / "one.jsonl")
+    at = next(event.id for event in traces[0].events if event.type == "message")
+    told = printed(capsys, "fork", file, "--at", at, "--delete", "--samples", 3)
+    found = cpt.fork(file, at, cpt.Delete(), samples=3)
+    assert (told["fork"], told["badges"], told["effect"]) == (found.trace.trace_id, found.counts, plain(found.effect))
+    marks = found.to_arrow().column("badge").to_pylist()
+    assert marks.count("reused") == found.counts["reused"]
+    parted = cpt.diff(traces[0], found.trace)
+    assert parted == found.diff
+    assert parted.to_arrow().num_rows == parted.row_count() > 0
+    with pytest.raises(cpt.InputError, match="compare an edit with none"):
+        cpt.fork(traces[0], at, samples=3)
+
+
+def test_every_result_has_a_picture(traces: list[cpt.Trace]) -> None:
+    at = next(event.id for event in traces[0].events if event.type == "message")
+    results = [cpt.credit(traces), cpt.reward(traces), cpt.audit(traces), cpt.audit(traces).summary(), cpt.top(traces[0]),
+               cpt.diff(*traces), cpt.fork(traces[0], at, cpt.Delete())]  # fmt: skip
+    for result in results:
+        html = result._repr_html_()
+        assert html.startswith("<div><table><caption")
+        assert result.to_arrow().column_names == list(result.TABLE)
+        assert len(html) < 60_000
