@@ -1,0 +1,359 @@
+"""The engine: many calls at once on one network; whoever ends makes room for whoever waits.
+
+Always true: a call's answer depends on its own prompt and seed and, beyond the last bits of rounding, on nobody else's. A prompt
+that begins like something a slot holds is read only from where they part. New weights forget every slot.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from counterpoint.errors import InputError
+from counterpoint.team.lm.network import Network, Weights
+from counterpoint.team.lm.sampling import END, FREE, Start, Trie, allowed_table, draw, uniforms
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_BLOCK = 16
+"""Prefixes are known by blocks of so many tokens."""
+_SLACK = 4
+"""A prompt that leaves out at most so many of a slot's last tokens goes on with its conversation."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """What is to be continued, and how."""
+
+    prompt: Sequence[int]
+    most: int = 128
+    """Tokens that may be written."""
+    temperature: float = 1.0
+    seed: int = 0
+    starts: Sequence[Start] = ()
+    """Where given, the answer begins with one of these."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was written: its tokens (the one that ended it is the last), and how likely each was where it was drawn."""
+
+    token_ids: tuple[int, ...]
+    logps: tuple[float, ...]
+    finish: Literal["stop", "length"]
+    reused: int
+    """Tokens of the prompt that were not read again."""
+
+
+@dataclass
+class Stats:
+    """What an engine has done so far."""
+
+    asked: int = 0
+    read: int = 0
+    """Tokens of prompts that went through the network."""
+    reused: int = 0
+    written: int = 0
+    passes: int = 0
+    widest: int = 0
+
+
+@dataclass
+class _Row:
+    ticket: int
+    ask: Ask
+    slot: int
+    reused: int
+    noise: np.ndarray
+    trie: list[dict[int, int]]
+    node: int
+    tokens: list[int] = field(default_factory=list)
+    logps: list[float] = field(default_factory=list)
+
+    def new(self) -> tuple[int, np.ndarray]:
+        """What the network has not read yet: how many tokens stand before it, and its tokens."""
+        if not self.tokens:
+            return self.reused, np.asarray(self.ask.prompt[self.reused :], np.int64)
+        return len(self.ask.prompt) + len(self.tokens) - 1, np.array([self.tokens[-1]], np.int64)
+
+
+class Slots:
+    """Keys and values of sequences, and which tokens each slot holds."""
+
+    def __init__(self, network: Network, count: int) -> None:
+        self.network, self.count, self.room = network, count, 0
+        self.keys: list[Tensor] = []
+        self.values: list[Tensor] = []
+        self.held: list[np.ndarray] = [np.empty(0, np.int64)] * count
+        """The tokens whose keys and values a slot holds."""
+        self.idle: dict[int, None] = dict.fromkeys(range(count))
+        """Slots that nobody writes in, the longest idle first."""
+        self._known: dict[int, set[int]] = {}
+        """Hash of a whole number of blocks from the beginning, to the slots that hold them."""
+
+    def grow(self, room: int) -> None:
+        """Room for so many tokens in every slot."""
+        import torch
+
+        if room <= self.room:
+            return
+        room, shape, net = min(max(room, 2 * self.room), self.network.shape.context), self.network.shape, self.network
+        new = (self.count, room, shape.kv_heads, shape.head_width)
+        for tensors in (self.keys, self.values):
+            for i in range(shape.layers):
+                wider = torch.zeros(new, device=net.device, dtype=net.dtype)
+                if self.room:
+                    wider[:, : self.room] = tensors[i]
+                    tensors[i] = wider
+                else:
+                    tensors.append(wider)
+        self.room = room
+
+    def take(self, prompt: np.ndarray, room: int) -> tuple[int, int]:
+        """A slot for a prompt, and how many of its first tokens are there already; its last one is always read."""
+        self.grow(room)
+        source, common = self._longest(prompt)
+        common = min(common, len(prompt) - 1)
+        # A conversation that goes on stays where it is; whoever only begins alike gets a copy, and the other's end is kept.
+        if source is not None and source in self.idle and len(self.held[source]) - common <= _SLACK:
+            slot = source
+        else:
+            slot = next(iter(self.idle))
+        if source is not None and common and slot != source:
+            for tensor in (*self.keys, *self.values):
+                tensor[slot, :common] = tensor[source, :common]
+        self._forget(slot)
+        del self.idle[slot]
+        return slot, common if source is not None else 0
+
+    def _longest(self, prompt: np.ndarray) -> tuple[int | None, int]:
+        for hashed in reversed(_hashes(prompt)):
+            if slots := self._known.get(hashed):
+                best = max(slots, key=lambda s: (_common(self.held[s], prompt), s in self.idle, -s))
+                return best, _common(self.held[best], prompt)
+        return None, 0
+
+    def known(self, hashes: Sequence[int]) -> int:
+        """How many first blocks some slot holds."""
+        return next((n for n in range(len(hashes), 0, -1) if hashes[n - 1] in self._known), 0)
+
+    def holds(self, slot: int, ids: Sequence[int]) -> None:
+        """The keys and values of these tokens are in the slot now."""
+        self._forget(slot)
+        self.held[slot] = np.asarray(ids, np.int64)
+        for hashed in _hashes(self.held[slot]):
+            self._known.setdefault(hashed, set()).add(slot)
+
+    def release(self, slot: int) -> None:
+        """Nobody writes in the slot any more."""
+        self.idle[slot] = None
+
+    def _forget(self, slot: int) -> None:
+        for hashed in _hashes(self.held[slot]):
+            self._known[hashed].discard(slot)
+            if not self._known[hashed]:
+                del self._known[hashed]
+        self.held[slot] = self.held[slot][:0]
+
+    def clear(self) -> None:
+        """Forget what every idle slot holds."""
+        for slot in list(self.idle):
+            self._forget(slot)
+
+
+def _hashes(ids: np.ndarray) -> list[int]:
+    """A hash of the first block, of the first two, ...; a tail that fills no block has none."""
+    out, so_far = [], 0
+    for k in range(0, len(ids) - _BLOCK + 1, _BLOCK):
+        so_far = hash((so_far, ids[k : k + _BLOCK].tobytes()))
+        out.append(so_far)
+    return out
+
+
+def _common(a: np.ndarray, b: np.ndarray) -> int:
+    n = min(len(a), len(b))
+    differ = np.flatnonzero(a[:n] != b[:n])
+    return int(differ[0]) if len(differ) else n
+
+
+class _Cached:
+    """`attend` over slots: new tokens of several rows, each after what its slot holds."""
+
+    def __init__(self, slots: Slots, rows: Sequence[tuple[int, int, int]]) -> None:
+        self.slots, self.rows = slots, rows
+        """(slot, tokens before, new tokens) of each row."""
+
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        import torch
+        from torch.nn.functional import scaled_dot_product_attention
+
+        keys, values = self.slots.keys[layer], self.slots.values[layer]
+        out, begin = [], 0
+        for slot, before, new in self.rows:
+            end, total = begin + new, before + new
+            keys[slot, before:total], values[slot, before:total] = k[begin:end], v[begin:end]
+            seen = keys[slot, :total].transpose(0, 1)[None], values[slot, :total].transpose(0, 1)[None]
+            asked = q[begin:end].transpose(0, 1)[None]
+            mask = None
+            if new > 1 and before:  # each new token sees everything before it
+                at = torch.arange(total, device=q.device)
+                mask = at[None] <= at[before:, None]
+            got = scaled_dot_product_attention(asked, *seen, attn_mask=mask, is_causal=new > 1 and not before, enable_gqa=True)
+            out.append(got[0].transpose(0, 1))
+            begin = end
+        return torch.cat(out)
+
+
+class Engine:
+    """Calls in, answers out: `add` as many as you like, `step` until all have answered."""
+
+    def __init__(
+        self,
+        network: Network,
+        weights: Weights,
+        *,
+        ends: Sequence[int],
+        after_space: np.ndarray | None = None,
+        slots: int = 32,
+        reads: int = 4096,
+    ) -> None:
+        """`ends`: tokens that end an answer; `slots`: calls at once; `reads`: tokens of prompts in one pass."""
+        import torch
+
+        if slots < 1 or reads < 1:
+            raise InputError(f"an engine with {slots} slots that reads {reads} tokens", fix="at least 1 of each")
+        self.network, self.weights, self.ends, self.reads = network, weights, frozenset(ends), reads
+        self.slots, self.stats = Slots(network, slots), Stats()
+        spaces = np.ones(network.shape.vocabulary, bool) if after_space is None else after_space
+        self._after_space = torch.as_tensor(spaces, device=network.device)
+        self._waiting: deque[tuple[int, Ask]] = deque()
+        self._rows: list[_Row] = []
+        self._next = 0
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether somebody waits for an answer."""
+        return bool(self._waiting or self._rows)
+
+    def load(self, weights: Weights) -> None:
+        """Take over other weights in place; what slots hold was computed with the old ones and is forgotten."""
+        import torch
+
+        if self._rows:
+            raise InputError("calls are under way", fix="step until the engine is not busy")
+        with torch.no_grad():
+            for name, own in self.weights.items():
+                own.copy_(weights[name])
+        self.slots.clear()
+
+    def add(self, ask: Ask) -> int:
+        """Ask; the ticket comes back with the answer."""
+        context = self.network.shape.context
+        if not len(ask.prompt):
+            raise InputError("an empty prompt", fix="at least one token")
+        if len(ask.prompt) >= context:
+            raise InputError(f"the prompt has {len(ask.prompt):,} tokens and the model reads {context:,}", fix="shorten it")
+        self._waiting.append((self._next, ask))
+        self._next += 1
+        self.stats.asked += 1
+        return self._next - 1
+
+    def run(self, asks: Sequence[Ask]) -> list[Answer]:
+        """The answers of many, in their order."""
+        tickets = {self.add(ask): i for i, ask in enumerate(asks)}
+        out: dict[int, Answer] = {}
+        while self.is_busy:
+            out |= {tickets[ticket]: answer for ticket, answer in self.step()}
+        return [out[i] for i in range(len(asks))]
+
+    def step(self) -> list[tuple[int, Answer]]:
+        """One pass: who waits joins, everybody writes a token; gives those that are done."""
+        import torch
+
+        with torch.inference_mode():
+            self._join()
+            if self._rows:
+                new = [row.new() for row in self._rows]
+                places = [(row.slot, before) for row, (before, _) in zip(self._rows, new, strict=True)]
+                logits = self._pass([ids for _, ids in new], places)
+                for row in self._rows:
+                    if not row.tokens:
+                        self.slots.holds(row.slot, row.ask.prompt)
+                self._write(self._rows, logits)
+        return self._leave()
+
+    def _join(self) -> None:
+        """Rows for calls that wait, as far as slots and the tokens of one pass go.
+
+        Of those that begin alike, the first reads the beginning, and the others join a pass later with a copy.
+        """
+        budget, reading, later = self.reads, set[int](), deque[tuple[int, Ask]]()
+        while self._waiting and self.slots.idle and budget > 0:
+            ticket, ask = self._waiting.popleft()
+            prompt = np.asarray(ask.prompt, np.int64)
+            hashes = _hashes(prompt)
+            if any(h in reading for h in hashes[self.slots.known(hashes) :]):
+                later.append((ticket, ask))
+                continue
+            reading |= set(hashes)
+            most = min(ask.most, self.network.shape.context - len(prompt))
+            slot, reused = self.slots.take(prompt, len(prompt) + most)
+            trie = Trie.of(ask.starts).nodes if ask.starts else []
+            self._rows.append(_Row(ticket, ask, slot, reused, uniforms(ask.seed, most), trie, 0 if trie else FREE))
+            budget -= len(prompt) - reused
+            self.stats.read += len(prompt) - reused
+            self.stats.reused += reused
+        self._waiting.extendleft(reversed(later))
+
+    def _pass(self, ids: Sequence[np.ndarray], places: Sequence[tuple[int, int]]) -> Tensor:
+        """The logits after the last new token of each row; keys and values of all new tokens are in their slots."""
+        import torch
+
+        device = self.network.device
+        lengths = [len(i) for i in ids]
+        flat = torch.as_tensor(np.concatenate(ids), device=device)
+        at = np.concatenate([np.arange(before, before + n) for (_, before), n in zip(places, lengths, strict=True)])
+        attend = _Cached(self.slots, [(slot, before, n) for (slot, before), n in zip(places, lengths, strict=True)])
+        hidden = self.network.hidden(self.weights, flat, torch.as_tensor(at, device=device), attend)
+        last = torch.as_tensor(np.cumsum(lengths) - 1, device=device)
+        self.stats.passes += 1
+        self.stats.widest = max(self.stats.widest, len(ids))
+        return self.network.logits(self.weights, hidden[last])
+
+    def _write(self, rows: Sequence[_Row], logits: Tensor) -> None:
+        import torch
+
+        device = self.network.device
+        nodes: list[dict[int, int]] = [row.trie[row.node] if row.node >= 0 else {} for row in rows]
+        table = allowed_table(nodes, device)
+        node = [k if row.node >= 0 else row.node for k, row in enumerate(rows)]
+
+        def told(values: list[Any], dtype: torch.dtype) -> Tensor:
+            return torch.tensor(values, device=device, dtype=dtype)
+
+        heat = told([row.ask.temperature for row in rows], torch.float32)
+        noise = told([float(row.noise[len(row.tokens)]) for row in rows], torch.float32)
+        drawn = draw(logits, heat, noise, told(node, torch.int64), *table, self._after_space)
+        for row, token, logp, then in zip(rows, *(x.tolist() for x in drawn), strict=True):
+            row.tokens.append(token)
+            row.logps.append(logp)
+            row.node = then
+        self.stats.written += len(rows)
+
+    def _leave(self) -> list[tuple[int, Answer]]:
+        done: list[tuple[int, Answer]] = []
+        for row in list(self._rows):
+            is_stopped = row.tokens[-1] in self.ends or row.node == END
+            if not is_stopped and len(row.tokens) < len(row.noise):
+                continue
+            self._rows.remove(row)
+            self.slots.holds(row.slot, [*row.ask.prompt, *row.tokens[:-1]])
+            self.slots.release(row.slot)
+            finish: Literal["stop", "length"] = "stop" if is_stopped else "length"
+            done.append((row.ticket, Answer(tuple(row.tokens), tuple(row.logps), finish, row.reused)))
+        return done

@@ -1,0 +1,269 @@
+"""Decoder networks of the Llama family (Llama, SmolLM2, Mistral, Qwen2, Qwen2.5, Qwen3) as functions over a dict of weights.
+
+Always true: tokens of many sequences stand in one row without padding; who sees whom is the business of `attend`, which is given
+queries, keys and values layer by layer. So reading a prompt, writing the next token and learning are one code path.
+
+    h' = h + W_o attend(rope(norm(W_q x)), rope(norm(W_k x)), W_v x),   x = rms(h)     (Llama, arXiv 2302.13971; GQA 2305.13245)
+    h  = h' + W_down (silu(W_gate y) * W_up y),                         y = rms(h')
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from counterpoint.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+Weights = dict[str, "Tensor"]
+Attend = Callable[[int, "Tensor", "Tensor", "Tensor"], "Tensor"]
+"""(layer, queries [tokens, heads, width], keys [tokens, kv heads, width], values) -> [tokens, heads, width]"""
+
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+
+
+@dataclass(frozen=True)
+class Rope:
+    """How positions turn queries and keys."""
+
+    theta: float = 10_000.0
+    kind: str = "default"
+    """default, linear (positions divided by `factor`) or llama3 (low frequencies divided, Llama 3.1)."""
+    factor: float = 1.0
+    low: float = 1.0
+    high: float = 4.0
+    original: int = 8192
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes of a network."""
+
+    layers: int
+    heads: int
+    kv_heads: int
+    head_width: int
+    width: int
+    inner: int
+    vocabulary: int
+    context: int
+    eps: float
+    rope: Rope
+    has_qkv_bias: bool = False
+    """Qwen2 adds a bias to queries, keys and values."""
+    has_qk_norm: bool = False
+    """Qwen3 normalises queries and keys, head by head."""
+    is_tied: bool = True
+    """Words are read and written by one table."""
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any], where: str | None = None) -> Shape:
+        """From a `config.json` as transformers writes it; an unknown family is one clear error."""
+        family = str(config.get("model_type"))
+        if family not in FAMILIES:
+            why = f"the engine knows {', '.join(FAMILIES)}"
+            raise InputError(f"no model family {family!r}", where=where, why=why, fix=did_you_mean(family, FAMILIES))
+        window = config.get("sliding_window") if config.get("use_sliding_window", family == "mistral") else None
+        if window is not None:
+            raise InputError("a model with sliding-window attention", where=where, fix="a model that reads all of its context")
+        if config.get("hidden_act", "silu") != "silu":
+            raise InputError(f"no activation {config['hidden_act']!r}", where=where, fix="a model with silu")
+        heads = int(config["num_attention_heads"])
+        return cls(
+            layers=int(config["num_hidden_layers"]),
+            heads=heads,
+            kv_heads=int(config.get("num_key_value_heads") or heads),
+            head_width=int(config.get("head_dim") or config["hidden_size"] // heads),
+            width=int(config["hidden_size"]),
+            inner=int(config["intermediate_size"]),
+            vocabulary=int(config["vocab_size"]),
+            context=int(config.get("max_position_embeddings") or 2048),
+            eps=float(config.get("rms_norm_eps", 1e-6)),
+            rope=_rope(config, where),
+            has_qkv_bias=family == "qwen2" or bool(config.get("attention_bias")),
+            has_qk_norm=family == "qwen3",
+            is_tied=bool(config.get("tie_word_embeddings", False)),
+        )
+
+
+def _rope(config: Mapping[str, Any], where: str | None) -> Rope:
+    given = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    kind = given.get("rope_type") or given.get("type") or "default"
+    if kind not in ("default", "linear", "llama3"):
+        raise InputError(f"no position scaling {kind!r}", where=where, fix="default, linear or llama3")
+    return Rope(
+        theta=float(given.get("rope_theta") or config.get("rope_theta") or 10_000.0),
+        kind=kind,
+        factor=float(given.get("factor", 1.0)),
+        low=float(given.get("low_freq_factor", 1.0)),
+        high=float(given.get("high_freq_factor", 4.0)),
+        original=int(given.get("original_max_position_embeddings", 8192)),
+    )
+
+
+# -- weights ---------------------------------------------------------------------------------------------------------------
+
+
+def _names(shape: Shape) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Our name of a weight, and the names in a transformers folder whose tensors it joins, row under row."""
+    yield "words", ("model.embed_tokens.weight",)
+    yield "norm", ("model.norm.weight",)
+    if not shape.is_tied:
+        yield "out", ("lm_head.weight",)
+    for i in range(shape.layers):
+        at = f"model.layers.{i}."
+        yield f"{i}.norm1", (f"{at}input_layernorm.weight",)
+        yield f"{i}.norm2", (f"{at}post_attention_layernorm.weight",)
+        yield f"{i}.qkv", tuple(f"{at}self_attn.{x}_proj.weight" for x in "qkv")
+        if shape.has_qkv_bias:
+            yield f"{i}.qkv_bias", tuple(f"{at}self_attn.{x}_proj.bias" for x in "qkv")
+        if shape.has_qk_norm:
+            yield f"{i}.q_norm", (f"{at}self_attn.q_norm.weight",)
+            yield f"{i}.k_norm", (f"{at}self_attn.k_norm.weight",)
+        yield f"{i}.o", (f"{at}self_attn.o_proj.weight",)
+        yield f"{i}.gate_up", (f"{at}mlp.gate_proj.weight", f"{at}mlp.up_proj.weight")
+        yield f"{i}.down", (f"{at}mlp.down_proj.weight",)
+
+
+def read(folder: Path, *, device: str = "cpu", dtype: torch.dtype | None = None) -> tuple[Shape, Weights]:
+    """The shape and the weights of a transformers folder (`config.json`, `*.safetensors`)."""
+    import torch
+    from safetensors import safe_open
+
+    try:
+        shape = Shape.of(json.loads((folder / "config.json").read_text("utf-8")), folder.name)
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"config.json cannot be read: {error}", where=folder.name, fix="a transformers folder") from error
+    found: dict[str, Any] = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        with safe_open(file, framework="pt") as opened:
+            found |= {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - not a dict
+    weights: Weights = {}
+    for name, parts in _names(shape):
+        if missing := [part for part in parts if part not in found]:
+            raise InputError(f"the folder lacks {missing[0]}", where=folder.name, fix="a whole transformers folder")
+        joined = torch.cat([found.pop(part) for part in parts])
+        weights[name] = joined.to(device=device, dtype=dtype or torch.float32).contiguous()
+    return shape, weights
+
+
+def as_transformers(shape: Shape, weights: Weights) -> Weights:
+    """The same weights by the names of a transformers folder."""
+    out: Weights = {}
+    heads = [shape.heads * shape.head_width, shape.kv_heads * shape.head_width, shape.kv_heads * shape.head_width]
+    for name, parts in _names(shape):
+        sizes = heads if "qkv" in name else [shape.inner] * 2 if "gate_up" in name else [len(weights[name])]
+        out |= dict(zip(parts, (t.contiguous() for t in weights[name].split(sizes)), strict=True))
+    return out
+
+
+# -- computing -------------------------------------------------------------------------------------------------------------
+
+
+def _rms(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    y = x.float()
+    return (y * (y.pow(2).mean(-1, keepdim=True) + eps).rsqrt()).to(x.dtype) * weight.to(x.dtype)
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    from torch.nn.functional import linear
+
+    return linear(x, weight.to(x.dtype), None if bias is None else bias.to(x.dtype))
+
+
+class Network:
+    """What a shape computes, over weights that are given each time."""
+
+    def __init__(self, shape: Shape, *, device: str | torch.device = "cpu", dtype: torch.dtype | None = None) -> None:
+        import torch
+
+        self.shape, self.device, self.dtype = shape, torch.device(device), dtype or torch.float32
+        self._turns: tuple[Tensor, Tensor] | None = None
+
+    def _turn(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """cos and sin of each token's angles, [tokens, 1, width / 2]."""
+        import torch
+
+        if self._turns is None:
+            at = torch.arange(self.shape.context, device=self.device, dtype=torch.float32)
+            angles = at[:, None] * frequencies(self.shape).to(self.device)[None]
+            self._turns = angles.cos(), angles.sin()
+        cos, sin = self._turns
+        return cos[positions][:, None], sin[positions][:, None]
+
+    def hidden(self, weights: Weights, ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+        """The last layer's [tokens, width] before the final norm."""
+        from torch.nn.functional import embedding, silu
+
+        s = self.shape
+        h = embedding(ids, weights["words"]).to(self.dtype)
+        turn = self._turn(positions)
+        for i in range(s.layers):
+            x = _rms(h, weights[f"{i}.norm1"], s.eps)
+            joined = _linear(x, weights[f"{i}.qkv"], weights.get(f"{i}.qkv_bias"))
+            q, k, v = joined.view(len(h), -1, s.head_width).split([s.heads, s.kv_heads, s.kv_heads], dim=1)
+            if s.has_qk_norm:
+                q, k = _rms(q, weights[f"{i}.q_norm"], s.eps), _rms(k, weights[f"{i}.k_norm"], s.eps)
+            seen = attend(i, _turned(q, *turn), _turned(k, *turn), v)
+            h = h + _linear(seen.reshape(len(h), -1), weights[f"{i}.o"])
+            gate, up = _linear(_rms(h, weights[f"{i}.norm2"], s.eps), weights[f"{i}.gate_up"]).chunk(2, dim=-1)
+            h = h + _linear(silu(gate) * up, weights[f"{i}.down"])
+        return h
+
+    def logits(self, weights: Weights, hidden: Tensor) -> Tensor:
+        """float32 [tokens, vocabulary] of rows of `hidden`."""
+        x = _rms(hidden, weights["norm"], self.shape.eps)
+        return _linear(x, weights["words" if self.shape.is_tied else "out"]).float()
+
+
+def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    import torch
+
+    a, b = x.float().chunk(2, dim=-1)
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1).to(x.dtype)
+
+
+def frequencies(shape: Shape) -> Tensor:
+    """Radians per position of each pair of a head's numbers, [width / 2]."""
+    import torch
+
+    rope = shape.rope
+    base = 1.0 / rope.theta ** (torch.arange(0, shape.head_width, 2, dtype=torch.float32) / shape.head_width)
+    if rope.kind == "linear":
+        return base / rope.factor
+    if rope.kind == "llama3":
+        turns = rope.original * base / (2 * math.pi)
+        smooth = ((turns - rope.low) / (rope.high - rope.low)).clamp(0, 1)
+        return base * smooth + base / rope.factor * (1 - smooth)
+    return base
+
+
+class Packed:
+    """`attend` for whole sequences that stand one after the other: each token sees its own sequence up to itself."""
+
+    def __init__(self, lengths: list[int], device: str | torch.device = "cpu") -> None:
+        import torch
+
+        self.lengths, longest = lengths, max(lengths)
+        at = torch.arange(longest, device=device)[None]
+        self.real = at < torch.tensor(lengths, device=device)[:, None]
+        """[sequences, longest]: where a padded square holds a token."""
+        self.positions = at.expand(len(lengths), -1)[self.real]
+
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        from torch.nn.functional import scaled_dot_product_attention
+
+        out = scaled_dot_product_attention(self._square(q), self._square(k), self._square(v), is_causal=True, enable_gqa=True)
+        return out.transpose(1, 2)[self.real]
+
+    def _square(self, x: Tensor) -> Tensor:
+        padded = x.new_zeros((*self.real.shape, *x.shape[1:]))
+        padded[self.real] = x
+        return padded.transpose(1, 2)

@@ -1,0 +1,109 @@
+"""Drawing tokens: freely, or along a trie of allowed beginnings, with the log-probability of what it was drawn from.
+
+Always true: the same seed and the same logits give the same token whoever else is in the batch: the only noise is one uniform
+number per token, made from the call's seed. A recorded log-probability is that of the distribution the token was drawn from:
+softmax at the call's temperature over the tokens that were allowed there. At temperature 0 the most likely allowed token is taken
+and its log-probability is that at temperature 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+FREE, SPACE, END = -1, -2, -3
+"""Where a row is beyond its trie: any token, any token that begins with a space, or at its end."""
+
+
+class Start(NamedTuple):
+    """A beginning that is allowed: its tokens, and what may follow it (FREE, SPACE or END)."""
+
+    ids: tuple[int, ...]
+    then: int = FREE
+
+
+@dataclass
+class Trie:
+    """Allowed beginnings as a tree of tokens: node to {token: next node, or FREE, SPACE, END}."""
+
+    nodes: list[dict[int, int]] = field(default_factory=lambda: [{}])
+
+    @classmethod
+    def of(cls, starts: Sequence[Start]) -> Trie:
+        """A beginning that is also the beginning of another is free from its end on."""
+        trie = cls()
+        for start in starts:
+            at = 0
+            for k, token in enumerate(start.ids):
+                is_last = k == len(start.ids) - 1
+                known = trie.nodes[at].get(token)
+                if known is not None and known < 0:  # a shorter beginning ended here, and anything may follow it
+                    break
+                if is_last:
+                    trie.nodes[at][token] = start.then if known is None else FREE
+                elif known is None:
+                    trie.nodes.append({})
+                    trie.nodes[at][token] = len(trie.nodes) - 1
+                at = trie.nodes[at][token]
+        return trie
+
+
+def uniforms(seed: int, count: int) -> np.ndarray:
+    """The noise of a call: one number in [0, 1) per token, from the call's seed alone."""
+    drawn = np.random.Generator(np.random.PCG64(seed & (2**128 - 1))).random(count)
+    return np.minimum(drawn, 1 - 2**-24).astype(np.float32)
+
+
+def allowed_table(nodes: Sequence[dict[int, int]], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Nodes as two tables [nodes, most children]: tokens (-1 where there is none) and where each leads."""
+    import torch
+
+    most = max((len(n) for n in nodes), default=1) or 1
+    tokens = np.full((max(1, len(nodes)), most), -1, np.int64)
+    leads = np.full_like(tokens, FREE)
+    for i, node in enumerate(nodes):
+        for j, (token, to) in enumerate(sorted(node.items())):
+            tokens[i, j], leads[i, j] = token, to
+    return torch.as_tensor(tokens, device=device), torch.as_tensor(leads, device=device)
+
+
+def draw(
+    logits: Tensor, temperature: Tensor, noise: Tensor, node: Tensor, tokens: Tensor, leads: Tensor, after_space: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """One token of each row: (token, its log-probability, where the row is then), each [rows].
+
+    `logits` [rows, vocabulary] float32; `temperature`, `noise` and `node` [rows]; `tokens` and `leads` as `allowed_table` gives
+    them; `after_space` [vocabulary] says which tokens begin with a space.
+    """
+    import torch
+
+    is_greedy = temperature <= 0
+    scaled = logits / torch.where(is_greedy, 1.0, temperature)[:, None]
+    scaled = scaled.masked_fill((node == SPACE)[:, None] & ~after_space[None], -torch.inf)
+    free, free_logp = _pick(scaled, noise, is_greedy)
+    here = node.clamp(min=0)
+    allowed = tokens[here]
+    among = scaled.gather(1, allowed.clamp(min=0)).masked_fill(allowed < 0, -torch.inf)
+    picked, picked_logp = _pick(among, noise, is_greedy)
+    is_held = node >= 0
+    token = torch.where(is_held, allowed.gather(1, picked[:, None])[:, 0], free)
+    logp = torch.where(is_held, picked_logp, free_logp)
+    return token, logp, torch.where(is_held, leads[here].gather(1, picked[:, None])[:, 0], FREE)
+
+
+def _pick(scaled: Tensor, noise: Tensor, is_greedy: Tensor) -> tuple[Tensor, Tensor]:
+    """The place of one entry of each row, by inverse transform of its softmax, and its log-probability."""
+    import torch
+
+    logp = scaled.log_softmax(-1)
+    mass = logp.exp().cumsum(-1)
+    drawn = torch.searchsorted(mass, (noise * mass[:, -1])[:, None], right=True)[:, 0].clamp(max=mass.shape[1] - 1)
+    place = torch.where(is_greedy, logp.argmax(-1), drawn)
+    return place, logp.gather(1, place[:, None])[:, 0]
