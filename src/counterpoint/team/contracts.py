@@ -15,10 +15,10 @@ from typing import Any, get_args
 
 from counterpoint.envs.task import Choice, Document, Instance, Seen, Subtask, View
 from counterpoint.errors import CounterpointError, Refused
-from counterpoint.team.arguments import read_arguments
 from counterpoint.team.model import Call, Completion, Message, Model
 from counterpoint.team.session import play_in_memory
 from counterpoint.team.tool import Effect, Place, Tool, ToolResult
+from counterpoint.team.toolbox import read_arguments
 from counterpoint.team.topology import Topology
 from counterpoint.trace import encode, problems
 
