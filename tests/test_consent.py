@@ -21,7 +21,7 @@ from counterpoint.app.library import save
 from counterpoint.app.replaying import replay_of
 from counterpoint.app.viewer.crediting import credit as page_credit
 from counterpoint.app.viewer.replay import can_fork
-from counterpoint.envs.named import world
+from counterpoint.envs.world import world
 from counterpoint.errors import CounterpointError, InputError, NotFound
 from counterpoint.team.session import Spec, resume_team
 from counterpoint.train.evaluate import policy_of

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from counterpoint.app.api.top import top
     from counterpoint.app.library import load, save
     from counterpoint.app.logs import read_logs
-    from counterpoint.envs.named import world
+    from counterpoint.envs.world import world
     from counterpoint.errors import (
         CounterpointError,
         InputError,
@@ -78,7 +78,7 @@ _HOME = {
     "reward": "app.api.credit",
     "save": "app.library",
     "top": "app.api.top",
-    "world": "envs.named",
+    "world": "envs.world",
 }
 # Of these, the names that a package of ours has too.
 _PACKAGES = frozenset({"audit", "credit", "reward"})

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from counterpoint.envs.synthetic import SHAPES, SIZES, synthetic_trace
-from counterpoint.envs.synthetic.dice import Dice, shares
+from counterpoint.envs.synthetic.script import Dice, shares
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace, content_ref, encode, problems
 from survey import REFERENCE, WHY_SKIPPED, validator

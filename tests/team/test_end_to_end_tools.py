@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from counterpoint import problems
-from counterpoint.envs.named_tasks import task
+from counterpoint.envs.task import task
 from counterpoint.team.limits import Limits
 from counterpoint.team.sandbox import strength
 from team_help import record

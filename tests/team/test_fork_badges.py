@@ -386,7 +386,7 @@ def test_many_forks_and_their_returns(small: Trace) -> None:
 
 
 def test_a_given_model_is_not_closed(small: Trace) -> None:
-    from counterpoint.envs.named_tasks import task
+    from counterpoint.envs.task import task
 
     fake = Fake(task=task("ledger_hunt"), skill=0.95)
     closed: list[bool] = []

@@ -29,7 +29,7 @@ from counterpoint import (
 from counterpoint.app.viewer.replay import can_fork
 from counterpoint.audit.blast import blast_radius
 from counterpoint.audit.diff import diff, fingerprint
-from counterpoint.envs.named_tasks import task
+from counterpoint.envs.task import task
 from counterpoint.team.limits import Limits
 from counterpoint.team.live_replay import BADGES, LiveReplay
 from counterpoint.team.memory import prompt_of

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from counterpoint import Trace, problems, registry
-from counterpoint.envs.named_tasks import task
-from counterpoint.envs.text._leaks import leaks
+from counterpoint.envs.leaks import leaks
+from counterpoint.envs.task import task
 from counterpoint.team.limits import Limits
 from counterpoint.team.memory import prompt_of
 from counterpoint.team.model import Call, Completion

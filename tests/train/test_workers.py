@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from counterpoint.envs.named import world as find
 from counterpoint.envs.teamworld.action import Calls
 from counterpoint.envs.teamworld.config import Config
 from counterpoint.envs.teamworld.engine import Batch
+from counterpoint.envs.world import world as find
 from counterpoint.errors import InputError
 from counterpoint.train.jobs import play
 from counterpoint.train.learner import Options, log_probs, update

@@ -27,7 +27,7 @@ def replay_of(trace: Trace, *, model: Any = None, allow: Collection[str] = ()) -
     if not isinstance(name, str):
         return None
     registry.check_consent([name], allow, where=trace.trace_id)
-    from counterpoint.envs.named import world
+    from counterpoint.envs.world import world
 
     try:
         return world(name)

@@ -11,6 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
+from counterpoint import registry
+from counterpoint.errors import InputError, NotFound, did_you_mean
+
 Verb = Literal["spawn", "delegate", "message", "tool", "aggregate", "return", "stop", "noop"]
 VERBS: tuple[str, ...] = get_args(Verb)
 Draw = Callable[[str], float]
@@ -142,7 +145,7 @@ class TextTask(Protocol):
 
     @property
     def short(self) -> str:
-        """The name in the research notes: T1 to T6."""
+        """A short name: T1 to T6."""
 
     @property
     def version(self) -> str:
@@ -150,7 +153,7 @@ class TextTask(Protocol):
 
     @property
     def config(self) -> Any:
-        """A frozen dataclass whose fields are made by `envs._world.parameter`: the difficulty dials."""
+        """A frozen dataclass whose fields are made by `envs.world.parameter`: the difficulty dials."""
 
     @property
     def rules(self) -> tuple[str, ...]:
@@ -173,3 +176,37 @@ class TextTask(Protocol):
 
     def truth_file(self, instance: Instance) -> str:
         """The truth as a text with a marker that stands nowhere else; for the leakage test, never for agents."""
+
+
+# -- tasks by name -----------------------------------------------------------------------------------------------------
+
+
+def _checked(found: Any, name: str) -> TextTask:
+    if not isinstance(found, TextTask):
+        fix = "counterpoint.testing.check_task says what a task needs"
+        raise InputError(f"is a {type(found).__name__}, not a task", where=name, fix=fix)
+    return found
+
+
+def _named(name: str) -> TextTask:
+    if ":" in name:
+        return _checked(registry.get("task", name), name)
+    wanted, ids = name.lower().replace("-", "_"), registry.ids("task")
+    if wanted in ids:
+        return _checked(registry.get("task", wanted), wanted)
+    shorts = []
+    for id_ in ids:
+        one = _checked(registry.get("task", id_), id_)
+        if one.short.lower() == name.lower():
+            return one
+        shorts.append(one.short)
+    raise NotFound(f"no task named {name!r}", fix=did_you_mean(name, {*ids, *shorts}))
+
+
+def task(name: str, **dials: Any) -> Any:
+    """A task by id (`ledger_hunt`), short name (`T1`) or `"package.module:object"`, with other dials where given.
+
+    Finding a task makes no instance.
+    """
+    found = _named(name)
+    return found.replace(**dials) if dials else found

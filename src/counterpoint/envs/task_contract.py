@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, get_args
 
 from counterpoint.envs.keyed import purpose, uniform
+from counterpoint.envs.leaks import given, leaks, truth
 from counterpoint.envs.task import VERBS, Act, Choice, Instance, Planted, Score, Seen, TextTask, View
-from counterpoint.envs.text._leaks import given, leaks, truth
 from counterpoint.envs.world_contract import Require, same
 from counterpoint.errors import CounterpointError, InputError
 

@@ -14,7 +14,8 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from counterpoint.errors import InputError, did_you_mean
+from counterpoint import registry
+from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.trace import Trace
 
 
@@ -124,7 +125,7 @@ class World(Protocol):
 
     @property
     def short(self) -> str:
-        """The name in the research notes, such as W1 or S1b."""
+        """A short name, such as W1 or S1b."""
 
     @property
     def version(self) -> str:
@@ -152,3 +153,35 @@ class World(Protocol):
 
     def env(self) -> Env:
         """A single environment to step by hand."""
+
+
+# -- worlds by name ----------------------------------------------------------------------------------------------------
+
+
+def _checked(found: Any, name: str) -> World:
+    if not isinstance(found, World):
+        fix = "counterpoint.testing.check_env says what a world needs"
+        raise InputError(f"is a {type(found).__name__}, not a world", where=name, fix=fix)
+    return found
+
+
+def _named(name: str) -> World:
+    if ":" in name:
+        return _checked(registry.get("env", name), name)
+    wanted, ids = name.lower().replace("-", "_"), registry.ids("env")
+    if wanted in ids:
+        return _checked(registry.get("env", wanted), wanted)
+    every = [_checked(registry.get("env", id_), id_) for id_ in ids]
+    for one in every:
+        if one.short.lower() == name.lower():
+            return one
+    raise NotFound(f"no world named {name!r}", fix=did_you_mean(name, {*ids, *(one.short for one in every)}))
+
+
+def world(name: str, **parameters: Any) -> Any:
+    """A world by id (`wide_verify`), short name (`W1`) or `"package.module:object"`, with other parameters where given.
+
+    Finding a world computes nothing.
+    """
+    found = _named(name)
+    return found.replace(**parameters) if parameters else found

@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from counterpoint import registry
-from counterpoint.envs.named_tasks import task as find_task
 from counterpoint.envs.task import Instance, Score, TextTask
+from counterpoint.envs.task import task as find_task
 from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
 from counterpoint.store import Store
 from counterpoint.team.agent import Team

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from counterpoint.envs.named import world as find
 from counterpoint.envs.teamworld.world import TeamWorld
+from counterpoint.envs.world import world as find
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
 

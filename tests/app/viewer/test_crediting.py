@@ -12,7 +12,7 @@ from counterpoint.app.crediting import credit_of
 from counterpoint.app.viewer import seen as seen_
 from counterpoint.app.viewer.about import about
 from counterpoint.app.viewer.crediting import credit, methods
-from counterpoint.envs.named import world
+from counterpoint.envs.world import world
 from counterpoint.errors import NotFound
 from counterpoint.testing import synthetic_trace
 from counterpoint.trace import Trace

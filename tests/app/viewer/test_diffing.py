@@ -11,7 +11,7 @@ from counterpoint.app.viewer import diffing
 from counterpoint.app.viewer.about import about
 from counterpoint.app.viewer.diffing import diff
 from counterpoint.audit.diff import diff as audited
-from counterpoint.envs.named import world
+from counterpoint.envs.world import world
 from counterpoint.testing import synthetic_trace
 from counterpoint.trace import Edge, Event, Trace, content_ref
 from counterpoint.trace.replay import Delete

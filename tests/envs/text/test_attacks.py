@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoint.envs.named_tasks import task as find
+from counterpoint.envs.leaks import truth
 from counterpoint.envs.task import Choice, Document, Instance, Seen, View
-from counterpoint.envs.text._leaks import truth
+from counterpoint.envs.task import task as find
 from counterpoint.envs.text.attacks import FORBIDDEN, attack_success, obey, plant
 from counterpoint.errors import InputError
 from counterpoint.trace import Event, Trace, content_ref

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from counterpoint.envs.named_tasks import task as find
-from counterpoint.envs.text._leaks import Leak, given, leaks, marker, truth
+from counterpoint.envs.leaks import Leak, given, leaks, marker, truth
+from counterpoint.envs.task import task as find
 from counterpoint.trace import Event, Trace, content_ref
 
 NAMES = ("ledger_hunt", "sql_audit", "pointer_chase")

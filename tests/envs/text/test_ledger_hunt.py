@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from counterpoint.envs.text._leaks import truth
+from counterpoint.envs.leaks import truth
 from counterpoint.envs.text._ledger import AMENDED, KINDS, SIGNED, ledger
 from counterpoint.envs.text._words import heard, number
 from counterpoint.envs.text.ledger_hunt import ledger_hunt

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from counterpoint.envs.leaks import truth
 from counterpoint.envs.task import Seen
-from counterpoint.envs.text._leaks import truth
 from counterpoint.envs.text.pointer_chase import _read, pointer_chase
 from text_help import calls, play
 

@@ -7,8 +7,8 @@ import sqlite3
 
 import pytest
 
+from counterpoint.envs.leaks import truth
 from counterpoint.envs.text._audit_rules import RULES, named, query, understood
-from counterpoint.envs.text._leaks import truth
 from counterpoint.envs.text.sql_audit import sql_audit
 from text_help import sql
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoint.envs.named_tasks import task as find
+from counterpoint.envs.leaks import truth
 from counterpoint.envs.task import Choice, Seen, TextTask, View
-from counterpoint.envs.text._leaks import truth
+from counterpoint.envs.task import task as find
 from counterpoint.errors import InputError
 from text_help import calls, choices, drawer, play
 
@@ -71,7 +71,7 @@ def digest(name: str, seed: int) -> str:
 
 def test_the_same_seed_gives_the_same_bytes_in_another_process() -> None:
     code = (
-        "import dataclasses, hashlib\nfrom counterpoint.envs.named_tasks import task\n"
+        "import dataclasses, hashlib\nfrom counterpoint.envs.task import task\n"
         f"for n in {NAMES!r}: print(hashlib.sha256(repr(dataclasses.asdict(task(n).instance(11))).encode()).hexdigest())"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from counterpoint import registry
-from counterpoint.envs.named_tasks import task as find
 from counterpoint.envs.task import Instance
+from counterpoint.envs.task import task as find
 from counterpoint.team.tool import Place
 from text_help import calls, play
 

@@ -123,7 +123,7 @@ def _list(kind: str, *, as_json: bool) -> None:
 
 
 def _spec(task_name: str, topology: str, options: dict[str, Any]) -> Spec:
-    from counterpoint.envs.named_tasks import task
+    from counterpoint.envs.task import task
     from counterpoint.team.harness import harness
     from counterpoint.team.limits import Limits
     from counterpoint.team.session import Spec

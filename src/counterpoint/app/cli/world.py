@@ -65,7 +65,7 @@ def ls(as_json: bool) -> None:
 
 def _find(name: str, pairs: Sequence[str] = ()) -> World:
     """The world of an id, of a short name, or from outside; with other parameters where asked."""
-    from counterpoint.envs.named import world as by_name
+    from counterpoint.envs.world import world as by_name
 
     return _changed(by_name(name), pairs)
 

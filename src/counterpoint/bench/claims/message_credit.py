@@ -18,9 +18,9 @@ from counterpoint.credit.mechanisms.message_amortised import fit, message_amorti
 from counterpoint.credit.mechanisms.message_delete import message_delete
 from counterpoint.credit.mechanisms.message_masked import message_masked
 from counterpoint.envs.keyed import child_seed, purpose
-from counterpoint.envs.named import world
 from counterpoint.envs.teamworld.policies.parts import Parts, Team
 from counterpoint.envs.teamworld.replay import TeamReplay
+from counterpoint.envs.world import world
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
 from counterpoint.trace.replay import Delete, Fork

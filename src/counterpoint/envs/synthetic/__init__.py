@@ -10,17 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import isqrt
 
-from counterpoint.envs.synthetic.debate import debate, lookups
-from counterpoint.envs.synthetic.harness import harness
-from counterpoint.envs.synthetic.review import critics_of, review
 from counterpoint.envs.synthetic.script import Script
-from counterpoint.envs.synthetic.star import star
-from counterpoint.envs.synthetic.swarm import swarm
-from counterpoint.envs.synthetic.tree import tree
+from counterpoint.envs.synthetic.shapes import critics_of, debate, harness, lookups, review, star, swarm, tree
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace, summed_costs
-
-__all__ = ["SHAPES", "SIZES", "synthetic_trace"]
 
 _Writer = Callable[[Script, int, int, list[range]], None]
 _WRITERS: dict[str, _Writer] = {

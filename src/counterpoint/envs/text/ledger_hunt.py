@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from counterpoint.envs.leaks import marker
 from counterpoint.envs.task import Act, Draw, Instance, Score, Subtask, View
-from counterpoint.envs.text._leaks import marker
 from counterpoint.envs.text._ledger import AMENDED, NOTICE, SIGNED, Config, ledger
 from counterpoint.envs.text._rows import NONE, RULES, Row, merged, play, scored, written
 from counterpoint.envs.text._words import check_seed, heard, heard_all, number, phrases, the_day

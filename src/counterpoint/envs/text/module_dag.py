@@ -15,10 +15,10 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+from counterpoint.envs.leaks import marker
 from counterpoint.envs.task import Act, Draw, Instance, Score, Subtask, View
 from counterpoint.envs.text._child import tagged
 from counterpoint.envs.text._coder import coded
-from counterpoint.envs.text._leaks import marker
 from counterpoint.envs.text._modules import blocks, one_line, outputs
 from counterpoint.envs.text._plan import Plan, hidden_tests, plan
 from counterpoint.envs.world import changed, parameter

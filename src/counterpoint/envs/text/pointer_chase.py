@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from counterpoint.envs.leaks import marker
 from counterpoint.envs.task import Act, Document, Draw, Instance, Score, Subtask, View
 from counterpoint.envs.text._acting import answer, judged
-from counterpoint.envs.text._leaks import marker
 from counterpoint.envs.text._ledger import whole
 from counterpoint.envs.text._words import Dice, check_seed, day, heard, number, phrases, said, the_day
 from counterpoint.envs.text._worker import Desk, most_said, slip

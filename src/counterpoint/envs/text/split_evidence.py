@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from counterpoint.envs.leaks import marker
 from counterpoint.envs.task import Act, Document, Draw, Instance, Score, Subtask, View
 from counterpoint.envs.text._evidence import Claim, Fact, claims, facts, follows, statement, verdicts, voted
-from counterpoint.envs.text._leaks import marker
 from counterpoint.envs.text._panel import spoken
 from counterpoint.envs.text._words import Dice, firm, person
 from counterpoint.envs.text.attacks import check_attack, plant

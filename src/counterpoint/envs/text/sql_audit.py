@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from counterpoint.envs.leaks import marker
 from counterpoint.envs.task import Act, Draw, Instance, Score, Subtask, View
 from counterpoint.envs.text._audit import Config, audit
 from counterpoint.envs.text._audit_rules import named, query, understood
-from counterpoint.envs.text._leaks import marker
 from counterpoint.envs.text._rows import NONE, RULES, Row, merged, play, scored, written
 from counterpoint.envs.text._words import check_seed, number
 from counterpoint.envs.text._worker import Desk, slip

@@ -13,8 +13,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+from counterpoint.envs.leaks import marker
 from counterpoint.envs.task import Act, Draw, Instance, Score, Subtask, View
-from counterpoint.envs.text._leaks import marker
 from counterpoint.envs.text._scheduler import scheduled
 from counterpoint.envs.text._timetable import Place, Problem, Rule, Talk, best, better, joined, placements, read, written
 from counterpoint.envs.text._words import Dice
