@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from counterpoint import registry
 from counterpoint.bench.claims.stopping_worlds import stopping_worlds
-from counterpoint.envs.stopping import FEATURES, StoppingWorld
+from counterpoint.envs.stopping.sample import FEATURES
+from counterpoint.envs.stopping.world import StoppingWorld
 from counterpoint.envs.world import World, parameters
 from counterpoint.errors import InputError, NotFound, Refused
 from counterpoint.testing import check_env

@@ -12,10 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoint.envs.stopping import PoissonSearch, Saturation, Votes, WideSearch
-from counterpoint.envs.stopping.config import Config
-from counterpoint.envs.stopping.maximum import gamma_nodes
-from counterpoint.envs.stopping.optimum import mean_payoffs, prophet, solve, state_of
+from counterpoint.envs.stopping.config import Config, PoissonSearch, Saturation, Votes, WideSearch
+from counterpoint.envs.stopping.optimum import gamma_nodes, mean_payoffs, prophet, solve, state_of
 
 Path = tuple[float, tuple[int, ...], tuple[float, ...]]
 """Chance, what is seen at checkpoints 1..H, payoffs at checkpoints 0..H."""

@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterpoint import problems, registry
-from counterpoint.envs.stopping import StoppingWorld, WideSearch, payoffs
+from counterpoint.envs.stopping.config import WideSearch
 from counterpoint.envs.stopping.sample import increments
+from counterpoint.envs.stopping.traces import payoffs
+from counterpoint.envs.stopping.world import StoppingWorld
 from counterpoint.errors import InputError, NotFound, NotIdentified, Refused
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.replay import Delete, Force, Insert, Replay, Substitute

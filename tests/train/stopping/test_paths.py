@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from counterpoint import registry
-from counterpoint.envs.stopping import FEATURES
+from counterpoint.envs.stopping.sample import FEATURES
 from counterpoint.errors import InputError, Refused
 from counterpoint.train.stopping import from_traces
 from counterpoint.train.stopping.paths import said

@@ -16,7 +16,7 @@ import numpy as np
 from counterpoint import registry
 from counterpoint.bench.claim import Row, at_least, at_most
 from counterpoint.envs.keyed import bits, purpose
-from counterpoint.envs.stopping import StoppingWorld
+from counterpoint.envs.stopping.world import StoppingWorld
 from counterpoint.errors import InputError
 from counterpoint.train.stopping import Rule, bracket, choose, hindsight, longstaff_schwartz, stacked
 from counterpoint.train.stopping.choice import vote_of

@@ -16,7 +16,7 @@ import numpy as np
 from counterpoint import registry
 from counterpoint.bench.claim import Row, at_most, equal_within
 from counterpoint.envs.keyed import bits, purpose
-from counterpoint.envs.stopping import StoppingWorld
+from counterpoint.envs.stopping.world import StoppingWorld
 from counterpoint.errors import InputError
 
 _EPISODES = 20_000

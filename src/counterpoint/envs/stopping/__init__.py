@@ -1,10 +1,11 @@
 """Stopping worlds: a team works in rounds, and all that matters is when it stops; each is solved exactly.
 
 Always true: every world here has an exact optimum, an exact best cap and an exact prophet, computed without its sampler.
-`config` declares the worlds, `sample` plays them, `optimum` solves them, `world` is the plug-in; `payoffs` reads any
+`config` declares the worlds, `sample` plays them, `optimum` solves them, `world` is the plug-in; `traces.payoffs` reads any
 forced-continuation trace back into Y_0..Y_H.
 
 ```python
+from counterpoint.envs.stopping.traces import payoffs
 from counterpoint.envs.worlds.s1 import s1
 
 s1.solution().ceiling                   # 0.45: no rule can close more of the gap to hindsight
@@ -12,11 +13,3 @@ s1.run("optimum", range(1000)).values   # 6.9 points on average
 payoffs(s1.trace(seed=7))               # what stopping at each checkpoint would have paid
 ```
 """
-
-from counterpoint.envs.stopping.config import PoissonSearch, Saturation, Votes, WideSearch
-from counterpoint.envs.stopping.optimum import Solution
-from counterpoint.envs.stopping.sample import FEATURES, Paths
-from counterpoint.envs.stopping.traces import payoffs
-from counterpoint.envs.stopping.world import StoppingWorld
-
-__all__ = ["FEATURES", "Paths", "PoissonSearch", "Saturation", "Solution", "StoppingWorld", "Votes", "WideSearch", "payoffs"]

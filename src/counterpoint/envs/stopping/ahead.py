@@ -21,8 +21,15 @@ from functools import lru_cache
 import numpy as np
 
 from counterpoint.envs.stopping.config import Config, PoissonSearch, Saturation, Votes, WideSearch
-from counterpoint.envs.stopping.maximum import poisson_pmf
-from counterpoint.envs.stopping.optimum import _ahead, _is_right, _votes_ahead, improving, solve, state_of
+from counterpoint.envs.stopping.optimum import (
+    chance_right,
+    improving,
+    poisson_pmf,
+    solve,
+    state_of,
+    transitions,
+    votes_transitions,
+)
 from counterpoint.errors import InputError
 
 
@@ -57,7 +64,7 @@ def _change(
         case WideSearch():
             return _finds(config.shape + k, config.find * left / (config.rate + 1 - left), u)
         case Votes():
-            grows = _votes_ahead(config, t)[1](np.arange(t + 2.0))  # E[next margin] = margin − 1 + 2·chance, above 0
+            grows = votes_transitions(config, t)[1](np.arange(t + 2.0))  # E[next margin] = margin − 1 + 2·chance, above 0
             margin = k.astype(int)
             chance = np.where(margin > 0, (grows[margin] - margin + 1) / 2, 1.0)
             return np.where(u < chance[:, None], 1, -1)
@@ -114,7 +121,7 @@ def _wasted(config: Config) -> np.ndarray:
     worth = solve(config).worth
     out = np.zeros_like(worth)
     for t in range(config.horizon):
-        gain, mean = _ahead(config, t)
+        gain, mean = transitions(config, t)
         cost = np.maximum(0.0, -(gain + mean(worth[t + 1])))
         out[t, : len(cost)], out[t, len(cost) :] = cost, cost[-1]
     out.setflags(write=False)
@@ -126,7 +133,7 @@ def _right(config: Votes) -> np.ndarray:
     """(H+1, H+1) the chance that the majority is right, by round and margin."""
     out = np.zeros((config.horizon + 1, config.horizon + 1))
     for t in range(config.horizon + 1):
-        out[t, : t + 1] = _is_right(config, t)
+        out[t, : t + 1] = chance_right(config, t)
     out.setflags(write=False)
     return out
 

@@ -1,16 +1,16 @@
 """What is the best that can be done: the optimal stop rule, the best fixed cap and the prophet of each stopping world.
 
 Always true: nothing here draws a number or shares code with the sampler. With Ȳ_t(s) the expected payoff of stopping in state s
-at checkpoint t, and s a sufficient state (research notes, stopping worlds):
+at checkpoint t, and s a sufficient state:
 
     W_t(s) = max(0, E[Ȳ_{t+1} − Ȳ_t | s] + E[W_{t+1}(s') | s]),   W_H = 0,   J* = Y_0 + W_0,   Y_0 = 0;   stop where W_t(s) = 0.
 
 | world | sufficient state | prophet |
 |---|---|---|
-| S0 | none: only time matters | walk of independent Poisson finds (`maximum`) |
+| S0 | none: only time matters | walk of independent Poisson finds (`expected_maximum`) |
 | S1, S1b | items found | the same given the mean, averaged over its Gamma prior by Gauss points |
 | S2 | size of the margin | first round with a right majority: E[max(0, 1 − price·τ)] |
-| S3 | rounds since the last gain; or "has lost" | walk that ends with the phase (`maximum`) |
+| S3 | rounds since the last gain; or "has lost" | walk that ends with the phase (`expected_maximum`) |
 
 Sums are cut where what is left out has a chance below 1e-15; J* and the prophet are then right to about 1e-9.
 """
@@ -25,7 +25,6 @@ from functools import lru_cache
 import numpy as np
 
 from counterpoint.envs.stopping.config import Config, PoissonSearch, Saturation, Votes, WideSearch
-from counterpoint.envs.stopping.maximum import expected_maximum, gamma_nodes, poisson_pmf
 
 _TAIL = 1e-15
 
@@ -66,7 +65,7 @@ def solve(config: Config) -> Solution:
     stop, worth = np.ones((horizon + 1, states), bool), np.zeros((horizon + 1, states))
     rounds = np.zeros(states)
     for t in range(horizon - 1, -1, -1):
-        gain, mean = _ahead(config, t)
+        gain, mean = transitions(config, t)
         going_on = gain + mean(worth[t + 1])
         seen = len(gain)  # states beyond these have next to no chance at t: they do as the last one does
         stop[t, :seen], worth[t, :seen] = going_on <= 0, np.maximum(going_on, 0)
@@ -143,7 +142,7 @@ def _states(config: Config) -> int:
             return config.horizon + 2
 
 
-def _ahead(config: Config, t: int) -> tuple[np.ndarray, Mean]:
+def transitions(config: Config, t: int) -> tuple[np.ndarray, Mean]:
     """For the states at t: the expected gain of one more round, price paid, and the mean over the next state."""
     match config:
         case PoissonSearch():
@@ -151,7 +150,7 @@ def _ahead(config: Config, t: int) -> tuple[np.ndarray, Mean]:
         case WideSearch():
             return _search_ahead(config, t)
         case Votes():
-            return _votes_ahead(config, t)
+            return votes_transitions(config, t)
         case Saturation():
             return _saturation_ahead(config)
 
@@ -192,13 +191,13 @@ def _longest(shape: float, odds: float) -> int:
     return n
 
 
-def _votes_ahead(config: Votes, t: int) -> tuple[np.ndarray, Mean]:
+def votes_transitions(config: Votes, t: int) -> tuple[np.ndarray, Mean]:
     """The margin m goes to m + 1 when the next vote is for the leader, else to |m − 1|; from 0 it goes to 1."""
     m = np.arange(t + 1)
     right, wrong = _leads(config, t)
     chance = np.asarray(config.reliabilities)[:, None]
     up = _share((right * chance + wrong * (1 - chance)).sum(axis=0), (right + wrong).sum(axis=0))
-    now, then = _is_right(config, t), _is_right(config, t + 1)
+    now, then = chance_right(config, t), chance_right(config, t + 1)
     return up * then[m + 1] + (1 - up) * then[abs(m - 1)] - now - config.price, lambda f: up * f[m + 1] + (1 - up) * f[abs(m - 1)]
 
 
@@ -213,7 +212,7 @@ def _leads(config: Votes, t: int) -> tuple[np.ndarray, np.ndarray]:
     return weight * r**m, weight * (1 - r) ** m
 
 
-def _is_right(config: Votes, t: int) -> np.ndarray:
+def chance_right(config: Votes, t: int) -> np.ndarray:
     """(t+1,) the chance that the majority is right at each margin; a tie is not."""
     right, wrong = (x.sum(axis=0) for x in _leads(config, t))
     return np.where(np.arange(t + 1) > 0, _share(right, right + wrong), 0.0)
@@ -283,3 +282,78 @@ def _votes_prophet(config: Votes, reliability: float) -> float:
         total += reliability * law[0] * max(0.0, 1 - config.price * t)
         law = np.append(reliability * law[1:], 0.0) + np.concatenate([[0.0], (1 - reliability) * law[:-1]])
     return total
+
+
+# -- the prophet: the expected maximum of a walk -----------------------------------------------------------------------
+
+
+_DIGITS = 12
+# Chances below this are left out: far below what a float can add to the results.
+_NOTHING = 1e-16
+_LARGE_SHAPE = 6.0
+
+
+def expected_maximum(pmfs: list[np.ndarray], price: float, hazard: float, reach: np.ndarray) -> np.ndarray:
+    """(G,) the prophet's value for each of G laws: `pmfs[t]` is (G, N+1), the law of what round t + 1 brings.
+
+    `reach[t]` is the most that the rounds after t can still add; `hazard` ends all gains, at the start of a round. A backward
+    pass: where the increments are independent (given a mean, in wide search; while the phase lasts, in saturation) the state is
+    d = running maximum − Y_t alone, and with X = N − price
+
+        D_t(d) = hazard·d + (1 − hazard)·Σ_n P(N = n)·[ X + D_{t+1}(max(0, d − X)) ],     D_H(d) = d,     prophet = Y_0 + D_0(0).
+
+    d lives on the finite set {price·i − j ≥ 0}, which is enumerated forwards; above the most that can still come, D_t(d) = d.
+    """
+    grids: list[np.ndarray] = [np.zeros(1)]
+    for t, pmf in enumerate(pmfs):
+        ahead = grids[-1][:, None] + price - np.arange(pmf.shape[1])
+        grid = np.unique(np.round(np.maximum(ahead, 0), _DIGITS))
+        grids.append(grid[grid <= reach[t + 1]])
+    later: np.ndarray = np.broadcast_to(grids[-1], (pmfs[0].shape[0], len(grids[-1])))
+    for t in range(len(pmfs) - 1, -1, -1):
+        d, after = grids[t], grids[t + 1]
+        now = np.zeros((later.shape[0], len(d)))
+        for n, chance in enumerate(pmfs[t].T):
+            moved: np.ndarray = np.round(np.maximum(d + price - n, 0), _DIGITS)
+            inside = moved <= reach[t + 1]
+            place = np.minimum(np.searchsorted(after, moved), max(len(after) - 1, 0))
+            value = np.where(inside, later[:, place], moved) if len(after) else moved
+            now += chance[:, None] * (n - price + value)
+        later = hazard * d + (1 - hazard) * now
+    return later[:, 0]
+
+
+def poisson_pmf(means: np.ndarray) -> np.ndarray:
+    """(G, N+1) the Poisson law of each mean, up to where every tail is nothing; rows sum to 1."""
+    most = float(means.max())
+    n = np.arange(int(most + 9 * np.sqrt(most) + 20) + 1)
+    log_factorial = np.concatenate([[0.0], np.cumsum(np.log(n[1:]))])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        pmf = np.exp(np.where(n == 0, 0.0, n * np.log(means)[:, None]) - means[:, None] - log_factorial)
+    pmf = pmf[:, : 1 + np.flatnonzero(pmf.max(axis=0) > _NOTHING).max()]
+    return np.asarray(pmf / pmf.sum(axis=1, keepdims=True))
+
+
+def gamma_nodes(shape: float, rate: float, reach: float) -> tuple[np.ndarray, np.ndarray]:
+    """Points and weights for E[f(γ)], γ ~ Gamma(shape, rate), right to about 1e-12 for sums of polynomial·exp(−u·γ), u ≤ reach.
+
+    The Gauss-Laguerre rule of the tilted law Gamma(shape, r), r² = rate·(rate + reach), times the ratio of the two densities: an
+    n-point rule is wrong by ρ^(2n) on exp(−u·γ), and the tilt makes ρ = (r − rate)/(r + rate) equally small at both ends. (With a
+    large shape these exponentials are next to nothing, and no tilt is needed.) Points are the eigenvalues of the recurrence
+    (Golub and Welsch, 1969), weights are 1/Σ p_k² (Christoffel).
+    """
+    tilted = (rate * (rate + reach)) ** 0.5 if shape < _LARGE_SHAPE else rate
+    nodes = 20 + int(18 / -np.log((tilted - rate) / (tilted + rate) + 1e-6)) if shape < _LARGE_SHAPE else 100
+    k = np.arange(nodes)
+    side = np.sqrt(k[1:] * (k[1:] + shape - 1))
+    points = np.linalg.eigvalsh(np.diag(2 * k + shape) + np.diag(side, 1) + np.diag(side, -1))
+    before, now = np.zeros(nodes), np.ones(nodes)
+    total = now**2
+    with np.errstate(over="ignore", invalid="ignore"):
+        for j in range(nodes - 1):
+            before, now = now, ((points - 2 * j - shape) * now - (side[j - 1] * before if j else 0)) / side[j]
+            total = total + now**2
+    log_ratio = shape * np.log(rate / tilted) + (1 - rate / tilted) * points
+    weights = np.where(np.isfinite(total), np.exp(log_ratio - np.log(total)), 0.0)
+    kept = weights > _NOTHING
+    return np.maximum(points[kept], 0) / tilted, weights[kept] / weights[kept].sum()

@@ -4,6 +4,7 @@ Always true: the number of items is Poisson, so what is left does not depend on 
 Any gain over the best cap is over-fitting. (Source: research notes, stopping worlds.)
 """
 
-from counterpoint.envs.stopping import PoissonSearch, StoppingWorld
+from counterpoint.envs.stopping.config import PoissonSearch
+from counterpoint.envs.stopping.world import StoppingWorld
 
 s0 = StoppingWorld("s0", "S0", PoissonSearch())

@@ -4,6 +4,7 @@ Always true: what is left grows with what was found, so the optimal rule counts 
 The optimum closes 45 % of the prophet gap. (Source: research notes, stopping worlds.)
 """
 
-from counterpoint.envs.stopping import StoppingWorld, WideSearch
+from counterpoint.envs.stopping.config import WideSearch
+from counterpoint.envs.stopping.world import StoppingWorld
 
 s1 = StoppingWorld("s1", "S1", WideSearch())

@@ -4,6 +4,7 @@ Always true: as S1, with Gamma(0.6, 0.04) in place of Gamma(2, 0.1).
 The optimum closes 68 % of the prophet gap. (Source: research notes, stopping worlds.)
 """
 
-from counterpoint.envs.stopping import StoppingWorld, WideSearch
+from counterpoint.envs.stopping.config import WideSearch
+from counterpoint.envs.stopping.world import StoppingWorld
 
 s1b = StoppingWorld("s1b", "S1b", WideSearch(shape=0.6, rate=0.04))

@@ -4,6 +4,7 @@ Always true: the size of the margin and the round are all that matters.
 The optimum closes 16 % of the prophet gap. (Source: research notes, stopping worlds.)
 """
 
-from counterpoint.envs.stopping import StoppingWorld, Votes
+from counterpoint.envs.stopping.config import Votes
+from counterpoint.envs.stopping.world import StoppingWorld
 
 s2 = StoppingWorld("s2", "S2", Votes())

@@ -4,6 +4,7 @@ Always true: the rounds since the last gain and the round are all that matters; 
 The optimum closes 59 % of the prophet gap. (Source: research notes, stopping worlds.)
 """
 
-from counterpoint.envs.stopping import Saturation, StoppingWorld
+from counterpoint.envs.stopping.config import Saturation
+from counterpoint.envs.stopping.world import StoppingWorld
 
 s3 = StoppingWorld("s3", "S3", Saturation())

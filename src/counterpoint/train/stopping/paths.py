@@ -14,7 +14,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from counterpoint.envs.stopping import FEATURES, payoffs
+from counterpoint.envs.stopping.sample import FEATURES
+from counterpoint.envs.stopping.traces import payoffs
 from counterpoint.errors import InputError, NotIdentified, Refused
 from counterpoint.trace import Trace
 
