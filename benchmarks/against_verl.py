@@ -15,7 +15,7 @@ from _timing import arguments
 
 from counterpoint.credit.advantages import gae
 from counterpoint.credit.groups import group_advantages, whiten
-from counterpoint.train.losses import clip_loss, kl, token_weights, value_loss
+from counterpoint.train.objectives import clip_loss, kl, token_weights, value_loss
 
 TOLERANCE = 1e-5
 INSTALL = (

@@ -45,7 +45,7 @@ HEAVY = {
     "matplotlib": ("app/plots/",),
 }
 # Mathematics reads no file, clock, network, environment or hidden random state.
-PURE = ("trace/", "reward/", "credit/", "audit/", "train/losses.py")
+PURE = ("trace/", "reward/", "credit/", "audit/", "train/objectives.py")
 IMPURE_MODULES = {"os", "io", "pathlib", "time", "random", "socket", "urllib", "http", "subprocess", "tempfile", "shutil"}
 
 

@@ -32,6 +32,7 @@ _ROOMS = {
     "tool": "team/tools",
     "topology": "team/topologies",
     "preset": "train/presets",
+    "loss": "train/losses",
     "claim": "bench/claims",
     "command": "app/cli",
 }

@@ -10,6 +10,7 @@ plug-in, `CHECKS` names them, and `tests/test_conformance.py` runs them over eve
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import math
 import sys
@@ -20,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 import click
+import numpy as np
 from msgspec.structs import replace
 
 from counterpoint.credit.mechanism import Mechanism
@@ -51,6 +53,7 @@ __all__ = [
     "check_credit",
     "check_env",
     "check_format",
+    "check_loss",
     "check_model",
     "check_preset",
     "check_reward",
@@ -367,6 +370,34 @@ def _one_update(preset: Preset) -> Mapping[str, Any]:
         del sys.modules[holder.__name__]
 
 
+def check_loss(loss: Any) -> None:
+    """A loss states its source, has a default for every option and refuses others; one update changes the network, the same one
+    each time, and leaves finite weights. It is played in a small world, for a few episodes."""
+    from counterpoint.train.jobs import play
+    from counterpoint.train.loss import Loss
+    from counterpoint.train.settings import Settings
+    from counterpoint.train.training import Training
+
+    _require(isinstance(loss, Loss), f"is a {type(loss).__name__}, not a Loss")
+    _require(bool(loss.source.strip()), "states no source")
+    _require(dataclasses.is_dataclass(loss.takes), f"takes {loss.takes!r}, not a dataclass of options")
+    for option in dataclasses.fields(loss.takes):
+        _require(option.default is not dataclasses.MISSING, f"option {option.name} has no default")
+    _refuses_options(lambda: loss.resolved({_NO_OPTION: 1}))
+    tiny = {"vote_items": 4, "max_agents": 4, "max_rounds": 5}
+    settings = Settings(preset="grpo", world="wide_verify", set=tiny, updates=4, episodes=16)
+    ends = []
+    for _ in range(2):
+        training = Training(settings, loss=loss)
+        begin = training.weights()
+        job = training.job(0, 0, begin)
+        training.learn([play(job.payload, job.weights)])
+        ends.append(training.weights())
+    _require(all(np.isfinite(w).all() for w in ends[0].values()), "leaves weights that are no finite numbers")
+    _require(any((begin[k] != w).any() for k, w in ends[0].items()), "changes nothing")
+    _require(all((ends[0][k] == ends[1][k]).all() for k in begin), "another time the same episodes teach something else")
+
+
 def _leaves(value: Any) -> list[Any]:
     if isinstance(value, Mapping):
         return [leaf for part in value.values() for leaf in _leaves(part)]
@@ -394,6 +425,7 @@ CHECKS: Mapping[str, Callable[..., None]] = {
     "reward": check_reward,
     "credit": check_credit,
     "preset": check_preset,
+    "loss": check_loss,
     "task": check_task,
     "model": check_model,
     "tool": check_tool,

@@ -234,13 +234,14 @@ def test_weights_at_the_ends_of_a_run() -> None:
 
 def test_names_and_options_are_checked(lab: Lab) -> None:
     check(Preset(credit={"rows": {}}, **PLAIN))
-    check(Preset(credit={"rows": {}}, **PLAIN | {"loss": {"soft": {"anything": 1}}}))
+    with pytest.raises(InputError, match=r"loss soft has no option 'tau_form'.*did you mean 'tau_from'"):
+        check(Preset(credit={"rows": {}}, **PLAIN | {"loss": {"soft": {"tau_form": 1}}}))
     lab.module.mine = 7  # type: ignore[attr-defined]
     with pytest.raises(InputError, match="my_lab:mine is a int, not a Mechanism"):
         check(Preset(credit={"my_lab:mine": {}}, **PLAIN))
     with pytest.raises(InputError, match="my_lab:mine is a int, not a Reward"):
         check(Preset(credit={"rows": {}}, reward={"my_lab:mine": {}}, **PLAIN))
-    for loss, option in (("clip", "epochs"), ("reinforce", "entropy"), ("td", "mix")):
+    for loss, option in (("clip", "epochs"), ("reinforce", "entropy"), ("td", "gamma")):
         check(Preset(credit={"rows": {}}, **PLAIN | {"loss": {loss: {option: 1}}}))
         with pytest.raises(InputError, match=f"loss {loss} has no option 'odd'"):
             check(Preset(credit={"rows": {}}, **PLAIN | {"loss": {loss: {"odd": 1}}}))

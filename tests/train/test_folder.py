@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoint.errors import CounterpointError, InputError, NotFound, Refused, TryAgain
-from counterpoint.train._run_toml import toml_text
 from counterpoint.train.folder import FORMAT, RunFolder, _about_bytes, check_format, format_of
+from counterpoint.train.settings import toml_text
 
 ABOUT = {"preset": "grpo", "world": "s1", "world_version": "1", "world_config": {"horizon": 20}, "seed": 3}
 CONFIG = {"preset": "grpo", "seed": 3, "lr": 1e-5, "gpu": None, "world": {"name": "s1", "set": {"horizon": 20}}}

@@ -13,8 +13,8 @@ import torch
 
 from counterpoint.envs.teamworld.config import Config
 from counterpoint.errors import InputError, NotFound, Refused
-from counterpoint.train import checkpoint
 from counterpoint.train.folder import FORMAT, STATUSES, TOTALS, RunFolder, check_format, format_of
+from counterpoint.train.training import checkpoint_bytes, read_checkpoint
 
 ABOUT: dict[str, Any] = {"preset": "p", "world": "w", "world_version": "1", "world_config": {}, "seed": 3}
 
@@ -195,14 +195,14 @@ def test_settings_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_what_is_held_comes_back() -> None:
     held = {"net": {"w": torch.arange(3.0)}, "array": np.arange(4.0), "n": 3, "text": "é", "flag": True, "scalar": np.float64(2.5)}
-    found = checkpoint.load(checkpoint.dump(held), "here")
+    found = read_checkpoint(checkpoint_bytes(held), "here")
     assert torch.equal(found["net"]["w"], held["net"]["w"])  # type: ignore[index]
     assert np.array_equal(found["array"], held["array"])  # type: ignore[arg-type]
     assert {k: found[k] for k in ("n", "text", "flag", "scalar")} == {"n": 3, "text": "é", "flag": True, "scalar": 2.5}
     for kind in ("f4", "f8", "i1", "i2", "i4", "i8", "u1", "u8", "?"):
         array = np.ones(2, kind)
-        assert checkpoint.load(checkpoint.dump({"a": array}), "here")["a"].dtype == array.dtype
-    assert isinstance(checkpoint.load(checkpoint.dump({"c": Config(vote_items=1)}), "here")["c"], Config)
+        assert read_checkpoint(checkpoint_bytes({"a": array}), "here")["a"].dtype == array.dtype
+    assert isinstance(read_checkpoint(checkpoint_bytes({"c": Config(vote_items=1)}), "here")["c"], Config)
 
 
 class Evil:
@@ -212,7 +212,7 @@ class Evil:
 
 def test_nothing_that_stands_in_a_checkpoint_is_carried_out(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(InputError, match="here: "):
-        checkpoint.load(checkpoint.dump({"x": Evil()}), "here")
+        read_checkpoint(checkpoint_bytes({"x": Evil()}), "here")
     assert capsys.readouterr().out == ""
     with pytest.raises(InputError, match="here: "):
-        checkpoint.load(b"nothing", "here")
+        read_checkpoint(b"nothing", "here")

@@ -8,7 +8,8 @@ import importlib
 import pytest
 
 MODULES = (
-    "alerts", "assign", "learner", "mixing", "preset", "returns", "settings", "feed", "runner", "stopping._fit", "stopping._tree",
+    "alerts", "assign", "learner", "loss", "losses.clip", "losses.reinforce", "losses.soft", "losses.td", "preset", "returns",
+    "settings", "feed", "runner", "stopping._fit", "stopping.expected",
     "stopping.basis", "stopping.certificate", "stopping.choice", "stopping.paths", "stopping.rule",
 )  # fmt: skip
 

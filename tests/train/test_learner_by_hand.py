@@ -10,8 +10,8 @@ import torch
 
 from counterpoint.train.learner import (
     NotFinite,
-    Options,
     Rows,
+    Steps,
     _needed,
     _part,
     _policy_loss,
@@ -21,9 +21,8 @@ from counterpoint.train.learner import (
     rows_of,
     update,
 )
-from counterpoint.train.policies.features import AGENT, PAIR, ROLE, TEAM
+from counterpoint.train.policies.features import AGENT, PAIR, ROLE, TEAM, WORKER
 from counterpoint.train.policies.network import Network
-from counterpoint.train.policies.workers import WORKER
 from train.nets import item_x, known_net, says
 
 LOG = np.log
@@ -187,15 +186,15 @@ def one_stop(advantage: float, chance_then: float) -> dict[str, Rows]:
 )  # fmt: skip
 def test_a_clipped_loss(advantage: float, then: float, options: dict[str, float], wanted: float) -> None:
     tables = {"stop": team_table([True])}
-    loss = _policy_loss(net_of(), tables, one_stop(advantage, then), Options(**({"entropy": 0.0} | options)), None)  # type: ignore[arg-type]
+    loss = _policy_loss(net_of(), tables, one_stop(advantage, then), Steps(**({"entropy": 0.0} | options)), None)  # type: ignore[arg-type]
     assert float(loss.detach()) == pytest.approx(wanted, abs=1e-5)
 
 
 def test_a_far_ratio_is_held_at_ten_in_the_log() -> None:
-    loss = _policy_loss(net_of(), {"stop": team_table([True])}, one_stop(-1.0, 1e-9), Options(entropy=0.0), None)
+    loss = _policy_loss(net_of(), {"stop": team_table([True])}, one_stop(-1.0, 1e-9), Steps(entropy=0.0), None)
     assert float(loss.detach()) == pytest.approx(np.exp(10), rel=1e-4)
     old = {"stop": Rows(np.array([0]), np.array([40.0]), np.array([1.0]), np.ones(1))}
-    assert float(_policy_loss(net_of(), {"stop": team_table([True])}, old, Options(entropy=0.0), None).detach()) == pytest.approx(-np.exp(-10))
+    assert float(_policy_loss(net_of(), {"stop": team_table([True])}, old, Steps(entropy=0.0), None).detach()) == pytest.approx(-np.exp(-10))
 
 
 def test_types_add_up_and_each_is_a_mean() -> None:
@@ -205,12 +204,12 @@ def test_types_add_up_and_each_is_a_mean() -> None:
         "rule": Rows(np.array([0]), LOG([0.125]), np.array([10.0]), np.ones(1)),
     }
     sums: dict[str, list[float]] = {}
-    loss = _policy_loss(net_of(), tables, rows, Options(entropy=0.1), sums)
+    loss = _policy_loss(net_of(), tables, rows, Steps(entropy=0.1), sums)
     spread = entropy(*[1 / 8] * 4, 1 / 4, 1 / 4)
     assert float(loss.detach()) == pytest.approx(-2 - 10 - 0.1 * (entropy(0.25, 0.75) + spread), abs=1e-5)
     assert sums["entropy_rule"] == pytest.approx([spread], abs=1e-5)
     assert sums["kl_stop"] == pytest.approx([0], abs=1e-6)
-    _policy_loss(net_of(), tables, {"stop": Rows(np.array([0]), LOG([0.5]), np.ones(1), np.ones(1))}, Options(), sums)
+    _policy_loss(net_of(), tables, {"stop": Rows(np.array([0]), LOG([0.5]), np.ones(1), np.ones(1))}, Steps(), sums)
     assert sums["kl_stop"] == pytest.approx([0, 1.5 - 1 - LOG(1.5)], abs=1e-6)
 
 
@@ -244,7 +243,7 @@ def test_what_does_not_count_is_left_out_and_the_loss_is_the_same() -> None:
     assert small["item"]["ep"].tolist() == [0, 0, 1]  # the row without a choice, and without a call, is gone
     assert small["candidate"]["row"].tolist() == [0, 0, 2]
     assert "logp" not in small["item"]
-    loss = [float(_policy_loss(net, t, r, Options(), None).detach()) for t, r in ((tables, rows), (small, moved))]
+    loss = [float(_policy_loss(net, t, r, Steps(), None).detach()) for t, r in ((tables, rows), (small, moved))]
     assert loss[0] == pytest.approx(loss[1], abs=1e-6)
 
 
@@ -259,7 +258,7 @@ def test_a_part_holds_the_rows_of_its_episodes() -> None:
     assert mine["item"].advantage == pytest.approx(rows["item"].advantage[2:])
     assert mine["point"].old == pytest.approx(rows["point"].old[1:])
     everything = _part(tables, rows, np.array([True, True]))
-    loss = [float(_policy_loss(net, t, r, Options(), None).detach()) for t, r in ((tables, rows), everything)]
+    loss = [float(_policy_loss(net, t, r, Steps(), None).detach()) for t, r in ((tables, rows), everything)]
     assert loss[0] == pytest.approx(loss[1], abs=1e-6)
     nothing = _part({k: v for k, v in tables.items() if k != "unread"}, rows, np.array([False, False]))
     assert nothing == ({}, {})
@@ -271,7 +270,7 @@ def test_steps_of_an_update_are_steps_on_the_loss() -> None:
     for _ in range(2):
         torch.manual_seed(4)
         nets.append(Network())
-    options = Options(epochs=2, parts=1, max_norm=0.1)
+    options = Steps(epochs=2, parts=1, max_norm=0.1)
     stats = update(nets[0], torch.optim.SGD(nets[0].parameters(), lr=0.5), tables, advantages, 2, options, np.random.default_rng(0))
     for _ in range(2):
         nets[1].zero_grad()
@@ -293,13 +292,13 @@ def test_an_update_makes_one_step_per_part_and_epoch_and_says_the_last_epochs_me
 
     tables, advantages = whole()
     net = net_of()
-    stats = update(net, Counting(net.parameters(), lr=1.0), tables, advantages, 2, Options(epochs=3, parts=2), np.random.default_rng(0))
+    stats = update(net, Counting(net.parameters(), lr=1.0), tables, advantages, 2, Steps(epochs=3, parts=2), np.random.default_rng(0))
     assert len(steps) == 6
     assert stats["entropy_stop"] == pytest.approx(entropy(0.25, 0.75), abs=1e-5)
     assert stats["kl_stop"] == pytest.approx(np.mean([1.5 - 1 - LOG(1.5), 0.5 - 1 - LOG(0.5)]), abs=1e-5)
     assert set(stats) == {"loss"} | {f"{w}_{n}" for w in ("kl", "entropy") for n in ("item", "brief", "point", "stop", "spawn", "size")}
     skipped = update(
-        net, Counting(net.parameters(), lr=1.0), tables, advantages, 2, Options(epochs=1, parts=1), np.random.default_rng(0), skip=("item", "size")
+        net, Counting(net.parameters(), lr=1.0), tables, advantages, 2, Steps(epochs=1, parts=1), np.random.default_rng(0), skip=("item", "size")
     )  # fmt: skip
     assert {"kl_item", "kl_size"}.isdisjoint(skipped)
     assert "kl_brief" in skipped
@@ -308,11 +307,11 @@ def test_an_update_makes_one_step_per_part_and_epoch_and_says_the_last_epochs_me
 def test_episodes_without_a_decision_that_counts_are_passed_over() -> None:
     net = net_of()
     tables = {"stop": {k: v[:1] for k, v in team_table([True]).items()}}
-    stats = update(net, torch.optim.SGD(net.parameters(), lr=0.0), tables, {"stop": np.ones(1)}, 5, Options(parts=5), np.random.default_rng(0))
+    stats = update(net, torch.optim.SGD(net.parameters(), lr=0.0), tables, {"stop": np.ones(1)}, 5, Steps(parts=5), np.random.default_rng(0))
     assert stats["loss"] != 0 or stats["kl_stop"] > 0
-    empty = update(net, torch.optim.SGD(net.parameters(), lr=0.0), {}, {}, 5, Options(), np.random.default_rng(0))
+    empty = update(net, torch.optim.SGD(net.parameters(), lr=0.0), {}, {}, 5, Steps(), np.random.default_rng(0))
     assert empty == {"loss": 0.0}
 
 
 def test_options_of_an_update() -> None:
-    assert Options() == Options(epochs=4, parts=3, clip=0.2, clip_high=None, dual=None, entropy=0.005, scale=True, max_norm=0.5)
+    assert Steps() == Steps(epochs=4, parts=3, clip=0.2, clip_high=None, dual=None, entropy=0.005, scale=True, max_norm=0.5)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoint.errors import InputError
-from counterpoint.train.losses import (
+from counterpoint.train.objectives import (
     clip_loss,
     decoupled_loss,
     dpo,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from counterpoint.credit.mechanisms import qmix as reference
 from counterpoint.errors import InputError
 from counterpoint.train.jobs import world_of
-from counterpoint.train.mixing import Mixer, Options, beats_of, learn, utilities
+from counterpoint.train.losses.td import Mixer, Options, beats_of, learn, td, utilities
 from counterpoint.train.policies.features import TEAM
 from counterpoint.train.policies.network import HEADS, Network
 from counterpoint.train.rollouts import Rollout, play_out
@@ -104,8 +104,7 @@ def test_errors_shrink_and_the_same_batch_gives_the_same_weights(mix: str) -> No
         net, mixer = _made()
         out = _rollout(net)
         optimizer = torch.optim.Adam([*net.policy_parameters(), *mixer.parameters()], lr=3e-3)
-        rng = np.random.default_rng(0)
-        losses = [learn(net, mixer, optimizer, out, {"mix": mix, "gamma": 0.0}, progress=0.0, rng=rng)["loss"] for _ in range(8)]
+        losses = [learn(net, mixer, optimizer, out, Options(mix=mix, gamma=0.0), progress=0.0)["loss"] for _ in range(8)]
         ends.append([p.detach().clone() for p in net.parameters()])
     assert losses[-1] < 0.5 * losses[0]
     assert all(torch.equal(a, b) for a, b in zip(*ends, strict=True))
@@ -116,15 +115,12 @@ def test_one_mixer_takes_any_number_of_items_and_agents() -> None:
     optimizer = torch.optim.Adam([*net.policy_parameters(), *mixer.parameters()], lr=1e-3)
     for items, agents in ((2, 1), (30, 20)):
         out = _rollout(net, 4, vote_items=items, max_agents=agents)
-        found = learn(net, mixer, optimizer, out, {}, progress=1.0, rng=np.random.default_rng(0))
+        found = learn(net, mixer, optimizer, out, Options(), progress=1.0)
         assert np.isfinite(found["loss"])
         assert found["tau"] == pytest.approx(Options.tau_to)
 
 
 def test_unknown_options_are_one_clear_error() -> None:
-    net, mixer = _made()
-    out = _rollout(net, 2)
-    optimizer = torch.optim.Adam(net.policy_parameters())
     for options, says in (({"gama": 0.9}, "did you mean 'gamma'"), ({"mix": "qmixx"}, "did you mean 'qmix'")):
         with pytest.raises(InputError, match=says):
-            learn(net, mixer, optimizer, out, options, progress=0.0, rng=np.random.default_rng(0))
+            td.resolved(options)

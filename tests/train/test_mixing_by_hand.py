@@ -9,13 +9,14 @@ import pytest
 import torch
 
 import counterpoint as cpt
+from counterpoint.train.critics import _losses, _some, by_kind, drawn, fit
 from counterpoint.train.learner import NotFinite
-from counterpoint.train.mixing import Beats, Mixer, Options, _measure, beats_of, learn, utilities
+from counterpoint.train.losses.soft import _choice, _expected, _item_loss, _stop_loss, improve
+from counterpoint.train.losses.td import Beats, Mixer, Options, _measure, beats_of, learn, utilities
 from counterpoint.train.policies.features import AGENT, PAIR, TEAM
 from counterpoint.train.policies.network import HEADS, Network
 from counterpoint.train.returns import Lesson
 from counterpoint.train.rollouts import Rollout
-from counterpoint.train.soft import _by_kind, _choice, _drawn, _expected, _item_loss, _losses, _some, _stop_loss, fit, improve
 from train.nets import item_x, known_net, says
 from train.test_learner_by_hand import candidates, item_table, net_of, spawn_table
 
@@ -128,7 +129,7 @@ def test_one_step_of_temporal_differences(options: dict[str, Any]) -> None:
     for k in (4, 3, 2, 1, 0):
         y[k] = r[k] if k in (2, 4) else r[k] + g * ((1 - lam) * ahead[k + 1] + lam * y[k + 1])
     optimizer = torch.optim.SGD([*net.policy_parameters(), *mixer.parameters()], lr=0.0)
-    found = learn(net, mixer, optimizer, out, options, progress=0.5, rng=np.random.default_rng(0))
+    found = learn(net, mixer, optimizer, out, o, progress=0.5)
     assert found["loss"] == pytest.approx(float(((total - y) ** 2).mean()), rel=1e-4)
     assert found["q_tot"] == pytest.approx(float(total.mean()), abs=1e-5)
     assert found["tau"] == pytest.approx(tau) == pytest.approx(0.2**0.5)
@@ -139,7 +140,7 @@ def test_steps_are_as_many_and_as_long_as_asked() -> None:
         out, net, mixer = rollout(**decided()), net_of(), made_mixer()
         before = mixer.level[0].weight.detach().clone()
         optimizer = torch.optim.SGD([*net.policy_parameters(), *mixer.parameters()], lr=1.0)
-        learn(net, mixer, optimizer, out, options, progress=0.0, rng=np.random.default_rng(0))
+        learn(net, mixer, optimizer, out, Options(**options), progress=0.0)
         return float((mixer.level[0].weight.detach() - before).norm())
 
     assert moved(epochs=1, max_norm=1e-3) <= 1e-3
@@ -149,7 +150,7 @@ def test_steps_are_as_many_and_as_long_as_asked() -> None:
     with torch.no_grad():
         mixer.level[0].bias.fill_(float("nan"))
     with pytest.raises(NotFinite, match="the TD loss"):
-        learn(net, mixer, torch.optim.SGD(mixer.parameters(), lr=0.1), out, {}, progress=0.0, rng=np.random.default_rng(0))
+        learn(net, mixer, torch.optim.SGD(mixer.parameters(), lr=0.1), out, Options(), progress=0.0)
 
 
 # -- soft policy iteration
@@ -157,18 +158,18 @@ def test_steps_are_as_many_and_as_long_as_asked() -> None:
 
 def test_every_kind_of_item_is_drawn_equally_often() -> None:
     x = item_x(0, 0, 0, 0, 3)
-    chances = _by_kind(x)
+    chances = by_kind(x)
     assert chances.tolist() == [0.25, 0.5, 0.75, 1.0, 2.0]
-    drawn = np.concatenate([_drawn(np.random.default_rng(k), chances, 5) for k in range(400)])
-    assert len(_drawn(np.random.default_rng(0), chances, 9)) == 5
-    assert len(_drawn(np.random.default_rng(0), chances, 2)) == 2
-    assert np.bincount(drawn, minlength=5) / len(drawn) == pytest.approx([0.125] * 4 + [0.5], abs=0.05)
+    some = np.concatenate([drawn(np.random.default_rng(k), chances, 5) for k in range(400)])
+    assert len(drawn(np.random.default_rng(0), chances, 9)) == 5
+    assert len(drawn(np.random.default_rng(0), chances, 2)) == 2
+    assert np.bincount(some, minlength=5) / len(some) == pytest.approx([0.125] * 4 + [0.5], abs=0.05)
 
     class Ends:
         def random(self, n: int) -> np.ndarray:
             return np.array([0.0, 0.125, 1.0])[:n]
 
-    assert _drawn(Ends(), chances, 3).tolist() == [0, 1, 4]  # type: ignore[arg-type]
+    assert drawn(Ends(), chances, 3).tolist() == [0, 1, 4]  # type: ignore[arg-type]
 
 
 def test_some_rows_are_of_one_draw() -> None:
@@ -348,7 +349,7 @@ def test_no_step_carries_the_gradient_of_the_one_before() -> None:
     spoiled(other)
     spoiled(mixer)
     optimizer = torch.optim.SGD([*other.policy_parameters(), *mixer.parameters()], lr=1.0)
-    learn(other, mixer, optimizer, out, {"epochs": 1, "max_norm": 1e6}, progress=0.0, rng=np.random.default_rng(0))
+    learn(other, mixer, optimizer, out, Options(epochs=1, max_norm=1e6), progress=0.0)
     assert torch.equal(other.worker[0][-1].bias, net_of().worker[0][-1].bias)  # type: ignore[index]
 
 

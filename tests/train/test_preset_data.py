@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import counterpoint as cpt
-from counterpoint.errors import InputError, NotFound, Refused
-from counterpoint.train.preset import CAPABILITIES, GRADES, LOSSES, REGIMES, Preset, named_preset
+from counterpoint import registry
+from counterpoint.app.cli.train import train
+from counterpoint.errors import CounterpointError, InputError, NotFound, Refused
+from counterpoint.train.preset import CAPABILITIES, GRADES, REGIMES, Preset, named_preset
+from counterpoint.train.settings import toml_text
+from counterpoint.train.start import train_run
 
 LEAST: dict[str, Any] = {"source": "a test", "grade": "M", "departures": "none", "credit": {"rows": {}}, "loss": {"soft": {}}}
 
@@ -49,7 +57,7 @@ def test_all_that_may_be_named_is_taken() -> None:
         Preset(**LEAST | {"grade": grade})
     for regime in REGIMES:
         Preset(**LEAST | {"regime": regime})
-    for loss in LOSSES:
+    for loss in registry.ids("loss"):
         assert Preset(**LEAST | {"loss": {loss: {}}}).loss_name == loss
     Preset(**LEAST | {"group": 1, "episodes": 1, "needs": tuple(CAPABILITIES), "delegate": "agent"})
     assert set(REGIMES) == {"A", "B", "C"}
@@ -80,5 +88,45 @@ def test_presets_by_name() -> None:
     assert named_preset("grpo").credit_name == "group_relative"
     with pytest.raises(NotFound, match=r"no preset named 'grpoo'.*did you mean 'grpo'"):
         named_preset("grpoo")
-    with pytest.raises(InputError, match=r"counterpoint\.train\.preset:LOSSES is a tuple, not a Preset"):
-        named_preset("counterpoint.train.preset:LOSSES")
+    with pytest.raises(InputError, match=r"counterpoint\.train\.preset:GRADES is a dict, not a Preset"):
+        named_preset("counterpoint.train.preset:GRADES")
+
+
+def test_a_run_may_change_a_preset_and_nothing_that_is_not_there() -> None:
+    found = Preset(**LEAST | {"loss": {"soft": {"lam": 0.9}}})
+    other = found.changed({"group": 2, "loss": {"steps": 3}, "reward": {"team_outcome": {"weight": 0.5}}, "rates": {"spawn": 1e-3}})
+    assert (other.group, other.loss, other.reward) == (2, {"soft": {"lam": 0.9, "steps": 3}}, {"team_outcome": {"weight": 0.5}})
+    assert other.rates == {"policy": 3e-3, "spawn": 1e-3, "critic": 3e-3}
+    assert found.changed({}) is found
+    for change, says in (
+        ({"grup": 2}, "a preset has no 'grup'.*did you mean 'group'"),
+        ({"loss": 3}, "loss is 3.*a table of options"),
+        ({"group": {}}, "group is {}.*not a table"),
+        ({"rates": {"polcy": 1.0}}, "no learning rate of 'polcy'.*did you mean 'policy'"),
+    ):
+        with pytest.raises(InputError, match=says):
+            found.changed(change)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"loss": {"tau_form": 1}}, "loss soft has no option 'tau_form'.*did you mean 'tau_from'"),
+        ({"loss": {"tau_from": "hot"}}, "tau_from is 'hot'"),
+        ({"reward": {"team_outcom": {}}}, "no reward named 'team_outcom'.*did you mean 'team_outcome'"),
+        ({"reward": {"team_outcome": {"wieght": 2}}}, "reward team_outcome has no option 'wieght'.*did you mean 'weight'"),
+    ],
+)
+def test_options_are_checked_wherever_they_come_from(change: dict[str, Any], says: str, tmp_path: Path) -> None:
+    """As an argument, from run.toml, and from --set."""
+    with pytest.raises(CounterpointError, match=says):
+        train_run(tmp_path / "run", {"preset": "counterpoint", "world": "W1", "updates": 1, "change": change})
+    file = tmp_path / "run.toml"
+    file.write_text(toml_text({"preset": "counterpoint", "world": "W1", "change": change}))
+    pairs = [f"change.{a}.{b}={json.dumps(v)}" for a, inner in change.items() for b, v in inner.items() if not isinstance(v, dict)]
+    pairs += [f"change.{a}.{b}.{c}={v}" for a, inner in change.items() for b, v in inner.items() if isinstance(v, dict) for c, v in v.items()]
+    for given in ([str(file)], ["--world", "W1", *(x for pair in pairs for x in ("--set", pair))] if pairs else []):
+        if given:
+            out = CliRunner().invoke(train, [*given, "--dry-run"])
+            assert re.search(says, str(out.exception)), out.output
+    assert not (tmp_path / "run").exists()

@@ -7,11 +7,11 @@ import torch
 
 import counterpoint as cpt
 from counterpoint.credit.advantages import gae
+from counterpoint.train.critics import fit
 from counterpoint.train.policies.features import ROLE
 from counterpoint.train.policies.network import Network
 from counterpoint.train.returns import _along_chains, going_on, lesson, measure, row_advantages
 from counterpoint.train.rollouts import Rollout, along, play_out
-from counterpoint.train.soft import fit
 from counterpoint.train.spawn_gradient import SpawnGradient
 
 

@@ -10,8 +10,7 @@ import pytest
 
 from counterpoint.envs.teamworld.config import Config
 from counterpoint.errors import InputError, NotFound, Refused
-from counterpoint.train._run_toml import toml_text
-from counterpoint.train.settings import Settings, read_settings, settings_of
+from counterpoint.train.settings import Settings, read_settings, settings_of, toml_text
 
 LEAST = {"preset": "counterpoint", "world": "W1"}
 
@@ -82,7 +81,7 @@ def test_settings_and_parameters_of_worlds_have_different_names() -> None:
 
 def test_every_default() -> None:
     assert settings_of(LEAST).as_dict() == {
-        "preset": "counterpoint", "world": "W1", "seed": 0, "set": {}, "mix": [], "budget_calls": 300_000, "updates": 0, "episodes": 0,
+        "preset": "counterpoint", "world": "W1", "seed": 0, "set": {}, "change": {}, "mix": [], "budget_calls": 300_000, "updates": 0, "episodes": 0,
         "eval_every": 20, "eval_episodes": 40, "runner": "here", "workers": 2, "staleness": 0, "checkpoint_every": 20, "keep_traces": 4,
         "device": "cpu",
     }  # fmt: skip

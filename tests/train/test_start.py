@@ -20,14 +20,14 @@ import torch
 from counterpoint.envs.teamworld.replay import TeamReplay
 from counterpoint.errors import CounterpointError, InputError, NotFound, NotIdentified, Refused, TryAgain
 from counterpoint.store import Store
-from counterpoint.train import checkpoint, start
-from counterpoint.train._sums import summed_file
+from counterpoint.train import start
+from counterpoint.train._summed import summed_file
 from counterpoint.train.evaluate import HAND_MADE, policy_of, reference_rounds
 from counterpoint.train.folder import RunFolder
-from counterpoint.train.interrupts import Interrupts
 from counterpoint.train.jobs import world_of
 from counterpoint.train.learner import NotFinite
-from counterpoint.train.start import resolved, train_run
+from counterpoint.train.start import Interrupts, resolved, train_run
+from counterpoint.train.training import checkpoint_bytes
 from train.quick import CONFIG, TINY, numbers, same, weights
 
 TESTS = Path(__file__).parents[1]
@@ -236,7 +236,7 @@ def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint_and_names_the_b
     good = folder / "checkpoints" / "000002.pt"
     held = torch.load(good, weights_only=False)
     held["net"][name][:] = torch.nan
-    good.write_bytes(summed_file(checkpoint.dump(held)))
+    good.write_bytes(summed_file(checkpoint_bytes(held)))
     with pytest.raises(NotFinite, match=r"update 3: .*; batch of training seeds 1002000 to 1002003.*000002\.pt"):
         train_run(folder, {}, resume=True, allow=[CONFIG["preset"]])
     run = RunFolder.open(folder)
@@ -315,7 +315,7 @@ def test_a_checkpoint_of_another_version_is_one_line(spoil: Any, words: str, cut
     if spoil is None:
         path.write_bytes(summed_file(path.read_bytes()[:500]))
     else:
-        path.write_bytes(summed_file(checkpoint.dump(spoil(torch.load(path, weights_only=False)))))
+        path.write_bytes(summed_file(checkpoint_bytes(spoil(torch.load(path, weights_only=False)))))
     with pytest.raises(InputError, match=words) as caught:
         train_run(folder, {}, resume=True, allow=[CONFIG["preset"]])
     assert len(str(caught.value).splitlines()) == 1

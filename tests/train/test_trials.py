@@ -10,8 +10,7 @@ from counterpoint.train.jobs import play
 from counterpoint.train.policies.network import Network
 from counterpoint.train.preset import named_preset
 from counterpoint.train.settings import settings_of
-from counterpoint.train.training import Training
-from counterpoint.train.trials import Trials
+from counterpoint.train.training import Training, Trials
 
 
 def network(leave: float) -> Network:
@@ -53,7 +52,7 @@ def test_worlds_are_weighed_alike_whatever_their_size() -> None:
 
 
 def test_a_run_counts_its_trials_and_ends_with_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("counterpoint.train.trials._TASKS", 4)
+    monkeypatch.setattr("counterpoint.train.training._TASKS", 4)
     t = Training(settings_of({"preset": "train.quick:tried", "world": "W1", "set": {"vote_items": 6}, "updates": 10}))
     assert t.preset.trial_every == 2
     while not t.is_done:

@@ -14,14 +14,16 @@ from counterpoint.envs.teamworld.engine import Batch
 from counterpoint.envs.world import world as find
 from counterpoint.errors import InputError
 from counterpoint.train.jobs import play
-from counterpoint.train.learner import Options, log_probs, update
+from counterpoint.train.learner import Steps, log_probs, update
 from counterpoint.train.policies.acting import TeamPolicy
+from counterpoint.train.policies.features import WORKER
 from counterpoint.train.policies.network import Network
-from counterpoint.train.policies.workers import WORKER, fit_workers, worker_advantages, worker_events, worker_rows
+from counterpoint.train.policies.workers import worker_rows
 from counterpoint.train.returns import lesson, measure
 from counterpoint.train.rollouts import Rollout, merged, play_out
 from counterpoint.train.settings import Settings
 from counterpoint.train.training import Training
+from counterpoint.train.worker_credit import fit_workers, worker_advantages, worker_events
 
 torch.set_num_threads(1)
 
@@ -146,7 +148,7 @@ def test_a_step_moves_towards_what_was_paid(paid: list[float], up: bool) -> None
     net, table = _net(defer=0.0), _table([True, False])
     rest = {k: v.clone() for k, v in net.state_dict().items() if not k.startswith("worker.")}
     step = torch.optim.Adam(net.policy_parameters(), lr=0.01)
-    options = Options(epochs=1, parts=1, entropy=0.0)
+    options = Steps(epochs=1, parts=1, entropy=0.0)
     update(net, step, {"worker": table}, {"worker": np.array(paid)}, 2, options, np.random.default_rng(0))
     with torch.no_grad():
         logit = net.workers(torch.from_numpy(table["x"]))
@@ -158,7 +160,7 @@ def test_families_apart_learn_apart() -> None:
     net, table = _net(apart=True, defer=0.0), _table([True, True])
     step = torch.optim.Adam(net.policy_parameters(), lr=0.01)
     update(
-        net, step, {"worker": table}, {"worker": np.ones(2)}, 2, Options(epochs=1, parts=1, entropy=0.0), np.random.default_rng(0)
+        net, step, {"worker": table}, {"worker": np.ones(2)}, 2, Steps(epochs=1, parts=1, entropy=0.0), np.random.default_rng(0)
     )
     other = table["x"].copy()
     other[:, :2] = (0, 1)

@@ -14,7 +14,6 @@ draft's value so far + what the team critic expects of going on; before the firs
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,8 +28,7 @@ from counterpoint.errors import InputError, NotIdentified, did_you_mean
 from counterpoint.reward.reward import Reward
 from counterpoint.trace import Trace
 from counterpoint.trace.rows import Credit, Signal, Signals
-from counterpoint.train import mixing
-from counterpoint.train.learner import Options
+from counterpoint.train.loss import Loss
 from counterpoint.train.policies.network import Network
 from counterpoint.train.preset import Preset
 from counterpoint.train.returns import team_scale
@@ -39,7 +37,6 @@ from counterpoint.train.rollouts import Rollout
 _MAIN = "orchestrator"
 _DECISION = {"stop": "stop", "spawn": "spawn", "talk": "communicate", "rule": "aggregate"}
 _OURS = ("weight", "gain")  # options of a reward that are not the plug-in's
-_LOSS_OPTIONS = {"clip": Options, "reinforce": Options, "td": mixing.Options}
 
 
 @dataclass(frozen=True)
@@ -95,26 +92,24 @@ def needs_critic(preset: Preset) -> bool:
 def check(preset: Preset) -> None:
     """Raise where a preset names a reward, a mechanism or an option that there is not; before anything is played."""
     for name, given in preset.reward.items():
-        _known("reward", name, Reward, {k: v for k, v in given.items() if k not in _OURS})
+        _known("reward", name, Reward, given, more=_OURS)
         weight_at(given.get("weight", 1.0), 0.0, name)
     if preset.uses_traces:
         _known("credit", preset.credit_name, Mechanism, preset.credit[preset.credit_name])
-    if preset.loss_name in _LOSS_OPTIONS:
-        taken = [f.name for f in dataclasses.fields(_LOSS_OPTIONS[preset.loss_name])]
-        _taken(f"loss {preset.loss_name}", preset.loss[preset.loss_name], taken)
+    _known("loss", preset.loss_name, Loss, preset.loss[preset.loss_name]).resolved(preset.loss[preset.loss_name])
 
 
-def _known(kind: str, name: str, of: type[Reward] | type[Mechanism], given: Mapping[str, Any]) -> None:
+def _known(
+    kind: str, name: str, of: type[Reward] | type[Mechanism] | type[Loss], given: Mapping[str, Any], more: tuple[str, ...] = ()
+) -> Any:
     found = registry.get(kind, name)
     if not isinstance(found, of):
         raise InputError(f"{name} is a {type(found).__name__}, not a {of.__name__}")
-    _taken(f"{kind} {name}", given, found.options)
-
-
-def _taken(what: str, given: Mapping[str, Any], taken: Iterable[str]) -> None:
     for option in given:
-        if option not in taken:
-            raise InputError(f"{what} has no option {option!r}", fix=did_you_mean(option, list(taken)))
+        if option not in (*found.options, *more):
+            fix = did_you_mean(option, [*found.options, *more])
+            raise InputError(f"{kind} {name} has no option {option!r}", fix=fix)
+    return found
 
 
 # -- rewards

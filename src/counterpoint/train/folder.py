@@ -36,9 +36,20 @@ import numpy as np
 
 from counterpoint.errors import InputError, NotFound, Refused
 from counterpoint.files import put, read_plain, read_toml
-from counterpoint.train._run_lines import Lines, Rows, explained, json_bytes, read_rows
-from counterpoint.train._run_toml import toml_text
-from counterpoint.train._sums import checked_file, checked_name, checked_object, summed_file, summed_name, summed_object
+from counterpoint.train._summed import (
+    Lines,
+    Rows,
+    checked_file,
+    checked_name,
+    checked_object,
+    explained,
+    json_bytes,
+    read_rows,
+    summed_file,
+    summed_name,
+    summed_object,
+)
+from counterpoint.train.settings import toml_text
 
 FORMAT = 1
 STATUSES = ("running", "finished", "interrupted", "failed")

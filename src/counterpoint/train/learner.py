@@ -25,8 +25,8 @@ _SHRINK = 8.0  # rows at the pooled spread that every kind of item is given
 
 
 @dataclass(frozen=True)
-class Options:
-    """How an update is made."""
+class Steps:
+    """How clipped steps are made."""
 
     epochs: int = 4
     """Passes over the batch."""
@@ -182,7 +182,7 @@ def rows_of(tables: Mapping[str, Table], advantages: Mapping[str, np.ndarray], *
 
 def update(
     net: Network, optimizer: torch.optim.Optimizer, tables: Mapping[str, Table], advantages: Mapping[str, np.ndarray],
-    episodes: int, options: Options, rng: np.random.Generator, skip: Collection[str] = (),
+    episodes: int, options: Steps, rng: np.random.Generator, skip: Collection[str] = (),
 ) -> dict[str, float]:  # fmt: skip
     """Several clipped steps on one batch of rollouts, some episodes at a time."""
     rows = {k: v for k, v in rows_of(tables, advantages, scale=options.scale).items() if k not in skip}
@@ -208,7 +208,7 @@ def update(
 
 
 def _policy_loss(
-    net: Network, tables: Mapping[str, Table], rows: Mapping[str, Rows], options: Options, sums: dict[str, list[float]] | None
+    net: Network, tables: Mapping[str, Table], rows: Mapping[str, Rows], options: Steps, sums: dict[str, list[float]] | None
 ) -> Tensor:  # fmt: skip
     logp, entropy = log_probs(net, tables)
     loss = torch.zeros(())

@@ -7,6 +7,7 @@ preset whose meaning changes gets a new name.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +21,7 @@ REGIMES = {
     "B": "all learn jointly, one network",
     "C": "networks apart, signals apart",
 }
-LOSSES = ("clip", "reinforce", "soft", "td")
+_RATES = ("policy", "spawn", "critic")
 GRADES = {"P": "paper read", "R": "code read", "S": "secondary", "M": "measured here"}
 CAPABILITIES = {
     "workers": lambda c: c.max_agents > 0,
@@ -43,7 +44,7 @@ class Preset:
     credit: Mapping[str, Mapping[str, Any]]
     """One credit mechanism of `credit/` with its options, judged on traces; or {"rows": {}}, the causal cone on rollout rows."""
     loss: Mapping[str, Mapping[str, Any]]
-    """One of `LOSSES` with its options (see `learner.Options`, `soft`, `mixing`)."""
+    """One loss of `train/losses/` with its options."""
     reward: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"team_outcome": {}})
     """Rewards of `reward/` with their options. An option `weight` (a number, or {"from": a, "to": b} over the run) scales it;
     with `gain` = true the value of the draft before the first round is taken off, so that the team is paid for what it added."""
@@ -82,8 +83,11 @@ class Preset:
         for what, given in (("credit mechanism", self.credit), ("loss", self.loss)):
             if len(given) != 1:
                 raise InputError(f"a preset has one {what}, not {len(given)}")
-        if self.loss_name not in LOSSES:
-            raise InputError(f"no loss {self.loss_name!r}", fix=did_you_mean(self.loss_name, LOSSES))
+        if ":" not in self.loss_name and self.loss_name not in registry.ids("loss"):
+            raise InputError(f"no loss {self.loss_name!r}", fix=did_you_mean(self.loss_name, registry.ids("loss")))
+        for name in self.rates:
+            if name not in _RATES:
+                raise InputError(f"no learning rate of {name!r}", fix=did_you_mean(name, _RATES))
         if self.group < 1 or self.episodes % self.group:
             raise InputError(f"{self.episodes} episodes do not make groups of {self.group}", fix="a multiple of it")
         for need in self.needs:
@@ -105,6 +109,27 @@ class Preset:
         """Whether credit is judged on traces, so that rollouts are logged."""
         return self.credit_name != "rows"
 
+    def changed(self, changes: Mapping[str, Any]) -> Preset:
+        """The preset with other values: of its own fields, of its loss and credit ({"loss": {"lam": 0.8}}), of its rewards
+        ({"reward": {"team_outcome": {"weight": 0.5}}}); a field or an option that there is not is an error."""
+        known = [f.name for f in dataclasses.fields(self)]
+        given: dict[str, Any] = {}
+        for name, value in changes.items():
+            if name not in known:
+                raise InputError(f"a preset has no {name!r}", where="change", fix=did_you_mean(name, known))
+            own = getattr(self, name)
+            if isinstance(own, Mapping) != isinstance(value, Mapping):
+                fix = "a table of options" if isinstance(own, Mapping) else "a value, not a table"
+                raise InputError(f"{name} is {value!r}", where="change", fix=fix)
+            if name in ("loss", "credit"):
+                value = {next(iter(own)): {**next(iter(own.values())), **value}}
+            elif name == "reward":
+                value = {**own, **{k: {**own.get(k, {}), **v} for k, v in value.items()}}
+            elif isinstance(own, Mapping):
+                value = {**own, **value}
+            given[name] = tuple(value) if isinstance(value, list) else value
+        return dataclasses.replace(self, **given) if given else self
+
     def refuse(self, config: Config, name: str) -> None:
         """Raise where the world lacks what this preset needs."""
         for need in self.needs:
@@ -113,7 +138,8 @@ class Preset:
 
 
 def named_preset(name: str) -> Preset:
-    """A preset by its file's name, or "package.module:object"."""
+    """A preset by its file's name (dashes for underscores), or "package.module:object"."""
+    name = name if ":" in name else name.replace("-", "_")
     try:
         found = registry.get("preset", name)
     except NotFound as error:

@@ -7,6 +7,9 @@ are looked up before anything is played. A run is a function of its settings.
 from __future__ import annotations
 
 import dataclasses
+import json
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +31,8 @@ class Settings:
     """Of everything random in the run."""
     set: Mapping[str, Any] = field(default_factory=dict)
     """Parameters of the world that differ from its own."""
+    change: Mapping[str, Any] = field(default_factory=dict)
+    """What differs from the preset: its fields, and options of its loss, credit and rewards: {group = 8, loss = {lam = 0.8}}."""
     mix: tuple[Mapping[str, Any], ...] = ()
     """Variants played in turn, each a set of further parameters: [{vote_items = 16}, {vote_items = 64}]."""
     budget_calls: int = 300_000
@@ -68,7 +73,7 @@ class Settings:
         """Every key, for `run.toml`."""
         out = dataclasses.asdict(self)
         out["mix"] = [dict(m) for m in self.mix]
-        out["set"] = dict(self.set)
+        out["set"], out["change"] = dict(self.set), dict(self.change)
         return out
 
     def names(self) -> list[str]:
@@ -106,6 +111,8 @@ def _check(name: str, value: Any, annotation: Any) -> None:
         raise InputError(f"{name} is {value!r}", fix=f"a {'text' if wanted == (str,) else 'whole number'}")
     if name == "set" and not isinstance(value, Mapping):
         raise InputError(f"set is {value!r}", fix="a table: [set] with parameters of the world")
+    if name == "change" and not isinstance(value, Mapping):
+        raise InputError(f"change is {value!r}", fix="a table: [change] with fields of the preset")
     if name == "mix" and not (isinstance(value, tuple | list) and all(isinstance(v, Mapping) for v in value)):
         raise InputError(f"mix is {value!r}", fix="a list of tables: mix = [{vote_items = 16}, {vote_items = 64}]")
 
@@ -141,3 +148,60 @@ def read_settings(path: Path) -> Settings:
     except FileNotFoundError as error:
         raise NotFound("no such file", where=str(path), fix="counterpoint train --preset counterpoint --world W1") from error
     return settings_of(given, where=str(path))
+
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def toml_text(settings: Mapping[str, Any]) -> str:
+    """The settings as TOML, plain values first, then one section per table; `tomllib.loads` reads the same values back.
+
+    A tuple comes back as a list; what is None, which TOML has no word for, becomes a comment, so that every key can be seen.
+    """
+    return "\n".join(_section(settings, ())) + "\n"
+
+
+def _section(table: Mapping[str, Any], path: tuple[str, ...]) -> list[str]:
+    plain = {k: v for k, v in table.items() if not isinstance(v, Mapping)}
+    lines = [
+        f"# {_key(k, path)} is not set" if v is None else f"{_key(k, path)} = {_value(v, (*path, k))}" for k, v in plain.items()
+    ]
+    for name, inner in table.items():
+        if isinstance(inner, Mapping):
+            inside = (*path, name)
+            lines += ["", "[" + ".".join(_key(part, path) for part in inside) + "]", *_section(inner, inside)]
+    return lines
+
+
+def _key(name: Any, path: tuple[str, ...]) -> str:
+    if not isinstance(name, str):
+        raise InputError(f"a key is text, not {name!r}", where=".".join(path) or "settings")
+    return name if _BARE.fullmatch(name) else _text(name, path)
+
+
+def _value(value: Any, path: tuple[str, ...]) -> str:
+    if hasattr(value, "tolist"):  # numpy's numbers and arrays
+        value = value.tolist()
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    if isinstance(value, str):
+        return _text(value, path)
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_value(v, path) for v in value) + "]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_key(k, path)} = {_value(v, path)}" for k, v in value.items() if v is not None) + "}"
+    raise InputError(
+        f"cannot be written as TOML: {type(value).__name__}", where=".".join(path), fix="text, numbers, lists, tables"
+    )
+
+
+def _text(text: str, path: tuple[str, ...]) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError("holds half a character, which no file can", where=ascii(".".join(path))) from error
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -2,7 +2,7 @@
 
     y = sum_r [ (go_r - p_r) w . x_r + go_r (s_r - m_r) v . x_r ] + noise   r: roles, p: chance of going, s: log size, m: its mean
 
-Always true: p is the chance under which the arm was drawn, a half where it was forced (research note B3), so both regressors
+Always true: p is the chance under which the arm was drawn, a half where it was forced, so both regressors
 have mean 0 whatever the features are, and w . x, v . x estimate the gain of spawning and of a larger team at the prefix:
 Kakade's compatible features, for which the natural gradient of the logit is w itself. Old evidence fades by `memory` per
 update. A step is the estimate times t^2 / (1 + t^2), t its size in standard errors, so that noise moves little; no logit moves

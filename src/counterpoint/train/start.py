@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import signal
+import threading
 import time
-from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -26,7 +29,6 @@ from counterpoint.trace import Trace
 from counterpoint.train import alerts, evaluate
 from counterpoint.train.feed import Ordered, Taken
 from counterpoint.train.folder import RunFolder
-from counterpoint.train.interrupts import Interrupts
 from counterpoint.train.jobs import play, world_of
 from counterpoint.train.learner import NotFinite
 from counterpoint.train.policies.network import Network
@@ -339,3 +341,47 @@ def _logged(jobs: tuple[Job, ...], episodes: tuple[int, ...]) -> list[Trace]:
             some = {k: job.payload[k][at] for k in ("seeds", "salts", "gate") if job.payload.get(k) is not None}
             out += play({**job.payload, **some, "log": True}, job.weights).traces
     return out
+
+
+class Interrupts:
+    """Ctrl-C, held back while something must stay whole: a context manager around a long task.
+
+    Outside `whole()` an interruption is a `KeyboardInterrupt` at once; inside, the first one waits for its end and a second one
+    does not. `is_broken` says that something was cut in two. Who ignored or handled the signal before gets it back.
+    """
+
+    def __init__(self) -> None:
+        self.is_broken = self._is_pending = False
+        self._depth = 0
+        self._before: Any = None
+        self._is_ours = False
+
+    def __enter__(self) -> Interrupts:
+        # only the main thread may listen; a process that was told to ignore the signal goes on ignoring it
+        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            self._before = signal.signal(signal.SIGINT, self._hear)
+            self._is_ours = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_ours:
+            signal.signal(signal.SIGINT, self._before or signal.default_int_handler)
+
+    def _hear(self, _number: int, _frame: FrameType | None) -> None:
+        if self._depth and not self._is_pending:
+            self._is_pending = True
+            return
+        self.is_broken = self.is_broken or self._depth > 0
+        raise KeyboardInterrupt
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """What is done in here is finished before an interruption counts."""
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+        if self._is_pending and not self._depth:
+            self._is_pending = False
+            raise KeyboardInterrupt

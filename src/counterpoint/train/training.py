@@ -6,51 +6,51 @@ that resumes gives the same numbers as one that never stopped. Budgets count eve
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from numpy._core import multiarray
 
+from counterpoint import registry
+from counterpoint.envs.teamworld.config import Config
+from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.errors import InputError
-from counterpoint.train import assign, checkpoint, mixing, soft
+from counterpoint.trace import Trace
+from counterpoint.train import assign
+from counterpoint.train.critics import fit
 from counterpoint.train.folder import FORMAT, check_format
 from counterpoint.train.jobs import WORK, Played, one_core, world_of
-from counterpoint.train.learner import Options, log_probs, update
-from counterpoint.train.policies import workers
+from counterpoint.train.learner import log_probs
+from counterpoint.train.loss import Loss
 from counterpoint.train.policies.network import Network
 from counterpoint.train.preset import Preset, named_preset
 from counterpoint.train.returns import lesson, measure, row_advantages
-from counterpoint.train.rollouts import Rollout, merged
+from counterpoint.train.rollouts import Rollout, merged, play_out
 from counterpoint.train.runner import Job
 from counterpoint.train.settings import Settings
 from counterpoint.train.spawn_gradient import SpawnGradient
 from counterpoint.train.staleness import correct
-from counterpoint.train.trials import Trials
+from counterpoint.train.worker_credit import taught, worker_advantages
 
 _KEPT = (
     *("x", "choice", "calls_to_go", "brief", "agent", "worth", "agent_x", "pair_x"),
     *("mask", "ep", "round", "item", "reward", "chain", "order"),
 )
-_SOFT = {
-    "tau_from": 0.3,
-    "tau_to": 0.03,
-    "keep": 192,
-    "lam": 0.9,
-    "steps": 48,
-    "entropy": 0.005,
-    "spread_from": 0.6,
-    "spread_to": 0.15,
-}
 
 
 class Training:
     """A network, its optimizers, and what was spent."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, loss: Loss | None = None) -> None:
+        """`loss`: learn by this one, and not by the one that the preset names."""
         self.settings = settings
-        self.preset: Preset = named_preset(settings.preset)
+        self.preset: Preset = named_preset(settings.preset).changed(settings.change)
         assign.check(self.preset)
+        self.loss: Loss = registry.get("loss", self.preset.loss_name) if loss is None else loss
+        self.loss_options = self.loss.resolved(self.preset.loss[self.preset.loss_name] if loss is None else {})
         self.worlds = [world_of(settings.world, v) for v in settings.variants()]
         for world in self.worlds:
             self.preset.refuse(world.config, settings.preset)
@@ -59,11 +59,11 @@ class Training:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
             self.net = Network(apart=self.preset.regime == "C")
-            self.mixer = mixing.Mixer() if self.preset.loss_name == "td" else None
+            self.module = None if self.loss.module is None else self.loss.module()
         spawn = [self.net.gate.weight, self.net.gate.bias, self.net.size.weight, self.net.size.bias, self.net.log_scale]
         own: set[int] = {id(p) for p in spawn}
         rest: list[torch.nn.Parameter] = [p for p in self.net.policy_parameters() if id(p) not in own]
-        rest += list(self.mixer.parameters()) if self.mixer is not None else []
+        rest += list(self.module.parameters()) if self.module is not None else []
         groups: list[dict[str, Any]] = [{"params": rest}, {"params": spawn}]
         self.policy = torch.optim.Adam(groups, fused=True)
         self.critic = torch.optim.Adam(self.net.critic_parameters(), fused=True)
@@ -165,7 +165,7 @@ class Training:
         if step > 0 and "item" in out.tables and "stop" in out.tables:
             for group in (*self.policy.param_groups, *self.critic.param_groups):
                 group["lr"] *= step
-            stats |= getattr(self, f"_{self.preset.loss_name}")(out, traces)
+            stats |= self.loss.learn(self, self.loss_options, out, traces)
         forced = out.tables.get("spawn", {}).get("forced", np.zeros(0, np.bool_))
         forks = len(np.unique(out.tables["spawn"]["ep"][forced])) if forced.any() else 0
         self._average()
@@ -210,92 +210,35 @@ class Training:
         stats["ess"] = found.ess_share
         return found.step
 
-    def _clip(self, out: Rollout, traces: list[Any]) -> dict[str, float]:
-        """Clipped steps on advantages of the preset's credit mechanism."""
-        given = dict(next(iter(self.preset.loss.values())))
-        bonus = given.pop("entropy", Options.entropy) * (1 - self.progress)
-        stats = self._critics(out) if assign.needs_critic(self.preset) else self._critics(out, keep=1, steps=4)
+    def advantages(self, out: Rollout, traces: Sequence[Trace]) -> tuple[dict[str, np.ndarray], dict[str, float]]:
+        """Advantages of the preset's credit by decision type; critics are fitted first, hardly where it does not rest on them."""
+        stats = self.fit_critics(out) if assign.needs_critic(self.preset) else self.fit_critics(out, keep=1, steps=4)
         if self.preset.uses_traces:
-            advantages = assign.advantages(self.preset, out, traces, self.net, progress=self.progress)
+            found = assign.advantages(self.preset, out, traces, self.net, progress=self.progress)
         else:
-            taught = lesson(self.net, out)
-            advantages = {} if taught is None else row_advantages(self.net, out, taught)
-        stats |= self._workers(out, advantages)
-        stats |= update(
-            self.net, self.policy, out.tables, advantages, len(out.values), Options(entropy=bonus, **given), self.rng(1)
-        )
-        return stats
+            rows = lesson(self.net, out)
+            found = {} if rows is None else row_advantages(self.net, out, rows)
+        return found, stats | self.teach_workers(out, found)
 
-    def _reinforce(self, out: Rollout, traces: list[Any]) -> dict[str, float]:
-        """One plain policy-gradient step: the first step of the clipped loss, at which every ratio is 1."""
-        given = dict(next(iter(self.preset.loss.values())))
-        bonus = given.pop("entropy", Options.entropy) * (1 - self.progress)
-        stats = self._critics(out) if assign.needs_critic(self.preset) else self._critics(out, keep=1, steps=4)
-        advantages = assign.advantages(self.preset, out, traces, self.net, progress=self.progress)
-        stats |= self._workers(out, advantages)
-        options = Options(entropy=bonus, **{"epochs": 1, "parts": 1, **given})
-        return stats | update(self.net, self.policy, out.tables, advantages, len(out.values), options, self.rng(1))
-
-    def _workers(self, out: Rollout, advantages: dict[str, np.ndarray]) -> dict[str, float]:
+    def teach_workers(self, out: Rollout, advantages: dict[str, np.ndarray]) -> dict[str, float]:
         """Advantages of the sub-agents where they learn: what their calls got (B), their own R2 (C); given ones are kept."""
         if "worker" not in out.tables or not advantages or "worker" in advantages:
             return {}
         if self.preset.regime == "B" and self.preset.uses_traces:  # the mechanism has its own baselines
-            advantages["worker"] = workers.worker_advantages(out, left=advantages["point"])
+            advantages["worker"] = worker_advantages(out, left=advantages["point"])
             return {}
         left = advantages["point"] if self.preset.regime == "B" else None
-        advantages["worker"], stats = workers.taught(self.net, self.critic, out, self.rng(5), left=left)
+        advantages["worker"], stats = taught(self.net, self.critic, out, self.rng(5), left=left)
         return stats
 
-    def _critics(self, out: Rollout, *, keep: int = 96, lam: float = 0.95, steps: int = 16) -> dict[str, float]:
+    def fit_critics(self, out: Rollout, *, keep: int = 96, lam: float = 0.95, steps: int = 16) -> dict[str, float]:
         """Fit the critics on the last rollouts, as many as have `keep` episodes in all and at least the newest."""
         measure(self.net, out)
         self.recent.append(_trimmed(out))
         while len(self.recent) > 1 and sum(len(r.values) for r in self.recent) > keep:
             self.recent.pop(0)
         lessons = [x for x in (lesson(self.net, r, lam=lam) for r in self.recent) if x is not None]
-        return soft.fit(self.net, self.critic, lessons, self.rng(0), steps=steps * (2 if self.update < 6 else 1))
-
-    def _soft(self, out: Rollout, traces: list[Any]) -> dict[str, float]:
-        """Ours: critics of every alternative, all alternatives of purposes and stops at once, clipped steps for the rest."""
-        o = {**_SOFT, **next(iter(self.preset.loss.values()))}
-        tau = o["tau_from"] * (o["tau_to"] / o["tau_from"]) ** self.progress
-        steps = int(o["steps"])
-        stats = self._critics(out, keep=int(o["keep"]), lam=o["lam"], steps=steps)
-        taught = lesson(self.net, out, lam=o["lam"])
-        if taught is None:
-            return stats
-        stats |= soft.improve(self.net, self.policy, out.tables, self.rng(2), tau=tau, steps=steps // 2)
-        advantages = row_advantages(self.net, out, taught)
-        stats |= self._workers(out, advantages)
-        bonus = 1 - self.progress
-        if "spawn" in out.tables:
-            self.spawning.add(self.net, out.tables["spawn"], advantages["spawn"])
-            self.spawning.step(self.net, out.tables["spawn"], out.config.max_agents, left=max(0.25, 1 - self.progress))
-            with torch.no_grad():
-                self.net.log_scale.fill_(float(np.log(o["spread_from"] * (o["spread_to"] / o["spread_from"]) ** self.progress)))
-            gate = self.net.roles(torch.from_numpy(out.tables["spawn"]["x"]))[0].detach()
-            stats["entropy_spawn"] = float((torch.nn.functional.softplus(gate) - gate * torch.sigmoid(gate)).mean())
-        rest = {k: v for k, v in out.tables.items() if k not in ("stop", "spawn")}
-        stats |= update(
-            self.net,
-            self.policy,
-            rest,
-            advantages,
-            len(out.values),
-            Options(entropy=o["entropy"] * bonus),
-            self.rng(4),
-            skip={"item"},
-        )
-        return stats | {"tau": tau}
-
-    def _td(self, out: Rollout, traces: list[Any]) -> dict[str, float]:
-        """Temporal differences of a monotone mix."""
-        stats = self._critics(out, steps=8)
-        assert self.mixer is not None  # the td loss has one
-        return stats | mixing.learn(
-            self.net, self.mixer, self.policy, out, next(iter(self.preset.loss.values())), progress=self.progress, rng=self.rng(1)
-        )
+        return fit(self.net, self.critic, lessons, self.rng(0), steps=steps * (2 if self.update < 6 else 1))
 
     def _row(self, out: Rollout, stats: dict[str, Any]) -> dict[str, Any]:
         """One row of metrics."""
@@ -330,13 +273,13 @@ class Training:
 
     def state(self) -> bytes:
         """The whole state, for a checkpoint."""
-        return checkpoint.dump({
+        return checkpoint_bytes({
             "format": FORMAT,
             "settings": self.settings.as_dict(),
             "update": self.update,
             "totals": self.totals,
             "net": self.net.state_dict(),
-            "mixer": None if self.mixer is None else self.mixer.state_dict(),
+            "mixer": None if self.module is None else self.module.state_dict(),
             "mean": self.mean,
             "policy": self.policy.state_dict(),
             "critic": self.critic.state_dict(),
@@ -348,16 +291,17 @@ class Training:
 
     def restore(self, data: bytes, where: str) -> None:
         """Go on from a checkpoint."""
-        held = checkpoint.load(data, where)
+        held = read_checkpoint(data, where)
         check_format(held.get("format"), where)
         mine = self.settings.as_dict()
-        differ = [k for k in ("preset", "world", "set", "mix", "seed") if held["settings"].get(k) != mine[k]]
+        then = {"change": {}, **held["settings"]}  # runs of older versions change nothing
+        differ = [k for k in ("preset", "world", "change", "set", "mix", "seed") if then.get(k) != mine[k]]
         if differ:
             said = f"the checkpoint is of other settings: {', '.join(differ)}"
             raise InputError(said, where=where, fix="resume with the run's own run.toml")
         self.net.load_state_dict(held["net"])
-        if self.mixer is not None:
-            self.mixer.load_state_dict(held["mixer"])
+        if self.module is not None:
+            self.module.load_state_dict(held["mixer"])
         self.mean = held["mean"]
         self.policy.load_state_dict(held["policy"])
         self.critic.load_state_dict(held["critic"])
@@ -371,3 +315,76 @@ def _trimmed(out: Rollout) -> Rollout:
     tables = {n: t for n, t in out.tables.items() if n in ("stop", "rule", "spawn")}
     tables["item"] = {k: out.tables["item"][k] for k in _KEPT}
     return Rollout(out.config, out.seeds, out.salts, tables, out.value_TE, out.values, {}, extra=out.extra)
+
+
+_TYPES = {type(np.dtype(t)) for t in ("f4", "f8", "i1", "i2", "i4", "i8", "u1", "u8", "?")}
+_SAFE: list[Any] = [Rollout, Config, np.ndarray, np.dtype, multiarray._reconstruct, multiarray.scalar, *_TYPES]
+
+
+def checkpoint_bytes(held: Mapping[str, Any]) -> bytes:
+    """The bytes of a checkpoint."""
+    into = io.BytesIO()
+    torch.save(dict(held), into)
+    return into.getvalue()
+
+
+def read_checkpoint(data: bytes, where: str) -> dict[str, Any]:
+    """What `checkpoint_bytes` was given, read without running anything that stands in it.
+
+    Only tensors, numbers, texts, arrays and the two records in `_SAFE` come out of a file; a pickle that asks for anything else
+    is refused before it is carried out, so that the run folder of a stranger can be looked at.
+    """
+    try:
+        with torch.serialization.safe_globals(_SAFE):
+            held: dict[str, Any] = torch.load(io.BytesIO(data), weights_only=True)
+    except Exception as error:
+        why = str(error).splitlines()[0][:200]
+        raise InputError("not a checkpoint, or a broken one", where=where, why=why, fix="an older one of the run") from error
+    return held
+
+
+_TASKS = 48
+_FIRST = 900_000_000
+
+
+class Trials:
+    """Which of the last networks plays when it counts: the running means of the weights, tried on the same tasks.
+
+    Trial tasks are of the training worlds, are neither those of training nor those that are held out, and are the same for every
+    network of a run, so that their returns are compared task by task; every call of a trial counts as spent. A network takes the
+    place of the best so far only where it is better by the mean over worlds, each in units of the first trial. A learner that
+    swings between updates ends with a good one of its last, not with its last.
+    """
+
+    def __init__(self) -> None:
+        self.best: dict[str, torch.Tensor] | None = None
+        self.score = -np.inf
+        self.units: list[float] = []
+        self.seen: list[tuple[int, float]] = []
+        """(update, score) of every trial."""
+
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return dict(vars(self))
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """From a checkpoint."""
+        vars(self).update(state)
+
+    def hold(self, net: Network, worlds: Sequence[TeamWorld], seed: int, update: int) -> dict[str, int]:
+        """Play the trial tasks greedily; what that spent."""
+        each = max(4, _TASKS // len(worlds))
+        spent, means = {"episodes": 0, "calls": 0, "decisions": 0}, []
+        for place, world in enumerate(worlds):
+            seeds = _FIRST + (seed % 100_000) * 1_000 + place * each + np.arange(each)
+            out = play_out(world.config, net, seeds, np.zeros(each, np.int64), greedy=True, name="trial")
+            means.append(float(out.values.mean()))
+            spent["episodes"] += each
+            spent["calls"] += out.calls
+            spent["decisions"] += out.decisions
+        self.units = self.units or [max(abs(m), 1e-6) for m in means]
+        score = float(np.mean([m / u for m, u in zip(means, self.units, strict=True)]))
+        self.seen.append((update, score))
+        if score > self.score:
+            self.best, self.score = {k: v.clone() for k, v in net.state_dict().items()}, score
+        return spent

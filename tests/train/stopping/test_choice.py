@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from counterpoint import registry
 from counterpoint.errors import InputError, NotFound, NotIdentified, Refused
-from counterpoint.train.stopping import TRAINERS, Rule, best_cap, choose, from_traces, load_rule, stacked
-from counterpoint.train.stopping.choice import _undecided
+from counterpoint.train.stopping.choice import TRAINERS, _undecided, choose, stacked
 from counterpoint.train.stopping.expected import calmest, expected
-from counterpoint.train.stopping.paths import StopPaths, checked
+from counterpoint.train.stopping.paths import StopPaths, checked, from_traces
+from counterpoint.train.stopping.rule import Rule, load_rule
+from counterpoint.train.stopping.simple import best_cap
 
 S0, S1, S2, S3 = (registry.get("env", name) for name in ("s0", "s1", "s2", "s3"))
 

@@ -8,8 +8,7 @@ import pytest
 from counterpoint import registry
 from counterpoint.envs.stopping.sample import FEATURES
 from counterpoint.errors import InputError, Refused
-from counterpoint.train.stopping import from_traces
-from counterpoint.train.stopping.paths import said
+from counterpoint.train.stopping.paths import from_traces, said
 
 
 @pytest.mark.parametrize("name", ["s0", "s1", "s2", "s3"])

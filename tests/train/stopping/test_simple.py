@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from counterpoint.train.stopping import best_cap, hindsight, longstaff_schwartz, threshold
 from counterpoint.train.stopping.paths import StopPaths
+from counterpoint.train.stopping.simple import best_cap, hindsight, threshold
+from counterpoint.train.stopping.values import longstaff_schwartz
 
 
 def paths(y: list[list[float]], x: list[list[float]], times: int = 4) -> StopPaths:

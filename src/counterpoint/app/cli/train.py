@@ -51,7 +51,8 @@ _SETTINGS = {
 @click.option("--world", metavar="NAME", help="A TeamWorld: W1, W2, D, P, V, A, M, or package.module:object.")
 @click.option(
     "--set", "pairs", multiple=True, metavar="NAME=VALUE",
-    help="A parameter of the world (vote_items=64) or a setting of the run (eval_every=10); may be repeated.",
+    help="A parameter of the world (vote_items=64), a setting of the run (eval_every=10), or what differs from the preset "
+    "(change.group=8, change.loss.lam=0.8); may be repeated.",
 )  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), help="Of everything random.  [default: 0]")
 @click.option("--seeds", type=click.IntRange(min=1), metavar="N", help="Train N runs, of seed, seed + 1, ...")
@@ -124,6 +125,11 @@ def _plan(given: Mapping[str, Any]) -> list[tuple[Path, dict[str, Any]]]:
     from counterpoint.train.settings import settings_of
 
     full = settings_of(config).as_dict()
+    if full["change"]:  # a preset's own options are checked when a run begins, which a dry run does not
+        from counterpoint.train.assign import check
+        from counterpoint.train.preset import named_preset
+
+        check(named_preset(full["preset"]).changed(full["change"]))
     short = "-".join([full["preset"].replace(":", "."), _world(full["world"], {}).name])
     name = given["out"] or _HOME / (source.stem if source is not None else short)
     seeds = range(full["seed"], full["seed"] + (given["seeds"] or 1))
@@ -167,14 +173,20 @@ def _with_pairs(config: dict[str, Any], pairs: tuple[str, ...]) -> dict[str, Any
     from counterpoint.app.cli.world import _changed
     from counterpoint.train.settings import Settings
 
-    names = {f.name for f in dataclasses.fields(Settings)} - {"preset", "world", "set"}
-    own = [pair for pair in pairs if pair.partition("=")[0] in names and "=" in pair]
+    names = {f.name for f in dataclasses.fields(Settings)} - {"preset", "world", "set", "change"}
+    own = [p for p in pairs if "=" in p and (p.partition("=")[0] in names or p.startswith("change."))]
     for pair in own:
         name, _, text = pair.partition("=")
         try:
-            config[name] = json.loads(text)
+            value = json.loads(text)
         except ValueError:
-            config[name] = text
+            value = text
+        *path, last = name.split(".")
+        table = config
+        for part in path:
+            table[part] = dict(table.get(part) or {})
+            table = table[part]
+        table[last] = value
     before = _world(config["world"], config.get("set") or {})
     try:
         after = _changed(before, [pair for pair in pairs if pair not in own])

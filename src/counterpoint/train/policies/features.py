@@ -19,6 +19,8 @@ from counterpoint.envs.teamworld.observation import Observation
 Floats = np.ndarray
 ITEM, AGENT, PAIR, ROLE = 42, 8, 4, 8
 TEAM = 15 + ITEM
+WORKER = 13
+SEEN_BY_CRITIC = WORKER + ITEM + 1
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from counterpoint.envs.teamworld.config import KINDS, RULES
-from counterpoint.train.policies.features import AGENT, ITEM, PAIR, ROLE, TEAM
-from counterpoint.train.policies.workers import SEEN_BY_CRITIC, WORKER
+from counterpoint.train.policies.features import AGENT, ITEM, PAIR, ROLE, SEEN_BY_CRITIC, TEAM, WORKER
 
 PURPOSES = ("leave", "answer", "verify", "next")
 HEADS = ("stop", "spawn", "delegate", "communicate", "aggregate")

@@ -22,11 +22,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from counterpoint.train.stopping.expected import calmest
-from counterpoint.train.stopping.gradient import all_stops
+from counterpoint.train.stopping.gradient import all_stops, sampled_gradient
 from counterpoint.train.stopping.paths import HasPaths, StopPaths, checked, subset
 from counterpoint.train.stopping.rule import Rule, paid
-from counterpoint.train.stopping.simple import FOLDS, best_cap, folds_of, threshold
-from counterpoint.train.stopping.values import longstaff_schwartz, mixed
+from counterpoint.train.stopping.simple import FOLDS, best_cap, folds_of, hindsight, threshold
+from counterpoint.train.stopping.values import longstaff_schwartz, mixed, pooled
 
 _ERRORS = 1.0
 
@@ -113,3 +113,16 @@ def _undecided(plain: Gains, later: Gains) -> str:
 
 def _mean_error(values: np.ndarray) -> tuple[float, float]:
     return float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
+
+
+TRAINERS: Mapping[str, Trainer] = {
+    "stacked": stacked,
+    "longstaff_schwartz": longstaff_schwartz,
+    "pooled": pooled,
+    "all_stops": all_stops,
+    "threshold": threshold,
+    "best_cap": best_cap,
+    "sampled_gradient": sampled_gradient,
+    "hindsight": hindsight,
+}
+"""Every trainer by name."""

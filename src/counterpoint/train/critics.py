@@ -1,16 +1,12 @@
-"""Soft policy iteration over the rows of rollouts: critics of every alternative, and heads that move to the better ones.
+"""Critics of every alternative, regressed on what rollouts were worth.
 
     V(row)               regressed on the return to go; it has the level, which advantages alone would leave free to drift
     Q(row, purpose)      regressed on V + A of `returns.py`
     B(row, brief), P(row, agent), S(team, rule)      regressed on what is left, by brief, by agent, by the round's rule and talk
     C(team)              regressed on what going on brought; stopping is worth 0 from there
-    heads                minimise  sum_a pi(a) (tau log pi(a) - Q(a)),  whose minimum is  pi = softmax(Q / tau)
 
-Always true: leaving an item is worth 0 from there, exactly, so its Q is not learned. All alternatives of a row move at once,
-as in the all-stops gradient (research note B1); nothing is sampled twice and no baseline is needed. Q is in units of its
-kind's spread, so that a question worth one point and a chain worth ten are learned at one pace. tau falls as training goes on.
-Relatives: natural policy gradient by compatible critics (Kakade 2001), discrete SAC (arXiv 1910.07207); departures: returns of
-a causal cone, not of the team.
+Always true: leaving an item is worth 0 from there, exactly, so its Q is not learned. Q is in units of its kind's spread, so that
+a question worth one point and a chain worth ten are learned at one pace.
 """
 
 from __future__ import annotations
@@ -25,8 +21,6 @@ from torch.nn import functional as F
 from counterpoint.train.learner import finite
 from counterpoint.train.policies.network import Network
 from counterpoint.train.returns import Lesson
-
-Table = Mapping[str, np.ndarray]
 
 
 def _joined(lessons: Sequence[Lesson], table: str, names: Sequence[str]) -> dict[str, np.ndarray]:
@@ -56,10 +50,10 @@ def fit(
         for name, t in every.items()
     }
     sums: dict[str, float] = {}
-    chances = _by_kind(item["x"])
+    chances = by_kind(item["x"])
     for _ in range(steps):
         some = {name: _some(rng, t, size // 4) for name, t in tables.items() if name != "item"}
-        at = torch.from_numpy(_drawn(rng, chances, size))
+        at = torch.from_numpy(drawn(rng, chances, size))
         some["item"] = {k: v[at] for k, v in tables["item"].items()}
         losses = _losses(net, some)
         loss = torch.stack(list(losses.values())).sum()
@@ -71,14 +65,14 @@ def fit(
     return sums
 
 
-def _by_kind(x: np.ndarray) -> np.ndarray:
+def by_kind(x: np.ndarray) -> np.ndarray:
     """Running sums of the chances to be drawn: every kind of item equally often, so that six chains are heard beside a hundred
     questions."""
     kind = x[:, :5].argmax(axis=1)
     return np.cumsum(1.0 / np.bincount(kind, minlength=5)[kind])
 
 
-def _drawn(rng: np.random.Generator, chances: np.ndarray, size: int) -> np.ndarray:
+def drawn(rng: np.random.Generator, chances: np.ndarray, size: int) -> np.ndarray:
     """Places of rows drawn by their chances."""
     n = min(size, len(chances))
     return np.minimum(np.searchsorted(chances, rng.random(n) * chances[-1], side="right"), len(chances) - 1)
@@ -111,65 +105,3 @@ def _losses(net: Network, some: Mapping[str, Mapping[str, Tensor]]) -> dict[str,
         out["rule"] = F.mse_loss(made, r["y"])
     out["team"] = F.mse_loss(value[:at], team["y"])
     return out
-
-
-def improve(
-    net: Network,
-    optimizer: torch.optim.Optimizer,
-    tables: Mapping[str, Table],
-    rng: np.random.Generator,
-    *,
-    tau: float,
-    steps: int,
-    size: int = 1024,
-) -> dict[str, float]:
-    """Move purposes and stops towards the better alternatives; the other heads take clipped steps (`training.py`)."""
-    t = tables["item"]
-    stats: dict[str, float] = {}
-    chances = _by_kind(t["x"])
-    for _ in range(steps):
-        at = np.unique(_drawn(rng, chances, size))
-        loss = _item_loss(net, t, at, tau, stats)
-        if "stop" in tables:
-            loss = loss + _stop_loss(net, tables["stop"], rng, size // 4, tau, stats)
-        optimizer.zero_grad()
-        finite(loss, "policy").backward()
-        torch.nn.utils.clip_grad_norm_(net.policy_parameters(), 1.0)
-        optimizer.step()
-    return stats
-
-
-def _expected(log_pi: Tensor, q: Tensor, tau: float) -> Tensor:
-    """sum_a pi(a) (tau log pi(a) - q(a)), in units of tau so that its gradient does not fade as tau falls."""
-    return (log_pi.exp() * (log_pi - q / tau)).sum(-1).mean()
-
-
-def _stop_loss(net: Network, t: Table, rng: np.random.Generator, size: int, tau: float, stats: dict[str, float]) -> Tensor:
-    """Stop against going on."""
-    x = torch.from_numpy(t["x"][rng.integers(0, len(t["ep"]), min(size, len(t["ep"])))])
-    stop, _, _ = net.teams(x)
-    with torch.no_grad():
-        going, _, _ = net.judge_teams(x)
-    stats["stop_share"] = float(torch.sigmoid(stop).mean().detach())
-    return _choice(stop, -going, tau)
-
-
-def _choice(logit: Tensor, gain: Tensor, tau: float) -> Tensor:
-    """`_expected` of a yes or no, where yes is worth `gain` more."""
-    return _expected(
-        torch.stack([F.logsigmoid(logit), F.logsigmoid(-logit)], -1), torch.stack([gain, torch.zeros_like(gain)], -1), tau
-    )
-
-
-def _item_loss(net: Network, t: Table, at: np.ndarray, tau: float, stats: dict[str, float]) -> Tensor:
-    x = torch.from_numpy(t["x"][at])
-    purpose, brief, _ = net.items(x)
-    mask = torch.from_numpy(t["mask"][at])
-    mask[:, 0] = True  # forbidden to some in training, never in play
-    log_pi = purpose.masked_fill(~mask, -1e9).log_softmax(-1)
-    with torch.no_grad():
-        q = F.pad(net.judge_items(x)[0], (1, 0))
-    stats["entropy_item"] = float(-(log_pi.exp() * log_pi).sum(-1).mean().detach())
-    said = brief.log_softmax(-1)
-    stats["entropy_brief"] = float(-(said.exp() * said).sum(-1).mean().detach())
-    return _expected(log_pi, q, tau)

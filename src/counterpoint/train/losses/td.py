@@ -1,4 +1,4 @@
-"""QMIX and VDN over the five sub-decisions: each head is an agent with a utility, a monotone mix of them is the team's value.
+"""QMIX and VDN over the five sub-decisions: a monotone mix of the heads' utilities is the team's value.
 
     q_i(a)   = tau * logit_i(a), the mean over what head i decided in the round;   behaviour = softmax(q_i / tau)
     Q_tot    = |w2(s)| . elu(q |W1(s)| + b1(s)) + V(s)      (QMIX; W1, b1, w2, V are networks of the team's features s)
@@ -18,8 +18,7 @@ network: features hold the past.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,7 +28,9 @@ from torch.nn import functional as F
 
 from counterpoint.credit.advantages import td_lambda
 from counterpoint.errors import InputError, did_you_mean
+from counterpoint.trace import Trace
 from counterpoint.train.learner import finite
+from counterpoint.train.loss import Learner, Loss
 from counterpoint.train.policies.features import TEAM
 from counterpoint.train.policies.network import HEADS, Network
 from counterpoint.train.rollouts import Rollout
@@ -190,15 +191,9 @@ def _items(net: Network, t: Table, candidates: Table | None, sums: _Sums) -> Non
 
 
 def learn(
-    net: Network, mixer: Mixer, optimizer: torch.optim.Optimizer, out: Rollout, options: Mapping[str, object], *,
-    progress: float, rng: np.random.Generator,
+    net: Network, mixer: Mixer, optimizer: torch.optim.Optimizer, out: Rollout, o: Options, *, progress: float
 ) -> dict[str, float]:  # fmt: skip
-    """Steps of temporal-difference learning on one batch; `rng` is not needed, since all of it is used at once."""
-    known = [f.name for f in dataclasses.fields(Options)]
-    for name in options:
-        if name not in known:
-            raise InputError(f"loss td has no option {name!r}", fix=did_you_mean(name, known))
-    o = Options(**options)  # type: ignore[arg-type]
+    """Steps of temporal-difference learning on one batch, all of which is used at once."""
     tau = o.tau_from * (o.tau_to / o.tau_from) ** progress
     beats = beats_of(out)
     _measure(mixer, out)
@@ -225,3 +220,17 @@ def _measure(mixer: Mixer, out: Rollout, share: float = 0.2) -> None:
     spread = max(float(((out.values - out.value_TE[0]) / out.config.items).std()), 1e-3)
     old = float(mixer.unit)
     mixer.unit.copy_(torch.tensor(spread if old == 1.0 else (1 - share) * old + share * spread))
+
+
+def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) -> dict[str, float]:
+    stats = learner.fit_critics(out, steps=8)
+    assert isinstance(learner.module, Mixer)
+    return stats | learn(learner.net, learner.module, learner.policy, out, o, progress=learner.progress)
+
+
+td = Loss(
+    source="QMIX arXiv 1803.11485, VDN 1706.05296, pymarl; Agent Q-Mix arXiv 2604.00344",
+    takes=Options,
+    learn=_learn,
+    module=Mixer,
+)

@@ -1,0 +1,152 @@
+"""Soft policy iteration: purposes and stops move to better alternatives, spawns by a natural gradient.
+
+    heads    minimise  sum_a pi(a) (tau log pi(a) - Q(a)),  whose minimum is  pi = softmax(Q / tau)
+    spawn    y = sum_r [ (go_r - p_r) w . x_r + go_r (s_r - m_r) v . x_r ] + noise     (`SpawnGradient`)
+    rest     briefs, pointers, rules and talk take clipped steps on what the critics leave unexplained
+
+Always true: all alternatives of a row move at once, as in the all-stops gradient (docs/stopping.md); nothing is sampled twice and
+no baseline is needed. tau falls as training goes on.
+
+Relatives: natural policy gradient by compatible critics (Kakade 2001), discrete SAC (arXiv 1910.07207); departures: returns of
+a causal cone, not of the team.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from counterpoint.trace import Trace
+from counterpoint.train.critics import by_kind, drawn
+from counterpoint.train.learner import Steps, finite, update
+from counterpoint.train.loss import Learner, Loss
+from counterpoint.train.policies.network import Network
+from counterpoint.train.returns import lesson, row_advantages
+from counterpoint.train.rollouts import Rollout
+
+Table = Mapping[str, np.ndarray]
+_RIDGE = 0.5
+
+
+@dataclass(frozen=True)
+class Options:
+    """How it is learned."""
+
+    tau_from: float = 0.3
+    """Temperature at the start, in units of an item's spread."""
+    tau_to: float = 0.03
+    """And at the end; it falls geometrically."""
+    keep: int = 192
+    """Episodes on which the critics are fitted: the last ones."""
+    lam: float = 0.9
+    """Of the returns along an item's chain."""
+    steps: int = 48
+    """Of the critics per update; the heads make half as many."""
+    entropy: float = 0.005
+    """Weight of the entropy bonus of the clipped steps at the start; it falls to 0."""
+    spread_from: float = 0.6
+    """Standard deviation of the log of a team's size at the start."""
+    spread_to: float = 0.15
+    """And at the end."""
+
+
+def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) -> dict[str, float]:
+    tau = o.tau_from * (o.tau_to / o.tau_from) ** learner.progress
+    stats = learner.fit_critics(out, keep=o.keep, lam=o.lam, steps=o.steps)
+    taught = lesson(learner.net, out, lam=o.lam)
+    if taught is None:
+        return stats
+    stats |= improve(learner.net, learner.policy, out.tables, learner.rng(2), tau=tau, steps=o.steps // 2)
+    advantages = row_advantages(learner.net, out, taught)
+    stats |= learner.teach_workers(out, advantages)
+    if "spawn" in out.tables:
+        stats |= _spawn(learner, o, out, advantages["spawn"])
+    rest = {k: v for k, v in out.tables.items() if k not in ("stop", "spawn")}
+    steps = Steps(entropy=o.entropy * (1 - learner.progress))
+    stats |= update(learner.net, learner.policy, rest, advantages, len(out.values), steps, learner.rng(4), skip={"item"})
+    return stats | {"tau": tau}
+
+
+def _spawn(learner: Learner, o: Options, out: Rollout, advantage: np.ndarray) -> dict[str, float]:
+    """Who comes, and how many."""
+    net, table = learner.net, out.tables["spawn"]
+    learner.spawning.add(net, table, advantage)
+    learner.spawning.step(net, table, out.config.max_agents, left=max(0.25, 1 - learner.progress))
+    with torch.no_grad():
+        net.log_scale.fill_(float(np.log(o.spread_from * (o.spread_to / o.spread_from) ** learner.progress)))
+    gate = net.roles(torch.from_numpy(table["x"]))[0].detach()
+    return {"entropy_spawn": float((F.softplus(gate) - gate * torch.sigmoid(gate)).mean())}
+
+
+def improve(
+    net: Network,
+    optimizer: torch.optim.Optimizer,
+    tables: Mapping[str, Table],
+    rng: np.random.Generator,
+    *,
+    tau: float,
+    steps: int,
+    size: int = 1024,
+) -> dict[str, float]:
+    """Move purposes and stops towards the better alternatives; the other heads take clipped steps."""
+    t = tables["item"]
+    stats: dict[str, float] = {}
+    chances = by_kind(t["x"])
+    for _ in range(steps):
+        at = np.unique(drawn(rng, chances, size))
+        loss = _item_loss(net, t, at, tau, stats)
+        if "stop" in tables:
+            loss = loss + _stop_loss(net, tables["stop"], rng, size // 4, tau, stats)
+        optimizer.zero_grad()
+        finite(loss, "policy").backward()
+        torch.nn.utils.clip_grad_norm_(net.policy_parameters(), 1.0)
+        optimizer.step()
+    return stats
+
+
+def _expected(log_pi: Tensor, q: Tensor, tau: float) -> Tensor:
+    """sum_a pi(a) (tau log pi(a) - q(a)), in units of tau so that its gradient does not fade as tau falls."""
+    return (log_pi.exp() * (log_pi - q / tau)).sum(-1).mean()
+
+
+def _stop_loss(net: Network, t: Table, rng: np.random.Generator, size: int, tau: float, stats: dict[str, float]) -> Tensor:
+    """Stop against going on."""
+    x = torch.from_numpy(t["x"][rng.integers(0, len(t["ep"]), min(size, len(t["ep"])))])
+    stop, _, _ = net.teams(x)
+    with torch.no_grad():
+        going, _, _ = net.judge_teams(x)
+    stats["stop_share"] = float(torch.sigmoid(stop).mean().detach())
+    return _choice(stop, -going, tau)
+
+
+def _choice(logit: Tensor, gain: Tensor, tau: float) -> Tensor:
+    """`_expected` of a yes or no, where yes is worth `gain` more."""
+    return _expected(
+        torch.stack([F.logsigmoid(logit), F.logsigmoid(-logit)], -1), torch.stack([gain, torch.zeros_like(gain)], -1), tau
+    )
+
+
+def _item_loss(net: Network, t: Table, at: np.ndarray, tau: float, stats: dict[str, float]) -> Tensor:
+    x = torch.from_numpy(t["x"][at])
+    purpose, brief, _ = net.items(x)
+    mask = torch.from_numpy(t["mask"][at])
+    mask[:, 0] = True  # forbidden to some in training, never in play
+    log_pi = purpose.masked_fill(~mask, -1e9).log_softmax(-1)
+    with torch.no_grad():
+        q = F.pad(net.judge_items(x)[0], (1, 0))
+    stats["entropy_item"] = float(-(log_pi.exp() * log_pi).sum(-1).mean().detach())
+    said = brief.log_softmax(-1)
+    stats["entropy_brief"] = float(-(said.exp() * said).sum(-1).mean().detach())
+    return _expected(log_pi, q, tau)
+
+
+soft = Loss(
+    source="ours; relatives: Kakade 2001, discrete SAC arXiv 1910.07207",
+    takes=Options,
+    learn=_learn,
+)
