@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 from _timing import arguments, report, row
 
-from counterpoint.bench.claims._late import LEVELS, Launch, rollouts
+from counterpoint.bench.claims.async_ import LEVELS, Launch, rollouts
 from counterpoint.train.feed import Deadline, Ordered
 from counterpoint.train.runner import Job
 from counterpoint.train.runners.processes import Processes
 
-WORK = "counterpoint.bench.claims._late:rollouts"
+WORK = "counterpoint.bench.claims.async_:rollouts"
 BATCH, PACE_S, UPDATE_S = 12, 0.004, 0.005
 VERSIONS = count()
 

@@ -13,7 +13,7 @@ import counterpoint
 from counterpoint.app.cli import cli
 from counterpoint.app.cli._lanes_text import Screen, credit_bar, cut, lanes_text, span
 from counterpoint.app.viewer.shapes import FAMILIES as PAGE_FAMILIES
-from counterpoint.credit.by_agent import by_agent
+from counterpoint.credit.shares import agent_shares
 from counterpoint.testing import synthetic_trace
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.lanes import EMPTY, FAMILIES, KINDS, WAIT, Clock, cells, folded, kind_of
@@ -157,12 +157,12 @@ def test_the_credit_bar_has_signs_and_closes() -> None:
 
 
 def test_credit_by_agent_adds_up_or_is_absent() -> None:
-    shares = by_agent(team_of_readers())
+    shares = agent_shares(team_of_readers())
     assert shares is not None
     assert shares.method == "uniform"
     assert sum(shares.agents.values()) + shares.unassigned == pytest.approx(0.7)
     bare = team_of_readers()
-    assert by_agent(Trace(trace_id="t", task_id="q", events=bare.events, edges=bare.edges)) is None
+    assert agent_shares(Trace(trace_id="t", task_id="q", events=bare.events, edges=bare.edges)) is None
 
 
 def test_a_cut_text_fits() -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from counterpoint.bench.claim import Row, at_least, at_most
+from counterpoint.bench.claim import ClaimRow, at_least, at_most
 
 played: list[tuple[int, int]] = []
 
 
-def hit(*, seed: int, seeds: int) -> Iterator[Row]:
+def hit(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """Uniform numbers have a mean below one."""
     played.append((seed, seeds))
     means = [np.random.default_rng(seed + k).random(100).mean() for k in range(seeds)]
@@ -26,13 +26,13 @@ def miss(*, seed: int, seeds: int) -> Iterator[dict[str, Any]]:
     yield {"name": "two", "value": 2, "low": None, "high": None, "target": "= 2", "ok": True}
 
 
-def crash(*, seed: int, seeds: int) -> Iterator[Row]:
+def crash(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """Falls over after its first row."""
     yield at_least("fine so far", 1, 0)
     raise KeyError("oops")
 
 
-def empty(*, seed: int, seeds: int) -> Iterator[Row]:
+def empty(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """Shows nothing."""
     yield from ()
 

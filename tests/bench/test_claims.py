@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from counterpoint.bench.claim import Row, as_row, at_least, at_most, equal_within, mean_interval
+from counterpoint.bench.claim import ClaimRow, as_row, at_least, at_most, equal_within, mean_interval
 from counterpoint.errors import InputError
 
 
@@ -46,7 +46,7 @@ def test_what_is_not_finite_meets_nothing() -> None:
 def test_a_single_number_is_exact() -> None:
     for one in (0.5, np.float64(0.5), np.array(0.5)):
         row = at_least("x", one, 0.5, by="interval")  # type: ignore[arg-type]
-        assert row == Row("x", 0.5, 0.5, 0.5, ">= 0.5", True)
+        assert row == ClaimRow("x", 0.5, 0.5, 0.5, ">= 0.5", True)
         assert [type(v) for v in row.as_dict().values()] == [str, float, float, float, str, bool]
 
 
@@ -70,7 +70,7 @@ def test_a_single_number_is_exact() -> None:
         (equal_within("x", [1, 2, 3], 2, 2.5, by="interval"), True),
     ],
 )
-def test_the_rules(row: Row, ok: bool) -> None:
+def test_the_rules(row: ClaimRow, ok: bool) -> None:
     assert row.ok is ok
 
 

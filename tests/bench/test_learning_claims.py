@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from counterpoint import registry
-from counterpoint.bench.claims import _exploration, _late, async_
-from counterpoint.bench.claims._exploration import learn_gate, table_world, team_world
+from counterpoint.bench.claims import async_, spawn_exploration
+from counterpoint.bench.claims.spawn_exploration import learn_gate, table_world, team_world
 from counterpoint.errors import InputError
 from counterpoint.train.runners.here import Here
 from counterpoint.train.runners.processes import Processes
@@ -22,11 +22,11 @@ def test_their_names() -> None:
 
 def test_the_true_effect_of_late_rollouts() -> None:
     mean = np.array(
-        [[np.mean([_late.rollouts((s, a, u, 0.0), None) for s in range(60)]) for u in range(_late.LEVELS)] for a in (0, 1)]
+        [[np.mean([async_.rollouts((s, a, u, 0.0), None) for s in range(60)]) for u in range(async_.LEVELS)] for a in (0, 1)]
     )
-    assert (mean[1] - mean[0]).mean() == pytest.approx(_late.EFFECT, abs=0.003)
+    assert (mean[1] - mean[0]).mean() == pytest.approx(async_.EFFECT, abs=0.003)
     assert mean[:, 0] == pytest.approx([0.3, 0.32], abs=0.005)
-    assert _late.rollouts((1, 1, 2, 0.0), {"scale": 2.0}) == 2 * _late.rollouts((1, 1, 2, 0.0), None)
+    assert async_.rollouts((1, 1, 2, 0.0), {"scale": 2.0}) == 2 * async_.rollouts((1, 1, 2, 0.0), None)
 
 
 def test_launch_order_gives_the_same_bytes_and_another_seed_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +38,7 @@ def test_launch_order_gives_the_same_bytes_and_another_seed_others(monkeypatch: 
 
 
 def test_a_gate_that_starts_shut_opens_only_with_forks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_exploration, "UPDATES", 120)
+    monkeypatch.setattr(spawn_exploration, "UPDATES", 120)
     world = table_world(np.array([[0.5, 0.9], [0.5, 0.2]]), 0.2, 16)
     assert world.share(np.array([1.0, 0.0])) == 1
     assert world.share(np.zeros(2)) == pytest.approx(1.0 / 1.4)

@@ -22,12 +22,11 @@ from counterpoint.credit.forks import (
     two_arms,
 )
 from counterpoint.credit.masked_replay import Vote, gains, majority, masked, smoothed, votes_of, worth_of
-from counterpoint.credit.mechanisms.message_amortised import Weights, blended, fit, message_amortised
+from counterpoint.credit.mechanisms.message_amortised import NAMES, Weights, blended, features, fit, message_amortised
 from counterpoint.credit.mechanisms.message_delete import message_delete
 from counterpoint.credit.mechanisms.message_masked import message_masked
 from counterpoint.credit.mechanisms.message_substitute import message_substitute
 from counterpoint.credit.mechanisms.tool_call import outcome_gap, results_of, tool_call
-from counterpoint.credit.message_features import NAMES, features
 from counterpoint.errors import InputError, NotFound, NotIdentified
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.replay import Delete, Do, Fork, Substitute

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 import counterpoint as cpt
 from counterpoint.credit.forks import Contrast, effects, fork_seeds, pair_interaction, paired
 from counterpoint.credit.masked_replay import Vote, gains, majority, masked, smoothed, votes_of
-from counterpoint.credit.mechanisms.message_amortised import blended, fit, message_amortised
+from counterpoint.credit.mechanisms.message_amortised import NAMES, blended, features, fit, message_amortised
 from counterpoint.credit.mechanisms.message_delete import message_delete
 from counterpoint.credit.mechanisms.message_masked import message_masked
 from counterpoint.credit.mechanisms.message_substitute import message_substitute
-from counterpoint.credit.message_features import NAMES, features
 from counterpoint.credit.ridge import ridge
 from counterpoint.envs.teamworld.policies.parts import Parts, Team
 from counterpoint.envs.teamworld.replay import TeamReplay

@@ -9,13 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from counterpoint import registry
-from counterpoint.credit.by_agent import by_agent
 from counterpoint.credit.groups import Convention
-from counterpoint.credit.in_words import merge_calls, split_reply
 from counterpoint.credit.messages import check_ids, messages_of
 from counterpoint.credit.prefix_tree import tree_of
 from counterpoint.credit.rows import (
-    Row,
+    TraceUnit,
     actions,
     compared,
     credit_of,
@@ -28,6 +26,7 @@ from counterpoint.credit.rows import (
     unit_events,
     values_of,
 )
+from counterpoint.credit.shares import agent_shares
 from counterpoint.errors import InputError, NotFound, NotIdentified
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.rows import Cost, CreditRow, Signal, Signals
@@ -163,7 +162,7 @@ def three() -> list[Trace]:
 
 
 def test_credit_names_what_it_refuses_and_keeps_the_order_of_traces() -> None:
-    rows = [(Row(2, "agent", "x"), 1.0), (Row(0, "agent", "y"), np.nan), (Row(0, "agent", "x"), 2.0), (Row(2, "agent", "a"), 3.0)]
+    rows = [(TraceUnit(2, "agent", "x"), 1.0), (TraceUnit(0, "agent", "y"), np.nan), (TraceUnit(0, "agent", "x"), 2.0), (TraceUnit(2, "agent", "a"), 3.0)]
     credit = credit_of("uniform", "words", three(), rows, unidentified={(1, "z"): "told"}, notes={"k": 1}, cost=Cost(2, 3))
     assert credit.rows == (CreditRow(0, "agent", "x", 2.0), CreditRow(2, "agent", "x", 1.0), CreditRow(2, "agent", "a", 3.0))
     assert credit.unidentified == {(1, "z"): "told", (0, "y"): "a group of one: nobody to compare with"}
@@ -171,21 +170,21 @@ def test_credit_names_what_it_refuses_and_keeps_the_order_of_traces() -> None:
     assert (credit.notes, credit.cost, credit.additive, credit.declared) == ({"k": 1}, Cost(2, 3), False, None)
     plain = credit_of("uniform", "words", three(), [])
     assert (plain.rows, plain.notes, plain.cost, plain.unidentified) == ((), {}, Cost(), {})
-    summed = credit_of("uniform", "words", three()[:1], [(Row(0, "agent", "x"), 2.0)], declared=np.array([2.0]))
+    summed = credit_of("uniform", "words", three()[:1], [(TraceUnit(0, "agent", "x"), 2.0)], declared=np.array([2.0]))
     assert summed.additive
     assert summed.declared == [2.0]
 
 
 def test_when_no_row_is_left_the_question_is_refused() -> None:
     with pytest.raises(NotIdentified, match="because; do this"):
-        credit_of("uniform", "words", three(), [(Row(0, "agent", "x"), np.nan)], why_not="because", fix="do this")
+        credit_of("uniform", "words", three(), [(TraceUnit(0, "agent", "x"), np.nan)], why_not="because", fix="do this")
     with pytest.raises(NotIdentified, match="first; several traces per task, or singleton='zero' or 'keep'"):
         credit_of("uniform", "words", three(), [], unidentified={(0, "a"): "first", (1, "b"): "second"})
 
 
 def test_the_notes_of_a_comparison() -> None:
     traces, how = three(), Convention(scale="none")
-    rows = [Row(0, "agent", "x"), Row(1, "agent", "x"), Row(2, "team", "")]
+    rows = [TraceUnit(0, "agent", "x"), TraceUnit(1, "agent", "x"), TraceUnit(2, "team", "")]
     notes = compared(rows, ["k", "k", ("l", 1)], traces, how)
     assert notes["groups"] == {"k": 2, "('l', 1)": 1}
     assert notes["compared"] == {"k": ["a x", "b x"], "('l', 1)": ["c"]}
@@ -198,14 +197,14 @@ def test_the_notes_of_a_comparison() -> None:
 
 def test_groups_of_another_size_are_named_three_at_most() -> None:
     traces = three()
-    rows = [Row(i % 3, "team", "") for i in range(8)]
+    rows = [TraceUnit(i % 3, "team", "") for i in range(8)]
     with pytest.raises(InputError, match="groups of 2 were expected: 'a' has 1, 'c' has 3, 'd' has 1;") as error:
         grouped_credit("m", "words", traces, rows, [0.0] * 8, ["a", "b", "b", "c", "c", "c", "d", "e"], Convention(), size=2)
     assert "'b'" not in str(error.value)
 
 
 def test_episodes_of_grouped_rows_are_their_traces() -> None:
-    rows = [Row(0, "agent", "x"), Row(0, "agent", "y"), Row(1, "agent", "x")]
+    rows = [TraceUnit(0, "agent", "x"), TraceUnit(0, "agent", "y"), TraceUnit(1, "agent", "x")]
     how = Convention(scale="none", count="episodes")
     credit = grouped_credit("m", "words", three(), rows, [2.0, 4.0, 1.0], ["k"] * 3, how)
     assert [r.value for r in credit.rows] == pytest.approx([0.0, 2.0, -1.0])  # means 3 and 1: baseline 2
@@ -286,11 +285,6 @@ def test_which_events_are_messages() -> None:
     assert error.value.where == "worked"
 
 
-def test_words_for_agents() -> None:
-    assert split_reply({"a": "well done", "z": "?"}, ["a", "b"], "all") == {"a": "well done", "b": "all"}
-    assert [merge_calls(n) for n in (0, 1, 2, 5)] == [0, 0, 1, 1]
-
-
 def test_credit_by_agent_for_a_picture_adds_up() -> None:
     drafts = [
         Event(id="e0", t=0, type="orchestrator_decision", agent="lead", role="orchestrator", turn=0),
@@ -298,13 +292,13 @@ def test_credit_by_agent_for_a_picture_adds_up() -> None:
         Event(id="e2", t=2, type="aggregate", agent="lead", role="orchestrator", turn=1, reward={"draft": 0.75}),
         Event(id="e3", t=3, type="message", agent="w", role="worker", turn=1),
     ]
-    told = by_agent(Trace(trace_id="d", task_id="q", events=drafts, rewards={"team": 0.5}))
+    told = agent_shares(Trace(trace_id="d", task_id="q", events=drafts, rewards={"team": 0.5}))
     assert told is not None
     assert (told.method, told.reward, told.unassigned) == ("ledger", 0.5, 0.0)
     assert told.agents == pytest.approx({"lead": 0.75, "w": -0.25})
-    even = by_agent(team("e", 0.5, [said("a"), said("b")]))
+    even = agent_shares(team("e", 0.5, [said("a"), said("b")]))
     assert even is not None
     assert (even.method, even.reward, even.agents, even.unassigned) == ("uniform", 0.5, {"a": 0.25, "b": 0.25}, 0.0)
-    assert by_agent(team("n", None, [said("a")])) is None
-    assert by_agent(team("n", 1.0, [])) is None
+    assert agent_shares(team("n", None, [said("a")])) is None
+    assert agent_shares(team("n", 1.0, [])) is None
     assert registry.get("credit", "uniform")(team("n", 1.0, [])).rows == ()

@@ -11,12 +11,12 @@ import pytest
 
 from counterpoint import registry
 from counterpoint.errors import InputError
-from counterpoint.reward import parl
 from counterpoint.reward import published as pub
 from counterpoint.reward import published_steps as steps
 from counterpoint.reward.logged import COMBINE, amounts, chosen, combined, gathered, members, results_of, turn_of
 from counterpoint.reward.reward import Reward
-from counterpoint.reward.shaping import discounted, shaping
+from counterpoint.reward.rewards import orchestration as parl
+from counterpoint.reward.rewards.process import shaping
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.rows import Signal
 
@@ -263,8 +263,6 @@ def test_shaping_defaults_and_limits() -> None:
     given = np.array([1.0, 2.0])
     shaping(given, ends_at_zero=True)
     assert given.tolist() == [1.0, 2.0]  # what was given is not changed
-    assert discounted([1.0, 2.0, 4.0], 0.5) == 3.0
-    assert discounted([], 0.5) == 0.0
 
 
 def test_parl_at_its_limits() -> None:
@@ -275,7 +273,6 @@ def test_parl_at_its_limits() -> None:
     at = {"perf": 0.5, "r_parallel": 1.0, "r_finish": 1.0, "lambda1": 0.5, "lambda2": 1.0}
     assert parl.parl("mixture", **at, success_above=0.5) == 0.5
     assert parl.parl("mixture", **at | {"perf": 0.0}) == 0.5
-    assert parl.critical_steps([]) == (0, 0)
     assert parl.FORMS == ("additive", "mixture")
     for call in (
         lambda: parl.parallel(-1, 5),

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoint.errors import InputError
-from counterpoint.reward.shaping import discounted, shaping
+from counterpoint.reward.rewards.process import shaping
 
 PHI = st.lists(st.floats(-100, 100), min_size=1, max_size=30)
+
+
+def discounted(rewards: np.ndarray, gamma: float) -> float:
+    return float((rewards * gamma ** np.arange(len(rewards))).sum())
 
 
 @given(PHI, st.floats(-100, 100), st.floats(0, 1))

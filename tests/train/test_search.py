@@ -6,7 +6,6 @@ import math
 
 import pytest
 
-from counterpoint.credit.in_words import merge_calls, split_reply
 from counterpoint.errors import InputError
 from counterpoint.train.search import halo_backprop, halo_ucb, spawn_trigger
 
@@ -25,9 +24,3 @@ def test_agent_spawn() -> None:
     assert spawn_trigger([0.1], [1.0], threshold=0.6, depth=0)[1] is False
     with pytest.raises(InputError, match="2 metrics and 1 weights"):
         spawn_trigger([1.0, 1.0], [1.0], threshold=0.5, depth=0)
-
-
-def test_lang_marl() -> None:
-    parsed, reply = {"agent_1": "plan was vague", "agent_2": "answer correct"}, "the whole reply"
-    assert split_reply(parsed, ["agent_1", "agent_2", "agent_3"], reply) == {**parsed, "agent_3": reply}
-    assert [merge_calls(n) for n in (0, 1, 3)] == [0, 0, 1]

@@ -1,6 +1,6 @@
 """Rows of a claim: a number, its 95 % interval, the target it is held to, and whether it is met.
 
-Always true: a row holds plain Python numbers and has exactly the six fields of `Row`; what is not a number meets no target.
+Always true: a row holds plain Python numbers and has exactly the six fields of `ClaimRow`; what is not a number meets no target.
 
 The interval of samples x_1..x_n (one per seed) is Student's, for their mean: m ± t(0.975, n - 1) · s / √n, with s the standard
 deviation over n - 1. It is meant for the few seeds of a claim, where the normal interval is too narrow. One sample has no
@@ -33,7 +33,7 @@ _T = (
 
 
 @dataclass(frozen=True)
-class Row:
+class ClaimRow:
     """One line of a claim."""
 
     name: str
@@ -69,24 +69,24 @@ def mean_interval(samples: Iterable[SupportsFloat]) -> tuple[float, float | None
     return mean, mean - half, mean + half
 
 
-def at_least(name: str, samples: Samples, target: float, *, by: By = "mean") -> Row:
+def at_least(name: str, samples: Samples, target: float, *, by: By = "mean") -> ClaimRow:
     """The row that says: this is at least so much."""
     return _row(name, samples, f">= {target:.6g}", lambda x: x >= target, by)
 
 
-def at_most(name: str, samples: Samples, target: float, *, by: By = "mean") -> Row:
+def at_most(name: str, samples: Samples, target: float, *, by: By = "mean") -> ClaimRow:
     """The row that says: this is at most so much."""
     return _row(name, samples, f"<= {target:.6g}", lambda x: x <= target, by)
 
 
-def equal_within(name: str, samples: Samples, target: float, tolerance: float, *, by: By = "mean") -> Row:
+def equal_within(name: str, samples: Samples, target: float, tolerance: float, *, by: By = "mean") -> ClaimRow:
     """The row that says: this is so much, give or take the tolerance."""
     if not tolerance >= 0:
         raise InputError(f"a tolerance is at least 0, not {tolerance}")
     return _row(name, samples, f"{target:.6g} ± {tolerance:.6g}", lambda x: abs(x - target) <= tolerance, by)
 
 
-def _row(name: str, samples: Samples, target: str, meets: Callable[[float], bool], by: By) -> Row:
+def _row(name: str, samples: Samples, target: str, meets: Callable[[float], bool], by: By) -> ClaimRow:
     value: float
     low: float | None
     high: float | None
@@ -98,18 +98,18 @@ def _row(name: str, samples: Samples, target: str, meets: Callable[[float], bool
     if by not in held:
         raise InputError(f"no rule {by!r}", fix="by is one of " + ", ".join(held))
     # A target is one-sided or a band around a number, so both ends meet it exactly when every point between does.
-    return Row(name, value, low, high, target, all(x is not None and math.isfinite(x) and meets(x) for x in held[by]))
+    return ClaimRow(name, value, low, high, target, all(x is not None and math.isfinite(x) and meets(x) for x in held[by]))
 
 
-_FIELDS = tuple(f.name for f in fields(Row))
+_FIELDS = tuple(f.name for f in fields(ClaimRow))
 
 
-def as_row(given: Row | Mapping[str, Any]) -> Row:
-    """What a claim yielded, as a row: a `Row`, or a mapping with exactly its six keys."""
-    if isinstance(given, Row):
+def as_row(given: ClaimRow | Mapping[str, Any]) -> ClaimRow:
+    """What a claim yielded, as a row: a `ClaimRow`, or a mapping with exactly its six keys."""
+    if isinstance(given, ClaimRow):
         return given
     if not isinstance(given, Mapping) or set(given) != set(_FIELDS):
         keys = f"the keys {', '.join(map(str, given))}" if isinstance(given, Mapping) else type(given).__name__
         raise InputError(f"a claim yields rows with the keys {', '.join(_FIELDS)}, not {keys}")
     low, high = (None if given[end] is None else float(given[end]) for end in ("low", "high"))
-    return Row(str(given["name"]), float(given["value"]), low, high, str(given["target"]), bool(given["ok"]))
+    return ClaimRow(str(given["name"]), float(given["value"]), low, high, str(given["target"]), bool(given["ok"]))

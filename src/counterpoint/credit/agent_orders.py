@@ -32,7 +32,7 @@ class Sampled(NamedTuple):
     orders: int
 
 
-class Tree(NamedTuple):
+class SpawnTree(NamedTuple):
     """What a parent-first order needs of a spawn tree."""
 
     parent_A: Ints
@@ -42,7 +42,7 @@ class Tree(NamedTuple):
     """Agents by depth."""
 
 
-def tree(parent_A: Ints) -> Tree:
+def tree(parent_A: Ints) -> SpawnTree:
     """The sizes and levels of a forest; -1 is the parent of a root."""
     depth = np.zeros(len(parent_A), np.int64)
     up = parent_A
@@ -53,7 +53,7 @@ def tree(parent_A: Ints) -> Tree:
     size = np.ones(len(parent_A), np.int64)
     for level in reversed(levels[1:]):
         np.add.at(size, parent_A[level], size[level])
-    return Tree(parent_A, size, levels)
+    return SpawnTree(parent_A, size, levels)
 
 
 def by_keys(keys_A: Floats) -> Ints:
@@ -61,7 +61,7 @@ def by_keys(keys_A: Floats) -> Ints:
     return np.argsort(keys_A, kind="stable")
 
 
-def parent_first(team: Tree, keys_A: Floats) -> Ints:
+def parent_first(team: SpawnTree, keys_A: Floats) -> Ints:
     """The depth-first order in which siblings stand by their keys."""
     by = np.lexsort((keys_A, team.parent_A))
     before = np.cumsum(team.size_A[by]) - team.size_A[by]

@@ -31,7 +31,7 @@ class Step(NamedTuple):
     depth: int
 
 
-class Tree(NamedTuple):
+class PrefixTree(NamedTuple):
     """All steps, trace by trace, and what became of each node."""
 
     steps: list[Step]
@@ -53,7 +53,7 @@ def tree_of(
     keys: Sequence[Hashable],
     rewards: Sequence[float],
     sample: Callable[[Event], Hashable] | None = None,
-) -> Tree:
+) -> PrefixTree:
     """The forest of these traces, one tree per key."""
     number: dict[tuple[Any, ...], int] = {}
     steps: list[Step] = []
@@ -77,4 +77,4 @@ def tree_of(
     nodes = np.array([n for n, _ in through], np.int64)
     leaves = np.bincount(nodes, minlength=len(number))
     sums = np.bincount(nodes, [r for _, r in through], len(number))
-    return Tree(steps, sums / np.maximum(leaves, 1), leaves)
+    return PrefixTree(steps, sums / np.maximum(leaves, 1), leaves)

@@ -24,7 +24,7 @@ from counterpoint.trace.team import ACTING, OUTSIDE_ROLES, Team
 Key = str | Callable[[Trace], Hashable]
 
 
-class Row(NamedTuple):
+class TraceUnit(NamedTuple):
     """One unit of one trace, before it has a credit."""
 
     trace: int
@@ -135,7 +135,9 @@ def values_of(trace: Trace, value: Any, what: str = "a critic") -> dict[str, Any
     return {e.id: v for e, v in zip(trace.events, given, strict=True)}
 
 
-def compared(rows: Sequence[Row], keys: Sequence[Hashable], traces: Sequence[Trace], convention: Convention) -> dict[str, Any]:
+def compared(
+    rows: Sequence[TraceUnit], keys: Sequence[Hashable], traces: Sequence[Trace], convention: Convention
+) -> dict[str, Any]:
     """The notes: every group with its size and its members, and the convention that was applied."""
     members: dict[str, list[str]] = {}
     for row, key in zip(rows, keys, strict=True):
@@ -147,7 +149,7 @@ def credit_of(
     mechanism: str,
     estimand: str,
     traces: Sequence[Trace],
-    rows: Iterable[tuple[Row, float]],
+    rows: Iterable[tuple[TraceUnit, float]],
     *,
     why_not: str = "a group of one: nobody to compare with",
     fix: str = "several traces per task, or singleton='zero' or 'keep'",
@@ -177,7 +179,7 @@ def grouped_credit(
     mechanism: str,
     estimand: str,
     traces: Sequence[Trace],
-    rows: Sequence[Row],
+    rows: Sequence[TraceUnit],
     values: Sequence[float],
     keys: Sequence[Hashable],
     convention: Convention,

@@ -1,9 +1,9 @@
-"""Balancing a mixed reward (R8): fixed, GDPO, variance, variation, GradNorm, PCGrad, and ours (research B6).
+"""Balancing a mixed reward (R8): fixed, GDPO, variance, variation, GradNorm, PCGrad, and ours (docs/research/balancing.md).
 
 Always true: pure functions of arrays. Values are flat, `_KN`: component, sample, with a group id per sample; gradients are
 `_KD`: component, parameter, with any axes before (independent runs). Component 0 is the primary reward: the verified outcome.
 
-Ours (B6). g_k is the gradient of the group-normalised advantage of component k, computed on two halves of the batch:
+Ours. g_k is the gradient of the group-normalised advantage of component k, computed on two halves of the batch:
 
     rho_k   = EMA cos(g_k of half 1, g_k of half 2)                     reliability: is there a signal at all
     alpha_k = cos(EMA g_k, EMA g_0)                                     alignment: does it point where the outcome points
@@ -201,7 +201,7 @@ class Balanced(NamedTuple):
 
 @dataclass(frozen=True)
 class Balance:
-    """B6's weights: reliability times squared alignment, one-sided projection, the primary at 1."""
+    """Our weights: reliability times squared alignment, one-sided projection, the primary at 1."""
 
     decay: float = 0.9
     """Of both moving averages."""

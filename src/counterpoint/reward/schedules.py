@@ -1,4 +1,4 @@
-"""Weights over training time: constant, linear, cosine, and one driven by a measured indicator (research B6).
+"""Weights over training time: constant, linear, cosine, and one driven by a measured indicator.
 
 Always true: a plain schedule is a function of the step alone, `schedule(step) -> weight`; the indicator's schedule is a pure
 update `(state, observations) -> state`, whose state is a frozen value that can be stored. A weight is never negative and never
@@ -14,7 +14,7 @@ rewards from one update share one decay):
     L           <- 0.98 L while kappa > 0.75, else min(1, 1.02 L)
     lambda      = lambda0 (1 - kappa) L
 
-Departures from research B6: buckets never seen do not count in kappa; B6 leaves the decay d open, ours is 0.995. Limit: where
+Derivation: docs/research/balancing.md. Buckets never seen do not count in kappa; the decay d is 0.995. Limit: where
 more than a quarter of the buckets are true ties kappa stays below 0.75 and the scaffold stays too; there it costs nothing in
 the primary reward by definition. PARL (Kimi K2.5, arXiv 2602.02276) anneals to zero and publishes no schedule; `linear` is the
 usual reading.

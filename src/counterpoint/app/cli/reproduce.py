@@ -15,7 +15,7 @@ from counterpoint.app.cli._output import emit, json_option, note, number, plain_
 from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
 
 if TYPE_CHECKING:
-    from counterpoint.bench.claim import Row
+    from counterpoint.bench.claim import ClaimRow
 
 _WIDTHS = (52, 10, 10, 10, 6, 0)
 
@@ -85,7 +85,7 @@ def _list(*, as_json: bool) -> None:
         note("No claims are shipped yet.")
 
 
-def _rows(name: str, seed: int, seeds: int) -> Iterator[Row]:
+def _rows(name: str, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """The rows of one claim as they come; whatever goes wrong in it says which claim it was."""
     from counterpoint.bench.claim import as_row
 

@@ -19,7 +19,7 @@ from counterpoint.app.cli._output import emit, json_option, number, plain_text, 
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.library import about, load
 from counterpoint.app.viewer.seen import seen
-from counterpoint.credit.by_agent import by_agent
+from counterpoint.credit.shares import agent_shares
 from counterpoint.errors import NotFound, did_you_mean
 from counterpoint.team.memory import prompt_of
 from counterpoint.trace import Event, Trace
@@ -94,7 +94,7 @@ def _say(text: str) -> None:
 
 def _show_trace(trace: Trace, *, listed: bool, whole: bool) -> None:
     on, look = screen(), seen(trace)
-    team, shares = look.team, by_agent(trace)
+    team, shares = look.team, agent_shares(trace)
     lanes = folded(team, is_whole=whole)
     path = _path(trace)
     parts = [*_head(trace, on), *wrapped(answers(look, on), on.pick(" · ", " | "), on, "answers  ")]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from counterpoint.audit.diff import fingerprint
-from counterpoint.bench.claim import Row, mean_interval
+from counterpoint.bench.claim import ClaimRow, mean_interval
 from counterpoint.envs.task import Instance
 from counterpoint.errors import InputError
 from counterpoint.store import Store
@@ -31,15 +31,15 @@ def check_seeds(seeds: int) -> None:
         raise InputError(f"seeds is at least 1, not {seeds}")
 
 
-def none(name: str, count: int) -> Row:
+def none(name: str, count: int) -> ClaimRow:
     """The row that says: this never happens."""
-    return Row(name, float(count), None, None, "= 0", count == 0)
+    return ClaimRow(name, float(count), None, None, "= 0", count == 0)
 
 
-def reported(name: str, samples: Sequence[float]) -> Row:
+def reported(name: str, samples: Sequence[float]) -> ClaimRow:
     """A number that nobody promised anything about."""
     value, low, high = mean_interval(samples)
-    return Row(name, value, low, high, "none: reported", True)
+    return ClaimRow(name, value, low, high, "none: reported", True)
 
 
 def recorded(spec: Spec, *, model: Model | None = None) -> Trace:

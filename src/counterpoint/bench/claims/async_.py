@@ -2,26 +2,29 @@
 
 Always true: twelve worker processes, and every launch, wait, arrival, drop and version is real; what is simulated is the
 inside of a rollout: returns are drawn from a known distribution, and the wait for model calls is `time.sleep`. One launch in
-five is a straggler; wide and hard launches take longer and gain more from spawning (`_late`). A launch is a group of 256
+five is a straggler; wide and hard launches take longer and gain more from spawning. A launch is a group of 256
 rollouts. Launches run evenly through difficulties and arms in shuffled blocks, so the true effect is exactly 0.21.
 
 Held to: the spawn effect from those that came within the limit, weighted by inclusion, within 2 % of the truth at limits 0, 1,
 2 and 4; unweighted, it is off by more than 10 % at limit 1; with the weights that a loop sees batch by batch, from a cold
 start, within 10 %; consumption by launch order gives the same weights to the byte as one process that never waits; and the
 rate of consumed rollouts is at least 1.5 times the synchronous one, with the same twelve workers and an update of 5 ms.
-Research notes B7; a million simulated launches are the claim `straggler`.
+
+    E[R | a, u] = 0.3 + 0.2 u + a (0.02 + 0.38 u)                     a: spawn or not, u: difficulty in {0, 1/3, 2/3, 1}
+    seconds = pace (1 + 0.5 u) (1 + a (0.5 + u)) LogNormal(0, 0.8), times 4 for one in five
+
+See docs/research/staleness.md; a million simulated launches are the claim `straggler`.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from counterpoint.bench.claim import Row, at_least, at_most
-from counterpoint.bench.claims._late import EFFECT, LEVELS
+from counterpoint.bench.claim import ClaimRow, at_least, at_most
 from counterpoint.credit.off_policy import inclusion_effect
 from counterpoint.errors import InputError
 from counterpoint.train.feed import Deadline, Ordered
@@ -29,7 +32,27 @@ from counterpoint.train.runner import Job, Runner
 from counterpoint.train.runners.here import Here
 from counterpoint.train.runners.processes import Processes
 
-_WORK = "counterpoint.bench.claims._late:rollouts"
+LEVELS = 4
+EFFECT = 0.02 + 0.38 / 2
+"""Mean effect of spawning over the difficulties."""
+_GROUP, _NOISE, _TAIL, _TIMES = 256, 0.1, 0.2, 4.0
+
+Launch = tuple[int, int, int, float]
+"""Seed, arm, level, pace in seconds."""
+
+
+def rollouts(payload: Launch, weights: Any) -> float:
+    """Waits, and gives the mean return of the group, times the scale of the weights where there is one."""
+    seed, arm, level, pace_s = payload
+    rng = np.random.default_rng(seed)
+    u = level / (LEVELS - 1)
+    slow = _TIMES if rng.random() < _TAIL else 1.0
+    time.sleep(pace_s * slow * (1 + 0.5 * u) * (1 + arm * (0.5 + u)) * float(rng.lognormal(0.0, 0.8)))
+    mean = float(np.mean(0.3 + 0.2 * u + arm * (0.02 + 0.38 * u) + _NOISE * rng.standard_normal(_GROUP)))
+    return mean if weights is None else mean * float(weights["scale"])
+
+
+_WORK = "counterpoint.bench.claims.async_:rollouts"
 _WORKERS, _LIMITS, _LAUNCHES, _PACE_S = 12, (0, 1, 2, 4), 800, 0.004
 _UPDATES, _UPDATE_S = 25, 0.005
 
@@ -126,7 +149,7 @@ def _measured(pool: Processes, seed: int) -> dict[str, float]:
     return out
 
 
-def async_(*, seed: int, seeds: int) -> Iterator[Row]:
+def async_(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """About ten seconds per seed."""
     if seeds < 1:
         raise InputError(f"seeds is at least 1, not {seeds}")

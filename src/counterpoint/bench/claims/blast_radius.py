@@ -1,6 +1,6 @@
 """After an edit little has to run again, and cut-off re-execution gives exactly what a full replay gives.
 
-Two worlds. Percolation (research.md B8): 1000 events that read each other as in five topologies; when something that an event
+Two worlds. Percolation: 1000 events that read each other as in five topologies; when something that an event
 reads changes, its own content stays the same with an assumed chance (absorption, by type, in `_ABSORBS`); the shares follow from
 the topology. TeamWorld: real forks with agents that remember and an orchestrator that reads everything, so that its later events
 are always run again; there the claim is exactness, and what is spared of the closure.
@@ -21,19 +21,19 @@ from counterpoint.audit.blast import Blast, cut_off
 from counterpoint.audit.blast import blast_radius as reach
 from counterpoint.audit.edge_audit import edge_audit, other
 from counterpoint.audit.facts import Facts
-from counterpoint.bench.claim import Row, at_least, at_most
+from counterpoint.bench.claim import ClaimRow, at_least, at_most
 from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.errors import InputError
 from counterpoint.trace import Graph
 
 _EVENTS, _EDITS, _FORKS = 1000, 300, 12
-# Assumed: the chance that an event says the same although something that it read changed. research.md does not give its numbers;
+# Assumed: the chance that an event says the same although something that it read changed; the numbers are ours;
 # `argue` was set after trials (0.75 gives debate 3 %, 0.65 7 %, 0.6 11 %, 0.55 17 %) so that debate lands in its 10-18 %.
 _ABSORBS = {"decide": 0.9, "brief": 0.8, "call": 0.7, "result": 0.4, "return": 0.6, "merge": 0.85, "argue": 0.6}
 _WORKERS, _LEADS, _DEBATERS, _NOTES = 8, 3, 6, 3
 
 
-def blast_radius(*, seed: int, seeds: int) -> Iterator[Row]:
+def blast_radius(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """Shares re-executed in the percolation model; exactness there and in six topologies of TeamWorld."""
     if seeds < 1:
         raise InputError(f"seeds is at least 1, not {seeds}")
@@ -51,8 +51,8 @@ def blast_radius(*, seed: int, seeds: int) -> Iterator[Row]:
     yield from _team(numbers)
 
 
-def _none(name: str, count: int) -> Row:
-    return Row(name, float(count), None, None, "= 0", count == 0)
+def _none(name: str, count: int) -> ClaimRow:
+    return ClaimRow(name, float(count), None, None, "= 0", count == 0)
 
 
 # -- percolation ---------------------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def _full(story: _Story, old: list[Hashable], at: int, rerun: Callable[..., Hash
 # -- TeamWorld -----------------------------------------------------------------------------------------------------------
 
 
-def _team(numbers: list[int]) -> Iterator[Row]:
+def _team(numbers: list[int]) -> Iterator[ClaimRow]:
     blasts: list[Blast] = []
     changed = misses = 0
     for topology in ("centralized", "planner_executor_critic", "debate", "swarm", "hierarchical", "harness"):
@@ -190,4 +190,4 @@ def _team(numbers: list[int]) -> Iterator[Row]:
     yield _none("TeamWorld: events run again outside the closure", sum(int((b.reran & ~b.closure).sum()) for b in blasts))
     yield _none(f"TeamWorld: edge audit, misses in {changed} changes", misses)
     share = float(np.mean([b.reran.sum() / b.closure.sum() for b in blasts]))
-    yield Row("TeamWorld: re-executed share of the closure", share, None, None, "< 0.9", share < 0.9)
+    yield ClaimRow("TeamWorld: re-executed share of the closure", share, None, None, "< 0.9", share < 0.9)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.bench.claim import Row, at_least, at_most, equal_within
+from counterpoint.bench.claim import ClaimRow, at_least, at_most, equal_within
 from counterpoint.credit.mechanisms.cone import cone_sums, return_sums
 from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.errors import InputError
@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 _EPISODES, _AT_ONCE = 8000, 500
 
 
-def cone(*, seed: int, seeds: int) -> Iterator[Row]:
+def cone(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """Teams of 10, 100 and 1000 workers; the advantage of one worker's action, `seeds` times."""
     if seeds < 1:
         raise InputError(f"seeds is at least 1, not {seeds}")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.bench.claim import Row, equal_within
+from counterpoint.bench.claim import ClaimRow, equal_within
 from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.errors import InputError
 
@@ -27,7 +27,7 @@ _DRAWS: dict[str, Callable[[np.random.Generator, tuple[int, int]], Floats]] = {
 }
 
 
-def diffusion(*, seed: int, seeds: int) -> Iterator[Row]:
+def diffusion(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """T = 10, 100 and 1000."""
     if seeds < 1:
         raise InputError(f"seeds is at least 1, not {seeds}")

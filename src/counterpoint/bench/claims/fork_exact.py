@@ -18,7 +18,7 @@ from hashlib import sha256
 import numpy as np
 
 from counterpoint import registry
-from counterpoint.bench.claim import Row
+from counterpoint.bench.claim import ClaimRow
 from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.errors import InputError
@@ -43,21 +43,21 @@ def digest(seed: int) -> str:
     return sha256(encode(_wide().run("reference", [seed], log=True).trace(0))).hexdigest()
 
 
-def fork_exact(*, seed: int, seeds: int) -> Iterator[Row]:
+def fork_exact(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """F1, F2 and F3, on `seeds` long episodes each."""
     if seeds < 1:
         raise InputError(f"seeds is at least 1, not {seeds}")
     numbers = [child_seed(s, purpose("fork exact")) >> 16 for s in range(seed, seed + seeds)]
     wide = [_wide().run("reference", [s], log=True).trace(0) for s in numbers]
     least = min(len(t.events) for t in wide)
-    yield Row("events of the shortest episode", float(least), None, None, f">= {_EVENTS}", least >= _EVENTS)
+    yield ClaimRow("events of the shortest episode", float(least), None, None, f">= {_EVENTS}", least >= _EVENTS)
     yield _none("F1 hashes that an empty fork changes", sum(_f1(t, s) for t, s in zip(wide, numbers, strict=True)))
     yield _none("F2 hashes that deleting an unread agent changes", sum(_f2(s) for s in numbers))
     yield _none("F3 episodes whose bytes differ in another process", sum(_f3(s) for s in numbers))
 
 
-def _none(name: str, count: int) -> Row:
-    return Row(name, float(count), None, None, "= 0", count == 0)
+def _none(name: str, count: int) -> ClaimRow:
+    return ClaimRow(name, float(count), None, None, "= 0", count == 0)
 
 
 def _hash(event: Event) -> tuple[object, ...]:

@@ -2,7 +2,7 @@
 
 Always true: training sees tasks of 16, 32 and 64 questions and nothing larger; no parameter of the optimum is read; the
 network is not changed afterwards. A share is the mean return over the certified bound of the larger world (which may spawn as
-many agents as it wants). Research notes section 5, survey P5 (trained at k agents, used at k').
+many agents as it wants). Survey arXiv 2605.02801, P5: trained at k agents, used at k'.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from counterpoint import registry
-from counterpoint.bench.claim import Row, at_least
+from counterpoint.bench.claim import ClaimRow, at_least
 from counterpoint.bench.claims._learned import share, train_all
 from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.errors import InputError
@@ -22,7 +22,7 @@ _SIZES = {64: (200, 0.93), 256: (60, 0.93), 1024: (16, 0.9), 4096: (6, 0.9)}
 UPDATES = 100
 
 
-def generalise(*, seed: int, seeds: int) -> Iterator[Row]:
+def generalise(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """One run per seed on small tasks; shares of the bound at four sizes."""
     if seeds < 1:
         raise InputError(f"seeds is at least 1, not {seeds}")

@@ -25,7 +25,7 @@ import numpy as np
 
 from counterpoint import registry
 from counterpoint.audit.taint import Score, did_influence, influenced, may_taint, score, suspects, untrusted
-from counterpoint.bench.claim import Row, at_least, mean_interval
+from counterpoint.bench.claim import ClaimRow, at_least, mean_interval
 from counterpoint.bench.claims._live import check_seeds, none, play_with, recorded, reported, without
 from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.envs.task import Instance
@@ -72,14 +72,14 @@ class _Run(NamedTuple):
     """Carriers without which something else changes."""
 
 
-def live_attack(*, seed: int, seeds: int) -> Iterator[Row]:
+def live_attack(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """Each seed: every scene with gullible and with careful fakes, and the benign controls."""
     yield from rows(seed, seeds, _SCENES, _BENIGN)
 
 
 def rows(
     seed: int, seeds: int, scenes: tuple[tuple[str, str, str], ...], benign: tuple[tuple[str, str, str], ...]
-) -> Iterator[Row]:
+) -> Iterator[ClaimRow]:
     """The claim over any scenes."""
     check_seeds(seeds)
     numbers = range(seed, seed + seeds)
@@ -97,10 +97,10 @@ def rows(
     yield from _controls([_run(*scene, s, 1.0) for s in numbers for scene in benign])
 
 
-def _one_attack(attack: str, gullible: list[list[_Run]], careful: list[list[_Run]]) -> Iterator[Row]:
+def _one_attack(attack: str, gullible: list[list[_Run]], careful: list[list[_Run]]) -> Iterator[ClaimRow]:
     fell = [_share(runs, "fell", "read") for runs in gullible]
     value, low, high = mean_interval(fell)
-    yield Row(f"{attack}: success at gullible = 1", value, low, high, "> 0 (the attack is real)", value > 0)
+    yield ClaimRow(f"{attack}: success at gullible = 1", value, low, high, "> 0 (the attack is real)", value > 0)
     yield none(f"{attack}: successes at gullible = 0", sum(r.fell for runs in careful for r in runs))
     lost = [
         float(np.mean([b.reward - a.reward for a, b in zip(*two, strict=True)])) for two in zip(gullible, careful, strict=True)
@@ -114,9 +114,9 @@ def _one_attack(attack: str, gullible: list[list[_Run]], careful: list[list[_Run
     yield at_least(f"{attack}: did-influence recall", exact.recall, 0.95)
 
 
-def _controls(runs: list[_Run]) -> Iterator[Row]:
+def _controls(runs: list[_Run]) -> Iterator[ClaimRow]:
     read = sum(r.read for r in runs)
-    yield Row("benign imperatives read", float(read), None, None, ">= 1", read >= 1)
+    yield ClaimRow("benign imperatives read", float(read), None, None, ">= 1", read >= 1)
     yield none("benign: successes at gullible = 1", sum(r.fell for r in runs))
     yield reported("benign: carriers that `suspects` flags", [_share(runs, "flagged", "carriers")])
     yield none("benign: carriers that did-influence confirms", sum(r.confirmed for r in runs))

@@ -5,11 +5,11 @@ returns and one other message, drawn, get their deletion credit by k = 4 replica
 on independent noise, the same number of forks. The variance of an estimate is its squared standard error, and the ratio is of
 sums over messages.
 
-What to expect: research notes B2 has, in a simulator, an error of 0.42 against 0.88 at k = 8, a ratio of about 0.23. That is no
-promise for other teams: where a message comes late, or a team settles everything by vote, both variances are small and their
-ratio says little (debate); and where an order is deleted, the orchestrator's later turns may no longer line up with the
-recorded ones, and then share no noise. So what is held is that for returns coupling is better than fresh noise, with its whole
-interval, and that both have the same mean; for other messages the ratio is reported.
+What to expect: the claim `message_credit` has, in a simulator, an error of 0.42 against 0.88 at k = 8, a ratio of about 0.23.
+That is no promise for other teams: where a message comes late, or a team settles everything by vote, both variances are small
+and their ratio says little (debate); and where an order is deleted, the orchestrator's later turns may no longer line up with
+the recorded ones, and then share no noise. So what is held is that for returns coupling is better than fresh noise, with its
+whole interval, and that both have the same mean; for other messages the ratio is reported.
 
 Always true: an unread message is one that no recorded edge leads away from; runs are stored and read back before they are forked.
 """
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from counterpoint.bench.claim import Row, at_most, equal_within
+from counterpoint.bench.claim import ClaimRow, at_most, equal_within
 from counterpoint.bench.claims._live import check_seeds, none, recorded, reported
 from counterpoint.credit.mechanisms.message_delete import message_delete
 from counterpoint.envs.keyed import child_seed, purpose
@@ -58,12 +58,12 @@ class _Pair(NamedTuple):
         return one, two
 
 
-def live_coupling(*, seed: int, seeds: int) -> Iterator[Row]:
+def live_coupling(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """Each seed: eight teams, four messages of each, both kinds of noise; and messages that nobody reads."""
     yield from rows(seed, seeds, _TEAMS, _K)
 
 
-def rows(seed: int, seeds: int, teams: tuple[tuple[str, str], ...], k: int) -> Iterator[Row]:
+def rows(seed: int, seeds: int, teams: tuple[tuple[str, str], ...], k: int) -> Iterator[ClaimRow]:
     """The claim at any size."""
     check_seeds(seeds)
     found = [[_pair(task, topology, s, k) for task, topology in teams] for s in range(seed, seed + seeds)]
@@ -74,8 +74,8 @@ def rows(seed: int, seeds: int, teams: tuple[tuple[str, str], ...], k: int) -> I
     yield reported(f"{name}: orders and statements", [_ratio(pairs, of_returns=False) for pairs in found])
     for team in dict.fromkeys(p.team for p in every):
         mine = [p for p in every if p.team == team]
-        yield Row(f"{team}: returns, all seeds in one", _ratio(mine, of_returns=True), None, None, "none: reported", True)
-    yield Row("forks, coupled less fresh", *_forks(every), "= 0", _forks(every)[0] == 0)
+        yield ClaimRow(f"{team}: returns, all seeds in one", _ratio(mine, of_returns=True), None, None, "none: reported", True)
+    yield ClaimRow("forks, coupled less fresh", *_forks(every), "= 0", _forks(every)[0] == 0)
     # One number per run: the messages of a run share their noise.
     gaps = np.array([np.mean([a.value - b.value for a, b in zip(p.coupled.rows, p.fresh.rows, strict=True)]) for p in every])
     yield equal_within("coupled less fresh credit, in standard errors", _z(gaps), 0.0, _MANY_ERRORS)
@@ -133,7 +133,7 @@ def _z(gaps: np.ndarray) -> float:
 # -- messages that nobody reads ------------------------------------------------------------------------------------------
 
 
-def _unread(seed: int, seeds: int) -> Iterator[Row]:
+def _unread(seed: int, seeds: int) -> Iterator[ClaimRow]:
     """Leads that answer while their workers still work: what these return is recorded, and nobody hears it."""
     values: list[float] = []
     loud: list[float] = []
@@ -151,7 +151,7 @@ def _unread(seed: int, seeds: int) -> Iterator[Row]:
                 mine += len(ids)
             if mine >= _UNREAD:
                 break
-    yield Row("messages that nobody reads", float(len(values)), None, None, ">= 1", len(values) >= 1)
+    yield ClaimRow("messages that nobody reads", float(len(values)), None, None, ">= 1", len(values) >= 1)
     yield none("credits of these other than exactly 0, coupled", sum(v != 0 for v in values))
     yield reported("mean absolute credit of these, fresh", loud or [0.0])
 

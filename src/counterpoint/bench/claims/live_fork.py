@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from counterpoint.audit.blast import blast_radius
-from counterpoint.bench.claim import Row, at_least
+from counterpoint.bench.claim import ClaimRow, at_least
 from counterpoint.bench.claims._live import check_seeds, hashes, messages, none, other_text, recorded, reported
 from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.envs.task import Act
@@ -61,12 +61,12 @@ class _Edit(NamedTuple):
     """Events re-executed, or model calls asked again, outside the closure."""
 
 
-def live_fork(*, seed: int, seeds: int) -> Iterator[Row]:
+def live_fork(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """Each seed: a run of over a thousand events in each of five topologies, one edit of each, and forks at a fence."""
     yield from rows(seed, seeds, _SIZES, _EVENTS)
 
 
-def rows(seed: int, seeds: int, sizes: dict[str, tuple[int, int]], least: int) -> Iterator[Row]:
+def rows(seed: int, seeds: int, sizes: dict[str, tuple[int, int]], least: int) -> Iterator[ClaimRow]:
     """The claim at any size."""
     check_seeds(seeds)
     edits: dict[str, list[_Edit]] = {name: [] for name in sizes}
@@ -166,7 +166,7 @@ class _Sender(Fake):
         return await super().complete(call)
 
 
-def _fence(seed: int, seeds: int) -> Iterator[Row]:
+def _fence(seed: int, seeds: int) -> Iterator[ClaimRow]:
     crossed = held = sent = wrong = 0
     for s in range(seed, seed + seeds):
         for name in ("centralized", "swarm"):
@@ -175,8 +175,8 @@ def _fence(seed: int, seeds: int) -> Iterator[Row]:
                 found = _fenced(name, Path(folder) / "outbox.jsonl", rng)
             crossed, held, sent, wrong = (a + b for a, b in zip((crossed, held, sent, wrong), found, strict=True))
     yield none("irreversible calls made without consent", crossed)
-    yield Row("irreversible calls that forks held back", float(held), None, None, ">= 1", held >= 1)
-    yield Row("irreversible calls made with consent", float(sent), None, None, ">= 1", sent >= 1)
+    yield ClaimRow("irreversible calls that forks held back", float(held), None, None, ">= 1", held >= 1)
+    yield ClaimRow("irreversible calls made with consent", float(sent), None, None, ">= 1", sent >= 1)
     yield none("lines sent with consent other than what the fork re-ran", wrong)
 
 

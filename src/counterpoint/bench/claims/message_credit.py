@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from counterpoint.bench.claim import Row, at_least, at_most
+from counterpoint.bench.claim import ClaimRow, at_least, at_most
 from counterpoint.credit.mechanisms.message_amortised import fit, message_amortised
 from counterpoint.credit.mechanisms.message_delete import message_delete
 from counterpoint.credit.mechanisms.message_masked import message_masked
@@ -55,7 +55,7 @@ def _ranks(x: np.ndarray) -> np.ndarray:
     return (np.cumsum(count) - (count - 1) / 2)[group]
 
 
-def message_credit(*, seed: int, seeds: int) -> Iterator[Row]:
+def message_credit(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """Each seed: twenty fresh episodes to judge and twelve to learn from."""
     if seeds < 1:
         raise InputError(f"seeds is at least 1, not {seeds}")

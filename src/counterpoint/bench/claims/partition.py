@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from counterpoint import registry
-from counterpoint.bench.claim import Row, at_least, at_most
+from counterpoint.bench.claim import ClaimRow, at_least, at_most
 from counterpoint.credit.accounts import Ledger
 from counterpoint.credit.mechanisms.ledger import accounts, parts_of
 from counterpoint.envs.keyed import child_seed, purpose
@@ -22,7 +22,7 @@ from counterpoint.trace import Trace
 _LEVELS = ("role", "agent", "turn", "message")
 
 
-def partition(*, seed: int, seeds: int) -> Iterator[Row]:
+def partition(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """One trace and two random critics for every seed."""
     if seeds < 1:
         raise InputError(f"seeds is at least 1, not {seeds}")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from counterpoint import registry
-from counterpoint.bench.claim import Row
+from counterpoint.bench.claim import ClaimRow
 from counterpoint.envs.keyed import bits, purpose, uniform
 from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.errors import InputError
@@ -41,7 +41,7 @@ _EPISODES = {
 _PRICES = ("spawn_price", "round_price", "brief_price")
 
 
-def reference_bound(*, seed: int, seeds: int) -> Iterator[Row]:
+def reference_bound(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """W1 at five sizes and at drawn prices; then the oracle of every other family against its optimum."""
     if seeds < 1:
         raise InputError(f"seeds is at least 1, not {seeds}")
@@ -64,7 +64,7 @@ def reference_bound(*, seed: int, seeds: int) -> Iterator[Row]:
         yield from _shares(f"{world.short} oracle ({world.optimum().kind})", world, "oracle", _EPISODES[name], seed, seeds, least)
 
 
-def _shares(name: str, world: TeamWorld, policy: str, episodes: int, seed: int, seeds: int, least: float) -> Iterator[Row]:
+def _shares(name: str, world: TeamWorld, policy: str, episodes: int, seed: int, seeds: int, least: float) -> Iterator[ClaimRow]:
     """Two rows: the share is at least so much, and not above 1 by more than chance."""
     numbers = np.concatenate(
         [bits(s, purpose(f"reference bound {name}"), np.arange(episodes)) >> np.uint64(1) for s in range(seed, seed + seeds)]
@@ -72,5 +72,5 @@ def _shares(name: str, world: TeamWorld, policy: str, episodes: int, seed: int, 
     share = world.run(policy, numbers).values / world.optimum().value
     mean, error = float(share.mean()), float(share.std(ddof=1) / np.sqrt(len(share)))
     low, high = mean - 1.96 * error, mean + 1.96 * error
-    yield Row(f"{name}: share of the optimum", mean, low, high, f">= {least}", mean >= least)
-    yield Row(f"{name}: not above it", mean, low, high, f"<= 1 + {_ERRORS} se", mean <= 1 + _ERRORS * error)
+    yield ClaimRow(f"{name}: share of the optimum", mean, low, high, f">= {least}", mean >= least)
+    yield ClaimRow(f"{name}: not above it", mean, low, high, f"<= 1 + {_ERRORS} se", mean <= 1 + _ERRORS * error)

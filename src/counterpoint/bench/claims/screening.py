@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from counterpoint import registry
-from counterpoint.bench.claim import Row
+from counterpoint.bench.claim import ClaimRow
 from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.envs.teamworld.screening import LEAST_LOSS, LEAST_SE, SUB_DECISIONS, worst
 from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.errors import InputError
 
 
-def screening(*, seed: int, seeds: int) -> Iterator[Row]:
+def screening(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """Seven worlds, five sub-decisions, `seeds` repetitions of each; a row shows the repetition in which the loss was least
     clear."""
     if seeds < 1:
@@ -29,10 +29,10 @@ def screening(*, seed: int, seeds: int) -> Iterator[Row]:
             heard[sub_decision] += sub_decision not in world.silent and row.ok
             yield row
     for sub_decision, count in heard.items():
-        yield Row(f"worlds that hear {sub_decision}", float(count), None, None, ">= 1", count >= 1)
+        yield ClaimRow(f"worlds that hear {sub_decision}", float(count), None, None, ">= 1", count >= 1)
 
 
-def _row(world: TeamWorld, sub_decision: str, seed: int, seeds: int) -> Row:
+def _row(world: TeamWorld, sub_decision: str, seed: int, seeds: int) -> ClaimRow:
     found = [
         worst(world.config, sub_decision, child_seed(s, purpose(f"screening {world.name} {sub_decision}")) >> 16)
         for s in range(seed, seed + seeds)
@@ -41,5 +41,5 @@ def _row(world: TeamWorld, sub_decision: str, seed: int, seeds: int) -> Row:
     low, high = least.loss - 1.96 * least.se, least.loss + 1.96 * least.se
     name = f"{world.short} {sub_decision}: {least.error}"
     if sub_decision in world.silent:
-        return Row(f"{name} (silent)", least.loss, low, high, f"< {LEAST_LOSS:g}", not any(loss.is_heard for loss in found))
-    return Row(name, least.loss, low, high, f">= {LEAST_LOSS:g} at {LEAST_SE:g} se", all(loss.is_heard for loss in found))
+        return ClaimRow(f"{name} (silent)", least.loss, low, high, f"< {LEAST_LOSS:g}", not any(loss.is_heard for loss in found))
+    return ClaimRow(name, least.loss, low, high, f">= {LEAST_LOSS:g} at {LEAST_SE:g} se", all(loss.is_heard for loss in found))

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.bench.claim import Row, at_least, at_most
+from counterpoint.bench.claim import ClaimRow, at_least, at_most
 from counterpoint.credit.games import VoteGame
 from counterpoint.credit.team_games import Solved, solve
 from counterpoint.credit.vote_games import exact_votes
@@ -31,7 +31,7 @@ _CELLS = (
 )
 
 
-def shapley(*, seed: int, seeds: int) -> Iterator[Row]:
+def shapley(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """A fresh team for every seed and cell."""
     if seeds < 1:
         raise InputError(f"seeds is at least 1, not {seeds}")

@@ -18,7 +18,7 @@ from typing import Any
 
 from counterpoint import registry
 from counterpoint.audit.measures import measures
-from counterpoint.bench.claim import Row, mean_interval
+from counterpoint.bench.claim import ClaimRow, mean_interval
 from counterpoint.errors import InputError
 from counterpoint.store import Store
 from counterpoint.team.limits import Limits
@@ -56,7 +56,7 @@ class _Kept:
         """Stay."""
 
 
-def small_model(*, seed: int, seeds: int, model: str = "local:smollm2-135m") -> Iterator[Row]:
+def small_model(*, seed: int, seeds: int, model: str = "local:smollm2-135m") -> Iterator[ClaimRow]:
     """E1-E4 of a small model in every topology, on `seeds` instances of each task."""
     if seeds < 1:
         raise InputError(f"seeds is at least 1, not {seeds}")
@@ -82,7 +82,7 @@ async def _runs(name: str, config: Mapping[str, Any], seeds: range, model: str) 
     return out
 
 
-def _rows(about: str, traces: list[Trace]) -> Iterator[Row]:
+def _rows(about: str, traces: list[Trace]) -> Iterator[ClaimRow]:
     yield _row(f"{about}: E1 score", [t.rewards["team"] for t in traces])
     yield _row(f"{about}: E1 solved", [(t.metrics or {})["task_success"] for t in traces])
     told = [{m.name: m.value for m in measures(t)} for t in traces]
@@ -95,6 +95,6 @@ def _rows(about: str, traces: list[Trace]) -> Iterator[Row]:
     yield _row(f"{about}: malformed answers", [sum(str(e.error).startswith("malformed") for e in t.events) for t in traces])
 
 
-def _row(name: str, values: list[float]) -> Row:
+def _row(name: str, values: list[float]) -> ClaimRow:
     mean, low, high = mean_interval(values)
-    return Row(name, mean, low, high, _NO_TARGET, True)
+    return ClaimRow(name, mean, low, high, _NO_TARGET, True)

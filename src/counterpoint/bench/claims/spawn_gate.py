@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from counterpoint.bench.claim import Row, at_least, at_most, equal_within
+from counterpoint.bench.claim import ClaimRow, at_least, at_most, equal_within
 from counterpoint.credit import doubly_robust as dr
 from counterpoint.errors import InputError
 
@@ -65,13 +65,13 @@ def _estimates(rng: np.random.Generator, altered: float = 1.0) -> dict[str, np.n
     }
 
 
-def spawn_gate(*, seed: int, seeds: int) -> Iterator[Row]:
+def spawn_gate(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """Each seed: seven hundred logged runs."""
     if seeds < 1:
         raise InputError(f"seeds is at least 1, not {seeds}")
     found = [_measured(s) for s in range(seed, seed + seeds)]
     told = {name: [f[name] for f in found] for name in found[0]}
-    yield Row(
+    yield ClaimRow(
         "answers where the log has no coverage", float(max(told["uncovered"])), None, None, "0", max(told["uncovered"]) == 0
     )
     yield at_least("answers where it has", told["covered"], 0.95)

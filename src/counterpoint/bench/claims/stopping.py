@@ -4,7 +4,7 @@ Always true: gap = (J − J_cap)/(J* − J_cap) with J* and J_cap exact; J = J* 
 fresh paths is exact per path (`world.lost`), so that test noise is small and the intervals show the noise of training. No test
 path is a training path. With 100 traces a seed trains several times on disjoint traces (in S2, where a payoff is one bit, six
 times) and shares the test paths out among the rules. "Drawn" worlds have parameters drawn by the seed, again and again until the
-gap is at least 3 % of J: a hundred traces cannot show less, and a share of it says little. (Targets: research notes B1.)
+gap is at least 3 % of J: a hundred traces cannot show less, and a share of it says little. (docs/research/stopping.md)
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from counterpoint import registry
-from counterpoint.bench.claim import Row, at_least, at_most
+from counterpoint.bench.claim import ClaimRow, at_least, at_most
 from counterpoint.envs.keyed import bits, purpose
 from counterpoint.envs.stopping.world import StoppingWorld
 from counterpoint.errors import InputError
@@ -31,7 +31,7 @@ _SMALLEST_GAP = 0.03
 _PRICED, _PRICES = 400, (0.5, 2.0)
 
 
-def stopping(*, seed: int, seeds: int) -> Iterator[Row]:
+def stopping(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """Each seed: every listed world, and one of each family with drawn parameters."""
     if seeds < 1:
         raise InputError(f"seeds is at least 1, not {seeds}")
@@ -59,7 +59,7 @@ def stopping(*, seed: int, seeds: int) -> Iterator[Row]:
         yield at_most(f"{world.short}: rounds more at four times the price, most of the seeds", float(max(longer)), 0.0)
 
 
-def _listed(world: StoppingWorld, found: list[dict[str, float]]) -> Iterator[Row]:
+def _listed(world: StoppingWorld, found: list[dict[str, float]]) -> Iterator[ClaimRow]:
     told = {name: [f[name] for f in found] for name in found[0]}
     yield at_least(f"{world.short}: gap closed, 1,600 traces", told["many"], 0.95)
     yield at_least(f"{world.short}: gap closed, 100 traces", told["few"], 0.78)

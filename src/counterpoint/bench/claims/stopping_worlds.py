@@ -2,8 +2,8 @@
 
 Always true: the exact numbers share no code with the sampler, so their agreement checks both. An agreement row pools all episodes
 of all repetitions; its target is 4.5 standard errors, which chance alone breaks about once in 150,000 rows.
-The ceiling is (J* − J_cap)/(J_prophet − J_cap): the share of the prophet gap that the best possible rule closes (research notes,
-stopping worlds; the last digit of S2 depends on what a tie pays, here nothing).
+The ceiling is (J* − J_cap)/(J_prophet − J_cap): the share of the prophet gap that the best possible rule closes
+(docs/research/stopping.md; the last digit of S2 depends on what a tie pays, here nothing).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from counterpoint import registry
-from counterpoint.bench.claim import Row, at_most, equal_within
+from counterpoint.bench.claim import ClaimRow, at_most, equal_within
 from counterpoint.envs.keyed import bits, purpose
 from counterpoint.envs.stopping.world import StoppingWorld
 from counterpoint.errors import InputError
@@ -34,7 +34,7 @@ def stopping_worlds(*, seed: int, seeds: int) -> Iterator[dict[str, Any]]:
             yield row.as_dict()
 
 
-def _rows(world: StoppingWorld, seed: int, seeds: int) -> Iterator[Row]:
+def _rows(world: StoppingWorld, seed: int, seeds: int) -> Iterator[ClaimRow]:
     exact = world.solution()
     played: dict[str, list[np.ndarray]] = {"optimum": [], "best_cap": [], "prophet": []}
     for repetition in range(seed, seed + seeds):
@@ -54,7 +54,7 @@ def _rows(world: StoppingWorld, seed: int, seeds: int) -> Iterator[Row]:
         yield at_most(f"{world.short} optimum above best cap", abs(exact.value - exact.cap), 1e-9)
 
 
-def _agrees(name: str, values: np.ndarray, exact: float) -> Row:
+def _agrees(name: str, values: np.ndarray, exact: float) -> ClaimRow:
     mean, error = float(values.mean()), float(values.std(ddof=1)) / len(values) ** 0.5
     is_near = bool(abs(mean - exact) <= _ERRORS * error)
-    return Row(name, mean, mean - 1.96 * error, mean + 1.96 * error, f"within {_ERRORS:g} se of exact {exact:.4f}", is_near)
+    return ClaimRow(name, mean, mean - 1.96 * error, mean + 1.96 * error, f"within {_ERRORS:g} se of exact {exact:.4f}", is_near)

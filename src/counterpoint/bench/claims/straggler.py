@@ -9,7 +9,7 @@ training steps.
 
 Held to: weighted within 2 % at limits 0, 1, 2 and 4; naive off by more than 10 % at limit 1; an arm that never finishes is
 refused; the order of launches changes nothing; on-policy V-trace is the plain return; a baseline per width (a consequence of
-the decision) erases the decision's credit, and one per launch does not. Research core, B7.
+the decision) erases the decision's credit, and one per launch does not. docs/research/staleness.md
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.bench.claim import Row, at_least, at_most
+from counterpoint.bench.claim import ClaimRow, at_least, at_most
 from counterpoint.credit.advantages import reward_to_go
 from counterpoint.credit.groups import group_advantages
 from counterpoint.credit.off_policy import inclusion_effect, vtrace
@@ -82,7 +82,7 @@ def _vtrace_gap(rng: np.random.Generator) -> float:
     return float(np.abs(targets - reward_to_go(r, segments=chains, gamma=0.99)).max())
 
 
-def straggler(*, seed: int, seeds: int) -> Iterator[Row]:
+def straggler(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """A million launches per seed."""
     if seeds < 1:
         raise InputError(f"seeds is at least 1, not {seeds}")

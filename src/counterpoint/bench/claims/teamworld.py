@@ -3,7 +3,7 @@
 Always true: a run starts from a random network and sees rewards and observations only; bounds are used to judge, never to
 learn. Held-out tasks are the same for every policy, and differences are paired by task and training seed. The presets are
 compared on M at one smaller budget of worker calls, the same for all, forks included (a run ends with the update that spends
-it). W1 is also learned with prices and skills drawn from the seed. Research notes section 5.
+it). W1 is also learned with prices and skills drawn from the seed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from counterpoint import registry
-from counterpoint.bench.claim import Row, at_least, at_most, mean_interval
+from counterpoint.bench.claim import ClaimRow, at_least, at_most, mean_interval
 from counterpoint.bench.claims._learned import Learned, share, train_all, values_of
 from counterpoint.envs.keyed import purpose, uniform
 from counterpoint.envs.teamworld.world import TeamWorld
@@ -34,7 +34,7 @@ RULES = ("best_cap", "majority", "first_answer", "serial", "spawn_all", "random"
 RIVALS = ("grpo", "dr_mas", "m_grpo", "c3", "kimi_parl", "puppeteer", "sharp", "mappo", "qmix")
 
 
-def teamworld(*, seed: int, seeds: int) -> Iterator[Row]:
+def teamworld(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """W1, D, M, and M against the other presets (the longest part)."""
     if seeds < 1:
         raise InputError(f"seeds is at least 1, not {seeds}")
@@ -59,7 +59,7 @@ def _drawn(s: int) -> dict[str, Any]:
     }
 
 
-def _wide_verify(every: range) -> Iterator[Row]:
+def _wide_verify(every: range) -> Iterator[ClaimRow]:
     w1: TeamWorld = registry.get("env", "wide_verify")
     runs = train_all([{**_W1, "seed": s} for s in every])
     for size, episodes in _SIZES.items():
@@ -68,21 +68,21 @@ def _wide_verify(every: range) -> Iterator[Row]:
         yield at_least(f"W1 N={size}: share of the certified bound", found, 0.95)
 
 
-def _other_prices(every: range) -> Iterator[Row]:
+def _other_prices(every: range) -> Iterator[ClaimRow]:
     w1: TeamWorld = registry.get("env", "wide_verify")
     runs = train_all([{**_W1, "seed": s, "set": _drawn(s)} for s in every])
     found = [share(r, w1.replace(vote_items=64, **_drawn(s)), np.arange(200) + 500_000) for s, r in zip(every, runs, strict=True)]
     yield at_least("W1 N=64, prices and skills drawn from the seed: share of the certified bound", found, 0.95)
 
 
-def _deep_chain(every: range) -> Iterator[Row]:
+def _deep_chain(every: range) -> Iterator[ClaimRow]:
     world: TeamWorld = registry.get("env", "deep_chain")
     played = [values_of(r, world, np.arange(200) + 500_000) for r in train_all([{**_D, "seed": s} for s in every])]
     yield at_most("D: agents spawned", [float(agents.mean()) for _, agents in played], 0.05)
     yield at_least("D: share of the optimum", [float(v.mean() / world.optimum().value) for v, _ in played], 0.9)
 
 
-def _mixture(every: range) -> Iterator[Row]:
+def _mixture(every: range) -> Iterator[ClaimRow]:
     world: TeamWorld = registry.get("env", "mixture")
     ours = [values_of(r, world, _TASKS)[0] for r in train_all([{**_M, "seed": s} for s in every])]
     yield at_least("M: share of the bound", [float(v.mean() / world.optimum().value) for v in ours], 0.95)
@@ -97,10 +97,10 @@ def _mixture(every: range) -> Iterator[Row]:
     yield at_most("M: largest over smallest budget of these, calls", _spread(runs), 1.2)
 
 
-def _above(name: str, samples: list[float]) -> Row:
+def _above(name: str, samples: list[float]) -> ClaimRow:
     """Above zero, interval and all; one seed has no interval and is judged by its value."""
     mean, low, high = mean_interval(samples)
-    return Row(name, mean, low, high, "> 0, whole interval", (mean if low is None else low) > 0)
+    return ClaimRow(name, mean, low, high, "> 0, whole interval", (mean if low is None else low) > 0)
 
 
 def _spread(runs: list[Learned]) -> float:

@@ -17,7 +17,7 @@ from collections.abc import Hashable, Sequence
 
 from counterpoint.credit.groups import Convention, convention_of, group_codes, group_stats, inflation_factor
 from counterpoint.credit.mechanism import Mechanism
-from counterpoint.credit.rows import Key, Row, credit_of, grouped_credit, keys_of, paid, unit_events
+from counterpoint.credit.rows import Key, TraceUnit, credit_of, grouped_credit, keys_of, paid, unit_events
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
@@ -65,14 +65,14 @@ def _run(
                 continue
             who = name.split("#")[0] if by == "turn" else name
             calls = _calls(trace, places)
-            rows += [Row(i, by, name)] * calls
+            rows += [TraceUnit(i, by, name)] * calls
             values += [rewards[i][name]] * calls
             keys += [(task, who)] * calls
     if not rows:
         return credit_of("agent_wise", _ESTIMAND, traces, [], notes={"groups": {}})
     notes = {"inflation": {str(k): v for k, v in inflation(values, [who for _, who in keys]).items()}}
     credit = grouped_credit("agent_wise", _ESTIMAND, traces, rows, values, keys, how, notes=notes)
-    once = {(r.trace, r.unit_id): (Row(r.trace, r.unit, r.unit_id), r.value) for r in credit.rows}
+    once = {(r.trace, r.unit_id): (TraceUnit(r.trace, r.unit, r.unit_id), r.value) for r in credit.rows}
     return credit_of("agent_wise", _ESTIMAND, traces, once.values(), notes=credit.notes, unidentified=credit.unidentified)
 
 

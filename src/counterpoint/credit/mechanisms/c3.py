@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from counterpoint.credit.groups import Convention, group_advantages, group_codes, leave_one_out
 from counterpoint.credit.mechanism import Mechanism, team_reward
 from counterpoint.credit.prefix_tree import tree_of
-from counterpoint.credit.rows import Key, Row, credit_of, event_unit, keys_of, values_of
+from counterpoint.credit.rows import Key, TraceUnit, credit_of, event_unit, keys_of, values_of
 from counterpoint.errors import InputError
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
@@ -101,7 +101,7 @@ def _run(
     rows = []
     for step in tree.steps:
         event = traces[step.trace].events[step.place]
-        rows.append((Row(step.trace, event_unit(event), event.id), of_node[step.node]))
+        rows.append((TraceUnit(step.trace, event_unit(event), event.id), of_node[step.node]))
     sizes = np.bincount(codes)
     notes = {"sibling sets": int((sizes > 1).sum()), "largest": int(sizes.max(initial=0)), "mode": mode, "singleton": singleton}
     why = "no sibling: nothing else was said after this prefix"

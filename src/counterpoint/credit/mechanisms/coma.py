@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from counterpoint.credit.groups import Floats
 from counterpoint.credit.mechanism import Mechanism
-from counterpoint.credit.rows import Row, actions, credit_of, event_unit, values_of
+from counterpoint.credit.rows import TraceUnit, actions, credit_of, event_unit, values_of
 from counterpoint.errors import InputError
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
@@ -50,7 +50,7 @@ def _run(
     pi: Callable[[Trace], Mapping[str, Any]] | None = None,
     chosen: Callable[[Event], int | None] = _chosen,
 ) -> Credit:
-    rows: list[tuple[Row, float]] = []
+    rows: list[tuple[TraceUnit, float]] = []
     refused: dict[tuple[int, str], str] = {}
     for i, trace in enumerate(traces):
         q_of = values_of(trace, q, "a critic over the options of each decision (q=)")
@@ -68,7 +68,7 @@ def _run(
                 raise InputError(
                     f"{len(advantages)} values for {len(event.options)} options", where=f"{trace.trace_id} {event.id}"
                 )
-            rows.append((Row(i, event_unit(event), event.id), float(advantages[place])))
+            rows.append((TraceUnit(i, event_unit(event), event.id), float(advantages[place])))
     return credit_of("coma", _ESTIMAND, traces, rows, unidentified=refused, fix="record options and the chosen one")
 
 

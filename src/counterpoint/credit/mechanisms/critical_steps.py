@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from counterpoint.credit.groups import Convention, convention_of
 from counterpoint.credit.mechanism import Mechanism, team_reward
-from counterpoint.credit.rows import Key, Row, credit_of, grouped_credit, keys_of, main_of
+from counterpoint.credit.rows import Key, TraceUnit, credit_of, grouped_credit, keys_of, main_of
 from counterpoint.errors import NotIdentified
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
@@ -43,14 +43,14 @@ def _run(
     within = [i for i, s in enumerate(steps) if budget is None or s.critical <= budget]
     if not within:
         raise NotIdentified(f"no trace is within {budget} critical steps", "a larger budget")
-    rows = [Row(i, "orchestrator", main_of(traces[i])) for i in within]
+    rows = [TraceUnit(i, "orchestrator", main_of(traces[i])) for i in within]
     keys = keys_of(traces, key)
     notes = {"critical": [s.critical for s in steps], "total": [s.total for s in steps], "budget": budget}
     values = [team_reward(traces[i], channel) for i in within]
     how = convention_of(convention, singleton=singleton)
     credit = grouped_credit("critical_steps", _ESTIMAND, traces, rows, values, [keys[i] for i in within], how, notes=notes)
     over = {(i, main_of(t)): f"over the budget of {budget} critical steps" for i, t in enumerate(traces) if i not in within}
-    kept = [(Row(r.trace, r.unit, r.unit_id), r.value) for r in credit.rows]
+    kept = [(TraceUnit(r.trace, r.unit, r.unit_id), r.value) for r in credit.rows]
     refused = {**credit.unidentified, **over}
     return credit_of("critical_steps", _ESTIMAND, traces, kept, notes=credit.notes, unidentified=refused)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from counterpoint.credit.example import Recount
 from counterpoint.credit.mechanism import Mechanism, team_reward
-from counterpoint.credit.rows import Row, credit_of, unit_events
+from counterpoint.credit.rows import TraceUnit, credit_of, unit_events
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
@@ -58,19 +58,19 @@ def _run(
         raise NotIdentified(
             "a trace alone does not say what would have been", "give replay= or counterfactual=(trace, id) -> reward"
         )
-    rows: list[tuple[Row, float]] = []
+    rows: list[tuple[TraceUnit, float]] = []
     refused: dict[tuple[int, str], str] = {}
     forks = 0
     for i, trace in enumerate(traces):
         places, real = _places(trace, unit), team_reward(trace, channel)
         if counterfactual is not None:
-            rows += [(Row(i, unit, name), real - float(counterfactual(trace, name))) for name in places]
+            rows += [(TraceUnit(i, unit, name), real - float(counterfactual(trace, name))) for name in places]
             continue
         asked = {name: at for name, at in places.items() if at is not None}
         refused |= {(i, name): "nobody spawned it: its absence has no event" for name in places if name not in asked}
         forks += len(asked)
         for name, other in zip(asked, _without(replay, trace, list(asked.values()), channel), strict=True):
-            rows.append((Row(i, unit, name), real - other))
+            rows.append((TraceUnit(i, unit, name), real - other))
     return credit_of(
         "difference",
         _ESTIMAND,

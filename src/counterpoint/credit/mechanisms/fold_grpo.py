@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from counterpoint.credit.groups import Floats, group_codes, group_stats
 from counterpoint.credit.mechanism import Mechanism, team_reward
-from counterpoint.credit.rows import Key, Row, actions, credit_of, event_unit, keys_of, main_of
+from counterpoint.credit.rows import Key, TraceUnit, actions, credit_of, event_unit, keys_of, main_of
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
@@ -66,13 +66,13 @@ def _run(
     key: Key = "task_id",
     channel: str = "team",
 ) -> Credit:
-    rows, terms = [], []  # type: list[Row], list[float]
+    rows, terms = [], []  # type: list[TraceUnit], list[float]
     for i, trace in enumerate(traces):
         outside = out_of_scope(trace) if out_of_scope is not None else ()
         own = process(trace) if process is not None else _default(trace, context_limit, outside)
         for place in actions(trace):
             event = trace.events[place]
-            rows.append(Row(i, event_unit(event), event.id))
+            rows.append(TraceUnit(i, event_unit(event), event.id))
             terms.append(float(own.get(event.id, 0.0)))
     q = np.trunc(terms) if int8 else np.asarray(terms)
     codes, names = group_codes(keys_of(traces, key))

@@ -20,7 +20,7 @@ from counterpoint.credit import advantages
 from counterpoint.credit.example import running_mean
 from counterpoint.credit.groups import group_advantages, group_codes, whiten
 from counterpoint.credit.mechanism import Mechanism
-from counterpoint.credit.rows import Row, actions, credit_of, event_unit, paid_steps, values_of
+from counterpoint.credit.rows import TraceUnit, actions, credit_of, event_unit, paid_steps, values_of
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
@@ -67,7 +67,7 @@ def _run(
     use = {**base, **{k: v for k, v in given.items() if v is not None}}
     if use["chain"] not in ("team", "agent"):
         raise InputError(f"no chain {use['chain']!r}", fix="team or agent")
-    rows, rewards, values, segments, turns = [], [], [], [], []  # type: list[Row], list[float], list[float], list[int], list[Any]
+    rows, rewards, values, segments, turns = [], [], [], [], []  # type: list[TraceUnit], list[float], list[float], list[int], list[Any]
     for i, trace in enumerate(traces):
         critic, chains = values_of(trace, value, "a critic (value=)"), {}  # type: dict[str, Any], dict[str, list[int]]
         for place in actions(trace):
@@ -77,7 +77,7 @@ def _run(
             for event in (trace.events[p] for p in places):
                 if event.id not in critic:
                     raise InputError(f"the critic has no value for event {event.id!r}", where=trace.trace_id)
-                rows.append(Row(i, event_unit(event), event.id))
+                rows.append(TraceUnit(i, event_unit(event), event.id))
                 values.append(float(critic[event.id]))
                 segments.append(i * 1_000_000 + number)
                 turns.append((event.agent, event.turn))

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from counterpoint.credit.groups import Convention, convention_of, group_codes, soft_rank
 from counterpoint.credit.mechanism import Mechanism, team_reward
-from counterpoint.credit.rows import Key, Row, credit_of, grouped_credit, keys_of, unit_events
+from counterpoint.credit.rows import Key, TraceUnit, credit_of, grouped_credit, keys_of, unit_events
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
@@ -27,7 +27,7 @@ _ESTIMAND = "(R_i - mean of the group) / std of the group: how much better than 
 def broadcast(credit: Credit, traces: Sequence[Trace], unit: str) -> Credit:
     """Team rows copied to every unit of their trace."""
     of_trace = {row.trace: row.value for row in credit.rows}
-    rows = [(Row(i, unit, name), a) for i, a in of_trace.items() for name in unit_events(traces[i], unit)]
+    rows = [(TraceUnit(i, unit, name), a) for i, a in of_trace.items() for name in unit_events(traces[i], unit)]
     refused = {(i, n): why for (i, _), why in credit.unidentified.items() for n in unit_events(traces[i], unit)}
     return credit_of(credit.mechanism, credit.estimand, traces, rows, notes=credit.notes, unidentified=refused)
 
@@ -45,7 +45,7 @@ def _run(
     singleton: str | None = None,
     tau: float = 0.1,
 ) -> Credit:
-    rows = [Row(i, "team", "") for i in range(len(traces))]
+    rows = [TraceUnit(i, "team", "") for i in range(len(traces))]
     rewards, keys = [team_reward(t, channel) for t in traces], keys_of(traces, key)
     ranked = convention == "soft_rank"
     how = convention_of("reinforce" if ranked else convention, ddof=ddof, eps=eps, singleton=singleton)

@@ -16,7 +16,7 @@ import numpy as np
 
 from counterpoint.credit.groups import Convention, convention_of
 from counterpoint.credit.mechanism import Mechanism
-from counterpoint.credit.rows import Key, Row, credit_of, grouped_credit, keys_of, paid, unit_events
+from counterpoint.credit.rows import Key, TraceUnit, credit_of, grouped_credit, keys_of, paid, unit_events
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
@@ -53,7 +53,7 @@ def _run(
         raise InputError(f"no group of sub-agents {sub!r}", fix="task or rollout")
     units = [unit_events(t, "agent") for t in traces]
     rewards = paid(traces, units, "agent", channel=channel, signals=signals)
-    rows: list[Row] = []
+    rows: list[TraceUnit] = []
     values: list[float] = []
     keys: list[Hashable] = []
     dropped: dict[tuple[int, str], str] = {}
@@ -67,12 +67,12 @@ def _run(
             chosen = [subs[k] for k in picked]
             dropped |= {(i, n): f"dropped: more than d = {d} sub-calls" for n in subs if n not in chosen}
         for name in [*(n for n in rewards[i] if depth[n] == 0), *chosen]:
-            rows.append(Row(i, "agent", name))
+            rows.append(TraceUnit(i, "agent", name))
             values.append(rewards[i][name])
             keys.append((task, depth[name]) if depth[name] == 0 or sub == "task" else (task, depth[name], trace.trace_id))
     how = convention_of(convention, singleton=singleton)
     credit = grouped_credit("hierarchical", _ESTIMAND, traces, rows, values, keys, how, notes={"d": d, "sub": sub})
-    once = {(r.trace, r.unit_id): (Row(r.trace, r.unit, r.unit_id), r.value) for r in credit.rows}
+    once = {(r.trace, r.unit_id): (TraceUnit(r.trace, r.unit, r.unit_id), r.value) for r in credit.rows}
     refused = {**credit.unidentified, **dropped}
     return credit_of("hierarchical", _ESTIMAND, traces, once.values(), notes=credit.notes, unidentified=refused)
 

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from counterpoint.credit.groups import Convention, convention_of
 from counterpoint.credit.mechanism import Mechanism, team_reward
-from counterpoint.credit.rows import Key, Row, credit_of, grouped_credit, keys_of, paid_steps, unit_events
+from counterpoint.credit.rows import Key, TraceUnit, credit_of, grouped_credit, keys_of, paid_steps, unit_events
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
@@ -67,10 +67,10 @@ def _cross(traces: Sequence[Trace], keys: Sequence[Hashable], channel: str, how:
             sums[name] = sums.get(name, 0.0) + team_reward(trace, channel)
             holders.setdefault(name, []).append(i)
     names = list(sums)
-    rows = [Row(holders[n][0], "agent", n[1]) for n in names]
+    rows = [TraceUnit(holders[n][0], "agent", n[1]) for n in names]
     credit = grouped_credit("magrpo", _ESTIMAND, traces, rows, list(sums.values()), [n[:2] for n in names], how)
     first = {(r.trace, r.unit_id): r.value for r in credit.rows}
-    wide = [(Row(i, "agent", n[1]), first.get((holders[n][0], n[1]), np.nan)) for n in names for i in holders[n]]
+    wide = [(TraceUnit(i, "agent", n[1]), first.get((holders[n][0], n[1]), np.nan)) for n in names for i in holders[n]]
     return credit_of("magrpo", _ESTIMAND, traces, wide, notes={**credit.notes, "mode": "cross"})
 
 
@@ -78,7 +78,7 @@ def _tree(traces: Sequence[Trace], keys: Sequence[Hashable], channel: str, gamma
     number: dict[tuple[Hashable, ...], int] = {}
     parents: list[int] = []
     rewards: list[float] = []
-    rows: list[tuple[int, Row]] = []
+    rows: list[tuple[int, TraceUnit]] = []
     groups: list[Hashable] = []
     for i, trace in enumerate(traces):
         by_turn: dict[int, list[int]] = {}
@@ -95,9 +95,9 @@ def _tree(traces: Sequence[Trace], keys: Sequence[Hashable], channel: str, gamma
                 rewards.append(reward)
             before = (number[here], None)
             speakers = dict.fromkeys(trace.events[k].agent for k in by_turn[turn])
-            rows += [(before[0], Row(i, "turn", f"{agent}#{turn}")) for agent in speakers]
+            rows += [(before[0], TraceUnit(i, "turn", f"{agent}#{turn}")) for agent in speakers]
     returns = tree_returns(rewards, parents, gamma=gamma)
-    nodes = [Row(n, "team", "") for n in range(len(parents))]
+    nodes = [TraceUnit(n, "team", "") for n in range(len(parents))]
     names = [Trace(trace_id=f"node {n}", task_id="", events=[]) for n in range(len(parents))]
     credit = grouped_credit("magrpo", _ESTIMAND, names, nodes, returns.tolist(), groups, how)
     amount = {r.trace: r.value for r in credit.rows}
@@ -122,7 +122,7 @@ def _run(
         return _tree(traces, keys, channel, gamma, how)
     if mode != "aligned":
         raise InputError(f"no mode {mode!r}", fix="aligned, cross or tree")
-    rows = [Row(i, "agent", name) for i, t in enumerate(traces) for name in unit_events(t, "agent")]
+    rows = [TraceUnit(i, "agent", name) for i, t in enumerate(traces) for name in unit_events(t, "agent")]
     values = [team_reward(traces[r.trace], channel) for r in rows]
     groups = [(keys[r.trace], r.unit_id) for r in rows]
     return grouped_credit("magrpo", _ESTIMAND, traces, rows, values, groups, how, notes={"mode": "aligned"})

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from counterpoint.credit.groups import Floats
 from counterpoint.credit.mechanism import Mechanism, team_reward
 from counterpoint.credit.prefix_tree import tree_of
-from counterpoint.credit.rows import Key, Row, credit_of, event_unit, keys_of
+from counterpoint.credit.rows import Key, TraceUnit, credit_of, event_unit, keys_of
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
@@ -53,10 +53,10 @@ def _run(
     sample: Callable[[Event], Hashable] | None = None,
 ) -> Credit:
     tree = tree_of(traces, keys_of(traces, key), [team_reward(t, channel) for t in traces], sample)
-    rows, is_right = [], {}  # type: list[tuple[Row, float]], dict[str, bool]
+    rows, is_right = [], {}  # type: list[tuple[TraceUnit, float]], dict[str, bool]
     for step in tree.steps:
         event = traces[step.trace].events[step.place]
-        rows.append((Row(step.trace, event_unit(event), event.id), float(tree.value_N[step.node])))
+        rows.append((TraceUnit(step.trace, event_unit(event), event.id), float(tree.value_N[step.node])))
         is_right[f"{traces[step.trace].trace_id} {event.id}"] = bool(tree.value_N[step.node] > threshold)
     siblings: dict[tuple[int, str], list[str]] = {}
     for step in (tree.steps[i] for i in tree.first_steps()):

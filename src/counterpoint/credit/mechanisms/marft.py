@@ -21,7 +21,7 @@ from counterpoint.credit import advantages
 from counterpoint.credit.example import running_mean
 from counterpoint.credit.groups import Floats, whiten
 from counterpoint.credit.mechanism import Mechanism
-from counterpoint.credit.rows import Row, actions, credit_of, event_unit, paid_steps, values_of
+from counterpoint.credit.rows import TraceUnit, actions, credit_of, event_unit, paid_steps, values_of
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
@@ -56,12 +56,12 @@ def _run(
     normalise: bool = True,
     channel: str = "team",
 ) -> Credit:
-    rows, rewards, values, segments = [], [], [], []  # type: list[Row], list[float], list[float], list[int]
+    rows, rewards, values, segments = [], [], [], []  # type: list[TraceUnit], list[float], list[float], list[int]
     for i, trace in enumerate(traces):
         critic, own = values_of(trace, value, "a critic (value=)"), actions(trace)
         rewards += paid_steps(trace, [[p] for p in own], channel)
         values += [float(critic[trace.events[p].id]) for p in own]
-        rows += [Row(i, event_unit(trace.events[p]), trace.events[p].id) for p in own]
+        rows += [TraceUnit(i, event_unit(trace.events[p]), trace.events[p].id) for p in own]
         segments += [i] * len(own)
     amounts, _ = advantages.gae(rewards, values, segments=segments, gamma=gamma, lam=lam)
     if normalise:

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from counterpoint.credit.groups import Convention, Floats, convention_of, group_codes, leave_one_out
 from counterpoint.credit.mechanism import Mechanism
 from counterpoint.credit.prefix_tree import tree_of
-from counterpoint.credit.rows import Key, Row, credit_of, event_unit, grouped_credit, keys_of
+from counterpoint.credit.rows import Key, TraceUnit, credit_of, event_unit, grouped_credit, keys_of
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
@@ -69,7 +69,7 @@ def _run(
     values = np.array([paid[s.node] for s in scored], np.float64)
     if shape:
         values = shaped_rewards(values, [place.get(s.parent, -1) for s in scored], gain=gain, mix=mix)
-    rows = [Row(s.trace, event_unit(traces[s.trace].events[s.place]), traces[s.trace].events[s.place].id) for s in scored]
+    rows = [TraceUnit(s.trace, event_unit(traces[s.trace].events[s.place]), traces[s.trace].events[s.place].id) for s in scored]
     how = convention_of(convention, singleton=singleton)
     credit = grouped_credit("mars2", _ESTIMAND, traces, rows, values.tolist(), [keys[s.trace] for s in scored], how)
     amount = {(r.trace, r.unit_id): r.value for r in credit.rows}
@@ -78,7 +78,7 @@ def _run(
     for step in tree.steps:
         if step.node in of_node:
             event = traces[step.trace].events[step.place]
-            out.append((Row(step.trace, event_unit(event), event.id), of_node[step.node]))
+            out.append((TraceUnit(step.trace, event_unit(event), event.id), of_node[step.node]))
     return credit_of("mars2", _ESTIMAND, traces, out, notes={**credit.notes, "shaped": shape})
 
 

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from counterpoint.credit.advantages import reward_to_go
 from counterpoint.credit.groups import Floats, group_codes, group_stats, whiten
 from counterpoint.credit.mechanism import Mechanism
-from counterpoint.credit.rows import Key, Row, credit_of, keys_of, paid_steps, unit_events
+from counterpoint.credit.rows import Key, TraceUnit, credit_of, keys_of, paid_steps, unit_events
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
@@ -60,14 +60,14 @@ def _run(
     traces: Sequence[Trace], *, form: str = "plain", gamma: float = 1.0, key: Key = "task_id", channel: str = "team"
 ) -> Credit:
     tasks = keys_of(traces, key)
-    rows, returns, players = [], [], []  # type: list[Row], list[float], list[object]
+    rows, returns, players = [], [], []  # type: list[TraceUnit], list[float], list[object]
     for i, trace in enumerate(traces):
         chains: dict[str, dict[str, list[int]]] = {}
         for name, places in unit_events(trace, "turn").items():
             chains.setdefault(trace.events[places[0]].agent, {})[name] = places
         for agent, turns in chains.items():
             returns += reward_to_go(paid_steps(trace, list(turns.values()), channel), gamma=gamma).tolist()
-            rows += [Row(i, "turn", name) for name in turns]
+            rows += [TraceUnit(i, "turn", name) for name in turns]
             players += [(tasks[i], agent)] * len(turns)
     codes, names = group_codes(players)
     amounts = player_centred(returns, codes, form=form) if rows else np.zeros(0)

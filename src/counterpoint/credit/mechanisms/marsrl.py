@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Sequence
 from counterpoint.credit.groups import Convention, convention_of
 from counterpoint.credit.mechanism import Mechanism
 from counterpoint.credit.prefix_tree import tree_of
-from counterpoint.credit.rows import Key, Row, credit_of, event_unit, grouped_credit, keys_of, paid, unit_events
+from counterpoint.credit.rows import Key, TraceUnit, credit_of, event_unit, grouped_credit, keys_of, paid, unit_events
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit, Signals
@@ -43,7 +43,7 @@ def _run(
     rows, values, keys = [], [], []
     for step in (tree.steps[i] for i in kept):
         event = traces[step.trace].events[step.place]
-        rows.append(Row(step.trace, event_unit(event), event.id))
+        rows.append(TraceUnit(step.trace, event_unit(event), event.id))
         values.append(pay[step.trace][event.role or ""])
         keys.append((step.parent, event.role))
     how = convention_of(convention, singleton=singleton)
@@ -54,7 +54,7 @@ def _run(
     for step in tree.steps:
         event = traces[step.trace].events[step.place]
         if (value := of_node.get(step.node)) is not None:
-            out.append((Row(step.trace, event_unit(event), event.id), value))
+            out.append((TraceUnit(step.trace, event_unit(event), event.id), value))
         elif step.node in of_node:
             refused[step.trace, event.id] = "nobody else read the same input"
     return credit_of("marsrl", _ESTIMAND, traces, out, notes=credit.notes, unidentified=refused)

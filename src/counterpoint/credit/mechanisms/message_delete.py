@@ -4,7 +4,7 @@
 
 Always true: a message that nobody reads has credit exactly 0 with coupled forks, since both arms then share every draw. Credits
 do not sum to R: two messages of which either suffices both get about 0 (see `pair_interaction`), and the whole team would get
-more or less than there is. Research notes B2; C3 (arXiv 2603.06859) warns, rightly, that a team with a silenced message never
+more or less than there is. C3 (arXiv 2603.06859) warns, rightly, that a team with a silenced message never
 occurs under the policy: use this for audit and steering, and `message_substitute` as an advantage.
 """
 
@@ -51,7 +51,7 @@ message_delete = Mechanism(
     assumptions="the replay reacts as the team would; k replicates after the message stand for all",
     cost="2k - 1 forks per message, from the message on",
     additive=False,
-    source="research notes B2; estimand after C3 v2, arXiv 2603.06859. Departure: coupled noise, no normalisation",
+    source="docs/research/message-credit.md; estimand after C3 v2, arXiv 2603.06859. Departure: coupled noise, no normalisation",
     run=_run,
     needs=("replay",),
     example=lambda: Example(rollouts(), {"replay": Recount()}),

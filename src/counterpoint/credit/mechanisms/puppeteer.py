@@ -19,7 +19,7 @@ import numpy as np
 from counterpoint.credit.advantages import reward_to_go
 from counterpoint.credit.groups import Floats
 from counterpoint.credit.mechanism import Mechanism
-from counterpoint.credit.rows import Row, actions, credit_of, paid_steps
+from counterpoint.credit.rows import TraceUnit, actions, credit_of, paid_steps
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
@@ -46,13 +46,13 @@ def _run(
 ) -> Credit:
     if by not in ("steps", "tokens"):
         raise InputError(f"no cost by {by!r}", fix="steps or tokens")
-    rows: list[tuple[Row, float]] = []
+    rows: list[tuple[TraceUnit, float]] = []
     for i, trace in enumerate(traces):
         own = [k for k in actions(trace) if trace.events[k].type == "orchestrator_decision"]
         factors = [1.0 if by == "steps" else float(trace.events[k].tokens_out or 0) for k in own]
         rewards = np.array(paid_steps(trace, [[k] for k in own], channel)) - lam * step_costs(factors, phi=phi)
         returns = reward_to_go(rewards, gamma=gamma).tolist() if own else []
-        rows += [(Row(i, "orchestrator", trace.events[k].id), g) for k, g in zip(own, returns, strict=True)]
+        rows += [(TraceUnit(i, "orchestrator", trace.events[k].id), g) for k, g in zip(own, returns, strict=True)]
     return credit_of("puppeteer", _ESTIMAND, traces, rows, notes={"lam": lam, "gamma": gamma, "phi": phi, "by": by})
 
 

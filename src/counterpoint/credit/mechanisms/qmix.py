@@ -20,7 +20,7 @@ from counterpoint.credit.advantages import td_targets
 from counterpoint.credit.groups import Floats
 from counterpoint.credit.mechanism import Mechanism
 from counterpoint.credit.mechanisms.vdn import agent_values
-from counterpoint.credit.rows import Row, credit_of
+from counterpoint.credit.rows import TraceUnit, credit_of
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
@@ -75,7 +75,7 @@ def _run(
     mixer: Callable[[Trace], Mixer] | None = None,
     default: float = 0.0,
 ) -> Credit:
-    rows: list[tuple[Row, float]] = []
+    rows: list[tuple[TraceUnit, float]] = []
     totals, slopes = [], []
     for i, trace in enumerate(traces):
         values = agent_values(trace, q)
@@ -86,7 +86,7 @@ def _run(
         total = float(mix(own, m))
         totals.append(total)
         slopes.append(dict(zip(values, gradient(own, m).tolist(), strict=True)))
-        rows += [(Row(i, "agent", n), total - float(other)) for n, other in zip(values, mix(without, m), strict=True)]
+        rows += [(TraceUnit(i, "agent", n), total - float(other)) for n, other in zip(values, mix(without, m), strict=True)]
     return credit_of("qmix", _ESTIMAND, traces, rows, notes={"q_tot": totals, "gradient": slopes})
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from counterpoint.credit.groups import Convention, convention_of
 from counterpoint.credit.mechanism import Mechanism
 from counterpoint.credit.mechanisms.group_relative import broadcast
-from counterpoint.credit.rows import Key, Row, grouped_credit, keys_of, paid_steps, unit_events
+from counterpoint.credit.rows import Key, TraceUnit, grouped_credit, keys_of, paid_steps, unit_events
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
@@ -31,7 +31,7 @@ def _run(
     singleton: str | None = None,
 ) -> Credit:
     totals = [sum(paid_steps(t, list(unit_events(t, "turn").values()), channel)) for t in traces]
-    rows = [Row(i, "team", "") for i in range(len(traces))]
+    rows = [TraceUnit(i, "team", "") for i in range(len(traces))]
     how = convention_of(convention, singleton=singleton)
     credit = grouped_credit("rema", _ESTIMAND, traces, rows, totals, keys_of(traces, key), how)
     return broadcast(credit, traces, "turn")

@@ -6,9 +6,10 @@ Always true: E_pi[A] = 0 whatever tau is, so a decision passed over has its own 
 decision only, never the shape of the trace that it caused. pi is the logged propensity (exp of `logp`; 1 - exp(logp) where the
 agent passed), never an estimate. Where tau is not identified, the decision has no row but a reason.
 
-Estimators: `forks` (k replicates of both arms at the prefix), `doubly_robust` (logged data alone; see `_doubly_robust`: gate at
-propensity 0.02, effective sample size 20 per arm, no deterministic rule), `both` (forks where the gate refuses). Research notes
-B3. Departure from common practice: refusal instead of extrapolation. Rows have the unit orchestrator and the decision event's id.
+Estimators: `forks` (k replicates of both arms at the prefix), `doubly_robust` (logged data alone, see `credit.doubly_robust`:
+gate at propensity 0.02, effective sample size 20 per arm, no deterministic rule), `both` (forks where the gate refuses).
+Derivation: docs/research/spawn-credit.md. Departure from common practice: a refusal, no extrapolation. Rows: unit orchestrator,
+the event's id.
 """
 
 from __future__ import annotations
@@ -221,7 +222,8 @@ spawn = Mechanism(
     "features are comparable",
     cost="forks: 2k - 1 continuations per decision; doubly robust: none",
     additive=False,
-    source="research notes B3; doubly robust: Robins, Rotnitzky, Zhao 1994; cross-fitting arXiv 1608.00060. Departure: a gate",
+    source="ours, docs/research/spawn-credit.md; doubly robust: Robins, Rotnitzky, Zhao 1994; cross-fitting arXiv "
+    "1608.00060. Departure: a gate",
     run=_run,
     needs=("logp", "replay"),
     example=lambda: Example(rollouts(), {"replay": Recount()}),

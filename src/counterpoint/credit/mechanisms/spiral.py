@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from counterpoint.credit.groups import ema_advantages, group_codes
 from counterpoint.credit.mechanism import Mechanism
-from counterpoint.credit.rows import Key, Row, credit_of, keys_of, paid, unit_events
+from counterpoint.credit.rows import Key, TraceUnit, credit_of, keys_of, paid, unit_events
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit, Signals
@@ -35,7 +35,7 @@ def _run(
     units = [unit_events(t, by) for t in traces]
     rewards = paid(traces, units, by, channel=channel, signals=signals)
     tasks = keys_of(traces, key)
-    rows = [Row(i, by, name) for i, own in enumerate(rewards) for name in own]
+    rows = [TraceUnit(i, by, name) for i, own in enumerate(rewards) for name in own]
     codes, names = group_codes((tasks[r.trace], r.unit_id) for r in rows)
     amounts, after = ema_advantages([rewards[r.trace][r.unit_id] for r in rows], codes, decay=decay, start=start)
     held = {str(names[c]): b for c, b in zip(codes.tolist(), after.tolist(), strict=True)}

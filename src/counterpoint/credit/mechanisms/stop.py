@@ -8,9 +8,10 @@ Y_t is what stopping at checkpoint t pays (`reward["draft"]` of the last aggrega
     drafts, the team stopped:      C_t = R for decisions to go on; the stop itself is not identified
     forks:                         E[R | forced to continue], against E[R | forced to stop], k replicates
 
-Always true: A has mean 0 under p, and U_t = V before the decision, so A(stop) = Y_t - V, the skill of the Doob ledger (research
-notes B1, B5). With `value` (a critic of the prefix) the skill is Y_t - V, or C_t - V, and no propensity is needed. Hindsight-best
-labels are not used: they are a trap (B1). A decision with one option has no credit. Rows: unit orchestrator, the event's id.
+Always true: A has mean 0 under p, and U_t = V before the decision, so A(stop) = Y_t - V, the skill of the Doob ledger
+(docs/research/stopping.md). With `value` (a critic of the prefix) the skill is Y_t - V, or C_t - V, and no propensity is
+needed. Hindsight-best labels are not used: they know the future. A decision with one option has no credit. Rows: unit
+orchestrator, the event's id.
 """
 
 from __future__ import annotations
@@ -201,7 +202,7 @@ stop = Mechanism(
     "forks: the replay goes on as the policy would",
     cost="drafts: rounds of forced continuation, training traces only; forks: 2k - 1 per decision",
     additive=False,
-    source="research notes B1 (all-stops gradient) and B5 (stop skill = Y_t - V). Departure: both arms get credit",
+    source="ours, docs/research/stopping.md (all stops at once; skill of a stop = Y_t - V). Departure: both arms get credit",
     run=_run,
     needs=("logp", "drafts", "replay"),
     example=lambda: Example(rollouts()),

@@ -19,7 +19,7 @@ import numpy as np
 from counterpoint.credit.mechanism import Mechanism
 from counterpoint.credit.mechanisms.message_masked import message_masked
 from counterpoint.credit.mechanisms.uniform import shares
-from counterpoint.credit.rows import Row, credit_of
+from counterpoint.credit.rows import TraceUnit, credit_of
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
@@ -48,7 +48,7 @@ def _run(
         raise NotIdentified("there is nothing to spread", "give credit=, the credit of a mechanism with rows per event")
     if credit.trace_ids != tuple(t.trace_id for t in traces):
         raise InputError("the credit is of other traces", fix="give the traces that it was computed from, in that order")
-    rows: list[tuple[Row, float]] = []
+    rows: list[tuple[TraceUnit, float]] = []
     refused: dict[tuple[int, str], str] = {}
     declared = np.zeros(len(traces))
     for row in credit.rows:
@@ -61,7 +61,7 @@ def _run(
             continue
         parts = shares(row.value, _weights(event, event.tokens_out, weights))
         declared[row.trace] += row.value
-        rows += [(Row(row.trace, "token", f"{event.id}#{j}"), part) for j, part in enumerate(parts)]
+        rows += [(TraceUnit(row.trace, "token", f"{event.id}#{j}"), part) for j, part in enumerate(parts)]
     notes = {"of": credit.mechanism, "weights": weights if isinstance(weights, str) else "given", "lost": len(refused)}
     return credit_of(
         "token_spread", _ESTIMAND, traces, rows, declared=declared, unidentified=refused, notes=notes, fix="record tokens_out"

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from counterpoint.credit.mechanism import Mechanism, team_reward
-from counterpoint.credit.rows import Row, credit_of, unit_events
+from counterpoint.credit.rows import TraceUnit, credit_of, unit_events
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
@@ -36,7 +36,7 @@ def shares(amount: float, weights: Sequence[float]) -> list[float]:
 def _run(traces: Sequence[Trace], *, unit: str = "agent", by: str = "equal", channel: str = "team") -> Credit:
     if by not in ("equal", "tokens"):
         raise InputError(f"no weight {by!r}", fix="equal or tokens")
-    rows: list[tuple[Row, float]] = []
+    rows: list[tuple[TraceUnit, float]] = []
     for i, trace in enumerate(traces):
         units = unit_events(trace, unit)
         if not units:
@@ -49,7 +49,7 @@ def _run(traces: Sequence[Trace], *, unit: str = "agent", by: str = "equal", cha
                     "no event says how many tokens it wrote", "record tokens_out, or by='equal'", where=trace.trace_id
                 )
         parts = shares(team_reward(trace, channel), weights)
-        rows += [(Row(i, unit, name), part) for name, part in zip(units, parts, strict=True)]
+        rows += [(TraceUnit(i, unit, name), part) for name, part in zip(units, parts, strict=True)]
     declared = np.array([team_reward(t, channel) for t in traces])
     return credit_of("uniform", _ESTIMAND, traces, rows, declared=declared, notes={"unit": unit, "by": by})
 

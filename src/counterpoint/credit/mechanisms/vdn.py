@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from counterpoint.credit.mechanism import Mechanism
-from counterpoint.credit.rows import Row, credit_of, unit_events
+from counterpoint.credit.rows import TraceUnit, credit_of, unit_events
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
@@ -39,7 +39,7 @@ def _run(traces: Sequence[Trace], *, q: Callable[[Trace], Mapping[str, float]] |
     values = [agent_values(t, q) for t in traces]
     total = np.array([sum(v.values()) for v in values])
     residual = [t.rewards[channel] - float(s) if channel in t.rewards else None for t, s in zip(traces, total, strict=True)]
-    rows = [(Row(i, "agent", name), v) for i, own in enumerate(values) for name, v in own.items()]
+    rows = [(TraceUnit(i, "agent", name), v) for i, own in enumerate(values) for name, v in own.items()]
     return credit_of("vdn", _ESTIMAND, traces, rows, declared=total, notes={"residual": residual})
 
 

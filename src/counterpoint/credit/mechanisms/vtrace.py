@@ -17,7 +17,7 @@ import numpy as np
 
 from counterpoint.credit import off_policy
 from counterpoint.credit.mechanism import Mechanism
-from counterpoint.credit.rows import Row, actions, credit_of, paid_steps, values_of
+from counterpoint.credit.rows import TraceUnit, actions, credit_of, paid_steps, values_of
 from counterpoint.errors import NotIdentified
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
@@ -37,7 +37,7 @@ def _run(
     lam: float = 1.0,
     channel: str = "team",
 ) -> Credit:
-    rows: list[Row] = []
+    rows: list[TraceUnit] = []
     log_rho, rewards, values, segments = [], [], [], []  # type: list[float], list[float], list[float], list[int]
     for i, trace in enumerate(traces):
         own = [trace.events[k] for k in actions(trace) if trace.events[k].type == "orchestrator_decision"]
@@ -50,7 +50,7 @@ def _run(
                     "record logp when the decision is made",
                     where=trace.trace_id,
                 )
-            rows.append(Row(i, "orchestrator", event.id))
+            rows.append(TraceUnit(i, "orchestrator", event.id))
             log_rho.append(float(new[event.id]) - event.logp)
             values.append(float(critic[event.id]))
             segments.append(i)

@@ -2,7 +2,7 @@
 
 Always true: one row of unit agent per agent that was scored, none for the others. Logged amounts of an agent are combined by
 `how` (mean, sum, last, ...). MAPoRL (arXiv 2502.18439) and SHARP (2602.08335) pay agents by formulas of
-`_published_steps.maporl` and `_published.sharp`, which an `outcome` can call.
+`reward.published_steps.maporl` and `reward.published.sharp`, which an `outcome` can call.
 """
 
 from __future__ import annotations

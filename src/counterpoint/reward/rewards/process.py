@@ -2,24 +2,46 @@
 
 Always true: rows of unit turn (`agent#turn`), one per turn that was scored; the amounts of a turn's events add up. An event
 without a turn number belongs to no turn and gives no row. With `potential` the pay is shaping, F_t = gamma Phi_t - Phi_(t-1)
-over the scored events in the story's order (Ng, Harada, Russell 1999): it telescopes, so steps that only pad earn nothing in
-sum. A potential is a channel of logged values, or a callable (trace, event) -> value of the state after the event. FoldGRPO's
-turn penalties (arXiv 2510.11967) are `_published_steps.fold_process`.
+over the scored events in the story's order (Ng, Harada, Russell 1999): sum_t gamma^t F_t = gamma^T Phi_T - Phi_0 whatever was
+done in between, so steps that only pad earn nothing in sum, and with the last potential at 0 no policy becomes better. A
+potential is a channel of logged values, or a callable (trace, event) -> value of the state after the event. FoldGRPO's turn
+penalties (arXiv 2510.11967) are `reward.published_steps.fold_process`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from counterpoint.errors import InputError
 from counterpoint.reward.logged import Judge, amounts, chosen, gathered, turn_of
 from counterpoint.reward.reward import Reward
-from counterpoint.reward.shaping import shaping
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal
 
 _STEPS = ("orchestrator_decision", "message", "tool_call", "aggregate", "return")
+
+
+def shaping(
+    potential_T: Sequence[float] | np.ndarray, *, first: float = 0.0, gamma: float = 1.0, ends_at_zero: bool = False
+) -> np.ndarray:
+    """(T,) shaping rewards of T steps: `potential_T[t]` is the potential AFTER step t, `first` the one before all.
+
+    `ends_at_zero` puts the last potential to 0; without it the sum keeps gamma^T Phi_T, which is what pays for progress made.
+    """
+    after_T = np.array(potential_T, np.float64)
+    if after_T.ndim != 1:
+        raise InputError(f"potentials form one row, not shape {after_T.shape}")
+    if not (np.isfinite(after_T).all() and np.isfinite(first)):
+        raise InputError("a potential is not a number", fix="leave out the steps that were not scored")
+    if not 0 <= gamma <= 1:
+        raise InputError(f"gamma lies in [0, 1], not {gamma}")
+    if ends_at_zero and len(after_T):
+        after_T[-1] = 0.0
+    before_T = np.concatenate(([first], after_T[:-1])) if len(after_T) else after_T
+    return gamma * after_T - before_T
 
 
 def _judged(trace: Trace, judge: Judge, types: Sequence[str]) -> list[tuple[Event, float]]:

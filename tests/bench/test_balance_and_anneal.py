@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from counterpoint.bench.claims._b6 import METHODS, MixedWorld, _plain, train_mixed
-from counterpoint.bench.claims._b6_spawn import SpawnWorld, train_spawn
+from counterpoint.bench.claims.anneal import SpawnWorld, train_spawn
+from counterpoint.bench.claims.balance import METHODS, MixedWorld, _plain, train_mixed
 from counterpoint.errors import InputError
 from counterpoint.reward.balance import normalised, variance_weights, variation_weights, weighted
 from counterpoint.reward.schedules import Scaffold, constant

@@ -1,4 +1,4 @@
-"""Credit by agent for a picture: the best answer that one trace can give alone.
+"""Each agent's share of the team reward: the best answer that one trace can give alone, for a picture.
 
 Always true: what is shown adds up: agents plus `unassigned` are the team reward. The ledger where drafts are scored, else even
 shares, which judge nobody; a trace without a team reward has no answer. The name of the mechanism goes with the numbers.
@@ -17,7 +17,7 @@ from counterpoint.trace.rows import Shares
 _METHODS = ("ledger", "uniform")
 
 
-def by_agent(trace: Trace) -> Shares | None:
+def agent_shares(trace: Trace) -> Shares | None:
     """Each agent's share of the team reward, or None where the trace has none or nobody acts."""
     if "team" not in trace.rewards:
         return None
