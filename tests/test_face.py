@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import counterpoint as cpt
-from counterpoint.app.api import audit, credit, fork, inputs, top
+from counterpoint.app.api import audit, compare, credit, fork, inputs, top, train
 from counterpoint.app.cli import main
 
-FUNCTIONS = [audit.audit, credit.credit, credit.reward, fork.diff, fork.fork, top.top]
+FUNCTIONS = [audit.audit, compare.compare, credit.credit, credit.reward, fork.diff, fork.fork, top.top, train.train]
 
 
 @pytest.fixture(scope="module")
@@ -150,3 +150,35 @@ def test_every_result_has_a_picture(traces: list[cpt.Trace]) -> None:
         assert html.startswith("<div><table><caption")
         assert result.to_arrow().column_names == list(result.TABLE)
         assert len(html) < 60_000
+
+
+SHORT: dict[str, Any] = {"updates": 1, "episodes": 16, "eval_episodes": 4, "set": {"vote_items": 8}}
+
+
+def test_training_and_comparing_are_what_the_commands_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    told: list[str] = []
+    grpo = cpt.train("W1", preset="grpo", seeds=1, progress=lambda kind, row: told.append(kind), **SHORT)
+    assert [run.path for run in grpo] == [Path("runs/grpo-wide_verify-seed0")]
+    assert told.count("end") == 1
+    options = ["--updates", "1", "--set", "episodes=16", "--set", "eval_episodes=4", "--set", "vote_items=8"]
+    with pytest.raises(SystemExit):
+        main(["train", "--preset", "grpo", "--world", "W1", "--out", "again", *options])
+    capsys.readouterr()
+    (again,) = cpt.train(resume="again")  # finished: it is left as it is
+    assert again.evals()[-1]["values"] == grpo.run.evals()[-1]["values"]
+    mappo = cpt.train("W1", preset="mappo", seed=1, **SHORT)
+    found = cpt.compare(grpo, {"other": mappo}, anyway=True)
+    assert printed(capsys, "compare", grpo.run.path, f"other={mappo.run.path}", "--anyway") == plain(found.as_dict())
+    assert found.to_arrow().column("diff").to_pylist()[0] is None
+    for result in (grpo, found):
+        assert result._repr_html_().startswith("<div><table><caption")
+        assert result.to_arrow().num_rows == result.row_count() > 0
+    with pytest.raises(cpt.InputError, match="seed is for a new run"):
+        cpt.train(resume="again", seed=1)
+    with pytest.raises(cpt.InputError, match="there is nothing to compare"):
+        cpt.compare(grpo)
+    with pytest.raises(cpt.InputError, match="a int is no run"):
+        cpt.compare(5)

@@ -35,6 +35,7 @@ PINNED = [
     "TraceBatch",
     "TryAgain",
     "audit",
+    "compare",
     "content_ref",
     "credit",
     "diff",
@@ -44,10 +45,11 @@ PINNED = [
     "reward",
     "save",
     "top",
+    "train",
     "world",
 ]  # fmt: skip
 # Functions whose name a package of ours has too.
-BOTH = ["audit", "credit", "reward"]
+BOTH = ["audit", "credit", "reward", "train"]
 ORDERS = {
     "the function first": "import counterpoint as cpt; assert callable(cpt.{0}); import counterpoint.{0}.{1}",
     "the package first": "import counterpoint.{0}.{1}; import counterpoint as cpt",
@@ -55,7 +57,7 @@ ORDERS = {
     "from the package": "from counterpoint import {0} as m; import counterpoint as cpt; import counterpoint.{0}.{1}; assert m is cpt.{0}",
     "a name of its module": "from counterpoint.{0}.{1} import __doc__; import counterpoint as cpt",
 }
-MODULE_OF = {"audit": "records", "credit": "mechanisms", "reward": "rewards"}
+MODULE_OF = {"audit": "records", "credit": "mechanisms", "reward": "rewards", "train": "presets"}
 
 
 def _python(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -95,9 +97,9 @@ def test_a_package_is_the_function_of_its_name_in_every_order_of_imports(order: 
 
 @pytest.mark.parametrize("name", BOTH)
 def test_a_callable_package_looks_like_its_function(name: str) -> None:
-    from counterpoint.app.api import audit, credit
+    from counterpoint.app.api import audit, credit, train
 
-    home = {"audit": audit, "credit": credit, "reward": credit}[name]
+    home = {"audit": audit, "credit": credit, "reward": credit, "train": train}[name]
     both, function = getattr(counterpoint, name), getattr(home, name)
     assert inspect.signature(both) == inspect.signature(function)
     assert function.__doc__ in both.__doc__

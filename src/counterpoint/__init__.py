@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from counterpoint.app.api.audit import audit
+    from counterpoint.app.api.compare import compare
     from counterpoint.app.api.credit import credit, reward
     from counterpoint.app.api.fork import diff, fork
     from counterpoint.app.api.top import top
+    from counterpoint.app.api.train import train
     from counterpoint.app.library import load, save
     from counterpoint.app.logs import read_logs
     from counterpoint.envs.world import world
@@ -67,6 +69,7 @@ _HOME = {
     "TraceBatch": "trace.batch",
     "TryAgain": "errors",
     "audit": "app.api.audit",
+    "compare": "app.api.compare",
     "content_ref": "trace",
     "credit": "app.api.credit",
     "diff": "app.api.fork",
@@ -78,10 +81,11 @@ _HOME = {
     "reward": "app.api.credit",
     "save": "app.library",
     "top": "app.api.top",
+    "train": "app.api.train",
     "world": "envs.world",
 }
 # Of these, the names that a package of ours has too.
-_PACKAGES = frozenset({"audit", "credit", "reward"})
+_PACKAGES = frozenset({"audit", "credit", "reward", "train"})
 
 __all__ = [*_HOME]
 

@@ -7,7 +7,6 @@ runs that are named are only read; the same call prints the same bytes.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +15,15 @@ import click
 from counterpoint import registry
 from counterpoint.app.cli._dials import set_option
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, number, plain_text, table
-from counterpoint.app.cli._runs import grouped, groups_of
-from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
+from counterpoint.app.run_groups import grouped, groups_of
+from counterpoint.errors import InputError, NotFound, did_you_mean
 
 if TYPE_CHECKING:
-    from counterpoint.bench.comparable import Group, Sides
-    from counterpoint.bench.comparison import Comparison, Difference
+    from counterpoint.app.api.compare import RunComparison
+    from counterpoint.bench.comparable import Group
     from counterpoint.train.folder import RunFolder
 
-_REASONS_SHOWN, _LOSSES_SHOWN = 4, 3
+_LOSSES_SHOWN = 3
 
 
 @click.command(
@@ -67,8 +66,12 @@ def compare(
     else:
         _refuse_unused(training)
         groups = groups_of(runs)
-    _report(groups, metric, baseline, anyway=anyway, as_json=as_json)
-    return None
+    from counterpoint.app.api.compare import compare_groups
+
+    found = compare_groups(groups, metric, baseline, anyway=anyway)
+    if as_json:
+        return emit({"schema": SCHEMA_VERSION, **found.as_dict()})
+    return click.echo(_text(found))
 
 
 # -- training first ------------------------------------------------------------------------------------------------------
@@ -163,123 +166,55 @@ def _is_of(run: RunFolder, config: dict[str, Any]) -> bool:
 # -- the comparison ------------------------------------------------------------------------------------------------------
 
 
-def _report(groups: list[Group], metric: str, baseline: str | None, *, anyway: bool, as_json: bool) -> None:
-    from counterpoint.bench.comparable import reasons, sides
-    from counterpoint.bench.comparison import compare as compared
+def _text(found: RunComparison) -> str:
+    from counterpoint.app.api.compare import joined_reasons
 
-    labels = [group.label for group in groups]
-    if len(groups) < 2:
-        fix = "name runs of another preset too, or give them labels: a=runs/x* b=runs/y*"
-        raise InputError(f"all runs are of {labels[0]}: there is nothing to compare", fix=fix)
-    if baseline is not None and baseline not in labels:
-        raise NotFound(f"no side named {baseline!r}", where="--baseline", fix=did_you_mean(baseline, labels))
-    base = labels.index(baseline) if baseline else 0
-    against = reasons(groups, base)
-    if against and not anyway:
-        raise Refused("not comparable: " + joined_reasons(against), fix="--anyway prints the table with a warning")
-    found = sides(groups, metric)
-    result = compared(found.sides, baseline=base)
-    if as_json:
-        emit(_as_dict(groups, metric, base, against, found, result))
-    else:
-        click.echo(_text(groups, metric, base, against, found, result))
-
-
-def joined_reasons(against: Sequence[str]) -> str:
-    """The first reasons against a comparison, and how many more there are."""
-    more = len(against) - _REASONS_SHOWN
-    return "; ".join(against[:_REASONS_SHOWN]) + (f"; and {more} more" if more > 0 else "")
-
-
-def _share(group: Group, mean: float | None, metric: str) -> float | None:
-    best = group.optimum.get("value")
-    return mean / best if metric == "value" and best and best > 0 and mean is not None else None
-
-
-def _as_dict(groups: list[Group], metric: str, base: int, against: list[str], found: Sides, result: Comparison) -> dict[str, Any]:
-    from counterpoint.bench.comparable import budget_gap
-    from counterpoint.bench.comparison import DRAWS
-
-    about = groups[base].runs[0].about
-    per_side = [
-        {"label": g.label, "runs": [str(r.path) for r in g.runs], "seeds": g.seeds, "mean": e.mean, "low": e.low, "high": e.high}
-        | {"over_seeds": e.over_seeds, "share_of_optimum": _share(g, e.mean, metric), "calls_per_episode": g.mean_of("calls")}
-        | {"agents_per_episode": g.mean_of("agents"), "rounds_per_episode": g.mean_of("rounds"), "spent_per_run": g.spent}
-        for g, e in zip(groups, result.means, strict=True)
-    ]
-    return {
-        "schema": SCHEMA_VERSION,
-        "comparable": not against,
-        "reasons": against,
-        "metric": metric,
-        "world": {"name": about["world"], "version": about["world_version"], "optimum": groups[base].optimum or None},
-        "tasks": {"first": found.tasks[0], "last": found.tasks[-1], "count": len(found.tasks), "left_out": found.left_out},
-        "draws": DRAWS,
-        "bootstrap_seed": 0,
-        "budget_gap": budget_gap(groups, base),
-        "baseline": groups[base].label,
-        "sides": per_side,
-        "differences": [difference_row(d, found.tasks) for d in result.differences],
-    }
-
-
-def difference_row(d: Difference, tasks: list[int]) -> dict[str, Any]:
-    """One side less another, as `--json` prints it and the page is told."""
-    better, worse, same = d.counts()
-    e = d.estimate
-    numbers = {"diff": e.mean, "low": e.low, "high": e.high, "p": e.p, "p_holm": d.p_holm, "df": e.df, "over_seeds": e.over_seeds}
-    counts = {"better": better, "worse": worse, "same": same, "paired_seeds": list(d.paired_seeds)}
-    losses = [{"task": tasks[i], "diff": float(d.by_task_T[i])} for i in d.losses(_LOSSES_SHOWN)]
-    return {"label": d.label, "against": d.against, **numbers, **counts, "losses": losses}
-
-
-def _text(groups: list[Group], metric: str, base: int, against: list[str], found: Sides, result: Comparison) -> str:
+    metric, groups, result = found.metric, found.groups, found.result
     header = (metric, "runs", "mean", "95 % low", "high", "of optimum", "calls/episode", "agents/episode", "calls spent/run")
     rows = [
-        (g.label, len(g.runs), *map(number, (e.mean, e.low, e.high)), _percent(_share(g, e.mean, metric)), *_means(g))
-        for g, e in zip(groups, result.means, strict=True)
+        (g.label, len(g.runs), *map(number, (e.mean, e.low, e.high)), _percent(found.share_of_optimum(i)), *_means(g))
+        for i, (g, e) in enumerate(zip(groups, result.means, strict=True))
     ]
     words = ("better", "worse") if metric == "value" else ("higher", "lower")
-    differ = (f"less {groups[base].label}", "difference", "95 % low", "high", "p", "p (Holm)", *words, "same")
+    differ = (f"less {found.baseline.label}", "difference", "95 % low", "high", "p", "p (Holm)", *words, "same")
     cells = [
         [d.label, *(_signed(x) for x in (d.estimate.mean, d.estimate.low, d.estimate.high)), _p(d.estimate.p), _p(d.p_holm)]
         + [str(count) for count in d.counts()]
         for d in result.differences
     ]
-    parts = [f"warning: not comparable: {joined_reasons(against)}"] if against else []
-    parts += [_head(groups, base, found, result), table(header, rows, right=range(1, 9)), table(differ, cells, right=range(1, 9))]
-    return "\n\n".join(plain_text(part, keep_lines=True) for part in (*parts, *_remarks(metric, found, result)))
+    parts = [f"warning: not comparable: {joined_reasons(found.reasons)}"] if found.reasons else []
+    parts += [_head(found), table(header, rows, right=range(1, 9)), table(differ, cells, right=range(1, 9))]
+    return "\n\n".join(plain_text(part, keep_lines=True) for part in (*parts, *_remarks(found)))
 
 
 def _means(group: Group) -> tuple[str, str, str]:
     return number(group.mean_of("calls"), 3), number(group.mean_of("agents"), 3), f"{group.spent['calls']:,.0f}"
 
 
-def _head(groups: list[Group], base: int, found: Sides, result: Comparison) -> str:
-    from counterpoint.bench.comparable import budget_gap
+def _head(found: RunComparison) -> str:
     from counterpoint.bench.comparison import DRAWS
 
-    counts = [len(group.runs) for group in groups]
+    counts = [len(group.runs) for group in found.groups]
     seeds = "training seeds differ in number"
     if len(set(counts)) == 1:
         seeds = f"{counts[0]} training seed{'s' if counts[0] > 1 else ''} each"
-    paired = all(d.paired_seeds for d in result.differences)
-    about = groups[base].runs[0].about
-    tasks = f"paired on {len(found.tasks):,} tasks of {about['world']}" + (" and on training seeds" if paired else "")
-    return f"{seeds} · {tasks} · {DRAWS:,} bootstrap draws · budgets within {budget_gap(groups, base):.1%} in calls"
+    paired = all(d.paired_seeds for d in found.result.differences)
+    about = found.baseline.runs[0].about
+    tasks = f"paired on {len(found.sides.tasks):,} tasks of {about['world']}" + (" and on training seeds" if paired else "")
+    return f"{seeds} · {tasks} · {DRAWS:,} bootstrap draws · budgets within {found.budget_gap:.1%} in calls"
 
 
-def _remarks(metric: str, found: Sides, result: Comparison) -> list[str]:
+def _remarks(found: RunComparison) -> list[str]:
     """What to know beside the numbers."""
-    out = []
-    for d in result.differences:
-        losses = [f"{found.tasks[i]} ({_signed(float(d.by_task_T[i]))})" for i in d.losses(_LOSSES_SHOWN)]
-        if losses and metric == "value":
+    out, tasks, differences = [], found.sides.tasks, found.result.differences
+    for d in differences:
+        losses = [f"{tasks[i]} ({_signed(float(d.by_task_T[i]))})" for i in d.losses(_LOSSES_SHOWN)]
+        if losses and found.metric == "value":
             out.append(f"largest losses of {d.label}: tasks {', '.join(losses)}")
-    if not all(d.estimate.over_seeds for d in result.differences):
+    if not all(d.estimate.over_seeds for d in differences):
         out.append("one training seed on a side: intervals are over tasks only, there is none over training seeds")
-    if found.left_out:
-        out.append(f"{found.left_out:,} tasks are left out: some run has no number for them")
+    if found.sides.left_out:
+        out.append(f"{found.sides.left_out:,} tasks are left out: some run has no number for them")
     return ["\n".join(out)] if out else []
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
-from counterpoint.app.cli._runs import groups_of
+from counterpoint.app.run_groups import groups_of
 from counterpoint.errors import InputError, NotFound, Refused
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,12 +16,11 @@ import click
 
 from counterpoint import registry
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, plain_text, table
-from counterpoint.errors import InputError, NotFound, did_you_mean
+from counterpoint.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from counterpoint.train.folder import RunFolder
 
-_HOME = Path("runs")
 _FLAGS = {
     "source": "RUN.toml", "preset": "--preset", "world": "--world", "pairs": "--set", "seed": "--seed", "seeds": "--seeds",
     "budget": "--budget", "updates": "--updates", "out": "--out", "workers": "--workers", "staleness": "--staleness",
@@ -76,17 +74,19 @@ def train(resume: Path | None, watch: bool, listing: bool, as_json: bool, **give
     """
     if listing:
         return _list(as_json)
+    from counterpoint.app.api.train import is_run, run_folder
+
     if resume is not None:
         unused = [flag for name, flag in _FLAGS.items() if not any(given[name] is x for x in (None, (), False))]
         if unused:
             raise InputError(f"{unused[0]} is for a new run", where="--resume", fix="a run goes on with its own run.toml")
-        _go(_found(resume), {}, given["allow"], is_resumed=True, watch=watch, as_json=as_json)
+        _go(run_folder(resume), {}, given["allow"], is_resumed=True, watch=watch, as_json=as_json)
         return None
     planned = _plan(given)
     if given["is_dry"]:
         return _show_plan(planned, as_json)
     for folder, config in planned:
-        _go(folder, config, given["allow"], is_resumed=len(planned) > 1 and _is_there(folder), watch=watch, as_json=as_json)
+        _go(folder, config, given["allow"], is_resumed=len(planned) > 1 and is_run(folder), watch=watch, as_json=as_json)
     if len(planned) > 1 and not as_json:
         first = planned[0][0].name.rsplit("-seed", 1)[0]
         click.echo(plain_text(f"{len(planned)} runs: counterpoint plot {first}={planned[0][0].parent / first}-seed*"))
@@ -115,62 +115,18 @@ def _list(as_json: bool) -> None:
 
 def _plan(given: Mapping[str, Any]) -> list[tuple[Path, dict[str, Any]]]:
     """Every run to be trained: its folder and its settings, all looked up."""
+    from counterpoint.app.api.train import planned, settings_named
+
     source: Path | None = given["source"]
-    config = _base(source, given)
-    _known_preset(config["preset"])
-    config |= {name: given[flag] for flag, name in _SETTINGS.items() if given[flag] is not None}
-    if given["workers"] is not None and given["runner"] is None:
-        config["runner"] = "processes"
-    config = _with_pairs(config, given["pairs"])
-    from counterpoint.train.settings import settings_of
-
-    full = settings_of(config).as_dict()
-    if full["change"]:  # a preset's own options are checked when a run begins, which a dry run does not
-        from counterpoint.train.assign import check
-        from counterpoint.train.preset import named_preset
-
-        check(named_preset(full["preset"]).changed(full["change"]))
-    short = "-".join([full["preset"].replace(":", "."), _world(full["world"], {}).name])
-    name = given["out"] or _HOME / (source.stem if source is not None else short)
-    seeds = range(full["seed"], full["seed"] + (given["seeds"] or 1))
-    is_one = given["out"] is not None and given["seeds"] is None
-    return [(name if is_one else name.with_name(f"{name.name}-seed{seed}"), full | {"seed": seed}) for seed in seeds]
-
-
-def _base(source: Path | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of the file, or none; preset and world as the options say."""
-    config: dict[str, Any] = {}
-    if source is not None:
-        from counterpoint.train.settings import read_settings
-
-        if source.is_dir():
-            fix = f"counterpoint train --resume {source}" if (source / "about.json").is_file() else "name a .toml file"
-            raise InputError("is a folder, not a TOML file", where=os.fspath(source), fix=fix)
-        config = read_settings(source).as_dict()
-    named = {name: given[name] for name in ("preset", "world") if given[name] is not None}
-    config = {"preset": "counterpoint"} | config | named
-    if "world" not in config:
-        fix = "--world W1, or RUN.toml; counterpoint world ls lists worlds, --list presets"
-        raise InputError("no world to train in", fix=fix)
-    # RUN.toml may come from anybody, so what it names needs the consent that a name on the command line is
-    registry.check_consent([config["preset"], config["world"]], {*given["allow"], *named.values()}, where=str(source))
-    return config
-
-
-def _known_preset(name: str) -> None:
-    if ":" not in name and name.replace("-", "_") not in registry.ids("preset"):
-        raise NotFound(f"no preset named {name!r}", fix=did_you_mean(name, registry.ids("preset")))
-
-
-def _world(name: str, changes: Mapping[str, Any]) -> Any:
-    from counterpoint.train.jobs import world_of
-
-    return world_of(name, changes)
+    options = {name: given[flag] for flag, name in _SETTINGS.items()}
+    config = settings_named(source, given["preset"], given["world"], given["allow"], **options)
+    return planned(_with_pairs(config, given["pairs"]), out=given["out"], seeds=given["seeds"], source=source)
 
 
 def _with_pairs(config: dict[str, Any], pairs: tuple[str, ...]) -> dict[str, Any]:
     """--set: a setting of the run where there is one of that name, else a parameter of the world."""
     from counterpoint.app.cli.world import _changed
+    from counterpoint.train.jobs import world_of
     from counterpoint.train.settings import Settings
 
     names = {f.name for f in dataclasses.fields(Settings)} - {"preset", "world", "set", "change"}
@@ -187,7 +143,7 @@ def _with_pairs(config: dict[str, Any], pairs: tuple[str, ...]) -> dict[str, Any
             table[part] = dict(table.get(part) or {})
             table = table[part]
         table[last] = value
-    before = _world(config["world"], config.get("set") or {})
+    before = world_of(config["world"], config.get("set") or {})
     try:
         after = _changed(before, [pair for pair in pairs if pair not in own])
     except InputError as error:
@@ -203,15 +159,6 @@ def _with_pairs(config: dict[str, Any], pairs: tuple[str, ...]) -> dict[str, Any
     return config | {"set": {**(config.get("set") or {}), **changes}}
 
 
-def _found(path: Path) -> Path:
-    """A run's folder, also by its name in ./runs."""
-    return _HOME / path if not path.exists() and (_HOME / path).exists() else path
-
-
-def _is_there(folder: Path) -> bool:
-    return (folder / "about.json").is_file()
-
-
 def _show_plan(planned: list[tuple[Path, dict[str, Any]]], as_json: bool) -> None:
     if as_json:
         return emit({"schema": SCHEMA_VERSION, "would_train": [{"folder": str(folder), **config} for folder, config in planned]})
@@ -225,25 +172,20 @@ def _show_plan(planned: list[tuple[Path, dict[str, Any]]], as_json: bool) -> Non
 
 
 def _go(folder: Path, config: dict[str, Any], allow: Sequence[str], *, is_resumed: bool, watch: bool, as_json: bool) -> RunFolder:
+    from counterpoint.app.api.train import is_run, train_one
     from counterpoint.app.cli._train_table import ending, printer
     from counterpoint.train.folder import RunFolder
 
-    try:
-        from counterpoint.train.start import train_run
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] != "torch":
-            raise
-        raise InputError("training needs torch, which is not installed", fix="pip install 'counterpoint[train]'") from error
     if is_resumed:
         opened = RunFolder.open(folder)
         for line in [f"{folder} is finished already"] if opened.about["status"] == "finished" else opened.notes():
             note(plain_text(line))
     told = printer(as_json=as_json, watch=watch)
     try:
-        run = train_run(folder, config, progress=told, resume=is_resumed, allow=allow)
+        run = train_one(folder, config, progress=told, resume=is_resumed, allow=allow)
     except KeyboardInterrupt:
         told.close()
-        if _is_there(folder) and (about := RunFolder.open(folder).about)["status"] != "finished":
+        if is_run(folder) and (about := RunFolder.open(folder).about)["status"] != "finished":
             note(f"go on with: counterpoint train --resume {folder}" + registry.allowing([about["preset"], about["world"]]))
         raise
     finally:

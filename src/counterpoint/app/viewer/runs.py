@@ -145,8 +145,8 @@ def _flat(row: Mapping[str, Any]) -> dict[str, float | None]:
 
 def compared(shelf: Shelf, spec: str, metric: str = "value", *, anyway: bool = False) -> Compare:
     """Groups of runs side by side; `spec` is like `a=runs/x,runs/y b=runs/z`. What may not be compared says why."""
-    from counterpoint.app.cli._runs import grouped
-    from counterpoint.app.cli.compare import joined_reasons
+    from counterpoint.app.api.compare import joined_reasons
+    from counterpoint.app.run_groups import grouped
     from counterpoint.bench.comparable import reasons
 
     try:
@@ -182,7 +182,7 @@ def _refused(metric: str, why: str, groups: Sequence[Group]) -> Compare:
 
 
 def _compare(shelf: Shelf, groups: list[Group], metric: str, against: list[str]) -> Compare:
-    from counterpoint.app.cli.compare import difference_row, joined_reasons
+    from counterpoint.app.api.compare import difference_row, joined_reasons
     from counterpoint.bench.comparable import is_steered, sides
     from counterpoint.bench.comparison import compare
 

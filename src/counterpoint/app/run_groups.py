@@ -1,7 +1,7 @@
-"""Which runs a command works on: `RUN`, a pattern, or `LABEL=` before either; runs of one label are its seeds.
+"""Which runs are meant: `RUN`, a pattern, `LABEL=` before either, a run that is open, or a label with any of these.
 
 Always true: nothing is written; a name that matches no run is `NotFound`; the order is the order of the arguments, and inside
-a pattern the order of the paths.
+a pattern the order of the paths. Runs of one label are its training seeds.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from counterpoint.errors import InputError, NotFound, Refused
 
@@ -23,9 +23,25 @@ _HOME = "runs"
 _LABELLED = re.compile(r"([\w.+-]+)=(.+)", re.S)
 
 
-def groups_of(names: Sequence[str]) -> list[Group]:
+def groups_of(runs: Iterable[Any]) -> list[Group]:
     """The named runs, opened and grouped: by the label given, else by the preset that each run states."""
-    return grouped([(label, path) for name in names for label, path in _paths(name)])
+    return grouped([pair for run in runs for pair in _folders(run)])
+
+
+def _folders(run: Any) -> list[tuple[str | None, Path]]:
+    """The label and the folders that something stands for: a name, a path, a run, several, or labels with these."""
+    if isinstance(run, str):
+        return _paths(run)
+    if isinstance(run, os.PathLike):
+        return [(None, Path(run))]
+    if isinstance(run, Mapping):
+        return [(label, path) for label, inside in run.items() for _, path in _folders(inside)]
+    if isinstance(run, Iterable):
+        return [pair for one in run for pair in _folders(one)]
+    path = getattr(run, "path", None)
+    if not isinstance(path, Path):
+        raise InputError(f"a {type(run).__name__} is no run", fix="name a folder of counterpoint train")
+    return [(None, path)]
 
 
 def grouped(found: Sequence[tuple[str | None, Path]]) -> list[Group]:

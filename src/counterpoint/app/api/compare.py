@@ -1,0 +1,153 @@
+"""`cpt.compare`: ways of training against each other, on the same tasks, seeds and budget.
+
+Always true: what is not comparable is `Refused` with every reason, unless `anyway`, and then the result carries the reasons; runs
+are only read; the same call gives the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from counterpoint.app.run_groups import groups_of
+from counterpoint.bench.comparable import Group, Sides, budget_gap, reasons, sides
+from counterpoint.bench.comparison import DRAWS, Comparison, Difference
+from counterpoint.bench.comparison import compare as compared
+from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
+from counterpoint.trace.tabular import Tabular
+
+_REASONS_SHOWN, _LOSSES_SHOWN = 4, 3
+
+
+@dataclass(frozen=True)
+class RunComparison(Tabular):
+    """Every side of a comparison, and every other one less the baseline."""
+
+    TABLE: ClassVar = {
+        "label": "string", "runs": "int64", "mean": "double", "low": "double", "high": "double", "share_of_optimum": "double",
+        "calls_per_episode": "double", "agents_per_episode": "double", "calls_per_run": "double", "diff": "double",
+        "diff_low": "double", "diff_high": "double", "p": "double", "p_holm": "double", "better": "int64", "worse": "int64",
+        "same": "int64",
+    }  # fmt: skip
+
+    metric: str
+    groups: tuple[Group, ...] = field(repr=False)
+    base: int
+    """The place of the baseline among the groups."""
+    reasons: tuple[str, ...]
+    """Why these runs are not comparable; empty when they are."""
+    sides: Sides = field(repr=False)
+    result: Comparison
+
+    @property
+    def baseline(self) -> Group:
+        """The side that the others are held against."""
+        return self.groups[self.base]
+
+    @property
+    def budget_gap(self) -> float:
+        """The largest share by which a side's calls per run differ from the baseline's."""
+        return budget_gap(self.groups, self.base)
+
+    def share_of_optimum(self, i: int) -> float | None:
+        """The mean of a side as a share of its world's optimum, where the metric is the value."""
+        best, mean = self.groups[i].optimum.get("value"), self.result.means[i].mean
+        return mean / best if self.metric == "value" and best and best > 0 and mean is not None else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """What `counterpoint compare --json` prints."""
+        about, tasks = self.baseline.runs[0].about, self.sides.tasks
+        per_side = [
+            {"label": g.label, "runs": [str(r.path) for r in g.runs], "seeds": g.seeds, "mean": e.mean, "low": e.low}
+            | {"high": e.high, "over_seeds": e.over_seeds, "share_of_optimum": self.share_of_optimum(i)}
+            | {"calls_per_episode": g.mean_of("calls"), "agents_per_episode": g.mean_of("agents")}
+            | {"rounds_per_episode": g.mean_of("rounds"), "spent_per_run": g.spent}
+            for i, (g, e) in enumerate(zip(self.groups, self.result.means, strict=True))
+        ]
+        return {
+            "comparable": not self.reasons,
+            "reasons": list(self.reasons),
+            "metric": self.metric,
+            "world": {"name": about["world"], "version": about["world_version"], "optimum": self.baseline.optimum or None},
+            "tasks": {"first": tasks[0], "last": tasks[-1], "count": len(tasks), "left_out": self.sides.left_out},
+            "draws": DRAWS,
+            "bootstrap_seed": 0,
+            "budget_gap": self.budget_gap,
+            "baseline": self.baseline.label,
+            "sides": per_side,
+            "differences": [difference_row(d, tasks) for d in self.result.differences],
+        }
+
+    def table_rows(self) -> Iterator[Sequence[Any]]:
+        """A row per side: its mean, and what it is less the baseline, which has no difference of its own."""
+        differences = {d.label: d for d in self.result.differences}
+        for i, (g, e) in enumerate(zip(self.groups, self.result.means, strict=True)):
+            means = (self.share_of_optimum(i), g.mean_of("calls"), g.mean_of("agents"), g.spent["calls"])
+            d = differences.get(g.label)
+            less: Sequence[Any] = [None] * 8
+            if d is not None:
+                less = (d.estimate.mean, d.estimate.low, d.estimate.high, d.estimate.p, d.p_holm, *d.counts())
+            yield (g.label, len(g.runs), e.mean, e.low, e.high, *means, *less)
+
+    def row_count(self) -> int:
+        """How many sides there are."""
+        return len(self.groups)
+
+    def caption(self) -> str:
+        """What is compared on what, and the warning where it should not be."""
+        about = self.baseline.runs[0].about
+        said = f"{self.metric} on {len(self.sides.tasks):,} tasks of {about['world']}; differences are less {self.baseline.label}"
+        return said + (f"; not comparable: {joined_reasons(self.reasons)}" if self.reasons else "")
+
+
+def compare(*runs: Any, metric: str = "value", baseline: str | None = None, anyway: bool = False) -> RunComparison:
+    """Compare ways of training on the same tasks, seeds and budget, by the last evaluation on held-out tasks.
+
+    A run is what `cpt.train` gave, a folder, a name in ./runs or a pattern, with `label=` before it where wanted; a mapping of
+    labels to these will do as well. Runs of one label are its training seeds; without a label it is the run's preset.
+    `metric` is value, agents, rounds, calls or any list of the evaluations; `baseline` a label, the first unless named.
+
+    >>> import counterpoint as cpt
+    >>> short = {"updates": 1, "episodes": 16, "eval_episodes": 4, "set": {"vote_items": 8}}
+    >>> ways = {preset: cpt.train("W1", preset=preset, **short) for preset in ("grpo", "mappo")}
+    >>> found = cpt.compare(ways, anyway=True)
+    >>> found.to_arrow().column("label").to_pylist()
+    ['grpo', 'mappo']
+    """
+    return compare_groups(groups_of(runs), metric, baseline, anyway=anyway)
+
+
+def compare_groups(groups: Sequence[Group], metric: str, baseline: str | None, *, anyway: bool) -> RunComparison:
+    """The same for runs that are open."""
+    labels = [group.label for group in groups]
+    if not groups:
+        raise InputError("no runs to compare", fix="name runs of two presets, or give them labels: a=runs/x* b=runs/y*")
+    if len(groups) < 2:
+        fix = "name runs of another preset too, or give them labels: a=runs/x* b=runs/y*"
+        raise InputError(f"all runs are of {labels[0]}: there is nothing to compare", fix=fix)
+    if baseline is not None and baseline not in labels:
+        raise NotFound(f"no side named {baseline!r}", where="baseline", fix=did_you_mean(baseline, labels))
+    base = labels.index(baseline) if baseline else 0
+    against = reasons(groups, base)
+    if against and not anyway:
+        fix = "--anyway, or anyway=True, gives the numbers with a warning"
+        raise Refused("not comparable: " + joined_reasons(against), fix=fix)
+    found = sides(groups, metric)
+    return RunComparison(metric, tuple(groups), base, tuple(against), found, compared(found.sides, baseline=base))
+
+
+def joined_reasons(against: Sequence[str]) -> str:
+    """The first reasons against a comparison, and how many more there are."""
+    more = len(against) - _REASONS_SHOWN
+    return "; ".join(against[:_REASONS_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+
+
+def difference_row(d: Difference, tasks: Sequence[int]) -> dict[str, Any]:
+    """One side less another, as `--json` prints it and the page is told."""
+    better, worse, same = d.counts()
+    e = d.estimate
+    numbers = {"diff": e.mean, "low": e.low, "high": e.high, "p": e.p, "p_holm": d.p_holm, "df": e.df, "over_seeds": e.over_seeds}
+    counts = {"better": better, "worse": worse, "same": same, "paired_seeds": list(d.paired_seeds)}
+    losses = [{"task": tasks[i], "diff": float(d.by_task_T[i])} for i in d.losses(_LOSSES_SHOWN)]
+    return {"label": d.label, "against": d.against, **numbers, **counts, "losses": losses}

@@ -1,0 +1,172 @@
+"""`cpt.train`: an orchestrator trained until its budget of calls is spent, in one run or one for each of several seeds.
+
+Always true: everything named is looked up before anything is played or written; a run is left whole however it ends, and
+`resume` goes on with it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from counterpoint import registry
+from counterpoint.errors import InputError, NotFound, did_you_mean
+from counterpoint.trace.tabular import Tabular
+
+if TYPE_CHECKING:
+    from counterpoint.train.folder import RunFolder
+    from counterpoint.train.start import Progress
+
+_HOME = Path("runs")
+
+
+@dataclass(frozen=True)
+class TrainedRuns(Tabular):
+    """The runs that were trained, one for each seed: a table of their evaluations on held-out tasks."""
+
+    TABLE: ClassVar = {
+        "run": "string", "preset": "string", "world": "string", "seed": "int64", "update": "int64", "calls": "int64",
+        "mean": "double", "se": "double", "episodes": "int64",
+    }  # fmt: skip
+
+    runs: tuple[RunFolder, ...]
+
+    @property
+    def run(self) -> RunFolder:
+        """The one run; of several, the first."""
+        return self.runs[0]
+
+    def __iter__(self) -> Iterator[RunFolder]:
+        return iter(self.runs)
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def table_rows(self) -> Iterator[Sequence[Any]]:
+        """A row per evaluation: after which update, for how many calls, the mean over held-out episodes."""
+        for run in self.runs:
+            about = [run.about[name] for name in ("preset", "world", "seed")]
+            for one in run.evals():
+                yield (os.fspath(run.path), *about, one["update"], one["calls"], one["mean"], one["se"], len(one["values"]))
+
+    def caption(self) -> str:
+        """What each run is and how it ended."""
+        return "; ".join(f"{run.path}: {run.about['status']}, {run.about['updates']:,} updates" for run in self.runs)
+
+
+def train(
+    world: str | None = None,
+    *,
+    preset: str | None = None,
+    source: str | os.PathLike[str] | None = None,
+    out: str | os.PathLike[str] | None = None,
+    seed: int | None = None,
+    seeds: int | None = None,
+    budget: int | None = None,
+    set: Mapping[str, Any] | None = None,
+    resume: str | os.PathLike[str] | None = None,
+    allow: Collection[str] = (),
+    progress: Progress | None = None,
+    **settings: Any,
+) -> TrainedRuns:
+    """Train an orchestrator in a world whose optimum is known, and leave the run in a folder.
+
+    `world` is a TeamWorld (W1, W2, D, P, V, A, M) and `preset` a way to train of `counterpoint train --list`; `source` is a
+    RUN.toml that says both, and more. `set` changes parameters of the world, `budget` is the worker calls to spend, and
+    `settings` are the other keys of a RUN.toml (`updates`, `eval_every`, `workers`, ...). Runs go to `out`, else to
+    runs/PRESET-WORLD-seedS; with `seeds` there is one for each, and those that are there already go on. `resume` goes on with
+    a run that was cut off. `progress(kind, row)` is told what happens. Needs `pip install 'counterpoint[train]'`.
+
+    >>> import counterpoint as cpt
+    >>> trained = cpt.train("W1", preset="grpo", updates=1, episodes=16, eval_episodes=4, set={"vote_items": 8})
+    >>> trained.run.about["status"], trained.to_arrow().column("update").to_pylist()
+    ('finished', [0, 1])
+    """
+    if resume is not None:
+        given = {"world": world, "preset": preset, "source": source, "out": out, "seed": seed, "seeds": seeds, "budget": budget}
+        unused = [name for name, value in {**given, "set": set, **settings}.items() if value is not None]
+        if unused:
+            raise InputError(f"{unused[0]} is for a new run", where="resume", fix="a run goes on with its own run.toml")
+        return TrainedRuns((train_one(run_folder(Path(resume)), {}, resume=True, allow=allow, progress=progress),))
+    file = None if source is None else Path(source)
+    config = settings_named(file, preset, world, allow, seed=seed, budget_calls=budget, **settings)
+    if set is not None:
+        config["set"] = {**(config.get("set") or {}), **set}
+    runs = planned(config, out=None if out is None else Path(out), seeds=seeds, source=file)
+    is_several = len(runs) > 1
+    done = (train_one(folder, one, resume=is_several and is_run(folder), allow=allow, progress=progress) for folder, one in runs)
+    return TrainedRuns(tuple(done))
+
+
+def settings_named(
+    source: Path | None, preset: str | None, world: str | None, allow: Collection[str], **options: Any
+) -> dict[str, Any]:
+    """The settings of a file, or none, with what was named beside it; options that are None leave them as they are."""
+    config: dict[str, Any] = {}
+    if source is not None:
+        from counterpoint.train.settings import read_settings
+
+        if source.is_dir():
+            fix = f"counterpoint train --resume {source}" if is_run(source) else "name a .toml file"
+            raise InputError("is a folder, not a TOML file", where=os.fspath(source), fix=fix)
+        config = read_settings(source).as_dict()
+    named = {name: value for name, value in (("preset", preset), ("world", world)) if value is not None}
+    config = {"preset": "counterpoint"} | config | named
+    if "world" not in config:
+        fix = "--world W1, or RUN.toml; counterpoint world ls lists worlds, --list presets"
+        raise InputError("no world to train in", fix=fix)
+    # RUN.toml may come from anybody, so what it names needs the consent that a name on the command line is
+    registry.check_consent([config["preset"], config["world"]], {*allow, *named.values()}, where=str(source))
+    known = registry.ids("preset")
+    if ":" not in config["preset"] and config["preset"].replace("-", "_") not in known:
+        raise NotFound(f"no preset named {config['preset']!r}", fix=did_you_mean(config["preset"], known))
+    config |= {name: value for name, value in options.items() if value is not None}
+    if options.get("workers") is not None and options.get("runner") is None:
+        config["runner"] = "processes"
+    return config
+
+
+def planned(
+    config: Mapping[str, Any], *, out: Path | None, seeds: int | None, source: Path | None
+) -> list[tuple[Path, dict[str, Any]]]:
+    """Every run to be trained: its folder and its settings, all looked up."""
+    from counterpoint.train.jobs import world_of
+    from counterpoint.train.settings import settings_of
+
+    full = settings_of(config).as_dict()
+    if full["change"]:  # a preset's own options are checked when a run begins, which a dry run does not
+        from counterpoint.train.assign import check
+        from counterpoint.train.preset import named_preset
+
+        check(named_preset(full["preset"]).changed(full["change"]))
+    short = "-".join([full["preset"].replace(":", "."), world_of(full["world"], {}).name])
+    name = out or _HOME / (source.stem if source is not None else short)
+    each = range(full["seed"], full["seed"] + (seeds or 1))
+    is_one = out is not None and seeds is None
+    return [(name if is_one else name.with_name(f"{name.name}-seed{seed}"), full | {"seed": seed}) for seed in each]
+
+
+def train_one(
+    folder: Path, config: Mapping[str, Any], *, resume: bool, allow: Collection[str], progress: Progress | None
+) -> RunFolder:
+    """Train one run, or go on with it."""
+    try:
+        from counterpoint.train.start import train_run
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] != "torch":
+            raise
+        raise InputError("training needs torch, which is not installed", fix="pip install 'counterpoint[train]'") from error
+    return train_run(folder, config, progress=progress, resume=resume, allow=allow)
+
+
+def run_folder(path: Path) -> Path:
+    """A run's folder, also by its name in ./runs."""
+    return _HOME / path if not path.exists() and (_HOME / path).exists() else path
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a run was begun here."""
+    return (folder / "about.json").is_file()
