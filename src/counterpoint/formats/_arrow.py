@@ -82,7 +82,7 @@ def read(files: Mapping[str, Data]) -> Iterator[Trace]:
         try:
             yield Trace(**fields, events=events_of(own), edges=list(map(Edge, *ends)))
         except msgspec.MsgspecError as error:
-            raise InputError("a column that holds JSON does not", where="events.parquet", why=str(error)) from error
+            raise InputError("a column of JSON text holds something else", where="events.parquet", why=str(error)) from error
 
 
 def _parts(table: pa.Table, known: list[str]) -> dict[str, pa.Table]:
@@ -105,7 +105,8 @@ def _table(files: Mapping[str, Data], name: str, schema: pa.Schema) -> pa.Table:
     except (pa.ArrowException, OSError) as error:
         raise InputError("is not a whole Parquet file", where=name, why=str(error)) from error
     if not table.schema.equals(schema):
-        raise InputError("has other columns than an exported trace", where=name, fix=f"its columns are {', '.join(schema.names)}")
+        wanted = f"its columns are {', '.join(schema.names)}"
+        raise InputError("does not have the columns of an exported trace", where=name, fix=wanted)
     return table
 
 

@@ -47,4 +47,5 @@ def refuse_doubles(traces: Sequence[Trace]) -> None:
     """Rows are told apart by `trace_id`, so no two traces may share one."""
     name, times = Counter(t.trace_id for t in traces).most_common(1)[0] if traces else ("", 0)
     if times > 1:
-        raise InputError(f"{times} traces have the id {name!r}", why="rows are told apart by it", fix="use two folders")
+        why, fix = "the tables tell traces apart by their id", "export them to different folders"
+        raise InputError(f"{times} traces have the id {name!r}", why=why, fix=fix)

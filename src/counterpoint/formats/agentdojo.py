@@ -16,6 +16,7 @@ An injection is found in a tool's answer after blanks, quotes and escapes are ta
 Python literals that fold and escape it. From each answer that holds one, `safety_flow` edges lead to every later call.
 
 What is lost: nothing of the messages; the environment's state before and after is not in the source, nor are times and tokens.
+
 Always true: a call's id is the source's own; an answer belongs to the oldest call of its id that has none yet.
 """
 

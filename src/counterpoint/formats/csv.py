@@ -1,9 +1,12 @@
-"""CSV: events.csv, edges.csv and traces.csv, for spreadsheets and everything else.
+"""CSV: events.csv, edges.csv and traces.csv, for spreadsheets and everything else. Written only: use Parquet to read back.
+
+A text that a spreadsheet would run as a formula (it begins with = + - @ or a tab) has an apostrophe put before it, because
+tool output cannot be trusted in anybody's spreadsheet.
+
+What is lost: the difference between no text and an empty one, such first characters, texts behind content references, `meta`.
 
 Always true: RFC 4180 in UTF-8 without a byte order mark (comma, CRLF, quotes doubled), one header line, maps and lists as
-JSON text. A text that a spreadsheet would run as a formula (it begins with = + - @ or a tab) has an apostrophe put before
-it: tool output is not to be trusted with anybody's spreadsheet. What is lost in translation: the difference between no text
-and an empty one, such first characters, texts behind content references, `meta`. Written only: use Parquet to come back.
+JSON text.
 """
 
 from __future__ import annotations
@@ -77,5 +80,5 @@ csv = Format(
     sniff=_sniff,
     write_tables=_write_tables,
     columns={"events.csv": EVENT_COLUMNS, "edges.csv": EDGE_COLUMNS, "traces.csv": TRACE_COLUMNS},
-    lost="empty text apart from none, formula signs (an apostrophe is put before them), texts behind content references, meta",
+    lost="empty text becomes absent, formula signs get an apostrophe; texts behind content references, meta",
 )

@@ -1,4 +1,7 @@
-"""What a format is: bytes in, traces out, and back.
+"""What a format is: bytes in, traces out, and back; and which format a file is in.
+
+`detect` goes by a file's content, then by its name. A file that begins like JSON and is nothing else we know is taken for the
+survey's format, so that its reader can say what is wrong with it.
 
 Always true: a format opens no file and changes no trace; the same trace gives the same bytes; what is not in the bytes is
 said in `lost`. Bytes that are not of the format raise `InputError`, never anything else.

@@ -1,9 +1,10 @@
 """What an importer is: the files of one session in, its traces and what there is to say about it out.
 
-Always true: an importer opens no file and raises only `InputError`; a record it cannot read is counted with file and line and
-the rest goes on; a kind of record it does not know is counted and left out of the graph; every trace it gives passes `check`
-without an error, because `Draft` sees to it. The same files give the same traces, and a session that grew keeps the ids
-of the events it had.
+The same files give the same traces, and a session that grew keeps the ids of the events it had.
+
+Always true: an importer opens no file and raises only `InputError`; a record it cannot read is counted with file and line,
+one of a kind it does not know is counted and left out of the graph, and the rest goes on; every trace it gives passes `check`
+without an error, because `Draft` sees to it.
 """
 
 from __future__ import annotations

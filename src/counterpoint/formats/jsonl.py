@@ -1,6 +1,6 @@
-"""Lines: a header, then one record per line; the journal's form, and the only one that keeps everything.
+"""Lines: a header, then one record per line; the journal's form, and the only one that keeps everything. Nothing is lost.
 
-Always true: reading what was written gives an equal trace, texts and `meta` included. What is lost in translation: nothing.
+Always true: reading what was written gives an equal trace, texts and `meta` included.
 """
 
 from __future__ import annotations

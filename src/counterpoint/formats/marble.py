@@ -17,6 +17,7 @@ One line of JSON is one run. Agents are fixed before the run; nobody spawns.
 A score of -1 means that nothing was scored, and is absent.
 
 What is lost: nothing of the records; times, tokens per call and tool calls are not in the source (results quote their output).
+
 Always true: ids are made of the entry's place and the agent, so a run that is written again keeps them.
 """
 

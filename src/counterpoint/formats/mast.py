@@ -12,6 +12,7 @@ One JSON document (`..._human.json`) is one run; a list or lines of them work to
 The names of the modes are kept as written: they differ between the sets (AG2, HyperAgent) and from the published taxonomy.
 
 What is lost: nothing of the records; times, tokens and ids of calls are not in the source, nor at which step a mode shows.
+
 Always true: event `s{i}` is entry i of `trajectory`.
 """
 

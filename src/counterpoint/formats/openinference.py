@@ -2,14 +2,16 @@
 
 AGENT spans become agents (inside another, or inside its tool: sub-agents with spawn and return), LLM spans model steps with
 their tokens, TOOL spans calls with their results, RETRIEVER, RERANKER and EMBEDDING spans calls too, GUARDRAIL spans safety
-events, handoffs of the OpenAI Agents instrumentation messages; evaluations become rewards. CHAIN spans are wrappers. Spans whose
-kind was lost on the way, with messages in an event's body, are told by the shape of those.
+events, handoffs of the OpenAI Agents instrumentation messages; evaluations become rewards. CHAIN spans, and spans of a kind
+that we do not know, are wrappers. Spans whose kind was lost on the way, with messages in an event's body, are told by the
+shape of those. TRAIL's and Langfuse's spans with such attributes are read by the same functions.
 
-What is lost: documents and embeddings as values, tool schemas, invocation parameters, and all but the last message that a model
-was given.
+What is lost: documents and embeddings as values, tool schemas, invocation parameters, and all but the last message that a
+model was given.
 
 Always true: an agent's sum of tokens counts only where no model call inside it has any; a prompt count that leaves the cache
-out is seen by being smaller than it.
+out is recognised by being smaller than it; a name or a parent that was not set is taken from a neighbour only where that
+states it.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, compact, count, number, string, text_of
 from counterpoint.formats.otel.bodies import count_records, read_file
+from counterpoint.formats.spans.messages import LastAnswer, ToolUse, opened, said, told
 from counterpoint.formats.spans.raw_records import RawSpan, Records, records_in
-from counterpoint.formats.spans.said import LastAnswer, ToolUse, opened, said, told
 from counterpoint.formats.spans.span import Kind, Span
 from counterpoint.formats.spans.trees import traces_of
 from counterpoint.trace import Trace

@@ -1,8 +1,9 @@
 """Parquet: events.parquet, edges.parquet and traces.parquet, for DuckDB, Polars, Spark and pandas.
 
+One row group per trace. What is lost: `meta`, and the texts behind content references.
+
 Always true: columns and types do not depend on the data; reading the three files back gives the same traces, number for
-number (`ints` and `exact` say what a typed column cannot; see `trace/columns.py`). One row group per trace. What is lost
-in translation: `meta`, and the texts behind content references.
+number (`ints` and `exact` say what a typed column cannot; see `trace/columns.py`).
 """
 
 from __future__ import annotations

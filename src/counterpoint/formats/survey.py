@@ -1,7 +1,9 @@
 """The survey's JSON: one file per trace, valid under its schema.
 
+What is lost: `meta`, and the texts behind content references.
+
 Always true: what is written passes the survey's JSON Schema, or `InvalidTrace` says why it cannot; what is read comes back
-field for field. What is lost in translation: `meta`, and the texts behind content references.
+field for field.
 """
 
 from __future__ import annotations

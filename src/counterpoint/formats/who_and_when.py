@@ -17,6 +17,7 @@ condition)`.
 kept as they are, `meta["labels"]["agrees"]` is false, and the report says so.
 
 What is lost: nothing of the records; times, tokens and ids of calls are not in the source.
+
 Always true: event `s{i}` is entry i of `history`.
 """
 

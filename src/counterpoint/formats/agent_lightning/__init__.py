@@ -1,12 +1,13 @@
-"""Agent Lightning: spans of 0.2 and 0.3, events and rollouts of 1.0, with their rewards.
+"""Agent Lightning: spans of 0.2 and 0.3 (`spans.py`), events and rollouts of 1.0 (`events.py`), with their rewards.
 
-One attempt at a rollout is one trace; attempts at the same input share a task. Spans (JSON of the store, one to a line or in a
-list, or OTLP whose resource names the rollout) are read as OpenTelemetry's, AgentOps' kinds included. Events (one to a line, in
-a list, or in an archive beside their rollout) are model calls, from whose prompts tool results and agents are concluded.
-Rewards are the trace's rewards, and stand on the event that a reward's link names.
+One attempt at a rollout is one trace; attempts at the same input share a task. Spans (JSON of the store, one to a line or in
+a list, or OTLP whose resource names the rollout) are read as OpenTelemetry's, AgentOps' kinds included. Events (one to a
+line, in a list, or in an archive beside their rollout) are model calls, from whose prompts tool results and agents are
+inferred. Rewards are the trace's rewards, and stand on the event that a reward's link names.
 
-What is lost: token ids and log probabilities (they are counted where nothing else counts the tokens), a rollout's configuration;
-events of other types are kept beside the graph, in `meta`.
+What is lost: token ids and log probabilities (they are counted where nothing else counts the tokens), a rollout's
+configuration; events of other types are kept beside the graph, in `meta`.
+
 Always true: a model call's tokens count once; 1.0 names no agents, so each of its links is inferred.
 """
 

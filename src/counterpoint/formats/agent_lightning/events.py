@@ -1,8 +1,9 @@
 """Agent Lightning 1.0: the events of a rollout's attempt, which name no agents.
 
-Always true: event i of an attempt is `event{i}`, because their order is their identity. Agents are told apart by system prompt,
-and one is another's sub-agent where its last answer comes back as the result of the other's tool call; both are our
-conclusions and counted as such.
+Agents are told apart by system prompt, and one is another's sub-agent where its last answer comes back as the result of the
+other's tool call. Both are inferred, and counted so.
+
+Always true: event i of an attempt is `event{i}`, because their order is their identity.
 """
 
 from __future__ import annotations

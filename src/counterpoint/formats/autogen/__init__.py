@@ -1,14 +1,16 @@
 """AutoGen, AG2 and Magentic-One: event logs, AgentChat messages, console logs, chat histories.
 
 Four forms, told apart by content:
-- The structured log of `autogen_core.events`, JSON events behind a formatter's words or not: model calls become steps, tool calls
-  become calls with results, messages stay messages, responses become returns.
-- AgentChat's messages, in a `TaskResult`, in a list, or one to a line: turns in a room where all hear all.
-- What `Console` prints, as Magentic-One's logs are: the orchestrator's turns become decisions to delegate, the answers returns.
-- Chat histories of AG2 and AutoGen 0.2: turns, with tool calls and results.
+- The structured log of `autogen_core.events` (`event_log.py`), JSON events with or without a formatter's words before them: model
+  calls become steps, tool calls become calls with results, messages stay messages, responses become returns.
+- AgentChat's messages (`group_chat.py`), in a `TaskResult`, in a list, or one to a line: turns in a room where all hear all.
+- What `Console` prints (`console.py`), as in Magentic-One's logs: the orchestrator's turns become decisions to delegate, the
+  answers returns.
+- Chat histories of AG2 and AutoGen 0.2 (`group_chat.py`): turns, with tool calls and results.
 
-What is lost: what other loggers wrote; pieces of streamed messages; pictures. Console logs and histories have no times, histories
-no tokens; only the event log knows agent instances, elsewhere an agent is its name.
+What is lost: what other loggers wrote; pieces of streamed messages; pictures. Console logs and histories have no times,
+histories no tokens; only the event log knows agent instances, elsewhere an agent is its name.
+
 Always true: tokens stand on the model call or message that has them, once; agents are members of a team and not made by one
 another, so there are no spawns but those that failed.
 """
@@ -101,7 +103,7 @@ def _read(session: Session) -> Iterator[Trace]:
         if form is not None:
             _READERS[form](session, file, draft)
         else:
-            session.report.broke(file.name, None, "is no log of AutoGen's")
+            session.report.broke(file.name, None, "is not a log of AutoGen")
         yield from draft.traces()
 
 

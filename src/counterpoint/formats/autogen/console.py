@@ -1,7 +1,7 @@
 """What AutoGen's `Console` prints: blocks under `---------- name ----------`, among whatever else a program prints.
 
-Always true: block i is the event `b{i}`; there are no times. Where a member leads (Magentic-One's orchestrator), whoever speaks
-after it was asked by it, which is our conclusion, and answers it with a return.
+Always true: block i is the event `b{i}`; there are no times. Where a member leads (Magentic-One's orchestrator), whoever
+speaks after it is taken to have been asked by it, which is inferred, and answers it with a return.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""AutoGen's structured log (`autogen_core.events`): one JSON event to a line, with or without what a formatter puts before it.
+"""AutoGen's structured log (`autogen_core.events`): one JSON event to a line, with or without a formatter's words before it.
 
 Always true: the event of line n is `line{n}`; a message that is sent, delivered and passed on is put down once; tokens are
-those of model calls, never those that messages repeat. An agent read a published message where its text stands in the agent's
-next prompt.
+those of model calls, never those that messages repeat. An agent has read a published message where its text stands in the
+agent's next prompt.
 """
 
 from __future__ import annotations

@@ -1,7 +1,12 @@
-"""AutoGen AgentChat: the messages of a `TaskResult`, of a list, or one to a line.
+"""AutoGen's group chats: a room in which all hear all, AgentChat's messages, and the chat histories of AG2 and AutoGen 0.2.
 
-Always true: a message that comes again (a `TaskResult` after its stream) is put down once; tokens are those of `models_usage`,
-which stands on the one message that a model call gave.
+AgentChat's messages stand in a `TaskResult`, in a list, or one to a line; tokens are those of `models_usage`, which stands on
+the one message that a model call gave. A history is a list of `{content, role, name, tool_calls}`, alone or in a
+`ChatResult`: message i is the event `m{i}`, the first is the task and so a human's; whether a person typed later words of a
+proxy is not in the source.
+
+Always true: a turn reads everything said by others since the speaker's last one; thoughts and tool work are heard by nobody
+else; a message that comes again (a `TaskResult` after its stream) is put down once.
 """
 
 from __future__ import annotations

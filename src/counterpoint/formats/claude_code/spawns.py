@@ -108,9 +108,9 @@ class SpawnLinks:
             self._noticed.update({n.tool_use: n.task for n in notices(words) if n.tool_use})
 
     def _link(self) -> None:
-        made_by = {name: talk for name, talk in self.conversations.others.items() if talk.tool_use}
-        sidecars = {talk.tool_use: name for name, talk in made_by.items() if talk.about}
-        progress = {talk.tool_use: name for name, talk in made_by.items() if not talk.about}
+        others = self.conversations.others.items()
+        sidecars = {talk.tool_use: name for name, talk in others if talk.tool_use and talk.about}
+        progress = {talk.tool_use: name for name, talk in others if talk.tool_use and not talk.about}
         for call, given in self._calls.items():
             answer = self.answers.get(call)
             child, rule = self._stated(call, answer, sidecars, progress)

@@ -1,14 +1,21 @@
 """OpenAI Codex: rollouts, one trace per tree of threads, trace bundles, and `codex exec --json` streams.
 
-A thread is an agent; its type, or the name of its task, is the role. An answer of the model is an `orchestrator_decision` (of a
-thread that leads) or a `message`; `spawn_agent` is a `spawn`, `send_input`, `send_message` and `followup_task` are messages,
-`close_agent` is a `despawn`, the end of a sub-agent's turn is its `return`; every other call is a `tool_call` with its
-`tool_result`. Humans, interruptions and rollbacks are `human_intervention`; verdicts of the guardian and refused calls are
-`safety_event`. Files are put together by thread: by `parent_thread_id`, `forked_from_id` and `session_id`.
+This module puts the files of one tree together, by `parent_thread_id`, `forked_from_id` and `session_id`. Logs are read in
+`rollout.py` (a thread's rollout), `bundle.py` (a rollout-trace bundle) and `exec.py` (an exec stream); `thread_head.py` reads
+how a log begins. All of them tell a `ThreadTeam` what happened: `thread_team.py` puts a thread's own events down, and
+`threads.py` what joins threads (spawns, messages, returns).
+
+A thread is an agent; its type, or the name of its task, is the role. An answer of the model is an `orchestrator_decision` (of
+a thread that leads) or a `message`; `spawn_agent` is a `spawn`; `send_input`, `send_message` and `followup_task` are
+messages; `close_agent` is a `despawn`; the end of a sub-agent's turn is its `return`; every other call is a `tool_call` with
+its `tool_result`. Words of humans, interruptions and rollbacks are `human_intervention`; verdicts of the guardian and refused
+calls are `safety_event`.
 
 What is lost: developer instructions, the state of the world, settings, plans and deltas; reasoning that is encrypted.
-Always true: a tree gives one trace; a thread whose parent is not among the files is a trace of its own, and loose; history
-that a fork copied is in the trace of who made it, once; tokens are the differences of a thread's totals.
+
+Always true: a tree gives one trace; a thread whose parent is not among the files is a trace of its own, and reported as
+unlinked; history that a fork copied is in the trace of the thread that made it, once; tokens are the differences of a
+thread's totals.
 """
 
 from __future__ import annotations
@@ -143,7 +150,7 @@ def _thread(session: Session, file: File, report: Report) -> Thread | None:
     for number, record in records:
         head = head_of(record)
         if head is None:
-            session.report.broke(file.name, number, "a record that begins no log of Codex")
+            session.report.broke(file.name, number, "a record that no Codex log begins with")
             continue
         head.id = head.id or session.key or file.stem or "unnamed"
         begun = record if record.get("type") != "session_meta" else {**record, "payload": {"id": head.id}}

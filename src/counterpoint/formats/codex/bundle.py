@@ -1,7 +1,8 @@
 """Rollout-trace bundles of Codex: `manifest.json`, `trace.jsonl`, `payloads/` and, once reduced, `state.json`.
 
-A bundle holds the whole tree. Its events are taken in the order of `seq`, which is causal; what a model wrote is in the payload
-of its answer, what it was told in those of its requests, and the edges of `state.json` say who a call was meant for.
+A bundle holds the whole tree. Its events are taken in the order of `seq`, which is causal; what a model wrote is in the
+payload of its answer, what it was told in those of its requests, and the edges of `state.json` say which thread a call was
+meant for.
 
 Always true: a payload that is missing or broken costs its text and nothing else; payloads are found by their number among the
 files of the bundle, and no path in it is followed.

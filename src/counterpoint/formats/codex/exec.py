@@ -1,6 +1,6 @@
 """`codex exec --json`: what a run prints, as a team of the thread that ran and the agents it called.
 
-Always true: an item counts once, when it is completed (or when the stream ends without that); the stream has no times, and its
+Always true: an item counts once, when it is completed (or when the stream ends before that); the stream has no times, and its
 tokens are totals of a turn, which stand on the turn's last answer.
 """
 

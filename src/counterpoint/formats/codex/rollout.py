@@ -1,10 +1,12 @@
-"""One Codex thread's records as steps of an agent: answers of the model put together, copies and doubles left out.
+"""One Codex thread's records as steps of an agent: items put together to answers of the model, copies left out.
 
-A model call is a run of items (reasoning, words, calls) up to the `token_count` that pays for it. Tokens are differences of
-`total_token_usage`: an exact repeat is nothing, a fall is a new beginning from zero.
+A model call is a run of items (reasoning, words, calls) up to the `token_count` that pays for it: one step, then its calls,
+then what came in. Tokens are differences of `total_token_usage`: an exact repeat adds nothing, and after a fall the totals
+count from zero again. A `Step` is `(time, rank, name, at, values)` for the method of `ThreadTeam` of that name; the rank puts
+causes before effects of the same moment.
 
 Always true: a forked thread begins after the history it copied, in events and in tokens; a message that is written twice, as
-`event_msg` and as `response_item`, is one; steps come in the order of the file.
+`event_msg` and as `response_item`, is one event; steps come in the order of the file.
 """
 
 from __future__ import annotations

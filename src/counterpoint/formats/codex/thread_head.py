@@ -1,7 +1,7 @@
 """What the first record of a Codex log says about its thread: who it is, who made it, what kind it is.
 
-Always true: nothing here raises; a record that begins no log has no head. A thread's parent is the one the source names, never
-one that was concluded.
+Always true: nothing here raises; a record that begins no log has no head. A thread's parent is the one that the source names,
+never an inferred one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What happens to a Codex thread, as steps of an agent: answers, calls and what they gave, ends of turns.
+"""What happens to a Codex thread, as steps of an agent: answers, calls and their results, ends of turns.
 
 Rollouts, rollout-trace bundles and `codex exec` streams all speak to a `ThreadTeam`: one method per thing that can happen.
 
-Always true: a reviewer's verdict is a safety event; a call of the team's own tools (spawn, send, close) is that event and no
+Always true: a reviewer's verdict is a safety event; a call of the team's own tools (spawn, send, close) is that event, and no
 tool call besides.
 """
 

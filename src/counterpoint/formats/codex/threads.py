@@ -1,8 +1,8 @@
-"""A team of Codex threads in a draft: who spawned whom, who told whom what, who returned what to whom.
+"""What joins Codex threads in a draft: who spawned whom, who told whom what, who returned what to whom; and reviewers.
 
-Always true: a spawn names an agent only where the source does, or where the prompt is the same (which is reported as inferred);
-a return that is told three times (wait, notice, close) is heard once; a message is heard when the log of who received it shows
-it, not when it was sent.
+Always true: a spawn names an agent only where the source does, or where the prompt is the same (which is reported as
+inferred); a return that is reported three times (wait, notice, close) is heard once; a message is heard when the log of the
+thread that received it shows it, not when it was sent.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ class Threads:
             member.lane.hears(sent.event, "message", at)
 
     def _infer_spawn(self, member: Member, text: str) -> None:
-        """A spawn by its parent that made nobody known, with the very same task."""
+        """Take a spawn by its parent whose agent is not known, with the very same task, for the one that made it."""
         for call, (event, parent) in self._spawns.items():
             row = self.draft.rows[event]
             if parent.id == member.head.parent and row.get("to") is None and self._text(event) == text:
@@ -282,7 +282,7 @@ class Threads:
     # -- the end ---------------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Say what hangs loose."""
+        """Report agents and spawns that could not be linked."""
         for member in self.members.values():
             head = member.head
             if member.is_stopped:

@@ -1,10 +1,10 @@
 """Chat messages of any dialect in one form, and which of a prompt's messages an agent has not heard before.
 
 A model call's prompt repeats the whole conversation. `Heard` tells the new messages from those of earlier calls: by their ids
-where they have some, else by role, text and how often the same stood before it.
+where they have some, else by role, text and how often the same message stood before it. A tool call is read from a dict or
+from JSON text of one, in the shape of OpenAI (`function.name`) or flat (`name`, `function`).
 
-Always true: nothing here raises on a strange message; a tool call is read from a dict or from JSON text of one, in the shape of
-OpenAI (`function.name`) or flat (`name`, `function`).
+Always true: nothing here raises on a strange message.
 """
 
 from __future__ import annotations

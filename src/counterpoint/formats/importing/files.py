@@ -1,7 +1,9 @@
 """The files of a source, as an importer sees them: named bytes, unpacked, read line by line and within limits.
 
-Always true: nothing here opens a file; `File.open` is given by whoever found it. zstd and gzip are unpacked on the way,
-whatever the name says. A line or document beyond its limit is an `InputError` or a counted record, never memory without end.
+zstd and gzip are unpacked on the way, whatever the name says.
+
+Always true: nothing here opens a file; `File.open` is given by whoever found it. A line or document beyond its limit is an
+`InputError` or a counted record, and never fills the memory.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A conversation in one room: named speakers take turns and everybody hears, as logs of group chats are written down.
+"""A conversation in one room: named speakers take turns and everybody hears, as group chats are logged.
 
-Always true: the turn with number i is the event `s{i}`; a speaker's turn reads everything said since its last one, by `message`
-edges, and its own last turn; what a terminal prints is the result of a call by whoever spoke before it, which is our
-conclusion and counted as one. An aside (a thought) is heard by its speaker alone.
+Always true: the turn with number i is the event `s{i}`; a speaker's turn reads everything said since its last one, by
+`message` edges, and its own last turn; an aside (a thought) is heard by its speaker alone. What a terminal prints is taken
+for the result of a call by whoever spoke before it: this is inferred, and counted so.
 """
 
 from __future__ import annotations

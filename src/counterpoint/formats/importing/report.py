@@ -1,6 +1,6 @@
-"""What an importer has to say about its source: broken records, unknown kinds, links, what was mended, what is lacking.
+"""What an importer has to say about its source: broken records, unknown kinds, links, what was mended, what is missing.
 
-Always true: every count is of all that was found, the examples beside it are the first few; two reports add up.
+Always true: every count is of all that was found, the examples beside it are the first few; two reports can be added.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class Report:
         self.exact: Counter[str] = Counter()
         """Links that the source states, by the rule that read them."""
         self.inferred: Counter[str] = Counter()
-        """Links that are our conclusion, by rule."""
+        """Links that we infer, by rule."""
         self.unlinked: list[str] = []
         """Agents whose spawn was not found, and spawns whose agent was not."""
         self.unlinked_count = 0
         self.mended: Counter[str] = Counter()
-        """What had to be mended so that the records are a graph in time."""
+        """What had to be changed so that the records form a graph in time."""
         self.lacks: Counter[str] = Counter()
         """What the source does not say, as a sentence, with how often it was missed."""
 
@@ -41,7 +41,7 @@ class Report:
             self.broken.append({"file": file, "line": line, "what": what[:200]})
 
     def linked(self, rule: str, *, exact: bool = True) -> None:
-        """A sub-agent hangs on its spawn: because the source says so (exact), or by a rule of ours."""
+        """A sub-agent is linked to its spawn: because the source says so (exact), or by a rule of ours (inferred)."""
         (self.exact if exact else self.inferred)[rule] += 1
 
     def loose(self, what: str) -> None:
@@ -51,7 +51,7 @@ class Report:
             self.unlinked.append(what[:200])
 
     def add(self, other: Report) -> None:
-        """Take another report's findings in."""
+        """Add another report's findings."""
         self.records += other.records
         self.broken_count += other.broken_count
         self.broken = (self.broken + other.broken)[:_SHOWN]

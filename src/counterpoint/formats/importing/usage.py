@@ -1,8 +1,10 @@
-"""Tokens as every vendor means them, and what they cost.
+"""Tokens in one meaning for all vendors, and what they cost.
 
-Always true: input = uncached + cache_read + cache_write, so that sums compare across vendors (formats.md rule 5); a model that
-the table does not name has tokens and no cost. A price is US dollars per million tokens; the longest name that the model's
-name begins with counts, after `provider/` and `us.` prefixes are taken off.
+A price is in US dollars per million tokens. The entry with the longest name that the model's name begins with counts, after
+prefixes such as `provider/` and `us.` are taken off.
+
+Always true: input = uncached + cache_read + cache_write, so that sums can be compared across vendors; a model that the table
+does not name has tokens and no cost.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Foreign values as ours: JSON of any care, times of any unit, counts, and the text in a content of any shape.
+"""Foreign values as ours: JSON written with any care, times in any unit, counts, and the text in a content of any shape.
 
 Always true: nothing here raises on a strange value; what cannot be understood is None (or, for `decode`, an `InputError`).
 """

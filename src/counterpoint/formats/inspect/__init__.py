@@ -1,5 +1,8 @@
 """Inspect AI logs: `.eval` archives (deflate or zstd, whole or chunked samples) and whole `.json` logs.
 
+`archive.py` unpacks an `.eval`, `eval_log.py` reads the log's header and samples from it, `agents.py` says which agent each
+event belongs to, and `sample.py` puts a sample down as events.
+
 One trace per sample and epoch. A model event is a step of the agent whose span it lies in; a span of type agent is an agent,
 made by the call that its tool event names (`agent_span_id`) or by the agent around it; a tool event is a tool's answer; an
 approval that rejects, modifies or terminates is a safety event, and so is an answer stopped by a content filter; input at the
@@ -7,7 +10,9 @@ console and approvals by people are human interventions; scores are rewards. Eve
 event, or have steps and no spans, are read too.
 
 What is lost: state and store changes, sandbox calls, logger lines, the raw request and response, images.
-Always true: an archive that unpacks beyond the limits is refused; a sample that cannot be read is counted and the others go on.
+
+Always true: an archive that unpacks beyond the limits is refused; a sample that cannot be read is counted and the others go
+on.
 """
 
 from __future__ import annotations

@@ -1,7 +1,11 @@
-"""Who acts in an Inspect sample: its spans as a tree, and the agent that each event belongs to.
+"""Who acts in an Inspect sample: its spans as a tree, the agent of each event, and the call that made each agent.
 
 An agent span is an agent; so is a tool's or handoff's span in which a model is called outside any agent span (a helper). A
 scorer's span that calls a model is a judge. Everything else is the sample's own agent, `main`.
+
+Which call made an agent is said by a tool event's `agent_span_id`. Where it is absent (older logs), an agent span inside a
+tool's span belongs to the one tool event of that name, by the same agent, that was running when the span began; where there
+are several, to none.
 
 Always true: a parent that is missing, or a circle of parents, ends at `main`.
 """

@@ -1,10 +1,10 @@
-"""The entries of an `.eval` archive: a zip whose entries may be packed with zstd, which this Python's zipfile does not unpack.
+"""The entries of an `.eval` archive: a zip whose entries may be packed with zstd, which Python's zipfile does not unpack.
 
 The directory is read by zipfile; the bytes of an entry are found by its offset and unpacked here. An archive without a
 directory, copied while it was written, is read entry by entry from its front as far as it goes.
 
 Always true: no entry is unpacked beyond `MAX_ENTRY` bytes, nor beyond `MAX_RATIO` times its packed size once it is large, nor
-the archive beyond `MAX_ARCHIVE`, whatever sizes it states: a bomb is an `InputError`, not memory without end.
+the archive beyond `MAX_ARCHIVE`, whatever sizes it states: a bomb is an `InputError` and never fills the memory.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Archive:
     def _read(self, entry: ZipEntry) -> bytes:
         head = self._local(entry.offset)
         if head is None or entry.size is None:
-            raise InputError("is not where the directory says", where=f"{self._name}/{entry.name}")
+            raise InputError("is not where the archive's directory says", where=f"{self._name}/{entry.name}")
         if head[2] & _ENCRYPTED:
             raise InputError("is encrypted", where=f"{self._name}/{entry.name}")
         self._stream.seek(head[1])

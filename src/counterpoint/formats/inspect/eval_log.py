@@ -1,9 +1,10 @@
-"""An Inspect log as its header and its samples, whichever way it was written: `.eval`, chunked `.eval`, or one JSON document.
+"""An Inspect log as its header and its samples, however it was written: `.eval`, chunked `.eval`, or one JSON document.
 
-A sample's `attachment://` references are resolved through `Sample.text`, its `input_refs` through `Sample.prompt`.
+A sample's `attachment://` references are resolved through `Sample.text`, its `input_refs` through `Sample.prompt`. Tokens,
+scores and prompts are read at the end: a score that is no number is None and stays in `meta`.
 
-Always true: samples come one at a time; an entry that cannot be read is counted and the others go on; a later entry of one
-name replaces an earlier one.
+Always true: samples come one at a time; an entry that cannot be read is counted and the others go on; a later entry of the
+same name replaces an earlier one.
 """
 
 from __future__ import annotations

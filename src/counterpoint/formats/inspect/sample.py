@@ -1,8 +1,8 @@
-"""An Inspect sample played back into a draft: each model event is a step of its agent, and what its input holds was heard.
+"""An Inspect sample played into a draft: each model event is a step of its agent, and what its input holds was heard.
 
-Always true: a message is heard once by an agent, however many prompts repeat it; tokens stand on the model event that states
-them, and nowhere for an answer from the cache; a tool's answer is put down when its agent goes on, so that what happened
-inside the tool comes before it.
+Always true: an agent hears a message once, however many prompts repeat it; tokens stand on the model event that states them,
+and nowhere for an answer from the cache; a tool's answer is put down when its agent goes on, so that what happened inside the
+tool comes before it.
 """
 
 from __future__ import annotations

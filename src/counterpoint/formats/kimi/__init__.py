@@ -1,14 +1,19 @@
 """Kimi CLI and Kimi Code sessions: wires, contexts, sub-agents and Agent Swarms.
 
-Kimi CLI writes `wire.jsonl`, `context.jsonl` and a folder `subagents` per session; Kimi Code writes `agents/*/wire.jsonl` and
-`state.json`, which alone says who made whom. Prompts become human interventions; steps become orchestrator decisions (of the
-main agent and of those that make others) or messages; tool calls and results stay what they are; `Agent` calls become spawns and
-their answers returns; an `AgentSwarm` call becomes one spawn and one return for each sub-agent and an aggregate; approvals become
-human interventions, refusals and blocking hooks safety events.
+`cli.py` reads a session of Kimi CLI (`wire.jsonl`, `context.jsonl` and a folder `subagents`), `code.py` one of Kimi Code
+(`agents/*/wire.jsonl` and `state.json`, which alone says who made whom). Both give one story per agent (`story.py`), and
+`telling.py` puts the stories down as events.
 
-What is lost: images and other attachments, the display of tools, modes (plan, swarm, tower), the tokens of Kimi CLI's compactions
-and its models, which it does not write down.
-Always true: tokens stand on the step that spent them, once, whichever records repeat them; input is uncached + read + written.
+Prompts become human interventions; steps become orchestrator decisions (of the main agent and of those that make others) or
+messages; tool calls and results stay what they are; `Agent` calls become spawns and their answers returns; an `AgentSwarm`
+call becomes one spawn and one return for each sub-agent and an aggregate; approvals become human interventions, refusals and
+blocking hooks safety events.
+
+What is lost: images and other attachments, the display of tools, modes (plan, swarm, tower), the tokens of Kimi CLI's
+compactions and its models, which it does not write down.
+
+Always true: tokens stand on the step that spent them, once, whichever records repeat them; input is uncached + read +
+written.
 """
 
 from __future__ import annotations
@@ -129,7 +134,7 @@ def _read(session: Session) -> Iterator[Trace]:
         place = _rooted(file)[1]
         dialect = None if _sidecar(file.name) else _dialect(file.head())
         if dialect is None and not _sidecar(file.name) and len(session.files) > 1:
-            session.report.broke(file.name, None, "is no file of Kimi's")
+            session.report.broke(file.name, None, "is not a file of Kimi")
             continue
         dialects.add(dialect)
         files[_named(place, dialect, file)] = file

@@ -1,7 +1,11 @@
 """Kimi CLI (Python): `wire.jsonl`, `context.jsonl` and the `subagents` folder of a session, as one story per agent.
 
+The context holds the messages as the model sees them, and is used for what the wire does not have. It is rewritten when it is
+compacted, so a message in its middle that the wire does not have is left alone; what follows the last one that it has is new.
+
 Always true: the records of a sub-agent are taken from one place only, though two may hold them (`SubagentEvent` in the
-parent's wire and the sub-agent's own wire), so nothing is counted twice.
+parent's wire and the sub-agent's own wire), and nothing that the wire has is added from the context: nothing is counted
+twice.
 """
 
 from __future__ import annotations

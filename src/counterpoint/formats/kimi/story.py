@@ -1,6 +1,7 @@
-"""What both of Kimi's dialects come down to: one story per agent, of what it heard, its steps and the answers to its calls.
+"""What both of Kimi's dialects are read into: one story per agent, of what it heard, its steps and the answers to its calls.
 
-Always true: a story is in the order of its records; a step holds its calls, and a call knows its answer once `answered` ran.
+Always true: a story is in the order of its records; a step holds its calls, and a call knows its answer once `answered` has
+run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
 """The stories of a Kimi session as one draft: who made whom, what went down and what came back.
 
-Always true: a sub-agent's records up to its answer are told before the answer; an AgentSwarm is one spawn and one return for each
-sub-agent that began, and one aggregate.
+Which call made which sub-agent is said by the source (exact), or inferred from equal prompts, the items of a swarm, or
+because only one call is left open. A call or an agent that is left over is reported, never guessed at.
+
+Always true: a sub-agent's records up to its answer are told before the answer; an AgentSwarm is one spawn and one return for
+each sub-agent that began, and one aggregate.
 """
 
 from __future__ import annotations

@@ -39,11 +39,11 @@ class Masked(NamedTuple):
 
     traces: list[Trace]
     where: Counter[tuple[str, str, str]]
-    """Kind (`key`, `email`, `path`), rule and place to how many times."""
+    """How many secrets were masked, by kind (`key`, `email`, `path`), rule and place."""
 
     @property
     def found(self) -> Counter[str]:
-        """Kind to how many times."""
+        """How many secrets were masked, by kind."""
         counts: Counter[str] = Counter()
         for (kind, _, _), n in self.where.items():
             counts[kind] += n

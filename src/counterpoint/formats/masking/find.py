@@ -74,7 +74,7 @@ def _back(text: str, end: int) -> int:
     piece = text[start:end]
     bare = piece.rstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=\r\n\\ \t")
     at = start + len(bare)
-    # Words of a sentence before it are none of the key: it begins at its first long line.
+    # Words of a sentence before it are no part of the key: it begins at its first long line.
     first = re.compile(r"[A-Za-z0-9+/=]{16,}").search(text, at, end)
     return first.start() if first else end
 
@@ -258,7 +258,7 @@ _NOBODY = frozenset({
     "path", "dir", "bin", "lib", "index.html", "joe", "you-user", "yourname", "your-name", "python", "jovyan",
     "circleci", "travis", "build", "app", "guest", "all", "to",
 })  # fmt: skip
-"""Names of nobody: of machines, of images of machines, and of documentation."""
+"""Names that are no person's: of machines, of images of machines, and of documentation."""
 
 
 def homes(text: str) -> Iterator[SecretSpan]:

@@ -21,7 +21,7 @@ from counterpoint.formats.masking.tokens import trie
 _SEPARATOR = "\n\0\n"
 _TOGETHER = 2_000_000
 """Characters that are looked through at once."""
-# Where a secret touches a word, that word may be one only now that the other is gone; more than a few in a row nobody writes.
+# Once a secret is masked, a word beside it may turn out to be one too; more than a few such passes are never needed.
 _PASSES = 4
 _HEAD = 6
 """No secret that is looked for everywhere is shorter."""

@@ -1,12 +1,14 @@
 """OpenTelemetry: GenAI spans in any OTLP encoding, Jaeger, Tempo, ClickHouse; Claude Code's and Codex's logs.
 
-What becomes what: see `columns`; how agents, tools and model calls are told apart is in `_spans/genai.py` and
-`_otel/agents.py`, and how spans become a trace in `_spans/trees.py`. Files are OTLP JSON (a document, or an object per line),
-OTLP protobuf bodies, the snake_case form, Jaeger and Tempo documents, rows of the ClickHouse exporter, and spans as SDKs
-print them.
+`bodies.py` reads files and request bodies (`protobuf.py` the binary form, for the receiver), `dialects.py` the spans of
+systems that the GenAI conventions do not cover, `log_records.py` log records, and `ours.py` spans that our own exporter
+wrote. What GenAI spans mean is in `spans/genai.py`, and how spans become a trace in `spans/trees.py`.
 
-What is lost: metrics, spans that are neither an agent's nor a model's nor a tool's (HTTP, database), earlier messages that every
-model call repeats, and whatever the tracer was told not to capture.
+Files are OTLP JSON (a document, or an object per line), OTLP protobuf bodies, the snake_case form, Jaeger and Tempo
+documents, rows of the ClickHouse exporter, and spans as SDKs print them.
+
+What is lost: metrics, spans that are neither an agent's nor a model's nor a tool's (HTTP, database), earlier messages that
+every model call repeats, and whatever the tracer was told not to capture.
 
 Always true: tokens are counted on the innermost model call only; a session of Claude Code and a conversation of Codex are one
 trace each, other traces are as the tracer has them unless one names a span of another as its cause; spans that our own
@@ -85,5 +87,5 @@ otel = Importer(
         "gen_ai.evaluation.result": ("reward",),
         "links": ("causal",),
     },
-    lost="Spans that are no agent's, model's or tool's; messages that every model call repeats; what was not captured.",
+    lost="metrics, spans of no agent, model or tool, messages that every model call repeats, and what was not captured",
 )

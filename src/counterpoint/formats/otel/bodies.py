@@ -1,9 +1,9 @@
-"""OTLP bodies and files of it as spans: what an importer reads from a file and a receiver from a request.
+"""OTLP bodies and files as spans: what an importer reads from a file and a receiver from a request.
 
 `records_of` reads one body, JSON or protobuf; `spans_of_records` gives the spans of all records so far (joins reach across
-bodies, so a receiver gathers records and asks again); `spans_of` does both for one body.
+bodies, so a receiver collects records and asks again); `spans_of` does both for one body.
 
-Always true: a body that is neither is an `InputError`; a strange value inside is left out or counted, never raised.
+Always true: a body that is neither JSON nor protobuf is an `InputError`; a strange value inside is left out or counted.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _protobuf(data: bytes) -> Any:
         document = as_dict(MessageToDict(message))
         if _holds_records(document):
             return document
-    raise InputError("is no export request of OTLP", why="neither spans nor log records in it")
+    raise InputError("is not an OTLP export request", why="it holds neither spans nor log records")
 
 
 def _holds_records(document: dict[str, Any]) -> bool:

@@ -1,11 +1,11 @@
 """Spans of particular systems that the GenAI conventions do not cover: Claude Code, AutoGen's runtime, AG2.
 
-Claude Code: `claude_code.interaction` -> the user's prompt; `.llm_request` -> model call (its input tokens leave the cache out);
-`.tool` -> tool call; `.tool.blocked_on_user` -> the user's decision; spans of one `agent_id` -> one agent, inside the tool span
-that they nest under. AutoGen: `autogen process X` -> X at work on a message of its sender. AG2: `ag2.span.type`.
+Claude Code: `claude_code.interaction` -> the user's prompt; `.llm_request` -> model call (its input tokens leave the cache
+out); `.tool` -> tool call; `.tool.blocked_on_user` -> the user's decision; spans of one `agent_id` -> one agent, inside the
+tool span that they nest under. AutoGen: `autogen process X` -> X at work on a message of its sender. AG2: `ag2.span.type`.
 
-Always true: a session of Claude Code is one trace; other traces become one where a span of one names a span of the other as its
-cause (AutoGen and AG2 begin a trace per message).
+Always true: a session of Claude Code is one trace; other traces become one where a span of one names a span of the other as
+its cause (AutoGen and AG2 begin a trace per message).
 """
 
 from __future__ import annotations

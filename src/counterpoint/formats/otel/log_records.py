@@ -3,10 +3,10 @@
 Claude Code (`claude_code.*`): user_prompt -> human; api_request -> model call with tokens and cost; assistant_response -> its
 words; tool_result -> tool; tool_decision -> the user's decision or a refusal; api_error -> failure; api_refusal -> guardrail;
 subagent_completed -> agent. Codex (`codex.*`): sse_event of response.completed -> model call; user_prompt, tool_decision and
-tool_result likewise.
+tool_result likewise. Records join by `request_id`, `tool_use_id`, `call_id` and `prompt.id`.
 
-Always true: records join by `request_id`, `tool_use_id`, `call_id` and `prompt.id` within their session or conversation; a record
-that a span tells too adds to the span and is no event of its own; a session or conversation is one trace.
+Always true: records join only within their session or conversation, which is one trace; a record about something that a span
+tells too adds to that span, and is no event of its own.
 """
 
 from __future__ import annotations

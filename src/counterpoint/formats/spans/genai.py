@@ -1,10 +1,14 @@
-"""OpenTelemetry spans as agents, model calls and tools: the GenAI conventions, old and new, and what grew beside them.
+"""OpenTelemetry spans as agents, model calls and tools: the GenAI conventions, old and new, and those of other tracers.
 
-Read: `gen_ai.operation.name`; before it `gen_ai.system`, `prompt_tokens` and `completion_tokens`; Traceloop's and Observe's span
-kinds; ADK's `call_llm`; Pydantic AI's and the Vercel SDK's names; `openinference.span.kind` where a span has nothing else.
+What a span is: by `gen_ai.operation.name`; before it `gen_ai.system`, `prompt_tokens` and `completion_tokens`; Traceloop's
+and Observe's span kinds; ADK's `call_llm`; Pydantic AI's and the Vercel SDK's names; `openinference.span.kind` where a span
+has nothing else. What was said: messages of the conventions as attributes, as one event per message, and as the one event
+with all details; numbered `gen_ai.prompt.N` and `gen_ai.completion.N`; Traceloop's entities; ADK's requests and responses;
+the Vercel SDK's texts.
 
-Always true: an agent's instance is its span, because `gen_ai.agent.id` names what was configured and is shared by its runs (it
-stays in `extra`); on other spans the agent's name counts only where no agent span is above them.
+Always true: an agent's instance is its span, because `gen_ai.agent.id` names what was configured and is shared by its runs
+(it stays in `extra`); on other spans the agent's name counts only where no agent span is above them; what was not captured is
+an empty text, and tool calls in a message are not its words.
 """
 
 from __future__ import annotations

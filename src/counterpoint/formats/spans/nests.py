@@ -1,4 +1,7 @@
-"""How spans nest: parents that are there and form no circle, who is whose agent, and in what order things begin and end.
+"""How spans nest: parents that exist and form no circle, who is whose agent, who set each agent to work, and in what order.
+
+`Entries` says who set each agent span to work: its caller, a handoff, the workflow, or the agent before it. It is found
+before anything is put down, because a handoff names an agent that comes later.
 
 Always true, whatever comes in: every span has at most one parent, which is another span of the trace; walking up ends; a span
 begins after its parent and ends after what it waited for; nothing here recurses, so depth is no limit.

@@ -1,8 +1,8 @@
 """OpenTelemetry's records in one form, whichever of its encodings they came in.
 
-Known shapes: OTLP JSON (`resourceSpans`, `resourceLogs`) and its snake_case twin, Tempo (`batches`), Jaeger (`data[].spans[]`),
-rows of the ClickHouse exporter, and spans as the SDKs print them (`context`, or `trace_id` beside `span_id`), alone, in a list,
-or under `spans`.
+Known shapes: OTLP JSON (`resourceSpans`, `resourceLogs`) and its snake_case twin, Tempo (`batches`), Jaeger
+(`data[].spans[]`), rows of the ClickHouse exporter, and spans as the SDKs print them (`context`, or `trace_id` beside
+`span_id`), alone, in a list, or under `spans`.
 
 Always true: nothing here raises on a strange value; an id is hex whether it came as hex or as base64; a time is seconds since
 the epoch whatever its unit; a span without an id is counted as broken.

@@ -1,4 +1,4 @@
-"""Traces of spans: an agent inside another is its sub-agent, whatever tracer wrote it down.
+"""Traces of spans: an agent inside another is its sub-agent, whichever tracer wrote it down.
 
 What becomes what: an agent span whose nearest agent above is another -> spawn at its start and return at its end (a tool span
 around it is that spawn, not a tool call); agent spans one after the other under one workflow, and handoff spans -> message; a

@@ -1,11 +1,13 @@
 """Rollouts of the verifiers library and prime-rl: results.jsonl rows, v1 traces, episodes of several agents.
 
-A row is one trace: its prompt is heard, its completion said; with `trajectory` each model call is a step with its own tokens and
-the sub-models it called are sub-agents. A v1 trace is a graph of messages, with sub-agents by semantic links; an episode is one
-trace of all its agents. Rewards, metrics and labels stay by name.
+A row is one trace (`rows.py`): its prompt is heard, its completion said; with `trajectory` each model call is a step with its
+own tokens, and the sub-models it called are sub-agents. A v1 trace is a graph of messages (`message_graph.py`), with
+sub-agents by semantic links; an episode is one trace of all its agents. Rewards, metrics and labels keep their names.
 
 What is lost: token ids and masks, log-probabilities per token (their sum is kept), tool definitions, images, routed experts.
-Always true: a row that cannot be read is counted and the others go on; a completion that repeats its prompt is not heard twice.
+
+Always true: a row that cannot be read is counted and the others go on; a completion that repeats its prompt is not heard
+twice.
 """
 
 from __future__ import annotations

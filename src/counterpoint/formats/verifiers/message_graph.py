@@ -2,7 +2,8 @@
 
 A node that a model call produced is a step; what stands before it on its path and its agent has not met was heard. Whose step
 it is: that of the agent it was called by (`subagent_call` makes a new one), of the node it goes on from (`continuation`,
-`compaction`), or of the nearest step above it; a step without any of these, beside the first, is an agent whose spawn is unknown.
+`compaction`), or of the nearest step above it. A step without any of these, beside the first, is an agent whose spawn is
+unknown.
 
 Always true: a node is put down once; tokens stand on the call that states them.
 """

@@ -1,10 +1,10 @@
 """A rollout of verifiers as rows hold it: prompt and completion, or a trajectory with one entry per model call.
 
-Where the row has its trajectory, each entry is a step with its own tokens, and entries of another trajectory (a sub-model that
-the agent's code called) are sub-agents. Else the completion's messages are the steps and only the row knows the tokens.
+Where the row has its trajectory, each entry is a step with its own tokens, and entries of another trajectory (a sub-model
+that the agent's code called) are sub-agents. Else the completion's messages are the steps, and only the row knows the tokens.
 
 Always true: a prompt that the completion repeats is heard once; what the environment says after the first answer is a message
-from outside and no human; a tool's message that names no call answers the oldest one that is open.
+from outside, not a human's; a tool's message that names no call answers the oldest one that is open.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""What a model was told, what it said and which tools it called, in the shapes that frameworks store messages in.
+"""What a model was told, what it said and which tools it called, in the shapes in which frameworks store messages.
 
 Known shapes: OpenAI chat and responses, Anthropic blocks, LangChain messages (plain and serialised), GenAI message parts, and
-LLM results with `generations`; each as an object or as JSON text. Always true: nothing here raises; a value of no known shape
-is its own text.
+LLM results with `generations`; each as an object or as JSON text.
+
+Always true: nothing here raises; a value of no known shape is its own text.
 """
 
 from __future__ import annotations
