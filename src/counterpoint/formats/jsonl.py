@@ -1,4 +1,4 @@
-"""Lines: a header, then one record per line; the journal's form, and the only one that keeps everything. Nothing is lost.
+"""Lines: a header, then one record per line; the journal's form, and the only one that keeps everything.
 
 Always true: reading what was written gives an equal trace, texts and `meta` included.
 """

@@ -1,4 +1,6 @@
-"""Agent Lightning: spans of 0.2 and 0.3 (`spans.py`), events and rollouts of 1.0 (`events.py`), with their rewards.
+"""Agent Lightning: spans of 0.2 and 0.3, events and rollouts of 1.0, with their rewards.
+
+Spans are read in `spans.py`, events in `events.py`.
 
 One attempt at a rollout is one trace; attempts at the same input share a task. Spans (JSON of the store, one to a line or in
 a list, or OTLP whose resource names the rollout) are read as OpenTelemetry's, AgentOps' kinds included. Events (one to a
