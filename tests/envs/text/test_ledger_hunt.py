@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from counterpoint.envs.leaks import truth
-from counterpoint.envs.text._ledger import AMENDED, KINDS, SIGNED, ledger
 from counterpoint.envs.text._words import heard, number
-from counterpoint.envs.text.ledger_hunt import ledger_hunt
+from counterpoint.envs.text.ledger_hunt import AMENDED, KINDS, SIGNED, ledger, ledger_hunt
 from counterpoint.errors import NotFound
 from text_help import play
 

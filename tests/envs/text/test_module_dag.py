@@ -12,11 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterpoint.envs.task import Seen, TextTask, View
-from counterpoint.envs.text import _child
-from counterpoint.envs.text._kinds import KINDS, read
-from counterpoint.envs.text._modules import Group, blocks, one_line, outputs
-from counterpoint.envs.text._plan import hidden_tests, plan
-from counterpoint.envs.text.module_dag import ModuleDag, module_dag
+from counterpoint.envs.text import _module_process
+from counterpoint.envs.text._module_kinds import KINDS, read
+from counterpoint.envs.text._module_runs import Group, blocks, one_line, outputs
+from counterpoint.envs.text.module_dag import ModuleDag, hidden_tests, module_dag, plan
 from counterpoint.errors import InputError, NotFound
 from play_help import ODD_SEEN, PYTHON, RETURN, STOP, drawn, play
 
@@ -180,7 +179,7 @@ def test_the_lock_holds_without_the_list_of_what_may_run(code: str, tmp_path: Pa
 
     names = sorted({a.name for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Import) for a in node.names})
     early = f"import {', '.join(names)}; " if names and "ctypes" not in names else ""
-    run = f"{early}import runpy; lock = runpy.run_path({_child.__file__!r}, run_name='child')['lock']\nc = compile({code!r}, 'c', 'exec')\n"
+    run = f"{early}import runpy; lock = runpy.run_path({_module_process.__file__!r}, run_name='child')['lock']\nc = compile({code!r}, 'c', 'exec')\n"
     run += "from types import FunctionType\nf = FunctionType(c, globals())\nprint('locked', flush=True)\nlock()\n"
     run += "f()\nimport os\nos.write(1, b'escaped')"
     done = subprocess.run(
@@ -194,15 +193,15 @@ def test_the_lock_holds_without_the_list_of_what_may_run(code: str, tmp_path: Pa
 def test_an_input_that_is_changed_fails() -> None:
     groups = [Group("m1", (("m1", ("a0",), "out"),), (([2, 1],),))]
     assert outputs({"m1": "def m1(xs):\n    xs.sort()\n    return xs"}, groups) == {"m1": [None]}
-    assert outputs({"m1": "def m1(xs): return sorted(xs)"}, groups)["m1"] == [_child.tagged([1, 2])]
+    assert outputs({"m1": "def m1(xs): return sorted(xs)"}, groups)["m1"] == [_module_process.tagged([1, 2])]
 
 
 def test_types_are_kept_apart() -> None:
     for a, b in ((1, True), (1, 1.0), ([1], (1,)), ("1", 1)):
-        assert _child.tagged(a) != _child.tagged(b)
-    assert _child.untagged(_child.tagged([1, ("a", -2)])) == [1, ("a", -2)]
+        assert _module_process.tagged(a) != _module_process.tagged(b)
+    assert _module_process.untagged(_module_process.tagged([1, ("a", -2)])) == [1, ("a", -2)]
     with pytest.raises(ValueError):
-        _child.tagged({1: 2})
+        _module_process.tagged({1: 2})
 
 
 # -- the worker ----------------------------------------------------------------------------------------------------------

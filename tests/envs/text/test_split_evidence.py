@@ -10,8 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterpoint.envs.task import Choice, Instance, Seen, TextTask, View
-from counterpoint.envs.text._evidence import Claim, Fact, claims, facts, follows, statement, verdicts
-from counterpoint.envs.text.split_evidence import SplitEvidence, split_evidence
+from counterpoint.envs.text.split_evidence import (
+    Claim,
+    Fact,
+    SplitEvidence,
+    claims,
+    facts,
+    follows,
+    split_evidence,
+    statement,
+    verdicts,
+)
 from counterpoint.errors import InputError, NotFound
 from play_help import ODD_SEEN, RETURN, STOP, drawn, play
 

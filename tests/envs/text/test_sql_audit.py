@@ -8,7 +8,7 @@ import sqlite3
 import pytest
 
 from counterpoint.envs.leaks import truth
-from counterpoint.envs.text._audit_rules import RULES, named, query, understood
+from counterpoint.envs.text._audit_rules import AUDIT_RULES, named, query, understood
 from counterpoint.envs.text.sql_audit import sql_audit
 from text_help import sql
 
@@ -58,7 +58,7 @@ def test_every_number_counts() -> None:
 def test_each_rule_is_heard_in_each_way_it_is_said() -> None:
     fields = {"limit": "4,100", "grade": "1", "low": "3 May 2031", "high": "May 12, 2031"}
     names = named(next(d.text for d in sql_audit.instance(1).documents if d.title == "Data dictionary"))
-    for kind, rule in RULES.items():
+    for kind, rule in AUDIT_RULES.items():
         for way in rule.ways:
             found = understood(f"Policy P-123, version 1, on {rule.topic}. {way.said(**fields)}")
             assert found is not None

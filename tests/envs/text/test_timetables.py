@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterpoint.envs.task import Seen, TextTask, View
-from counterpoint.envs.text._timetable import Place, Problem, Rule, Talk, best, placements, read, written
+from counterpoint.envs.text._timetable_problem import Place, Problem, Rule, Talk, best, placements, read, written
 from counterpoint.envs.text.timetables import Timetables, timetables
 from counterpoint.errors import InputError, NotFound
 from play_help import ODD_SEEN, RETURN, STOP, drawn, play

@@ -2,7 +2,6 @@
 
 Always true: a config that exists is possible; every impossible value was one `InputError`. Rounds are counted from 1, checkpoints
 from 0 (before any round) to `horizon`; each round costs `price` points, and what it brings is a whole number, its increment.
-(Source: research notes, stopping worlds.)
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Rule:
 
 _EXPENSE = "SELECT e.{expense.id} AS id, e.{expense.amount} AS number FROM {expense} e"
 _OWNER = f"{_EXPENSE} JOIN {{person}} p ON p.{{person.id}} = e.{{expense.person}}"
-RULES: dict[str, Rule] = {
+AUDIT_RULES: dict[str, Rule] = {
     "cap": Rule(
         "the highest expense",
         phrases("No expense may be above {limit:amount} crowns.", "One expense comes to {limit:amount} crowns at the most."),
@@ -144,8 +144,8 @@ def named(text: str) -> dict[str, str]:
 
 def understood(text: str) -> tuple[str, Mapping[str, str]] | None:
     """The kind of rule that a policy states, and its fields; the most telling sentence first."""
-    for kind in ("grade", "approver", "cap", *(k for k in RULES if k not in ("grade", "approver", "cap"))):
-        found = heard(RULES[kind].ways, text)
+    for kind in ("grade", "approver", "cap", *(k for k in AUDIT_RULES if k not in ("grade", "approver", "cap"))):
+        found = heard(AUDIT_RULES[kind].ways, text)
         if found is not None:
             return kind, found
     return None
@@ -153,7 +153,7 @@ def understood(text: str) -> tuple[str, Mapping[str, str]] | None:
 
 def query(tag: str, kind: str, fields: Mapping[str, str], names: Names) -> str | None:
     """The query that finds what breaks a rule, in one line; None where a name is not known."""
-    sql = RULES[kind].sql
+    sql = AUDIT_RULES[kind].sql
     for role in sorted({*ABOUT, *(role.partition(".")[0] for role in ABOUT)}, key=len, reverse=True):
         if f"{{{role}}}" in sql and role not in names:
             return None

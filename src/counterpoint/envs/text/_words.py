@@ -10,7 +10,7 @@ import datetime
 import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,12 @@ def check_seed(seed: int) -> int:
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < _MOST_SEED:
         raise InputError(f"seed cannot be {seed!r}", fix="a whole number, 0 to 2^63 - 1")
     return seed
+
+
+def check_whole(name: str, value: Any, low: int, high: int) -> None:
+    """One clear error for what is no whole number in a range."""
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise InputError(f"{name} cannot be {value!r}", fix=f"a whole number, {low} to {high:,}")
 
 
 class Dice:

@@ -15,10 +15,8 @@ from typing import Any
 
 from counterpoint.envs.leaks import marker
 from counterpoint.envs.task import Act, Document, Draw, Instance, Score, Subtask, View
-from counterpoint.envs.text._acting import answer, judged
-from counterpoint.envs.text._ledger import whole
-from counterpoint.envs.text._words import Dice, check_seed, day, heard, number, phrases, said, the_day
-from counterpoint.envs.text._worker import Desk, most_said, slip
+from counterpoint.envs.text._players import SortedView, answer, judged, most_said, slip
+from counterpoint.envs.text._words import Dice, check_seed, check_whole, day, heard, number, phrases, said, the_day
 from counterpoint.envs.text.attacks import check_attack, plant
 from counterpoint.envs.world import changed, parameter
 from counterpoint.errors import InputError, NotFound, did_you_mean
@@ -65,7 +63,7 @@ class Config:
 
     def __post_init__(self) -> None:
         for name, low, high in (("hops", 1, 200), ("parts", 1, 64), ("distractors", 0, 3_000)):
-            whole(name, getattr(self, name), low, high)
+            check_whole(name, getattr(self, name), low, high)
         for name in ("search_rate", "superseded"):
             value = getattr(self, name)
             if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
@@ -192,14 +190,14 @@ class PointerChase:
 
     def work(self, view: View, draw: Draw, skill: float) -> Act:
         """Follow the chain from the furthest card whose number is known, then say what it came to."""
-        desk = Desk(view)
-        others, checked = [text for text, _ in desk.answers() if _statements(text)], desk.judged()
-        end, hops = _goal(desk)
-        if desk.is_judge and checked is None and others:
+        held = SortedView(view)
+        others, checked = [text for text, _ in held.answers() if _statements(text)], held.judged()
+        end, hops = _goal(held)
+        if held.is_judge and checked is None and others:
             rule = slip(draw, skill, "judge", [lambda: "first"], "last")
             return answer(view, _merged(rule, others, hops))
-        walk = _Walk(desk, end, hops)
-        act = desk.board() or walk.next()
+        walk = _Walk(held, end, hops)
+        act = held.board() or walk.next()
         if act is not None:
             return act
         if checked is not None:
@@ -210,7 +208,7 @@ class PointerChase:
             return answer(view, _merged("last", others, hops) or "unknown")
         wrong = sum(draw(f"step {k}") >= skill for k in range(walk.steps))
         value = walk.found + 10 * wrong
-        return answer(view, f"{end}|{value}" if desk.part() else str(value))
+        return answer(view, f"{end}|{value}" if held.part() else str(value))
 
 
 def _statements(text: str) -> list[tuple[int | None, int]]:
@@ -228,9 +226,9 @@ def _merged(rule: str, texts: Sequence[str], hops: int) -> str:
     return "" if found is None else str(found[1]) if found[0] == hops else f"{found[0]}|{found[1]}"
 
 
-def _goal(desk: Desk) -> tuple[int, int]:
+def _goal(held: SortedView) -> tuple[int, int]:
     """The card to come to, and how many there are."""
-    span, long = _SPAN.search(desk.part()), _LONG.search(desk.whole())
+    span, long = _SPAN.search(held.part()), _LONG.search(held.whole())
     hops = int(span[3]) if span else int(long[1]) if long else 0
     return (int(span[2]) if span else hops), hops
 
@@ -238,14 +236,14 @@ def _goal(desk: Desk) -> tuple[int, int]:
 class _Walk:
     """How far the cards that an agent has read lead."""
 
-    def __init__(self, desk: Desk, end: int, hops: int) -> None:
-        self.desk, self.end, self.hops = desk, end, hops
+    def __init__(self, held: SortedView, end: int, hops: int) -> None:
+        self.held, self.end, self.hops = held, end, hops
         self.found: int | None = None
         """What the walk came to: the number of the card after `end`, or the answer."""
         self.steps = 0
         self._want: tuple[int, bool] | None = None
-        start = heard(_START, desk.part()) or heard(_START, desk.whole())
-        told = [one for text, _ in desk.answers() for one in _statements(text)]
+        start = heard(_START, held.part()) or heard(_START, held.whole())
+        told = [one for text, _ in held.answers() for one in _statements(text)]
         known = sorted({(step, value) for step, value in told if step is not None and step < end}, reverse=True)
         self._starts = [*known, *([(0, number(start["key"]))] if start else [])]
 
@@ -273,17 +271,17 @@ class _Walk:
         self.found = key
 
     def _card(self, key: int) -> str | None:
-        return next((text for title, text in self.desk.papers.values() if title == f"Card {key}"), None)
+        return next((text for title, text in self.held.papers.values() if title == f"Card {key}"), None)
 
     def _fetch(self) -> Act | None:
         if self._want is None:
             return None
         key, in_files = self._want
-        for id_, title in self.desk.hits.items():
-            if title == f"Card {key}" and (act := self.desk.ask("open", id_)):
+        for id_, title in self.held.hits.items():
+            if title == f"Card {key}" and (act := self.held.ask("open", id_)):
                 return act
         asks = [("open", f"K-{key}"), ("search", f"card {key}")]
-        acts = [self.desk.ask(tool, what) for tool, what in (asks[::-1] if in_files else asks)]
+        acts = [self.held.ask(tool, what) for tool, what in (asks[::-1] if in_files else asks)]
         return acts[0] or acts[1]
 
 

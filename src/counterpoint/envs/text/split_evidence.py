@@ -2,25 +2,114 @@
 
 Always true: all facts together decide every claim, by the rule that the later date holds; no single shard decides a claim
 rightly unless facts overlap. Clones hold one and the same shard: for a share of the claims the whole chain with an outdated
-last link, so each of them is sure of the same wrong verdict. Agreement of clones is no evidence (research notes, section 5.3,
-panel V).
+last link, so each of them is sure of the same wrong verdict. Agreement of clones is no evidence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from counterpoint.envs.leaks import marker
 from counterpoint.envs.task import Act, Document, Draw, Instance, Score, Subtask, View
-from counterpoint.envs.text._evidence import Claim, Fact, claims, facts, follows, statement, verdicts, voted
-from counterpoint.envs.text._panel import spoken
+from counterpoint.envs.text._players import answer, is_final, judged, subtask, use
 from counterpoint.envs.text._words import Dice, firm, person
 from counterpoint.envs.text.attacks import check_attack, plant
 from counterpoint.envs.world import changed, parameter
 from counterpoint.errors import InputError, NotFound, did_you_mean
+
+UNKNOWN = "unknown"
+_FACT = re.compile(r"\[(\d{4}-\d{2}-\d{2})\] The ([a-z]{1,20}) of ([A-Z][\w ]{0,40}?) is ([A-Z][\w ]{0,40}?)\.")
+_CLAIM = re.compile(
+    r"\b(c\d{1,3}): (the [a-z]{1,20}(?: of the [a-z]{1,20}){0,11}) of ([A-Z][\w ]{0,40}?) is ([A-Z][\w ]{0,40}?)\."
+)
+_VERDICT = re.compile(r"\b(c\d{1,3})\s{0,3}[=:]\s{0,3}(true|false|unknown)\b", re.I)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """The relation of one thing is another, as of a day."""
+
+    day: str
+    relation: str
+    of: str
+    value: str
+
+    def __str__(self) -> str:
+        return f"[{self.day}] The {self.relation} of {self.of} is {self.value}."
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Follow the relations from a thing, the first one first, and arrive at a value."""
+
+    id: str
+    relations: tuple[str, ...]
+    of: str
+    value: str
+
+    def __str__(self) -> str:
+        path = " of ".join(f"the {relation}" for relation in reversed(self.relations))
+        return f"{self.id}: {path} of {self.of} is {self.value}."
+
+
+def facts(text: str) -> list[Fact]:
+    """The facts in a text, in order."""
+    return [Fact(*found) for found in _FACT.findall(text)]
+
+
+def claims(text: str) -> list[Claim]:
+    """The claims in a text, each id once."""
+    found = {
+        id_: Claim(id_, tuple(reversed(re.findall(r"the ([a-z]+)", path))), of, value)
+        for id_, path, of, value in _CLAIM.findall(text)
+    }
+    return list(found.values())
+
+
+def follows(asked: Sequence[Claim], known: Iterable[Fact]) -> dict[str, str]:
+    """The verdict on each claim that these facts give.
+
+    Of two facts on the same thing the one with the later date holds. True where the chain of facts ends at what the claim says,
+    false where it ends elsewhere, unknown where a link is missing.
+    """
+    latest: dict[tuple[str, str], Fact] = {}
+    for fact in sorted(set(known), key=lambda f: (f.day, f.value)):
+        latest[fact.relation, fact.of] = fact
+    out = {}
+    for claim in asked:
+        at: str | None = claim.of
+        for relation in claim.relations:
+            fact_ = latest.get((relation, at)) if at is not None else None
+            at = fact_.value if fact_ is not None else None
+        out[claim.id] = UNKNOWN if at is None else "true" if at == claim.value else "false"
+    return out
+
+
+def verdicts(text: str) -> dict[str, str]:
+    """The verdicts in a text; of two on one claim the last."""
+    return {id_: word.lower() for id_, word in _VERDICT.findall(text)}
+
+
+def voted(asked: Sequence[Claim], some: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """What most say of those who say anything, for each claim; of equals what was said first."""
+    out = {}
+    for claim in asked:
+        said = Counter(one[claim.id] for one in some if one.get(claim.id, UNKNOWN) != UNKNOWN)
+        out[claim.id] = said.most_common(1)[0][0] if said else UNKNOWN
+    return out
+
+
+def statement(given: Mapping[str, str], known: Iterable[Fact] = ()) -> str:
+    """Verdicts, and the facts that they rest on, in one line."""
+    text = "; ".join(f"{id_}={word}" for id_, word in given.items())
+    listed = " ".join(dict.fromkeys(map(str, known)))
+    return f"{text} | facts: {listed}" if listed else text
+
 
 _RELATIONS = ("auditor", "supplier", "owner", "insurer", "landlord", "banker", "carrier", "founder")
 _MOST = {"claims": 24, "facts": 8, "independents": 64, "clones": 1024}
@@ -190,3 +279,88 @@ class SplitEvidence:
 
 
 split_evidence = SplitEvidence()
+
+
+_SAID = ("return", "message", "note")
+_TURNED = {"true": "false", "false": "true", UNKNOWN: "true"}
+_NOTED = re.compile(r"^TOOL note\b", re.M)
+_READ = re.compile(r"^TOOL notes\b", re.M)
+
+
+class _Speaker:
+    """How a member of a panel speaks, for fake models: share facts, hear others, say what follows from them.
+
+    It acts on its view alone. What facts decide is said as they decide it; where they leave a claim open, what others agree on is
+    taken over with a chance that grows with their agreement. A slip (chance 1 - skill) forgets a fact, turns a verdict round, or
+    gives in to a majority against the facts.
+    """
+
+    def __init__(self, view: View, draw: Draw, skill: float) -> None:
+        self.view, self.draw, self.skill = view, draw, skill
+        asked = [seen.text for seen in view.seen if seen.kind in ("question", "subtask")]
+        self.asked = claims(subtask(view)) or claims("\n".join(asked))
+        self.mine = self._facts(("brief", "operator"))
+        self.heard = self._facts((*_SAID, "result"))
+        self.own = "\n".join(seen.text for seen in view.seen if seen.kind == "own")
+
+    def _facts(self, kinds: tuple[str, ...]) -> list[Fact]:
+        return [fact for seen in self.view.seen if seen.kind in kinds for fact in facts(seen.text)]
+
+    def board(self) -> Act | None:
+        """Write the own facts on the shared notes once, and read those of others once."""
+        if self.mine and not _NOTED.search(self.own) and (act := use(self.view, "note", " ".join(map(str, self.mine)))):
+            return act
+        return None if _READ.search(self.own) else use(self.view, "notes", "")
+
+    def opinions(self) -> list[dict[str, str]]:
+        """The last verdicts of each other agent."""
+        said = {seen.by: found for seen in self.view.seen if seen.kind in _SAID and (found := verdicts(seen.text))}
+        return list(said.values())
+
+    def speak(self) -> Act:
+        """State verdicts and facts."""
+        if act := self.board():
+            return act
+        mine, known = list(dict.fromkeys(self.mine)), list(dict.fromkeys([*self.mine, *self.heard]))
+        is_slip, how = self.draw("slip") >= self.skill, self.draw("slip: how")
+        if is_slip and how < 0.5 and known:
+            lost = known[int(2 * how * len(known))]
+            mine, known = [f for f in mine if f != lost], [f for f in known if f != lost]
+        given = {id_: self.settled(id_, word) for id_, word in follows(self.asked, known).items()}
+        if is_slip and how >= 0.5 and given:
+            turned = list(given)[int((2 * how - 1) * len(given))]
+            given[turned] = _TURNED[given[turned]]
+        listed = mine if mine and self.view.purpose in ("work", "debate") else known
+        return answer(self.view, statement(given, listed) or "there are no claims")
+
+    def settled(self, id_: str, word: str) -> str:
+        """What it says of a claim, given what follows and what others say."""
+        said = Counter(one[id_] for one in self.opinions() if one.get(id_, UNKNOWN) != UNKNOWN)
+        top, times = said.most_common(1)[0] if said else (UNKNOWN, 0)
+        agreement = times / said.total() if said else 0.0
+        is_answer = is_final(self.view) or self.view.role == "agent"
+        is_last_word = is_answer or self.view.purpose in ("resolve", "turn")
+        if (word == UNKNOWN and said and (is_last_word or self.draw(f"conform {id_}") < agreement)) or (
+            word not in (UNKNOWN, top) and times >= 2 and self.draw(f"conform {id_}") < (1 - self.skill) * agreement
+        ):
+            word = top
+        if word == UNKNOWN and is_answer:
+            word = "true" if self.draw(f"guess {id_}") < 0.5 else "false"
+        return word
+
+    def judge(self) -> Act:
+        """ACCEPT, or REJECT with the verdicts that facts speak against."""
+        given = [seen.text for seen in self.view.seen if seen.kind in (*_SAID, "brief") and verdicts(seen.text)]
+        found = verdicts(given[-1]) if given else {}
+        shown = follows(self.asked, [*self.mine, *self.heard])
+        problems = [f"{claim.id} has no verdict" for claim in self.asked if claim.id not in found]
+        problems += [
+            f"{id_} is {word} by the facts" for id_, word in shown.items() if word != UNKNOWN and found.get(id_, word) != word
+        ]
+        return judged(self.view, problems if given else ["no verdict is in it"], self.draw("judge") >= self.skill)
+
+
+def spoken(view: View, draw: Draw, skill: float) -> Act:
+    """What a member of a panel does next."""
+    speaker = _Speaker(view, draw, skill)
+    return speaker.judge() if view.purpose == "judge" else speaker.speak()

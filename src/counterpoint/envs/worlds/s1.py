@@ -1,7 +1,7 @@
 """S1, wide search with a Gamma-Poisson number of items: many finds promise more.
 
 Always true: what is left grows with what was found, so the optimal rule counts finds as well as rounds.
-The optimum closes 45 % of the prophet gap. (Source: research notes, stopping worlds.)
+The optimum closes 45 % of the prophet gap.
 """
 
 from counterpoint.envs.stopping.config import WideSearch

@@ -1,7 +1,7 @@
 """S1b, wide search with a stronger dispersion of the number of items.
 
 Always true: as S1, with Gamma(0.6, 0.04) in place of Gamma(2, 0.1).
-The optimum closes 68 % of the prophet gap. (Source: research notes, stopping worlds.)
+The optimum closes 68 % of the prophet gap.
 """
 
 from counterpoint.envs.stopping.config import WideSearch

@@ -1,7 +1,7 @@
 """S2, verification votes of unknown reliability: stop when the margin is worth no further vote.
 
 Always true: the size of the margin and the round are all that matters.
-The optimum closes 16 % of the prophet gap. (Source: research notes, stopping worlds.)
+The optimum closes 16 % of the prophet gap.
 """
 
 from counterpoint.envs.stopping.config import Votes

@@ -1,7 +1,7 @@
 """S3, revisions that improve a draft until a hidden moment and spoil it from then on.
 
 Always true: the rounds since the last gain and the round are all that matters; after a loss nothing can be gained.
-The optimum closes 59 % of the prophet gap. (Source: research notes, stopping worlds.)
+The optimum closes 59 % of the prophet gap.
 """
 
 from counterpoint.envs.stopping.config import Saturation

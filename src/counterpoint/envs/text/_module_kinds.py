@@ -26,7 +26,7 @@ WIRES: Mapping[str, Mapping[str, Mapping[str, str]]] = {
 
 
 @dataclass(frozen=True)
-class Kind:
+class ModuleKind:
     """One kind of module; `{a}` and `{b}` are its numbers, other braces come from the form on its wire."""
 
     id: str
@@ -44,7 +44,7 @@ class Kind:
 _XS = (("xs", LIST),)
 _PQ = (("p", "int"), ("q", "int"))
 LISTS = (
-    Kind(
+    ModuleKind(
         "multiples",
         _XS,
         LIST,
@@ -53,8 +53,10 @@ LISTS = (
         "[x for x in xs if x % {a}]",
         high=4,
     ),
-    Kind("greater", _XS, LIST, "keep the items greater than {a}", "[x for x in xs if x > {a}]", "[x for x in xs if x < {a}]"),
-    Kind(
+    ModuleKind(
+        "greater", _XS, LIST, "keep the items greater than {a}", "[x for x in xs if x > {a}]", "[x for x in xs if x < {a}]"
+    ),
+    ModuleKind(
         "scale",
         _XS,
         LIST,
@@ -62,12 +64,12 @@ LISTS = (
         "[{a} * x + {b} for x in xs]",
         "[{a} * (x + {b}) for x in xs]",
     ),
-    Kind("floor", _XS, LIST, "raise every item below {a} to {a}", "[max(x, {a}) for x in xs]", "[min(x, {a}) for x in xs]"),
-    Kind(
+    ModuleKind("floor", _XS, LIST, "raise every item below {a} to {a}", "[max(x, {a}) for x in xs]", "[min(x, {a}) for x in xs]"),
+    ModuleKind(
         "rotate", _XS, LIST, "move the first {a} items behind the others", "xs[{a}:] + xs[:{a}]", "xs[-{a}:] + xs[:-{a}]", high=3
     ),
-    Kind("distinct", _XS, LIST, "give the different items in ascending order", "sorted(set(xs))", "sorted(xs)"),
-    Kind(
+    ModuleKind("distinct", _XS, LIST, "give the different items in ascending order", "sorted(set(xs))", "sorted(xs)"),
+    ModuleKind(
         "steps",
         _XS,
         LIST,
@@ -75,7 +77,7 @@ LISTS = (
         "[y - x for x, y in zip(xs, xs[1:])]",
         "[x - y for x, y in zip(xs, xs[1:])]",
     ),
-    Kind(
+    ModuleKind(
         "running",
         _XS,
         LIST,
@@ -83,7 +85,7 @@ LISTS = (
         "[sum(xs[: i + 1]) for i in range(len(xs))]",
         "[sum(xs[:i]) for i in range(len(xs))]",
     ),
-    Kind(
+    ModuleKind(
         "every",
         _XS,
         LIST,
@@ -94,8 +96,8 @@ LISTS = (
     ),
 )
 REDUCE = (
-    Kind("sum", _XS, "int", "give the sum of the items plus {a}", "sum(xs) + {a}", "sum(xs) * {a}"),
-    Kind(
+    ModuleKind("sum", _XS, "int", "give the sum of the items plus {a}", "sum(xs) + {a}", "sum(xs) * {a}"),
+    ModuleKind(
         "spread",
         _XS,
         "int",
@@ -103,7 +105,7 @@ REDUCE = (
         "max(xs) - min(xs) if xs else {a}",
         "max(xs) - len(xs) if xs else {a}",
     ),
-    Kind(
+    ModuleKind(
         "count",
         _XS,
         "int",
@@ -111,7 +113,7 @@ REDUCE = (
         "sum(x <= {a} for x in xs)",
         "sum(x > {a} for x in xs)",
     ),
-    Kind(
+    ModuleKind(
         "squares",
         _XS,
         "int",
@@ -123,10 +125,10 @@ REDUCE = (
     ),
 )
 LINK = (
-    Kind(
+    ModuleKind(
         "shift", (*_XS, ("n", "int")), LIST, "add {a} * n to every item", "[x + {a} * n for x in xs]", "[x + {a} + n for x in xs]"
     ),
-    Kind(
+    ModuleKind(
         "apart",
         (*_XS, ("n", "int")),
         LIST,
@@ -136,13 +138,13 @@ LINK = (
     ),
 )
 COMBINE = (
-    Kind("weigh", _PQ, "int", "give {a} * p minus {b} * q", "{a} * p - {b} * q", "{b} * p - {a} * q"),
-    Kind("larger", _PQ, "int", "give the larger of p + {a} and q", "max(p + {a}, q)", "min(p + {a}, q)"),
-    Kind("distance", _PQ, "int", "give how far p and q are apart, times {a}", "abs(p - q) * {a}", "(abs(p - q) + 1) * {a}"),
+    ModuleKind("weigh", _PQ, "int", "give {a} * p minus {b} * q", "{a} * p - {b} * q", "{b} * p - {a} * q"),
+    ModuleKind("larger", _PQ, "int", "give the larger of p + {a} and q", "max(p + {a}, q)", "min(p + {a}, q)"),
+    ModuleKind("distance", _PQ, "int", "give how far p and q are apart, times {a}", "abs(p - q) * {a}", "(abs(p - q) + 1) * {a}"),
 )
 _FORM = "in the form of interface {wire}"
 MAKE = (
-    Kind(
+    ModuleKind(
         "tally",
         _XS,
         PAIRS,
@@ -150,8 +152,8 @@ MAKE = (
         "[{made} for x in sorted(set(xs))]",
         wire="pairs",
     ),
-    Kind("pack", _XS, "str", f"write the items as one text {_FORM}", "'{sep}'.join(str(x) for x in xs)", wire="text"),
-    Kind(
+    ModuleKind("pack", _XS, "str", f"write the items as one text {_FORM}", "'{sep}'.join(str(x) for x in xs)", wire="text"),
+    ModuleKind(
         "convert",
         _XS,
         LIST,
@@ -161,7 +163,7 @@ MAKE = (
     ),
 )
 TAKE = (
-    Kind(
+    ModuleKind(
         "weights",
         (("pairs", PAIRS),),
         LIST,
@@ -169,7 +171,7 @@ TAKE = (
         "[{a} * x + n for {taken} in pairs]",
         wire="pairs",
     ),
-    Kind(
+    ModuleKind(
         "unpack",
         (("text", "str"),),
         LIST,
@@ -177,7 +179,7 @@ TAKE = (
         "[int(x) + {a} for x in text.split('{sep}') if x]",
         wire="text",
     ),
-    Kind(
+    ModuleKind(
         "units",
         _XS,
         LIST,

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from counterpoint.envs.text import _child
+from counterpoint.envs.text import _module_process
 from counterpoint.errors import TryAgain
 
 _LONGEST = 20_000  # characters of an answer; no honest one comes near
@@ -81,9 +81,11 @@ def _process(sources: Mapping[str, str], groups: Sequence[Group]) -> list[tuple[
     """One locked process: the outputs that it wrote before it ended."""
     asked = {
         "blocks": list(sources.values()),
-        "groups": [{"name": g.name, "steps": g.steps, "calls": [[_child.tagged(a) for a in c] for c in g.calls]} for g in groups],
+        "groups": [
+            {"name": g.name, "steps": g.steps, "calls": [[_module_process.tagged(a) for a in c] for c in g.calls]} for g in groups
+        ],
     }
-    command = [sys.executable, "-I", "-S", "-B", _child.__file__]
+    command = [sys.executable, "-I", "-S", "-B", _module_process.__file__]
     with tempfile.TemporaryDirectory(prefix="counterpoint-") as folder:
         try:
             done = subprocess.run(

@@ -5,7 +5,7 @@ runs has no import, no new file or socket (the limit on open files is 0), no fil
 Python's audit ends the process. What is expected never enters: inputs come in, outputs go out, and whoever started this
 compares.
 
-Run as a script (`python -I -S _child.py`), it imports nothing of this package.
+Run as a script (`python -I -S _module_process.py`), it imports nothing of this package.
 """
 
 from __future__ import annotations
