@@ -10,16 +10,17 @@ named `"my_lab.rewards:novelty"`. Nothing is imported until it is asked for, and
 from __future__ import annotations
 
 import importlib
+import os
 import re
-import shlex
 from collections.abc import Collection, Iterable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
 
-_ROOT = Path(__file__).parent
+# Every command asks here what there is, so nothing is imported that click does not import already.
+_ROOT = os.path.dirname(__file__)
+_DEFINED = re.compile(r"^(?:async )?(?:def |class )?(\w+)\s*[(:=]", re.MULTILINE)
 
 # kind -> the package whose files are its plug-ins
 _ROOMS = {
@@ -43,10 +44,10 @@ def kinds() -> list[str]:
     return sorted(_ROOMS)
 
 
-def _folder(kind: str) -> Path:
+def _folder(kind: str) -> str:
     if kind not in _ROOMS:
         raise NotFound(f"no kind of plug-in named {kind!r}", fix=did_you_mean(kind, _ROOMS))
-    return _ROOT / _ROOMS[kind]
+    return os.path.join(_ROOT, *_ROOMS[kind].split("/"))
 
 
 def ids(kind: str) -> list[str]:
@@ -60,16 +61,21 @@ def _ids(kind: str) -> tuple[str, ...]:
 
 
 @cache
-def _files(kind: str) -> dict[str, Path]:
+def _files(kind: str) -> dict[str, str]:
     """The plug-ins of a kind by the name of their module: found by reading, nothing is imported."""
-    folder = _folder(kind)
-    found = {path.stem: path for path in folder.glob("*.py")}
-    found |= {path.parent.name: path for path in folder.glob("*/__init__.py")}
-    return {name: path for name, path in found.items() if not name.startswith("_") and _defines(path, name)}
+    found: dict[str, str] = {}
+    with os.scandir(_folder(kind)) as entries:
+        for entry in entries:
+            name, is_file = entry.name.removesuffix(".py"), entry.name.endswith(".py")
+            path = entry.path if is_file else os.path.join(entry.path, "__init__.py")
+            if not name.startswith("_") and (is_file or os.path.isfile(path)) and _defines(path, name):
+                found[name] = path
+    return found
 
 
-def _defines(path: Path, name: str) -> bool:
-    return re.search(rf"^(async )?(def |class )?{name}\b\s*(\(|:|=)", path.read_text(encoding="utf-8"), re.MULTILINE) is not None
+def _defines(path: str, name: str) -> bool:
+    with open(path, encoding="utf-8") as file:
+        return name in _DEFINED.findall(file.read())
 
 
 def _module(kind: str, name: str) -> str:
@@ -96,6 +102,8 @@ def check_consent(named: Iterable[str], allow: Collection[str], *, where: str) -
 
 def allowing(named: Iterable[str]) -> str:
     """The options that a command needs where a file names these: ` --allow my_lab:thing`, or nothing."""
+    import shlex
+
     return "".join(f" --allow {shlex.quote(name)}" for name in dict.fromkeys(named) if ":" in name)
 
 
@@ -127,5 +135,5 @@ def _outside(kind: str, name: str) -> Any:
 
 def summary(kind: str, name: str) -> str:
     """The first line of the plug-in file's docstring, read as text: nothing is imported."""
-    with _files(kind)[_module(kind, name)].open(encoding="utf-8") as file:
+    with open(_files(kind)[_module(kind, name)], encoding="utf-8") as file:
         return file.readline().strip().strip('"').strip()
