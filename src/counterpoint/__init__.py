@@ -16,9 +16,11 @@ from __future__ import annotations
 import importlib
 import sys
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # type checkers take this name for true; importing `typing` would cost more than all else here
 if TYPE_CHECKING:
+    from typing import Any
+
     from counterpoint.app.api.audit import audit
     from counterpoint.app.api.compare import compare
     from counterpoint.app.api.credit import credit, reward
