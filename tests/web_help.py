@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from counterpoint import Edge, Event, Trace, content_ref
 
@@ -17,6 +17,9 @@ ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
+AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
+TAGS = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa")
+COLOURS = ("color-contrast", "link-in-text-block")  # the only rules of these that look at colours
 HOSTILE = "hostile"
 TRICKS = (
     "<script>window.__owned = 1</script>",
@@ -46,3 +49,10 @@ def hostile_trace() -> Trace:
         events.append(Event(id=f"e{k}", t=float(k), type="message", agent=name, role=name, to=name, tool=name, error=name, content_ref=ref, dur=0.5))
     edges = [Edge(f"e{k}", f"e{k + 1}", "message") for k in range(len(TRICKS) - 1)]
     return Trace(trace_id=HOSTILE, task_id=TRICKS[0], system=TRICKS[1], events=events, edges=edges, contents=contents, rewards={"team": 1.0})
+
+
+def broken(page: Any, *rules: str) -> list[tuple[str, list[str]]]:
+    """What axe finds wrong on a page that has it, by these rules or by all of WCAG 2.2 AA."""
+    only = {"type": "rule", "values": rules} if rules else {"type": "tag", "values": TAGS}
+    found = page.evaluate("only => axe.run(document, { runOnly: only, resultTypes: ['violations'] })", only)
+    return [(v["id"], [n["html"][:120] for n in v["nodes"][:3]]) for v in found["violations"]]

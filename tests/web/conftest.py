@@ -16,7 +16,7 @@ import pytest
 
 from counterpoint import Store, Trace, read_logs
 from counterpoint.testing import synthetic_trace
-from web_help import ARGUMENTS, CHROMIUM, CPT, PAGE, ROOT, Viewer, hostile_trace
+from web_help import ARGUMENTS, AXE, CHROMIUM, CPT, PAGE, ROOT, Viewer, hostile_trace
 
 
 @pytest.fixture(scope="session")
@@ -79,3 +79,16 @@ def page(browser: Any) -> Iterator[Any]:
     yield opened
     context.close()
     assert wrong == []
+
+
+@pytest.fixture(scope="module")
+def watched(browser: Any) -> Iterator[Any]:
+    """A page with axe in it, whatever it opens."""
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed: run `make test` where npm is")
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    context.add_init_script(AXE.read_text())
+    opened = context.new_page()
+    opened.set_default_timeout(120_000)
+    yield opened
+    context.close()
