@@ -36,6 +36,7 @@ HEAVY = {
     # Two servers: the viewer's, and the OTLP receiver, with what both share, imported only by `serve` and `view`.
     "starlette": ("app/viewer/", "app/receiver.py"),
     "uvicorn": ("app/viewer/", "app/receiver.py", "app/_connections.py"),
+    "triton": ("team/lm/kernels.py",),
     "numba": ("trace/kernels.py", "envs/", "credit/", "train/"),
     "duckdb": ("store/",),
     "openai": ("team/",),

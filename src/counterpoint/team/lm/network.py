@@ -187,16 +187,15 @@ class Network:
         self.shape, self.device, self.dtype = shape, torch.device(device), dtype or torch.float32
         self._turns: tuple[Tensor, Tensor] | None = None
 
-    def _turn(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """cos and sin of each token's angles, [tokens, 1, width / 2]."""
+    def turns(self) -> tuple[Tensor, Tensor]:
+        """cos and sin of every position's angles, float32 [context, width / 2]."""
         import torch
 
         if self._turns is None:
             at = torch.arange(self.shape.context, device=self.device, dtype=torch.float32)
             angles = at[:, None] * frequencies(self.shape).to(self.device)[None]
-            self._turns = angles.cos(), angles.sin()
-        cos, sin = self._turns
-        return cos[positions][:, None], sin[positions][:, None]
+            self._turns = angles.cos().contiguous(), angles.sin().contiguous()
+        return self._turns
 
     def hidden(self, weights: Weights, ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """The last layer's [tokens, width] before the final norm."""
@@ -204,7 +203,7 @@ class Network:
 
         s = self.shape
         h = embedding(ids, weights["words"]).to(self.dtype)
-        turn = self._turn(positions)
+        turn = tuple(table[positions][:, None] for table in self.turns())
         for i in range(s.layers):
             x = _rms(h, weights[f"{i}.norm1"], s.eps)
             joined = _linear(x, weights[f"{i}.qkv"], weights.get(f"{i}.qkv_bias"))
