@@ -46,6 +46,11 @@ def test_fields_of_the_wrong_kind_are_kept_beside() -> None:
     }  # fmt: skip
 
 
+def test_a_field_that_no_event_has_is_the_importers_mistake() -> None:
+    with pytest.raises(AssertionError, match="tokns_in"):
+        fresh().event("message", "a", tokns_in=3)
+
+
 def test_what_is_nothing_says_nothing() -> None:
     draft = fresh()
     draft.event("message", "", id="e", extra={"a": None}, text="", role=None, dur=0, cost_usd=0, tokens_in=0)

@@ -386,9 +386,20 @@ def test_a_price_file_may_leave_the_cache_out() -> None:
     assert own.of("gpt-5") == Price(7, 7, 7, 1)
     assert own.of("gpt-5-mini") == PRICES.of("gpt-5-mini")
     assert PRICES.of("gpt-5") == Price(1.25, 10, 0.125, 1.25)
-    with pytest.raises(InputError, match="the price of 'm' has no input and output") as caught:
-        Prices.with_file({"m": {"input": 1, "output": 1, "cache_read": -1}}, where="p.toml")
-    assert str(caught.value).startswith("p.toml: ")
+
+
+@pytest.mark.parametrize(
+    ("row", "what"),
+    [
+        ({"input": 1}, "has no input and output"),
+        ({"input": 1, "output": 1, "cache_read": -1}, "is negative"),
+        ({"input": 1, "output": 1, "cache_raed": 1}, "has an unknown field 'cache_raed'; did you mean 'cache_read'?"),
+    ],
+)
+def test_a_price_file_says_what_is_wrong(row: dict[str, float], what: str) -> None:
+    with pytest.raises(InputError) as caught:
+        Prices.with_file({"m": row}, where="p.toml")
+    assert str(caught.value).startswith(f"p.toml: the price of 'm' {what}")
 
 
 # -- order in time

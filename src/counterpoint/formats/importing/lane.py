@@ -13,6 +13,7 @@ from typing import Any
 
 from counterpoint.formats.importing.usage import PRICES, Prices, Usage
 from counterpoint.formats.importing.values import count, number, writable
+from counterpoint.trace.records import FIELDS
 from counterpoint.trace.trace import content_ref
 from counterpoint.trace.vocabulary import EDGE_TYPES, EVENT_TYPES
 
@@ -22,6 +23,7 @@ _KINDS = frozenset({*EVENT_TYPES, STEP})
 _EDGES = frozenset(EDGE_TYPES)
 _TEXTS = frozenset({"role", "from_", "to", "tool", "model", "task", "decision", "policy", "key", "error", "source"})
 _COUNTS = frozenset({"tokens_in", "tokens_out", "turn"})
+_FIELDS = frozenset({*FIELDS, "extra"})
 
 
 class DraftRows:
@@ -86,6 +88,7 @@ class DraftRows:
             self._usage(row, usage)
 
     def _field(self, row: dict[str, Any], field: str, value: Any) -> None:
+        assert field in _FIELDS, field
         kept: Any = None
         if field in _COUNTS:
             kept = count(value)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from counterpoint.errors import InputError
+from counterpoint.errors import InputError, did_you_mean
 from counterpoint.formats.importing.values import as_dict, count, number
 
 
@@ -138,13 +138,19 @@ def _names(name: str, model: str) -> bool:
 
 
 def _own(name: str, row: Any, where: str) -> Price:
+    """The price in a table of a price file; without prices for the cache, its tokens cost what others do."""
+    for field in as_dict(row):
+        if field not in Price._fields:
+            fix = did_you_mean(field, Price._fields)
+            raise InputError(f"the price of {name!r} has an unknown field {field!r}", where=where, fix=fix)
     got = {field: number(as_dict(row).get(field)) for field in Price._fields}
-    both = got["input"], got["output"]
-    if both[0] is None or both[1] is None or min(v for v in got.values() if v is not None) < 0:
-        fix = f'write [{name!r}] with input = 3.0 and output = 15.0, dollars per million tokens'
+    fresh, out, read, wrote = got["input"], got["output"], got["cache_read"], got["cache_write"]
+    if fresh is None or out is None:
+        fix = f"write [{name!r}] with input = 3.0 and output = 15.0, dollars per million tokens"
         raise InputError(f"the price of {name!r} has no input and output", where=where, fix=fix)
-    read, wrote = got["cache_read"], got["cache_write"]
-    return Price(both[0], both[1], both[0] if read is None else read, both[0] if wrote is None else wrote)
+    if min(value for value in got.values() if value is not None) < 0:
+        raise InputError(f"the price of {name!r} is negative", where=where, fix="give dollars per million tokens, 0 or more")
+    return Price(fresh, out, fresh if read is None else read, fresh if wrote is None else wrote)
 
 
 PRICES = Prices({name: Price(*row) for name, row in _TABLE.items()})
