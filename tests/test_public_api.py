@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import inspect
 import pickle
@@ -66,6 +67,13 @@ def _python(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_public_names_are_these() -> None:
     assert counterpoint.__all__ == PINNED
+
+
+def test_type_checkers_see_every_name_where_it_is_loaded_from() -> None:
+    guarded = next(node for node in ast.parse(inspect.getsource(counterpoint)).body if isinstance(node, ast.If))
+    typed = {alias.name: node.module for node in guarded.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert typed.pop("Any") == "typing"
+    assert typed == {name: f"counterpoint.{home}" for name, home in counterpoint._HOME.items()}
 
 
 def test_each_is_documented() -> None:
