@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+import counterpoint as cpt
 from app.runs_made import FIRST, TASKS, made
 from counterpoint.store import Store
 from counterpoint.testing import synthetic_trace
@@ -219,7 +220,7 @@ def test_what_would_be_trained(ends: Any, tmp_path: Path) -> None:
     for arguments, code, words in [
         (["--presets", "grpo", "--world", "s1"], 2, "two presets"),
         (["--presets", "grpo,grpo", "--world", "s1"], 2, "two presets"),
-        (["--presets", "grpo,c3"], 2, "needs --world"),
+        (["--presets", "grpo,c3"], 2, "presets need a world"),
         (["--presets", "grpo,c3", "--world", "no_world"], 3, "no world named"),
         (["--presets", "grpo,gpro", "--world", "s1"], 3, "did you mean 'grpo'?"),
     ]:
@@ -252,7 +253,7 @@ def test_finished_runs_of_the_same_settings_are_not_trained_again(ends: Any, tmp
 def test_presets_are_trained_and_then_compared(ends: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[str, Any]] = []
 
-    def train_run(folder: Path, config: dict[str, Any], *, progress: Any = None) -> RunFolder:
+    def train_run(folder: Path, config: dict[str, Any], **how: Any) -> RunFolder:
         """Stands for the training, which takes minutes: it writes the run that was asked for."""
         asked.append(config)
         if len(asked) == 3:
@@ -271,3 +272,11 @@ def test_presets_are_trained_and_then_compared(ends: Any, tmp_path: Path, monkey
     assert [(c["preset"], c["seed"]) for c in asked] == [("grpo", 0), ("c3", 0), ("grpo", 1), ("grpo", 1), ("c3", 1)]
     assert "2 training seeds each" in out
     assert "training c3, seed 1 (4 of 4)" in err
+    told = json.loads(ends(*arguments, "--json")[1])
+    found = cpt.compare(presets=["grpo", "c3"], world="s1", seeds=2, budget=1000)
+    assert told == {"schema": told["schema"], **json.loads(json.dumps(found.as_dict()))}
+    for wrong, words in [({}, "one of the two"), ({"world": "s1"}, "one of the two"), ({"presets": ["c3"]}, "two presets")]:
+        with pytest.raises(cpt.InputError, match=words):
+            cpt.compare(**wrong)
+    with pytest.raises(cpt.InputError, match="seeds goes with presets"):
+        cpt.compare("grpo-*", seeds=2)

@@ -1,21 +1,30 @@
 """`cpt.compare`: ways of training against each other, on the same tasks, seeds and budget.
 
 Always true: what is not comparable is `Refused` with every reason, unless `anyway`, and then the result carries the reasons; runs
-are only read; the same call gives the same numbers.
+that are there are only read; the same call gives the same numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import dataclasses
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
-from counterpoint.app.run_groups import groups_of
+from counterpoint import registry
+from counterpoint.app.api.train import train_one
+from counterpoint.app.run_groups import grouped, groups_of
 from counterpoint.bench.comparable import Group, Sides, budget_gap, reasons, sides
 from counterpoint.bench.comparison import DRAWS, Comparison, Difference
 from counterpoint.bench.comparison import compare as compared
+from counterpoint.envs.world import world as world_named
 from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
 from counterpoint.trace.tabular import Tabular
+from counterpoint.train.folder import RunFolder
 
 _REASONS_SHOWN, _LOSSES_SHOWN = 4, 3
 
@@ -101,12 +110,27 @@ class RunComparison(Tabular):
         return said + (f"; not comparable: {joined_reasons(self.reasons)}" if self.reasons else "")
 
 
-def compare(*runs: Any, metric: str = "value", baseline: str | None = None, anyway: bool = False) -> RunComparison:
+def compare(
+    *runs: Any,
+    metric: str = "value",
+    baseline: str | None = None,
+    anyway: bool = False,
+    presets: Sequence[str] = (),
+    world: str | None = None,
+    seeds: int | None = None,
+    seed: int | None = None,
+    budget: int | None = None,
+    out: str | os.PathLike[str] | None = None,
+    set: Mapping[str, Any] | None = None,
+) -> RunComparison:
     """Compare ways of training on the same tasks, seeds and budget, by the last evaluation on held-out tasks.
 
     A run is what `cpt.train` gave, a folder, a name in ./runs or a pattern, with `label=` before it where wanted; a mapping of
     labels to these will do as well. Runs of one label are its training seeds; without a label it is the run's preset.
     `metric` is value, agents, rounds, calls or any list of the evaluations; `baseline` a label, the first unless named.
+
+    With `presets` instead of runs, each is trained first in `world`, with every one of `seeds` training seeds (5) and an equal
+    `budget` of calls, in folders of `out` (./runs); runs that are finished there already are taken as they are.
 
     >>> import counterpoint as cpt
     >>> short = {"updates": 1, "episodes": 16, "eval_episodes": 4, "set": {"vote_items": 8}}
@@ -115,7 +139,87 @@ def compare(*runs: Any, metric: str = "value", baseline: str | None = None, anyw
     >>> found.to_arrow().column("label").to_pylist()
     ['grpo', 'mappo']
     """
-    return compare_groups(groups_of(runs), metric, baseline, anyway=anyway)
+    if bool(runs) == bool(presets):
+        raise InputError("name runs, or give presets, one of the two", fix='cpt.compare("runs/a*", "runs/b*")')
+    given = {"world": world, "seeds": seeds, "seed": seed, "budget": budget, "out": out, "set": set}
+    unused = [name for name, value in given.items() if value is not None]
+    if runs and unused:
+        raise InputError(f"{unused[0]} goes with presets", fix="runs that are named are compared as they are")
+    if runs:
+        return compare_groups(groups_of(runs), metric, baseline, anyway=anyway)
+    changes = dict(set or {})
+    planned = plan_presets(
+        presets, world, lambda name: world_named(name, **changes), seeds=seeds, seed=seed, budget=budget, out=out
+    )
+    return compare_groups(trained_groups(planned), metric, baseline, anyway=anyway)
+
+
+def plan_presets(
+    presets: Sequence[str],
+    world: str | None,
+    changed: Callable[[str], Any],
+    *,
+    seeds: int | None,
+    seed: int | None,
+    budget: int | None,
+    out: str | os.PathLike[str] | None,
+) -> list[tuple[Path, dict[str, Any]]]:
+    """Every run to be trained: its folder and its settings; all names are looked up before the first one trains.
+
+    `changed` gives the world of a name with the parameters that were asked for.
+    """
+    names = [name if ":" in name else name.replace("-", "_") for name in presets]
+    for name in names:
+        if ":" not in name and name not in registry.ids("preset"):
+            raise NotFound(f"no preset named {name!r}", where="presets", fix=did_you_mean(name, registry.ids("preset")))
+    if len({*names}) < 2 or len({*names}) < len(names):
+        raise InputError("name two presets or more, each once", where="presets", fix="as in --presets grpo,counterpoint")
+    if not world:
+        raise InputError("presets need a world", fix="--world W1; counterpoint world ls")
+    plain, asked = world_named(world), changed(world).config
+    fields = [f.name for f in dataclasses.fields(asked)]
+    changes = {name: getattr(asked, name) for name in fields if getattr(asked, name) != getattr(plain.config, name)}
+    shown = world if ":" in world else plain.name
+    planned = []
+    for one in range(seed or 0, (seed or 0) + (seeds or 5)):
+        for name in names:
+            config: dict[str, Any] = {"preset": name, "world": shown, "seed": one, "set": changes}
+            config |= {"budget_calls": budget} if budget else {}
+            planned.append((Path(out or "runs") / re.sub(r"[^\w.-]+", "-", f"{name}-{shown}-{one}"), config))
+    return planned
+
+
+def trained_groups(
+    planned: Sequence[tuple[Path, dict[str, Any]]], tell: Callable[[str], None] = lambda line: None
+) -> list[Group]:
+    """The runs of a plan, trained where they are not there yet, by preset; `tell` is called with a line about each."""
+    found: list[tuple[str | None, Path]] = []
+    for k, (folder, config) in enumerate(planned):
+        if folder.exists() and any(folder.iterdir()):
+            _check_finished(folder, config)
+            tell(f"{folder} is there already and is finished")
+        else:
+            tell(f"training {config['preset']}, seed {config['seed']} ({k + 1} of {len(planned)}) in {folder}")
+            try:
+                train_one(folder, config, resume=False, allow=(), progress=None)
+            except KeyboardInterrupt:
+                tell(f"go on with: counterpoint train --resume {folder}, then this again")
+                raise
+        found.append((config["preset"], folder))
+    return grouped(found)
+
+
+def _check_finished(folder: Path, config: Mapping[str, Any]) -> None:
+    """Raise unless this is a finished run of these settings."""
+    run = RunFolder.open(folder)
+    about, asked = run.about, json.loads(json.dumps(config["set"], default=str))
+    is_same = all(about[key] == config[key] for key in ("preset", "world", "seed"))
+    is_same &= all(about["world_config"].get(key) == value for key, value in asked.items())
+    if not is_same or run.config().get("budget_calls", config.get("budget_calls")) != config.get("budget_calls"):
+        raise InputError("is a run of other settings", where=str(folder), fix="another --out DIR")
+    if about["status"] != "finished":
+        fix = f"counterpoint train --resume {folder}, then this again"
+        raise InputError(f"is {about['status']}, not finished", where=str(folder), fix=fix)
 
 
 def compare_groups(groups: Sequence[Group], metric: str, baseline: str | None, *, anyway: bool) -> RunComparison:

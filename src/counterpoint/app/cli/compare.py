@@ -6,22 +6,18 @@ runs that are named are only read; the same call prints the same bytes.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from counterpoint import registry
 from counterpoint.app.cli._dials import set_option
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, number, plain_text, table
-from counterpoint.app.run_groups import grouped, groups_of
-from counterpoint.errors import InputError, NotFound, did_you_mean
+from counterpoint.errors import InputError
 
 if TYPE_CHECKING:
     from counterpoint.app.api.compare import RunComparison
     from counterpoint.bench.comparable import Group
-    from counterpoint.train.folder import RunFolder
 
 _LOSSES_SHOWN = 3
 
@@ -54,20 +50,19 @@ def compare(
     RUN is a folder of counterpoint train, a pattern, or a name in ./runs. Runs of one label are its training seeds; without a
     label it is the run's preset. The last evaluation on held-out tasks counts.
     """
+    from counterpoint.app.api.compare import compare_groups, trained_groups
+    from counterpoint.app.run_groups import groups_of
+
     if bool(runs) == bool(presets):
         raise InputError("name runs, or give --presets, one of the two", fix="counterpoint compare runs/a* runs/b*")
     if presets:
         planned = _plan(presets, training)
         if training["is_dry"]:
             return _show_plan(planned, as_json)
-        groups = grouped(
-            [(config["preset"], _trained(folder, config, k, len(planned))) for k, (folder, config) in enumerate(planned)]
-        )
+        groups = trained_groups(planned, note)
     else:
         _refuse_unused(training)
         groups = groups_of(runs)
-    from counterpoint.app.api.compare import compare_groups
-
     found = compare_groups(groups, metric, baseline, anyway=anyway)
     if as_json:
         return emit({"schema": SCHEMA_VERSION, **found.as_dict()})
@@ -90,34 +85,12 @@ def _refuse_unused(training: dict[str, Any]) -> None:
 
 def _plan(presets: str, training: dict[str, Any]) -> list[tuple[Path, dict[str, Any]]]:
     """Every run to be trained: its folder and its settings; all names are looked up before the first one trains."""
+    from counterpoint.app.api.compare import plan_presets
     from counterpoint.app.cli.world import _find
 
-    names = [name.strip() if ":" in name else name.strip().replace("-", "_") for name in presets.split(",") if name.strip()]
-    for name in names:
-        if ":" not in name and name not in registry.ids("preset"):
-            raise NotFound(f"no preset named {name!r}", where="--presets", fix=did_you_mean(name, registry.ids("preset")))
-    if len(set(names)) < 2 or len(set(names)) < len(names):
-        raise InputError("name two presets or more, each once", where="--presets", fix="as in --presets grpo,counterpoint")
-    if not training["world"]:
-        raise InputError("--presets needs --world", fix="counterpoint world ls")
-    given, plain = _find(training["world"], training["pairs"]).config, _find(training["world"])
-    changes = {k: v for k, v in _fields(given).items() if v != _fields(plain.config)[k]}
-    world = training["world"] if ":" in training["world"] else plain.name
-    first, out = training["seed"] or 0, training["out"] or Path("runs")
-    planned = []
-    for seed in range(first, first + (training["seeds"] or 5)):
-        for name in names:
-            config: dict[str, Any] = {"preset": name, "world": world, "seed": seed, "set": changes}
-            if training["budget"]:
-                config["budget_calls"] = training["budget"]
-            planned.append((out / re.sub(r"[^\w.-]+", "-", f"{name}-{world}-{seed}"), config))
-    return planned
-
-
-def _fields(config: Any) -> dict[str, Any]:
-    import dataclasses
-
-    return {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
+    names = [name.strip() for name in presets.split(",") if name.strip()]
+    given = {"seeds": training["seeds"], "seed": training["seed"], "budget": training["budget"], "out": training["out"]}
+    return plan_presets(names, training["world"], lambda name: _find(name, training["pairs"]), **given)
 
 
 def _show_plan(planned: list[tuple[Path, dict[str, Any]]], as_json: bool) -> None:
@@ -126,41 +99,6 @@ def _show_plan(planned: list[tuple[Path, dict[str, Any]]], as_json: bool) -> Non
     rows = [(str(folder), c["preset"], c["world"], c["seed"], c.get("budget_calls")) for folder, c in planned]
     click.echo(table(("would train", "preset", "world", "seed", "calls"), rows, right=(3, 4)))
     return None
-
-
-def _trained(folder: Path, config: dict[str, Any], k: int, of: int) -> Path:
-    """The folder of a finished run of these settings: one that is there already, or a new one."""
-    from counterpoint.train.folder import RunFolder
-
-    if folder.exists() and any(folder.iterdir()):
-        run = RunFolder.open(folder)
-        if not _is_of(run, config):
-            raise InputError("is a run of other settings", where=str(folder), fix="another --out DIR")
-        if run.about["status"] != "finished":
-            fix = f"counterpoint train --resume {folder}, then this again"
-            raise InputError(f"is {run.about['status']}, not finished", where=str(folder), fix=fix)
-        note(f"{folder} is there already and is finished")
-        return folder
-    try:
-        from counterpoint.train.start import train_run
-    except ImportError as error:
-        raise InputError(f"cannot train: {error}", fix="pip install 'counterpoint[train]'") from error
-    note(f"training {config['preset']}, seed {config['seed']} ({k + 1} of {of}) in {folder}")
-    try:
-        train_run(folder, config)
-    except KeyboardInterrupt:
-        note(f"go on with: counterpoint train --resume {folder}, then this again")
-        raise
-    return folder
-
-
-def _is_of(run: RunFolder, config: dict[str, Any]) -> bool:
-    import json
-
-    about, asked = run.about, json.loads(json.dumps(config["set"], default=str))
-    is_same = all(about[key] == config[key] for key in ("preset", "world", "seed"))
-    is_set = all(about["world_config"].get(key) == value for key, value in asked.items())
-    return is_same and is_set and run.config().get("budget_calls", config.get("budget_calls")) == config.get("budget_calls")
 
 
 # -- the comparison ------------------------------------------------------------------------------------------------------
