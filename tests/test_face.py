@@ -122,6 +122,12 @@ def test_top_is_what_the_command_prints(traces: list[cpt.Trace], store: Path, ca
     found = cpt.top(name, store=store, group="tool", limit=2)
     assert told == plain(found.as_dict())
     assert found.to_arrow().column("events").to_pylist() == [row["events"] for row in told["rows"]]
+    row = next(row for row in found.rows if row.name is not None)
+    told = printed(capsys, "top", name, "--store", store, "--group", "tool", "--of", row.name)
+    assert told["events"] == [event.id for event in found.events(str(row.name))]
+    assert len(told["events"]) == row.events
+    with pytest.raises(cpt.NotFound, match="no tool named"):
+        found.events("nobody")
     with pytest.raises(cpt.InputError, match="cannot sort by"):
         cpt.top(traces[0], by="token")
 

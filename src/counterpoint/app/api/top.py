@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
 from counterpoint.app.api.inputs import one_trace
 from counterpoint.audit.facts import Facts
-from counterpoint.audit.rollups import By, Coverage, Row, coverage, path_weight, rollup
+from counterpoint.audit.rollups import By, Coverage, Row, behind, coverage, path_weight, rollup
 from counterpoint.errors import InputError, did_you_mean
-from counterpoint.trace import Trace
+from counterpoint.trace import Event, Trace
 from counterpoint.trace.tabular import Tabular
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ class Top(Tabular):
         "busy_total_s": "double", "path": "double", "first_t": "double", "last_t": "double",
     }  # fmt: skip
 
-    trace_id: str
-    group: str
+    trace: Trace = field(repr=False)
+    group: By
     """What a row is: agent, role, tool, type or model."""
     by: str
     """What decides the order: tokens, cost, time or events."""
@@ -52,6 +52,15 @@ class Top(Tabular):
     rows: tuple[Row, ...]
     coverage: Coverage
     """How many tokens the events account for."""
+
+    @property
+    def trace_id(self) -> str:
+        """The trace that was looked at."""
+        return self.trace.trace_id
+
+    def events(self, name: str) -> list[Event]:
+        """The events behind one row, in the story's order; `NotFound` for a name that has none."""
+        return [self.trace.events[i] for i in behind(self.trace, self.group, name)]
 
     def as_dict(self) -> dict[str, Any]:
         """What `counterpoint top --json` prints."""
@@ -103,7 +112,7 @@ def top_of(
     rows = rollup(trace, group, facts=facts)
     by = by or next(f for f in FIGURES if f == "events" or any(getattr(r, FIGURES[f][0]) is not None for r in rows))
     ranked = sorted(rows, key=lambda r: -rank(r, by))[:limit] if limit else rows
-    return Top(trace.trace_id, group, by, path_weight(facts)[1], tuple(ranked), coverage(trace, facts=facts))
+    return Top(trace, group, by, path_weight(facts)[1], tuple(ranked), coverage(trace, facts=facts))
 
 
 def rank(row: Row, by: str) -> float:
