@@ -16,7 +16,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # Bottom to top; rooms in one row never import each other. `testing.py` may import anything, and nothing imports it.
 LAYERS = [
-    {"registry", "errors", "files"},
+    {"registry", "errors", "files", "display"},
     {"trace"},
     {"formats", "store", "envs", "reward", "credit", "audit", "corpus"},
     {"team"},

@@ -17,6 +17,8 @@ import importlib
 import sys
 from types import ModuleType
 
+from counterpoint.display import drawn_by as _drawn_by
+
 TYPE_CHECKING = False  # type checkers take this name for true; importing `typing` would cost more than all else here
 if TYPE_CHECKING:
     from typing import Any
@@ -90,6 +92,9 @@ _HOME = {
 _PACKAGES = frozenset({"audit", "credit", "reward", "train"})
 
 __all__ = [*_HOME]
+
+# A trace shows itself in notebooks and in the viewer; which room draws it is said here, at the top.
+_drawn_by(lambda: importlib.import_module("counterpoint.app.viewer.notebook"))
 
 
 def __getattr__(name: str) -> Any:

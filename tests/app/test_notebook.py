@@ -15,9 +15,9 @@ from xml.etree import ElementTree
 import pytest
 
 from counterpoint.app.viewer import notebook, one_file
+from counterpoint.app.viewer.card import LIMIT, card
 from counterpoint.testing import synthetic_trace
 from counterpoint.trace import Edge, Event, Trace
-from counterpoint.trace.picture import LIMIT, card
 from counterpoint.trace.rows import Shares
 
 EVIL = "</text></svg><script>alert(1)</script><img src=x onerror=alert(1)>\"' onload=alert(1) \u202e\x1b[2J"

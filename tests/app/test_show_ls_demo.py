@@ -13,6 +13,8 @@ import counterpoint
 from counterpoint.app.cli import cli
 from counterpoint.errors import InputError, NotFound
 from counterpoint.trace import Edge, Event, Trace
+from counterpoint.trace.critical_path import critical_path
+from counterpoint.trace.team import Team
 
 SIX = ["assistant", "build", "code-team", "crawl", "panel", "research-team"]
 
@@ -89,10 +91,10 @@ def test_a_query_that_means_nothing_is_an_error(query: str, store: str) -> None:
 def test_show_prints_the_team_and_the_path(store: str) -> None:
     card = json.loads(run("show", "research-team", "--store", store, "--json"))
     trace = counterpoint.load("research-team", store=store)
-    seconds = [e.dur or 0 for e in trace.events]
-    total, path = trace.graph.critical_path(seconds)  # type: ignore[arg-type]
-    assert card["critical_path"]["length"] == total
-    assert card["critical_path"]["events"] == [trace.events[i].id for i in path]
+    path = critical_path(Team(trace))
+    assert path is not None
+    assert card["critical_path"]["length"] == path.length
+    assert card["critical_path"]["events"] == [trace.events[i].id for i in path.events]
     assert sum(row["events"] for row in card["team"]) == len(trace.events)
     assert sum(row["tokens"] for row in card["team"]) == trace.costs["tokens"]
     text = run("show", "research-team", "--store", store, "--events")

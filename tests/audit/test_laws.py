@@ -63,6 +63,8 @@ def test_bounds_of_the_measures(trace: Trace) -> None:
     serial = float(facts.pieces.length_E.sum())
     if (path := got["critical_path_s"].value) is not None:
         assert path <= serial + 1e-9
+        assert float(facts.pieces.length_E.max()) - 1e-9 <= path <= (trace.duration_s or 0) + 1e-9
+        assert facts.path is None or sum(facts.path.adds) == pytest.approx(facts.path.length)
     if (efficiency := got["parallelism_efficiency"].value) is not None:
         busy = serial / (got["mean_parallelism"].value or 1)
         assert busy / facts.makespan - 1e-9 <= efficiency <= (got["max_parallelism"].value or 0) + 1e-9

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from typing import Any
+from unittest import mock
 
 import msgspec
 import numpy as np
@@ -118,23 +119,19 @@ def test_costs_are_counted_from_events() -> None:
     assert summed_costs([]) == {"tokens": 0, "wall_clock_s": 0, "tool_calls": 0, "messages": 0}
 
 
-def test_what_lies_above_is_asked_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
-
-    def above(module: str, name: str) -> Any:
-        return lambda *values, **keywords: asked.append((module, name, values[1:], keywords)) or "done"
-
-    monkeypatch.setattr(trace_module, "_above", above)
+def test_a_trace_asks_whoever_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawer = mock.Mock()
+    monkeypatch.setattr(trace_module, "display", lambda: drawer)
     trace = one()
-    assert trace.save_html("x.html") == trace.view() == "done"
+    assert trace.save_html("x.html") is drawer.save_html.return_value
+    assert trace.view() is drawer.view.return_value
     trace.save_html("y.html", masked=False, overwrite=False)
     trace.view(height=3, masked=False)
-    where = "app.viewer.notebook"
-    assert asked == [
-        (where, "save_html", ("x.html",), {"masked": True, "overwrite": True}),
-        (where, "view", (), {"height": 640, "masked": True}),
-        (where, "save_html", ("y.html",), {"masked": False, "overwrite": False}),
-        (where, "view", (), {"height": 3, "masked": False}),
+    assert drawer.mock_calls == [
+        mock.call.save_html(trace, "x.html", masked=True, overwrite=True),
+        mock.call.view(trace, height=640, masked=True),
+        mock.call.save_html(trace, "y.html", masked=False, overwrite=False),
+        mock.call.view(trace, height=3, masked=False),
     ]
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from audit.made import Story
 from counterpoint.trace import Edge, Event, Trace
-from counterpoint.trace.team import ACTING, OUTSIDE_ROLES, Team, critical_steps, story
+from counterpoint.trace.team import Team, critical_steps, story
+from counterpoint.trace.vocabulary import ACTING, OUTSIDE_ROLES
 
 
 def ev(name: str, t: float, agent: str = "a", type_: Any = "message", **fields: Any) -> Event:

@@ -151,7 +151,7 @@ function row(id: string, about: About): TraceRow {
     id, task_id: about.task_id, system: about.system, topology: about.topology,
       agents: about.agents.filter((a) => !a.is_outside).length,
     events: about.events, tokens: about.costs["tokens"] ?? null, cost_usd: about.costs["cost_usd"] ?? null,
-      seconds: about.end - about.start,
+      seconds: about.costs["wall_clock_s"] ?? null,
     reward: about.rewards["team"] ?? reward[0] ?? null, errors: 0, is_open: false, is_steered: about.is_steered ?? false,
       lanes: [],
   };

@@ -66,7 +66,7 @@ def check_trace(trace: Trace, *, name: str | None = None, format_: str | None = 
 
 
 def _report(name: str, format_: str | None, trace: Trace, found: Findings) -> Report:
-    shape = {"events": len(trace.events), "edges": len(trace.edges), "agents": len(trace.agents)}
+    shape = {"events": len(trace.events), "edges": len(trace.edges), "agents": len(trace.members)}
     return Report(file=name, format=format_, findings=found, **shape)
 
 

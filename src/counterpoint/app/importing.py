@@ -267,7 +267,7 @@ def _read(name: str, session: Session, *, is_strict: bool) -> tuple[Outcome, lis
     if not traces and outcome.status == "added":
         outcome.status = "empty"
     outcome.traces = [t.trace_id for t in traces]
-    outcome.agents, outcome.events = sum(len(t.agents) for t in traces), sum(len(t.events) for t in traces)
+    outcome.agents, outcome.events = sum(len(t.members) for t in traces), sum(len(t.events) for t in traces)
     outcome.tokens = sum(int(t.costs.get("tokens", 0)) for t in traces)
     outcome.seconds = time.perf_counter() - begin
     return outcome, traces

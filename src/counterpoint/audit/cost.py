@@ -48,7 +48,7 @@ def _modelled(facts: Facts, prices: Prices) -> Measure:
     name = "rollout_cost"
     if prices.token is None and prices.tool is None:
         return Measure.missing(name, "no price for tokens or tool calls was given")
-    tokens = max(int(facts.tokens_E.sum()), int(facts.trace.costs.get("tokens", 0)))
+    tokens = int(facts.trace.tokens or 0)
     if prices.token and not tokens:
         return Measure.missing(name, "the trace has no token counts")
     calls = int(facts.team.of_types(("tool_call",)).sum())
@@ -59,19 +59,18 @@ def _modelled(facts: Facts, prices: Prices) -> Measure:
 
 
 def _recorded(facts: Facts) -> Measure:
-    name, has = "recorded_cost", facts.has_cost_E
+    name, value, has = "recorded_cost", facts.trace.cost_usd, facts.has_cost_E
     stated = facts.trace.costs.get("cost_usd")
+    if value is None:
+        return Measure.missing(name, "no event carries cost_usd")
     if not bool(has.any()):
-        if stated is None:
-            return Measure.missing(name, "no event carries cost_usd")
-        return Measure.of(name, stated, "stated by the source in costs.cost_usd; no event carries it", status="estimated")
-    value = float(facts.cost_E[facts.team.order_E].sum())
+        return Measure.of(name, value, "stated by the source in costs.cost_usd; no event carries it", status="estimated")
+    events = ids(facts.trace, facts.in_story(has))
+    text = f"{int(has.sum()):,} events carry cost_usd"
+    if value == stated and value > float(facts.cost_E.sum()) * (1 + 1e-6):
+        return Measure.of(name, value, f"costs.cost_usd; {text}, and less together", status="estimated", events=events)
     billed = facts.has_tokens_E & (facts.tokens_E > 0)
     short = int((billed & ~has).sum())
-    text = f"{int(has.sum()):,} events carry cost_usd"
     text += f"; {short:,} with tokens do not" if short else ""
-    if stated is not None and stated > value * (1 + 1e-6):
-        text += f"; the trace states {stated:.6g}"
-        short += 1
     status, bound = standing(not short)
-    return Measure.of(name, value, text, status=status, bound=bound, events=ids(facts.trace, facts.in_story(has)))
+    return Measure.of(name, value, text, status=status, bound=bound, events=events)

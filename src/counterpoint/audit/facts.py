@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.trace import Event, Graph, Trace
-from counterpoint.trace.busy import Pieces, pieces
-from counterpoint.trace.team import ACTING, OUTSIDE_ROLES, CriticalSteps, Team, critical_steps
-from counterpoint.trace.vocabulary import EDGE_TYPES
+from counterpoint.trace.busy import Pieces, has_seconds, pieces, seconds, work
+from counterpoint.trace.critical_path import CriticalPath, critical_path
+from counterpoint.trace.quantities import has_times, span_s
+from counterpoint.trace.team import CriticalSteps, Team, critical_steps
+from counterpoint.trace.vocabulary import ACTING, EDGE_TYPES, OUTSIDE_ROLES
 
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -24,9 +26,6 @@ Counts = NDArray[np.int64]
 _TEMPORAL = EDGE_TYPES.index("temporal")
 ACTIONS = (*ACTING, "return")
 """What an agent does that can help: its acts, and handing over its result."""
-# A spawn's duration is often its sub-agent's whole life, and people and monitors are not the team: none of these is work.
-_NO_WORK = ("spawn", "despawn", "human_intervention", "safety_event")
-
 _MOST = 1 << 40
 
 
@@ -95,26 +94,33 @@ class Facts:
 
     @cached_property
     def dur_E(self) -> Floats:
-        return np.array([e.dur or 0.0 for e in self.events], np.float64)
+        """Durations in seconds, 0 where none is recorded."""
+        return np.where(self.has_dur_E, np.array([e.dur or 0.0 for e in self.events], np.float64), 0.0)
 
     @cached_property
     def has_dur_E(self) -> Mask:
-        return np.array([e.dur is not None for e in self.events], np.bool_)
+        """Events whose duration in seconds is recorded."""
+        return has_seconds(self.team)
 
     @cached_property
     def work_E(self) -> Mask:
         """Events that are work of a member of the team."""
-        return ~self.team.of_types(_NO_WORK) & self.team.is_member_A[self.team.agent_E]
+        return work(self.team)
 
     @cached_property
     def pieces(self) -> Pieces:
         """The busy time that each work event adds to its agent's."""
-        return pieces(self.team, self.t_E, np.where(self.work_E, self.dur_E, 0.0))
+        return pieces(self.team, *seconds(self.team))
 
     @cached_property
     def makespan(self) -> float:
-        """From the first start to the last end."""
-        return float((self.t_E + self.dur_E).max() - self.t_E.min()) if self.n else 0.0
+        """From the first start to the last end; 0 without times."""
+        return float(span_s(self.events)) if has_times(self.trace.meta) else 0.0
+
+    @cached_property
+    def path(self) -> CriticalPath | None:
+        """The critical path: in seconds, else in tokens, else in steps."""
+        return critical_path(self.team, cut=self.pieces)
 
     @cached_property
     def spans(self) -> tuple[Floats, Floats]:
@@ -130,10 +136,6 @@ class Facts:
         """Agents that returned."""
         return set(self.team.agent_E[self.team.of_types(("return",))].tolist())
 
-    def critical_path(self, weight_E: NDArray[np.generic]) -> tuple[float, list[int]]:
-        """`Graph.critical_path`, with ties broken by the story and not by the file."""
-        return self.team.critical_path(weight_E)
-
     # -- steps ---------------------------------------------------------------------------------------------------
 
     @cached_property
@@ -147,7 +149,7 @@ class Facts:
     @cached_property
     def steps_path(self) -> tuple[float, list[int]]:
         """The longest chain of dependent steps."""
-        return self.critical_path(self.steps_E)
+        return self.team.critical_path(self.steps_E)
 
     # -- what was read -------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from counterpoint.audit.parallelism import parallelism
 from counterpoint.audit.records import DEFINITIONS, Measure, Summary, ids, standing
 from counterpoint.audit.redundancy import THRESHOLD
 from counterpoint.trace import Trace
+from counterpoint.trace.quantities import counted_tokens, has_times
 
 
 def measures(
@@ -76,25 +77,26 @@ def scale(facts: Facts) -> list[Measure]:
 
 
 def _wall_clock(facts: Facts) -> Measure:
-    name, stated = "wall_clock", facts.trace.costs.get("wall_clock_s", 0)
-    if stated:
-        return Measure.of(name, stated, "costs.wall_clock_s")
-    if bool(facts.has_dur_E.any()) and facts.makespan:
-        return Measure.of(name, facts.makespan, "span of the events, from t and dur")
+    name, value, stated = "wall_clock", facts.trace.duration_s, facts.trace.costs.get("wall_clock_s", 0)
+    if value is not None:
+        return Measure.of(name, value, "costs.wall_clock_s" if value == stated else "span of the events, from t and dur")
+    if not has_times(facts.trace.meta):
+        return Measure.missing(name, "the source has no times: t counts events")
     return Measure.missing(name, "costs.wall_clock_s is absent or 0 and no event carries dur")
 
 
 def _tokens(facts: Facts) -> Measure:
-    name, stated, counted = "tokens", facts.trace.costs.get("tokens", 0), int(facts.tokens_E.sum())
+    name, value, counted = "tokens", facts.trace.tokens, counted_tokens(facts.events)
+    stated = facts.trace.costs.get("tokens", 0)
     has = facts.has_tokens_E
-    if not stated and not bool(has.any()):
+    if value is None:
         return Measure.missing(name, "costs.tokens is absent or 0 and no event carries tokens")
     text = f"{counted:,} on {int(has.sum()):,} of {facts.n:,} events"
     events = ids(facts.trace, facts.in_story(has & (facts.tokens_E > 0)))
     if stated > counted:
-        return Measure.of(name, stated, f"costs.tokens; {text}", events=events)
+        return Measure.of(name, value, f"costs.tokens; {text}", events=events)
     status, bound = standing(bool(has[facts.thinks_E].all()) or stated == counted)
-    return Measure.of(name, counted, text, status=status, bound=bound, events=events)
+    return Measure.of(name, value, text, status=status, bound=bound, events=events)
 
 
 def summary(

@@ -1,11 +1,13 @@
 """E2, parallelism: how much ran at once, what the run had to wait for, and whether the sub-agents' work was used.
 
 Always true: time measures rest on recorded durations and are missing without them; `t` alone never becomes a duration. Busy
-time counts an agent once however its spans nest, so critical path <= serial time, and
+time counts an agent once however its spans nest, so critical path <= serial time, critical path <= wall clock, and
 busy share of the wall clock <= parallelism efficiency <= max parallelism.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +15,8 @@ from numpy.typing import NDArray
 from counterpoint.audit.facts import ACTIONS, Facts
 from counterpoint.audit.records import Bound, Measure, Status, ids, standing
 from counterpoint.trace.busy import profile
+from counterpoint.trace.critical_path import CriticalPath, path_in, path_in_seconds
+from counterpoint.trace.quantities import has_times
 
 
 def parallelism(facts: Facts) -> list[Measure]:
@@ -27,6 +31,10 @@ def _durations(facts: Facts) -> tuple[str, Status, Bound]:
     return f"{has:,} of {all_:,} work events carry dur", *standing(has == all_)
 
 
+def _no_seconds(facts: Facts) -> str:
+    return "no work event carries dur" if has_times(facts.trace.meta) else "the source has no times: t counts events"
+
+
 def _time(facts: Facts) -> list[Measure]:
     """Serial time / parallel time, and the profile of running agents.
 
@@ -35,7 +43,7 @@ def _time(facts: Facts) -> list[Measure]:
     """
     names = ("parallelism_efficiency", "mean_parallelism", "max_parallelism")
     if not bool((facts.has_dur_E & facts.work_E).any()):
-        return [Measure.missing(name, "no work event carries dur") for name in names]
+        return [Measure.missing(name, _no_seconds(facts)) for name in names]
     text, status, bound = _durations(facts)
     cut, order = facts.pieces, facts.team.order_E
     serial = float(cut.length_E[order].sum())
@@ -87,26 +95,36 @@ def _steps(facts: Facts) -> list[Measure]:
 
 
 def _paths(facts: Facts) -> list[Measure]:
-    """The heaviest chain of dependent events by busy time, by tokens and by steps."""
-    out = [_path(facts, "critical_path_s", facts.pieces.length_E, *_durations(facts), facts.has_dur_E & facts.work_E)]
-    has = facts.has_tokens_E
+    """The critical path by time (`trace.critical_path`), by tokens and by steps."""
+    has_dur, has = facts.has_dur_E & facts.work_E, facts.has_tokens_E
     thinks = facts.thinks_E
     text = f"{int(has[thinks].sum()):,} of {int(thinks.sum()):,} acts carry tokens"
-    out.append(_path(facts, "critical_path_tokens", facts.tokens_E, text, *standing(bool(has[thinks].all())), has))
-    steps = facts.steps_E
-    out.append(_path(facts, "critical_path_steps", steps, f"{int(steps.sum()):,} steps", "measured", "exact", steps))
-    return out
+    tokens: tuple[str, Status, Bound] = (text, *standing(bool(has[thinks].all())))
+    steps: tuple[str, Status, Bound] = (f"{int(facts.steps_E.sum()):,} steps", "measured", "exact")
+    return [
+        _path(facts, "critical_path_s", lambda: path_in_seconds(facts.team, facts.pieces), has_dur, *_durations(facts)),
+        _path(facts, "critical_path_tokens", lambda: path_in(facts.team, "tokens", facts.tokens_E), has, *tokens),
+        _path(facts, "critical_path_steps", lambda: path_in(facts.team, "steps", facts.steps_E), facts.steps_E, *steps),
+    ]
 
 
 def _path(
-    facts: Facts, name: str, weight_E: NDArray[np.generic], text: str, status: Status, bound: Bound, has_E: NDArray[np.bool_]
+    facts: Facts,
+    name: str,
+    find: Callable[[], CriticalPath | None],
+    has_E: NDArray[np.bool_],
+    text: str,
+    status: Status,
+    bound: Bound,
 ) -> Measure:
     if not bool(has_E.any()):
-        return Measure.missing(name, f"no event carries {'dur' if name.endswith('_s') else name.rsplit('_', 1)[1]}")
+        what = "dur" if name.endswith("_s") else name.rsplit("_", 1)[1]
+        return Measure.missing(name, _no_seconds(facts) if what == "dur" else f"no event carries {what}")
     if not facts.graph.m and facts.n > 1:
         return Measure.missing(name, "the trace has no edges: nothing says what waited for what")
-    total, path = facts.steps_path if weight_E is facts.steps_E else facts.critical_path(weight_E)
-    value = total if name.endswith("_s") else int(total)
+    found = find()
+    length, path = (found.length, found.events) if found is not None else (0.0, [])
+    value = length if name.endswith("_s") else int(length)
     return Measure.of(name, value, f"{len(path):,} events in a chain; {text}", status=status, bound=bound,
                       events=ids(facts.trace, path))  # fmt: skip
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from counterpoint.audit.facts import Facts
 from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.trace import Trace
+from counterpoint.trace.quantities import counted_tokens
 
 By = Literal["agent", "role", "tool", "type", "model"]
 BY = ("agent", "role", "tool", "type", "model")
@@ -65,21 +66,12 @@ class Coverage(Struct, frozen=True, kw_only=True):
 def coverage(trace: Trace, *, facts: Facts | None = None) -> Coverage:
     """Tokens on events against `costs.tokens`; the total is the larger, since a source may state less than its events carry."""
     facts = facts or Facts(trace)
-    accounted = int(facts.tokens_E.sum())
-    total = max(accounted, int(trace.costs.get("tokens", 0)))
+    accounted = counted_tokens(trace.events)
+    total = int(trace.tokens or 0)
     silent = facts.thinks_E & ~facts.has_tokens_E
     return Coverage(
         accounted=accounted, total=total, share=accounted / total if total else None, no_record=int(silent.sum())
     )
-
-
-def path_weight(facts: Facts) -> tuple[NDArray[np.generic], str]:
-    """What the critical path is measured in: busy time where recorded, else tokens, else steps."""
-    if bool(facts.pieces.length_E.any()):
-        return facts.pieces.length_E, "time"
-    if bool(facts.tokens_E.any()):
-        return facts.tokens_E, "tokens"
-    return facts.steps_E, "steps"
 
 
 def rollup(trace: Trace, by: By = "agent", *, facts: Facts | None = None) -> list[Row]:
@@ -223,13 +215,12 @@ class _Sums:
 
     def _path(self) -> NDArray[np.float64] | None:
         """Each group's share of the critical path; None without edges or weight."""
-        weight_E, _ = path_weight(self.facts)
-        total, path = self.facts.critical_path(weight_E) if self.facts.graph.m else (0.0, [])
-        if not total:
+        path = self.facts.path
+        if path is None:
             return None
         on_path = np.zeros(self.facts.n)
-        on_path[path] = weight_E[path]
-        return self._sum(on_path) / total
+        on_path[path.events] = path.adds
+        return self._sum(on_path) / path.length
 
     def row(self, g: int, name: str | None, totals: Totals | None, agent: int = -1) -> Row:
         """The row of a group; with its place in the spawn tree where the group is an agent."""

@@ -19,7 +19,8 @@ from counterpoint.credit.mechanism import team_reward
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.rows import Cost, Credit, CreditRow, Signals
-from counterpoint.trace.team import ACTING, OUTSIDE_ROLES, Team
+from counterpoint.trace.team import Team
+from counterpoint.trace.vocabulary import ACTING, OUTSIDE_ROLES
 
 Key = str | Callable[[Trace], Hashable]
 

@@ -19,11 +19,11 @@ from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.usage import PRICES, Prices
 from counterpoint.formats.importing.values import number, writable
 from counterpoint.trace import Edge, Event, Trace
+from counterpoint.trace.quantities import NO_TIMES
 from counterpoint.trace.records import FIELDS
 from counterpoint.trace.trace import summed_costs
 
 _TAKEN = frozenset({*FIELDS, "from", "extra"})
-_NO_TIMES = "timestamps: t counts events"
 
 
 class Draft(DraftRows):
@@ -42,6 +42,7 @@ class Draft(DraftRows):
         self.meta: dict[str, Any] = {}
         self.report = Report()
         self._records = records
+        self._has_times = True
 
     def traces(self) -> Iterator[Trace]:
         """The trace, or nothing when no event was put down."""
@@ -65,6 +66,8 @@ class Draft(DraftRows):
         self._refuse_late_spawns(rows, mended)
         events = [_event(rows[i], mended[i]) for i in order]
         costs = dict(summed_costs(events))
+        if not self._has_times:
+            del costs["wall_clock_s"]
         if any(e.cost_usd is not None for e in events):
             costs["cost_usd"] = sum(e.cost_usd or 0 for e in events)
         about = self.report.as_dict()
@@ -121,7 +124,8 @@ class Draft(DraftRows):
     def _times(self, rows: list[dict[str, Any]]) -> list[float]:
         known = [row["at"] for row in rows if row["at"] is not None]
         if not known:
-            self.report.lacks[_NO_TIMES] += 1
+            self._has_times = False
+            self.report.lacks[NO_TIMES] += 1
             return [float(i) for i in range(len(rows))]
         missing = len(rows) - len(known)
         self.report.lacks.update({"the time of some events: taken from the one before": missing} if missing else {})

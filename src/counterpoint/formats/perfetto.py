@@ -20,6 +20,8 @@ import msgspec
 from counterpoint.errors import CounterpointError, InvalidTrace
 from counterpoint.formats.format import Format
 from counterpoint.trace import Event, Trace
+from counterpoint.trace.critical_path import critical_path
+from counterpoint.trace.team import Team
 from counterpoint.trace.vocabulary import EDGE_TYPES
 
 _FLOWS = frozenset(EDGE_TYPES) - {"temporal", "causal", "tool_dependency"}
@@ -173,9 +175,10 @@ def _flow(phase: str, kind: str, number: int, at: int, tid: int) -> dict[str, An
 
 
 def _critical(trace: Trace) -> set[int]:
-    """The events on the longest chain by duration; none where the records are not a graph."""
+    """The events on the critical path; none where the records are not a graph."""
     try:
-        return set(trace.graph.critical_path([e.dur or 0 for e in trace.events])[1])  # type: ignore[arg-type]
+        path = critical_path(Team(trace))
+        return set(path.events) if path is not None else set()
     except CounterpointError:
         return set()
 

@@ -21,7 +21,7 @@ from counterpoint.store import disk
 from counterpoint.store.lake import Lake
 from counterpoint.store.log import Commit, Log, Row, Span, State
 from counterpoint.store.parts import SCHEMAS, PartGone, PartWriter, Unit, is_whole
-from counterpoint.trace import Trace, findings, summed_costs
+from counterpoint.trace import Trace, findings
 from counterpoint.trace.columns import edge_table, event_table, present
 from counterpoint.trace.link import link
 from counterpoint.trace.steered import is_steered
@@ -66,11 +66,6 @@ def digest_of(trace: Trace) -> str:
 def unit_of(trace: Trace, source: str | None, digest: str, errors: int) -> Unit:
     """A trace as tables, with the row that the manifest will keep."""
     links = link(trace.events, trace.edges)
-    tokens, wall_clock_s = trace.costs.get("tokens"), trace.costs.get("wall_clock_s")
-    if tokens is None or wall_clock_s is None:
-        counted = summed_costs(trace.events)
-        tokens = counted["tokens"] if tokens is None else tokens
-        wall_clock_s = counted["wall_clock_s"] if wall_clock_s is None else wall_clock_s
     contents = None
     if trace.contents:
         columns = [pa.array(trace.contents.keys(), pa.string()), pa.array(trace.contents.values(), pa.large_string())]
@@ -83,9 +78,9 @@ def unit_of(trace: Trace, source: str | None, digest: str, errors: int) -> Unit:
         events=_NOWHERE,
         edges=_NOWHERE,
         head=0,
-        agents=len(trace.agents),
-        tokens=tokens,
-        wall_clock_s=wall_clock_s,
+        agents=len(trace.members),
+        tokens=trace.tokens,
+        wall_clock_s=trace.duration_s,
         rewards=trace.rewards,
         costs=trace.costs,
         metrics=trace.metrics,
@@ -96,6 +91,7 @@ def unit_of(trace: Trace, source: str | None, digest: str, errors: int) -> Unit:
         source=source,
         added=time.time(),
         is_steered=is_steered(trace),
+        cost_usd=trace.cost_usd,
     )
     meta = msgspec.json.encode(trace.meta).decode() if trace.meta else None
     events = event_table(trace.events)

@@ -72,6 +72,7 @@ class Row(Struct, frozen=True, kw_only=True, array_like=True):
     """Which event columns hold anything, a bit each in the order of the columns: the others need not be read."""
     is_steered: bool = False
     """Whether an operator intervened while it was made."""
+    cost_usd: int | float | None = None
 
 
 class Part(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from counterpoint.store.log import Row
-from counterpoint.trace import summed_costs
+from counterpoint.trace import Trace
 from counterpoint.trace.lines import LineReader
 from counterpoint.trace.steered import order_of
 
@@ -54,7 +54,7 @@ class Summary(Struct, frozen=True, kw_only=True):
             errors=row.errors,
             source=row.source,
             added=row.added,
-            cost_usd=row.costs.get("cost_usd"),
+            cost_usd=row.costs.get("cost_usd") if row.cost_usd is None else row.cost_usd,
             is_steered=row.is_steered,
         )
 
@@ -62,7 +62,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     def of_lines(cls, lines: LineReader, at: float) -> Summary:
         """Of an open one, from its journal."""
         assert lines.header is not None
-        counted = summed_costs(lines.events)
+        trace = Trace(trace_id=lines.header.trace_id, task_id=lines.header.task_id, events=lines.events, meta=lines.header.meta)
         return cls(
             id=lines.header.trace_id,
             task_id=lines.header.task_id,
@@ -70,9 +70,10 @@ class Summary(Struct, frozen=True, kw_only=True):
             topology=lines.header.topology,
             events=len(lines.events),
             edges=len(lines.edges),
-            agents=len({e.agent for e in lines.events}),
-            tokens=counted["tokens"],
-            wall_clock_s=counted["wall_clock_s"],
+            agents=len(trace.members),
+            tokens=trace.tokens,
+            wall_clock_s=trace.duration_s,
+            cost_usd=trace.cost_usd,
             team_reward=None,
             errors=0,
             source=None,

@@ -28,7 +28,7 @@ from counterpoint.store.journal import is_held, journals, path_of, peek
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.lines import LineReader
 from counterpoint.trace.steered import order_of
-from counterpoint.trace.team import OUTSIDE_ROLES
+from counterpoint.trace.vocabulary import OUTSIDE_ROLES
 
 Action = Literal["pause", "resume", "message", "stop"]
 ACTIONS: tuple[str, ...] = get_args(Action)

@@ -11,7 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from counterpoint.trace.link import Ints
-from counterpoint.trace.team import Floats, Team
+from counterpoint.trace.quantities import has_times
+from counterpoint.trace.team import Floats, Mask, Team
+
+# A spawn's duration is often its sub-agent's whole life, and people and monitors are not the team: none of these is work.
+_NO_WORK = ("spawn", "despawn", "human_intervention", "safety_event")
 
 
 class Pieces(NamedTuple):
@@ -24,6 +28,27 @@ class Pieces(NamedTuple):
     def length_E(self) -> Floats:
         """Seconds that each event adds."""
         return self.end_E - self.start_E
+
+
+def work(team: Team) -> Mask:
+    """Events that are work of a member of the team."""
+    return ~team.of_types(_NO_WORK) & team.is_member_A[team.agent_E]
+
+
+def has_seconds(team: Team) -> Mask:
+    """Events whose duration in seconds is recorded: none of a source without times."""
+    events = team.trace.events
+    if not has_times(team.trace.meta):
+        return np.zeros(len(events), np.bool_)
+    return np.fromiter((e.dur is not None and e.dur >= 0 for e in events), np.bool_, len(events))
+
+
+def seconds(team: Team) -> tuple[Floats, Floats]:
+    """Start and duration of each event that is work, 0 for what is no work or has no duration."""
+    events = team.trace.events
+    start_E = np.array([e.t for e in events], np.float64)
+    dur_E = np.array([e.dur or 0.0 for e in events], np.float64)
+    return start_E, np.where(work(team) & has_seconds(team), dur_E, 0.0)
 
 
 def pieces(team: Team, start_E: Floats, dur_E: Floats) -> Pieces:

@@ -99,8 +99,8 @@ class Graph:
     @cached_property
     def parents(self) -> tuple[Ints, Ints]:
         """CSR of in-edges, the same way; each event's parents in file order."""
-        by_source = np.argsort(self.src, kind="stable")
-        return _csr(self.n, self.dst[by_source], self.src[by_source])
+        by, first = self._parent_edges
+        return first, self.src[by]
 
     def in_degree(self) -> Ints:
         """How many edges come into each event."""
@@ -163,66 +163,83 @@ class Graph:
 
     def starts(self, weight: NDArray[Any]) -> NDArray[np.float64]:
         """The earliest start of each event when event i takes `weight[i]` and waits for all it depends on."""
-        start = np.zeros(self.n)
-        np.maximum.at(start, self.dst, self.finishes(weight)[self.src])
-        return start
+        return self._heads(self._weight(weight, self.n)[self.src])
 
     def finishes(self, weight: NDArray[Any]) -> NDArray[np.float64]:
         """When each event is over at the earliest: its own weight after the latest of its causes."""
-        w = self._weight(weight)
-        if not kernels.pays(self.m):
-            return np.array(self._finish_list(w.tolist()))
-        finish = w.copy()
-        kernels.longest(self.src, self.dst, w, finish)
-        return finish
+        w = self._weight(weight, self.n)
+        return self._heads(w[self.src]) + w
 
-    def _weight(self, weight: NDArray[Any]) -> NDArray[np.float64]:
+    @staticmethod
+    def _weight(weight: NDArray[Any], n: int) -> NDArray[np.float64]:
         w = np.asarray(weight, np.float64)
-        if w.shape != (self.n,):
-            raise ValueError(f"weight has shape {w.shape}, not ({self.n},)")
+        if w.shape != (n,):
+            raise ValueError(f"weight has shape {w.shape}, not ({n},)")
         return w
 
-    def _finish_list(self, took: list[float]) -> list[float]:
-        over = took.copy()
-        for s, d in zip(*self._pairs, strict=True):
-            then = over[s] + took[d]
-            if then > over[d]:
-                over[d] = then
-        return over
+    def _heads(self, along: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The weight of the heaviest way to each event, where edge k (in pass order) weighs `along[k]`."""
+        if kernels.pays(self.m):
+            head = np.zeros(self.n)
+            kernels.longest(self.src, self.dst, along, head)
+            return head
+        heads = [0.0] * self.n
+        for s, d, w in zip(*self._pairs, along.tolist(), strict=True):
+            then = heads[s] + w
+            if then > heads[d]:
+                heads[d] = then
+        return np.array(heads)
 
     def critical_path(self, weight: NDArray[Any]) -> tuple[float, list[int]]:
         """The heaviest chain of dependent events: its total weight and its events, first to last.
 
         L = max over paths of the sum of weights of the events on it. Among equals the earliest in file order is taken.
         """
+        w = self._weight(weight, self.n)
+        total, path, _ = self.heaviest(w, w[self.src])
+        return total, path
+
+    def heaviest(self, last: NDArray[Any], along: NDArray[Any]) -> tuple[float, list[int], list[float]]:
+        """The heaviest chain where an event's weight depends on what follows: total, events, and what each event adds.
+
+        An event adds `along[k]` when the chain leaves it by edge k (in pass order), and `last[i]` when the chain ends with it.
+        """
         if not self.n:
-            return 0.0, []
+            return 0.0, [], []
+        last, along = self._weight(last, self.n), self._weight(along, self.m)
+        head = self._heads(along)
+        finish = head + last
+        end = int(np.argmax(finish))
+        path = self._way_back(head, along, end)
+        adds = [*np.diff(head[path]).tolist(), float(last[end])]
+        return float(finish[end]), path, adds
+
+    def _way_back(self, head: NDArray[np.float64], along: NDArray[np.float64], end: int) -> list[int]:
+        by, first = self._parent_edges
         if kernels.pays(self.m):
-            return self._compiled_path(self._weight(weight))
-        took = self._weight(weight).tolist()
-        over = self._finish_list(took)
-        total = max(over)
-        path, (first, sources) = [over.index(total)], self._parent_lists
+            path = np.empty(self.n, np.int32)
+            path[0] = end
+            n = kernels.way_back(first, self.src[by], along[by], head, path)
+            return list(path[:n][::-1].tolist())
+        heads, starts, sources, weights = head.tolist(), first.tolist(), self.src[by].tolist(), along[by].tolist()
+        way = [end]
         while True:
-            here = path[-1]
-            own, end = took[here], over[here]
-            for p in sources[first[here] : first[here + 1]]:
-                if over[p] + own == end:  # exactly what the pass computed, parents of weight zero included
-                    path.append(p)
+            here = way[-1]
+            for k in range(starts[here], starts[here + 1]):
+                if heads[sources[k]] + weights[k] == heads[here]:  # exactly what the pass computed, weights of zero included
+                    way.append(sources[k])
                     break
             else:
-                return total, path[::-1]
-
-    def _compiled_path(self, w: NDArray[np.float64]) -> tuple[float, list[int]]:
-        finish, path = self.finishes(w), np.empty(self.n, np.int32)
-        path[0] = np.argmax(finish)
-        n = kernels.way_back(*self.parents, w, finish, path)
-        return float(finish[path[0]]), path[:n][::-1].tolist()
+                return way[::-1]
 
     @cached_property
-    def _parent_lists(self) -> tuple[list[int], list[int]]:
-        first, sources = self.parents
-        return first.tolist(), sources.tolist()
+    def _parent_edges(self) -> tuple[NDArray[np.intp], Ints]:
+        """Edge numbers by destination, then by source in file order; and where those into each event begin."""
+        by_source = np.argsort(self.src, kind="stable")
+        by = by_source[np.argsort(self.dst[by_source], kind="stable")]
+        first = np.zeros(self.n + 1, np.int32)
+        np.cumsum(np.bincount(self.dst, minlength=self.n), out=first[1:])
+        return by, first
 
     # -- orders --------------------------------------------------------------------------------------------------
 

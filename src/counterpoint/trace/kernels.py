@@ -37,21 +37,21 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return compiled
 
 
-def _longest(src: Any, dst: Any, weight: Any, finish: Any) -> None:
+def _longest(src: Any, dst: Any, along: Any, head: Any) -> None:
     for k in range(len(src)):
-        then = finish[src[k]] + weight[dst[k]]
-        if then > finish[dst[k]]:
-            finish[dst[k]] = then
+        then = head[src[k]] + along[k]
+        if then > head[dst[k]]:
+            head[dst[k]] = then
 
 
-def _way_back(first: Any, sources: Any, weight: Any, finish: Any, path: Any) -> int:
+def _way_back(first: Any, sources: Any, along: Any, head: Any, path: Any) -> int:
     """Fill `path` from its first entry backwards along the edges that bind; return how long it is."""
     n = 1
     while True:
         here = path[n - 1]
         found = False
         for k in range(first[here], first[here + 1]):
-            if finish[sources[k]] + weight[here] == finish[here]:
+            if head[sources[k]] + along[k] == head[here]:
                 path[n] = sources[k]
                 n += 1
                 found = True
@@ -72,14 +72,14 @@ def _backward(src: Any, dst: Any, marked: Any) -> None:
             marked[src[k]] = 1
 
 
-def longest(src: NDArray[Any], dst: NDArray[Any], weight: NDArray[Any], finish: NDArray[Any]) -> None:
-    """Raise `finish`, which begins as the weights, to when each event is over at the earliest; see `Graph`."""
-    _compiled(_longest)(src, dst, weight, finish)
+def longest(src: NDArray[Any], dst: NDArray[Any], along: NDArray[Any], head: NDArray[Any]) -> None:
+    """Raise `head`, which begins as zeros, to the weight of the heaviest way to each event; see `Graph`."""
+    _compiled(_longest)(src, dst, along, head)
 
 
-def way_back(first: NDArray[Any], sources: NDArray[Any], weight: NDArray[Any], finish: NDArray[Any], path: NDArray[Any]) -> int:
+def way_back(first: NDArray[Any], sources: NDArray[Any], along: NDArray[Any], head: NDArray[Any], path: NDArray[Any]) -> int:
     """The critical path from its end, `path[0]`, to its beginning; returns its length."""
-    return int(_compiled(_way_back)(first, sources, weight, finish, path))
+    return int(_compiled(_way_back)(first, sources, along, head, path))
 
 
 def spread(src: NDArray[Any], dst: NDArray[Any], marked: NDArray[Any], forward: bool) -> None:

@@ -17,30 +17,19 @@ from numpy.typing import NDArray
 from counterpoint.trace.graph import Graph
 from counterpoint.trace.link import Ints
 from counterpoint.trace.trace import Trace
-from counterpoint.trace.vocabulary import EVENT_TYPES
+from counterpoint.trace.vocabulary import ACTING, EVENT_TYPES
 
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
-ACTING = ("orchestrator_decision", "message", "tool_call", "aggregate")
-"""Event types in which an agent's model acts. Spawn, despawn, return and tool_result are consequences or observations."""
-OUTSIDE_ROLES = frozenset({"user", "human", "tool", "environment", "system", "memory"})
-"""Roles and names of those who are heard but are not in the team."""
-
 _CODE = {name: code for code, name in enumerate(EVENT_TYPES)}
 _SPAWN, _CALL, _RESULT, _RETURN = (_CODE[n] for n in ("spawn", "tool_call", "tool_result", "return"))
-_TEAM_TYPES = (*ACTING, "spawn", "despawn", "return")
 
 
 def story(trace: Trace) -> Ints:
-    """Event numbers in the story's order: time, depth in the graph, length of id, id. It is a topological order.
-
-    Where an edge goes back in time (which `check` calls an error) an event counts from its latest cause.
-    """
+    """Event numbers in the story's order: `begins`, depth in the graph, length of id, id. It is a topological order."""
     graph, events = trace.graph, trace.events
-    t_E = np.array([e.t for e in events], np.float64)
-    if bool((t_E[graph.src] > t_E[graph.dst]).any()):
-        t_E = _mended(graph, t_E)
+    t_E = begins(trace)
     level_E = graph.levels()
     order: Ints = np.lexsort((level_E, t_E)).astype(np.int32)
     same = (t_E[order[1:]] == t_E[order[:-1]]) & (level_E[order[1:]] == level_E[order[:-1]])
@@ -52,12 +41,17 @@ def story(trace: Trace) -> Ints:
     return order
 
 
-def _mended(graph: Graph, t_E: Floats) -> Floats:
-    mended = t_E.tolist()
+def begins(trace: Trace) -> Floats:
+    """When each event begins: its `t`, but no earlier than any of its causes."""
+    graph = trace.graph
+    t_E = np.array([e.t for e in trace.events], np.float64)
+    if not bool((t_E[graph.src] > t_E[graph.dst]).any()):
+        return t_E
+    begin = t_E.tolist()
     for s, d in zip(graph.src.tolist(), graph.dst.tolist(), strict=True):
-        if mended[s] > mended[d]:
-            mended[d] = mended[s]
-    return np.array(mended)
+        if begin[s] > begin[d]:
+            begin[d] = begin[s]
+    return np.array(begin)
 
 
 class Team:
@@ -81,7 +75,8 @@ class Team:
         self.number: dict[str, int] = {name: a for a, name in enumerate(self.names)}
         actor_E = np.fromiter(map(self.number.__getitem__, actors), np.int32, len(actors))
         self.parent_A, self.spawn_A = self._forest(spawns)
-        self.is_member_A = self._members(actor_E)
+        self.is_member_A: Mask = np.fromiter((name in trace.members for name in self.names), np.bool_, len(self.names))
+        """Who is in the team (`quantities.members`); the others are only heard."""
         self.agent_E: Ints = self._owners(actor_E)
         """Who an event counts for: its agent; the caller for a tool's own answer."""
 
@@ -107,16 +102,6 @@ class Team:
             if parent[child] < 0 and find(a) != child:
                 parent[child], event[child], top[child] = a, i, a
         return np.array(parent, np.int32), np.array(event, np.int32)
-
-    def _members(self, actor_E: Ints) -> Mask:
-        member_A = np.zeros(len(self.names), np.bool_)
-        member_A[actor_E[self.of_types(_TEAM_TYPES)]] = True
-        outside = {self.number[e.agent] for e in self.trace.events if e.role in OUTSIDE_ROLES and e.type != "spawn"}
-        outside |= {a for name, a in self.number.items() if name in OUTSIDE_ROLES}
-        member_A[list(outside)] = False
-        member_A[self.parent_A >= 0] = True
-        member_A[self.parent_A[self.parent_A >= 0]] = True
-        return member_A
 
     def _owners(self, actor_E: Ints) -> Ints:
         """A tool that answers under its own name is no agent: its results count for whoever called it."""
@@ -203,14 +188,14 @@ class Team:
     # -- the story's graph ---------------------------------------------------------------------------------------
 
     @cached_property
-    def _in_order(self) -> Graph:
+    def in_order(self) -> Graph:
         """The graph with events numbered by their place in the story."""
         graph = self.trace.graph
         return Graph(len(self.order_E), self.place_E[graph.src], self.place_E[graph.dst])
 
     def critical_path(self, weight_E: NDArray[Any]) -> tuple[float, list[int]]:
         """`Graph.critical_path`, with ties broken by the story and not by the file."""
-        total, places = self._in_order.critical_path(weight_E[self.order_E])
+        total, places = self.in_order.critical_path(weight_E[self.order_E])
         path: list[int] = self.order_E[places].tolist()
         return total, path
 

@@ -7,7 +7,6 @@ Always true: a trace is frozen; what is derived from it (its graph) is computed 
 from __future__ import annotations
 
 import hashlib
-import importlib
 import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -15,6 +14,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from counterpoint.display import display
+from counterpoint.trace import quantities
 from counterpoint.trace.graph import Graph
 from counterpoint.trace.records import Edge, Event, Number
 from counterpoint.trace.vocabulary import Topology
@@ -57,6 +58,31 @@ class Trace(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True, we
         return list(dict.fromkeys([e.agent for e in self.events]))
 
     @cached_property
+    def members(self) -> frozenset[str]:
+        """The agents of the team: who acts in it, spawns or is spawned; not users, tools and others who are only heard."""
+        return quantities.members(self.events)
+
+    @cached_property
+    def duration_s(self) -> Number | None:
+        """The wall clock: the span of the events, or what the source states where that is more; None without times."""
+        return quantities.duration_s(self.events, self.costs, self.meta)
+
+    @cached_property
+    def tokens(self) -> Number | None:
+        """Tokens of all events, or what the source states where that is more; None where neither says any."""
+        return quantities.tokens(self.events, self.costs)
+
+    @cached_property
+    def cost_usd(self) -> Number | None:
+        """US dollars of all events, or what the source states where that is more; None where neither says any."""
+        return quantities.cost_usd(self.events, self.costs)
+
+    @cached_property
+    def known_costs(self) -> dict[str, Number]:
+        """`costs` with `tokens`, `wall_clock_s` and `cost_usd` as above, without what nobody knows: what is shown of a trace."""
+        return quantities.known_costs(self.events, self.costs, self.meta)
+
+    @cached_property
     def index(self) -> dict[str, int]:
         """Event id to its place in `events`."""
         return {e.id: i for i, e in enumerate(self.events)}
@@ -66,32 +92,21 @@ class Trace(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True, we
         return self.contents.get(event.content_ref) if event.content_ref else None
 
     def __repr__(self) -> str:
-        shape = f"{len(self.events):,} events, {len(self.edges):,} edges, {len(self.agents):,} agents"
+        shape = f"{len(self.events):,} events, {len(self.edges):,} edges, {len(self.members):,} agents"
         reward = f", team reward {self.rewards['team']:g}" if "team" in self.rewards else ""
         return f"<Trace {self.trace_id} of {self.task_id}: {self.topology or 'unknown'}, {shape}{reward}>"
 
     def _repr_html_(self) -> str:
         """What a notebook shows: a card, lanes and, where there is a reward, the credit bar; static, under 60 kB."""
-        picture, by_agent = importlib.import_module("counterpoint.trace.picture"), _above("credit.by_agent", "by_agent")
-        html: str = picture.card(self, by_agent(self))
-        return html
+        return display().card(self)
 
     def save_html(self, path: Any, *, masked: bool = True, overwrite: bool = True) -> Any:
         """Write the viewer with this trace in it as one file that opens from disk, secrets in texts masked; gives its path."""
-        return _above("app.viewer.notebook", "save_html")(self, path, masked=masked, overwrite=overwrite)
+        return display().save_html(self, path, masked=masked, overwrite=overwrite)
 
     def view(self, *, height: int = 640, masked: bool = True) -> Any:
         """The viewer: in a notebook a frame with the one-file page, elsewhere a local server and a browser."""
-        return _above("app.viewer.notebook", "view")(self, height=height, masked=masked)
-
-
-def _above(module: str, name: str) -> Any:
-    """Something of a room above this one, by its name.
-
-    A notebook asks the trace itself for its picture, so three methods need what lies above. A trace must not depend on it: no
-    arrow points up, nothing is imported before somebody looks, and without those rooms everything else here works.
-    """
-    return getattr(importlib.import_module(f"counterpoint.{module}"), name)
+        return display().view(self, height=height, masked=masked)
 
 
 def content_ref(text: str) -> str:
@@ -104,11 +119,9 @@ def content_ref(text: str) -> str:
 
 def summed_costs(events: list[Event], wall_clock_s: float | None = None) -> Mapping[str, Number]:
     """The survey's `costs` counted from events: what the events carry, nothing assumed."""
-    end = max((e.t + (e.dur or 0) for e in events), default=0)
-    start = min((e.t for e in events), default=0)
     return {
-        "tokens": sum((e.tokens_in or 0) + (e.tokens_out or 0) for e in events),
-        "wall_clock_s": end - start if wall_clock_s is None else wall_clock_s,
+        "tokens": quantities.counted_tokens(events),
+        "wall_clock_s": quantities.span_s(events) if wall_clock_s is None else wall_clock_s,
         "tool_calls": sum(e.type == "tool_call" for e in events),
         "messages": sum(e.type == "message" for e in events),
     }

@@ -40,6 +40,13 @@ UNITS: tuple[str, ...] = get_args(Unit)
 # O1-O5, the five orchestration sub-decisions, by the value of an event's `decision`.
 SUB_DECISIONS = {"O1": "spawn", "O2": "delegate", "O3": "communicate", "O4": "aggregate", "O5": "stop"}
 
+ACTING = ("orchestrator_decision", "message", "tool_call", "aggregate")
+"""Event types in which an agent's model acts. Spawn, despawn, return and tool_result are consequences or observations."""
+TEAM_TYPES = (*ACTING, "spawn", "despawn", "return")
+"""Event types that only a member of the team brings about."""
+OUTSIDE_ROLES = frozenset({"user", "human", "tool", "environment", "system", "memory"})
+"""Roles and names of those who are heard but are not in the team."""
+
 REWARD_FAMILIES = {
     "R1": "shared team outcome",
     "R2": "individual agent",

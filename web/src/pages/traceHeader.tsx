@@ -19,14 +19,12 @@ export function teamReward(rewards: Record<string, number>): number | null {
 function Numbers() {
   const { about } = trace.value!;
   const agents = about.agents.filter((one) => !one.is_outside);
-  const roots = agents.filter((one) => one.parent < 0);
-  const tokens = about.costs["tokens"] ?? (roots.reduce((sum, one) => sum + one.tokens_total, 0) || null);
   const all: [string, string][] = [
     ["R", about.has_reward ? plain(teamReward(about.rewards), 3) : "–"], ["", count(agents.length, "agent")],
       ["", count(about.events, "event")],
-    ["", `${compact(tokens)} tok`], ["", money(about.costs["cost_usd"] ?? null)], ["", span(about.end - about.start)],
+    ["", `${compact(about.costs["tokens"] ?? null)} tok`], ["", money(about.costs["cost_usd"] ?? null)], ["", span(about.costs["wall_clock_s"] ?? null)],
   ];
-  return <ul class="trace-numbers">{all.filter(([, value]) => value !== "–" ).map(([name, value]) => <li
+  return <ul class="trace-numbers">{all.filter(([, value]) => !value.startsWith("–")).map(([name, value]) => <li
     key={value}>{name} {value}</li>)}</ul>;
 }
 

@@ -14,7 +14,7 @@ import msgspec
 
 from counterpoint.app.api.inputs import one_trace
 from counterpoint.audit.facts import Facts
-from counterpoint.audit.rollups import By, Coverage, Row, behind, coverage, path_weight, rollup
+from counterpoint.audit.rollups import By, Coverage, Row, behind, coverage, rollup
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.tabular import Tabular
@@ -29,6 +29,7 @@ FIGURES: dict[str, tuple[str, str]] = {
     "events": ("events", "events"),
 }
 """What rows are sorted by: its own figure, and the one with children."""
+_PATH = {"s": "time", "tokens": "tokens", "steps": "steps", None: None}
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,16 @@ class Top(Tabular):
     """What a row is: agent, role, tool, type or model."""
     by: str
     """What decides the order: tokens, cost, time or events."""
-    path: str
-    """What the critical path is measured in."""
+    critical_path: tuple[float | None, str | None]
+    """Its length and what that is measured in; None where the trace has none."""
     rows: tuple[Row, ...]
     coverage: Coverage
     """How many tokens the events account for."""
+
+    @property
+    def path(self) -> str | None:
+        """What the shares of the critical path are shares of: time, tokens or steps."""
+        return _PATH[self.critical_path[1]]
 
     @property
     def trace_id(self) -> str:
@@ -64,7 +70,9 @@ class Top(Tabular):
 
     def as_dict(self) -> dict[str, Any]:
         """What `counterpoint top --json` prints."""
+        length, unit = self.critical_path
         about = {"trace_id": self.trace_id, "group": self.group, "by": self.by, "path": self.path}
+        about |= {"critical_path": {"length": length, "unit": unit}}
         return about | {"rows": msgspec.to_builtins(self.rows), "coverage": msgspec.to_builtins(self.coverage)}
 
     def table_rows(self) -> Iterator[Sequence[Any]]:
@@ -77,7 +85,8 @@ class Top(Tabular):
 
     def caption(self) -> str:
         """Which trace, by what."""
-        return f"{self.trace_id} by {self.group}; path is a share of the critical path, in {self.path}"
+        about = f"{self.trace_id} by {self.group}"
+        return about if self.path is None else f"{about}; path is a share of the critical path, in {self.path}"
 
 
 def top(
@@ -112,7 +121,8 @@ def top_of(
     rows = rollup(trace, group, facts=facts)
     by = by or next(f for f in FIGURES if f == "events" or any(getattr(r, FIGURES[f][0]) is not None for r in rows))
     ranked = sorted(rows, key=lambda r: -rank(r, by))[:limit] if limit else rows
-    return Top(trace, group, by, path_weight(facts)[1], tuple(ranked), coverage(trace, facts=facts))
+    path = (None, None) if facts.path is None else (facts.path.length, facts.path.unit)
+    return Top(trace, group, by, path, tuple(ranked), coverage(trace, facts=facts))
 
 
 def rank(row: Row, by: str) -> float:

@@ -67,7 +67,7 @@ def _row(trace: Trace) -> dict[str, object]:
     report = check_trace(trace)
     found = {m.name: m.value for m in measures(trace)}
     fired = [f.hack for f in hacks(trace) if f.status == "found"]
-    counts = {"agents": len(trace.agents), "events": len(trace.events), "reward": trace.rewards.get("team")}
+    counts = {"agents": len(trace.members), "events": len(trace.events), "reward": trace.rewards.get("team")}
     verdict = {"errors": report.findings.error_count, "warnings": report.findings.warning_count, "hacks": fired}
     return {"trace": trace.trace_id, "topology": trace.topology} | counts | verdict | {n: found.get(n) for n in _SHOWN}
 

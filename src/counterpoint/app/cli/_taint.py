@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 import msgspec
+import numpy as np
 
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, plain_text, table
 from counterpoint.app.library import about, load
@@ -42,12 +43,14 @@ def report(traces: Sequence[str], store: Path | str | None, *, as_json: bool) ->
 
 
 def _layers(trace: Trace, facts: Facts, may: MayTaint, seen: list[str]) -> dict[str, Any]:
-    agents = {trace.events[i].agent for i in range(facts.n) if may.labels[i]}
+    team = facts.team
+    reached = np.unique(team.agent_E[may.tainted])
     labels = Counter(trace.events[i].source or "unknown" for i in may.sources)
     return {
         "sources": len(may.sources),
         "by_label": dict(sorted(labels.items())),
-        "may_taint": {"events": int(may.tainted.sum()), "of": facts.n, "agents": len(agents), "of_agents": len(trace.agents)},
+        "may_taint": {"events": int(may.tainted.sum()), "of": facts.n, "agents": int(team.is_member_A[reached].sum()),
+                      "of_agents": len(trace.members)},
         "suspects": seen,
     }
 

@@ -214,7 +214,7 @@ def _print(trace: Trace, store: Path | None, *, as_json: bool) -> None:
         "metrics": trace.metrics,
         "costs": trace.costs,
         "events": len(trace.events),
-        "agents": len(trace.agents),
+        "agents": len(trace.members),
     }
     if as_json:
         emit(about)
@@ -223,8 +223,8 @@ def _print(trace: Trace, store: Path | None, *, as_json: bool) -> None:
     answer = plain_text(str(about["answer"] or "(none)"))
     lines = [
         f"{trace.trace_id}  {about['ended']}: {answer[:300]}",
-        f"team reward {number(trace.rewards['team'])}  ·  {len(trace.events):,} events  ·  {len(trace.agents):,} agents  ·  "
-        f"{number(trace.costs.get('tokens'))} tokens  ·  {number(trace.costs.get('wall_clock_s'))} s",
+        f"team reward {number(trace.rewards['team'])}  ·  {len(trace.events):,} events  ·  {len(trace.members):,} agents  ·  "
+        f"{number(trace.tokens)} tokens  ·  {number(trace.duration_s)} s",
         f"next: counterpoint show {trace.trace_id}{at}  ·  counterpoint credit {trace.trace_id} --method message_delete{at}",
     ]
     if trace.meta.get("why") and trace.meta["ended"] != "failed":  # a failure is an error, and says so itself

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
 from counterpoint.app.cli._answers import answers, figures
 from counterpoint.app.cli._lanes_text import Screen, credit_bar, lanes_text, screen, wrapped
@@ -19,12 +18,13 @@ from counterpoint.app.cli._output import emit, json_option, number, plain_text, 
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.library import about, load
 from counterpoint.app.viewer.seen import seen
+from counterpoint.audit.facts import Facts
+from counterpoint.audit.rollups import rollup
 from counterpoint.credit.shares import agent_shares
 from counterpoint.errors import NotFound, did_you_mean
 from counterpoint.team.memory import prompt_of
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.lanes import folded
-from counterpoint.trace.team import Team
 from counterpoint.trace.wire import event_dict
 
 # How much of a text is shown of one event, and how many lanes of a team, before it is cut; --all shows the rest.
@@ -48,42 +48,27 @@ def show(trace: str, event: str | None, listed: bool, whole: bool, is_asked: boo
         if event is not None:
             _show_event(loaded, event, whole=whole, is_asked=is_asked, as_json=as_json)
         elif as_json:
-            emit(_card(loaded) | {"critical_path": _path(loaded), "team": _tree(loaded)})
+            emit(_card(loaded, Facts(loaded)))
         else:
             _show_trace(loaded, listed=listed, whole=whole)
 
 
-def _card(trace: Trace) -> dict[str, Any]:
-    shape = {"events": len(trace.events), "edges": len(trace.edges), "agents": len(Team(trace))}
+def _card(trace: Trace, facts: Facts) -> dict[str, Any]:
     named = {"trace_id": trace.trace_id, "task_id": trace.task_id, "system": trace.system, "topology": trace.topology}
-    return named | shape | {"rewards": trace.rewards, "costs": trace.costs, "metrics": trace.metrics, "meta": trace.meta}
+    shape = {"events": len(trace.events), "edges": len(trace.edges), "agents": len(trace.members)}
+    maps = {"rewards": trace.rewards, "costs": trace.known_costs, "metrics": trace.metrics, "meta": trace.meta}
+    rows = rollup(trace, facts=facts)
+    team = [{"agent": r.name, "depth": r.depth, "events": r.events, "tokens": r.tokens_own, "role": r.role} for r in rows]
+    return named | shape | maps | {"critical_path": _path(facts), "team": team}
 
 
-def _weights(trace: Trace) -> tuple[np.ndarray, str]:
-    """Durations where the trace has them; otherwise each event weighs one."""
-    if any(e.dur is not None for e in trace.events):
-        return np.array([e.dur or 0 for e in trace.events], float), "s"
-    return np.ones(len(trace.events)), "events"
-
-
-def _path(trace: Trace) -> dict[str, Any]:
-    weight, unit = _weights(trace)
-    total, path = trace.graph.critical_path(weight)
-    return {"length": total, "unit": unit, "events": [trace.events[i].id for i in path]}
-
-
-def _tree(trace: Trace) -> list[dict[str, Any]]:
-    team = Team(trace)
-    own = team.per_agent(np.ones(len(trace.events), np.int64))
-    tokens = team.per_agent(np.array([(e.tokens_in or 0) + (e.tokens_out or 0) for e in trace.events], np.int64))
-    out = []
-    stack = [a for a in reversed(range(len(team))) if team.parent_A[a] < 0]
-    while stack:
-        a = stack.pop()
-        stack += reversed(team.children[a])
-        row = {"agent": team.names[a], "depth": int(team.depth_A[a]), "events": int(own[a]), "tokens": int(tokens[a])}
-        out.append(row | {"role": team.role_A[a]})
-    return out
+def _path(facts: Facts) -> dict[str, Any]:
+    """The critical path; without a length where nothing says what waited for what."""
+    path = facts.path
+    if path is None:
+        return {"length": None, "unit": None, "events": []}
+    length = path.length if path.unit == "s" else int(path.length)
+    return {"length": length, "unit": path.unit, "events": [facts.events[i].id for i in path.events]}
 
 
 def _say(text: str) -> None:
@@ -96,9 +81,9 @@ def _show_trace(trace: Trace, *, listed: bool, whole: bool) -> None:
     on, look = screen(), seen(trace)
     team, shares = look.team, agent_shares(trace)
     lanes = folded(team, is_whole=whole)
-    path = _path(trace)
+    path = _path(look.facts)
     parts = [*_head(trace, on), *wrapped(answers(look, on), on.pick(" · ", " | "), on, "answers  ")]
-    for name, values in (("rewards", trace.rewards), ("costs", trace.costs), ("metrics", trace.metrics or {})):
+    for name, values in (("rewards", trace.rewards), ("costs", trace.known_costs), ("metrics", trace.metrics or {})):
         parts += wrapped([f"{plain_text(k)} {number(v)}" for k, v in values.items()], "  ", on, f"{name:8} ")
     parts += [*_path_lines(path, on, whole=whole), ""]
     tainted = set(team.agent_E[look.tainted_E].tolist())
@@ -113,11 +98,13 @@ def _show_trace(trace: Trace, *, listed: bool, whole: bool) -> None:
 
 def _head(trace: Trace, on: Screen) -> list[str]:
     words = [plain_text(trace.trace_id), trace.topology or "unknown topology", f"task {plain_text(trace.task_id)}"]
-    words += [f"{len(Team(trace)):,} agents", f"{len(trace.events):,} events", f"{len(trace.edges):,} edges"]
+    words += [f"{len(trace.members):,} agents", f"{len(trace.events):,} events", f"{len(trace.edges):,} edges"]
     return wrapped(words, "  ", on)
 
 
 def _path_lines(path: dict[str, Any], on: Screen, *, whole: bool) -> list[str]:
+    if path["length"] is None:
+        return wrapped(["- (no edge says what waited for what)"], "", on, "path     ")
     ids = [plain_text(name) for name in path["events"]]
     half = len(ids) if whole else _EVENTS // 2
     cut = [f"... {len(ids) - 2 * half} ..."] if len(ids) > 2 * half else []

@@ -37,7 +37,7 @@ def _about(look: Seen) -> About:
         system=trace.system,
         topology=trace.topology,
         rewards=finite(trace.rewards),
-        costs=finite(trace.costs),
+        costs=finite(trace.known_costs),
         metrics=finite(trace.metrics),
         events=look.n,
         edges=look.facts.graph.m,
@@ -95,10 +95,9 @@ def agents(look: Seen) -> list[Agent]:
 
 def _shares(look: Seen) -> list[float]:
     """Each agent's share of the critical path."""
-    weight_E, _, total, path = look.path
-    on_path = np.zeros(look.n)
-    if total:
-        on_path[path] = weight_E[path] / total
+    on_path, path = np.zeros(look.n), look.facts.path
+    if path is not None:
+        on_path[path.events] = np.array(path.adds) / path.length
     shares: list[float] = look.team.per_agent(on_path).tolist()
     return shares
 

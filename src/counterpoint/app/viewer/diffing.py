@@ -105,15 +105,14 @@ def _near(rows: list[DiffRow]) -> list[DiffRow]:
 
 def _sums(one: Seen, two: Seen) -> dict[str, list[float | None]]:
     def of(look: Seen) -> dict[str, float | None]:
-        facts, costs, (start, end) = look.facts, look.trace.costs, look.span
-        tokens = float(facts.tokens_E.sum()) if facts.has_tokens_E.any() else costs.get("tokens")
-        spent = float(facts.cost_E.sum()) if facts.has_cost_E.any() else costs.get("cost_usd")
-        return {
-            "tokens": None if tokens is None else float(tokens),
-            "seconds": float(costs["wall_clock_s"]) if costs.get("wall_clock_s") else end - start,
-            "cost_usd": None if spent is None else float(spent),
-            "reward": float(look.trace.rewards["team"]) if "team" in look.trace.rewards else None,
+        trace = look.trace
+        sums = {
+            "tokens": trace.tokens,
+            "seconds": trace.duration_s,
+            "cost_usd": trace.cost_usd,
+            "reward": trace.rewards.get("team"),
         }
+        return {name: None if value is None else float(value) for name, value in sums.items()}
 
     left, right = of(one), of(two)
     return {name: [left[name], right[name]] for name in left}

@@ -79,14 +79,14 @@ def _summary(trace: Trace) -> Summary:
         topology=trace.topology,
         events=len(trace.events),
         edges=len(trace.edges),
-        agents=len(trace.agents),
-        tokens=trace.costs.get("tokens"),
-        wall_clock_s=trace.costs.get("wall_clock_s"),
+        agents=len(trace.members),
+        tokens=trace.tokens,
+        wall_clock_s=trace.duration_s,
         team_reward=trace.rewards.get("team"),
         errors=0,
         source=None,
         added=0.0,
-        cost_usd=trace.costs.get("cost_usd"),
+        cost_usd=trace.cost_usd,
         is_steered=is_steered(trace),
     )
 

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from counterpoint.app.viewer.card import card as drawn
 from counterpoint.app.viewer.one_file import OneFile, one_file
+from counterpoint.credit.by_agent import by_agent
 from counterpoint.errors import CounterpointError, Refused
 from counterpoint.files import put
 from counterpoint.formats.masking import masked as without_secrets
@@ -67,6 +69,11 @@ class Viewing:
 
     def __repr__(self) -> str:
         return f"<Viewing {self.url}, until close()>"
+
+
+def card(trace: Trace) -> str:
+    """The picture that a notebook shows of a trace: a card, lanes and, where there is a reward, the credit bar."""
+    return drawn(trace, by_agent(trace))
 
 
 def save_html(trace: Trace, path: str | os.PathLike[str], *, masked: bool = True, overwrite: bool = True) -> Path:

@@ -6,6 +6,7 @@ the part, while rewards stay those of the whole run, because a part earns nothin
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 
 from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.trace import Trace, summed_costs
+from counterpoint.trace.quantities import has_times
 from counterpoint.trace.team import Team
 
 
@@ -35,8 +37,10 @@ def part(trace: Trace, *, agents: Sequence[str] = (), window: tuple[float, float
     refs = {event.content_ref for event in events}
     contents = {ref: text for ref, text in trace.contents.items() if ref in refs}
     costs = dict(summed_costs(events))
+    if not has_times(trace.meta):
+        del costs["wall_clock_s"]
     if "cost_usd" in trace.costs:
-        costs["cost_usd"] = sum(event.cost_usd or 0.0 for event in events)
+        costs["cost_usd"] = math.fsum(event.cost_usd or 0.0 for event in events)
     words.append(f"{len(events):,} of {len(trace.events):,} events")
     said = f"a part of the trace: {'; '.join(words)}; rewards are the whole run's"
     return replace(trace, events=events, edges=edges, contents=contents, costs=costs), said

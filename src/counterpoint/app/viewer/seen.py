@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from counterpoint.app.viewer.shapes import FLAGS
 from counterpoint.audit.facts import Facts
-from counterpoint.audit.rollups import path_weight
 from counterpoint.formats.importing.report import Report
 from counterpoint.trace import Trace
 from counterpoint.trace.line_records import OPEN_EVENTS
@@ -73,13 +72,6 @@ class Seen:
         return (float(self.facts.t_E.min()), float(self.end_E.max())) if self.n else (0.0, 0.0)
 
     @cached_property
-    def path(self) -> tuple[NDArray[Any], str, float, list[int]]:
-        """The critical path: the weight of every event, what it is measured in, its length, its events."""
-        weight_E, unit = path_weight(self.facts)
-        total, path = self.facts.critical_path(weight_E) if self.facts.graph.m else (0.0, [])
-        return weight_E, unit, float(total), path
-
-    @cached_property
     def untrusted_E(self) -> NDArray[np.bool_]:
         return np.array([e.trusted is False for e in self.trace.events], np.bool_)
 
@@ -111,7 +103,7 @@ class Seen:
         """The marks of `shapes.FLAGS`."""
         events, contents = self.trace.events, self.trace.contents
         on_path = np.zeros(self.n, np.bool_)
-        on_path[self.path[3]] = True
+        on_path[self.facts.path.events if self.facts.path else []] = True
         is_open = np.zeros(self.n, np.bool_)
         is_open[self.open] = True
         has_text = np.array([e.content_ref in contents for e in events] if contents else [False] * self.n, np.bool_)

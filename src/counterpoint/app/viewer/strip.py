@@ -28,6 +28,11 @@ from counterpoint.trace.line_records import UNFINISHED
 _SHOWN = 50
 _MEASURED = 10_000
 """Events up to which the strip takes measures, which nobody waits for in a larger trace."""
+_COUNTED = (
+    ("incident", "incident", None),
+    ("blocked", "blocked incident", None),
+    ("unlinked", "unlinked child", "unlinked children"),
+)
 _MEASURES = {
     "parallelism_efficiency": "{}× parallel",
     "protocol_overhead": "{} of the tokens are protocol",
@@ -46,7 +51,7 @@ _LONG = 300
 def facts(look: Seen, agents: list[Agent], found: list[Alert]) -> list[Fact]:
     """What the strip says, most telling first."""
     out = [*_slowest(look, agents), *_dearest(agents), *_credited(look), *_wrong(look)]
-    for kind, one, more in (("incident", "incident", None), ("unlinked", "unlinked child", "unlinked children")):
+    for kind, one, more in _COUNTED:
         of_kind = [a for a in found if a.kind == kind]
         count = look.report.unlinked_count if kind == "unlinked" else len(of_kind)
         if count:
@@ -87,12 +92,12 @@ def _most(agents: list[Agent], value: list[float]) -> tuple[str, int, float] | N
 
 
 def _slowest(look: Seen, agents: list[Agent]) -> Iterable[Fact]:
-    found = _most(agents, [a.path_share for a in agents])
-    if found is not None and _is_team(agents):
+    found, path = _most(agents, [a.path_share for a in agents]), look.facts.path
+    if found is not None and path is not None and _is_team(agents):
         name, who, share = found
-        unit = {"time": "path", "tokens": "path, in tokens", "steps": "path, in steps"}[look.path[1]]
-        on_path = [i for i in look.path[3] if look.team.agent_E[i] == who]
-        event = max(on_path, key=lambda i: look.path[0][i], default=-1)
+        unit = {"s": "path", "tokens": "path, in tokens", "steps": "path, in steps"}[path.unit]
+        on_path = [(adds, i) for i, adds in zip(path.events, path.adds, strict=True) if look.team.agent_E[i] == who]
+        event = max(on_path, key=lambda one: one[0])[1] if on_path else -1
         n = int(look.team.place_E[event]) if event >= 0 else -1
         yield Fact(kind="slowest", text=f"slowest: {name} ({share:.0%} of {unit})", event=n, agent=who)
 
@@ -169,14 +174,15 @@ def _numbers(look: Seen, ids: Iterable[str]) -> list[int]:
 
 
 def _incidents(look: Seen) -> Iterable[Alert]:
+    """Violations, as `counterpoint audit --taint` counts them, and what was blocked."""
     if is_dear(look):
         return
     for sink in sinks(look)[1]:
         if sink.status != "possible":
-            is_blocked = sink.status == "blocked"
-            text = f"{sink.what}: {sink.rule}" + (" (blocked)" if is_blocked else "")
+            kind, severity = ("blocked", "low") if sink.status == "blocked" else ("incident", "high")
+            text = f"{sink.what}: {sink.rule}" + (" (blocked)" if kind == "blocked" else "")
             numbers = [int(look.team.place_E[look.trace.index[name]]) for name in sink.path or (sink.event,)]
-            yield Alert(kind="incident", severity="low" if is_blocked else "high", text=_line(text), events=numbers[-_SHOWN:])
+            yield Alert(kind=kind, severity=severity, text=_line(text), events=numbers[-_SHOWN:])
 
 
 def _line(text: str) -> str:

@@ -13,6 +13,7 @@ from html import escape
 import numpy as np
 
 from counterpoint.errors import CounterpointError
+from counterpoint.trace.critical_path import critical_path
 from counterpoint.trace.lanes import EMPTY, FAMILIES, KINDS, WAIT, Cells, Lane, cells, folded
 from counterpoint.trace.rows import Shares
 from counterpoint.trace.team import Team
@@ -80,12 +81,12 @@ def _style() -> str:
 def _title(trace: Trace, team: Team | None) -> str:
     words = [f"{len(trace.events):,} events"]
     if team is not None:
-        words.insert(0, f"{len(team):,} agents")
+        words.insert(0, f"{len(trace.members):,} agents")
     if "team" in trace.rewards:
         words.insert(0, f"R {trace.rewards['team']:.4g}")
     for name, form in (("tokens", "{:,.0f} tokens"), ("cost_usd", "${:,.2f}"), ("wall_clock_s", "{:,.1f} s")):
-        if name in trace.costs:
-            words.append(form.format(trace.costs[name]))
+        if name in trace.known_costs:
+            words.append(form.format(trace.known_costs[name]))
     words.append(trace.topology or "unknown topology")
     soft = f'<span class="s" style="color:{_SOFT[0]}">of {_text(trace.task_id, 60)}</span>'
     return f"<div><b>{_text(trace.trace_id, 60)}</b> {soft}<br>{_text(' · '.join(words), 160)}</div>"
@@ -94,9 +95,8 @@ def _title(trace: Trace, team: Team | None) -> str:
 def _lanes(team: Team, lanes: list[Lane], most: int) -> str:
     shown = lanes[:most]
     width = (_WIDE - _LABEL) // _CELL
-    dur_E = np.array([e.dur or 0 for e in team.trace.events], np.float64)
-    _, path = team.critical_path(dur_E if dur_E.any() else np.ones(len(dur_E))) if len(dur_E) else (0.0, [])
-    drawn = cells(team, shown, width, path)
+    path = critical_path(team)
+    drawn = cells(team, shown, width, path.events if path is not None else [])
     high = _HIGH * len(shown) + 20
     parts = [_ruler(drawn, high), *(_row(drawn, row, lane) for row, lane in enumerate(shown))]
     about = f"Lanes of {len(team):,} agents over time"

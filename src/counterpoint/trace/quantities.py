@@ -1,0 +1,90 @@
+"""What a trace amounts to: its agents, duration, tokens and cost. Every list, page, query and audit takes them from here.
+
+Always true: a number is what the events carry, or what the source states in `costs` where that is more; None where neither says
+anything. A source without times has no duration: its `t` counts events.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from counterpoint.trace.records import Event, Number
+from counterpoint.trace.vocabulary import OUTSIDE_ROLES, TEAM_TYPES
+
+NO_TIMES = "timestamps: t counts events"
+"""What an importer writes into `meta.import.lacks` when no record of its source has a time."""
+
+
+def has_times(meta: Mapping[str, Any]) -> bool:
+    """Whether `t` and `dur` are seconds; False where the importer found no time in its source."""
+    about = meta.get("import")
+    lacks = about.get("lacks") if isinstance(about, dict) else None
+    return not (isinstance(lacks, dict) and NO_TIMES in lacks)
+
+
+def members(events: Sequence[Event]) -> frozenset[str]:
+    """The agents of the team: who acts in it, spawns or is spawned; not users, tools and others who are only heard."""
+    kinds = {(e.agent, e.type, e.role) for e in events}
+    acting = {agent for agent, kind, _ in kinds if kind in TEAM_TYPES}
+    outside = {agent for agent, kind, role in kinds if role in OUTSIDE_ROLES and kind != "spawn"}
+    spawns = [e for e in events if e.type == "spawn" and e.to is not None and e.to != e.agent]
+    named = {name for e in spawns for name in (e.agent, e.to) if name is not None}
+    return frozenset((acting - outside - OUTSIDE_ROLES) | named)
+
+
+def span_s(events: Sequence[Event]) -> Number:
+    """Seconds from the first start to the last end; a duration below zero counts as none."""
+    if not events:
+        return 0
+    return max([e.t + max(e.dur or 0, 0) for e in events]) - min([e.t for e in events])
+
+
+def duration_s(events: Sequence[Event], costs: Mapping[str, Number], meta: Mapping[str, Any]) -> Number | None:
+    """The wall clock: the span of the events, or `costs.wall_clock_s` where the source states more.
+
+    `t` alone never becomes a duration, for it may count steps: where no event carries `dur`, only what the source states counts.
+    """
+    if not has_times(meta):
+        return None
+    stated = costs.get("wall_clock_s", 0)
+    if not any(e.dur is not None for e in events):
+        return stated or None
+    try:
+        return max(span_s(events), stated) or None
+    except OverflowError:  # an integer that no float holds, beside floats
+        return stated or None
+
+
+def tokens(events: Sequence[Event], costs: Mapping[str, Number]) -> Number | None:
+    """Tokens read and written: of all events, or `costs.tokens` where the source states more."""
+    counted, stated = counted_tokens(events), costs.get("tokens", 0)
+    if counted or stated:
+        return max(counted, stated)
+    return 0 if any(e.tokens_in is not None or e.tokens_out is not None for e in events) else None
+
+
+def counted_tokens(events: Sequence[Event]) -> int:
+    """Tokens that the events carry, exactly."""
+    return sum([(e.tokens_in or 0) + (e.tokens_out or 0) for e in events])
+
+
+def known_costs(events: Sequence[Event], costs: Mapping[str, Number], meta: Mapping[str, Any]) -> dict[str, Number]:
+    """What the source states in `costs`, with tokens, wall clock and US dollars as they are told here; none that nobody knows."""
+    own = {"tokens": tokens(events, costs), "wall_clock_s": duration_s(events, costs, meta), "cost_usd": cost_usd(events, costs)}
+    return {name: value for name, value in (dict(costs) | own).items() if value is not None}
+
+
+def cost_usd(events: Sequence[Event], costs: Mapping[str, Number]) -> Number | None:
+    """US dollars: `cost_usd` of all events, or `costs.cost_usd` where the source states more."""
+    paid = [e.cost_usd for e in events if e.cost_usd is not None]
+    stated = costs.get("cost_usd")
+    if not paid:
+        return stated
+    try:
+        counted = math.fsum(paid)
+    except OverflowError:  # an integer that no float holds: whole numbers add up exactly by themselves
+        return max(stated or 0, sum(int(x) for x in paid))
+    return counted if stated is None or stated <= counted * (1 + 1e-9) else stated
+
