@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from counterpoint.app.viewer.card import card as drawn
 from counterpoint.app.viewer.one_file import OneFile, one_file
-from counterpoint.credit.by_agent import by_agent
+from counterpoint.credit.shares import agent_shares
 from counterpoint.errors import CounterpointError, Refused
 from counterpoint.files import put
 from counterpoint.formats.masking import masked as without_secrets
@@ -73,7 +73,7 @@ class Viewing:
 
 def card(trace: Trace) -> str:
     """The picture that a notebook shows of a trace: a card, lanes and, where there is a reward, the credit bar."""
-    return drawn(trace, by_agent(trace))
+    return drawn(trace, agent_shares(trace))
 
 
 def save_html(trace: Trace, path: str | os.PathLike[str], *, masked: bool = True, overwrite: bool = True) -> Path:
