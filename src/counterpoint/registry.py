@@ -44,10 +44,11 @@ def kinds() -> list[str]:
     return sorted(_ROOMS)
 
 
-def _folder(kind: str) -> str:
+def folder(kind: str) -> str:
+    """Where the plug-ins of a kind lie, from the package's folder: `credit/mechanisms`."""
     if kind not in _ROOMS:
         raise NotFound(f"no kind of plug-in named {kind!r}", fix=did_you_mean(kind, _ROOMS))
-    return os.path.join(_ROOT, *_ROOMS[kind].split("/"))
+    return _ROOMS[kind]
 
 
 def ids(kind: str) -> list[str]:
@@ -64,7 +65,7 @@ def _ids(kind: str) -> tuple[str, ...]:
 def _files(kind: str) -> dict[str, str]:
     """The plug-ins of a kind by the name of their module: found by reading, nothing is imported."""
     found: dict[str, str] = {}
-    with os.scandir(_folder(kind)) as entries:
+    with os.scandir(os.path.join(_ROOT, *folder(kind).split("/"))) as entries:
         for entry in entries:
             name, is_file = entry.name.removesuffix(".py"), entry.name.endswith(".py")
             path = entry.path if is_file else os.path.join(entry.path, "__init__.py")

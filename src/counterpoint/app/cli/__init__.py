@@ -16,17 +16,26 @@ from counterpoint.errors import CounterpointError, InputError
 _HIDDEN = {"commands", "completion"}
 
 
+def installed() -> dict[str, str]:
+    """Commands of other packages that are installed: name to "package.module:object" (entry points `counterpoint.commands`)."""
+    from importlib.metadata import entry_points  # only for a command that is none of ours, and for the list of all
+
+    return {point.name: point.value for point in sorted(entry_points(group="counterpoint.commands"))}
+
+
 class _LazyGroup(click.Group):
-    """A group whose commands are the files beside this one, imported when called."""
+    """A group whose commands are the files beside this one, imported when called; then those of installed packages."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return registry.ids("command")
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in registry.ids("command"):
+        name = cmd_name if cmd_name in registry.ids("command") or ":" in cmd_name else installed().get(cmd_name)
+        if name is None:
             return None
-        command = registry.get("command", cmd_name)
-        assert isinstance(command, click.Command)
+        command = registry.get("command", name)
+        if not isinstance(command, click.Command):
+            raise InputError(f"{name} is a {type(command).__name__}, not a click command", fix="name a click command")
         return command
 
     def resolve_command(

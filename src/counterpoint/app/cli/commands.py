@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from counterpoint import registry
+from counterpoint.app.cli import installed
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option
 
 
@@ -15,11 +16,21 @@ from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option
 def commands(as_json: bool) -> None:
     """List every command, its arguments and options."""
     found = [_described(name, registry.get("command", name)) for name in registry.ids("command")]
+    found += [_installed(name, place) for name, place in installed().items() if name not in registry.ids("command")]
     if as_json:
         emit({"schema": SCHEMA_VERSION, "commands": found})
         return
     for command in found:
-        click.echo(f"{command['name']:12} {registry.summary('command', command['name'])}")
+        line = command["help"] if "from" in command else registry.summary("command", command["name"])
+        click.echo(f"{command['name']:12} {line}" + (f"  [{command['from']}]" if "from" in command else ""))
+
+
+def _installed(name: str, place: str) -> dict[str, Any]:
+    """A command of another package; one that cannot be loaded is listed with the reason."""
+    try:
+        return {**_described(name, registry.get("command", place)), "from": place}
+    except Exception as error:
+        return {"name": name, "help": f"cannot be loaded: {error}", "parameters": [], "from": place}
 
 
 def _described(name: str, command: click.Command) -> dict[str, Any]:

@@ -1,0 +1,159 @@
+"""Write a small plug-in of your own, with its test, to begin from.
+
+Always true: what is written works as it is, and its test passes; a file that exists is never replaced, and where one of the
+files cannot be written, none is.
+"""
+
+from __future__ import annotations
+
+import keyword
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from counterpoint import registry
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option
+from counterpoint.errors import InputError, NotFound, did_you_mean
+
+_TEMPLATES = Path(__file__).parents[1] / "templates"
+_HERE = "counterpoint.app.templates"
+_NAME = "plugin_name"
+# Kind to how its plug-in is used, once it is importable.
+_USE = {
+    "credit": "counterpoint credit TRACE --method {at}",
+    "reward": "python -c \"import counterpoint as cpt; print(cpt.reward(cpt.load('TRACE'), '{at}'))\"",
+    "preset": "counterpoint train --preset {at} --world W1",
+    "loss": 'counterpoint train --preset PRESET --world W1, with loss={{"{at}": {{}}}} in a preset of yours',
+    "format": "counterpoint import FILE --format {at}",
+    "world": "counterpoint world run {at}",
+    "topology": "counterpoint record --task T5 --topology {at}",
+    "tool": "counterpoint record --task T5 --tool {at}",
+    "command": "counterpoint {at} TRACE",
+}
+# What the registry calls a kind, where people say something else.
+_KINDS = {"world": "env"}
+
+
+@click.command(
+    epilog="\b\nExamples:\n  counterpoint new credit by_tokens\n  counterpoint new world coin --into labs/luck --json\n\n"
+    "\b\nExit codes: 0 written, 2 a bad name, a file that exists, or a folder that cannot be written to."
+)
+@click.argument("kind", metavar="KIND")
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--into",
+    default="my_lab",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="The package to write into.",
+)
+@click.option("--ours", is_flag=True, help="Write into Counterpoint's own tree, which the current folder is in.")
+@json_option
+def new(kind: str, name: str, into: Path, ours: bool, as_json: bool) -> None:
+    """Write a plug-in of KIND named NAME, and its test.
+
+    KIND is credit, reward, preset, loss, format, world, topology, tool or command.
+    """
+    if kind not in _USE:
+        raise InputError(f"no kind of plug-in named {kind!r} can be begun", fix=did_you_mean(kind, _USE))
+    _check_name(kind, name, ours=ours)
+    files, module, path = _ours(kind, name) if ours else _outside(kind, name, into)
+    _write(files)
+    test = next(p for p in files if p.name.startswith("test_"))
+    use = _USE[kind].format(at=name if ours else f"{module}:{name}")
+    if not ours:
+        use = f"PYTHONPATH={path} {use}"
+    if as_json:
+        emit(
+            {
+                "schema": SCHEMA_VERSION,
+                "files": [str(p) for p in files],
+                "name": f"{module}:{name}",
+                "test": str(test),
+                "use": use,
+            }
+        )
+        return
+    for file, text in files.items():
+        click.echo(f"{file}  {text.count(chr(10))} lines")
+    click.echo(f"test it  pytest {test}")
+    click.echo(f"use it   {use}")
+    if kind == "command" and not ours:
+        click.echo(f'a short name, once installed: [project.entry-points."counterpoint.commands"] {name} = "{module}:{name}"')
+
+
+def _check_name(kind: str, name: str, *, ours: bool) -> None:
+    """A name is a module's name: small letters, digits and underscores."""
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name) or name.startswith("test_"):
+        mended = re.sub(r"\W+", "_", name.strip()).strip("_").lower().lstrip("0123456789_").removeprefix("test_")
+        good = mended if mended and not keyword.iskeyword(mended) else f"my_{mended or kind}"
+        raise InputError(f"{name!r} is no name for a module", fix=f"small letters, digits and underscores: {good}")
+    if ours and name in registry.ids(_KINDS.get(kind, kind)):
+        raise InputError(f"there is a {kind} named {name!r}", fix="another name")
+
+
+def _outside(kind: str, name: str, into: Path) -> tuple[dict[Path, str], str, Path]:
+    """The files of a plug-in in a package of anybody's, its module, and the folder that Python has to search."""
+    names, top = [into.resolve().name], into.resolve().parent
+    while (top / "__init__.py").exists():
+        names, top = [top.name, *names], top.parent
+    for part in names:
+        if not part.isidentifier() or keyword.iskeyword(part):
+            raise InputError(
+                f"{part!r} is no name for a package", where=os.fspath(into), fix=f"--into {re.sub(r'[^a-zA-Z0-9_]', '_', part)}"
+            )
+    module = ".".join([*names, name])
+    files = {into / f"{name}.py": _text(kind, name, module), into / f"test_{name}.py": _text(f"{kind}_test", name, module)}
+    if not (into / "__init__.py").exists():
+        files = {into / "__init__.py": f'"""Plug-ins of {names[-1]}."""\n', **files}
+    try:
+        shown = top.relative_to(Path.cwd())
+    except ValueError:
+        shown = top
+    return files, module, shown
+
+
+def _ours(kind: str, name: str) -> tuple[dict[Path, str], str, Path]:
+    """The same in our own tree: a file of the plural folder, and a test of the room."""
+    here = Path.cwd()
+    root = next((p for p in (here, *here.parents) if (p / "src" / "counterpoint" / "registry.py").is_file()), None)
+    if root is None:
+        raise NotFound("no tree of Counterpoint's around the current folder", fix="leave out --ours, or go to a checkout")
+    place = registry.folder(_KINDS.get(kind, kind))
+    module = ".".join(["counterpoint", *place.split("/"), name])
+    room = root / "tests" / place.split("/")[0]
+    files = {
+        root / "src" / "counterpoint" / place / f"{name}.py": _text(kind, name, module),
+        room / f"test_{name}.py": _text(f"{kind}_test", name, module),
+    }
+    return files, module, root
+
+
+def _text(template: str, name: str, module: str) -> str:
+    text = (_TEMPLATES / f"{template}.py").read_text(encoding="utf-8")
+    return text.replace(f"{_HERE}.{template.removesuffix('_test')}", module).replace(_NAME, name)
+
+
+def _write(files: Mapping[Path, str]) -> None:
+    """All of them, or none: a file that exists is refused before any is written, and what was written is taken back."""
+    for path in files:
+        if path.exists():
+            raise InputError("exists already", where=os.fspath(path), fix="another name, or another folder with --into")
+    written: list[Path] = []
+    try:
+        for path, text in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("x", encoding="utf-8", newline="\n") as file:
+                written.append(path)
+                file.write(text)
+    except BaseException as error:
+        for path in written:
+            path.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            where, why = error.filename or os.fspath(path), error.strerror
+            raise InputError("cannot be written", where=where, why=why, fix="another folder with --into") from error
+        raise

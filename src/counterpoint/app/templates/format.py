@@ -1,0 +1,40 @@
+"""plugin_name: chats as JSON lines, one message each: {"chat": "c1", "who": "ann", "to": "bob", "says": "..."}.
+
+Always true: a chat is a trace, a line is a message; a line that cannot be read is counted, and the rest goes on. What is lost:
+nothing of these four keys; times and tokens are not in the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from counterpoint.formats.draft import Draft
+from counterpoint.formats.importer import Importer, Session
+from counterpoint.trace import Trace
+
+
+def _read(session: Session) -> Iterator[Trace]:
+    chats: dict[str, Draft] = {}
+    for file in session.files:
+        for line, record in session.records(file):
+            if not {"chat", "who", "says"} <= record.keys():
+                session.report.broke(file.name, line, "a line without chat, who or says")
+                continue
+            name, who = str(record["chat"]), str(record["who"])
+            if name not in chats:
+                chats[name] = session.draft(name, name, system="plugin_name")
+            to = str(record.get("to") or "all")
+            chats[name].event("message", who, id=f"line{line}", from_=who, to=to, text=str(record["says"]))
+    for draft in chats.values():
+        yield from draft.traces()
+
+
+plugin_name = Importer(
+    system="plugin_name",
+    suffixes=(".chat.jsonl",),
+    sniff=lambda head: head.startswith(b'{"chat"'),
+    read_session=_read,
+    columns={"message": ("chat", "who", "to", "says")},
+    keeps=("contents", "meta"),
+    lost="nothing of the four keys; times and tokens are not in the source",
+)

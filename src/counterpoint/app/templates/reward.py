@@ -1,0 +1,34 @@
+"""plugin_name: every agent pays for the tokens that it wrote.
+
+    r_a = -price tokens_a
+
+Always true: one row of unit agent for every agent that wrote a token; an agent that wrote none has no row, which is not 0.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from counterpoint.reward.reward import Reward
+from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
+from counterpoint.trace.rows import Signal
+
+
+def _score(trace: Trace, *, price: float = 0.001) -> Iterator[Signal]:
+    written: Counter[str] = Counter()
+    for event in trace.events:
+        written[event.agent] += event.tokens_out or 0
+    for agent, tokens in written.items():
+        if tokens:
+            yield Signal("agent", agent, "R2", -price * tokens)
+
+
+plugin_name = Reward(
+    family="R2",
+    unit="agent",
+    source="an example of how a reward is written",
+    score=_score,
+    example=lambda: Example(rollouts(), {"price": 0.01}),
+)

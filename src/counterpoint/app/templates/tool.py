@@ -1,0 +1,40 @@
+"""plugin_name: counts how often a word stands in the documents of the task.
+
+Always true: it changes nothing, so the same call gives the same answer; a document counts whole words, capitals or not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from counterpoint.envs.task import Instance
+from counterpoint.team.tool import Effect, Place, ToolResult
+
+
+class plugin_name:
+    """The tool `plugin_name`."""
+
+    name = "plugin_name"
+    version = "1"
+    effect: Effect = "pure"
+    about = "counts how often a word stands in the documents; argument: the word"
+    main = "word"
+    example: Mapping[str, Any] = {"word": "harbour"}
+    arguments: Mapping[str, Any] = {
+        "type": "object",
+        "properties": {"word": {"type": "string", "minLength": 1}},
+        "required": ["word"],
+        "additionalProperties": False,
+    }
+
+    def __init__(self, instance: Instance) -> None:
+        self._words = [w for d in instance.documents for w in re.findall(r"\w+", d.text.casefold())]
+
+    async def call(self, args: Mapping[str, Any], place: Place) -> ToolResult:
+        """Count it."""
+        return ToolResult(str(self._words.count(args["word"].casefold())))
+
+    async def close(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,27 @@
+"""plugin_name: one worker does everything, and the root passes on what it said.
+
+Always true: the worker hears nobody but the root; a root that stops at once answers itself.
+"""
+
+from __future__ import annotations
+
+from counterpoint.envs.task import Choice, Subtask
+from counterpoint.team.agent import Team
+from counterpoint.team.topology import Topology
+
+
+async def _run(team: Team) -> str:
+    root = team.root("orchestrator")
+    asked = [Choice("spawn", "worker", ""), Choice("stop", "", None)]
+    chosen = await root.choose("turn", asked, key="lead|turn|1")
+    if chosen.act is None or chosen.act.verb == "stop":
+        return chosen.act.text if chosen.act else ""
+    worker = root.spawn("worker", 1, chosen.event)
+    if worker is None:  # a limit or an edit says no
+        return ""
+    back = await worker.work(Subtask("all", team.instance.question))
+    root.hear_return(back)
+    return back.text
+
+
+plugin_name = Topology(run=_run)

@@ -1,0 +1,128 @@
+"""`counterpoint new` writes plug-ins that work and pass their own tests; commands of other packages are found by name."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from counterpoint import registry
+from counterpoint.app.cli import main
+from counterpoint.app.cli.new import _USE
+from counterpoint.testing import CHECKS
+from counterpoint.trace import encode
+from counterpoint.trace.example import rollouts
+
+
+def run(*args: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(list(args))
+    return int(end.value.code or 0)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in [n for n in sys.modules if n.partition(".")[0] in ("my_lab", "labs")]:
+        del sys.modules[name]
+    return tmp_path
+
+
+@pytest.mark.parametrize("kind", _USE)
+def test_what_is_written_passes_its_own_test(kind: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("new", kind, "mine", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["name"] == "my_lab.mine:mine"
+    assert sorted(p.name for p in (here / "my_lab").iterdir()) == ["__init__.py", "mine.py", "test_mine.py"]
+    written = (here / "my_lab" / "mine.py").read_text() + (here / "my_lab" / "test_mine.py").read_text()
+    assert "plugin_name" not in written
+    assert "templates" not in written
+    test = importlib.import_module("my_lab.test_mine")
+    by_hand = [name for name in vars(test) if name.startswith("test_") and name != "test_it_keeps_the_contract"]
+    assert len(by_hand) == 1
+    kept = {"env" if kind == "world" else kind}
+    assert kept <= set(CHECKS)
+    assert registry.get(kept.pop(), told["name"]) is not None
+    test.test_it_keeps_the_contract()
+    takes = [here] if "tmp_path" in getattr(test, by_hand[0]).__annotations__ else []
+    getattr(test, by_hand[0])(*takes)
+
+
+def test_one_folder_holds_many_and_none_is_replaced(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("new", "credit", "one") == run("new", "reward", "two") == 0
+    assert re.search(
+        r"test it  pytest my_lab/test_one.py\nuse it   PYTHONPATH=\. counterpoint credit TRACE --method my_lab.one:one",
+        capsys.readouterr().out,
+    )
+    (here / "my_lab" / "one.py").write_text("mine")
+    assert run("new", "credit", "one") == 2
+    assert "my_lab/one.py: exists already" in capsys.readouterr().err
+    assert (here / "my_lab" / "one.py").read_text() == "mine"
+
+
+def test_a_package_in_a_package_has_its_whole_name(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "labs").mkdir()
+    (here / "labs" / "__init__.py").touch()
+    assert run("new", "tool", "counts", "--into", "labs/team", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["name"] == "labs.team.counts:counts"
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("credt", "mine"), "did you mean 'credit'"),
+        (("credit", "my-mech"), "my_mech"),
+        (("credit", "Mine"), "mine"),
+        (("credit", "class"), "my_class"),
+        (("credit", "3"), "my_credit"),
+        (("credit", "test_it"), "underscores: it"),
+        (("credit", "mine", "--into", "my-lab"), "--into my_lab"),
+        (("credit", "mine", "--into", "file/lab"), "file.*cannot be written"),
+    ],
+)
+def test_a_bad_name_or_place_writes_nothing(
+    args: tuple[str, ...], says: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "file").touch()
+    assert run("new", *args) == 2
+    assert re.search(says, capsys.readouterr().err)
+    assert [p.name for p in here.iterdir()] == ["file"]
+
+
+def test_our_own_tree_gets_a_file_of_the_plural_folder(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("new", "credit", "mine", "--ours") == 3
+    (here / "src" / "counterpoint").mkdir(parents=True)
+    (here / "src" / "counterpoint" / "registry.py").touch()
+    assert run("new", "credit", "ledger", "--ours") == 2
+    assert run("new", "world", "mine", "--ours") == 0
+    assert (here / "src/counterpoint/envs/worlds/mine.py").is_file()
+    assert "from counterpoint.envs.worlds.mine import mine" in (here / "tests/envs/test_mine.py").read_text()
+    assert "use it   counterpoint world run mine" in capsys.readouterr().out
+
+
+def test_commands_of_other_packages(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    run("new", "command", "tokens")
+    (here / "run.trace.json").write_bytes(encode(rollouts()[0]))
+    capsys.readouterr()
+    assert run("my_lab.tokens:tokens", "run.trace.json") == 0
+    assert capsys.readouterr().out.splitlines()[0].split() == ["18", "lead"]
+    assert run("tokens", "run.trace.json") == 2  # not installed: unknown
+    capsys.readouterr()
+    points = [("tokens", "my_lab.tokens:tokens"), ("show", "my_lab.tokens:tokens"), ("broken", "my_lab.gone:gone")]
+    group = "counterpoint.commands"
+    found = importlib.metadata.EntryPoints(importlib.metadata.EntryPoint(n, v, group) for n, v in points)
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **by: found.select(**by))
+    assert run("tokens", "run.trace.json", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["lead"] == 18
+    assert run("commands", "--json") == 0
+    told = {c["name"]: c for c in json.loads(capsys.readouterr().out)["commands"]}
+    assert told["tokens"]["from"] == "my_lab.tokens:tokens"
+    assert "from" not in told["show"]  # ours stay ours
+    assert "cannot be loaded" in told["broken"]["help"]
+    assert run("my_lab.tokens:json", "x") == 2  # a module, no command
+    assert "not a click command" in capsys.readouterr().err
