@@ -24,7 +24,7 @@ from typing import Any
 
 import msgspec
 
-from counterpoint.app.logs import Found, find, importers
+from counterpoint.app.logs import Found, find, importer
 from counterpoint.errors import InputError
 from counterpoint.files import put
 from counterpoint.formats.importer import Session
@@ -251,7 +251,7 @@ def _read(name: str, session: Session, *, is_strict: bool) -> tuple[Outcome, lis
     outcome, traces = Outcome(name, session.key, "added"), []
     begin = time.perf_counter()
     try:
-        for trace in importers()[name].read_session(session):
+        for trace in importer(name).read_session(session):
             trace.meta["import"] = {"format": name, "files": [f.name for f in session.files], **trace.meta.get("import", {})}
             traces.append(trace)
             outcome.report.add(Report.of(trace.meta["import"]))

@@ -61,7 +61,7 @@ def read_logs(path: str | os.PathLike[str], *, format: str | None = None) -> Ite
         fix = "known sources: " + ", ".join(importers())
         raise InputError("holds no log we know", where=os.fspath(path), why=why, fix=fix)
     for name, session in found.sessions:
-        yield from importers()[name].read_session(session)
+        yield from importer(name).read_session(session)
 
 
 def find(paths: Iterable[str | os.PathLike[str]], *, format: str | None = None, since: float | None = None) -> Found:
@@ -81,15 +81,24 @@ def find(paths: Iterable[str | os.PathLike[str]], *, format: str | None = None, 
             else:
                 files.setdefault(owner, []).append(file)
     for name in sorted(files):
-        for session in importers()[name].group(files[name]):
+        for session in importer(name).group(files[name]):
             if since is None or any(f.changed >= since for f in session.files):
                 found.sessions.append((name, session))
     return found
 
 
-def _named(name: str) -> str:
-    if name not in importers():
+def importer(name: str) -> Importer:
+    """An importer by its id, or anybody's by "package.module:object"."""
+    if ":" not in name and name not in importers():
         raise NotFound(f"no importer named {name!r}", fix=did_you_mean(name, importers()))
+    found = registry.get("format", name) if ":" in name else importers()[name]
+    if not isinstance(found, Importer):
+        raise InputError(f"{name} is a {type(found).__name__}, not an Importer", fix="formats.importer.Importer(...)")
+    return found
+
+
+def _named(name: str) -> str:
+    importer(name)
     return name
 
 

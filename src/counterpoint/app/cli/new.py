@@ -24,9 +24,9 @@ _NAME = "plugin_name"
 # Kind to how its plug-in is used, once it is importable.
 _USE = {
     "credit": "counterpoint credit TRACE --method {at}",
-    "reward": "python -c \"import counterpoint as cpt; print(cpt.reward(cpt.load('TRACE'), '{at}'))\"",
+    "reward": "python -c \"import counterpoint as cpt; print(cpt.reward('TRACE', '{at}').to_arrow().to_pylist())\"",
     "preset": "counterpoint train --preset {at} --world W1",
-    "loss": 'counterpoint train --preset PRESET --world W1, with loss={{"{at}": {{}}}} in a preset of yours',
+    "loss": 'counterpoint train --preset PRESET --world W1    # with loss={{"{at}": {{}}}} in the preset',
     "format": "counterpoint import FILE --format {at}",
     "world": "counterpoint world run {at}",
     "topology": "counterpoint record --task T5 --topology {at}",
