@@ -89,19 +89,19 @@ class Draft(DraftRows):
         )
 
     def _settle_kinds(self) -> None:
-        """An agent that leads decides; one that does not says what it says."""
+        """Steps of an agent that leads are decisions; those of others are messages."""
         leading = {row["agent"] for row in self.rows.values() if row["type"] == "spawn"}
         leading |= {agent for agent, lane in self.lanes.items() if lane.leads}
         for row in self.rows.values():
             if row["type"] == STEP:
                 row["type"] = "orchestrator_decision" if row["agent"] in leading else "message"
                 if row["type"] == "message" and "to" not in row:
-                    row["extra"] = {**row.get("extra", {}), "aloud": True}  # said to nobody: no message of the team's
+                    row["extra"] = {**row.get("extra", {}), "aloud": True}  # addressed to no agent: not a message between agents
             if row["type"] != "orchestrator_decision" and row.get("decision") is not None:
                 row["extra"] = {**row.get("extra", {}), "decided": row.pop("decision")}
 
     def _root_at_spawns(self, rows: list[dict[str, Any]]) -> None:
-        """Whatever an agent does without an earlier event of its own follows from its spawn."""
+        """What an agent does without an earlier event of its own follows from its spawn."""
         spawns: dict[str, str] = {}
         for row in rows:
             if row["type"] == "spawn" and row.get("to"):
@@ -137,7 +137,7 @@ class Draft(DraftRows):
         return times
 
     def _refuse_late_spawns(self, rows: list[dict[str, Any]], times: list[float]) -> None:
-        """Where the records say that an agent acted before it was made, the spawn keeps its place and loses its agent."""
+        """Where the records say that an agent acted before it was spawned, the spawn keeps its place and loses its agent."""
         first: dict[str, float] = {}
         for row, t in zip(rows, times, strict=True):
             first[row["agent"]] = min(t, first.get(row["agent"], t))

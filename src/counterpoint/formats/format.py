@@ -54,7 +54,7 @@ class Format:
 # -- which format a file is in -------------------------------------------------------------------------------------------------
 
 
-# Our own two forms first: they are by far the most common, and nothing else needs to be imported for them.
+# Our own two forms first: they are by far the most common, and then no other format has to be imported.
 _FIRST = ("jsonl", "survey")
 _OURS_RANK = 1000
 

@@ -5,7 +5,7 @@ agents become sub-agents with spawn and return). Annotation files, named after t
 error becomes a label (`trail_errors`) on the event of the span that it locates, or on the nearest event where that span has
 none; the scores become metrics. Categories are written alike, whatever their case, spaces and plural.
 
-What is lost: logs of functions that are no steps of agents, resource attributes, the state of the tracer.
+What is lost: logs of functions that are not steps of agents, resource attributes, the state of the tracer.
 
 Always true: no error and no score is lost: what names no span of its trace is counted and kept in the trace's `meta`; an
 annotation that is not JSON is counted, and its trace is read without it.
@@ -198,5 +198,5 @@ trail = Importer(
         "annotated error": ("extra.trail_errors",),
         "score": ("metrics",),
     },
-    lost="logs of functions that are no steps of agents, resource attributes, the state of the tracer",
+    lost="logs of functions that are not steps of agents, resource attributes, the state of the tracer",
 )

@@ -213,7 +213,7 @@ class _Bundle:
                 thread.do("reached", call, to)
 
     def _invoke(self, thread: Thread, payload: dict[str, Any], call: str, kind: str, about: dict[str, Any]) -> None:
-        """A call that no answer of the model shows: a cell of code made it, or the answer is not in the bundle."""
+        """A call that no answer of the model shows: a code cell made it, or the answer is not in the bundle."""
         said = as_dict(self._payload(payload.get("invocation_payload")))
         inner = as_dict(said.get("payload"))
         given = compact(next((v for v in (inner.get("arguments"), inner.get("input"), said or None) if v is not None), ""))

@@ -339,7 +339,7 @@ class Thread(_OpenAnswer):
             self.hear("asked", text, name, at=at)
 
     def _on_end(self, number: int, event: dict[str, Any]) -> None:
-        """A tool ran: whether it worked, or that a cell of code called it."""
+        """A tool ran: whether it worked, or that a code cell called it."""
         call = string(event.get("call_id"))
         kind = event["type"]
         code = event.get("exit_code")

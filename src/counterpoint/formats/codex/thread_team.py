@@ -65,7 +65,7 @@ class ThreadTeam(Threads):
             self._judge(member, event)
 
     def _judge(self, reviewer: Member, verdict: str) -> None:
-        """Hang a verdict on the call that it is about, where that is plain."""
+        """Link a verdict to the call that it is about, where that is clear."""
         reviewed = self.members.get(reviewer.head.parent or "")
         action, reviewer.action = reviewer.action, None
         if reviewed is None:
@@ -143,7 +143,7 @@ class ThreadTeam(Threads):
             self.refused(member, at, call, text, by)
 
     def refused(self, member: Member, at: float | None, call: str, text: str, by: str) -> None:
-        """A call was not let through: by the user, or by a rule or reviewer."""
+        """A call was refused: by the user, or by a rule or a reviewer."""
         event = self._results[call]
         for found in (event, member.lane.called(call)):
             if found is not None:
@@ -183,7 +183,7 @@ class ThreadTeam(Threads):
         member.lane.result(call, at=at, id=f"{call}:result", ok=ok, extra={"is_hidden": True})
 
     def nested(self, member: Member, at: float | None, call: str, tool: str, text: str, ok: bool | None) -> None:
-        """A call that a cell of code made, not the model."""
+        """A call that a code cell made, not the model."""
         member.lane.call(tool, text, at=at, id=call, ok=ok, extra={"is_nested": True})
 
     def complete(self, member: Member, at: float | None, text: str | None, name: str) -> None:

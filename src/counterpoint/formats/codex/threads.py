@@ -130,7 +130,7 @@ class Threads:
         )
         if child.spawn is not None:
             return
-        if event is None:  # made by a cell of code: the call is in no record
+        if event is None:  # made by a code cell: the call is in no record
             event = member.lane.spawn(None, at=at, id=call)
             self._spawns[call or event] = (event, member)
         row = self.draft.rows[event]

@@ -26,7 +26,7 @@ MAX_LINE = 256 << 20
 MAX_DOCUMENT = 1 << 30
 """A document that must be read whole is refused beyond this."""
 MAX_UNPACKED = 8 << 30
-"""A packed file that unpacks to more than this is refused: a bomb, or nothing that one session wrote."""
+"""A packed file that unpacks to more than this is refused: it is a bomb, or not the log of one session."""
 
 # A string that the head cuts off counts as ended there: it would otherwise be tried again from each quote inside it.
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\(?:.|\Z))*+(?:"|\Z)|[{}\[\]]|:\s*', re.S)

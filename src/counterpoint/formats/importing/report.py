@@ -45,7 +45,7 @@ class Report:
         (self.exact if exact else self.inferred)[rule] += 1
 
     def loose(self, what: str) -> None:
-        """A sub-agent without its spawn, or a spawn without its sub-agent."""
+        """A sub-agent whose spawn was not found, or a spawn whose sub-agent was not."""
         self.unlinked_count += 1
         if len(self.unlinked) < _SHOWN:
             self.unlinked.append(what[:200])

@@ -24,7 +24,7 @@ _UNITS = ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3))
 
 
 def decode(data: bytes | memoryview | str) -> Any:
-    """The JSON value in the bytes: fast where it is clean, patient where it is not (NaN, lone surrogates, a BOM, NULs)."""
+    """The JSON value in the bytes: fast for clean JSON, and tolerant of NaN, lone surrogates, a BOM and NULs."""
     try:
         return _decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError):

@@ -185,7 +185,7 @@ class ToolLinks:
         return self._agent_of.get(id(event))
 
     def take(self, call: str | None, tool: str) -> dict[str, Any] | None:
-        """The tool event of a call the model made: each is given once, for ids come again in careless dialects."""
+        """The tool event of a call the model made: each is given once, because some dialects use an id again."""
         waiting = self._waiting.get(call or "", [])
         found = next((e for e in waiting if e.get("function") == tool), waiting[0] if waiting else None)
         if found is not None:

@@ -198,7 +198,7 @@ class SamplePlay:
             self._known[message.id] = event
 
     def _hear_parent(self, lane: Lane, agent: SampleAgent, spawn: str, message: Message, at: float | None) -> None:
-        """What a sub-agent is told that nobody outside said: the words of its spawn, or of the scaffold around it."""
+        """Words to a sub-agent that do not come from outside: those of its spawn, or of the scaffold around it."""
         row = self.draft.rows[spawn]
         is_first = lane.last is None and spawn not in self._told
         if is_first and ("content_ref" not in row or self.draft.contents[row["content_ref"]] == message.text):
@@ -257,7 +257,7 @@ class SamplePlay:
         if agent is not None and agent.kind == "agent":
             done = self.lane(agent.id).returns(name, text, at=at, id=id, error=string(error.get("message")))
         elif string(event.get("agent")):
-            return  # a handoff that made nobody has nobody to answer
+            return  # a handoff that made no agent has no agent to answer
         else:
             ok = not (error or event.get("failed"))
             extra = {"error_type": string(error.get("type")), "truncated": event.get("truncated")}

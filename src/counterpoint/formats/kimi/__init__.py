@@ -47,7 +47,7 @@ _OF_PLACE = re.compile(r"^(?:(?P<root>.*)/)?(?P<place>subagents/[^/]+/(?:prompt\
 
 
 def _dialect(head: bytes) -> str | None:
-    """Whose file begins so: that of Kimi CLI, of Kimi Code, or of neither."""
+    """Which dialect a file that begins so is in: Kimi CLI's, Kimi Code's, or neither."""
     whole = _decoded(head) if head.lstrip()[:1] == b"{" else None
     if isinstance(whole, dict) and (found := _of_document(whole) or _of_record(whole)):
         return found
@@ -62,7 +62,7 @@ def _dialect(head: bytes) -> str | None:
 
 
 def _is_weak(record: Any) -> bool:
-    """Both dialects begin with the same record; one of them adds a time."""
+    """Whether a record may be of either dialect: both begin with one like it, and only one adds a time."""
     return isinstance(record, dict) and record.get("type") == "metadata"
 
 

@@ -195,7 +195,7 @@ class Nest:
         return _or(outer.start, _NEVER) <= inner.start and inner.end <= _or(outer.end, -_NEVER)
 
     def overlap(self, a: str, b: str) -> bool:
-        """Whether two spans ran at one time; not when a time is missing."""
+        """Whether two spans ran at the same time; False when a time is missing."""
         one, two = sorted((self.spans[a], self.spans[b]), key=lambda s: _or(s.start, -_NEVER))
         return one.end is not None and two.start is not None and one.end > two.start + 1e-6
 
@@ -272,7 +272,7 @@ class Entries:
                 latest[root, span.agent] = name
 
     def _led(self, acting: set[str]) -> dict[str, str]:
-        """Top agents that the main agent leads, with the rule: it acts beside them, or they run at one time."""
+        """Top agents that the main agent leads, with the rule: it acts beside them, or they run at the same time."""
         led: dict[str, str] = {}
         groups: dict[str, list[str]] = {}
         for name in self.tops:
@@ -327,7 +327,7 @@ class Entries:
 
 
 def _once(spans: Iterable[Span]) -> dict[str, Span]:
-    """Spans by id: of one told twice, the telling that knows its end, and the later of those."""
+    """Spans by id: of a span that is recorded twice, the record that has its end, and the later of those."""
     found: dict[str, Span] = {}
     for span in spans:
         before = found.get(span.id)
