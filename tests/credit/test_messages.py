@@ -18,8 +18,8 @@ from counterpoint.credit.mechanisms.message_delete import message_delete
 from counterpoint.credit.mechanisms.message_masked import message_masked
 from counterpoint.credit.mechanisms.message_substitute import message_substitute
 from counterpoint.credit.ridge import ridge
-from counterpoint.envs.teamworld.policies.parts import Parts, Team
-from counterpoint.envs.teamworld.replay import TeamReplay
+from counterpoint.envs.teamworld.policies.composed import ComposedPolicy, Parts
+from counterpoint.envs.teamworld.team_replay import TeamReplay
 from counterpoint.errors import InputError, NotFound, NotIdentified
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.replay import Delete, Do, Fork
@@ -37,7 +37,7 @@ HARD: dict[str, Any] = {
 
 def _team(votes: int = 3, **changes: Any) -> tuple[TeamReplay, list[Trace]]:
     world = cpt.world("W1", **{**HARD, **changes})
-    policy = Team(world.config, Parts(cap=votes, aggregate="majority"), "capped")
+    policy = ComposedPolicy(world.config, Parts(cap=votes, aggregate="majority"), "capped")
     runs = world.run(policy, range(6), log=True)
     return TeamReplay(world, policy), [runs.trace(i) for i in range(6)]
 
@@ -154,7 +154,7 @@ def test_coupled_forks_have_a_third_of_the_variance_and_the_same_mean() -> None:
 
 def test_substitution_has_mean_zero_under_the_policy() -> None:
     world = cpt.world("W1", **HARD)
-    policy = Team(world.config, Parts(cap=3, aggregate="majority"), "capped")
+    policy = ComposedPolicy(world.config, Parts(cap=3, aggregate="majority"), "capped")
     runs = world.run(policy, range(100, 140), log=True)
     credit = message_substitute([runs.trace(i) for i in range(40)], replay=TeamReplay(world, policy), k=2)
     means = np.array([np.mean(list(credit.of(i).values())) for i in range(40)])

@@ -9,8 +9,8 @@ import pytest
 
 import counterpoint as cpt
 from counterpoint.credit.mechanisms.tool_call import outcome_gap, results_of, tool_call
-from counterpoint.envs.teamworld.policies.parts import Parts, Team
-from counterpoint.envs.teamworld.replay import TeamReplay
+from counterpoint.envs.teamworld.policies.composed import ComposedPolicy, Parts
+from counterpoint.envs.teamworld.team_replay import TeamReplay
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Edge, Event, Trace
 
@@ -33,7 +33,7 @@ def _trace(name: int, oks: list[bool | None], reward: float, **more: Any) -> Tra
 
 def _team() -> tuple[TeamReplay, Trace]:
     world = cpt.world("W1", **HARD)
-    policy = Team(world.config, Parts(cap=3, aggregate="majority"), "capped")
+    policy = ComposedPolicy(world.config, Parts(cap=3, aggregate="majority"), "capped")
     return TeamReplay(world, policy), world.run(policy, [1], log=True).trace(0)
 
 
@@ -66,7 +66,7 @@ def test_a_call_is_worth_what_its_result_brings() -> None:
 
 def test_asking_the_tool_again_has_mean_zero() -> None:
     world = cpt.world("W1", **HARD)
-    policy = Team(world.config, Parts(cap=3, aggregate="majority"), "capped")
+    policy = ComposedPolicy(world.config, Parts(cap=3, aggregate="majority"), "capped")
     runs = world.run(policy, range(30), log=True)
     credit = tool_call([runs.trace(i) for i in range(30)], estimator="substitute", replay=TeamReplay(world, policy), k=2)
     means = np.array([np.mean(list(credit.of(i).values())) for i in range(30)])

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import torch
 
-from counterpoint.envs.teamworld.replay import TeamReplay
+from counterpoint.envs.teamworld.team_replay import TeamReplay
 from counterpoint.errors import CounterpointError, InputError, NotFound, NotIdentified, Refused, TryAgain
 from counterpoint.store import Store
 from counterpoint.train import start

@@ -64,6 +64,7 @@ def check_tool(maker: Callable[..., Any], require: Require, **options: Any) -> N
     require(not tool.main or tool.main in known, f"its main argument {tool.main!r} is not in its schema")
     example = getattr(tool, "example", None)
     require(isinstance(example, Mapping), "has no `example`: arguments to call it with")
+    assert isinstance(example, Mapping)
     require(
         isinstance(checked := read_arguments(tool, json.dumps(example)), dict), f"its schema refuses its own example: {checked}"
     )

@@ -19,7 +19,7 @@ from counterpoint import registry
 from counterpoint.envs.teamworld.config import Config
 from counterpoint.envs.teamworld.play import play
 from counterpoint.envs.teamworld.policies import named
-from counterpoint.envs.teamworld.results import columns
+from counterpoint.envs.teamworld.setting import columns
 from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.errors import InputError, NotFound
 from counterpoint.trace import Trace

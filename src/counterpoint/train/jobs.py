@@ -54,7 +54,7 @@ def play(payload: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Playe
     (whether they learn) and log."""
     import torch
 
-    from counterpoint.envs.teamworld.results import traced
+    from counterpoint.envs.teamworld.setting import traced
     from counterpoint.train.policies.acting import Force
     from counterpoint.train.policies.network import Network
     from counterpoint.train.rollouts import play_out

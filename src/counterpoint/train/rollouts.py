@@ -16,7 +16,7 @@ from counterpoint.credit.advantages import reward_to_go
 from counterpoint.envs.teamworld.action import Action
 from counterpoint.envs.teamworld.config import KINDS, Config
 from counterpoint.envs.teamworld.engine import Batch
-from counterpoint.envs.teamworld.results import columns
+from counterpoint.envs.teamworld.setting import columns
 from counterpoint.train.policies.acting import Force, TeamPolicy
 from counterpoint.train.policies.network import Network
 from counterpoint.train.policies.record import Record

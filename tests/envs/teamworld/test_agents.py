@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from counterpoint.envs.teamworld.agents import ORCHESTRATOR, Note, TeamAgents, WorkerView
+from counterpoint.envs.teamworld.agents import ORCHESTRATOR, InboxNote, TeamAgents, WorkerView
 from counterpoint.envs.teamworld.config import Config
 from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.errors import InputError
@@ -22,7 +22,7 @@ def world(**changes: Any) -> TeamWorld:
 
 def called(w: TeamWorld, seed: int = 0, calls: list[list[int]] | None = None, **parts: Any) -> tuple[TeamAgents, dict[str, Any]]:
     """Two workers, called on items 0 and 1."""
-    team = TeamAgents(w)
+    team = w.agents()
     team.reset(seed)
     team.step({ORCHESTRATOR: {"spawn": [{"number": 2}]}})
     seen, *_ = team.step({ORCHESTRATOR: {"calls": calls or [[0, 1], [1, 2]], **parts}})
@@ -30,7 +30,7 @@ def called(w: TeamWorld, seed: int = 0, calls: list[list[int]] | None = None, **
 
 
 def test_the_orchestrator_acts_then_who_was_called_then_the_orchestrator() -> None:
-    team = TeamAgents(world())
+    team = world().agents()
     first, infos = team.reset(3)
     assert (list(first), list(infos), team.agents) == ([ORCHESTRATOR], [ORCHESTRATOR], [ORCHESTRATOR])
     team.step({ORCHESTRATOR: {"spawn": [{"number": 2}]}})
@@ -65,7 +65,7 @@ def test_a_worker_sees_its_brief_its_tool_and_nothing_hidden() -> None:
 @pytest.mark.parametrize("topology", ["centralized", "swarm", "debate", "planner_executor_critic"])
 def test_workers_who_say_what_their_tools_said_change_nothing(topology: str) -> None:
     w = world(topology=topology, straggler_rate=0.3)
-    env, team = w.env(), TeamAgents(w)
+    env, team = w.env(), w.agents()
     env.reset(5), team.reset(5)
     script: list[dict[str, Any]] = [
         {"spawn": [{"number": 3}]},
@@ -135,12 +135,12 @@ def test_the_inbox_holds_what_was_broadcast_and_what_is_noted() -> None:
     team, _ = called(world(topology="debate"), broadcast=True)
     team.step({"a0": 1, "a1": 0})
     seen, *_ = team.step({ORCHESTRATOR: {"calls": [[0, 2], [2, 1]]}})
-    assert seen["a1"].inbox == (Note(0, "broadcast", 0, 1),)
+    assert seen["a1"].inbox == (InboxNote(0, "broadcast", 0, 1),)
     assert seen["a0"].inbox == ()
     team, _ = called(world(topology="swarm"))
     team.step({"a0": 0, "a1": 0})
     seen, *_ = team.step({ORCHESTRATOR: {"calls": [[0, 2]]}})
-    assert seen["a1"].inbox == (Note(0, "memory", 1, 0),)
+    assert seen["a1"].inbox == (InboxNote(0, "memory", 1, 0),)
 
 
 def test_several_calls_take_a_list_of_claims() -> None:
@@ -169,7 +169,7 @@ def test_wrong_turns_change_nothing(actions: dict[str, Any]) -> None:
 @pytest.mark.parametrize("actions", [{}, {"a0": None}, {ORCHESTRATOR: {"calls": [[0, 3]]}}, {ORCHESTRATOR: {"calls": [[0, 1], [0, 1]]}},
                                      {ORCHESTRATOR: {"stop": 1}}, {ORCHESTRATOR: {}, "a0": None}])  # fmt: skip
 def test_wrong_orders_change_nothing(actions: dict[str, Any]) -> None:
-    team = TeamAgents(world())
+    team = world().agents()
     team.reset(0)
     team.step({ORCHESTRATOR: {"spawn": [{"number": 2}]}})
     before = encode(team.trace())
@@ -180,7 +180,7 @@ def test_wrong_orders_change_nothing(actions: dict[str, Any]) -> None:
 
 
 def test_looking_and_acting_where_one_cannot() -> None:
-    team = TeamAgents(world())
+    team = world().agents()
     with pytest.raises(InputError, match="reset"):
         _ = team.agents
     team.reset(0)
@@ -193,7 +193,7 @@ def test_looking_and_acting_where_one_cannot() -> None:
 
 def test_rewards_sum_to_the_return_and_episodes_repeat() -> None:
     def play(seed: int) -> tuple[float, Trace]:
-        team, rng, total = TeamAgents(world(attack="AV6", attack_rate=0.5)), np.random.default_rng(seed), 0.0
+        team, rng, total = world(attack="AV6", attack_rate=0.5).agents(), np.random.default_rng(seed), 0.0
         team.reset(seed)
         for _ in range(60):
             if not team.agents:

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoint.envs.teamworld.action import Action
+from counterpoint.envs.teamworld.action import Action, as_action, as_data
 from counterpoint.envs.teamworld.config import FAMILIES, RULES, TOPOLOGIES, Config
 from counterpoint.envs.teamworld.observation import SEEN, Observation
-from counterpoint.envs.teamworld.script import as_action, as_data
 from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.errors import InputError
 from counterpoint.trace import encode

@@ -12,7 +12,7 @@ from counterpoint import registry
 from counterpoint.bench.claims.fork_exact import fork_exact
 from counterpoint.envs.teamworld.config import TOPOLOGIES
 from counterpoint.envs.teamworld.policies import named
-from counterpoint.envs.teamworld.replay import TeamReplay
+from counterpoint.envs.teamworld.team_replay import TeamReplay
 from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.errors import InputError, NotFound, NotIdentified, Refused
 from counterpoint.trace import Event, Trace, encode, problems

@@ -12,7 +12,7 @@ from counterpoint import registry
 from counterpoint.bench.claims import reference_bound, screening
 from counterpoint.envs.teamworld.play import play
 from counterpoint.envs.teamworld.policies import NAMES, named
-from counterpoint.envs.teamworld.policies.parts import Parts, Team
+from counterpoint.envs.teamworld.policies.composed import ComposedPolicy, Parts
 from counterpoint.envs.teamworld.screening import PLANTED, SUB_DECISIONS, losses, worst
 from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.errors import InputError, NotFound
@@ -141,7 +141,7 @@ def test_the_best_cap_is_the_best_of_its_rehearsal() -> None:
     config = cpt.world("W1", vote_items=48).config
     best = named("best_cap", config).parts.cap  # type: ignore[attr-defined]
     seeds = range(1_000_003, 1_000_003 + 16)
-    worth = {cap: play(config, Team(config, Parts(cap=cap), "cap"), seeds).value().mean() for cap in (1, 2, 3, 4, 5)}
+    worth = {cap: play(config, ComposedPolicy(config, Parts(cap=cap), "cap"), seeds).value().mean() for cap in (1, 2, 3, 4, 5)}
     assert worth[best] == max(worth.values())
 
 

@@ -18,8 +18,8 @@ from counterpoint.credit.mechanisms.message_amortised import fit, message_amorti
 from counterpoint.credit.mechanisms.message_delete import message_delete
 from counterpoint.credit.mechanisms.message_masked import message_masked
 from counterpoint.envs.keyed import child_seed, purpose
-from counterpoint.envs.teamworld.policies.parts import Parts, Team
-from counterpoint.envs.teamworld.replay import TeamReplay
+from counterpoint.envs.teamworld.policies.composed import ComposedPolicy, Parts
+from counterpoint.envs.teamworld.team_replay import TeamReplay
 from counterpoint.envs.world import world
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
@@ -73,7 +73,7 @@ def message_credit(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
 
 def _measured(seed: int) -> dict[str, float]:
     w = world("W1", **_WORLD)
-    policy = Team(w.config, Parts(cap=_VOTES, aggregate="majority"), "three votes each")
+    policy = ComposedPolicy(w.config, Parts(cap=_VOTES, aggregate="majority"), "three votes each")
     replay = TeamReplay(w, policy)
     key = purpose("message credit")
     runs = w.run(policy, [child_seed(seed, key, i) >> 16 for i in range(_EPISODES + _LEARN)], log=True)

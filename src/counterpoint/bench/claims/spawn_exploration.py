@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from counterpoint.bench.claim import ClaimRow, at_least, at_most, equal_within
 from counterpoint.bench.claims.anneal import SpawnWorld
-from counterpoint.envs.teamworld.policies.parts import Parts, Team
+from counterpoint.envs.teamworld.policies.composed import ComposedPolicy, Parts
 from counterpoint.envs.worlds.wide_verify import wide_verify
 from counterpoint.errors import InputError
 from counterpoint.train.spawn_head import SpawnStats, forks, natural_step, reinforce_step, softmax
@@ -77,7 +77,7 @@ def team_world(seed: int, sizes: tuple[int, ...], *, width: int, episodes: int, 
     for c, items in enumerate(sizes):
         world = wide_verify.replace(vote_items=items, max_agents=width)
         for arm, spawn in enumerate(("serial", "all")):
-            values[c, arm] = world.run(Team(world.config, Parts(spawn=spawn), spawn), seeds).values
+            values[c, arm] = world.run(ComposedPolicy(world.config, Parts(spawn=spawn), spawn), seeds).values
 
     values /= values.mean(axis=2).max(axis=1)[:, None, None]
 

@@ -7,12 +7,14 @@ counts through all kinds of items.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from counterpoint.envs.teamworld.config import RULES
+from counterpoint.envs.teamworld.config import FAMILIES, RULES, Config
+from counterpoint.errors import InputError, did_you_mean
 
 # Purposes of a call.
 ANSWER, VERIFY, NEXT = 0, 1, 2
@@ -105,3 +107,115 @@ class Action:
     """(E,) O4: how the returns enter the draft, an index into `RULES`; None is bayes."""
     logp: np.ndarray | None = None
     """(E, 5) log-probability of each part as `DECISIONS`, under the policy that chose it; None means certain (0)."""
+
+
+# -- actions of one episode as plain data ------------------------------------------------------------------------------
+
+
+_NAMES = ("stop", "close", "spawn", "despawn", "calls", "full_return", "broadcast", "rule")
+_SPAWN = ("number", "family", "type", "parent")
+
+
+def _known(given: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:
+    for name in given:
+        if name not in known:
+            raise InputError(f"{what} has no {name!r}", fix=did_you_mean(str(name), known))
+
+
+def _whole(value: Any, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise InputError(f"{what} is {value!r}", fix="a whole number")
+    return int(value)
+
+
+def _flag(data: Mapping[str, Any], name: str) -> np.ndarray:
+    value = data.get(name, False)
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name} is {value!r}", fix="true or false")
+    return np.array([bool(value)])
+
+
+def _list(data: Mapping[str, Any], name: str) -> list[Any]:
+    value = data.get(name, [])
+    if not isinstance(value, list | tuple):
+        raise InputError(f"{name} is {value!r}", fix="a list")
+    return list(value)
+
+
+def _call(row: Any) -> list[int]:
+    if not isinstance(row, list | tuple) or not 2 <= len(row) <= 4:
+        raise InputError(f"a call is {row!r}, not [item, agent, brief, purpose]", fix="2 to 4 whole numbers")
+    return [_whole(part, "part of a call") for part in (*row, *(2, ANSWER)[len(row) - 2 :])]
+
+
+def _spawn(order: Any) -> tuple[int, int, int, int]:
+    if not isinstance(order, Mapping):
+        raise InputError(f"a spawn order is {order!r}", fix='a mapping such as {"number": 1, "family": "B"}')
+    _known(order, _SPAWN, "a spawn order")
+    family = order.get("family", "B")
+    if family not in FAMILIES:
+        raise InputError(f"no family {family!r}", fix="A or B")
+    number, kind, parent = (_whole(order.get(n, v), n) for n, v in (("number", 1), ("type", 0), ("parent", 0)))
+    return number, FAMILIES.index(family), kind, parent
+
+
+def _slots(config: Config, items: Any) -> np.ndarray:
+    mask = np.zeros((1, config.items), np.bool_)
+    for item in items:
+        if not 0 <= _whole(item, "item") < config.items:
+            raise InputError(f"no item {item}", fix=f"0 to {config.items - 1}")
+        mask[0, int(item)] = True
+    return mask
+
+
+def as_action(config: Config, data: Action | Mapping[str, Any]) -> Action:
+    """An action of one episode, from plain data or as it is; unknown names are one clear error.
+
+        {"stop": false, "close": [3], "spawn": [{"number": 2, "family": "B", "type": 0, "parent": 0}], "despawn": [4],
+         "calls": [[item, agent, brief, purpose], ...], "full_return": false, "broadcast": false, "rule": "bayes"}
+    """
+    if isinstance(data, Action):
+        return data
+    if not isinstance(data, Mapping):
+        raise InputError(f"{data!r} is no action", fix='a mapping such as {"stop": true}, or an Action')
+    _known(data, _NAMES, "an action")
+    rule = data.get("rule", RULES[BAYES])
+    if rule not in RULES:
+        raise InputError(f"no rule {rule!r}", fix=did_you_mean(str(rule), RULES))
+    spawns = np.array([_spawn(order) for order in _list(data, "spawn")], np.int64).reshape(-1, 4).T
+    calls = np.array([_call(row) for row in _list(data, "calls")], np.int64).reshape(-1, 4).T
+    gone = np.array([_whole(slot, "agent") for slot in _list(data, "despawn")], np.int64)
+    return Action(
+        stop=_flag(data, "stop"),
+        close=_slots(config, _list(data, "close")) if data.get("close") else None,
+        spawns=Spawns(np.zeros(spawns.shape[1], np.int64), *spawns),
+        despawns=(np.zeros(len(gone), np.int64), gone) if len(gone) else None,
+        calls=Calls(np.zeros(calls.shape[1], np.int64), *calls),
+        full_return=_flag(data, "full_return"),
+        broadcast=_flag(data, "broadcast"),
+        rule=np.array([RULES.index(rule)]),
+    )
+
+
+def as_data(action: Action) -> dict[str, Any]:
+    """The action of one episode as plain data; what is default is left out. `as_action` gives it back, but for its
+    log-probabilities."""
+    out: dict[str, Any] = {"stop": True} if action.stop[0] else {}
+    if action.close is not None and action.close.any():
+        out["close"] = np.flatnonzero(action.close[0]).tolist()
+    if len(action.spawns):
+        s = action.spawns
+        rows = zip(s.number.tolist(), s.family.tolist(), s.type.tolist(), s.parent.tolist(), strict=True)
+        out["spawn"] = [{"number": n, "family": FAMILIES[f], "type": t, "parent": p} for n, f, t, p in rows]
+    if action.despawns is not None and len(action.despawns[1]):
+        out["despawn"] = action.despawns[1].tolist()
+    if len(action.calls):
+        c = action.calls
+        out["calls"] = np.stack([c.item, c.agent, c.brief, c.purpose], axis=1).tolist()
+    for name in ("full_return", "broadcast"):
+        flag = getattr(action, name)
+        if flag is not None and flag[0]:
+            out[name] = True
+    if action.rule is not None and action.rule[0] != BAYES:
+        out["rule"] = RULES[int(action.rule[0])]
+    return out

@@ -17,14 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from counterpoint.envs.teamworld.action import VERIFY, Calls
+from counterpoint.envs.teamworld.action import VERIFY, Calls, as_action
 from counterpoint.envs.teamworld.config import FAMILIES, KINDS
 from counterpoint.envs.teamworld.env import TeamEnv
+from counterpoint.envs.teamworld.event_makers import PURPOSES
 from counterpoint.envs.teamworld.observation import Observation
-from counterpoint.envs.teamworld.script import as_action
 from counterpoint.envs.teamworld.setting import Setting
 from counterpoint.envs.teamworld.traces import agent_names
-from counterpoint.envs.teamworld.words import PURPOSES
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace
 
@@ -33,7 +32,7 @@ Step = tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool],
 
 
 @dataclass(frozen=True)
-class Task:
+class WorkerTask:
     """One call that a worker has to answer."""
 
     item: int
@@ -51,7 +50,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Note:
+class InboxNote:
     """Something in a worker's inbox about a question."""
 
     item: int
@@ -70,12 +69,12 @@ class WorkerView:
     specialty: int
     taken: int
     """Calls it took before."""
-    tasks: tuple[Task, ...]
-    inbox: tuple[Note, ...]
+    tasks: tuple[WorkerTask, ...]
+    inbox: tuple[InboxNote, ...]
 
 
 class TeamAgents:
-    """The agents of one Setting episode."""
+    """The agents of one TeamWorld episode."""
 
     def __init__(self, world: Setting) -> None:
         self._env = TeamEnv(world)
@@ -109,7 +108,7 @@ class TeamAgents:
         return self._views[agent]
 
     def step(self, actions: Mapping[str, Any]) -> Step:
-        """Everybody in `agents` acts: the orchestrator gives an action (see `script.py`); a worker what it claims.
+        """Everybody in `agents` acts: the orchestrator gives an action (see `action.as_action`); a worker what it claims.
 
         None claims what the tool said; a worker with several calls gives a list. Returns observations of those who act next,
         then rewards, terminations, truncations and infos of those who acted.
@@ -145,14 +144,16 @@ class TeamAgents:
     def _rehearsed(self, order: Any) -> dict[str, WorkerView]:
         """What the called workers see: the round is played and taken back."""
         batch = self._env.batch
-        heard: list[tuple[int, Task]] = []
+        heard: list[tuple[int, WorkerTask]] = []
         kinds = np.repeat(np.arange(len(KINDS)), batch.config.counts)
 
         def listen(calls: Calls, claims: np.ndarray) -> np.ndarray:
             for i in np.flatnonzero(calls.agent != 0).tolist():
                 item = int(calls.item[i])
                 purpose = PURPOSES[int(calls.purpose[i])]
-                heard.append((int(calls.agent[i]), Task(item, KINDS[kinds[item]], purpose, int(calls.brief[i]), int(claims[i]))))
+                heard.append(
+                    (int(calls.agent[i]), WorkerTask(item, KINDS[kinds[item]], purpose, int(calls.brief[i]), int(claims[i])))
+                )
             return claims
 
         before = batch.snapshot()
@@ -167,7 +168,7 @@ class TeamAgents:
             out[names[slot]] = WorkerView(names[slot], family, kind, taken, tasks, self._inbox(tasks))
         return out
 
-    def _inbox(self, tasks: tuple[Task, ...]) -> tuple[Note, ...]:
+    def _inbox(self, tasks: tuple[WorkerTask, ...]) -> tuple[InboxNote, ...]:
         """What others said about a worker's questions, where it can hear or read it."""
         votes, notes = self._env.batch.state.kinds.vote, []
         for task in tasks:
@@ -176,10 +177,10 @@ class TeamAgents:
             at = task.item - votes.first_item
             if votes.public[0, at]:
                 no, yes = votes.tally[0, at].sum(axis=0).tolist()
-                notes.append(Note(task.item, "broadcast", no, yes))
+                notes.append(InboxNote(task.item, "broadcast", no, yes))
             if self._env.world.config.topology == "swarm" and votes.note[0, at] >= 0:
                 says = int(votes.note[0, at])
-                notes.append(Note(task.item, "memory", 1 - says, says))
+                notes.append(InboxNote(task.item, "memory", 1 - says, says))
         return tuple(notes)
 
     def _answered(self, actions: Mapping[str, Any]) -> Step:

@@ -17,10 +17,9 @@ from counterpoint.envs.teamworld.action import VERIFY, Calls
 from counterpoint.envs.teamworld.attacks import Attacked, attacked
 from counterpoint.envs.teamworld.config import KINDS, Config
 from counterpoint.envs.teamworld.edits import Edit, find, is_neutral
-from counterpoint.envs.teamworld.kinds import KindState
+from counterpoint.envs.teamworld.kinds import KindState, Returns, Work
 from counterpoint.envs.teamworld.running import RESULT, Running, Table, ranks
 from counterpoint.envs.teamworld.state import State
-from counterpoint.envs.teamworld.work import Returns, Work
 from counterpoint.errors import InputError
 from counterpoint.trace.replay import Delete, Substitute
 

@@ -19,14 +19,13 @@ from counterpoint.envs.teamworld.calls import answered, kind_of, spoken
 from counterpoint.envs.teamworld.config import KINDS, Config
 from counterpoint.envs.teamworld.delivery import arrivals, deliver, put_off
 from counterpoint.envs.teamworld.edits import Edit, check_edit, edited_action, edited_calls
-from counterpoint.envs.teamworld.events import Writer
+from counterpoint.envs.teamworld.events import EventLog, Writer
+from counterpoint.envs.teamworld.kinds import add_at
 from counterpoint.envs.teamworld.legal import check_action, limits
-from counterpoint.envs.teamworld.log import Log
 from counterpoint.envs.teamworld.observation import Observation, observation
 from counterpoint.envs.teamworld.population import despawn, spawn
 from counterpoint.envs.teamworld.running import Running, ranks
 from counterpoint.envs.teamworld.state import COSTS, State, blank, copied, picked
-from counterpoint.envs.teamworld.work import add_at
 from counterpoint.errors import InputError
 
 _CALLS, _MESSAGES, _, _TIME, _HARM, _TOPOLOGY = range(len(COSTS))
@@ -38,7 +37,7 @@ class Snapshot:
 
     config: Config
     state: State
-    log: Log | None
+    log: EventLog | None
     edits: dict[int, list[Edit]] = field(default_factory=dict)
 
 
@@ -60,7 +59,7 @@ class Batch(Running):
     ) -> None:
         state = blank(config, _checked(seeds))
         attacks.plant(config, state)
-        rows = Log(state.episodes, config.max_agents + 1, config.items)
+        rows = EventLog(state.episodes, config.max_agents + 1, config.items)
         super().__init__(config, state, Writer(config, state, rows) if log else None)
         self._limits, self._kind = limits(config), kind_of(config)
         for edit in edits:

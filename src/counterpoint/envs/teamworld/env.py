@@ -12,13 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from counterpoint.envs.teamworld.action import Action
+from counterpoint.envs.teamworld.action import Action, as_action, as_data
 from counterpoint.envs.teamworld.engine import Batch, Snapshot
 from counterpoint.envs.teamworld.observation import Observation, detached
 from counterpoint.envs.teamworld.policies import named
-from counterpoint.envs.teamworld.results import columns, traced
-from counterpoint.envs.teamworld.script import as_action, as_data
-from counterpoint.envs.teamworld.setting import Setting
+from counterpoint.envs.teamworld.setting import Setting, columns, traced
 from counterpoint.envs.teamworld.traces import agent_names
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
@@ -71,7 +69,7 @@ class TeamEnv:
     def step(
         self, action: Action | Mapping[str, Any], answers: Any = None
     ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """One round. An action is an `Action` for one episode, or plain data (see `script.py`); `answers` as in `Batch.step`."""
+        """One round. An action is an `Action` of one episode or plain data (`action.as_action`); `answers` as in `Batch.step`."""
         batch = self.batch
         if batch.state.done[0]:
             raise InputError("the episode is over", fix="call reset(seed)")

@@ -1,18 +1,30 @@
-"""Playing episodes: one loop, any policy, any number of seeds at once.
+"""What a policy is, and playing episodes: one loop, any policy, any number of seeds at once.
 
-Always true: the loop asks the policy, steps the batch, and ends when every episode has stopped or run out of rounds.
+Always true: a policy keeps no state between rounds and takes its noise from the observation, so that a fork can ask it again. The
+loop asks the policy, steps the batch, and ends when every episode has stopped or run out of rounds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
+from counterpoint.envs.teamworld.action import Action
 from counterpoint.envs.teamworld.config import Config
 from counterpoint.envs.teamworld.edits import Edit
 from counterpoint.envs.teamworld.engine import Batch
-from counterpoint.envs.teamworld.policy import Policy
+from counterpoint.envs.teamworld.observation import Observation
+
+
+class Policy(Protocol):
+    """Decides for every episode of a batch at once."""
+
+    name: str
+
+    def act(self, obs: Observation) -> Action:
+        """This round's action."""
 
 
 def finish(batch: Batch, policy: Policy) -> Batch:

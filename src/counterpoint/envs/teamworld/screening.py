@@ -15,7 +15,7 @@ import numpy as np
 
 from counterpoint.envs.teamworld.config import Config
 from counterpoint.envs.teamworld.play import play
-from counterpoint.envs.teamworld.policies.parts import Parts, Team
+from counterpoint.envs.teamworld.policies.composed import ComposedPolicy, Parts
 
 LEAST_LOSS, LEAST_SE = 0.03, 5.0
 SUB_DECISIONS = ("spawn", "delegate", "communicate", "aggregate", "stop")
@@ -49,11 +49,11 @@ class Loss:
 
 def losses(config: Config, seeds: Sequence[int], sub_decisions: Sequence[str] = SUB_DECISIONS) -> list[Loss]:
     """Every planted error of the sub-decisions, on the same seeds."""
-    right = play(config, Team(config, _RIGHT, "oracle"), seeds).value()
+    right = play(config, ComposedPolicy(config, _RIGHT, "oracle"), seeds).value()
     scale, out = abs(float(right.mean())), []
     for name in sub_decisions:
         for error, parts in PLANTED[name].items():
-            gap = (right - play(config, Team(config, parts, error), seeds).value()) / scale
+            gap = (right - play(config, ComposedPolicy(config, parts, error), seeds).value()) / scale
             out.append(Loss(name, error, float(gap.mean()), float(gap.std(ddof=1) / np.sqrt(len(gap)))))
     return out
 

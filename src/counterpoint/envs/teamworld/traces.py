@@ -1,7 +1,7 @@
 """Traces out of a log: the rows of an episode become its events, in their order, with edges, costs and texts.
 
-Always true: the trace of an episode is a function of its rows alone. Events are made type by type (`makers.py`) and put back into
-their order.
+Always true: the trace of an episode is a function of its rows alone. Events are made type by type (`event_makers.py`) and put
+back into their order.
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 
 from counterpoint.envs.teamworld.config import Config
-from counterpoint.envs.teamworld.events import CRITIC
-from counterpoint.envs.teamworld.log import EVENT, Log
-from counterpoint.envs.teamworld.makers import Makers
-from counterpoint.envs.teamworld.words import Part, Said, marked
+from counterpoint.envs.teamworld.event_makers import Makers, Part, Said, marked
+from counterpoint.envs.teamworld.events import CRITIC, EVENT, EventLog
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.vocabulary import EDGE_TYPES, EVENT_TYPES
 
@@ -32,7 +30,7 @@ def agent_names(parent: np.ndarray, ordinal: np.ndarray, spawned: int) -> list[s
 class Episodes:
     """The rows of a log, split by episode."""
 
-    def __init__(self, config: Config, log: Log, episodes: int) -> None:
+    def __init__(self, config: Config, log: EventLog, episodes: int) -> None:
         self.config = config
         self._table = log.table()
         ep = self._table["ep"]

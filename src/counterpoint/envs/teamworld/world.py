@@ -11,13 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from counterpoint.envs.teamworld.agents import TeamAgents
 from counterpoint.envs.teamworld.env import TeamEnv
 from counterpoint.envs.teamworld.optimum.bound import optimum
-from counterpoint.envs.teamworld.play import play
-from counterpoint.envs.teamworld.policy import Policy
-from counterpoint.envs.teamworld.replay import TeamReplay
-from counterpoint.envs.teamworld.results import columns, traced
-from counterpoint.envs.teamworld.setting import Setting
+from counterpoint.envs.teamworld.play import Policy, play
+from counterpoint.envs.teamworld.setting import Setting, columns, traced
+from counterpoint.envs.teamworld.team_replay import TeamReplay
 from counterpoint.envs.world import Optimum, Runs
 from counterpoint.trace import Trace
 from counterpoint.trace.replay import Do, Fork
@@ -42,6 +41,10 @@ class TeamWorld(Setting):
     def env(self) -> TeamEnv:
         """One episode to step by hand, after Gymnasium's habits."""
         return TeamEnv(self)
+
+    def agents(self) -> TeamAgents:
+        """One episode as a game of all its agents, after PettingZoo's parallel habit: workers may say what they like."""
+        return TeamAgents(self)
 
     def fork(self, trace: Trace, at: str, do: Do | None = None, seed: int | None = None) -> Trace:
         """What would have happened; the trace must be of this world, and its policy one that `policies()` names."""

@@ -6,14 +6,14 @@ observation; so the same seed gives the same action, alone or in a batch, and a 
 
 from __future__ import annotations
 
-from counterpoint.envs.teamworld.config import Config
-from counterpoint.envs.teamworld.policies.best_cap import best_cap
-from counterpoint.envs.teamworld.policies.parts import Parts, Team
-from counterpoint.envs.teamworld.policies.random_ import Random
-from counterpoint.envs.teamworld.policy import Policy
-from counterpoint.errors import NotFound, did_you_mean
+from functools import lru_cache
 
-__all__ = ["NAMES", "Policy", "named"]
+from counterpoint.envs.teamworld.config import Config
+from counterpoint.envs.teamworld.legal import limits
+from counterpoint.envs.teamworld.play import Policy, play
+from counterpoint.envs.teamworld.policies.composed import ComposedPolicy, Parts
+from counterpoint.envs.teamworld.policies.random_ import Random
+from counterpoint.errors import NotFound, did_you_mean
 
 NAMES = ("reference", "oracle", "best_cap", "majority", "first_answer", "serial", "spawn_all", "random")
 
@@ -22,19 +22,38 @@ def named(name: str, config: Config) -> Policy:
     """A hand-made policy, prepared for a configuration."""
     match name:
         case "reference":
-            return Team(config, Parts(), name)
+            return ComposedPolicy(config, Parts(), name)
         case "oracle":
-            return Team(config, Parts(play="optimal"), name)
+            return ComposedPolicy(config, Parts(play="optimal"), name)
         case "best_cap":
-            return Team(config, best_cap(config), name)
+            return ComposedPolicy(config, best_cap(config), name)
         case "majority":
-            return Team(config, Parts(aggregate="majority"), name)
+            return ComposedPolicy(config, Parts(aggregate="majority"), name)
         case "first_answer":
-            return Team(config, Parts(aggregate="first", cap=1), name)
+            return ComposedPolicy(config, Parts(aggregate="first", cap=1), name)
         case "serial":
-            return Team(config, Parts(spawn="serial"), name)
+            return ComposedPolicy(config, Parts(spawn="serial"), name)
         case "spawn_all":
-            return Team(config, Parts(spawn="all"), name)
+            return ComposedPolicy(config, Parts(spawn="all"), name)
         case "random":
             return Random(config)
     raise NotFound(f"no policy named {name!r}", fix=did_you_mean(name, NAMES))
+
+
+_REHEARSAL = range(1_000_003, 1_000_003 + 16)
+_COARSE = (1, 2, 3, 4, 5, 6, 8, 10, 14, 20, 28, 40, 56, 80, 110, 160, 220)
+
+
+@lru_cache(maxsize=64)
+def best_cap(config: Config) -> Parts:
+    """The parts of the best capped policy: the same number of calls on every item, the best of a coarse scale, up to the first
+    that is clearly past the best. The rehearsal plays seeds of its own, so the cap depends on the configuration alone."""
+    most = int(limits(config).max()) if config.items > config.chain_items else config.hop_checks + 1
+    best, best_worth = 1, float("-inf")
+    for cap in (c for c in _COARSE if c <= most):
+        worth = float(play(config, ComposedPolicy(config, Parts(cap=cap), "cap"), _REHEARSAL).value().mean())
+        if worth > best_worth:
+            best, best_worth = cap, worth
+        elif cap > 2 * best:
+            break
+    return Parts(cap=best)

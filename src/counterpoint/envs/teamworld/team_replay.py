@@ -13,15 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from counterpoint.envs.teamworld.action import DECISIONS, Action
+from counterpoint.envs.teamworld.action import DECISIONS, Action, as_action
 from counterpoint.envs.teamworld.config import KINDS, Config
 from counterpoint.envs.teamworld.edits import Edit
 from counterpoint.envs.teamworld.engine import Batch
 from counterpoint.envs.teamworld.policies import NAMES, Policy, named
-from counterpoint.envs.teamworld.results import columns, traced
 from counterpoint.envs.teamworld.running import AGGREGATE, KIND_SPAN, RESULT, RETURN
-from counterpoint.envs.teamworld.script import as_action
-from counterpoint.envs.teamworld.setting import Setting
+from counterpoint.envs.teamworld.setting import Setting, columns, traced
 from counterpoint.envs.world import Runs
 from counterpoint.errors import InputError, NotFound, NotIdentified, Refused
 from counterpoint.trace import Trace
