@@ -79,7 +79,8 @@ def new(kind: str, name: str, into: Path, ours: bool, as_json: bool) -> None:
         )
         return
     for file, text in files.items():
-        click.echo(f"{file}  {text.count(chr(10))} lines")
+        lines = text.count("\n")
+        click.echo(f"{file}  {lines} line{'s' if lines > 1 else ''}")
     click.echo(f"test it  pytest {test}")
     click.echo(f"use it   {use}")
     if kind == "command" and not ours:
