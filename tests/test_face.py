@@ -116,6 +116,16 @@ def test_audit_is_what_the_command_prints(traces: list[cpt.Trace], store: Path, 
     assert found.summary().to_arrow().num_rows == len(audit.DEFINITIONS)
 
 
+def test_taint_is_what_the_command_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    attacked = cpt.world("W1", vote_items=12, attack="AV5", attack_rate=0.3).run("reference", [0], log=True).trace(0)
+    told = printed(capsys, "audit", cpt.save(attacked, tmp_path / "attacked.jsonl"), "--taint")
+    found = cpt.audit(attacked, only="scale").taint()
+    rows = found.to_arrow().to_pylist()
+    assert [(row["event"], row["status"], row["path"]) for row in rows] == [(s["event"], s["status"], s["path"]) for s in told["sinks"]]
+    assert len(found.violations) == told["counts"]["violation"] > 0
+    assert found._repr_html_().startswith("<div><table><caption")
+
+
 def test_top_is_what_the_command_prints(traces: list[cpt.Trace], store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     name = traces[0].trace_id
     told = printed(capsys, "top", name, "--store", store, "--group", "tool", "--limit", 2)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from counterpoint.app.api.inputs import each_trace
+from counterpoint.app.api.taint import TaintAudit, taint_of
 from counterpoint.audit.collusion import collusion_over
 from counterpoint.audit.cost import Prices
 from counterpoint.audit.facts import Facts
@@ -89,6 +90,10 @@ class Audit(Tabular):
     def summary(self) -> AuditSummary:
         """Means and intervals over the traces, as `counterpoint audit --summary` prints them."""
         return summary_of(self.audited, self.traces, self.chosen)
+
+    def taint(self) -> TaintAudit:
+        """What untrusted content may have reached and decided, as `counterpoint audit --taint` prints it."""
+        return TaintAudit(tuple(taint_of(trace) for trace in self.audited))
 
     def table_rows(self) -> Iterator[Sequence[Any]]:
         """A row per measure, with what it rests on, and per reward hack, with its score and what was seen."""

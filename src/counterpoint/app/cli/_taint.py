@@ -14,11 +14,12 @@ import click
 import msgspec
 import numpy as np
 
+from counterpoint.app.api.taint import taint_of
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, plain_text, table
 from counterpoint.app.library import about, load
-from counterpoint.audit.authority import Sink, authority
+from counterpoint.audit.authority import Sink
 from counterpoint.audit.facts import Facts
-from counterpoint.audit.taint import MayTaint, may_taint, suspects
+from counterpoint.audit.taint import MayTaint
 from counterpoint.trace import Trace
 
 _PATH, _SHOWN = 8, 10
@@ -31,14 +32,12 @@ def report(traces: Sequence[str], store: Path | str | None, *, as_json: bool) ->
         trace = load(ref, store=store)
         with about(ref):
             facts = Facts(trace)
-            may = may_taint(trace, facts=facts)
-            sinks = authority(trace, may, facts=facts)
-            seen = suspects(trace)
-        violations += sum(s.status == "violation" for s in sinks)
+            found = taint_of(trace, facts=facts)
+        violations += len(found.violations)
         if as_json:
-            emit(_object(trace, facts, may, sinks, seen))
+            emit(_object(trace, facts, found.may, found.sinks, found.suspects))
         else:
-            click.echo(("\n" if k else "") + _text(trace, facts, may, sinks, seen))
+            click.echo(("\n" if k else "") + _text(trace, facts, found.may, found.sinks, found.suspects))
     return violations
 
 
