@@ -1,0 +1,1 @@
+"""Language models that learn: `objective` is what is minimised, `adapter` what may change, `learner` one update."""

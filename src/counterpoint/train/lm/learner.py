@@ -1,0 +1,213 @@
+"""One update of a language model: imitation of what was said, or a policy gradient on what it earned.
+
+Always true: the vocabulary is met only where tokens were written by the model; the loss is divided by all tokens of an update,
+whatever the micro-batches; a loss or gradient that is no number changes nothing (`NotFinite` names the update's sequences).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from counterpoint.credit.call_rows import CallRows
+from counterpoint.errors import InputError
+from counterpoint.team.lm.network import Network, Packed, Weights
+from counterpoint.train.learner import NotFinite
+from counterpoint.train.lm.adapter import Adapter
+from counterpoint.train.lm.objective import Objective
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Said:
+    """A prompt and what was said after it, with what learning needs of each token said."""
+
+    name: str
+    """Which trace and event it is, for messages."""
+    prompt: NDArray[np.int64]
+    said: NDArray[np.int64]
+    advantages: NDArray[np.float64] | None = None
+    sampler: NDArray[np.float64] | None = None
+    """Log-probabilities that the engine recorded."""
+    old: NDArray[np.float64] | None = None
+    """Log-probabilities under the weights before the update; the sampler's where they are not given."""
+
+    def __len__(self) -> int:
+        return len(self.prompt) + len(self.said)
+
+
+def sequences_of(rows: CallRows) -> list[Said]:
+    """The calls that a policy can learn from: sampled, with token ids and log-probabilities, and an advantage that is not 0."""
+    out = []
+    for i, row in enumerate(rows.rows):
+        prompt = rows.prompt_ids(i)
+        if not row.sampled or row.token_ids is None or row.logps is None or prompt is None or row.token_advantages is None:
+            continue
+        if len(row.logps) != len(row.token_ids):
+            what = f"{len(row.logps)} log-probabilities for {len(row.token_ids)} tokens"
+            raise InputError(what, where=f"{rows.trace_ids[row.trace]} {row.event}", fix="record one per token")
+        if row.token_advantages.any():
+            name = f"{rows.trace_ids[row.trace]} {row.event}"
+            out.append(Said(name, prompt, row.token_ids, row.token_advantages, row.logps))
+    return out
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How an update is made."""
+
+    lr: float = 1e-5
+    betas: tuple[float, float] = (0.9, 0.95)
+    weight_decay: float = 0.0
+    clip_norm: float = 1.0
+    tokens: int = 16_384
+    """Tokens of a micro-batch, padding included."""
+    steps: int = 1
+    """Optimiser steps that the sequences of an update are divided among."""
+
+
+class LanguageLearner:
+    """Weights that learn: all of them, or an adapter over them."""
+
+    def __init__(self, network: Network, weights: Weights, options: Options, adapter: Adapter | None = None) -> None:
+        """`weights` are float32 and change in place; with an adapter they stay as they are."""
+        self.network, self.weights, self.options, self.adapter = network, weights, options, adapter
+        for weight in weights.values():
+            weight.requires_grad_(adapter is None)
+        self.learned = list(weights.values()) if adapter is None else adapter.parameters()
+        self.optimizer = torch.optim.AdamW(
+            self.learned, lr=options.lr, betas=options.betas, weight_decay=options.weight_decay, foreach=True
+        )
+
+    def now(self) -> Weights:
+        """The weights as they are now, adapter added."""
+        return self.weights if self.adapter is None else self.adapter.over(self.weights)
+
+    def logps(self, sequences: Sequence[Said], weights: Weights | None = None) -> list[NDArray[np.float64]]:
+        """Log-probabilities of what was said, one array for each sequence; no gradients."""
+        out: list[NDArray[np.float64]] = [np.empty(0)] * len(sequences)
+        with torch.no_grad():
+            used = self.now() if weights is None else weights
+            for batch in self._batches(sequences):
+                got = self._said(used, [sequences[i] for i in batch]).double().cpu().numpy()
+                ends = np.cumsum([len(sequences[i].said) for i in batch])
+                for i, part in zip(batch, np.split(got, ends[:-1]), strict=True):
+                    out[i] = part
+        return out
+
+    def imitate(self, sequences: Sequence[Said]) -> dict[str, float]:
+        """One step towards saying what was said: the mean of -log p over its tokens."""
+        count = sum(len(s.said) for s in sequences)
+
+        def loss(logp: Tensor, _: Sequence[int]) -> Tensor:
+            return -logp.sum() / count
+
+        return {"tokens": float(count)} | self._step(sequences, loss)
+
+    def improve(self, sequences: Sequence[Said], objective: Objective, reference: Weights | None = None) -> dict[str, float]:
+        """Clipped policy-gradient steps on what was sampled; every token weighs the same."""
+        told = [s for s in sequences if s.advantages is not None and s.sampler is not None]
+        if len(told) < len(sequences):
+            raise InputError("a sequence without advantages or log-probabilities", fix="rows of sampled calls with credit")
+        references = None if reference is None or not objective.beta else self.logps(told, reference)
+        reports = []
+        for part in np.array_split(np.arange(len(told)), min(self.options.steps, len(told)) or 1):
+            mine = [told[i] for i in part]
+            mine_reference = None if references is None else [references[i] for i in part]
+            reports.append(self._policy_step(mine, objective, mine_reference))
+        return {name: float(np.mean([r[name] for r in reports])) for name in reports[0]} if reports else {}
+
+    def _policy_step(
+        self, sequences: list[Said], objective: Objective, references: list[NDArray[np.float64]] | None
+    ) -> dict[str, float]:
+        count = sum(len(s.said) for s in sequences)
+        device, parts = self.network.device, list[dict[str, float]]()
+
+        def column(batch: Sequence[int], values: Callable[[int], NDArray[np.float64]]) -> Tensor:
+            return torch.as_tensor(np.concatenate([values(i) for i in batch]), dtype=torch.float32, device=device)
+
+        def loss(logp: Tensor, batch: Sequence[int]) -> Tensor:
+            calls = np.repeat(np.arange(len(batch)), [len(sequences[i].said) for i in batch])
+            sampler = column(batch, lambda i: _known(sequences[i].sampler))
+            total, report = objective(
+                logp,
+                column(batch, lambda i: _known(sequences[i].sampler if sequences[i].old is None else sequences[i].old)),
+                column(batch, lambda i: _known(sequences[i].advantages)),
+                torch.full_like(logp, 1 / count),
+                torch.as_tensor(calls, device=device),
+                sampler=sampler,
+                reference=None if references is None else column(batch, lambda i: references[i]),
+            )
+            share = len(logp) / count
+            parts.append({name: value * share for name, value in report.items()})
+            return total
+
+        told = self._step(sequences, loss)
+        return told | {name: sum(part[name] for part in parts) for name in parts[0]}
+
+    # -- one step ----------------------------------------------------------------------------------------------------
+
+    def _step(self, sequences: Sequence[Said], loss: Callable[[Tensor, Sequence[int]], Tensor]) -> dict[str, float]:
+        self.optimizer.zero_grad(set_to_none=True)
+        total = 0.0
+        for batch in self._batches(sequences):
+            value = loss(self._said(self.now(), [sequences[i] for i in batch]), batch)
+            if not torch.isfinite(value):
+                self.optimizer.zero_grad(set_to_none=True)
+                what = f"the loss is {float(value.detach())}"
+                raise NotFinite(what, where=_names(sequences, batch), fix="a lower learning rate")
+            value.backward()
+            total += float(value.detach())
+        norm = float(torch.nn.utils.clip_grad_norm_(self.learned, self.options.clip_norm, foreach=True))
+        if not np.isfinite(norm):
+            self.optimizer.zero_grad(set_to_none=True)
+            where = _names(sequences, range(len(sequences)))
+            raise NotFinite(f"the gradient's size is {norm}", where=where, fix="a lower learning rate")
+        self.optimizer.step()
+        return {"loss": total, "gradient": norm}
+
+    def _batches(self, sequences: Sequence[Said]) -> Iterator[list[int]]:
+        """Sequences of nearly one length together, up to `tokens` with padding."""
+        batch: list[int] = []
+        for i in sorted(range(len(sequences)), key=lambda i: len(sequences[i])):
+            if batch and (len(batch) + 1) * len(sequences[i]) > self.options.tokens:
+                yield batch
+                batch = []
+            batch.append(i)
+        if batch:
+            yield batch
+
+    def _said(self, weights: Weights, sequences: Sequence[Said]) -> Tensor:
+        """float32 log-probabilities of the tokens said, one after the other."""
+        device = self.network.device
+        whole = [np.concatenate([s.prompt, s.said]) for s in sequences]
+        packed = Packed([len(w) for w in whole], device)
+        ids = torch.as_tensor(np.concatenate(whole), device=device)
+        hidden = self.network.hidden(weights, ids, packed.positions, packed)
+        starts = np.cumsum([len(w) for w in whole]) - [len(w) for w in whole]
+        at = np.concatenate([b + np.arange(len(s.prompt), len(s)) for b, s in zip(starts, sequences, strict=True)])
+        places = torch.as_tensor(at, device=device)
+        logits = self.network.logits(weights, hidden[places - 1])
+        return logits.gather(1, ids[places][:, None])[:, 0] - logits.logsumexp(-1)
+
+
+def with_old(learner: LanguageLearner, sequences: Sequence[Said]) -> list[Said]:
+    """The sequences with log-probabilities under the learner's weights, so that the engine's rounding can be corrected for."""
+    return [replace(s, old=old) for s, old in zip(sequences, learner.logps(sequences), strict=True)]
+
+
+def _known(values: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    assert values is not None
+    return values
+
+
+def _names(sequences: Sequence[Said], batch: Sequence[int]) -> str:
+    names = [sequences[i].name for i in batch]
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

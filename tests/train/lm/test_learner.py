@@ -1,0 +1,166 @@
+"""A tiny random model learns: by imitation, and by reward, through engine, rows, credit and update."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from counterpoint import registry  # noqa: E402
+from counterpoint.credit.call_rows import call_rows  # noqa: E402
+from counterpoint.errors import InputError  # noqa: E402
+from counterpoint.team.lm.engine import Ask, Engine  # noqa: E402
+from counterpoint.team.lm.network import Network, Packed, Rope, Shape, Weights  # noqa: E402
+from counterpoint.trace import Event, Trace  # noqa: E402
+from counterpoint.train.learner import NotFinite  # noqa: E402
+from counterpoint.train.lm.adapter import Adapter  # noqa: E402
+from counterpoint.train.lm.learner import LanguageLearner, Options, Said, sequences_of, with_old  # noqa: E402
+from counterpoint.train.lm.objective import Objective  # noqa: E402
+
+SHAPE = Shape(layers=2, heads=2, kv_heads=1, head_width=8, width=16, inner=32, vocabulary=24, context=64, eps=1e-5, rope=Rope())
+END, GOOD = 0, 7
+
+
+def weights_of(seed: int = 0) -> Weights:
+    torch.manual_seed(seed)
+    torch.set_num_threads(1)
+    out = {"words": torch.randn(24, 16) * 0.4, "norm": torch.ones(16)}
+    for i in range(SHAPE.layers):
+        out |= {f"{i}.norm1": torch.ones(16), f"{i}.norm2": torch.ones(16), f"{i}.qkv": torch.randn(32, 16) * 0.2}
+        out |= {f"{i}.o": torch.randn(16, 16) * 0.2, f"{i}.gate_up": torch.randn(64, 16) * 0.2, f"{i}.down": torch.randn(16, 32) * 0.2}
+    return out
+
+
+def said(name: str, prompt: list[int], answer: list[int], **more: Any) -> Said:
+    return Said(name, np.array(prompt), np.array(answer), **more)
+
+
+def test_log_probabilities_are_the_networks() -> None:
+    network, weights = Network(SHAPE), weights_of()
+    learner = LanguageLearner(network, weights, Options(tokens=16))
+    given = [said("a", [1, 2, 3], [4, 5]), said("b", [6], [7, 8, 9, 0]), said("c", [1] * 12, [2])]
+    for one, got in zip(given, learner.logps(given), strict=True):
+        ids = torch.as_tensor(np.concatenate([one.prompt, one.said]))
+        packed = Packed([len(ids)])
+        with torch.no_grad():
+            rows = network.logits(weights, network.hidden(weights, ids, packed.positions, packed)).log_softmax(-1)
+        n = len(one.prompt)
+        assert got == pytest.approx([float(rows[n - 1 + j, t]) for j, t in enumerate(one.said)], abs=1e-5)
+
+
+@pytest.mark.parametrize("is_adapter", [False, True])
+def test_imitation_learns_what_is_shown(is_adapter: bool) -> None:
+    weights = weights_of()
+    before = {name: w.clone() for name, w in weights.items()}
+    adapter = Adapter.new(SHAPE, weights, rank=4, seed=1) if is_adapter else None
+    learner = LanguageLearner(Network(SHAPE), weights, Options(lr=0.02), adapter)
+    shown = [said(f"s{i}", [3, i], [i + 5, END]) for i in range(1, 6)]
+    first = learner.imitate(shown)["loss"]
+    for _ in range(80):
+        last = learner.imitate(shown)["loss"]
+    assert last < 0.2 * first
+    assert all(torch.equal(before[n], weights[n]) for n in weights) == is_adapter
+    greedy = Engine(Network(SHAPE), {n: w.detach() for n, w in learner.now().items()}, ends=(END,))
+    answers = greedy.run([Ask(prompt=[3, i], most=3, temperature=0) for i in range(1, 6)])
+    assert [a.token_ids for a in answers] == [(i + 5, END) for i in range(1, 6)]
+
+
+def played(engine: Engine, update: int, count: int) -> list[Trace]:
+    """Tasks with one call each: the model is asked, and paid for saying the one good word."""
+    asks = [Ask(prompt=[3, 4, k % 4 + 10], most=1, seed=1000 * update + k) for k in range(count)]
+    out = []
+    for k, (ask, answer) in enumerate(zip(asks, engine.run(asks), strict=True)):
+        call = {"prompt_ids": list(ask.prompt), "token_ids": list(answer.token_ids), "logps": list(answer.logps)}
+        event = Event(id="e1", t=0, type="message", agent="a", role="worker", tokens_out=1, extra={"call": call})
+        reward = float(answer.token_ids[0] == GOOD)
+        out.append(Trace(trace_id=f"u{update}-{k}", task_id=f"t{k % 4}", events=[event], edges=[], rewards={"team": reward}))
+    return out
+
+
+def trained(updates: int, *, adapter: bool = False, state: dict[str, Any] | None = None, first: int = 0) -> tuple[list[float], dict[str, Any]]:
+    weights = weights_of()
+    own = Adapter.new(SHAPE, weights, rank=4) if adapter else None
+    learner = LanguageLearner(Network(SHAPE), weights, Options(lr=0.02, steps=2), own)
+    if state is not None:
+        with torch.no_grad():
+            for weight, kept in zip(learner.learned, state["weights"], strict=True):
+                weight.copy_(kept)
+        learner.optimizer.load_state_dict(state["optimizer"])
+    engine = Engine(Network(SHAPE), {n: w.detach().clone() for n, w in learner.now().items()}, ends=(END,), slots=16)
+    means = []
+    for update in range(first, updates):
+        engine.load({n: w.detach() for n, w in learner.now().items()})
+        traces = played(engine, update, 64)
+        means.append(float(np.mean([t.rewards["team"] for t in traces])))
+        credit = registry.get("credit", "group_relative")(traces)
+        sequences = with_old(learner, sequences_of(call_rows(traces, credit)))
+        if sequences:
+            learner.improve(sequences, Objective())
+    return means, {"weights": [w.detach().clone() for w in learner.learned], "optimizer": learner.optimizer.state_dict()}
+
+
+@pytest.mark.parametrize("adapter", [False, True])
+def test_a_reward_teaches_a_choice_from_engine_to_update(adapter: bool) -> None:
+    means, _ = trained(25, adapter=adapter)
+    assert np.mean(means[:3]) < 0.3
+    assert np.mean(means[-3:]) > 0.7
+
+
+def test_a_run_that_goes_on_gives_the_same_numbers() -> None:
+    whole, _ = trained(8)
+    first, state = trained(4)
+    rest, _ = trained(8, state=state, first=4)
+    assert [*first, *rest] == whole
+
+
+def test_a_loss_that_is_no_number_changes_nothing_and_names_the_sequences() -> None:
+    weights = weights_of()
+    learner = LanguageLearner(Network(SHAPE), weights, Options())
+    before = {name: w.detach().clone() for name, w in weights.items()}
+    bad = said("t1 e7", [1, 2], [3], advantages=np.array([np.nan]), sampler=np.array([-1.0]))
+    with pytest.raises(NotFinite, match="t1 e7"):
+        learner.improve([bad], Objective())
+    assert all(torch.equal(before[n], weights[n]) for n in weights)
+
+
+def test_rows_that_teach_nothing_are_left_out_and_wrong_ones_are_named() -> None:
+    call = {"prompt_ids": [1, 2], "token_ids": [3, 4], "logps": [-1.0, -1.0]}
+
+    def traced(note: dict[str, Any], **fields: Any) -> Trace:
+        event = Event(id="e1", t=0, type="message", agent="a", extra={"call": note}, **fields)
+        return Trace(trace_id="t1", task_id="t", events=[event], edges=[], rewards={"team": 1.0})
+
+    def rows(trace: Trace, value: float) -> Any:
+        from counterpoint.trace.rows import Credit, CreditRow
+
+        return call_rows([trace], Credit("ours", "?", False, ("t1",), (CreditRow(0, "team", "", value),)))
+
+    assert len(sequences_of(rows(traced(call), 0.5))) == 1
+    assert sequences_of(rows(traced(call), 0.0)) == []
+    assert sequences_of(rows(traced(call, policy="forced"), 0.5)) == []
+    assert sequences_of(rows(traced({"completion": "x"}), 0.5)) == []
+    with pytest.raises(InputError, match="1 log-probabilities for 2 tokens"):
+        sequences_of(rows(traced({**call, "logps": [-1.0]}), 0.5))
+
+
+def test_an_adapter_goes_to_a_file_and_back_and_fits_its_own_model_only() -> None:
+    weights = weights_of()
+    adapter = Adapter.new(SHAPE, weights, rank=2, seed=3)
+    with torch.no_grad():
+        for b in adapter.b.values():
+            b += 0.1
+    back = Adapter.of_tensors(adapter.as_tensors(), scale=adapter.scale)
+    assert back.rank == 2
+    for name, value in adapter.over(weights).items():
+        assert torch.equal(value, back.over(weights)[name])
+    with pytest.raises(InputError, match="another model"):
+        adapter.over({**weights, "0.qkv": torch.zeros(3, 16)})
+    with pytest.raises(InputError, match="another model: there is no"):
+        adapter.over({n: w for n, w in weights.items() if n != "1.o"})
+    with pytest.raises(InputError, match="no adapter"):
+        Adapter.of_tensors({"x": torch.zeros(2)}, scale=1.0)
+    with pytest.raises(InputError, match="rank 0"):
+        Adapter.new(SHAPE, weights, rank=0)
