@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from counterpoint.formats.codex.thread_head import head_of_meta
+from counterpoint.formats.codex.thread_head import head_of, head_of_meta
 from counterpoint.formats.codex.threads import action_of, is_refused, verdict_of
 from counterpoint.trace import Trace
 from logs import imported
@@ -224,7 +224,200 @@ def guarded() -> Trace:
     )
 
 
-STORIES: dict[str, Callable[[], Trace]] = {f.__name__: f for f in (talk, team, guarded)}
+def exec_stream() -> Trace:
+    """What `codex exec` prints: items that end well, badly and not at all, a team, tokens of two turns, errors of every form."""
+
+    def done(id: str, kind: str, **more: Any) -> Record:
+        return {"type": "item.completed", "item": {"id": id, "type": kind, **more}}
+
+    states = {"kid1": {"status": "completed", "message": "Dug."}, "kid2": {"status": "errored", "message": "Broke."}, "kid3": {"status": "running"}}
+    records: list[Record] = [
+        {"type": "thread.started", "thread_id": "run"},
+        {"type": "turn.started"},
+        {"type": "item.started", "item": {"id": "i0", "type": "command_execution", "command": "never ends", "status": "in_progress"}},
+        {"type": "item.started", "item": {"id": "i1", "type": "command_execution", "command": "ls"}},
+        done("i1", "command_execution", command="ls", aggregated_output="a b", status="completed"),
+        done("i2", "reasoning", text="Hm."),
+        done("i17", "error", message="in an item"),
+        done("i3", "file_change", changes=[{"path": "a"}], status="failed", error="no space"),
+        done("i4", "command_execution", command="rm x", status="declined"),
+        done("i5", "mcp_tool_call", server="s", tool="t", arguments={"x": 1}, result={"content": [{"type": "text", "text": "done"}]}, status="completed"),
+        done("i6", "web_search", query="cats"),
+        done("i7", "web_search", query="dogs", status="failed"),
+        {"type": "item.completed", "item": {"id": "i8", "item_type": "assistant_message", "text": "First."}},
+        {"type": "turn.completed", "usage": {"input_tokens": 100, "cached_input_tokens": 20, "output_tokens": 10}},
+        done("i9", "collab_tool_call", tool="spawn_agent", receiver_thread_ids=["kid1"], prompt="Dig."),
+        done("i10", "collab_tool_call", tool="spawn_agent", receiver_thread_ids=[], prompt="Fail."),
+        done("i11", "collab_tool_call", tool="send_input", receiver_thread_ids=["kid1"], prompt="Deeper."),
+        done("i12", "collab_tool_call", tool="wait", receiver_thread_ids=["kid1"], agents_states=states, status="completed"),
+        done("i13", "collab_tool_call", tool="wait", receiver_thread_ids=["kid1"], agents_states={}, status="failed"),
+        done("i14", "collab_tool_call", tool="close_agent", receiver_thread_ids=["kid1"], agents_states={"kid1": {"status": "completed", "message": "Dug."}}),
+        done("i15", "agent_message", text="Second."),
+        {"type": "turn.failed", "error": {"message": "the turn failed"}},
+        {"type": "turn.completed", "usage": {"input_tokens": 250, "cached_input_tokens": 20, "output_tokens": 30}},
+        {"type": "turn.completed", "usage": {"input_tokens": 7, "output_tokens": 3}},
+        done("i16", "agent_message", text="Third."),
+        *(done(f"q{k}", kind) for k, kind in enumerate(("todo_list", "plan", "hologram"))),
+        *({"type": kind} for kind in ("item.plan.delta", "request_user_input", "item.updated", "hologram", "")),
+        {"type": "error", "message": "the stream failed"},
+    ]  # fmt: skip
+    (trace,) = imported("codex", {"run.jsonl": "".join(json.dumps(r) + "\n" for r in records).encode()})
+    return trace
+
+
+def bundle() -> Trace:
+    """A rollout-trace bundle: prompts whole and by what is new, answers whole, partial and failed, calls by cells and by nobody seen, a team."""
+    records: list[Record] = []
+    payloads: dict[str, Any] = {}
+
+    def keep(value: Any) -> Record:
+        number = len(payloads) + 1
+        payloads[f"b/payloads/{number}.json"] = value
+        return {"path": f"payloads/{number}.json"} if number % 2 else {"raw_payload_id": f"raw_payload:{number}"}
+
+    def add(kind: str, thread: str | None = None, turn: str | None = None, /, **payload: Any) -> None:
+        about = {"rollout_id": "r", "seq": len(records), "wall_time_unix_ms": 1_767_225_600_000 + 1000 * len(records)}
+        records.append({**about, **({"thread_id": thread} if thread else {}), **({"codex_turn_id": turn} if turn else {}), "payload": {"type": kind, **payload}})
+
+    def user(text: str) -> Record:
+        return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+
+    def wrote(id: str, *items: Record, **more: Any) -> None:
+        usage = {"input_tokens": 100, "output_tokens": 10, "cached_input_tokens": 40, "cache_write_input_tokens": 5, "reasoning_output_tokens": 3}
+        add("inference_completed", inference_call_id=id, response_payload=keep({"output_items": items, "token_usage": usage}), **more)
+
+    def says(text: str) -> Record:
+        return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+
+    add("rollout_started", root_thread_id="top")
+    add("thread_started", thread_id="top", agent_path="/root", metadata_payload=keep({"nickname": "Boss"}))
+    add("codex_turn_started", "top", "turn1", codex_turn_id="turn1")
+    add("inference_started", "top", "turn1", inference_call_id="a1", model="gpt-5", request_payload=keep({"input": [user("Go."), {"role": "developer", "content": "x"}]}))
+    wrote("a1", {"type": "reasoning", "summary": [{"text": "Hm."}]}, {"type": "function_call", "name": "exec_command", "call_id": "c1", "arguments": "{}"})
+    add("tool_call_started", "top", tool_call_id="t1", model_visible_call_id="c1", kind={"type": "exec_command"})
+    add("tool_call_started", "top", tool_call_id="t2", kind={"type": "tool"}, requester={"type": "code_cell"}, invocation_payload=keep({"tool_name": "grep", "payload": {"arguments": "{x}"}}))
+    add("tool_call_ended", tool_call_id="t2", status="completed", result_payload=keep("hidden"))
+    add("tool_call_ended", tool_call_id="t1", status="failed", result_payload=keep({"response_item": {"output": "nothing"}}))
+    add("tool_call_started", "top", tool_call_id="t3", kind="web", invocation_payload=keep({"payload": {"input": "cats"}}))
+    add("tool_call_ended", tool_call_id="t3", status="cancelled", result_payload=keep({"value": "late"}))
+    add("tool_call_ended", tool_call_id="never", status="completed")
+    add("inference_started", codex_turn_id="turn1", inference_call_id="a2", model="gpt-6", request_payload=keep({"input": [user("Go."), user("More.")]}))
+    call = {"type": "function_call", "name": "spawn_agent", "call_id": "s1", "arguments": json.dumps({"message": "Dig."})}
+    wrote("a2", says("I spawn."), call, {**call, "call_id": "s2"}, {**call, "call_id": "s3"})
+    add("tool_call_started", "top", tool_call_id="u1", model_visible_call_id="s1", kind="spawn_agent")
+    add("tool_call_runtime_ended", tool_call_id="u1", runtime_payload=keep({"new_thread_id": "kid", "new_agent_role": "digger", "new_agent_nickname": "Di"}))
+    add("tool_call_started", "top", tool_call_id="u2", model_visible_call_id="s2", kind="spawn_agent")
+    add("tool_call_runtime_ended", tool_call_id="u2", runtime_payload=keep({"agent_thread_id": "kid2", "kind": "started", "agent_path": "/root/two"}))
+    add("tool_call_started", "top", tool_call_id="u3", model_visible_call_id="s3", kind={"type": "spawn_agent"})
+    add("tool_call_started", "top", tool_call_id="u4", kind={"type": "send_message"}, invocation_payload=keep({"payload": {"arguments": {"message": "Deeper."}}}))
+    add("tool_call_runtime_ended", tool_call_id="u4", runtime_payload=keep({"receiver_thread_id": "kid"}))
+    add("tool_call_started", "top", tool_call_id="u5", kind={"type": "send_message"}, invocation_payload=keep({"payload": {"arguments": {"message": "To you."}}}))
+    add("thread_started", thread_id="kid", agent_path="/root/kid", metadata_payload=keep({"session_source": {"subagent": {"thread_spawn": {"agent_role": "digger"}}}}))
+    add("inference_started", "kid", "turn2", inference_call_id="k1", model="gpt-5", request_payload=keep({"input": [user("Dig.")]}))
+    add("inference_failed", inference_call_id="k1", error="cut off", partial_response_payload=keep({"output": [says("I di")], "usage": {"input_tokens": 5, "output_tokens": 1}}))
+    more = {"type": "agent_message", "author": "/root", "recipient": "/root/kid", "content": [{"type": "text", "text": "Message Type: MESSAGE\nPayload:\nDeeper."}]}
+    add("inference_started", "kid", inference_call_id="k2", request_input_mode={"type": "incremental"}, request_payload=keep({"input": [more]}))
+    wrote("k2", says("Dug."))
+    add("codex_turn_ended", "kid", codex_turn_id="turn2", status="completed")
+    add("agent_result_observed", parent_thread_id="top", child_thread_id="kid", message="Dug.")
+    add("agent_result_observed", child_thread_id="kid2", message="Two.")
+    add("compaction_request_completed", "top", compaction_request_id="z1", response_payload=keep({"output": [says("In short.")]}))
+    add("codex_turn_ended", "top", codex_turn_id="turn1", status="failed")
+    add("codex_turn_ended", "top", codex_turn_id="turn1", status="aborted")
+    add("inference_completed", "top", inference_call_id="a3", response_payload={"path": "payloads/999.json"})
+    quiet = """rollout_ended thread_ended tool_call_runtime_started mcp_tool_call_correlation_assigned code_cell_started code_cell_initial_response
+        code_cell_ended compaction_request_started compaction_request_failed compaction_installed protocol_event_observed inference_cancelled
+        other hologram"""
+    for kind in quiet.split():
+        add(kind)
+    edges = {
+        "e1": {"source": {"type": "tool_call", "tool_call_id": "u3"}, "target": {"thread_id": "kid3"}},
+        "e2": {"source": {"type": "tool_call", "tool_call_id": "u5"}, "target": {"item_id": "i1"}},
+        "e3": {"source": {"type": "item", "tool_call_id": "u4"}, "target": {"thread_id": "nobody"}},
+    }
+    about = {"rollout_id": "r", "root_thread_id": "top", "raw_event_log": "trace.jsonl"}
+    state = {**about, "interaction_edges": edges, "conversation_items": {"i1": {"thread_id": "kid"}}}
+    files = {"b/trace.jsonl": "".join(json.dumps(r) + "\n" for r in reversed(records)), "b/manifest.json": json.dumps(about), "b/state.json": json.dumps(state)}
+    files |= {name: json.dumps(value) for name, value in payloads.items()}
+    (trace,) = imported("codex", {name: text.encode() for name, text in files.items()})
+    return trace
+
+
+def asked() -> Trace:
+    """Words in the user's name: a human's, the harness's, a parent's, and which of them no event claims."""
+    return read(
+        root=[
+            meta(0, "root"),
+            item(1, "message", role="user", content="<environment_context>left out</environment_context>"),
+            item(1.1, "message", role="user", content="Go."),
+            human(1.2, "Go."),
+            item(1.3, "message", role="user", content="Go."),
+            item(1.4, "message", role="user", content="Injected."),
+            says(2, "Yes.", "m1"),
+            event(2.5, "task_started", turn_id="t2"),
+            item(3, "message", role="user", content=[{"type": "input_image"}]),
+            event(3.1, "user_message", message=""),
+            event(3.2, "item_completed", item={"type": "UserMessage", "content": [{"type": "text", "text": "By item."}]}),
+            event(3.3, "item_completed", item={"type": "CollabAgentToolCall", "id": "s9", "tool": "spawnAgent", "receiver_thread_ids": ["kid9"], "prompt": "Late."}),
+            event(3.4, "item_completed", item={"type": "SubAgentActivity", "event_id": "s10", "agent_thread_id": "kid10", "kind": "started", "agent_path": "/root/ten"}),
+            event(3.5, "user_message", message="# AGENTS.md instructions again"),
+            says(4, "Still yes.", "m2"),
+            call(5, "wait_agent", "w1", ids=["kid9"]),
+            result(6, "w1", "timed out"),
+            item(6.1, "message", role="user", content='<subagent_notification>{"agent_path": "/root/ten", "status": {"completed": "Ten."}}</subagent_notification>'),
+            item(6.2, "message", role="user", content='<subagent_notification>{"agent_id": "kid11", "status": {"errored": "Lost."}}</subagent_notification>'),
+            says(7, "Heard.", "m3"),
+        ],
+        orphan=[child(0, "orphan", "root"), item(1, "message", role="user", content="No event says who."), says(2, "I see.", "o1"), item(3, "message", role="user", content="Again.")],
+    )
+
+
+QUIET = {
+    "event_msg": """agent_message agent_reasoning agent_reasoning_raw_content agent_reasoning_section_break context_compacted thread_settings_applied
+        thread_goal_updated entered_review_mode thread_name_updated background_event plan_update turn_diff session_configured raw_response_item
+        undo_completed image_generation_end view_image_tool_call dynamic_tool_call_request dynamic_tool_call_response warning stream_error
+        anything_begin anything_delta""",
+    "response_item": "compaction context_compaction compaction_summary compaction_trigger ghost_snapshot other",
+}
+
+
+def test_kinds_that_say_nothing_about_the_team_are_known() -> None:
+    done = """AgentMessage CommandExecution McpToolCall FileChange Plan Reasoning WebSearch ImageGeneration ImageView ContextCompaction HookPrompt
+        EnteredReviewMode ExitedReviewMode"""
+    lines = [line(k, outer, type=kind) for outer, kinds in QUIET.items() for k, kind in enumerate(kinds.split())]
+    lines += [event(30, "item_completed", item={"type": kind}) for kind in done.split()]
+    lines += [line(40, kind, x=1) for kind in ("world_state", "inter_agent_communication", "inter_agent_communication_metadata")]
+    trace = read(root=[meta(0, "root"), human(1, "Go."), *lines, says(50, "Done.", "m")])
+    assert "unknown" not in trace.meta["import"]
+    assert [e.id for e in trace.events] == ["root:2", "m"]
+
+
+@pytest.mark.parametrize(
+    ("record", "shape"),
+    [
+        *(({"type": kind, "payload": {}}, "rollout") for kind in (
+            "response_item", "event_msg", "turn_context", "compacted", "world_state", "inter_agent_communication", "inter_agent_communication_metadata",
+            "security_risk_score",
+        )),
+        ({"type": "hologram", "payload": {}}, None),
+        ({"type": "response_item"}, None),
+        ({"type": "thread.started", "thread_id": "t"}, "exec"),
+        ({"type": "thread.started"}, None),
+        ({"rollout_id": "r", "seq": 1, "wall_time_unix_ms": 2, "payload": {"type": "x"}}, "bundle"),
+        ({"rollout_id": "r", "seq": 1, "wall_time_unix_ms": 2, "payload": {}}, None),
+        *(({k: v for k, v in {"rollout_id": "r", "seq": 1, "wall_time_unix_ms": 2, "payload": {"type": "x"}}.items() if k != left}, None)
+          for left in ("rollout_id", "seq", "wall_time_unix_ms")),
+        ({"id": "i", "instructions": None, "timestamp": 5}, "plain"),
+        ({"id": "i", "instructions": None, "type": "x"}, None),
+        ({"id": "i"}, None),
+    ],
+)  # fmt: skip
+def test_how_logs_begin(record: Record, shape: str | None) -> None:
+    head = head_of(record)
+    assert (head.shape if head else None) == shape
+
+
+STORIES: dict[str, Callable[[], Trace]] = {f.__name__: f for f in (talk, team, guarded, exec_stream, bundle, asked)}
 
 
 def story(name: str) -> list[str]:
