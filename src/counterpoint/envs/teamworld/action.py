@@ -171,8 +171,8 @@ def _slots(config: Config, items: Any) -> np.ndarray:
 def as_action(config: Config, data: Action | Mapping[str, Any]) -> Action:
     """An action of one episode, from plain data or as it is; unknown names are one clear error.
 
-        {"stop": false, "close": [3], "spawn": [{"number": 2, "family": "B", "type": 0, "parent": 0}], "despawn": [4],
-         "calls": [[item, agent, brief, purpose], ...], "full_return": false, "broadcast": false, "rule": "bayes"}
+    {"stop": false, "close": [3], "spawn": [{"number": 2, "family": "B", "type": 0, "parent": 0}], "despawn": [4],
+     "calls": [[item, agent, brief, purpose], ...], "full_return": false, "broadcast": false, "rule": "bayes"}
     """
     if isinstance(data, Action):
         return data

@@ -178,9 +178,9 @@ def _likelihood(config: Config, naive: bool) -> np.ndarray:
 def posterior(config: Config, tally: np.ndarray, *, naive: bool = False) -> np.ndarray:
     """P(yes) for tallies (..., 2 families, 2 answers), at knowledge 1.
 
-        bayes   argmax_y Σ_z share_z Π_f [ m·r^c (1−r)^w + (1−m)·s^c (1−s)^w ],  c and w the votes of f for and against y,
-                s = skill[f][z], r = right_if_misled, m = misconception[f][z], all seen through the knowledge g
-        naive   the same with each vote on its own: s' = m·r + (1−m)·s per vote, no shared misconception
+    bayes   argmax_y Σ_z share_z Π_f [ m·r^c (1−r)^w + (1−m)·s^c (1−s)^w ],  c and w the votes of f for and against y,
+            s = skill[f][z], r = right_if_misled, m = misconception[f][z], all seen through the knowledge g
+    naive   the same with each vote on its own: s' = m·r + (1−m)·s per vote, no shared misconception
     """
     table = _likelihood(config, naive)
     no, yes = np.minimum(tally[..., 0], config.max_votes), np.minimum(tally[..., 1], config.max_votes)

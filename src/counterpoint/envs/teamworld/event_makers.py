@@ -19,6 +19,7 @@ from counterpoint.envs.teamworld.attacks import MARKS
 from counterpoint.envs.teamworld.config import CONTROLS, FAMILIES, KINDS, RULES, Config
 from counterpoint.envs.teamworld.events import CRITIC, HUMAN
 from counterpoint.trace import Event, content_ref
+from counterpoint.trace.keys import about_text, make_key
 
 OPTIONS = {
     "stop": ["stop", "continue"],
@@ -158,7 +159,7 @@ class Makers:
         ends = np.cumsum(config.counts)
         self._kind = [KINDS[int(np.searchsorted(ends, i, side="right"))] for i in range(config.items)]
         self._task = [f"{kind} {i}" for i, kind in enumerate(self._kind)]
-        self._tail = Memo(lambda code: f"{code >> 32}|{code & LOW}")
+        self._tail = Memo(lambda code: about_text(code >> 32, code & LOW))
         self._tool, self._brief, self._claim = Memo(self._tool_of), Memo(self._brief_of), Memo(self._claim_of)
         price, outside = config.token_price_usd, {"trusted": False, "ok": True, "source": "tool"}
         self._base = {
@@ -208,7 +209,7 @@ class Makers:
                     options=OPTIONS[name],
                     logp=logp,
                     policy=policy,
-                    key=f"orchestrator|{name}|{now}",
+                    key=make_key("orchestrator", name, (now,)),
                     extra=extra,
                 )
             )
@@ -226,7 +227,7 @@ class Makers:
                 role="worker",
                 to=to,
                 turn=now,
-                key=f"{to}|spawn",
+                key=make_key(to, "spawn"),
                 extra={"family": FAMILIES[family], "specialty": value, "slot": slot},
             )
             for event, t, agent, to, now, family, value, slot in rows
@@ -235,7 +236,7 @@ class Makers:
     def _despawns(self, p: Part) -> Written:
         rows = zip(p.ids, p.t, p.who(), p.who("to"), p["round"], strict=True)
         return [
-            Event(id=event, t=t, type="despawn", agent=agent, to=to, turn=now, key=f"{to}|despawn")
+            Event(id=event, t=t, type="despawn", agent=agent, to=to, turn=now, key=make_key(to, "despawn"))
             for event, t, agent, to, now in rows
         ], [None] * len(p.ids)
 
@@ -264,7 +265,7 @@ class Makers:
                         content_ref=said[0],
                         turn=now,
                         task=tasks[item],
-                        key=f"{judged}|verdict|{tail[code]}",
+                        key=make_key(judged, "verdict", tail[code]),
                         reward={"R6": reward},
                     )
                 )
@@ -282,7 +283,7 @@ class Makers:
                         content_ref=said[0],
                         turn=now,
                         task=tasks[item],
-                        key=f"{to}|brief|{tail[code]}",
+                        key=make_key(to, "brief", tail[code]),
                         extra=extra,
                     )
                 )
@@ -313,7 +314,7 @@ class Makers:
                     dur=round(dur, 6),
                     turn=now,
                     task=tasks[item],
-                    key=f"{agent}|tool|{tail[code]}",
+                    key=make_key(agent, "tool", tail[code]),
                 )
             )
             texts.append(said)
@@ -344,7 +345,7 @@ class Makers:
                     content_ref=said[0],
                     turn=now,
                     task=tasks[item],
-                    key=f"{agent}|result|{tail[code]}",
+                    key=make_key(agent, "result", tail[code]),
                     reward={"R5": reward},
                 )
             )
@@ -375,7 +376,7 @@ class Makers:
                     content_ref=said[0],
                     turn=now,
                     task=tasks[item],
-                    key=f"{agent}|return|{tail[code]}",
+                    key=make_key(agent, "return", tail[code]),
                     ok=ok != 0,
                     reward=reward,
                     extra=extra,
@@ -396,7 +397,7 @@ class Makers:
                 role="orchestrator",
                 content_ref=said[0],
                 turn=now,
-                key=f"orchestrator|draft|{now}",
+                key=make_key("orchestrator", "draft", (now,)),
                 reward={"R4": reward, "draft": score},
                 extra={"rule": RULES[value], "read": count},
             )
@@ -418,7 +419,7 @@ class Makers:
                 content_ref=said[0],
                 turn=now,
                 task=self._task[item],
-                key=f"human|insert|{item}|{now}",
+                key=make_key("human", "insert", (item, now)),
                 extra={"claim": value},
             )
             for event, t, agent, to, said, (now, item, value) in zip(p.ids, p.t, p.who(), p.who("to"), texts, rows, strict=True)
@@ -440,7 +441,7 @@ class Makers:
                 trusted=False,
                 turn=now,
                 task=self._task[item],
-                key=f"{agent}|safety|{self._tail[code]}",
+                key=make_key(agent, "safety", self._tail[code]),
                 ok=ok == 1,
                 source=SOURCE.get(MARKS[mark], "tool"),
                 extra={"violation": ok != 1},

@@ -23,6 +23,7 @@ from counterpoint.envs.teamworld.setting import Setting, columns, traced
 from counterpoint.envs.world import Runs
 from counterpoint.errors import InputError, NotFound, NotIdentified, Refused
 from counterpoint.trace import Trace
+from counterpoint.trace.keys import make_key, parse_key
 from counterpoint.trace.replay import Delete, Do, Force, Fork, Insert, Substitute
 
 _DO = {"delete": Delete, "substitute": Substitute, "insert": Insert, "force": Force}
@@ -205,8 +206,9 @@ def _place(trace: Trace, at: str) -> _Place:
             kind = str(event.task).split()[0]
             earlier = [e for e in trace.events[:index] if e.type == "return" and e.turn == event.turn]
             place = sum(str(e.task).split()[0] == kind for e in earlier)
-            cut, said = RETURN + KIND_SPAN * KINDS.index(kind) + place, str(event.key).replace("|return|", "|result|")
-            called = next((e.turn for e in trace.events[:index] if e.key == said), turn)
+            cut, key = RETURN + KIND_SPAN * KINDS.index(kind) + place, parse_key(event.key)
+            result = "" if key is None else make_key(key.who, "result", key.about)
+            called = next((e.turn for e in trace.events[:index] if e.key == result), turn)
             return _Place("return", turn, cut, slots[event.agent], item, called)
     raise InputError(f"event {at} is a {event.type} of {event.agent}", where=trace.trace_id, fix="fork at what the team did")
 

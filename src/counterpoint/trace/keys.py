@@ -1,0 +1,45 @@
+"""Stable keys of a simulated team's events: who, what, and about what, as one type that writer and reader share.
+
+Always true: `parse_key(make_key(*key)) == key` for every `EventKey`; a key names an event by what it is and never by its place in
+the trace, so that an edit elsewhere does not change it.
+
+    orchestrator|stop|4         a decision of round 4 (stop, spawn, ...), or draft: the aggregate of that round
+    a3.1|tool|17|0              call 0 of agent a3.1 on item 17; also brief, result, return, verdict and safety of that call
+    a3|spawn, a3|despawn        an agent comes, or goes
+    human|insert|17|4           what a person said about item 17 in round 4
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+_BAR = "|"
+
+
+class EventKey(NamedTuple):
+    """The parts of a key."""
+
+    who: str
+    """The agent that acts, or that the event is about."""
+    what: str
+    about: tuple[int, ...] = ()
+    """A round, or an item and the number of the call (or the round)."""
+
+
+def about_text(*numbers: int) -> str:
+    """The end of a key, which many keys share: what it is about, for `make_key`."""
+    return _BAR.join(map(str, numbers))
+
+
+def make_key(who: str, what: str, about: str | tuple[int, ...] = "") -> str:
+    """The key as an event carries it; `about` as numbers, or written by `about_text` already."""
+    text = about if isinstance(about, str) else about_text(*about)
+    return f"{who}|{what}|{text}" if text else f"{who}|{what}"
+
+
+def parse_key(text: str | None) -> EventKey | None:
+    """The parts of a key; None where it has another form, such as those of live teams."""
+    who, *rest = (text or "").split(_BAR)
+    if not rest or not all(part.isascii() and part.isdigit() for part in rest[1:]):
+        return None
+    return EventKey(who, rest[0], tuple(map(int, rest[1:])))
