@@ -38,7 +38,9 @@ def test_normalised_keeps_groups_and_components_apart() -> None:
     assert deep.shape == (2, 2, 5)
     assert deep[1, 0] == pytest.approx(found[0])
     assert normalised(np.array([[0.0, 4.0]]), [0, 0], ddof=1)[0] == pytest.approx([-(0.5**0.5), 0.5**0.5])
-    assert normalised(np.array([[5.0, 0.0, 4.0]]), [0, 1, 1], ddof=1)[0] == pytest.approx([0, -(0.5**0.5), 0.5**0.5])  # one alone has no deviation
+    assert normalised(np.array([[5.0, 0.0, 4.0]]), [0, 1, 1], ddof=1)[0] == pytest.approx(
+        [0, -(0.5**0.5), 0.5**0.5]
+    )  # one alone has no deviation
 
 
 def test_what_varies_by_rounding_does_not_vary() -> None:
@@ -94,7 +96,9 @@ def test_gdpo_sums_before_it_whitens() -> None:
     assert cancelled.tolist() == [0, 0, 0]
     assert gdpo(np.array([[0.3, 0.1, 0.7], [-0.9, -0.3, -2.1]]), [0, 0, 0], [2.0, 2.0]).tolist() == [0, 0, 0]
     assert gdpo(np.array([[0.3, 0.1, 0.7], [-0.9, -0.3, -2.1]]), [0, 0, 0], [-2.0, -2.0]).tolist() == [0, 0, 0]
-    assert gdpo(np.array([[1.0, 0.0], [1.0, 0.0]]), [0, 0], [1.0, -0.5], whiten=False) == pytest.approx([0.5 * 0.5**0.5, -0.5 * 0.5**0.5])
+    assert gdpo(np.array([[1.0, 0.0], [1.0, 0.0]]), [0, 0], [1.0, -0.5], whiten=False) == pytest.approx(
+        [0.5 * 0.5**0.5, -0.5 * 0.5**0.5]
+    )
 
 
 # -- gradients ---------------------------------------------------------------------------------------------------
@@ -176,14 +180,21 @@ def test_the_floor_and_the_limit_of_a_weight() -> None:
     assert 0.05 < cos < 1 / 3
     assert found.weights_K == pytest.approx([1.0, 1 / cos])
     assert Balance().step(Memory.of(2, 3), np.stack([h1, mean]), np.stack([h2, mean])).weights_K == pytest.approx([1.0, 3.0])
-    assert Balance(floor=0.5).step(Memory.of(2, 3), np.stack([h1, mean]), np.stack([h2, mean])).weights_K == pytest.approx([1.0, 2.0])
-    opposed = Balance(most=100.0).step(Memory.of(2, 3), np.stack([h1, mean]), np.stack([np.array([0.9, -1.0, 0.0]), np.array([1.0, 0.0, 0.0])]))
+    assert Balance(floor=0.5).step(Memory.of(2, 3), np.stack([h1, mean]), np.stack([h2, mean])).weights_K == pytest.approx(
+        [1.0, 2.0]
+    )
+    opposed = Balance(most=100.0).step(
+        Memory.of(2, 3), np.stack([h1, mean]), np.stack([np.array([0.9, -1.0, 0.0]), np.array([1.0, 0.0, 0.0])])
+    )
     assert opposed.weights_K[1] <= 20.0  # rho_0 below zero counts as the floor, 0.05
     assert opposed.weights_K[1] > 3.0
     assert (Balance().decay, Balance().floor, Balance().most) == (0.9, 0.05, 3.0)
     one = Balance().step(Memory.of(1, 3), sure[None], sure[None])
     assert (one.total_D.tolist(), one.weights_K.tolist()) == ([1.0, 0.0, 0.0], [1.0])
-    assert Balance(most=0.0).step(Memory.of(2, 3), np.stack([sure, sure]), np.stack([sure, sure])).weights_K.tolist() == [1.0, 0.0]
+    assert Balance(most=0.0).step(Memory.of(2, 3), np.stack([sure, sure]), np.stack([sure, sure])).weights_K.tolist() == [
+        1.0,
+        0.0,
+    ]
     assert Balance(decay=0.0).step(Memory.of(1, 3), sure[None], sure[None]).memory.reliability_K.tolist() == [1.0]
 
 

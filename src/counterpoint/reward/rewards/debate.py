@@ -3,7 +3,7 @@
 Always true: one row of unit message per message or return that somebody scored. A panel's verdicts are made one by `panel`:
 mean, all (a strict gate, Debate-as-Reward, arXiv 2604.16723), majority, min, max, ...; judges that give None abstain. A judge
 must not be the author: `by_author` says what to do with the verdict of a judge that names itself (attribute `agent`): drop it,
-or keep it. CoMAS (2510.08529) scores pairs of messages by `reward.published.comas`, which a judge can call.
+or keep it. CoMAS (2510.08529) has a judge that scores pairs of messages.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """R2, individual outcome: each agent is paid for its own result, as logged on its events or as `outcome` says.
 
 Always true: one row of unit agent per agent that was scored, none for the others. Logged amounts of an agent are combined by
-`how` (mean, sum, last, ...). MAPoRL (arXiv 2502.18439) and SHARP (2602.08335) pay agents by formulas of
-`reward.published_steps.maporl` and `reward.published.sharp`, which an `outcome` can call.
+`how` (mean, sum, last, ...). MAPoRL's form of it is the reward `maporl`, SHARP's the credit mechanism
+`sharp`.
 """
 
 from __future__ import annotations

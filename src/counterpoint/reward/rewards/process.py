@@ -4,8 +4,7 @@ Always true: rows of unit turn (`agent#turn`), one per turn that was scored; the
 without a turn number belongs to no turn and gives no row. With `potential` the pay is shaping, F_t = gamma Phi_t - Phi_(t-1)
 over the scored events in the story's order (Ng, Harada, Russell 1999): sum_t gamma^t F_t = gamma^T Phi_T - Phi_0 whatever was
 done in between, so steps that only pad earn nothing in sum, and with the last potential at 0 no policy becomes better. A
-potential is a channel of logged values, or a callable (trace, event) -> value of the state after the event. FoldGRPO's turn
-penalties (arXiv 2510.11967) are `reward.published_steps.fold_process`.
+potential is a channel of logged values, or a callable (trace, event) -> value of the state after the event.
 """
 
 from __future__ import annotations

@@ -6,9 +6,8 @@ averaged by weight:
 
     r(role) = sum_i w_i s_i / sum_i w_i   over the items scored
 
-Without rubrics, each event's amount in the first of `channels` it has, averaged over the role's events. MarsRL (arXiv
-2511.11373), MAE (2510.23595) and CoMAS (2510.08529) pay roles by functions of `reward/published.py`, MALT (2412.01928) by
-`reward.published_steps.malt`.
+Without rubrics, each event's amount in the first of `channels` it has, averaged over the role's events.
+MarsRL (arXiv 2511.11373: a verifier is paid for a true verdict) and MAE (2510.23595) are rubrics of this kind.
 """
 
 from __future__ import annotations

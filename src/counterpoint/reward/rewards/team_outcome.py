@@ -1,8 +1,7 @@
 """R1, shared team outcome: the trace's own reward, or a verifier's score of the trace, paid to the team.
 
-Always true: one row of unit team, or none where the trace has no such reward and the verifier none to give. Published mixes of
-an outcome with formats and penalties (WideSeek-R1, MATPO, M-GRPO, ...) are functions of `reward/published.py`: call them in a
-verifier.
+Always true: one row of unit team, or none where the trace has no such reward and the verifier none to give. Mixes of an
+outcome with formats and penalties are rewards of their own: `wideseek`, `matpo`, `agent_qmix`.
 """
 
 from __future__ import annotations
