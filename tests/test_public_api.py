@@ -129,5 +129,7 @@ def test_the_package_runs_as_the_command() -> None:
 
 
 def test_import_time_is_not_spent_on_what_is_not_used() -> None:
+    code = "import sys; before = set(sys.modules); import counterpoint; print(*set(sys.modules) - before)"
+    assert not set(_python("-c", code).stdout.split()) & {"typing", "re", "inspect", "pathlib", "numpy", "msgspec"}
     code = "import counterpoint, sys; counterpoint.Event; counterpoint.credit; print('pyarrow' in sys.modules, 'duckdb' in sys.modules)"
     assert _python("-c", code).stdout.split() == ["False", "False"]
