@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 
+# Hundreds of processes are started here, and each would compile the package again: compiled modules are kept, whoever asked for none.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 # The tests use a machine's cores by running beside each other. Threads of a mathematical library would only wait for each
 # other on top of that, spinning: a fit of a second then takes ten. It is read when numpy or torch is imported, hence up here.
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):

@@ -20,8 +20,8 @@ PLUGINS = [(kind, name) for kind in registry.kinds() for name in registry.ids(ki
 # The TeamWorlds are one engine with different numbers. Its laws are checked on fewer items and agents, of every kind that a world has;
 # at their own sizes only some of them are played by other tests.
 SMALL = {
-    "vote_items": 16, "pool_items": 1, "draft_items": 2, "chain_items": 3, "node_modules": 2, "node_module_size": 4, "max_agents": 12,
-    "pool_calls": 30, "draft_calls": 16,
+    "vote_items": 8, "pool_items": 1, "draft_items": 1, "chain_items": 1, "node_modules": 2, "node_module_size": 2, "max_agents": 8,
+    "pool_calls": 12, "draft_calls": 8,
 }  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import operator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -11,8 +12,8 @@ import pytest
 
 from counterpoint import Store, Trace, problems, record
 
-pytest.importorskip("langgraph")
-pytest.importorskip("agents")
+# Looked for, not loaded: that takes seconds, in every process that collects the tests.
+pytestmark = pytest.mark.skipif(not (find_spec("langgraph") and find_spec("agents")), reason="needs langgraph and openai-agents")
 
 
 def _clean(rec: Any) -> Trace:

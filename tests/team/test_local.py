@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("torch", reason="needs the llm extra")
-pytest.importorskip("transformers", reason="needs the llm extra")
+if not (find_spec("torch") and find_spec("transformers")):  # looked for, not loaded: that takes seconds wherever tests are collected
+    pytest.skip("needs the llm extra", allow_module_level=True)
 
 from counterpoint.errors import InputError
 from counterpoint.team.model import Call, Completion, Message, Model, ModelFailed

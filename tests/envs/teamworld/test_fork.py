@@ -18,18 +18,18 @@ from counterpoint.errors import InputError, NotFound, NotIdentified, Refused
 from counterpoint.trace import Event, Trace, encode, problems
 from counterpoint.trace.replay import Delete, Force, Fork, Insert, ManyReplay, Replay, Substitute
 
-W1: TeamWorld = registry.get("env", "wide_verify").replace(vote_items=24, max_agents=12)
+W1: TeamWorld = registry.get("env", "wide_verify").replace(vote_items=16, max_agents=12)
 ONE = W1.replace(vote_items=1, max_agents=1, types=1, max_votes=1, spawn_price=0.0, round_price=0.0)
 MIXED: TeamWorld = registry.get("env", "mixture").replace(
-    vote_items=8,
+    vote_items=4,
     pool_items=1,
     draft_items=1,
     chain_items=1,
-    pool_calls=12,
-    draft_calls=12,
+    pool_calls=6,
+    draft_calls=6,
     node_modules=2,
-    node_module_size=3,
-    max_agents=9,
+    node_module_size=2,
+    max_agents=7,
 )
 WORLDS = {
     "votes": W1,
@@ -136,7 +136,7 @@ def test_drawing_anew_gives_each_draw_its_own_noise_and_the_right_rate() -> None
 
 def test_many_forks_at_once_are_the_forks_one_by_one() -> None:
     trace = run(MIXED)
-    picks = [e for e in trace.events if e.agent != "critic"][:: len(trace.events) // 6]
+    picks = [e for e in trace.events if e.agent != "critic"][:: len(trace.events) // 4]
     forks = [Fork(e.id, do, seed) for e in picks for do, seed in ((Delete(), None), (None, 3), (None, None))]
     runs = MIXED.forks(trace, forks)
     single = [MIXED.fork(trace, f.at, f.do, f.seed).rewards["team"] for f in forks]
@@ -157,11 +157,11 @@ def test_fresh_forks_of_the_first_event_have_the_mean_of_fresh_episodes_given_th
     """Fresh noise keeps the instance (the questions) and redraws the rest, so the means over instances agree."""
     world = W1.replace(vote_items=12)
     fresh = []
-    for seed in range(30):
+    for seed in range(16):
         trace = run(world, seed=seed)
-        fresh.append(world.forks(trace, [Fork(trace.events[0].id, None, s) for s in range(20)]).values.mean())
-    plain = world.run("reference", range(10_000, 12_000)).values
-    error = np.hypot(np.std(fresh) / np.sqrt(30), plain.std() / np.sqrt(2000))
+        fresh.append(world.forks(trace, [Fork(trace.events[0].id, None, s) for s in range(12)]).values.mean())
+    plain = world.run("reference", range(10_000, 11_000)).values
+    error = np.hypot(np.std(fresh) / np.sqrt(16), plain.std() / np.sqrt(1000))
     assert abs(np.mean(fresh) - plain.mean()) < 4.5 * error
 
 
