@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.app.replaying import replay_of
 from counterpoint.errors import InputError
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.errors import InputError, NotFound
 from counterpoint.files import open_plain, put
 from counterpoint.formats.format import Format, detect

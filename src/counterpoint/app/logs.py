@@ -15,7 +15,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import BinaryIO
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.files import open_plain
 from counterpoint.formats.importer import Importer, Session

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.errors import NotFound
 from counterpoint.trace import Trace
 

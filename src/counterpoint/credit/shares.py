@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.credit.mechanism import team_reward
 from counterpoint.errors import CounterpointError
 from counterpoint.trace import Trace

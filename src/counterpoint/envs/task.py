@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.errors import InputError, NotFound, did_you_mean
 
 Verb = Literal["spawn", "delegate", "message", "tool", "aggregate", "return", "stop", "noop"]

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.trace import Trace
 

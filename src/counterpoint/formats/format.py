@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
 

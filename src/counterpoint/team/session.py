@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.envs.task import Instance, Score, TextTask
 from counterpoint.envs.task import task as find_task
 from counterpoint.errors import InputError, NotFound, Refused, did_you_mean

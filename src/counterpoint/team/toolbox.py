@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.envs.task import Instance
 from counterpoint.errors import CounterpointError, InputError
 from counterpoint.team.sandbox import folders

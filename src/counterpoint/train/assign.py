@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 import torch
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.credit.mechanism import Mechanism
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
 from counterpoint.reward.reward import Reward

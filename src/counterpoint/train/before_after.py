@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.audit.measures import measures
 from counterpoint.envs.teamworld.config import FAMILIES, KINDS, RULES, Config
 from counterpoint.envs.teamworld.play import play

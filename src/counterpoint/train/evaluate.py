@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.envs.teamworld.config import Config
 from counterpoint.envs.teamworld.play import play
 from counterpoint.envs.teamworld.policies import named

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.envs.teamworld.config import Config
 from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
 

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from counterpoint import files
+import counterpoint.files as files
 from counterpoint.envs.keyed import bits, purpose
 from counterpoint.errors import InputError, NotFound, did_you_mean
 

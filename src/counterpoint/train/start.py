@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.errors import CounterpointError, InputError
 from counterpoint.store import Store
 from counterpoint.trace import Trace

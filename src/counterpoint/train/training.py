@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy._core import multiarray
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.envs.teamworld.config import Config
 from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.errors import InputError

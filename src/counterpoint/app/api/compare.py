@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.app.api.train import train_one
 from counterpoint.app.run_groups import grouped, groups_of
 from counterpoint.bench.comparable import Group, Sides, budget_gap, reasons, sides

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.app.api.inputs import many_traces
 from counterpoint.app.crediting import credit_of
 from counterpoint.app.forking import named_model, replay_for

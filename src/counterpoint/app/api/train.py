@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.trace.tabular import Tabular
 

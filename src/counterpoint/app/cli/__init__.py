@@ -10,7 +10,7 @@ import sys
 
 import click
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.errors import CounterpointError, InputError
 
 _HIDDEN = {"commands", "completion"}

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.app.cli import installed
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, number, table
 from counterpoint.app.cli._store import store_option
 from counterpoint.errors import InputError, NotFound, did_you_mean

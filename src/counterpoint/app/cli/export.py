@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.app.cli._masked import counts, hidden, many, report_lines, report_rows
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
 from counterpoint.app.cli._store import store_option

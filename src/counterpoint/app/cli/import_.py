@@ -136,7 +136,7 @@ def _say(account: Account, found: Found, *, is_dry: bool, as_json: bool) -> None
 
 
 def _list(*, as_json: bool) -> None:
-    from counterpoint import registry
+    import counterpoint.registry as registry
     from counterpoint.app.logs import importers
 
     for name in sorted(importers()):

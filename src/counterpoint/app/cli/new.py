@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option
 from counterpoint.errors import InputError, NotFound, did_you_mean
 

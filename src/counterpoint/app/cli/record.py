@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.app.cli._dials import given, impossible, set_option
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, number, plain_text
 from counterpoint.app.cli._store import open_store, store_option

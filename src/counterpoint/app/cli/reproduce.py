@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.app.cli._output import emit, json_option, note, number, plain_text, table
 from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
 

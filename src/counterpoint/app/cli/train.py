@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, plain_text, table
 from counterpoint.errors import InputError, did_you_mean
 

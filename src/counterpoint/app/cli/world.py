@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.app.cli._dials import given, impossible, set_option
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, number, plain_text, table
 from counterpoint.app.cli._progress import track

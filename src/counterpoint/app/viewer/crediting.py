@@ -8,7 +8,7 @@ that leads to other code cannot.
 
 from __future__ import annotations
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.app.crediting import credit_of, mechanism
 from counterpoint.app.viewer.replay import can_fork, world_of
 from counterpoint.app.viewer.seen import Seen, seen

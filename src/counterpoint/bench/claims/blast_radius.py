@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.audit.blast import Blast, cut_off
 from counterpoint.audit.blast import blast_radius as reach
 from counterpoint.audit.edge_audit import edge_audit, other

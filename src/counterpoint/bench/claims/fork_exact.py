@@ -17,7 +17,7 @@ from hashlib import sha256
 
 import numpy as np
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.bench.claim import ClaimRow
 from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.envs.teamworld.world import TeamWorld

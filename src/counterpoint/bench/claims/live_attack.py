@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.audit.taint import Score, did_influence, influenced, may_taint, score, suspects, untrusted
 from counterpoint.bench.claim import ClaimRow, at_least, mean_interval
 from counterpoint.bench.claims._live import check_seeds, none, play_with, recorded, reported, without

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.bench.claim import ClaimRow, at_least, at_most
 from counterpoint.credit.accounts import Ledger
 from counterpoint.credit.mechanisms.ledger import accounts, parts_of

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.bench.claim import ClaimRow
 from counterpoint.envs.keyed import bits, purpose, uniform
 from counterpoint.envs.teamworld.world import TeamWorld

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.bench.claim import ClaimRow
 from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.envs.teamworld.screening import LEAST_LOSS, LEAST_SE, SUB_DECISIONS, worst

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.audit.measures import measures
 from counterpoint.bench.claim import ClaimRow, mean_interval
 from counterpoint.errors import InputError

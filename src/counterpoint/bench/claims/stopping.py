@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.bench.claim import ClaimRow, at_least, at_most
 from counterpoint.envs.keyed import bits, purpose
 from counterpoint.envs.stopping.world import StoppingWorld

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.bench.claim import ClaimRow, at_most, equal_within
 from counterpoint.envs.keyed import bits, purpose
 from counterpoint.envs.stopping.world import StoppingWorld

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.audit.authority import authority
 from counterpoint.audit.diff import aligned
 from counterpoint.audit.taint import Score, did_influence, influenced, may_taint, planted, score, suspects

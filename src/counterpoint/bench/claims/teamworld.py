@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.bench.claim import ClaimRow, at_least, at_most, mean_interval
 from counterpoint.bench.claims._learned import Learned, share, train_all, values_of
 from counterpoint.envs.keyed import purpose, uniform

@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from counterpoint import registry
+import counterpoint.registry as registry
 from counterpoint.errors import InputError
 from counterpoint.reward.reward import Reward
 from counterpoint.trace import Trace

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from counterpoint import files
+import counterpoint.files as files
 from counterpoint.errors import InputError, NotFound, Refused
 from counterpoint.files import read_plain
 from counterpoint.train.stopping.basis import Basis, quadratic
