@@ -18,10 +18,11 @@ from counterpoint.errors import InputError, NotFound, NotIdentified
 from counterpoint.trace import Trace, encode
 from counterpoint.trace.rows import Credit, CreditRow
 from counterpoint.train.assign import advantages, assigned, check, needs_critic, prefix_values, weight_at
-from counterpoint.train.jobs import Played, play
+from counterpoint.train.jobs import play
 from counterpoint.train.policies.network import Network
 from counterpoint.train.preset import Preset, named_preset
 from counterpoint.train.returns import team_scale
+from counterpoint.train.rollouts import TracedRollout
 
 PLAIN: dict[str, Any] = {"source": "a test", "grade": "M", "departures": "none", "loss": {"clip": {}}}
 
@@ -34,7 +35,7 @@ def net() -> Network:
 
 
 @pytest.fixture(scope="module")
-def played(net: Network) -> Played:
+def played(net: Network) -> TracedRollout:
     """Two tasks, four episodes each, on a small W1 whose workers decide too."""
     weights = {k: v.numpy() for k, v in net.state_dict().items()}
     payload = {
@@ -61,7 +62,7 @@ def _credit(traces: Sequence[Trace], rows: list[CreditRow], **more: Any) -> Cred
 # -- GRPO by hand
 
 
-def test_every_row_of_grpo_gets_its_episodes_group_relative_number(net: Network, played: Played) -> None:
+def test_every_row_of_grpo_gets_its_episodes_group_relative_number(net: Network, played: TracedRollout) -> None:
     out = played.rollout
     found = assigned(named_preset("grpo"), out, played.traces, net, progress=0.0)
     by_hand = np.concatenate([(r - r.mean()) / (r.std(ddof=1) + 1e-6) for r in (out.values[:4], out.values[4:])])
@@ -74,7 +75,7 @@ def test_every_row_of_grpo_gets_its_episodes_group_relative_number(net: Network,
     assert found.uncovered == {}
 
 
-def test_the_traces_given_stay_as_they_were(net: Network, played: Played) -> None:
+def test_the_traces_given_stay_as_they_were(net: Network, played: TracedRollout) -> None:
     before = [encode(t) for t in played.traces]
     for name in ("kimi_parl", "m_grpo"):
         advantages(named_preset(name), played.rollout, played.traces, net, progress=0.3)
@@ -82,7 +83,7 @@ def test_the_traces_given_stay_as_they_were(net: Network, played: Played) -> Non
 
 
 @pytest.mark.parametrize("name", [n for n in registry.ids("preset") if named_preset(n).uses_traces])
-def test_every_preset_judged_on_traces_covers_its_rows(net: Network, played: Played, name: str) -> None:
+def test_every_preset_judged_on_traces_covers_its_rows(net: Network, played: TracedRollout, name: str) -> None:
     preset = named_preset(name)
     found = assigned(preset, played.rollout, played.traces, net, progress=0.5)
     judged = {k: v for k, v in found.advantages.items() if k != "worker" or preset.regime != "A"}  # A: workers do not learn
@@ -98,7 +99,7 @@ def test_every_preset_judged_on_traces_covers_its_rows(net: Network, played: Pla
 # -- who covers whom
 
 
-def test_the_most_specific_unit_wins(net: Network, played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_most_specific_unit_wins(net: Network, played: TracedRollout, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(traces: Sequence[Trace]) -> Credit:
         rows = []
         for i, t in enumerate(traces):
@@ -124,7 +125,7 @@ def test_the_most_specific_unit_wins(net: Network, played: Played, monkeypatch: 
 
 
 def test_a_turn_covers_its_round_and_what_is_refused_stays_without(
-    net: Network, played: Played, monkeypatch: pytest.MonkeyPatch
+    net: Network, played: TracedRollout, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
     def run(traces: Sequence[Trace]) -> Credit:
         rows = [CreditRow(i, "turn", "orchestrator#0", 7.0) for i in range(len(traces))]
@@ -141,7 +142,7 @@ def test_a_turn_covers_its_round_and_what_is_refused_stays_without(
     assert found.uncovered["point"] == (agent == 1).sum() > 0
 
 
-def test_rows_that_nothing_covers_get_zero_and_are_counted(net: Network, played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_nothing_covers_get_zero_and_are_counted(net: Network, played: TracedRollout, monkeypatch: pytest.MonkeyPatch) -> None:
     preset = _laboratory(monkeypatch, lambda traces: _credit(traces, [CreditRow(0, "team", "", 1.0)]))
     found = assigned(preset, played.rollout, played.traces, net, progress=0.0)
     ep = played.rollout.tables["stop"]["ep"]
@@ -150,7 +151,7 @@ def test_rows_that_nothing_covers_get_zero_and_are_counted(net: Network, played:
 
 
 def test_a_trace_that_a_mechanism_refuses_by_name_is_left_out(
-    net: Network, played: Played, monkeypatch: pytest.MonkeyPatch
+    net: Network, played: TracedRollout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run(traces: Sequence[Trace]) -> Credit:
         if any(t.trace_id == played.traces[2].trace_id for t in traces):
@@ -174,7 +175,7 @@ def test_weights_fall_in_a_straight_line() -> None:
             weight_at(wrong, 0.0)
 
 
-def test_parl_adds_its_terms_and_then_leaves_them(net: Network, played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parl_adds_its_terms_and_then_leaves_them(net: Network, played: TracedRollout, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(traces: Sequence[Trace]) -> Credit:
         return _credit(traces, [CreditRow(i, "team", "", t.rewards["team"]) for i, t in enumerate(traces)])
 
@@ -187,7 +188,7 @@ def test_parl_adds_its_terms_and_then_leaves_them(net: Network, played: Played, 
         assert found == pytest.approx((out.values + weight * extra)[out.tables["spawn"]["ep"]])
 
 
-def test_a_gain_is_what_is_above_doing_nothing(net: Network, played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gain_is_what_is_above_doing_nothing(net: Network, played: TracedRollout, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(traces: Sequence[Trace]) -> Credit:
         return _credit(traces, [CreditRow(i, "team", "", t.rewards["team"]) for i, t in enumerate(traces)])
 
@@ -199,7 +200,7 @@ def test_a_gain_is_what_is_above_doing_nothing(net: Network, played: Played, mon
     assert found == pytest.approx(2 * (out.values - out.value_TE[0])[out.tables["spawn"]["ep"]])
 
 
-def test_what_agents_are_paid_comes_on_top_of_the_teams(net: Network, played: Played) -> None:
+def test_what_agents_are_paid_comes_on_top_of_the_teams(net: Network, played: TracedRollout) -> None:
     preset = named_preset("m_grpo")
     credit = assigned(preset, played.rollout, played.traces, net, progress=0.0).credit
     right = [
@@ -212,13 +213,13 @@ def test_what_agents_are_paid_comes_on_top_of_the_teams(net: Network, played: Pl
     assert [i for i, _ in order] == sorted([i for i, _ in pairs], key=lambda i: values[i])
 
 
-def test_a_reward_that_the_mechanism_cannot_read_is_refused(net: Network, played: Played) -> None:
+def test_a_reward_that_the_mechanism_cannot_read_is_refused(net: Network, played: TracedRollout) -> None:
     preset = Preset(credit={"group_relative": {}}, reward={"team_outcome": {}, "individual": {}}, **PLAIN)
     with pytest.raises(InputError, match="individual pays a agent, which mechanism group_relative does not read"):
         advantages(preset, played.rollout, played.traces, net, progress=0.0)
 
 
-def test_the_critic_of_a_prefix_starts_from_what_is_there(net: Network, played: Played) -> None:
+def test_the_critic_of_a_prefix_starts_from_what_is_there(net: Network, played: TracedRollout) -> None:
     out = played.rollout
     values, stop = prefix_values(net, out), out.tables["stop"]
     with torch.no_grad():
@@ -250,6 +251,6 @@ def test_a_wrong_name_is_one_clear_error_before_anything_is_played(changes: dict
         check(preset)
 
 
-def test_traces_must_be_those_of_the_rollout(net: Network, played: Played) -> None:
+def test_traces_must_be_those_of_the_rollout(net: Network, played: TracedRollout) -> None:
     with pytest.raises(InputError, match="3 traces for 8 episodes"):
         advantages(named_preset("grpo"), played.rollout, played.traces[:3], net, progress=0.0)

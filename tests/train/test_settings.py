@@ -82,7 +82,7 @@ def test_settings_and_parameters_of_worlds_have_different_names() -> None:
 def test_every_default() -> None:
     assert settings_of(LEAST).as_dict() == {
         "preset": "counterpoint", "world": "W1", "seed": 0, "set": {}, "change": {}, "mix": [], "budget_calls": 300_000, "updates": 0, "episodes": 0,
-        "eval_every": 20, "eval_episodes": 40, "runner": "here", "workers": 2, "staleness": 0, "checkpoint_every": 20, "keep_traces": 4,
+        "eval_every": 20, "eval_episodes": 40, "runner": "here", "workers": 2, "staleness": 0, "checkpoint_every": 20, "keep_traces": 4, "keep_episodes": 0, "store": "", "where": "", "ids": [], "clone": 0,
         "device": "cpu",
     }  # fmt: skip
 
@@ -91,7 +91,7 @@ def test_every_default() -> None:
     ("name", "least"),
     [
         ("seed", 0), ("eval_every", 1), ("eval_episodes", 1), ("workers", 1), ("staleness", 0), ("checkpoint_every", 1),
-        ("keep_traces", 0), ("budget_calls", 0), ("updates", 0), ("episodes", 0),
+        ("keep_traces", 0), ("budget_calls", 0), ("updates", 0), ("episodes", 0), ("keep_episodes", 0),
     ],
 )  # fmt: skip
 def test_the_least_of_every_number(name: str, least: int) -> None:

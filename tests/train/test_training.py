@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from counterpoint.errors import InputError, Refused
-from counterpoint.train.jobs import Played, play
+from counterpoint.train.jobs import play
+from counterpoint.train.rollouts import TracedRollout
 from counterpoint.train.settings import settings_of
 from counterpoint.train.training import Training
 from train.quick import CONFIG
@@ -21,7 +22,7 @@ def training(**changes: object) -> Training:
     return Training(settings_of(CONFIG | changes))
 
 
-def played(t: Training, number: int) -> Played:
+def played(t: Training, number: int) -> TracedRollout:
     job = t.job(number, t.update, t.weights())
     return play(job.payload, job.weights)
 

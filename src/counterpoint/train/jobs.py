@@ -7,8 +7,7 @@ is rows, and traces only where they were asked for.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -18,15 +17,10 @@ from counterpoint.envs.world import world as find
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
 
+if TYPE_CHECKING:
+    from counterpoint.train.rollouts import TracedRollout
+
 WORK = "counterpoint.train.jobs:play"
-
-
-@dataclass
-class Played:
-    """What came of a job."""
-
-    rollout: Any
-    traces: list[Trace] = field(default_factory=list)
 
 
 def world_of(name: str, changes: Mapping[str, Any]) -> TeamWorld:
@@ -49,15 +43,16 @@ def one_core() -> None:
     torch.backends.mkldnn.set_flags(False)
 
 
-def play(payload: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Played:
+def play(payload: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> TracedRollout:
     """Rollouts of one job: world, set, seeds, salts, apart, goes_on, gate (forced arms), keeps (items not to be left), workers
-    (whether they learn) and log."""
+    (whether they learn), log, and decisions (whether traces carry what a learner reads)."""
     import torch
 
     from counterpoint.envs.teamworld.setting import traced
     from counterpoint.train.policies.acting import Force
     from counterpoint.train.policies.network import Network
-    from counterpoint.train.rollouts import play_out
+    from counterpoint.train.recorded import DECISIONS, noted
+    from counterpoint.train.rollouts import TracedRollout, play_out
 
     one_core()
     world = world_of(payload["world"], payload["set"])
@@ -72,8 +67,12 @@ def play(payload: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Playe
     if out.batch is not None:
         make = traced(world, out.batch, out.seeds, payload["name"])
         traces = [_named(make(i), int(out.salts[i])) for i in range(len(out.values))]
+        if payload.get("decisions"):
+            how: dict[str, Any] = {"goes_on": payload["goes_on"], "workers": payload.get("workers", False)}
+            for i, trace in enumerate(traces):
+                trace.meta[DECISIONS] = noted(out, i, **how)
         out.batch = None
-    return Played(out, traces)
+    return TracedRollout(out, traces)
 
 
 def _named(trace: Trace, salt: int) -> Trace:

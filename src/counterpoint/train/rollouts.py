@@ -7,7 +7,7 @@ of the round's time; what no call brought about (spawns, rounds without calls, b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,8 +16,10 @@ from counterpoint.credit.advantages import reward_to_go
 from counterpoint.envs.teamworld.action import Action
 from counterpoint.envs.teamworld.config import KINDS, Config
 from counterpoint.envs.teamworld.engine import Batch
+from counterpoint.envs.teamworld.observation import Observation
 from counterpoint.envs.teamworld.setting import columns
-from counterpoint.train.policies.acting import Force, TeamPolicy
+from counterpoint.trace import Trace
+from counterpoint.train.policies.acting import Followed, Force, TeamPolicy
 from counterpoint.train.policies.network import Network
 from counterpoint.train.policies.record import Record
 from counterpoint.train.policies.workers import Workers, settle_workers
@@ -70,22 +72,35 @@ class Rollout:
         return float(np.abs(got + self.extra["team"] + self.value_TE[0] - self.values).max(initial=0.0))
 
 
+@dataclass
+class TracedRollout:
+    """Episodes and their traces, in the same order; no traces where none were asked for."""
+
+    rollout: Rollout
+    traces: list[Trace] = field(default_factory=list)
+
+
 def play_out(
     config: Config, net: Network, seeds: np.ndarray, salts: np.ndarray, *, log: bool = False, force: Force | None = None,
     greedy: bool = False, goes_on: bool = False, name: str = "learned", workers: bool = False,
+    follow: Callable[[Observation], Followed] | None = None, said: Mapping[tuple[int, int, int, int], bool] | None = None,
 ) -> Rollout:  # fmt: skip
-    """Play one episode per seed, each with noise of its own salt; with `workers` the sub-agents are played by the network too."""
+    """Play one episode per seed, each with noise of its own salt; with `workers` the sub-agents are played by the network too.
+
+    With `follow` (and `said`, of the workers) nothing is drawn: recorded decisions are made again.
+    """
     record = Record()
     policy = TeamPolicy(
-        net, name=name, greedy=greedy, salt=np.asarray(salts, np.int64), record=record, force=force, goes_on=goes_on
-    )
-    team = Workers(net, greedy=greedy, salt=np.asarray(salts, np.int64), record=record) if workers else None
+        net, name=name, greedy=greedy, salt=np.asarray(salts, np.int64), record=record, force=force, goes_on=goes_on,
+        follow=follow,
+    )  # fmt: skip
+    team = Workers(net, greedy=greedy, salt=np.asarray(salts, np.int64), record=record, follow=said) if workers else None
     batch = Batch(config, np.asarray(seeds), log=log)
     values, worths, clocks, prices = [batch.value()], [batch.worth()], [batch.state.clock.copy()], []
     while not batch.state.done.all():
         obs = batch.observe()
-        action = policy.act(obs)
-        prices.append(_prices(config, batch, action))
+        made, action = policy.decide(obs)
+        prices.append(_prices(config, batch, made))
         batch.step(action, None if team is None else team.answers(batch, obs))
         values.append(batch.value())
         worths.append(batch.worth())

@@ -55,6 +55,16 @@ class Settings:
     """Updates between checkpoints."""
     keep_traces: int = 4
     """Episodes of each evaluation whose traces go to the store."""
+    keep_episodes: int = 0
+    """Episodes of each update whose traces go to the store, with every decision and its log-probability."""
+    store: str = ""
+    """Learn from the traces of this store, and play nothing but evaluations; empty: play."""
+    where: str = ""
+    """Which traces were asked for, in the words of `counterpoint ls`; `ids` has what that chose."""
+    ids: tuple[str, ...] = ()
+    """The traces to learn from; none: all that the store had when the run began."""
+    clone: int = 0
+    """With a store: updates of behaviour cloning before the preset's own loss."""
     device: str = "cpu"
     """Where the network lives: "cpu". Networks this small gain nothing elsewhere, and "cuda" is refused."""
 
@@ -65,6 +75,10 @@ class Settings:
             raise InputError(f"runner is {self.runner!r}", fix="here or processes")
         if self.budget_calls < 1 and self.updates < 1:
             raise InputError("a run without an end", fix="budget_calls or updates")
+        if self.store and not self.updates:
+            raise InputError("a run on recorded traces spends no calls, so it needs an end", fix="updates = 200")
+        if (self.ids or self.where or self.clone) and not self.store:
+            raise InputError("ids, where and clone are about recorded traces", fix="store = the store they are in")
         for name, least in _LEAST.items():
             if getattr(self, name) < least:
                 raise InputError(f"{name} is {getattr(self, name)}", fix=f"{least} or more")
@@ -72,7 +86,7 @@ class Settings:
     def as_dict(self) -> dict[str, Any]:
         """Every key, for `run.toml`."""
         out = dataclasses.asdict(self)
-        out["mix"] = [dict(m) for m in self.mix]
+        out["mix"], out["ids"] = [dict(m) for m in self.mix], list(self.ids)
         out["set"], out["change"] = dict(self.set), dict(self.change)
         return out
 
@@ -100,7 +114,7 @@ class Settings:
 
 _LEAST = {
     "seed": 0, "eval_every": 1, "eval_episodes": 1, "workers": 1, "staleness": 0, "checkpoint_every": 1, "keep_traces": 0,
-    "budget_calls": 0, "updates": 0, "episodes": 0,
+    "budget_calls": 0, "updates": 0, "episodes": 0, "keep_episodes": 0, "clone": 0,
 }  # fmt: skip
 _KINDS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,)}
 
@@ -111,6 +125,8 @@ def _check(name: str, value: Any, annotation: Any) -> None:
         raise InputError(f"{name} is {value!r}", fix=f"a {'text' if wanted == (str,) else 'whole number'}")
     if name == "set" and not isinstance(value, Mapping):
         raise InputError(f"set is {value!r}", fix="a table: [set] with parameters of the world")
+    if name == "ids" and not (isinstance(value, tuple) and all(isinstance(v, str) for v in value)):
+        raise InputError(f"ids is {value!r}", fix="a list of trace ids")
     if name == "change" and not isinstance(value, Mapping):
         raise InputError(f"change is {value!r}", fix="a table: [change] with fields of the preset")
     if name == "mix" and not (isinstance(value, tuple | list) and all(isinstance(v, Mapping) for v in value)):
@@ -126,10 +142,9 @@ def settings_of(given: Mapping[str, Any], *, where: str | None = None) -> Settin
     for key in ("preset", "world"):
         if key not in given:
             raise InputError(f"{key} is missing", where=where, fix=f'{key} = "{"counterpoint" if key == "preset" else "W1"}"')
-    listed: dict[str, Any] = {
-        k: _tuples(v) if k == "set" else tuple(_tuples(m) for m in v) if k == "mix" and isinstance(v, list) else v
-        for k, v in given.items()
-    }
+    listed = {k: tuple(v) if k in ("mix", "ids") and isinstance(v, list) else v for k, v in given.items()}
+    listed |= {"set": _tuples(listed.get("set", {}))}
+    listed |= {"mix": tuple(_tuples(m) for m in listed["mix"])} if isinstance(listed.get("mix"), tuple) else {}
     try:
         return Settings(**listed)
     except InputError as error:

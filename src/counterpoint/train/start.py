@@ -13,7 +13,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 import counterpoint.registry as registry
-from counterpoint.errors import CounterpointError, InputError
+from counterpoint.errors import CounterpointError, InputError, NotFound, NotIdentified
 from counterpoint.store import Store
 from counterpoint.trace import Trace
 from counterpoint.train import alerts, evaluate
@@ -32,7 +32,8 @@ from counterpoint.train.folder import RunFolder
 from counterpoint.train.jobs import play, world_of
 from counterpoint.train.learner import NotFinite
 from counterpoint.train.policies.network import Network
-from counterpoint.train.rollouts import merged
+from counterpoint.train.recorded import LEAST_ESS, TraceLog
+from counterpoint.train.rollouts import TracedRollout, merged
 from counterpoint.train.runner import Job, Runner
 from counterpoint.train.runners.here import Here
 from counterpoint.train.runners.processes import Processes
@@ -68,19 +69,48 @@ def train_run(
     where `allow`, or `config`, names it too.
     """
     path = Path(folder)
-    run, training = _reopened(path, config, allow) if resume else _begun(path, resolved(config))
+    run, training, log = _reopened(path, config, allow) if resume else _begun(path, resolved(config))
     with run:
         if run.about["status"] != "finished":
-            _Session(run, training, progress or (lambda kind, row: None)).go()
+            _Session(run, training, progress or (lambda kind, row: None), log).go()
     return RunFolder.open(path)
 
 
-def _begun(path: Path, settings: Settings) -> tuple[RunFolder, Training]:
+def _store(folder: str) -> Store:
+    if not Path(folder).is_dir():
+        raise NotFound("there is no store here", where=folder, fix="name one: counterpoint world run W1 --store DIR makes it")
+    return Store(folder, read_only=True)
+
+
+def _opened_log(training: Training) -> TraceLog | None:
+    """The recorded traces that a run learns from, where it plays none of its own."""
+    s = training.settings
+    if not s.store:
+        return None
+    if len(training.worlds) > 1:
+        raise InputError("recorded traces are of one set of parameters, and mix has several", fix="leave out mix")
+    off_policy = training.preset.loss_name != "clone"
+    return TraceLog(_store(s.store), s.ids, training.worlds[0], held_out=s.eval_episodes, off_policy=off_policy)
+
+
+def _pinned(settings: Settings) -> Settings:
+    """The settings with the traces that are there now, so that a run that resumes reads the same ones."""
+    if not settings.store:
+        return settings
+    ids = settings.ids or tuple(_store(settings.store).ids())
+    if not ids:
+        raise InputError("there is no trace to learn from", where=settings.store, fix="counterpoint world run W1 --store")
+    return dataclasses.replace(settings, store=os.path.abspath(settings.store), ids=ids)
+
+
+def _begun(path: Path, settings: Settings) -> tuple[RunFolder, Training, TraceLog | None]:
+    settings = _pinned(settings)
     training = Training(settings)
     training.episodes()  # groups that do not fit are told before anything is written
     if path.exists() and (not path.is_dir() or any(path.iterdir())):  # before the levels below are computed
         fix = f"another name, or go on with it: counterpoint train --resume {path}"
         raise InputError("exists already and is not empty", where=os.fspath(path), fix=fix)
+    log = _opened_log(training)
     whole = world_of(settings.world, settings.set)
     world_config = dataclasses.asdict(whole.config) | ({"mix": [dict(m) for m in settings.mix]} if settings.mix else {})
     about = {
@@ -89,15 +119,19 @@ def _begun(path: Path, settings: Settings) -> tuple[RunFolder, Training]:
         "grade": training.preset.grade, "optimum": evaluate.optimum(training.worlds, settings.eval_episodes),
         "hand_made": evaluate.hand_made(training.worlds, settings.eval_episodes),
     }  # fmt: skip
-    return RunFolder.create(path, settings.as_dict(), about), training
+    about |= {} if log is None else {"log": log.about()}
+    return RunFolder.create(path, settings.as_dict(), about), training, log
 
 
-def _reopened(path: Path, config: Mapping[str, Any], allow: Collection[str]) -> tuple[RunFolder, Training]:
+def _reopened(path: Path, config: Mapping[str, Any], allow: Collection[str]) -> tuple[RunFolder, Training, TraceLog | None]:
     run = RunFolder.open(path, write=True)
     try:
         settings = resolved(run.config(), where=os.fspath(path / "run.toml"))
-        if config and resolved(config) != settings:
-            differ = [k for k, v in resolved(config).as_dict().items() if v != settings.as_dict()[k]]
+        given_ = resolved(config) if config else settings
+        if given_.store and not given_.ids:  # what the store had when the run began
+            given_ = dataclasses.replace(given_, store=settings.store, ids=settings.ids)
+        if given_ != settings:
+            differ = [k for k, v in given_.as_dict().items() if v != settings.as_dict()[k]]
             raise InputError(f"is a run of other settings: {', '.join(differ)}", where=os.fspath(path), fix="begin another run")
         given = {str(config[k]) for k in ("preset", "world") if k in config}
         registry.check_consent(settings.names(), {*allow, *given}, where=os.fspath(path / "run.toml"))
@@ -107,7 +141,7 @@ def _reopened(path: Path, config: Mapping[str, Any], allow: Collection[str]) -> 
             if last is not None:
                 _restore(training, run, last)
             run.resume(training.update)
-        return run, training
+        return run, training, _opened_log(training)
     except BaseException:
         run.close()
         raise
@@ -127,7 +161,8 @@ def _restore(training: Training, run: RunFolder, path: Path) -> None:
 class _Session:
     """A run while it is going on."""
 
-    def __init__(self, run: RunFolder, training: Training, tell: Progress) -> None:
+    def __init__(self, run: RunFolder, training: Training, tell: Progress, log: TraceLog | None = None) -> None:
+        self.log = log
         self.run, self.training, self.settings, self.tell = run, training, training.settings, tell
         self.metrics, self.evals, self.alerts = run.metrics(), run.evals(), run.alerts()
         self.interrupts = Interrupts()
@@ -158,8 +193,9 @@ class _Session:
             self._failed(error.one_line() if isinstance(error, CounterpointError) else f"{type(error).__name__}: {error}")
             raise
         finally:
-            if self._store is not None:
-                self._store.close()
+            for store in (self._store, None if self.log is None else self.log.store):
+                if store is not None:
+                    store.close()
 
     def _loop(self) -> None:
         t, s = self.training, self.settings
@@ -169,6 +205,8 @@ class _Session:
                 self._evaluate()
             if t.is_done:  # it ended between its last checkpoint and the word "finished"
                 self._finish()
+        if self.log is not None:
+            return self._read_on(self.log)
         runner: Runner = Processes(s.workers) if s.runner == "processes" else Here()
         try:
             batch = t.jobs_per_update()
@@ -184,6 +222,34 @@ class _Session:
                         self._finish()
         finally:
             runner.close()
+
+    def _read_on(self, log: TraceLog) -> None:
+        """Learn from recorded traces until the updates are made."""
+        t = self.training
+        while not t.is_done:
+            begin = time.perf_counter()
+            played = log.batch(t.net, t.rng(3000), episodes=t.episodes(), group=t.preset.group)
+            with self.interrupts.whole():
+                self._number = t.update + 1
+                is_first = not t.is_cloning and t.update == (0 if t.settings.clone == 0 else t.settings.clone)
+                seen = alerts.signals(played.rollout)
+                row = self._updated([played], recorded=True)
+                if is_first and row["ess"] < LEAST_ESS:
+                    what = f"the log does not cover this policy: the effective sample size is {row['ess']:.1%} of its decisions"
+                    fix = f"clone the log first (--set clone=100), so that the policy begins near it; {LEAST_ESS:.0%} is enough"
+                    raise NotIdentified(what, fix, where=os.fspath(log.store.path))
+                self._wrote(row | {"stale": 0, "signals": seen.row, "seconds": time.perf_counter() - begin})
+                is_best = self._evaluate() if t.is_done or t.update % t.settings.eval_every == 0 else False
+                if is_best or t.is_done or t.update % t.settings.checkpoint_every == 0:
+                    self._save(is_best=is_best)
+                if t.is_done:
+                    self._finish()
+
+    def _wrote(self, row: dict[str, Any]) -> None:
+        """One row of metrics, written and told."""
+        self.run.append_metrics(row)
+        self.metrics.append(row)
+        self.tell("update", row | {"progress": self.training.progress})
 
     def _fill(self, feed: Ordered) -> None:
         """Launch what there is room for; nothing beyond the last update, where that is known."""
@@ -204,23 +270,22 @@ class _Session:
             seen.row["mismatch"] = gap
             seen.worst["mask_mismatch"] = seen.worst["mask_mismatch"] or worst
         stale = int(taken.staleness_N.max())
-        row = self._updated(taken, stale)
+        row = self._updated([d.result for d in taken.done], stale=stale)
         t.past[t.update] = t.weights()
         t.past = {v: w for v, w in t.past.items() if v >= t.update - s.staleness}
-        row |= {"stale": stale, "signals": seen.row, "seconds": time.perf_counter() - begin}
-        self.run.append_metrics(row)
-        self.metrics.append(row)
-        self.tell("update", row | {"progress": t.progress})
+        self._wrote(row | {"stale": stale, "signals": seen.row, "seconds": time.perf_counter() - begin})
+        if s.keep_episodes:
+            self._keep(_logged(taken.jobs, tuple(range(min(s.keep_episodes, len(out.values))))), "training")
         is_best = self._evaluate() if t.is_done or t.update % s.eval_every == 0 else False
         self._alert(taken, seen.worst)
         if is_best or t.is_done or t.update % s.checkpoint_every == 0:
             self._save(is_best=is_best)
         self._refuse_idle()
 
-    def _updated(self, taken: Taken, stale: int) -> dict[str, Any]:
+    def _updated(self, played: Sequence[TracedRollout], **how: Any) -> dict[str, Any]:
         """One update; weights that are no numbers are the same end as a loss that is none, wherever they first show."""
         try:
-            row = self.training.learn([d.result for d in taken.done], stale=stale)
+            row = self.training.learn(played, **how)
         except NotFinite:
             raise
         except Exception as error:
@@ -338,8 +403,8 @@ def _logged(jobs: tuple[Job, ...], episodes: tuple[int, ...]) -> list[Trace]:
         at = np.array([e - first for e in episodes if first <= e < first + count], np.int64)
         first += count
         if len(at):
-            some = {k: job.payload[k][at] for k in ("seeds", "salts", "gate") if job.payload.get(k) is not None}
-            out += play({**job.payload, **some, "log": True}, job.weights).traces
+            some = {k: job.payload[k][at] for k in ("seeds", "salts", "gate", "keeps") if job.payload.get(k) is not None}
+            out += play({**job.payload, **some, "log": True, "decisions": True}, job.weights).traces
     return out
 
 

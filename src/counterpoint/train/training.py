@@ -22,13 +22,13 @@ from counterpoint.trace import Trace
 from counterpoint.train import assign
 from counterpoint.train.critics import fit
 from counterpoint.train.folder import FORMAT, check_format
-from counterpoint.train.jobs import WORK, Played, one_core, world_of
+from counterpoint.train.jobs import WORK, one_core, world_of
 from counterpoint.train.learner import log_probs
 from counterpoint.train.loss import Loss
 from counterpoint.train.policies.network import Network
 from counterpoint.train.preset import Preset, named_preset
 from counterpoint.train.returns import lesson, measure, row_advantages
-from counterpoint.train.rollouts import Rollout, merged, play_out
+from counterpoint.train.rollouts import Rollout, TracedRollout, merged, play_out
 from counterpoint.train.runner import Job
 from counterpoint.train.settings import Settings
 from counterpoint.train.spawn_gradient import SpawnGradient
@@ -51,6 +51,7 @@ class Training:
         assign.check(self.preset)
         self.loss: Loss = registry.get("loss", self.preset.loss_name) if loss is None else loss
         self.loss_options = self.loss.resolved(self.preset.loss[self.preset.loss_name] if loss is None else {})
+        self._clone: Loss = registry.get("loss", "clone")
         self.worlds = [world_of(settings.world, v) for v in settings.variants()]
         for world in self.worlds:
             self.preset.refuse(world.config, settings.preset)
@@ -155,26 +156,38 @@ class Training:
 
     # -- learning
 
-    def learn(self, played: Sequence[Played], *, stale: int = 0) -> dict[str, Any]:
-        """One update from what was played; the row of metrics."""
+    @property
+    def is_cloning(self) -> bool:
+        """Whether the next update makes recorded decisions likely, whatever they were worth."""
+        return self.loss is self._clone or (bool(self.settings.store) and self.update < self.settings.clone)
+
+    def learn(self, played: Sequence[TracedRollout], *, stale: int = 0, recorded: bool = False) -> dict[str, Any]:
+        """One update from what was played, or was `recorded` by whatever policy; the row of metrics."""
         out = merged([p.rollout for p in played])
         traces = [t for p in played for t in p.traces]
         self._rates()
         stats: dict[str, Any] = {"ess": 1.0}
-        step = self._gate(out, stats) if stale else 1.0
+        step = self._gate(out, stats) if (stale or recorded) and not self.is_cloning else 1.0
         if step > 0 and "item" in out.tables and "stop" in out.tables:
             for group in (*self.policy.param_groups, *self.critic.param_groups):
                 group["lr"] *= step
-            stats |= self.loss.learn(self, self.loss_options, out, traces)
+            if self.is_cloning:
+                stats |= self._clone.learn(self, self._clone.resolved(self._clone_options()), out, traces)
+            else:
+                stats |= self.loss.learn(self, self.loss_options, out, traces)
         forced = out.tables.get("spawn", {}).get("forced", np.zeros(0, np.bool_))
         forks = len(np.unique(out.tables["spawn"]["ep"][forced])) if forced.any() else 0
         self._average()
         self.update += 1
-        self._spend({"episodes": len(out.values), "forks": forks, "calls": out.calls, "decisions": out.decisions})
-        every = self.preset.trial_every
+        calls = 0 if recorded else out.calls  # somebody else has paid for them
+        self._spend({"episodes": len(out.values), "forks": forks, "calls": calls, "decisions": out.decisions})
+        every = 0 if recorded else self.preset.trial_every
         if every and self.update >= 4 * every and (self.is_done or (self.progress >= 0.5 and self.update % every == 0)):
             self._spend(self.trials.hold(self._of(self.mean), self.worlds, self.settings.seed, self.update))
         return self._row(out, stats)
+
+    def _clone_options(self) -> Mapping[str, Any]:
+        return self.preset.loss.get("clone", {})
 
     def _spend(self, added: Mapping[str, int]) -> None:
         self.totals = {k: v + added.get(k, 0) for k, v in self.totals.items()}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import counterpoint.registry as registry
-from counterpoint.errors import InputError, NotFound, did_you_mean
+from counterpoint.errors import InputError, NotFound, NotIdentified, did_you_mean
 from counterpoint.trace.tabular import Tabular
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ def train(
     seeds: int | None = None,
     budget: int | None = None,
     set: Mapping[str, Any] | None = None,
+    store: str | os.PathLike[str] | None = None,
+    where: str | None = None,
     resume: str | os.PathLike[str] | None = None,
     allow: Collection[str] = (),
     progress: Progress | None = None,
@@ -78,7 +80,9 @@ def train(
     RUN.toml that says both, and more. `set` changes parameters of the world, `budget` is the worker calls to spend, and
     `settings` are the other keys of a RUN.toml (`updates`, `eval_every`, `workers`, ...). Runs go to `out`, else to
     runs/PRESET-WORLD-seedS; with `seeds` there is one for each, and those that are there already go on. `resume` goes on with
-    a run that was cut off. `progress(kind, row)` is told what happens. Needs `pip install 'counterpoint[train]'`.
+    a run that was cut off. With `store` it learns from the finished traces there that `where` finds (the language of
+    `counterpoint ls`), and plays nothing but evaluations. `progress(kind, row)` is told what happens. Needs
+    `pip install 'counterpoint[train]'`.
 
     >>> import counterpoint as cpt
     >>> trained = cpt.train("W1", preset="grpo", updates=1, episodes=16, eval_episodes=4, set={"vote_items": 8})
@@ -87,12 +91,14 @@ def train(
     """
     if resume is not None:
         given = {"world": world, "preset": preset, "source": source, "out": out, "seed": seed, "seeds": seeds, "budget": budget}
+        given |= {"store": store, "where": where}
         unused = [name for name, value in {**given, "set": set, **settings}.items() if value is not None]
         if unused:
             raise InputError(f"{unused[0]} is for a new run", where="resume", fix="a run goes on with its own run.toml")
         return TrainedRuns((train_one(run_folder(Path(resume)), {}, resume=True, allow=allow, progress=progress),))
     file = None if source is None else Path(source)
-    config = settings_named(file, preset, world, allow, seed=seed, budget_calls=budget, **settings)
+    options = {"seed": seed, "budget_calls": budget, **settings}
+    config = settings_named(file, preset, world, allow, store=store, where=where, **options)
     if set is not None:
         config["set"] = {**(config.get("set") or {}), **set}
     runs = planned(config, out=None if out is None else Path(out), seeds=seeds, source=file)
@@ -102,7 +108,14 @@ def train(
 
 
 def settings_named(
-    source: Path | None, preset: str | None, world: str | None, allow: Collection[str], **options: Any
+    source: Path | None,
+    preset: str | None,
+    world: str | None,
+    allow: Collection[str],
+    *,
+    store: str | os.PathLike[str] | None = None,
+    where: str | None = None,
+    **options: Any,
 ) -> dict[str, Any]:
     """The settings of a file, or none, with what was named beside it; options that are None leave them as they are."""
     config: dict[str, Any] = {}
@@ -115,6 +128,10 @@ def settings_named(
         config = read_settings(source).as_dict()
     named = {name: value for name, value in (("preset", preset), ("world", world)) if value is not None}
     config = {"preset": "counterpoint"} | config | named
+    if where is not None and store is None and not config.get("store"):
+        raise InputError("there is no store to choose from", where="--where", fix="--from STORE")
+    if store is not None or where is not None:
+        config |= _recorded(config, os.fspath(store or config["store"]), where or "")
     if "world" not in config:
         fix = "--world W1, or RUN.toml; counterpoint world ls lists worlds, --list presets"
         raise InputError("no world to train in", fix=fix)
@@ -127,6 +144,33 @@ def settings_named(
     if options.get("workers") is not None and options.get("runner") is None:
         config["runner"] = "processes"
     return config
+
+
+def _recorded(config: Mapping[str, Any], folder: str, where: str) -> dict[str, Any]:
+    """The settings of a run on recorded traces: which ones, and the world they are of where none is named."""
+    from counterpoint.app.library import store_path
+    from counterpoint.app.search import matcher
+    from counterpoint.envs.world import parameters
+    from counterpoint.store import Store
+    from counterpoint.train.jobs import world_of
+
+    matches = matcher(where)
+    with Store(store_path(folder), create=False, read_only=True) as store:
+        ids = [row.id for row in store.rows() if not row.is_open and matches(row)]
+        if not ids:
+            fix = f"counterpoint ls --store {folder} shows what there is"
+            raise NotFound(f"none of {len(store)} finished traces matches", where=folder, fix=fix)
+        out: dict[str, Any] = {"store": folder, "where": where, "ids": ids, "updates": config.get("updates") or 200}
+        meta = {} if "world" in config else store.get(ids[0]).meta
+    if "world" in meta and "config" in meta:
+        usual = {p.name: p.value for p in parameters(world_of(meta["world"], {}).config)}
+        own = {k: tuple(v) if isinstance(v, list) else v for k, v in meta["config"].items()}
+        out |= {"world": meta["world"], "set": {k: v for k, v in own.items() if k in usual and v != usual[k]}}
+    elif "world" not in config:
+        what = "the first trace was not made by a simulator, so its policy cannot be asked again"
+        fix = "traces of `counterpoint world run --store` or of a run's store; rows of model calls: counterpoint export"
+        raise NotIdentified(what, fix, where=ids[0])
+    return out
 
 
 def planned(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _FLAGS = {
     "source": "RUN.toml", "preset": "--preset", "world": "--world", "pairs": "--set", "seed": "--seed", "seeds": "--seeds",
     "budget": "--budget", "updates": "--updates", "out": "--out", "workers": "--workers", "staleness": "--staleness",
-    "runner": "--runner", "is_dry": "--dry-run",
+    "runner": "--runner", "is_dry": "--dry-run", "store": "--from", "where": "--where",
 }  # fmt: skip
 _SETTINGS = {
     "seed": "seed",
@@ -39,6 +39,7 @@ _SETTINGS = {
 @click.command(
     epilog="\b\nExamples:\n  counterpoint train --preset counterpoint --world W1 --set vote_items=64 --budget 100000 --watch\n"
     "  counterpoint train run.toml --seeds 5 --out runs/mine --json\n"
+    "  counterpoint train --from traces --where 'reward>10' --preset clone\n"
     "  counterpoint train --resume runs/mine-seed3\n\n"
     "\b\nExit codes: 0 finished, 1 failed (a loss that is no number, a full disk), 2 a wrong option or setting,\n"
     "3 no such file, run, preset or world, 5 the world or machine lacks what is asked for,\n"
@@ -60,6 +61,8 @@ _SETTINGS = {
 @click.option("--runner", type=click.Choice(["here", "processes"]), help="Where episodes are played.")
 @click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Processes of the runner (implies --runner processes).")
 @click.option("--staleness", type=click.IntRange(min=0), metavar="K", help="Updates by which episodes may lag.")
+@click.option("--from", "store", metavar="STORE", help="Learn from the traces of a store, and play nothing but evaluations.")
+@click.option("--where", metavar="QUERY", help="Which of them, in the words of counterpoint ls: 'reward>0.5 agents>2'.")
 @click.option("--resume", type=click.Path(path_type=Path), metavar="DIR", help="Go on with a run that was cut off.")
 @click.option("--allow", multiple=True, metavar="NAME", help="Code (module:object) that RUN.toml or a run names, and may run.")
 @click.option("--watch", is_flag=True, help="A live table, where there is a terminal.")
@@ -71,6 +74,9 @@ def train(resume: Path | None, watch: bool, listing: bool, as_json: bool, **give
 
     Settings come from RUN.toml or from --preset and --world; options override the file. Without --out a run goes to
     runs/PRESET-WORLD-seedS, or runs/NAME-seedS for NAME.toml. --json prints one object per line.
+
+    With --from, the world is that of the traces unless --world says another. What was recorded is cloned (--preset clone), or
+    learned from off-policy, after --set clone=N updates of cloning; what the log does not cover is refused, with what would help.
     """
     if listing:
         return _list(as_json)
@@ -119,7 +125,8 @@ def _plan(given: Mapping[str, Any]) -> list[tuple[Path, dict[str, Any]]]:
 
     source: Path | None = given["source"]
     options = {name: given[flag] for flag, name in _SETTINGS.items()}
-    config = settings_named(source, given["preset"], given["world"], given["allow"], **options)
+    recorded = {"store": given["store"], "where": given["where"]}
+    config = settings_named(source, given["preset"], given["world"], given["allow"], **recorded, **options)
     return planned(_with_pairs(config, given["pairs"]), out=given["out"], seeds=given["seeds"], source=source)
 
 

@@ -7,6 +7,7 @@ row (`Record`) only when asked. An item is decided on only when an agent is free
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,37 @@ class Force:
     keeps: np.ndarray | None = None
     """(E, items) those that may not be left while anything can be done for them (forced continuation, research note B1): a kind
     that pays only at its end would otherwise be given up before anybody has seen its end."""
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What was decided in one round of recorded episodes, to be decided again. Axis E, or rows of items."""
+
+    stop: np.ndarray
+    go: np.ndarray
+    """(E, roles) whom to spawn."""
+    number: np.ndarray
+    """(E, roles) how many came."""
+    size: np.ndarray
+    """(E, roles) the log size that was drawn."""
+    forced: np.ndarray
+    """(E, roles) where the arm was forced."""
+    item: Mapping[str, np.ndarray]
+    """Decided items: ep, item, copy, choice, agent, brief, rank, kept (may not be left)."""
+    talk: np.ndarray
+    rule: np.ndarray
+    action: Action | None = None
+    """What is carried out, where it is more than these rows can say."""
+
+    def places(self, rows: f.Rows, items: int) -> tuple[np.ndarray, np.ndarray]:
+        """(places among the rows, places among the decided items) of the items that are in both."""
+        if not len(rows) or not self.item:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        copies = int(max(rows.copy.max(initial=0), self.item["copy"].max(initial=0))) + 1
+        mine = (rows.ep * items + rows.item) * copies + rows.copy
+        theirs = (self.item["ep"] * items + self.item["item"]) * copies + self.item["copy"]
+        _, at, of = np.intersect1d(mine, theirs, assume_unique=True, return_indices=True)
+        return at, of
 
 
 def _log_sigmoid(x: np.ndarray) -> np.ndarray:
@@ -65,9 +97,12 @@ class TeamPolicy:
         record: Record | None = None,
         force: Force | None = None,
         goes_on: bool = False,
+        follow: Callable[[Observation], Followed] | None = None,
     ) -> None:
-        """`goes_on`: a stop is recorded and not carried out (forced continuation), so that what came after it is seen."""
-        self.goes_on = goes_on
+        """`goes_on`: a stop is recorded and not carried out (forced continuation), so that what came after it is seen. `follow`:
+        nothing is drawn; what it says is decided again, and recorded with this network's log-probabilities."""
+        self.goes_on, self.follow = goes_on, follow
+        self._now: Followed | None = None
         self.net, self.name, self.greedy, self.salt, self.record, self.force = net, name, greedy, salt, record, force
 
     def _noise(self, obs: Observation, decision: str, *keys: Any) -> np.ndarray | None:
@@ -80,6 +115,15 @@ class TeamPolicy:
 
     def act(self, obs: Observation) -> Action:
         """This round's action."""
+        return self.decide(obs)[1]
+
+    def decide(self, obs: Observation) -> tuple[Action, Action]:
+        """(what the rows of the record say, what is carried out); they differ only where another policy is followed."""
+        self._now = None if self.follow is None else self.follow(obs)
+        made = self._decided(obs)
+        return made, made if self._now is None or self._now.action is None else self._now.action
+
+    def _decided(self, obs: Observation) -> Action:
         about = f.context(obs)
         free = obs.free & obs.running[:, None]
         rows = f.item_rows(obs, about, free)
@@ -117,6 +161,8 @@ class TeamPolicy:
         asked = obs.running & (obs.round > 0)
         u = self._noise(obs, "stop")
         stop = asked & ((logit > 0) if u is None else np.log(u) < _log_sigmoid(logit))
+        if self._now is not None:
+            stop = asked & self._now.stop
         logp[:, 0] = np.where(asked, np.where(stop, _log_sigmoid(logit), _log_sigmoid(-logit)), 0.0)
         if self.record is not None:
             rows = np.flatnonzero(asked)
@@ -154,6 +200,9 @@ class TeamPolicy:
         asked = obs.running & ~stop
         number = np.where(go & asked[:, None], number, 0)
         number = _within(number, obs.config.max_agents - obs.spawned)
+        if self._now is not None:
+            go, number, wish = self._now.go, self._now.number, self._now.size
+            z = np.where(go, (wish - size) / scale, 0.0)
         gate_logp = np.where(go, _log_sigmoid(gate), _log_sigmoid(-gate))
         size_logp = -0.5 * z**2 - np.log(scale)
         logp[:, 1] = np.where(asked, (gate_logp + np.where(go, size_logp, 0.0)).sum(axis=1), 0.0)
@@ -161,6 +210,7 @@ class TeamPolicy:
             ep, role = np.nonzero(np.broadcast_to(asked[:, None], go.shape))
             gates = None if self.force is None or obs.round else self.force.gate
             forced = np.zeros(go.shape, np.bool_) if gates is None else gates >= 0
+            forced = forced if self._now is None else self._now.forced
             self.record.add(
                 "spawn",
                 ep=ep,
@@ -201,12 +251,19 @@ class TeamPolicy:
         mask = _legal(obs, rows)
         if self.force is not None and self.force.keeps is not None:
             mask[:, 0] &= ~self.force.keeps[rows.ep, rows.item] | (rows.copy > 0) | ~mask[:, 1:].any(axis=1)
+        at, of = (None, None) if self._now is None else self._now.places(rows, obs.config.items)
+        if self._now is not None:
+            mask[at, 0] = ~self._now.item["kept"][of] if len(of) else True
+            mask[at, self._now.item["choice"][of] if len(of) else 0] = True  # what was done could be done
         purpose_logp = _log_softmax(np.where(mask, purpose_logit, -np.inf).astype(np.float64))
         place = rows.item + obs.config.items * rows.copy
         u_all = [self._noise(obs, "delegate", code, np.arange(int(place.max()) + 1)[None]) for code in (0, 1, 2)]
         u, u_brief, u_point = (None if v is None else v[rows.ep, place] for v in u_all)
         purpose = _chosen(purpose_logp, u)
-        reached, rank = _reached(rows, purpose, np.maximum(work, 0.01) / (1 + rows.copy), self._room(obs, free))
+        if self._now is None:
+            reached, rank = _reached(rows, purpose, np.maximum(work, 0.01) / (1 + rows.copy), self._room(obs, free))
+        else:
+            reached, rank, purpose = _again(len(rows), self._now.item, at, of, purpose)
         left = reached & (purpose == 0) & (rows.copy == 0)
         close = None
         if left.any():
@@ -214,11 +271,15 @@ class TeamPolicy:
             close[rows.ep[left], rows.item[left]] = True
         go = np.flatnonzero(reached & (purpose > 0))
         pair = self.net.pair.weight.detach().numpy()[0]
-        pointed = point(obs, rows, go, rank[go], free, query, key, pair, u_point, agents if self.record is not None else None)
+        kept = agents if self.record is not None else None
+        whom = None if self._now is None else _spread(len(rows), at, self._now.item["agent"][of] if len(of) else of, -1)[go]
+        pointed = point(obs, rows, go, rank[go], free, query, key, pair, u_point, kept, whom)
         brief_logp = _log_softmax(brief_logit[go].astype(np.float64))
         brief = _chosen(brief_logp, None if u_brief is None else u_brief[go])
+        if self._now is not None:
+            brief = _spread(len(rows), at, self._now.item["brief"][of] if len(of) else of, 0)[go]
         taken = pointed.agent >= 0
-        decided = Decided(rows, mask, reached, purpose, purpose_logp, go, pointed, brief, brief_logp)
+        decided = Decided(rows, mask, reached, rank, purpose, purpose_logp, go, pointed, brief, brief_logp)
         decided.add_logp(logp)
         if self.record is not None:
             decided.note(self.record, obs.round)
@@ -249,6 +310,9 @@ class TeamPolicy:
         talk_logp = np.where(talk, _log_sigmoid(talk_logit), _log_sigmoid(-talk_logit))
         rule_logp = _log_softmax(rule_logit)
         rule = _chosen(rule_logp, self._noise(obs, "aggregate"))
+        if self._now is not None:
+            talk, rule = self._now.talk, self._now.rule
+            talk_logp = np.where(talk, _log_sigmoid(talk_logit), _log_sigmoid(-talk_logit))
         own = np.take_along_axis(rule_logp, rule[:, None], axis=1)[:, 0]
         logp[:, 3] += np.where(called, talk_logp.sum(axis=1), 0.0)
         logp[:, 4] += np.where(called, own, 0.0)
@@ -265,6 +329,24 @@ class TeamPolicy:
                 talk=talk[rows].astype(np.float32),
             )
         return talk & called[:, None], rule.astype(np.int64)
+
+
+def _spread(n: int, at: np.ndarray, values: np.ndarray, default: int) -> np.ndarray:
+    """(n,) the values at their places, the default elsewhere."""
+    out = np.full(n, default)
+    out[at] = values
+    return out
+
+
+def _again(
+    n: int, item: Mapping[str, np.ndarray], at: np.ndarray, of: np.ndarray, purpose: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(reached, rank, purpose) of all rows, as they were decided."""
+    if not len(of):
+        return np.zeros(n, np.bool_), np.zeros(n, np.int64), purpose
+    reached = np.zeros(n, np.bool_)
+    reached[at] = True
+    return reached, _spread(n, at, item["rank"][of], 0), _spread(n, at, item["choice"][of], 0)
 
 
 def _within(number: np.ndarray, room: np.ndarray) -> np.ndarray:
@@ -315,6 +397,8 @@ class Decided:
     rows: f.Rows
     mask: np.ndarray
     reached: np.ndarray
+    rank: np.ndarray
+    """In which order those that go chose their agents."""
     purpose: np.ndarray
     purpose_logp: np.ndarray
     go: np.ndarray
@@ -356,6 +440,7 @@ class Decided:
         mine = go[pointed.row[pointed.picked]]
         spread["agent_x"][mine], spread["pair_x"][mine] = pointed.agent_x[pointed.picked], pointed.pair_x[pointed.picked]
         spread |= {"item": rows.item, "copy": rows.copy, "x": rows.x, "mask": self.mask, "choice": self.purpose, "logp": self.own}
+        spread["rank"] = self.rank
         first = record.count("item")
         record.add("item", ep=rows.ep[at], round=now, **{name: column[at] for name, column in spread.items()})
         where = np.full(n, -1)

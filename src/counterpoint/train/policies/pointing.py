@@ -78,14 +78,18 @@ def _barred(obs: Observation, ep: np.ndarray, item: np.ndarray, width: int) -> n
     return out
 
 
-def _chosen(score: np.ndarray, may: np.ndarray, u: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+def _chosen(
+    score: np.ndarray, may: np.ndarray, u: np.ndarray | None, whom: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """One agent for each row that has any, and its log-probability."""
     at = np.arange(len(score))
     score = np.where(may, score, -np.inf).astype(np.float64)
     score -= score.max(axis=1, keepdims=True)
     share = np.exp(score)
     total = share.sum(axis=1, keepdims=True)
-    if u is None:
+    if whom is not None:
+        choice = whom
+    elif u is None:
         choice = score.argmax(axis=1)
     else:
         choice = np.minimum((share.cumsum(axis=1) < u[:, None] * total).sum(axis=1), score.shape[1] - 1)
@@ -95,9 +99,10 @@ def _chosen(score: np.ndarray, may: np.ndarray, u: np.ndarray | None) -> tuple[n
 
 def point(
     obs: Observation, rows: f.Rows, go: np.ndarray, rank: np.ndarray, free: np.ndarray, query: np.ndarray, key: np.ndarray,
-    pair: np.ndarray, u: np.ndarray | None, agent_x: np.ndarray | None,
+    pair: np.ndarray, u: np.ndarray | None, agent_x: np.ndarray | None, whom: np.ndarray | None = None,
 ) -> Pointed:  # fmt: skip
-    """Choose for the wanted rows `go`, whose rank in their episode is given; candidates are kept where their rows are given."""
+    """Choose for the wanted rows `go`, whose rank in their episode is given; candidates are kept where their rows are given.
+    `whom` says who was chosen before, where choices are only judged again; -1 is nobody."""
     width = key.shape[1]
     left = free[:, :width].copy()
     agent, logp = np.full(len(go), -1), np.zeros(len(go))
@@ -119,9 +124,12 @@ def point(
                 may &= ~barred[begin:end]
             could[begin:end] = may
             at = begin + np.flatnonzero(may.any(axis=1))
+            if whom is not None:
+                at = at[whom[mine[at]] >= 0]
             if not len(at):
                 continue
-            choice, own = _chosen(score[at], could[at], None if u is None else u[go[mine[at]]])
+            noise, asked = None if u is None else u[go[mine[at]]], None if whom is None else whom[mine[at]]
+            choice, own = _chosen(score[at], could[at], noise, asked)
             agent[mine[at]], logp[mine[at]] = choice, own
             left[ep[at], choice] = False
         if agent_x is not None:

@@ -57,8 +57,11 @@ class Workers:
     """All workers of a batch, played by the worker head of a network."""
 
     def __init__(
-        self, net: Network, *, greedy: bool = False, salt: np.ndarray | None = None, record: Record | None = None
-    ) -> None:
+        self, net: Network, *, greedy: bool = False, salt: np.ndarray | None = None, record: Record | None = None,
+        follow: Mapping[tuple[int, int, int, int], bool] | None = None,
+    ) -> None:  # fmt: skip
+        """`follow`: what workers chose before, by (episode, round, item, agent); nothing is drawn then."""
+        self.follow = follow
         self.net, self.greedy, self.salt, self.record = net, greedy, salt, record
 
     def answers(self, batch: Batch, obs: Observation) -> Callable[[Calls, np.ndarray], np.ndarray] | None:
@@ -86,7 +89,10 @@ class Workers:
         x = worker_rows(obs, c)
         with torch.no_grad():
             logit = self.net.workers(torch.from_numpy(x)).numpy().astype(np.float64)
-        if self.greedy:
+        if self.follow is not None:
+            keys = zip(c.ep.tolist(), c.item.tolist(), c.agent.tolist(), strict=True)
+            defer = np.array([self.follow.get((ep, obs.round, item, agent), False) for ep, item, agent in keys], np.bool_)
+        elif self.greedy:
             defer = logit > 0
         else:
             salt = np.zeros(obs.episodes, np.int64) if self.salt is None else self.salt
