@@ -71,7 +71,7 @@ class Top(Tabular):
     def as_dict(self) -> dict[str, Any]:
         """What `counterpoint top --json` prints."""
         length, unit = self.critical_path
-        about = {"trace_id": self.trace_id, "group": self.group, "by": self.by, "path": self.path}
+        about: dict[str, Any] = {"trace_id": self.trace_id, "group": self.group, "by": self.by, "path": self.path}
         about |= {"critical_path": {"length": length, "unit": unit}}
         return about | {"rows": msgspec.to_builtins(self.rows), "coverage": msgspec.to_builtins(self.coverage)}
 
