@@ -120,7 +120,7 @@ def test_what_cannot_be_learned_from_says_why(world: TeamWorld, tmp_path: Path) 
     with pytest.raises(NotIdentified, match=r"chose with certainty.*--preset clone"):
         log(store)
     assert log(store, off_policy=False).about() == {"traces": 3, "tasks": 3, "by_hand": ["reference"], "not": {}}
-    with pytest.raises(NotIdentified, match=r"not of tasks that are not held out.*other seeds"):
+    with pytest.raises(NotIdentified, match=r"tasks are held out for evaluations.*other seeds"):
         log(store, held_out=1000)
     with pytest.raises(NotIdentified, match="not of these parameters"):
         TraceLog(store, store.ids(), world.replace(vote_items=7), held_out=0, off_policy=False)
@@ -177,7 +177,7 @@ def test_off_policy_updates_need_a_log_that_covers_the_policy(tmp_path: Path) ->
     train_run(tmp_path / "off", off)
     run = RunFolder.open(tmp_path / "off")
     assert run.about["log"] == {
-        "traces": 32, "tasks": 4, "by_hand": [], "not": {"of tasks that are not held out": len(made.ids()) - 32},
+        "traces": 32, "tasks": 4, "by_hand": [], "not": {"their tasks are held out for evaluations": len(made.ids()) - 32},
     }  # fmt: skip
     assert all(0.1 <= row["ess"] <= 1 + 1e-9 for row in run.metrics())
     # recorded as nearly impossible, so that its weight drowns all others: what a policy far from the log looks like

@@ -190,18 +190,18 @@ class Entry:
 
 
 _WHY = {
-    "made": ("made by a simulator that can be asked again", "traces of `counterpoint world run --store` or of a run's store"),
-    "world": ("of this world and version", "--world as the traces name it, or --where to choose them"),
-    "config": ("of these parameters of the world", "--set as in the traces (counterpoint show names them), or --where"),
-    "edited": ("as they happened: somebody forked or edited them", "the traces that were forked"),
-    "held_out": ("of tasks that are not held out", "record other seeds: counterpoint world run --seed 1000"),
-    "scored": ("scored", "traces with a team reward"),
+    "made": ("no simulator that can be asked again made them", "traces of `counterpoint world run --store` or of a run's store"),
+    "world": ("they are of another world, or version of it", "--world as the traces name it, or --where to choose them"),
+    "config": ("the world had other parameters", "--set as in the traces (counterpoint show names them), or --where"),
+    "edited": ("somebody forked or edited them", "the traces that were forked"),
+    "held_out": ("their tasks are held out for evaluations", "record other seeds: counterpoint world run --seed 1000"),
+    "scored": ("they have no team reward", "traces with a team reward"),
     "unknown": (
-        "made by a policy whose decisions are known",
+        "the decisions of the policy that made them are not known",
         "record decisions: counterpoint train --set keep_episodes=8 writes them to the run's store",
     ),
     "certain": (
-        "drawn with a recorded chance: a hand-made policy chose with certainty, so what else it could have done was never seen",
+        "a hand-made policy chose with certainty, so what else it could have done was never seen",
         "clone it (--preset clone), or record a policy that draws: counterpoint train --set keep_episodes=8",
     ),
 }
@@ -228,7 +228,7 @@ class TraceLog:
         if not self.entries:
             why = max(self.left_out, key=lambda name: self.left_out[name]) if self.left_out else "made"
             what, fix = _WHY[why]
-            raise NotIdentified(f"none of {len(ids)} traces can be learned from: they are not {what}", fix, where=where)
+            raise NotIdentified(f"none of {len(ids)} traces can be learned from: {what}", fix, where=where)
         absent = sorted(set(_TYPES) - {name for e in self.entries for name in e.types})
         if off_policy and absent:
             what = f"no decision of type {', '.join(absent)} in {len(self.entries)} traces"
