@@ -366,7 +366,11 @@ def asked() -> Trace:
             result(6, "w1", "timed out"),
             item(6.1, "message", role="user", content='<subagent_notification>{"agent_path": "/root/ten", "status": {"completed": "Ten."}}</subagent_notification>'),
             item(6.2, "message", role="user", content='<subagent_notification>{"agent_id": "kid11", "status": {"errored": "Lost."}}</subagent_notification>'),
+            item(6.3, "function_call", name="search", namespace="mcp__web", call_id="n1", arguments="{}"),
+            call(6.4, "send_input", "n2", id="unknown", message="To nine."),
+            event(6.5, "item_completed", item={"type": "CollabAgentToolCall", "id": "n2", "tool": "sendInput", "receiver_thread_ids": ["kid9"]}),
             says(7, "Heard.", "m3"),
+            event(8, "turn_aborted"),
         ],
         orphan=[child(0, "orphan", "root"), item(1, "message", role="user", content="No event says who."), says(2, "I see.", "o1"), item(3, "message", role="user", content="Again.")],
     )

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from logs import SAMPLES
+from counterpoint.trace.records import FIELDS
+from counterpoint.trace.vocabulary import EDGE_TYPES, EVENT_TYPES
+from logs import SAMPLES, files_of, imported, importer
 from told import sample
 
 NAMES = sorted(p.name for p in SAMPLES.iterdir() if p.is_dir())
@@ -23,3 +25,10 @@ def test_a_sample_is_told_as_it_was(name: str) -> None:
 
 def test_every_list_of_lines_has_its_sample() -> None:
     assert sorted(p.stem for p in (Path(__file__).parent / "told").glob("*.txt")) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_columns_name_the_events_that_come_of_records(name: str) -> None:
+    declared = {what.split(".")[0] for columns in importer(name).columns.values() for what in columns}
+    assert declared <= {*EVENT_TYPES, *EDGE_TYPES, *FIELDS, "extra", "rewards", "metrics", "meta"}
+    assert {e.type for trace in imported(name, files_of(SAMPLES / name)) for e in trace.events} <= declared

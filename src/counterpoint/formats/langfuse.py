@@ -289,6 +289,7 @@ langfuse = Importer(
         "GENERATION": ("orchestrator_decision", "message"),
         "TOOL, RETRIEVER, EMBEDDING": ("tool_call", "tool_result"),
         "AGENT": ("spawn", "return"),
+        "input of the outermost AGENT": ("human_intervention",),
         "GUARDRAIL": ("safety_event",),
         "score": ("rewards",),
     },

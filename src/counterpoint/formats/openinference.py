@@ -405,6 +405,7 @@ openinference = Importer(
     read_session=_read,
     columns={
         "AGENT span": ("spawn", "return"),
+        "input of the outermost AGENT span": ("human_intervention",),
         "LLM span": ("orchestrator_decision", "message"),
         "TOOL, RETRIEVER, RERANKER, EMBEDDING span": ("tool_call", "tool_result"),
         "handoff span": ("message",),

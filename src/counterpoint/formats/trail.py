@@ -193,6 +193,7 @@ trail = Importer(
     read_session=_read,
     columns={
         "AGENT span": ("spawn", "return"),
+        "input of the outermost AGENT span": ("human_intervention",),
         "LLM span": ("orchestrator_decision", "message"),
         "TOOL span": ("tool_call", "tool_result"),
         "annotated error": ("extra.trail_errors",),

@@ -238,7 +238,7 @@ def parsed(value: Any) -> Any:
     return value
 
 
-def _messages(value: Any, role: str) -> list[GenaiMessage]:
+def _messages(value: Any, role: str = "assistant") -> list[GenaiMessage]:
     """The messages in a value of any of the known shapes."""
     given, value = value, parsed(value)
     if isinstance(value, dict) and isinstance(given, str) and not any(k in value for k in _MESSAGE):
@@ -277,7 +277,7 @@ _CALLS = ("function_call", "functionCall", "function_response", "functionRespons
 _WORDS = ("text", "content", "value", "output", "thinking")
 
 
-def _numbered(attrs: dict[str, Any], prefix: str, role: str) -> list[GenaiMessage]:
+def _numbered(attrs: dict[str, Any], prefix: str, role: str = "assistant") -> list[GenaiMessage]:
     found = []
     for n in range(4096):
         head = f"{prefix}.{n}."
@@ -310,18 +310,18 @@ def answer(attrs: dict[str, Any], events: Sequence[SpanEvent]) -> GenaiMessage:
 
 
 def _answers(attrs: dict[str, Any], events: Sequence[SpanEvent]) -> Iterator[list[GenaiMessage]]:
-    yield _messages(attrs.get("gen_ai.output.messages"), "assistant")
-    yield _numbered(attrs, "gen_ai.completion", "assistant")
-    yield _messages(attrs.get("gen_ai.completion"), "assistant")
-    yield _messages(as_dict(parsed(attrs.get("gcp.vertex.agent.llm_response"))).get("content"), "assistant")
-    yield _messages(attrs.get("ai.response.text"), "assistant")
+    yield _messages(attrs.get("gen_ai.output.messages"))
+    yield _numbered(attrs, "gen_ai.completion")
+    yield _messages(attrs.get("gen_ai.completion"))
+    yield _messages(as_dict(parsed(attrs.get("gcp.vertex.agent.llm_response"))).get("content"))
+    yield _messages(attrs.get("ai.response.text"))
     for event in events:
         if event.name == "gen_ai.choice":
             found = (event.attrs.get(k) for k in ("message", "content", "gen_ai.event.content"))
-            yield _messages(next((v for v in found if v is not None), None), "assistant")
+            yield _messages(next((v for v in found if v is not None), None))
         elif event.name in (_DETAILS, "gen_ai.content.completion"):
-            yield _messages(event.attrs.get("gen_ai.output.messages", event.attrs.get("gen_ai.completion")), "assistant")
-    yield _messages(attrs.get("final_result", attrs.get("output.value")), "assistant")
+            yield _messages(event.attrs.get("gen_ai.output.messages", event.attrs.get("gen_ai.completion")))
+    yield _messages(attrs.get("final_result", attrs.get("output.value")))
     yield [GenaiMessage("assistant", entity) for entity in (_entity(attrs, "output"),) if entity]
 
 
