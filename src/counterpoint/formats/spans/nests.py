@@ -309,8 +309,6 @@ class Entries:
         latest: dict[str, str] = {}
         for name in self.tops:
             root = self.nest.root[name]
-            if root == name or name in self.nest.orphans:
-                continue
             before = latest.get(root)
             if before is not None and name not in self.led and name not in self.handed:
                 is_other = self.nest.agents[before] != self.nest.agents[name]
