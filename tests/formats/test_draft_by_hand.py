@@ -46,6 +46,17 @@ def test_fields_of_the_wrong_kind_are_kept_beside() -> None:
     }  # fmt: skip
 
 
+def test_an_edge_of_another_kind_does_not_stand_for_the_spawn() -> None:
+    draft = fresh()
+    draft.event("spawn", "a", id="s", to="b")
+    draft.event("message", "a", id="x", extra={"extra": 1, "from": 2})
+    draft.event("message", "b", id="e")
+    draft.edge("x", "e", "temporal")
+    trace = made(draft)
+    assert ("s", "e", "spawn") in [(e.src, e.dst, e.type) for e in trace.edges]
+    assert by(trace)["x"].extra == {"source_extra": 1, "source_from": 2}
+
+
 def test_a_field_that_no_event_has_is_the_importers_mistake() -> None:
     with pytest.raises(AssertionError, match="tokns_in"):
         fresh().event("message", "a", tokns_in=3)

@@ -167,9 +167,8 @@ def _tool(told: _Told, log: LogRecord, trace: str) -> None:
 def _request(told: _Told, log: LogRecord, trace: str) -> None:
     attrs, request = log.attrs, string(log.attrs.get("request_id"))
     span = told.requests.get((trace, request)) if request else None
-    cost = number(attrs.get("cost_usd"))
-    if span is None:
-        span = told.make(log, trace, "llm", f"request:{request}" if request else None, model=string(attrs.get("model")))
+    if span is None or span.id == f"request:{request}":  # no span tells of it; its answer may have been told first
+        span = span or told.make(log, trace, "llm", f"request:{request}" if request else None)
         if request:
             told.requests[trace, request] = span
         kept = {"request_id": request, "query_source": attrs.get("query_source"), "prompt_id": attrs.get("prompt.id")}
@@ -179,7 +178,7 @@ def _request(told: _Told, log: LogRecord, trace: str) -> None:
         tokens = {name: count(attrs.get(name)) for name in ("input_tokens", "output_tokens")}
         cache = {f"cache_{a}_input_tokens": count(attrs.get(f"cache_{a}_tokens")) for a in ("read", "creation")}
         span.usage = Usage.anthropic({**tokens, **cache})
-    span.cost_usd = cost if span.cost_usd is None else span.cost_usd
+    span.cost_usd = number(attrs.get("cost_usd")) if span.cost_usd is None else span.cost_usd
 
 
 def _response(told: _Told, log: LogRecord, trace: str) -> None:
