@@ -27,6 +27,7 @@ from counterpoint.credit.mechanism import Mechanism
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
 from counterpoint.reward.reward import Reward
 from counterpoint.trace import Trace
+from counterpoint.trace.keys import make_key, parse_key
 from counterpoint.trace.rows import Credit, Signal, Signals
 from counterpoint.train.loss import Loss
 from counterpoint.train.policies.network import Network
@@ -196,11 +197,11 @@ class _Book:
         spawns = [e for e in trace.events if e.type == "spawn" and e.extra and "slot" in e.extra and e.to]
         self.names = {0: _MAIN} | {e.extra["slot"]: e.to for e in spawns}  # type: ignore[index,misc]
         self._role: dict[str, str] = {_MAIN: _MAIN} | {e.to or "": e.role or "" for e in spawns}
-        self._tail: dict[tuple[int | None, str, str], str] = {}
+        self._about: dict[tuple[int | None, str, int], tuple[int, ...]] = {}
+        """Of a call in a round, by agent and item: the item and the number of the call, as keys have them."""
         for e in trace.events:
-            if e.type == "tool_call" and e.key is not None:
-                name, _, item, attempt = e.key.split("|")
-                self._tail[e.turn, name, item] = f"{item}|{attempt}"
+            if e.type == "tool_call" and (key := parse_key(e.key)) is not None and key.about:
+                self._about[e.turn, key.who, key.about[0]] = key.about
 
     def put(self, unit: str, unit_id: str, value: float) -> None:
         """Enter an amount: under the event's key, where the id is an event's."""
@@ -220,7 +221,8 @@ class _Book:
     def decision(self, name: str, now: int) -> float:
         """The credit of a decision of the orchestrator."""
         if (name, now) not in self._lead:
-            own = [("event", f"{_MAIN}|{name}|{now}")] + ([("event", f"{_MAIN}|draft|{now}")] if name == "aggregate" else [])
+            whats = (name, "draft") if name == "aggregate" else (name,)
+            own = [("event", make_key(_MAIN, what, (now,))) for what in whats]
             wider = [("turn", f"{_MAIN}#{now}"), ("agent", _MAIN), ("role", _MAIN), ("orchestrator", _MAIN), ("team", "")]
             found = self._first([*own, *wider])
             self._lead[name, now] = np.nan if found is None else found
@@ -229,19 +231,19 @@ class _Book:
     def call(self, slot: int, item: int, now: int, *, to_agent: bool) -> float | None:
         """The credit of a call, None where only its decision may have one."""
         name = self.names.get(slot) or ""
-        tail = self._tail.get((now, name, str(item)))
-        brief = [("event", f"{name}|brief|{tail}")] + ([("event", f"{name}|tool|{tail}")] if slot == 0 else [])
-        return self._first([*self._work(name, tail, now), *brief] if to_agent else brief)
+        about = self._about.get((now, name, item), ())
+        brief = [("event", make_key(name, what, about)) for what in (("brief", "tool") if slot == 0 else ("brief",))]
+        return self._first([*self._work(name, about, now), *brief] if to_agent else brief)
 
-    def _work(self, name: str, tail: str | None, now: int) -> list[tuple[str, str]]:
+    def _work(self, name: str, about: tuple[int, ...], now: int) -> list[tuple[str, str]]:
         """Where the credit of what a worker did with a call may stand."""
-        own = [("event", f"{name}|{what}|{tail}") for what in ("return", "tool")]
+        own = [("event", make_key(name, what, about)) for what in ("return", "tool")]
         return [*own, ("turn", f"{name}#{now}"), ("agent", name), ("role", self._role.get(name) or "")]
 
     def worker(self, slot: int, item: int, now: int) -> float:
         """The credit of what a worker did with a call."""
         name = self.names.get(slot) or ""
-        found = self._first([*self._work(name, self._tail.get((now, name, str(item))), now), ("team", "")])
+        found = self._first([*self._work(name, self._about.get((now, name, item), ()), now), ("team", "")])
         return np.nan if found is None else found
 
 

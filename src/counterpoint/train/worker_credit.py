@@ -18,6 +18,7 @@ import torch
 from torch.nn import functional as F
 
 from counterpoint.errors import InputError
+from counterpoint.trace.keys import make_key
 from counterpoint.train.learner import finite
 from counterpoint.train.policies.network import Network
 from counterpoint.train.rollouts import Rollout
@@ -27,7 +28,8 @@ def worker_events(out: Rollout) -> list[str]:
     """The key of the return event behind each worker row, as traces have it: "aK|return|item|attempt". A learned team's agents
     are all the orchestrator's own, so the agent in slot k is a(k - 1)."""
     t = out.tables["worker"]
-    return [f"a{a - 1}|return|{i}|{n}" for a, i, n in zip(*(t[k].tolist() for k in ("agent", "item", "attempt")), strict=True)]
+    columns = (t[k].tolist() for k in ("agent", "item", "attempt"))
+    return [make_key(f"a{a - 1}", "return", (i, n)) for a, i, n in zip(*columns, strict=True)]
 
 
 def worker_advantages(
