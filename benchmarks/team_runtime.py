@@ -54,8 +54,8 @@ def _plain(agents: int) -> dict[str, Any]:
 
 def _team(agents: int, topology: str = "swarm", looks: int = LOOKS) -> dict[str, Any]:
     from counterpoint import Store
-    from counterpoint.team.limits import Limits
     from counterpoint.team.session import Spec, record_team
+    from counterpoint.team.state import Limits
 
     limits = Limits(width=agents, agents=agents + 2, turns=4 * agents + 10, steps=looks + 2)
     config, options = {"parts": agents, "looks": looks}, {"explore": 0.0}

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from counterpoint import Store, Trace, registry
-from counterpoint.team.limits import Limits
 from counterpoint.team.model import Call, Completion, Model
 from counterpoint.team.sandbox import strength
 from counterpoint.team.session import Spec, record_team
+from counterpoint.team.state import Limits
 
 TOPOLOGIES = ("centralized", "debate", "harness", "hierarchical", "planner_executor_critic", "swarm")
 

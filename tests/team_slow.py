@@ -6,10 +6,10 @@ import asyncio
 import sys
 
 from counterpoint import Store
-from counterpoint.team.limits import Limits
 from counterpoint.team.model import Call, Completion
 from counterpoint.team.models.fake import Fake
 from counterpoint.team.session import Spec, record_team
+from counterpoint.team.state import Limits
 
 
 class Slow(Fake):

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from counterpoint.audit.taint import influenced, may_taint, score
 from counterpoint.bench.claims._live import play_with, recorded, without
 from counterpoint.errors import InputError
-from counterpoint.team.limits import Limits
 from counterpoint.team.session import Spec
+from counterpoint.team.state import Limits
 
 
 def _claim(name: str) -> Any:

@@ -10,9 +10,9 @@ import pytest
 from counterpoint import Delete, Substitute, Trace
 from counterpoint.audit.blast import blast_radius
 from counterpoint.envs.text.attacks import attack_success
-from counterpoint.team.limits import Limits
 from counterpoint.team.live_replay import LiveReplay
 from counterpoint.team.session import Spec
+from counterpoint.team.state import Limits
 from team_help import TOPOLOGIES, record
 
 _NOISY = {"explore": 0.05, "babble": 0.03}

@@ -10,8 +10,8 @@ import pytest
 
 from counterpoint import problems
 from counterpoint.envs.task import task
-from counterpoint.team.limits import Limits
 from counterpoint.team.sandbox import strength
+from counterpoint.team.state import Limits
 from team_help import record
 
 SCRIPT = """[lead]

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from counterpoint import Delete, Substitute, Trace, problems
 from counterpoint.team.budget import Budget
-from counterpoint.team.limits import Limits
 from counterpoint.team.live_replay import LiveReplay
 from counterpoint.team.model import Call, Completion, ModelFailed
 from counterpoint.team.models.fake import Fake
 from counterpoint.team.session import Spec
+from counterpoint.team.state import Limits
 from team_help import TOPOLOGIES, Says, record, sends
 
 SMALL = Limits(width=2, steps=4, turns=6)

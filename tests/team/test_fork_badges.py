@@ -18,10 +18,10 @@ from counterpoint.audit.diff import diff, fingerprint
 from counterpoint.team import live_replay as live
 from counterpoint.team import session
 from counterpoint.team.edits import PASSED
-from counterpoint.team.limits import Limits
 from counterpoint.team.live_replay import BADGES, LiveReplay
 from counterpoint.team.models.fake import Fake
 from counterpoint.team.recorder import MemorySink
+from counterpoint.team.state import Limits
 from counterpoint.trace import Edge
 from counterpoint.trace.replay import Fork
 from team_help import Says, record, sends

@@ -15,8 +15,8 @@ import pytest
 
 from counterpoint import InputError, NotFound, Store, Trace, problems
 from counterpoint.audit.diff import fingerprint
-from counterpoint.team.limits import Limits
 from counterpoint.team.session import resume_team
+from counterpoint.team.state import Limits
 from counterpoint.trace.line_records import OPEN_EVENTS, UNFINISHED
 from team_help import Says, record, sends
 
@@ -104,7 +104,7 @@ _DIES = """
 import os, sys
 from pathlib import Path
 from team_help import Says, record, sends
-from counterpoint.team.limits import Limits
+from counterpoint.team.state import Limits
 from counterpoint.team.tools.outbox import outbox
 send = outbox._append
 def dies(self, line):

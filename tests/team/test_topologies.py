@@ -11,10 +11,10 @@ import pytest
 from counterpoint import Trace, problems, registry
 from counterpoint.envs.leaks import leaks
 from counterpoint.envs.task import task
-from counterpoint.team.limits import Limits
 from counterpoint.team.memory import prompt_of
 from counterpoint.team.model import Call, Completion
 from counterpoint.team.models.fake import Fake
+from counterpoint.team.state import Limits
 from counterpoint.trace.lines import encode_lines
 from team_help import TASKS, TOPOLOGIES, Says, record
 

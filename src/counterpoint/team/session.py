@@ -26,11 +26,10 @@ from counterpoint.team.control import Control, FileControl, NoControl
 from counterpoint.team.edits import Edits
 from counterpoint.team.endpoint.address import shown
 from counterpoint.team.harness import Harness, harness
-from counterpoint.team.limits import Limits
 from counterpoint.team.memory import Memory
 from counterpoint.team.model import BudgetSpent, Model
 from counterpoint.team.recorder import LogicalClock, MemorySink, Recorder, WallClock
-from counterpoint.team.state import AgentState, AgentStopped
+from counterpoint.team.state import AgentState, AgentStopped, Limits
 from counterpoint.team.toolbox import Toolbox
 from counterpoint.team.topology import Topology
 from counterpoint.trace import Trace, summed_costs

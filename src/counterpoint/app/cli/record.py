@@ -125,8 +125,8 @@ def _list(kind: str, *, as_json: bool) -> None:
 def _spec(task_name: str, topology: str, options: dict[str, Any]) -> Spec:
     from counterpoint.envs.task import task
     from counterpoint.team.harness import harness
-    from counterpoint.team.limits import Limits
     from counterpoint.team.session import Spec
+    from counterpoint.team.state import Limits
 
     found = task(task_name)
     with impossible(f"counterpoint record --task list; {found.name} has {', '.join(vars(found.config))}"):

@@ -30,9 +30,9 @@ from counterpoint.bench.claims._live import check_seeds, none, play_with, record
 from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.envs.task import Instance
 from counterpoint.envs.text.attacks import attack_success
-from counterpoint.team.limits import Limits
 from counterpoint.team.live_replay import LiveReplay
 from counterpoint.team.session import Spec
+from counterpoint.team.state import Limits
 from counterpoint.team.tool import Place
 from counterpoint.team.toolbox import read_arguments
 from counterpoint.trace import Event, Trace

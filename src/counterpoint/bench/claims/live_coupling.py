@@ -25,9 +25,9 @@ from counterpoint.bench.claim import ClaimRow, at_most, equal_within
 from counterpoint.bench.claims._live import check_seeds, none, recorded, reported
 from counterpoint.credit.mechanisms.message_delete import message_delete
 from counterpoint.envs.keyed import child_seed, purpose
-from counterpoint.team.limits import Limits
 from counterpoint.team.live_replay import LiveReplay
 from counterpoint.team.session import Spec
+from counterpoint.team.state import Limits
 from counterpoint.trace import Trace
 from counterpoint.trace.rows import Credit
 

@@ -28,11 +28,11 @@ from counterpoint.bench.claims._live import check_seeds, hashes, messages, none,
 from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.envs.task import Act
 from counterpoint.team import grammar
-from counterpoint.team.limits import Limits
 from counterpoint.team.live_replay import LiveReplay
 from counterpoint.team.model import Call, Completion
 from counterpoint.team.models.fake import Fake
 from counterpoint.team.session import Spec
+from counterpoint.team.state import Limits
 from counterpoint.trace import Trace
 from counterpoint.trace.replay import Substitute
 

@@ -21,9 +21,9 @@ from counterpoint.audit.measures import measures
 from counterpoint.bench.claim import ClaimRow, mean_interval
 from counterpoint.errors import InputError
 from counterpoint.store import Store
-from counterpoint.team.limits import Limits
 from counterpoint.team.model import Call, Completion, Model
 from counterpoint.team.session import Spec, make_model, record_team
+from counterpoint.team.state import Limits
 from counterpoint.trace import Trace
 
 _NO_TARGET = "none: as it is"

@@ -22,7 +22,7 @@ from typing import Any
 
 from counterpoint.errors import InputError
 from counterpoint.formats.spans.messages import said, told
-from counterpoint.team.adapters._places import Places, do, name_root
+from counterpoint.team.adapters import Places, do, name_root
 from counterpoint.team.record import Recording
 from counterpoint.team.record.lanes import Scope
 from counterpoint.team.record.values import clean, plain, text_of, usage_of

@@ -22,8 +22,18 @@ from counterpoint.errors import InputError
 from counterpoint.formats.importing.usage import PRICES, Price, Prices, Usage
 from counterpoint.team.budget import tokens_of
 from counterpoint.team.endpoint.address import KEY_ENV, address_of, key_of
-from counterpoint.team.endpoint.answer import MOST_BYTES, Answer, json_of, malformed, stream_data
-from counterpoint.team.endpoint.faults import Fault, Trouble, broken, said_error, status_fault
+from counterpoint.team.endpoint.answer import (
+    MOST_BYTES,
+    Answer,
+    Fault,
+    Trouble,
+    broken,
+    json_of,
+    malformed,
+    said_error,
+    status_fault,
+    stream_data,
+)
 from counterpoint.team.model import Call, Completion, Failure, ModelFailed
 
 if TYPE_CHECKING:

@@ -1,16 +1,80 @@
-"""`note`: a line on the board that the team shares; others see it from the next round on.
+"""`note`: a line on the board that the team shares; others see it from the next round on. With it the board itself.
 
-Always true: a note is one line with its writer's name; the same call made again writes nothing twice.
+Always true: what an agent sees depends on rounds and names and never on which of two agents was faster: notes stand in the order
+(round, agent, number), and those of this round are not shown yet. A note is one line, so no note can look like two, or like
+another agent's. The same call made again (a run that is resumed, a fork) writes its note once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from counterpoint.envs.task import Instance
-from counterpoint.team.shared_notes import board_of
 from counterpoint.team.tool import Effect, Place, ToolResult
+
+_EARLIER = -1
+"""The round of what lay on the board before the team began."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """One note."""
+
+    round: int
+    agent: str
+    number: int
+    """Which of the agent's notes of this round it is, counted from 1."""
+    text: str
+    event: str = ""
+    """The event of the call that wrote it; empty for what was there before."""
+
+    @property
+    def place(self) -> tuple[Any, ...]:
+        """What notes are ordered by; agents by spawn path, so that lead.2 comes before lead.10."""
+        path = tuple((int(part), "") if part.isdecimal() else (0, part) for part in self.agent.split("."))
+        return self.round, path, self.number
+
+    def line(self) -> str:
+        """The note as it is shown."""
+        return f"{self.agent}: {self.text}"
+
+
+class Board:
+    """The notes of one team."""
+
+    def __init__(self, before: Iterable[str] = ()) -> None:
+        """`before`: what lies there from the start, written by nobody of this team."""
+        self._notes = [Note(_EARLIER, "earlier", k, one_line(text)) for k, text in enumerate(before, 1)]
+
+    def write(self, agent: str, text: str, *, round: int, event: str = "") -> Note:
+        """Put up a note."""
+        for note in self._notes:
+            if event and note.event == event:
+                return note
+        number = 1 + sum(note.agent == agent and note.round == round for note in self._notes)
+        note = Note(round, agent, number, one_line(text), event)
+        self._notes.append(note)
+        return note
+
+    def read(self, round: int) -> list[Note]:
+        """The notes of earlier rounds, in their fixed order."""
+        return sorted((note for note in self._notes if note.round < round or note.round == _EARLIER), key=lambda note: note.place)
+
+
+def one_line(text: str) -> str:
+    """The text with every run of white space, line ends included, as one space."""
+    return " ".join(text.split())
+
+
+def board_of(shared: dict[str, Any], instance: Instance) -> Board:
+    """The team's board, with the instance's planted notes on it from the start."""
+    if "board" not in shared:
+        shared["board"] = Board(planted.text for planted in instance.planted if planted.where == "note")
+    board = shared["board"]
+    assert isinstance(board, Board)
+    return board
 
 
 class note:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from counterpoint.envs.task import Instance
-from counterpoint.team.shared_notes import board_of
 from counterpoint.team.tool import Effect, Place, ToolResult
+from counterpoint.team.tools.note import board_of
 
 
 class notes:

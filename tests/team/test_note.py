@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoint.envs.task import Planted
-from counterpoint.team.shared_notes import Board
-from counterpoint.team.tools.note import note
+from counterpoint.team.tools.note import Board, note
 from counterpoint.team.tools.notes import notes
 from tools_help import instance, place, run
 
