@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from counterpoint.credit.accounts import FIXED, Entry, Ledger, by_weights, projected
+from counterpoint.credit.accounts import FIXED, Entry, Ledger, projected
 from counterpoint.credit.mechanisms.ledger import accounts, doob, draft_values, ledger, parts_of
 from counterpoint.errors import InputError, NotFound, NotIdentified
 from counterpoint.trace import Edge, Event, Trace
@@ -146,13 +146,6 @@ def test_errors_are_measured_against_the_largest_amount() -> None:
         lost.check()
 
 
-def test_weights_of_tokens() -> None:
-    assert by_weights(4.0, [0.25, 0.75]) == [1.0, 3.0]
-    assert by_weights(4.0, [1.0]) == [4.0]
-    assert by_weights(1.0, [0.5, 0.5 + 0.9e-6]) == [0.5, 0.5]  # the last takes what is left
-    for wrong in ([], [-0.5, 1.5], [math.nan, 1.0], [0.5, 0.5 + 2e-6], [0.5, 0.5 - 2e-6]):
-        with pytest.raises(InputError, match="weights are at least 0 and sum to 1"):
-            by_weights(1.0, wrong)
 
 
 # -- the partition ------------------------------------------------------------------------------------------------------

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from counterpoint.credit.advantages import chain_ends, gae, kl_to_go, reward_to_go, scan, td_lambda, td_targets
+from counterpoint.credit.advantages import chain_ends, gae, reward_to_go, scan, td_lambda, td_targets
 from counterpoint.credit.mechanisms.coma import coma, counterfactual_advantages
 from counterpoint.credit.mechanisms.cone import cone
 from counterpoint.credit.mechanisms.difference import difference
 from counterpoint.credit.mechanisms.gae import gae as gae_of
 from counterpoint.credit.mechanisms.ledger import ledger
-from counterpoint.credit.mechanisms.marft import agent_chain, marft, non_zero_normalised
+from counterpoint.credit.mechanisms.marft import marft, non_zero_normalised
 from counterpoint.credit.mechanisms.puppeteer import puppeteer, step_costs
 from counterpoint.credit.mechanisms.qmix import Mixer, gradient, mix, qmix, td_errors
 from counterpoint.credit.mechanisms.token_spread import token_spread
@@ -27,7 +27,6 @@ from counterpoint.credit.off_policy import (
     importance_weights,
     inclusion_effect,
     inclusion_weights,
-    sequential_dr,
     step_scale,
     vtrace,
 )
@@ -112,7 +111,6 @@ def test_gae_skips_what_the_policy_did_not_do_in_every_chain() -> None:
 def test_rewards_to_go_of_chains() -> None:
     assert reward_to_go([1.0, 2.0, 4.0], segments=[0, 0, 1], gamma=0.5).tolist() == [2.0, 2.0, 4.0]
     assert reward_to_go([1.0, 2.0]).tolist() == [3.0, 2.0]
-    assert kl_to_go([5.0, 6.0, 7.0], [1.0, 2.0, 4.0], beta=0.5, segments=[0, 0, 1]) == pytest.approx([3.5, 5.0, 5.0])
     assert td_targets([1.0, 2.0], [4.0, 8.0], gamma=0.5, done=[0.0, 1.0]).tolist() == [3.0, 2.0]
 
 
@@ -193,8 +191,6 @@ def test_evaluation_by_hand() -> None:
         with pytest.raises(InputError, match="one entry per rollout"):
             evaluate(*wrong)
     # V = 1 + 2 (3 + V' / 2 - 4), V' = 5 + 3 (2 - 1)
-    assert sequential_dr([2.0, 3.0], [3.0, 2.0], [4.0, 1.0], [1.0, 5.0], gamma=0.5) == pytest.approx(1 + 2 * (3 + 4 - 4))
-    assert sequential_dr([1.0, 1.0], [1.0, 1.0], [0.0, 0.0], [0.0, 0.0]) == 2.0
 
 
 def test_effective_size_by_hand() -> None:
@@ -326,8 +322,6 @@ def test_gae_chains_presets_and_what_is_missing() -> None:
 
 
 def test_marft_normalises_what_is_not_zero() -> None:
-    assert agent_chain([[0.0, 1.0]], [[0.0, 0.0]]) == pytest.approx(np.array([[0.99 * 0.95, 1.0]]))
-    assert agent_chain([0.0], [1.0], gamma=0.5, bootstrap=4.0) == pytest.approx([1.0])
     assert non_zero_normalised([0.0, 1.0, 3.0]) == pytest.approx([-2, -1, 1])
     assert non_zero_normalised([-1.0, -3.0, 0.0]) == pytest.approx([1, -1, 2])
     assert non_zero_normalised([2.0]).tolist() == [2.0]

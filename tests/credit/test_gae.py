@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoint.credit.advantages import gae, kl_to_go, reward_to_go, scan, td_lambda, td_targets
-from counterpoint.credit.mechanisms.marft import agent_chain, non_zero_normalised
+from counterpoint.credit.advantages import gae, reward_to_go, scan, td_lambda, td_targets
+from counterpoint.credit.mechanisms.marft import non_zero_normalised
 from counterpoint.credit.mechanisms.puppeteer import step_costs
 from counterpoint.errors import InputError
 from credit import vectors as v
@@ -31,10 +31,8 @@ def test_returns_are_taken_before_whitening() -> None:
 
 def test_marft() -> None:
     rewards, values, gamma, lam, expected = v.GAE["marft.action_level_gae"]
-    assert agent_chain([rewards], [values], gamma=gamma, lam=lam)[0] == close(expected)
+    assert gae(rewards, values, gamma=gamma, lam=lam)[0] == close(expected)
     assert non_zero_normalised(expected) == close(v.MARFT_NORMALISED)
-    peer = agent_chain([[0, 0, 0], [0, 0, 1]], np.full((2, 3), 0.5), gamma=0.9, lam=0.8)
-    assert peer == close(np.array(v.MARFT_PEER))
     assert non_zero_normalised([0.0, 0.7, 0.0]) == pytest.approx([0, 0.7, 0])
 
 
@@ -78,8 +76,6 @@ def test_reward_to_go() -> None:
     assert reward_to_go([-0.1 * costs[0], -0.1 * costs[1], 1 - 0.1 * costs[2]], gamma=0.99) == close(v.PUPPETEER["returns"])
     rewards, returns = v.PUPPETEER_RELEASED
     assert reward_to_go(rewards, gamma=0.99) == close(returns)
-    reward, beta, ratio, expected = v.COMAS_TOKENS
-    assert kl_to_go(reward, ratio, beta=beta) == close(expected)
 
 
 def _loop(d: np.ndarray, k: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import counterpoint as cpt
 from counterpoint import registry
-from counterpoint.credit.accounts import FIXED, Entry, Ledger, by_weights, projected
+from counterpoint.credit.accounts import FIXED, Entry, Ledger, projected
 from counterpoint.credit.agent_orders import extension
 from counterpoint.credit.mechanisms.ledger import accounts, doob, draft_values, parts_of
 from counterpoint.errors import InputError, NotFound, NotIdentified
@@ -111,11 +111,6 @@ def test_a_changed_leaf_is_noticed():
         book.check()
 
 
-def test_tokens_take_the_rounding_last():
-    shares = by_weights(0.1, [1 / 3, 1 / 3, 1 / 3])
-    assert math.fsum([*shares, -0.1]) == 0.0
-    with pytest.raises(InputError, match="sum to 1"):
-        by_weights(1.0, [0.5, 0.4])
 
 
 # -- the Doob partition ----------------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from counterpoint.credit.off_policy import (
     importance_weights,
     inclusion_effect,
     inclusion_weights,
-    sequential_dr,
     step_scale,
     vtrace,
 )
@@ -77,8 +76,6 @@ def test_evaluation() -> None:
     bare = evaluate(o["rho"], o["returns"])
     assert bare.dm is None
     assert bare.dr is None
-    rho, r, q, value, gamma, expected = v.SEQUENTIAL_DR
-    assert sequential_dr(rho, r, q, value, gamma=gamma) == close(expected)
     with pytest.raises(NotIdentified, match="never"):
         evaluate([0.0, 0.0], [1.0, 1.0])
 

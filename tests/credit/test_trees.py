@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from counterpoint.credit.mechanisms.c3 import c3, sibling_advantages
-from counterpoint.credit.mechanisms.magrpo import cross_sums, magrpo, tree_returns
-from counterpoint.credit.mechanisms.malt import level_values, malt, sibling_pairs
+from counterpoint.credit.mechanisms.magrpo import magrpo, tree_returns
+from counterpoint.credit.mechanisms.malt import malt
 from counterpoint.credit.mechanisms.mars2 import mars2, shaped_rewards
 from counterpoint.credit.mechanisms.marsrl import marsrl
 from counterpoint.errors import InputError, NotIdentified
@@ -84,8 +84,7 @@ def test_magrpo_aligned() -> None:
 
 
 def test_magrpo_cross_sums_over_joint_actions() -> None:
-    returns, sums, advantages = v.MAGRPO_CROSS
-    assert [s.tolist() for s in cross_sums(returns)] == sums
+    returns, _, advantages = v.MAGRPO_CROSS
     traces = [team(f"{i}{j}", returns[i][j], [said("a", f"a{i}"), said("b", f"b{j}")]) for i in (0, 1) for j in (0, 1)]
     credit = magrpo(traces, mode="cross")
     assert [credit.of(2 * i)["a"] for i in (0, 1)] == close(advantages[0])
@@ -158,12 +157,6 @@ def test_mars2_over_the_whole_tree() -> None:
 
 
 def test_malt_values_and_pairs() -> None:
-    leaves, verifier, generator = level_values(v.MALT_LEAVES)
-    assert verifier.tolist() == v.MALT["verifier"]
-    assert generator.tolist() == v.MALT["generator"]
-    assert sibling_pairs(leaves) == v.MALT["pairs_refiner"]
-    assert sibling_pairs(verifier) == v.MALT["pairs_verifier"]
-    assert sibling_pairs(generator) == v.MALT["pairs_generator"]
     traces = [
         team(f"{g}{k}{r}", float(v.MALT_LEAVES[g][k][r]), [said("g", f"g{g}"), said("v", f"v{g}{k}"), said("r", f"r{g}{k}{r}")])
         for g, k, r in np.ndindex(2, 2, 2)

@@ -12,40 +12,12 @@ from counterpoint.reward.balance import (
     Balance,
     Memory,
     gdpo,
-    gradnorm_step,
-    gradnorm_targets,
     normalised,
     one_sided,
-    pcgrad,
     variance_weights,
     variation_weights,
     weighted,
 )
-
-
-def test_pcgrad_two_tasks() -> None:
-    found = pcgrad(np.array([[1.0, 1.0], [-1.0, 0.0]]))
-    assert found.tolist() == [[0.0, 1.0], [-0.5, 0.5]]
-    assert found.sum(axis=0).tolist() == [-0.5, 1.5]
-    assert pcgrad(np.array([[1.0, 1.0], [-1.0, 0.0]]), np.random.default_rng(0)).tolist() == found.tolist()
-
-
-def test_pcgrad_as_released_ignores_the_generator() -> None:
-    g = np.random.default_rng(3).standard_normal((5, 4))
-    assert np.array_equal(pcgrad(g, np.random.default_rng(1), as_released=True), pcgrad(g))
-    assert any(not np.allclose(pcgrad(g, np.random.default_rng(s)), pcgrad(g)) for s in range(5))
-
-
-def test_gradnorm_targets_and_step() -> None:
-    found = gradnorm_targets(np.array([2.0, 1.0]), np.array([0.5, 0.9]), np.array([1.0, 1.0]))
-    assert found.rate_K == pytest.approx([0.714286, 1.285714], abs=1e-6)
-    assert found.target_K == pytest.approx([0.905522, 2.186794], abs=1e-6)
-    assert found.loss == pytest.approx(2.281272, abs=1e-6)
-    # norms 2 and 1 at weights 1: the first is above its target, the second below: 1 - 0.1 * 2 and 1 + 0.1 * 1, sum 1.9 -> 2
-    after = gradnorm_step(np.ones(2), np.array([2.0, 1.0]), np.array([0.5, 0.9]), np.ones(2), lr=0.1)
-    assert after == pytest.approx([0.8 / 1.9 * 2, 1.1 / 1.9 * 2])
-    with pytest.raises(InputError, match="positive"):
-        gradnorm_targets(np.ones(2), np.ones(2), np.zeros(2))
 
 
 def test_normalised_by_hand_and_flat_groups() -> None:

@@ -14,11 +14,8 @@ from counterpoint.reward.balance import (
     Balance,
     Memory,
     gdpo,
-    gradnorm_step,
-    gradnorm_targets,
     normalised,
     one_sided,
-    pcgrad,
     variance_weights,
     variation_weights,
     weighted,
@@ -58,7 +55,6 @@ def test_what_varies_by_rounding_does_not_vary() -> None:
         (variation_weights, "values"),
         (weighted, "components"),
         (lambda x: weighted(np.ones((2, 2)), x[0] if len(x) else []), "weights"),
-        (pcgrad, "gradients"),
     ],
 )
 def test_values_that_are_no_numbers_are_refused(call: Any, what: str) -> None:
@@ -73,7 +69,6 @@ def test_lists_are_taken_as_arrays() -> None:
     assert variance_weights([[0, 2], [0, 6]], [0, 0]).tolist() == pytest.approx([0.2, 1.8])  # type: ignore[arg-type]
     assert variation_weights([[1, 3], [0, 6]]).tolist() == pytest.approx([2 / 3, 4 / 3])  # type: ignore[arg-type]
     assert weighted([[1, 2], [3, 4]]).tolist() == [4, 6]  # type: ignore[arg-type]
-    assert pcgrad([[1, 1], [-1, 0]]).tolist() == [[0.0, 1.0], [-0.5, 0.5]]  # type: ignore[arg-type]
 
 
 def test_weights_of_small_amounts_are_shares_too() -> None:
@@ -99,48 +94,6 @@ def test_gdpo_sums_before_it_whitens() -> None:
     assert gdpo(np.array([[1.0, 0.0], [1.0, 0.0]]), [0, 0], [1.0, -0.5], whiten=False) == pytest.approx(
         [0.5 * 0.5**0.5, -0.5 * 0.5**0.5]
     )
-
-
-# -- gradients ---------------------------------------------------------------------------------------------------
-
-
-def test_pcgrad_in_order_of_the_tasks() -> None:
-    # Task 0 against 1, then what is left of it against 2; always against the others' own gradients.
-    g = np.array([[2.0, 0.0], [-1.0, 1.0], [-1.0, -2.0]])
-    found = pcgrad(g)
-    assert found[0] == pytest.approx(np.array([1.0, 1.0]) + 3 / 5 * np.array([-1.0, -2.0]))
-    assert found[1] == pytest.approx(np.array([0.0, 1.0]) + 2 / 5 * np.array([-1.0, -2.0]))
-    assert found[2] == pytest.approx(np.array([0.0, -2.0]) + np.array([-1.0, 1.0]))
-    assert g.tolist() == [[2.0, 0.0], [-1.0, 1.0], [-1.0, -2.0]]
-    assert pcgrad(np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 2.0]])).tolist() == [[1.0, 0.0], [0.0, 0.0], [0.0, 2.0]]
-    orders = {tuple(np.round(pcgrad(g, np.random.default_rng(s))[0], 6)) for s in range(20)}
-    assert len(orders) == 2
-
-
-def test_gradnorm_defaults_and_refusals() -> None:
-    norm, loss, first = np.array([2.0, 1.0]), np.array([1.0, 3.0]), np.array([2.0, 2.0])
-    found = gradnorm_targets(norm, loss, first)
-    assert found.rate_K == pytest.approx([0.5, 1.5])
-    assert found.target_K == pytest.approx([1.5 * 0.5**1.5, 1.5 * 1.5**1.5])
-    assert found.loss == pytest.approx(abs(2 - 1.5 * 0.5**1.5) + abs(1 - 1.5 * 1.5**1.5))
-    assert gradnorm_targets(norm, loss, first, alpha=0.0).target_K == pytest.approx([1.5, 1.5])
-    assert gradnorm_targets(norm, np.zeros(2), first).rate_K.tolist() == [0.0, 0.0]
-    moved = np.array([1 - 0.025 * 2, 1 + 0.025 * 1])
-    assert gradnorm_step(np.ones(2), norm, loss, first) == pytest.approx(moved * 2 / moved.sum())
-    # weights enter the norms: at weight 0.1 the first is below its target and goes up
-    small = gradnorm_step(np.array([0.1, 1.9]), norm, loss, first, lr=0.1)
-    target = gradnorm_targets(np.array([0.2, 1.9]), loss, first).target_K
-    up = np.array([0.1 - 0.1 * np.sign(0.2 - target[0]) * 2, 1.9 - 0.1 * np.sign(1.9 - target[1]) * 1])
-    assert small == pytest.approx(up * 2 / up.sum())
-    assert gradnorm_step(np.ones(2), norm, loss, first, lr=10.0).tolist() == [0.0, 2.0]  # a weight stays at least 0
-    assert gradnorm_step(np.ones(2), norm, loss, first, lr=0.1, alpha=0.0) == pytest.approx(np.array([0.8, 1.1]) * 2 / 1.9)
-    for wrong in ((norm, -loss, first), (norm, loss, first * 0), (norm, loss, -first), (norm * math.nan, loss, first)):
-        with pytest.raises(InputError):
-            gradnorm_targets(*wrong)
-    with pytest.raises(InputError, match="some weights are not numbers"):
-        gradnorm_step(np.array([math.nan, 1.0]), norm, loss, first)
-    with pytest.raises(InputError, match="some norms are not numbers"):
-        gradnorm_step(np.ones(2), np.array([math.nan, 1.0]), loss, first)
 
 
 # -- ours --------------------------------------------------------------------------------------------------------

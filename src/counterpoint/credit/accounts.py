@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from counterpoint.errors import InputError, NotFound, did_you_mean
@@ -46,15 +46,6 @@ def projected(amounts: Mapping[str, float], variances: Mapping[str, float], tota
         raise InputError("all variances are 0", fix="leave them out: the difference then stands on residual")
     gap = total - math.fsum(amounts.values())
     return {name: amount + variances[name] * gap / scale for name, amount in amounts.items()}
-
-
-def by_weights(amount: float, weights: Sequence[float]) -> list[float]:
-    """An amount by non-negative weights that sum to 1, such as an event's over its tokens; the rounding goes to the last."""
-    if not weights or any(not w >= 0 for w in weights) or abs(math.fsum(weights) - 1) > 1e-6:
-        raise InputError("weights are at least 0 and sum to 1", fix="divide them by their sum")
-    shares = [amount * w for w in weights]
-    shares[-1] = math.fsum([amount, *(-s for s in shares[:-1])])
-    return shares
 
 
 @dataclass

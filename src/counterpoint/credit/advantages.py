@@ -116,12 +116,6 @@ def reward_to_go(rewards: ArrayLike, *, segments: ArrayLike | None = None, gamma
     return scan(r, np.where(chain_ends(segments, len(r)), 0.0, gamma))
 
 
-def kl_to_go(reward: ArrayLike, log_ratio: ArrayLike, *, beta: float, segments: ArrayLike | None = None) -> Floats:
-    """A_t = r - beta sum_{l >= t} log(pi / pi_ref) (CoMAS, arXiv 2510.08529); `reward` is one number, or one per token."""
-    (ratio,) = _columns(log_ratio)
-    return np.asarray(reward, np.float64) - beta * reward_to_go(ratio, segments=segments)
-
-
 def td_targets(rewards: ArrayLike, next_values: ArrayLike, *, gamma: float, done: ArrayLike = 0.0) -> Floats:
     """y = r + gamma (1 - done) V': MADDPG's critic target, Agent Q-Mix' TD target, CoLLM-MAAC's with V' of the next turn."""
     r, v = np.atleast_1d(np.asarray(rewards, np.float64)), np.atleast_1d(np.asarray(next_values, np.float64))

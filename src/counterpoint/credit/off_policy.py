@@ -138,12 +138,6 @@ def evaluate(rho: ArrayLike, returns: ArrayLike, *, q_hat: ArrayLike | None = No
     return Evaluation(float((w * g).mean()), float((w * g).sum() / w.sum()), dm, dr, effective_size(w))
 
 
-def sequential_dr(rho: ArrayLike, rewards: ArrayLike, q_hat: ArrayLike, v_hat: ArrayLike, *, gamma: float = 1.0) -> float:
-    """V_t = V_hat + rho_t (r_t + gamma V_{t+1} - Q_hat), the value at the first step of one rollout."""
-    w, r, q, v = (np.asarray(x, np.float64) for x in (rho, rewards, q_hat, v_hat))
-    return float(scan(v + w * (r - q), gamma * w)[0])
-
-
 def inclusion_weights(cells: ArrayLike, arms: ArrayLike, is_kept: ArrayLike, *, clip: float = 10.0) -> Floats:
     """(launches,) 1 / P(kept | launch), at most `clip`, summing to 1 within each arm; 0 for what was not kept.
 

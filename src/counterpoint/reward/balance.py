@@ -1,4 +1,4 @@
-"""Balancing a mixed reward (R8): fixed, GDPO, variance, variation, GradNorm, PCGrad, and ours (docs/research/balancing.md).
+"""Balancing a mixed reward (R8): fixed, GDPO, variance, variation, and ours (docs/research/balancing.md).
 
 Always true: pure functions of arrays. Values are flat, `_KN`: component, sample, with a group id per sample; gradients are
 `_KD`: component, parameter, with any axes before (independent runs). Component 0 is the primary reward: the verified outcome.
@@ -14,7 +14,7 @@ Ours. g_k is the gradient of the group-normalised advantage of component k, comp
 so a component's scale cancels, noise and opposition get no weight, and the primary is never scaled down against another
 component. Departures: both EMAs are corrected for their start; halves shorter than 1e-9 of the remembered mean are rounding and
 agree in nothing. GDPO is arXiv 2601.05242; `variance_weights` and `variation_weights` are short forms of the ideas of DVAO
-(2605.25604) and SAW (2606.07705), not of those methods; GradNorm 1711.02257; PCGrad 2001.06782.
+(2605.25604) and SAW (2606.07705), not of those methods.
 """
 
 from __future__ import annotations
@@ -114,59 +114,6 @@ def _shares(amount_K: np.ndarray) -> np.ndarray:
 
 
 # -- gradients --------------------------------------------------------------------------------------------------------------
-
-
-def pcgrad(g_KD: np.ndarray, rng: np.random.Generator | None = None, *, as_released: bool = False) -> np.ndarray:
-    """(K, D) gradients, each freed of its conflicts with the others' original gradients; their sum is the step.
-
-    The others come in random order, drawn from `rng`. The official file shuffles and discards the result: `as_released` (and no
-    generator) keeps the order of the tasks. For two tasks there is no difference.
-    """
-    g_KD = _finite(g_KD, "gradients")
-    out = g_KD.copy()
-    for k in range(len(g_KD)):
-        others = [j for j in range(len(g_KD)) if j != k]
-        if rng is not None and not as_released:
-            others = rng.permutation(others).tolist()
-        for j in others:
-            dot, norm = out[k] @ g_KD[j], g_KD[j] @ g_KD[j]
-            if dot < 0 and norm > 0:
-                out[k] -= dot / norm * g_KD[j]
-    return out
-
-
-class GradNormTargets(NamedTuple):
-    """What GradNorm holds the weighted gradient norms to."""
-
-    rate_K: np.ndarray
-    """Relative inverse training rate."""
-    target_K: np.ndarray
-    loss: float
-    """sum |G - target|."""
-
-
-def gradnorm_targets(norm_K: np.ndarray, loss_K: np.ndarray, first_K: np.ndarray, *, alpha: float = 1.5) -> GradNormTargets:
-    """r_k = (L_k / L_k(0)) / mean; target_k = mean(G) r_k^alpha, with G the norms of the WEIGHTED gradients."""
-    norm_K, loss_K, first_K = (_finite(x, "losses and norms") for x in (norm_K, loss_K, first_K))
-    if (first_K <= 0).any() or (loss_K < 0).any():
-        raise InputError("GradNorm compares losses with their first values: these are positive")
-    ratio_K = loss_K / first_K
-    rate_K = ratio_K / np.maximum(ratio_K.mean(), _TINY)
-    target_K = norm_K.mean() * rate_K**alpha
-    return GradNormTargets(rate_K, target_K, float(np.abs(norm_K - target_K).sum()))
-
-
-def gradnorm_step(
-    weights_K: np.ndarray, norm_K: np.ndarray, loss_K: np.ndarray, first_K: np.ndarray, *, alpha: float = 1.5, lr: float = 0.025
-) -> np.ndarray:
-    """(K,) weights after one descent step on sum |w_k norm_k - target_k| (targets held), renormalised to sum K.
-
-    `norm_K` are the norms of the UNWEIGHTED gradients. A weight stays at least 0.
-    """
-    weights_K, norm_K = _finite(weights_K, "weights"), _finite(norm_K, "norms")
-    target_K = gradnorm_targets(weights_K * norm_K, loss_K, first_K, alpha=alpha).target_K
-    moved_K = np.maximum(weights_K - lr * np.sign(weights_K * norm_K - target_K) * norm_K, 0.0)
-    return _shares(moved_K)
 
 
 # -- ours -------------------------------------------------------------------------------------------------------------------

@@ -25,11 +25,6 @@ from counterpoint.trace.team import critical_steps as steps_of
 _ESTIMAND = "r - mean(r) of the task's rollouts within the budget, for the orchestrator alone"
 
 
-def steps_of_stages(stages: Sequence[tuple[int, Sequence[int]]]) -> tuple[int, int]:
-    """(critical, total) steps of stages, each the main agent's steps and those of its sub-agents."""
-    return sum(m + max(subs, default=0) for m, subs in stages), sum(m + sum(subs) for m, subs in stages)
-
-
 def _run(
     traces: Sequence[Trace],
     *,

@@ -30,12 +30,6 @@ Floats = NDArray[np.float64]
 _ESTIMAND = "R - mean over the completions of the same node and agent"
 
 
-def cross_sums(joint_returns: ArrayLike) -> list[Floats]:
-    """Of returns by (completion of agent 0, of agent 1, ...): for each agent, the sum over the joint actions of each."""
-    r = np.asarray(joint_returns, np.float64)
-    return [r.sum(axis=tuple(a for a in range(r.ndim) if a != k)) for k in range(r.ndim)]
-
-
 def tree_returns(rewards: ArrayLike, parents: Sequence[int], *, gamma: float = 0.9) -> Floats:
     """R = r + gamma mean(R of the children), children after their parents in the list; -1 is no parent."""
     out = np.array(rewards, np.float64)

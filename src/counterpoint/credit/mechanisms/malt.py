@@ -12,10 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from itertools import product
 
-import numpy as np
-from numpy.typing import ArrayLike
-
-from counterpoint.credit.groups import Floats
 from counterpoint.credit.mechanism import Mechanism, team_reward
 from counterpoint.credit.prefix_tree import tree_of
 from counterpoint.credit.rows import Key, TraceUnit, credit_of, event_unit, keys_of
@@ -24,24 +20,6 @@ from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "share of right answers among the traces that continue from the step"
-
-
-def level_values(leaves: ArrayLike) -> list[Floats]:
-    """Values of every level of a full tree, leaves first: each is the mean of the level below over its last axis."""
-    out = [np.asarray(leaves, np.float64)]
-    while out[-1].ndim > 1:
-        out.append(out[-1].mean(-1))
-    return out
-
-
-def sibling_pairs(values: ArrayLike, *, threshold: float = 0.5) -> list[tuple[int, ...]]:
-    """(parent's indices..., right, wrong) for every pair of siblings, along the last axis, whose labels differ."""
-    is_right = np.asarray(values, np.float64) > threshold
-    return [
-        (*parent, right, wrong)
-        for parent in np.ndindex(is_right.shape[:-1])
-        for right, wrong in product(np.flatnonzero(is_right[parent]).tolist(), np.flatnonzero(~is_right[parent]).tolist())
-    ]
 
 
 def _run(

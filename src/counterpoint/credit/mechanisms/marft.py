@@ -29,16 +29,6 @@ from counterpoint.trace.rows import Credit
 _ESTIMAND = "A: GAE over the chain of agents"
 
 
-def agent_chain(
-    rewards: ArrayLike, values: ArrayLike, *, gamma: float = 0.99, lam: float = 0.95, bootstrap: float = 0.0
-) -> Floats:
-    """(steps, agents) advantages of (steps, agents) rewards and values, flattened step by step."""
-    shape = np.shape(values)
-    flat = np.ravel(np.asarray(rewards)), np.ravel(np.asarray(values))
-    out, _ = advantages.gae(*flat, gamma=gamma, lam=lam, bootstrap=bootstrap)
-    return out.reshape(shape)
-
-
 def non_zero_normalised(advantages: ArrayLike) -> Floats:
     """(A - mean) / (std + 1e-8) with the statistics of the non-zero entries; as they are when fewer than two differ from 0."""
     a = np.asarray(advantages, np.float64)
