@@ -102,7 +102,7 @@ def test_refinements_that_are_refused() -> None:
     with pytest.raises(InputError, match="finite amounts"):
         book.refine(free, {"turn:b#0": 1.0}, unidentified=math.nan)
     for total in (math.nan, math.inf):
-        with pytest.raises(InputError, match="is no reward"):
+        with pytest.raises(InputError, match="not a finite number"):
             Ledger(total)
 
 
@@ -118,7 +118,7 @@ def test_a_ledger_of_given_leaves() -> None:
     assert book.children[()] == [("role:r",), ("residual",)]
     assert book.check() == 0.0
     assert Ledger.of(1.0, {("agent:a",): 1.0}).amounts["residual",] == 0.0
-    with pytest.raises(InputError, match="the team is no leaf"):
+    with pytest.raises(InputError, match="the team is not an account"):
         Ledger.of(1.0, {(): 1.0})
     with pytest.raises(InputError, match="team/role:r is a leaf and has children"):
         Ledger.of(1.0, {("role:r",): 0.5, ("role:r", "agent:a"): 0.5})

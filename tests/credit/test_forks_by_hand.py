@@ -124,7 +124,7 @@ def test_what_is_asked_wrongly() -> None:
     assert (len(nothing.effect_U), len(nothing.se_U), nothing.refused, nothing.cost) == (0, 0, {}, Cost())
     with pytest.raises(NotIdentified, match="credit of x asks what else would have happened"):
         needed(None, "credit of x")
-    with pytest.raises(InputError, match="int is no replay"):
+    with pytest.raises(InputError, match="int is not a replay"):
         needed(3, "x")  # type: ignore[arg-type]
     assert needed(toy, "x") is toy
     assert added([Cost(1, 2), Cost(3, 4)]) == Cost(4, 6)

@@ -275,7 +275,7 @@ def test_which_events_are_messages() -> None:
     assert [e.id for e in messages_of(trace)] == ["e0", "e5", "e6", "e7"]
     assert [e.id for e in messages_of(trace, ["return"])] == ["e7"]
     assert [e.id for e in messages_of(trace, ids=["e6", "e7", "e8"])] == ["e6", "e7"]
-    with pytest.raises(InputError, match="'aggregate' is no type of message"):
+    with pytest.raises(InputError, match="'aggregate' is not a type of message"):
         messages_of(trace, ["return", "spawn", "aggregate"])
     check_ids([trace, team("t", 1.0, [])], ["e6"])
     check_ids([team("t", 1.0, []), trace], ["e6"])

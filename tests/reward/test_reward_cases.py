@@ -154,7 +154,7 @@ def test_a_role_is_paid_by_the_first_of_three_channels_and_never_for_its_spawn()
     assert pay("role_rubric", trace(events), rubrics=rubrics) == {("R3", "worker"): 2.0, ("R3", "critic"): 0.0}
     assert pay("role_rubric", trace(events[:1]), rubrics=rubrics) == {}
     for wrong in ((1.0,), (math.inf, len), (-1.0, len), (0, len), (1.0, 3), (1.0, len, 2)):
-        with pytest.raises(InputError, match="the rubric of 'worker' is no callable"):
+        with pytest.raises(InputError, match="the rubric of 'worker' is not a callable"):
             pay("role_rubric", trace(events), rubrics={"worker": {"a": wrong}})
 
 

@@ -58,7 +58,7 @@ def mean_interval(samples: Iterable[SupportsFloat]) -> tuple[float, float | None
     """The mean and the ends of Student's 95 % interval for it; None, None for one sample."""
     xs = [float(x) for x in samples]
     if not xs:
-        raise InputError("no samples: there is no mean of nothing", fix="give one number per seed")
+        raise InputError("there are no samples to take the mean of", fix="give one number per seed")
     if not all(map(math.isfinite, xs)):
         return math.nan, None, None
     mean = math.fsum(xs) / len(xs)
@@ -70,17 +70,17 @@ def mean_interval(samples: Iterable[SupportsFloat]) -> tuple[float, float | None
 
 
 def at_least(name: str, samples: Samples, target: float, *, by: By = "mean") -> ClaimRow:
-    """The row that says: this is at least so much."""
+    """A row that holds when the value is at least `target`."""
     return _row(name, samples, f">= {target:.6g}", lambda x: x >= target, by)
 
 
 def at_most(name: str, samples: Samples, target: float, *, by: By = "mean") -> ClaimRow:
-    """The row that says: this is at most so much."""
+    """A row that holds when the value is at most `target`."""
     return _row(name, samples, f"<= {target:.6g}", lambda x: x <= target, by)
 
 
 def equal_within(name: str, samples: Samples, target: float, tolerance: float, *, by: By = "mean") -> ClaimRow:
-    """The row that says: this is so much, give or take the tolerance."""
+    """A row that holds when the value is within `tolerance` of `target`."""
     if not tolerance >= 0:
         raise InputError(f"a tolerance is at least 0, not {tolerance}")
     return _row(name, samples, f"{target:.6g} ± {tolerance:.6g}", lambda x: abs(x - target) <= tolerance, by)

@@ -63,7 +63,7 @@ class Ledger:
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.total):
-            raise InputError(f"{self.total} is no reward", fix="leave out what was not scored")
+            raise InputError(f"the reward is {self.total}, not a finite number", fix="leave out what was not scored")
         self.amounts.setdefault((), float(self.total))
 
     @staticmethod
@@ -74,7 +74,7 @@ class Ledger:
         rest = math.fsum([total, *(-amount for amount in leaves.values())])
         for leaf, amount in {**leaves, ("residual",): leaves.get(("residual",), 0.0) + rest}.items():
             if not leaf:
-                raise InputError("the team is no leaf", fix="name an account below it")
+                raise InputError("the team is not an account that can be refined", fix="name an account below it")
             for depth in range(len(leaf), 0, -1):
                 under[leaf[:depth]].append(amount)
                 below[leaf[: depth - 1]][leaf[:depth]] = None

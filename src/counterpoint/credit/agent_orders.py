@@ -5,7 +5,8 @@ its spawner and keeps each subtree together: siblings stand by their keys, so th
 else (a full reversal is no parent-first order). The two of a pair are one sample: standard errors are over pairs.
 
 Over all pairs an agent's keys are spread evenly (a Latin hypercube), each still uniform and independent of the others'. This
-takes out most of the luck of one's own place, and makes the standard errors careful rather than sharp.
+removes most of the variance that comes from an agent's own position, and makes the standard errors conservative rather than
+sharp.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def needed(replay: Replay | None, what: str) -> Replay:
     if replay is None:
         raise NotIdentified(f"{what} asks what else would have happened", "give a replay: a simulator's world or a live team")
     if not isinstance(replay, Replay):
-        raise InputError(f"{type(replay).__name__} is no replay", fix="an object with fork(trace, at, do, seed)")
+        raise InputError(f"{type(replay).__name__} is not a replay", fix="an object with fork(trace, at, do, seed)")
     return replay
 
 

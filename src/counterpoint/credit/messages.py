@@ -1,7 +1,7 @@
 """Which events are messages, and which of them somebody asks about.
 
 Always true: a message is an event of type message or return (a return is a worker's message to whoever spawned it); the order is
-the file's. An id that is no message of the trace is one clear error, except where several traces are judged at once.
+the file's. An id that is not in any of the traces is one clear error, except where several traces are judged at once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def messages_of(trace: Trace, types: Collection[str] = MESSAGES, ids: Collection
     """The messages of a trace, of these types and among these ids."""
     wrong = set(types) - set(MESSAGES)
     if wrong:
-        raise InputError(f"{sorted(wrong)[0]!r} is no type of message", fix="message, return, or both")
+        raise InputError(f"{sorted(wrong)[0]!r} is not a type of message", fix="message, return, or both")
     return [e for e in trace.events if e.type in types and (ids is None or e.id in ids)]
 
 

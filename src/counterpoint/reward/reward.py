@@ -2,7 +2,7 @@
 
 Always true: a reward reads a trace and gives rows; what it cannot judge has no row. It reads no file, clock or network, and has
 no state. A judge, rubric or process model is a callable among the options, so that an LLM judge plugs in; None from it means
-not scored. Unknown options and amounts that are no numbers are one clear error each.
+not scored. Unknown options and amounts that are not numbers are one clear error each.
 """
 
 from __future__ import annotations

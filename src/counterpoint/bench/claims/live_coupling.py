@@ -6,7 +6,7 @@ on independent noise, the same number of forks. The variance of an estimate is i
 sums over messages.
 
 What to expect: the claim `message_credit` has, in a simulator, an error of 0.42 against 0.88 at k = 8, a ratio of about 0.23.
-That is no promise for other teams: where a message comes late, or a team settles everything by vote, both variances are small
+This is not a promise for other teams: where a message comes late, or a team settles everything by vote, both variances are small
 and their ratio says little (debate); and where an order is deleted, the orchestrator's later turns may no longer line up with
 the recorded ones, and then share no noise. So what is held is that for returns coupling is better than fresh noise, with its
 whole interval, and that both have the same mean; for other messages the ratio is reported.
@@ -38,7 +38,7 @@ _TEAMS = (
     *(("split_evidence", t) for t in ("centralized", "hierarchical", "planner_executor_critic")),
 )
 _SHORT = {"ledger_hunt": "T1", "split_evidence": "T4"}
-_MANY_ERRORS = 4.5  # a z this large is no chance, whatever the seed
+_MANY_ERRORS = 4.5  # a z-value this large does not come from chance, whatever the seed
 
 
 class _Pair(NamedTuple):

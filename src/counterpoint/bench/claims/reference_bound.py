@@ -65,7 +65,7 @@ def reference_bound(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
 
 
 def _shares(name: str, world: TeamWorld, policy: str, episodes: int, seed: int, seeds: int, least: float) -> Iterator[ClaimRow]:
-    """Two rows: the share is at least so much, and not above 1 by more than chance."""
+    """Two rows: the share is at least the target, and not above 1 by more than chance."""
     numbers = np.concatenate(
         [bits(s, purpose(f"reference bound {name}"), np.arange(episodes)) >> np.uint64(1) for s in range(seed, seed + seeds)]
     ).astype(np.int64)

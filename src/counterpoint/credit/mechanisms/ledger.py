@@ -8,7 +8,7 @@ that is one), V_0 the value before any, V_T := R:
 
 where Q_t is given, and all of delta_t = V_t - V_{t-1} on the event where it is not. The orchestrator so gets the expected gain
 of a decision when it was taken, the worker the surprise against it. A stop is judged by what stopping pays: Q = Y_t, so its
-skill is Y_t - V_{t-1}; as the last event it has that without being told.
+skill is Y_t - V_{t-1}; as the last event it gets this without any rule of its own.
 
 Where no critic is given, V_t is the last draft's score (`reward.draft` on aggregate events) and 0 before the first: a convention,
 not an estimate of E[R | prefix]; it credits whoever joins the drafts, and leaves finer shares to a better critic. Without draft

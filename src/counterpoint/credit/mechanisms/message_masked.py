@@ -5,7 +5,7 @@
 Always true: nothing but the deterministic aggregator and the verifier runs, so it costs no fork and no token; a vote that cannot
 change the answer gets exactly 0, and so does one that was never read. Biased: nobody reacts. A message that carries no claim, or
 one on a task that nobody scored, has no row but a reason. SHARP's placeholder credit (arXiv 2602.08335) is its
-agent-level kin. Departure: per message, ties keep the earlier draft.
+agent-level counterpart. Departure: per message, ties keep the earlier draft.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Always true: the rows of a trace sum to v(N) - v(nobody) within 1e-9, whatever t
     nested_owen      E over parent-first depth-first orders: execution, given the hierarchy (Owen 1977; Winter 1989)
 
 sigma(S) keeps of S those whose ancestors are all in S. Ask `permission` about the design of a team, `nested_owen` about its
-executors. Orders come in antithetic pairs; `stop_se` ends early once every standard error is at most so much.
+executors. Orders come in antithetic pairs; `stop_se` ends early once every standard error is at most that value.
 
 The worth: `worth=(trace, agents) -> number`; with `replay`, the team reward of a fork in which the others are never spawned;
 otherwise the recorded votes of those agents, counted again by majority, an even or absent vote paying `tie` (masked: nobody

@@ -37,7 +37,7 @@ def _reward(name: str) -> Reward:
     if not isinstance(found, Reward):
         raise InputError(f"{name} is a {type(found).__name__}, not a Reward")
     if found is hybrid:
-        raise InputError("hybrid is no term of itself", fix="name its terms directly")
+        raise InputError("hybrid cannot be a term of itself", fix="name its terms directly")
     return found
 
 

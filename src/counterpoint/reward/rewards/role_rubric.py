@@ -31,7 +31,7 @@ def _items(role: str, rubric: Any) -> list[tuple[float, Item]]:
     items = [entry if isinstance(entry, tuple) else (1.0, entry) for entry in entries]
     for item in items:
         if len(item) != 2 or not callable(item[1]) or not (math.isfinite(item[0]) and item[0] > 0):
-            raise InputError(f"the rubric of {role!r} is no callable", fix="give callables or (positive weight, callable)")
+            raise InputError(f"the rubric of {role!r} is not a callable", fix="give callables or (positive weight, callable)")
     return [(float(w), f) for w, f in items]
 
 
