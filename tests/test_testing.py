@@ -244,7 +244,7 @@ async def _silent_team(team: Any) -> Any:
     ("topology", "says"),
     [
         (3, "not a Topology"),
-        (Topology(run=lambda team: "answer"), "no coroutine"),
+        (Topology(run=lambda team: "answer"), "no coroutine"),  # type: ignore[arg-type, return-value]
         (Topology(run=_alone, root=""), "no role for its root"),
         (Topology(run=_alone, more={"judge": ("sql",)}), "a role that does not work"),
         (Topology(run=_silent_team), "a small team ends in TypeError"),

@@ -71,7 +71,7 @@ def check_tool(maker: Callable[..., Any], require: Require, **options: Any) -> N
     again = maker(_instance(), **options)
     require(again.version == tool.version, "the same instance and options give another version")
     try:
-        asyncio.run(_calls(tool, again, dict(example), require))
+        asyncio.run(_calls(tool, again, dict(example or {}), require))
     except (AssertionError, Refused):
         raise
     except Exception as error:

@@ -1,12 +1,14 @@
 """A spawn head that almost never spawns learns to, when six in a hundred of its rollouts are forced forks.
 
 Always true: equal budgets, forks counted; 400 updates; a run succeeds when it is at 95 % of the optimum and stays there. Four
-worlds per seed, so five seeds are twenty runs. The world of the first rows is that of the claim `anneal` (8 buckets, 8 rollouts
-each, half of the buckets gain 0.15 to 0.5 from a spawn, noise 0.3); the other worlds draw 3 to 16 buckets, 4 to 12 rollouts
-each, any share of gaining buckets, and noise 0.1 to 0.6 from the seed. In the tables, a fork shares nothing but its prefix.
-TeamWorld is W1 with 2 to 48 items, one worker against a team of eight, every size counted alike, and a fork is the same seed
-with the gate forced; its effects are so large that a lucky spawn or two can do without forks, hence a row on time and not on
-success. One natural-gradient head (eta 0.25, decay 0.99) for all (docs/research/spawn-credit.md).
+worlds per seed, so five seeds are twenty runs.
+
+The world of the first rows is that of the claim `anneal` (8 buckets, 8 rollouts each, half of the buckets gain 0.15 to 0.5
+from a spawn, noise 0.3); the other worlds draw 3 to 16 buckets, 4 to 12 rollouts each, any share of gaining buckets, and
+noise 0.1 to 0.6 from the seed. In the tables, a fork shares nothing but its prefix. TeamWorld is W1 with 2 to 48 items, one
+worker against a team of eight, every size counted alike, and a fork is the same seed with the gate forced; its effects are so
+large that a lucky spawn or two can do without forks, hence a row on time and not on success. One natural-gradient head (eta
+0.25, decay 0.99) for all (docs/research/spawn-credit.md).
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@
 
 Always true: a rollout counts once in the statistics, however many transitions it has. Normalising over transitions instead
 would pull the baseline towards long rollouts. The notes hold the divisor of each transition where its tokens are recorded.
+
 Source: Agent Lightning arXiv 2508.03680, code v1.0 (`per_rollout_mean`). A transition is a turn: one call of the trained
 model.
 """

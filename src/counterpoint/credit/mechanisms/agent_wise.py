@@ -4,6 +4,7 @@
 
 Always true: an agent is never compared with another one. Two calls in one rollout count twice (`count="rows"`); with
 `count="episodes"` a rollout counts once. An invocation is a turn of the agent, or an action where no turns are recorded.
+
 Source: Dr. MAS arXiv 2602.08847, key (task, agent), ddof 1, eps 1e-6. Departures: the survey says "within each rollout", the
 code (and this) goes across the rollouts; a singleton keeps its raw reward there and is refused here unless
 `singleton="keep"`.

@@ -4,9 +4,12 @@
 
 Always true: a message is compared only with messages of the same agent after an identical transcript (same task). A sibling
 counts once, however many traces replay it. A message without siblings gets 0, as in the released code (`singleton="refuse"`:
-no row). With a critic: `value_assisted` A_i = r_i - [(1 - alpha) LOO(r) + alpha LOO(Q)] (the code's default is alpha = 1);
+no row).
+
+With a critic: `value_assisted` A_i = r_i - [(1 - alpha) LOO(r) + alpha LOO(Q)] (the code's default is alpha = 1);
 `value_only`: A_i = Q_i - LOO(Q). `normalise` then divides the centred A by sqrt(var + 1e-8), ddof 0. `replay=False` merges
 all parents into one group per agent and place, `baseline="mean"` includes the message itself: the paper's ablations.
+
 Source: C3 arXiv 2603.06859, official code. Departure: siblings are found by content, so equal texts are one sample (see
 `sample`).
 """

@@ -4,6 +4,7 @@
 
 Always true: E_pi[A] = 0 at every decision, whatever Q. Q comes from a critic (`q(trace)` gives, by event id, an array along
 the event's options); pi from `pi(trace)` in the same form. An event without options, without Q or without pi is refused.
+
 Source: COMA arXiv 1705.08926; pymarl. Departure: the chosen option is read from the event (`extra["chosen"]`, else its
 decision).
 """

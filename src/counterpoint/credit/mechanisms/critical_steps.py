@@ -4,6 +4,7 @@
 
 Always true: sub-agents get no row, since they are frozen there. Critical steps are at most all steps. A trace over `budget`
 is out of the group and named as refused: the budget is a constraint, not a term of the reward.
+
 Source: Kimi K2.5 arXiv 2602.02276, PARL. Departures: nested teams count the critical steps of a sub-agent's own subtree (see
 `counterpoint.trace.team`); what the paper does with an episode that is over budget is not said.
 """

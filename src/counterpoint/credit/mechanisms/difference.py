@@ -4,6 +4,7 @@
 
 Always true: a unit that nobody reads and nothing depends on gets 0 under a coupled replay. The rows do not sum to the reward,
 and need not. Without a replay or a function that answers "what if", nothing is answered.
+
 Source: Wolpert and Tumer, difference rewards (textbook); SHARP's mask is this with a placeholder. The default action c_u is
 absence: a message or tool call is deleted, an agent is never spawned, a decision becomes a noop. Agents that nobody spawned
 are refused.

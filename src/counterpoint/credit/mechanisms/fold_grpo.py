@@ -6,6 +6,7 @@ Always true: with Q = 0 and outcomes in [0, 1] this is group-relative credit wit
 whose tool call failed, -1 on actions of the main agent that spawn nothing once its context passes half of `context_limit`,
 -0.2 on all actions of an agent in `out_of_scope(trace)`, else 0; `process` replaces that rule. All outcomes equal: no std,
 every A is 0.
+
 Source: Context-Folding arXiv 2510.11967 (SECONDARY). Departure: rows are per action; `int8=True` casts Q as the release does,
 which turns -0.2 into 0.
 """

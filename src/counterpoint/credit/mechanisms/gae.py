@@ -4,6 +4,7 @@
 
 Always true: only actions are steps; tool output and other observations are skipped. Nothing flows between traces (nor between
 agents when `chain="agent"`). Rewards are those that the events carry, or else the team's reward on the last step of a chain.
+
 Sources: GAE arXiv 1506.02438; verl's masking; `preset` = ppo (whitened), mappo (arXiv 2103.01955), ippo (local critic, chain
 per agent), maac (CoLLM-MAAC arXiv 2601.21972: lam 0, gamma 1, normalised per agent and turn), maporl (2502.18439: chain per
 agent). Departures: unit is the action, not the token; `token_spread` goes on from there.

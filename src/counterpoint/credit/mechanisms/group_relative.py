@@ -5,6 +5,7 @@
 Always true: only traces of one group are compared; the notes list every group, its members and the convention. Where the
 baseline is the group's mean, the A of a group sum to 0. A group of one does what the convention says: by default it is
 refused.
+
 Sources: GRPO arXiv 2402.03300 (ddof and eps as in verl), Dr. GRPO 2503.20783, RLOO 2402.14740, SoftRankPO 2509.03817
 (`soft_rank`, our reconstruction), and the code of verl, TRL, rLLM, OpenRLHF, C3, prime-rl, torchrl. Departure: a group of one
 is refused unless the named code base does otherwise.

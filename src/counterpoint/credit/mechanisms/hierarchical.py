@@ -4,6 +4,7 @@
 
 Always true: agents of different depth in the spawn tree are never compared. With `d` (M-GRPO) every rollout counts exactly d
 sub-calls: fewer are filled up with random duplicates, more are dropped at random (no row); the draw comes from `seed` alone.
+
 Sources: M-GRPO arXiv 2511.13288 (paper form: population std, no eps); `sub="rollout"` with `convention="prime_rl"` is
 prime-rl's hierarchical GRPO. Departures: any depth, not two; a group of one is refused.
 """

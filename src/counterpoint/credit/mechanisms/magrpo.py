@@ -7,6 +7,7 @@
 Always true: A sums to 0 over the completions that are compared. In `cross` the scale grows with the number of joint actions,
 as in the released code. In `tree` a node is the transcript before a turn, and the joint action is all that was said in the
 turn.
+
 Source: MAGRPO arXiv 2508.04652; official CoMLRL code (mean only). `convention="m_grpo"` adds the population std that
 secondary sources quote for the paper. Departure: completions are recognised by their contents.
 """

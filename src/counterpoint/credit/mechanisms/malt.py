@@ -4,6 +4,7 @@
 
 Always true: 0.5 itself is wrong. Values lie between the least and the largest leaf. A pair is always (right, wrong) of one
 parent and one agent. The notes hold labels and pairs as event ids, for SFT and DPO (`counterpoint.train.objectives.dpo`).
+
 Source: MALT arXiv 2412.01928 v3. Departures: a tree of any depth; siblings are found by content, as in `c3`.
 """
 

@@ -5,6 +5,7 @@
 Always true: the chain of a trace is its actions in order, whoever takes them; the reward stands where the events say, or on
 the last action. `normalise` uses mean and std (ddof 0, eps 1e-8) of the entries that are not exactly 0, applied to all, as
 released.
+
 Source: MARFT arXiv 2504.16129; official code (action level; gamma 0.99, lambda 0.95). Departure: one row per agent and
 action.
 """

@@ -3,6 +3,7 @@
     A = (r - mean) / (std + 1e-9) over the tree;   shaped: r + g (r - b), b = mix of parent (shaped) and sibling mean
 
 Always true: a node counts once, however many traces pass through it. A node whose event carries no reward has no row.
+
 Source: MARTI-MARS2 arXiv 2602.07848; MARTI code (ddof 1; shaping as written there, where it never runs because parents are
 not stored; here it does). Departure: nodes are found by content, as in `c3`.
 """

@@ -4,6 +4,7 @@
 
 Always true: players are never compared with each other. `form="unique"` subtracts the mean of the DISTINCT returns, which is
 step 4 of the released pipeline and weighs a value once however often it occurs.
+
 Source: MARSHAL arXiv 2510.15414; official code. Departures: the whitenings before and after (steps 1, 2 and 5) need tokens and
 are left out of the adapter; `released` is the whole released pipeline on token arrays.
 """

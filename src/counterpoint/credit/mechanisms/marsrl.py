@@ -4,6 +4,7 @@
 
 Always true: a verifier is compared only with verifiers that read the same solution, a corrector only with those that read the
 same verdict. A step whose role was not paid has no row; a step that nobody shares its input with is refused.
+
 Source: MarsRL arXiv 2511.11373 (grouped agentic rollouts; solver, verifier, corrector). The role rewards themselves (a
 verifier is paid for a right verdict) come in as `signals` of unit role, or on the events. ddof is not stated there; 1 and eps
 1e-6 here.

@@ -4,6 +4,7 @@
 
 Always true: workers never enter the statistics, so a planner with many workers weighs no more than one with none; all agents
 of a rollout have one credit. A group of one keeps its raw reward, as verl does (`singleton` changes it).
+
 Source: MATPO arXiv 2510.04678; official code. Departure: the scalar is copied and each worker keeps its own mask; the
 released code copies the planner's masked tensor, which silences workers where the planner has tool output.
 """

@@ -4,10 +4,12 @@
     blend   = (c_am / s_am^2 + c_fork / s_f^2) / (1 / s_am^2 + 1 / s_f^2)      s_am: residual sd of the fit, s_f: fork error
 
 Always true: without weights there is no guess but a refusal: `fit(traces, credit)` learns them from traces whose credit was
-found by forks. Features need the finished trace (hindsight), so this is for credit, never for acting; what a message lacks is 0
-beside a mark that says so (`is_vote`, `is_known`). Each fork variance is pooled with the mean over the trace's messages (weight
-4), because k replicates estimate it poorly. What did not work: the blend has the smaller error, but forks alone may rank better.
-Departure from hindsight credit (arXiv 1912.02503): linear, on features.
+found by forks. Features need the finished trace (hindsight), so this is for credit, never for acting; what a message lacks is
+0 beside a mark that says so (`is_vote`, `is_known`).
+
+Each fork variance is pooled with the mean over the trace's messages (weight 4), because k replicates estimate it poorly. What
+did not work: the blend has the smaller error, but forks alone may rank better. Departure from hindsight credit (arXiv
+1912.02503): linear, on features.
 """
 
 from __future__ import annotations

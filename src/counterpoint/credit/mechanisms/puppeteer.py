@@ -4,6 +4,7 @@
 
 Always true: plain REINFORCE: no critic, no baseline, no comparison between traces (the survey says otherwise). With lam = 0
 the first decision gets gamma^(T - 1) r.
+
 Source: Puppeteer arXiv 2505.19591 (equation SECONDARY; lambda 0.1, gamma 0.99). Departures: every orchestrator decision is a
 step; F is 1, or the tokens that the decision wrote (`by="tokens"`); the released code's other cost comes in as rewards on the
 events.

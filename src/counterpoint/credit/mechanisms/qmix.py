@@ -4,6 +4,7 @@
 
 Always true: Q_tot never falls when a q_i rises (the weights enter as absolute values), so no gradient is negative. The rows
 do not sum to Q_tot; the notes hold Q_tot and the gradients.
+
 Sources: QMIX arXiv 1803.11485, pymarl; Agent Q-Mix arXiv 2604.00344 (`td_errors`, whose release drops the last step of an
 episode). Departure: the mix's weights are given (`mixer(trace)`), not produced by a hypernetwork here.
 """

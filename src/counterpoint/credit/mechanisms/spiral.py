@@ -4,6 +4,7 @@
 
 Always true: roles share no baseline. This is a sequence: the order of the traces is the order of play and matters; the final
 baselines are in the notes, to go on from (`start`).
+
 Source: SPIRAL arXiv 2506.24119, role-conditioned advantage; official code. Departure: one baseline per task and role, as the
 paper says (the code has one per role and process); samples with an advantage of exactly 0 are kept.
 """

@@ -4,6 +4,7 @@
 
 Always true: the tokens of an event sum to the event's credit. An event that does not say how many tokens it wrote is refused
 by name (a credit on it would be lost in silence), and so is one that wrote none.
+
 Source: survey section 4, token unit; every broadcast of the formula sheet is this with `weights="last"` or the event's credit
 undivided. `credit` is the credit of any mechanism with rows per event (message, tool, orchestrator decision); rows of other
 units are left out.

@@ -4,6 +4,7 @@
 
 Always true: the shares of a trace sum to its team reward, to the last bit that a float has; nobody is judged, so this is the
 floor that any other mechanism has to beat. A trace in which no such unit acts has no rows.
+
 Source: the shared outcome of survey section 4 as an exact partition; departures: none.
 """
 

@@ -5,6 +5,7 @@
 Always true: the rows of a trace sum to Q_tot, which the notes compare with the reward (`residual` = R - Q_tot). The agents'
 values come from a critic, `q(trace)` by agent; an agent without a value is one clear error, since a sum with a hole in it is
 no sum.
+
 Source: VDN arXiv 1706.05296; pymarl. Departure: only the decomposition; fitting Q is the trainer's.
 """
 

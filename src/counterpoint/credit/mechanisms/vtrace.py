@@ -4,6 +4,7 @@
 
 Always true: on the policy's own traces (all ratios 1), gamma 1 and V = 0, every row is the plain return from there on. A
 decision without a logged log-probability cannot be weighed: the trace is refused.
+
 Source: V-trace arXiv 1802.01561; deepmind/scalable_agent. Departure: steps are decisions, not tokens. `target(trace)` gives
 the new policy's log-probability of what was done, by event id; `value(trace)` the critic, 0 where none is given.
 """

@@ -4,6 +4,7 @@
 
 Always true: the token weights of a rollout sum to 1, so that a wide team weighs no more than a narrow one. The notes hold the
 weight of one token by trace and agent; an agent whose tokens are not recorded has none.
+
 Source: WideSeek-R1 arXiv 2602.04634; RLinf code (G = 8, ddof 1, eps 1e-6). Departure: which turns train on failure is the
 trainer's.
 """

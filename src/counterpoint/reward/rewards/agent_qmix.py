@@ -3,6 +3,7 @@
     r = w_outcome R - w_tokens min(tokens / most, 1)
 
 Always true: one row of unit team; none where the trace has no such reward. Tokens are those that the events read and wrote.
+
 Source: Agent Q-Mix arXiv 2604.00344. Its training script sets w_outcome 1.5; 1.0 is the default of its class, and ours.
 """
 

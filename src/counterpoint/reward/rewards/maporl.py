@@ -6,6 +6,7 @@ Always true: rows of unit turn (`agent#turn`), for agents that were scored in ev
 The scores are the mean of the amounts logged on an agent's events of that turn (channel R2). Without `alpha` a row lies between
 the least and the largest score. `alpha` (four numbers) adds the incentives of `bonus`, as the paper means them or
 `as_released`.
+
 Source: MAPoRL arXiv 2502.18439.
 """
 

@@ -4,6 +4,7 @@
 
 Always true: one row of unit team; none where the trace has no outcome, or nothing says which format the planner kept. f is the
 mean of an agent's events in the channel `format`; without a worker its half is 0.
+
 Source: MATPO arXiv 2510.04678.
 """
 

@@ -1,10 +1,12 @@
 """R4, process reward: each turn is paid by a process model, by logged amounts, or by the gain of a potential.
 
 Always true: rows of unit turn (`agent#turn`), one per turn that was scored; the amounts of a turn's events add up. An event
-without a turn number belongs to no turn and gives no row. With `potential` the pay is shaping, F_t = gamma Phi_t - Phi_(t-1)
-over the scored events in the story's order (Ng, Harada, Russell 1999): sum_t gamma^t F_t = gamma^T Phi_T - Phi_0 whatever was
-done in between, so steps that only pad earn nothing in sum, and with the last potential at 0 no policy becomes better. A
-potential is a channel of logged values, or a callable (trace, event) -> value of the state after the event.
+without a turn number belongs to no turn and gives no row.
+
+With `potential` the pay is shaping, F_t = gamma Phi_t - Phi_(t-1) over the scored events in the story's order (Ng, Harada,
+Russell 1999): sum_t gamma^t F_t = gamma^T Phi_T - Phi_0 whatever was done in between, so steps that only pad earn nothing in
+sum, and with the last potential at 0 no policy becomes better. A potential is a channel of logged values, or a callable
+(trace, event) -> value of the state after the event.
 """
 
 from __future__ import annotations

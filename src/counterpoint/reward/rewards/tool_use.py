@@ -1,10 +1,11 @@
 """R5, tool use: pay each successful call, charge each failed one; if asked, only where the team succeeded.
 
 Always true: one row of unit tool per call whose success is known (the call's own `ok`, else that of every result it got; an
-`error` is a failure); a call that nothing answered has no row. `given_outcome` pays a success only in a trace whose reward
-`outcome` is above `threshold` (0 otherwise), so that calls which helped nobody earn nothing; in a trace without that reward a
-success has no row. `price` is charged for every scored call, the answer to tool spam. `logged` takes the amounts that the trace
-logged in channel R5 instead.
+`error` is a failure); a call that nothing answered has no row.
+
+`given_outcome` pays a success only in a trace whose reward `outcome` is above `threshold` (0 otherwise), so that calls which
+helped nobody earn nothing; in a trace without that reward a success has no row. `price` is charged for every scored call, the
+answer to tool spam. `logged` takes the amounts that the trace logged in channel R5 instead.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@
 
 Always true: one row of unit team; 0 where `valid` says that the answer cannot be parsed or a limit was hit; no row where the
 trace has no such reward. A page is opened by a call of one of `tools` (any tool where none is named) that did not fail.
+
 Source: WideSeek-R1 arXiv 2602.04634, where R is the F1 of the items found.
 """
 
