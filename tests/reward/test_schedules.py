@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from counterpoint import registry
 from counterpoint.errors import InputError
-from counterpoint.reward.schedules import Indicator, Scaffold, constant, cosine, linear, resolved
+from counterpoint.reward.schedules import Indicator, Scaffold, constant, cosine, linear, resolved, weight_at
+from counterpoint.trace.example import rollouts
 
 
 def test_plain_schedules() -> None:
@@ -94,3 +96,27 @@ def test_bad_observations() -> None:
     assert plan.update(state, np.array([], int), np.array([]), np.array([])).kappa == 0
     with pytest.raises(InputError):
         Indicator.of(0)
+
+
+def test_a_weight_as_data() -> None:
+    assert weight_at(2, 0.5) == weight_at(lambda step: 4 * step, 0.5) == 2.0
+    line = {"from": 1.0, "to": 0.0, "until": 0.5}
+    assert [weight_at(line, step) for step in (-1.0, 0.0, 0.25, 0.5, 1.0)] == [1.0, 1.0, 0.5, 0.0, 0.0]
+    bow = {"from": 1.0, "to": 0.0, "form": "cosine"}
+    assert [weight_at(bow, step) for step in (0.0, 1 / 3, 0.5, 1.0)] == pytest.approx([1.0, 0.75, 0.5, 0.0])
+    for wrong, says in [
+        ({"from": 1.0}, "the weight of r is"),
+        ({**line, "form": "sine"}, "did you mean 'cosine'"),
+        ({**line, "until": 0}, "ends at 0"),
+        (True, "is True"),
+    ]:
+        with pytest.raises(InputError, match=says):
+            weight_at(wrong, 0.0, "r")
+
+
+def test_a_reward_takes_a_weight_as_data() -> None:
+    trace = rollouts()[0]
+    half = {"team_outcome": {"weight": {"from": 1.0, "to": 0.0}}}
+    assert [s.value for s in registry.get("reward", "hybrid")(trace, terms=half, step=0.5)] == [0.5]
+    form = {"form": "additive", "lambda1": {"from": 1.0, "to": 0.0}, "lambda2": 0.0, "step": 0.25}
+    assert [s.value for s in registry.get("reward", "orchestration")(trace, **form)] == pytest.approx([0.75 * 0.3])

@@ -15,9 +15,10 @@ import torch
 from counterpoint import registry
 from counterpoint.credit.mechanism import Mechanism
 from counterpoint.errors import InputError, NotFound, NotIdentified
+from counterpoint.reward.schedules import weight_at
 from counterpoint.trace import Trace, encode
 from counterpoint.trace.rows import Credit, CreditRow
-from counterpoint.train.assign import advantages, assigned, check, needs_critic, prefix_values, weight_at
+from counterpoint.train.assign import advantages, assigned, check, needs_critic, prefix_values
 from counterpoint.train.jobs import play
 from counterpoint.train.policies.network import Network
 from counterpoint.train.preset import Preset, named_preset

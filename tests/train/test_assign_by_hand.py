@@ -13,9 +13,10 @@ import pytest
 from counterpoint.credit.mechanism import Mechanism
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.reward.reward import Reward
+from counterpoint.reward.schedules import weight_at
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.rows import Credit, CreditRow, Signal, Signals
-from counterpoint.train.assign import _Book, assigned, check, needs_critic, prefix_values, weight_at
+from counterpoint.train.assign import _Book, assigned, check, needs_critic, prefix_values
 from counterpoint.train.policies.features import TEAM
 from counterpoint.train.policies.network import Network
 from counterpoint.train.preset import Preset

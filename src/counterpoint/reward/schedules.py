@@ -23,14 +23,39 @@ usual reading.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from counterpoint.errors import InputError
+from counterpoint.errors import InputError, did_you_mean
 
 Schedule = Callable[[float], float]
+_FORMS = ("linear", "cosine")
+_KEYS = {"from", "to", "until", "form"}
+
+
+def weight_at(weight: float | Schedule | Mapping[str, Any], step: float, name: str = "reward") -> float:
+    """A weight as data, at a step: a number, a schedule, or {"from": a, "to": b}, which is b from step `until` (1) on.
+
+    `form` is linear, as it is where nothing is said, or cosine. In a preset a step is the share of the run that is over.
+    """
+    if callable(weight):
+        return float(weight(step))
+    if isinstance(weight, int | float) and not isinstance(weight, bool):
+        return float(weight)
+    if not isinstance(weight, Mapping) or not {"from", "to"} <= set(weight) <= _KEYS:
+        fix = 'a number, or {"from": 0.2, "to": 0.0}, with "until" and "form" where wanted'
+        raise InputError(f"the weight of {name} is {weight!r}", fix=fix)
+    form, until = weight.get("form", "linear"), weight.get("until", 1.0)
+    if form not in _FORMS:
+        raise InputError(f"no form {form!r} of a weight", fix=did_you_mean(str(form), _FORMS))
+    if not until > 0:
+        raise InputError(f"the weight of {name} ends at {until}", fix='"until" above 0')
+    done = min(1.0, max(0.0, step / until))
+    done = done if form == "linear" else 0.5 * (1.0 - math.cos(math.pi * done))
+    return float(weight["from"] + (weight["to"] - weight["from"]) * done)
 
 
 def _first(weight: float, end: float = 1.0) -> None:

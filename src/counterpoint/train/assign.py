@@ -26,6 +26,7 @@ import counterpoint.registry as registry
 from counterpoint.credit.mechanism import Mechanism
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
 from counterpoint.reward.reward import Reward
+from counterpoint.reward.schedules import weight_at
 from counterpoint.trace import Trace
 from counterpoint.trace.keys import make_key, parse_key
 from counterpoint.trace.rows import Credit, Signal, Signals
@@ -114,15 +115,6 @@ def _known(
 
 
 # -- rewards
-
-
-def weight_at(weight: Any, progress: float, name: str = "reward") -> float:
-    """A weight of the run: a number, or {"from": a, "to": b}, which goes straight from a to b."""
-    if isinstance(weight, Mapping) and set(weight) == {"from", "to"}:
-        return float(weight["from"] + (weight["to"] - weight["from"]) * min(1.0, max(0.0, progress)))
-    if isinstance(weight, int | float) and not isinstance(weight, bool):
-        return float(weight)
-    raise InputError(f"the weight of {name} is {weight!r}", fix='a number, or {"from": 0.2, "to": 0.0}')
 
 
 def _paid(

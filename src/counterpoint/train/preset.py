@@ -46,8 +46,9 @@ class Preset:
     loss: Mapping[str, Mapping[str, Any]]
     """One loss of `train/losses/` with its options."""
     reward: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"team_outcome": {}})
-    """Rewards of `reward/` with their options. An option `weight` (a number, or {"from": a, "to": b} over the run) scales it;
-    with `gain` = true the value of the draft before the first round is taken off, so that the team is paid for what it added."""
+    """Rewards of `reward/` with their options. An option `weight` (a number, or {"from": a, "to": b} over the run, with more in
+    `reward.schedules.weight_at`) scales it; with `gain` = true the value of the draft before the first round is taken off, so
+    that the team is paid for what it added."""
     group: int = 4
     """Episodes of one task that are compared."""
     episodes: int = 24

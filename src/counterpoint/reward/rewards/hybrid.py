@@ -20,6 +20,7 @@ from typing import Any
 import counterpoint.registry as registry
 from counterpoint.errors import InputError
 from counterpoint.reward.reward import Reward
+from counterpoint.reward.schedules import weight_at
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal
@@ -27,8 +28,7 @@ from counterpoint.trace.rows import Signal
 
 def _term(name: str, given: Any, step: float) -> tuple[float, dict[str, Any]]:
     options = dict(given) if isinstance(given, Mapping) else {"weight": given}
-    weight = options.pop("weight", 1.0)
-    weight = float(weight(step) if callable(weight) else weight)
+    weight = weight_at(options.pop("weight", 1.0), step, name)
     if not math.isfinite(weight):
         raise InputError(f"the weight of {name} is {weight}")
     return weight, options

@@ -20,11 +20,13 @@ the survey's reading. A returned agent counts as finished whatever it returned, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.reward.logged import Judge, chosen
 from counterpoint.reward.reward import Reward
+from counterpoint.reward.schedules import weight_at
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal
@@ -80,11 +82,7 @@ def speed_up(critical: float, total: float) -> float:
 
 PARTS = ("parallel", "finish", "speed_up", "split", "aggregation")
 Quality = Callable[[Trace], float | bool | None]
-Weight = float | Callable[[float], float]
-
-
-def _at(weight: Weight, step: float) -> float:
-    return float(weight(step)) if callable(weight) else float(weight)
+Weight = float | Callable[[float], float] | Mapping[str, Any]
 
 
 def _parts(
@@ -144,8 +142,8 @@ def _score(
         perf=float(outcome),
         r_parallel=found["parallel"],
         r_finish=found.get("finish", 0.0),
-        lambda1=_at(lambda1, step),
-        lambda2=_at(lambda2, step),
+        lambda1=weight_at(lambda1, step, "lambda1"),
+        lambda2=weight_at(lambda2, step, "lambda2"),
         success_above=success_above,
     )
     yield Signal("orchestrator", main, "R7", value)
