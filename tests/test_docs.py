@@ -20,7 +20,7 @@ import pytest
 from warm_help import commands_in
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "sources").glob("*.md"))]
+PAGES = [ROOT / "README.md", *(p for place in (".", "sources", "research") for p in sorted((ROOT / "docs" / place).glob("*.md")))]
 # These set up a machine, or run this very test.
 NOT_RUN = ("make ", "pip ", "uv ")
 # The page that everybody follows first is run by fresh interpreters, the others by forks of one that has imported the package.
