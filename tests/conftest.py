@@ -20,17 +20,21 @@ import pytest  # noqa: E402
 # A shell that starts a job in the background tells it to ignore Ctrl-C, and so would every run that is interrupted here.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# How many examples a property is tried with, of the number that it states (60 where it states none). They are drawn anew in every
+# run, so a short run finds in a week what a long one finds in a day. COUNTERPOINT_EXAMPLES=stated or thorough: as many, twenty times.
+PROFILE = os.environ.get("COUNTERPOINT_EXAMPLES", "usual")
+TIMES = {"usual": 0.5, "stated": 1, "thorough": 20}[PROFILE]
 # A deadline would be a timed assertion: on a loaded machine any test may take long, and drawing may be slow.
 _SLOW = [hypothesis.HealthCheck.too_slow]
-hypothesis.settings.register_profile("usual", deadline=None, max_examples=60, suppress_health_check=_SLOW)
-hypothesis.settings.register_profile("thorough", deadline=None, max_examples=1200, suppress_health_check=_SLOW)
-# COUNTERPOINT_EXAMPLES=thorough: twenty times the examples of every property, also of those that state a number themselves.
-PROFILE = os.environ.get("COUNTERPOINT_EXAMPLES", "usual")
+hypothesis.settings.register_profile(PROFILE, deadline=None, max_examples=int(60 * TIMES), suppress_health_check=_SLOW)
 hypothesis.settings.load_profile(PROFILE)
+_SCALED: set[int] = set()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    stated = getattr(getattr(item, "obj", None), "_hypothesis_internal_use_settings", None)
-    if PROFILE == "thorough" and stated is not None and stated.max_examples < 1200:
-        more = hypothesis.settings(stated, max_examples=20 * stated.max_examples)
-        item.obj._hypothesis_internal_use_settings = more  # type: ignore[attr-defined]
+    work = getattr(item, "obj", None)
+    stated = getattr(work, "_hypothesis_internal_use_settings", None)
+    if stated is None or id(work) in _SCALED or stated.max_examples == int(60 * TIMES):
+        return
+    _SCALED.add(id(work))  # the cases of one test are one function
+    work._hypothesis_internal_use_settings = hypothesis.settings(stated, max_examples=max(5, int(TIMES * stated.max_examples)))  # type: ignore[union-attr]

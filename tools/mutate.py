@@ -126,7 +126,7 @@ def in_child(tree: Path, work: Callable[[], int], limit_s: float | None = None) 
         try:
             os.setsid()
             os.chdir(tree)
-            os.environ.update(PYTHONPATH=str(tree / "src"), HOME=str(tree.parent))
+            os.environ.update(PYTHONPATH=str(tree / "src"), HOME=str(tree.parent), COUNTERPOINT_EXAMPLES="stated")
             sys.path[:] = [str(tree / "src"), *(p for p in sys.path if p not in ("", str(ROOT), str(ROOT / "tools")))]
             with open(tree.parent / "said.txt", "w") as said:
                 os.dup2(said.fileno(), 1)

@@ -88,7 +88,7 @@ def test_scores_by_hand() -> None:
 
 @pytest.mark.parametrize("attack", ["AV2", "AV3", "AV4"])
 def test_forks_find_exactly_what_an_attack_changed(attack: str) -> None:
-    calm = cpt.world("W1", vote_items=24)
+    calm = cpt.world("W1", vote_items=16)
     world = calm.replace(attack=attack, attack_rate=0.15)
     changed = 0
     for seed in range(2):

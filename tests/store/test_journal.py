@@ -61,7 +61,7 @@ def test_what_nobody_syncs_reaches_the_file_soon(tmp_path: Path) -> None:
 
 
 def test_a_journal_cut_at_any_byte_gives_a_prefix_and_goes_on(tmp_path: Path) -> None:
-    whole = _killed(tmp_path / "made", events=3)
+    whole = _killed(tmp_path / "made", events=2)
     name = _journal(tmp_path / "made").name
     header = whole.index(b"\n") + 1
     folder = tmp_path / "cut"

@@ -14,7 +14,7 @@ from pathlib import Path
 from counterpoint.store import Store
 from counterpoint.trace import Event, Trace
 
-KILLS = int(os.environ.get("COUNTERPOINT_KILLS", "80"))
+KILLS = int(os.environ.get("COUNTERPOINT_KILLS", "40"))
 
 
 def _acknowledged(acks: Path) -> tuple[dict[str, int], set[str]]:

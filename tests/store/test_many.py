@@ -50,7 +50,7 @@ print("read", seen)
 
 
 def test_two_writers_and_a_reader(tmp_path: Path) -> None:
-    folder, count = tmp_path / "store", 25
+    folder, count = tmp_path / "store", 12
     Store(folder).close()
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, who, folder, str(count)]) for who in ("a", "b")]
     reader = subprocess.Popen([sys.executable, "-c", READER, folder, str(3 * count)], stdout=subprocess.PIPE, text=True)
