@@ -150,15 +150,15 @@ def test_a_hundred_megabytes_on_one_line(tmp_path: Path) -> None:
     assert len(out) < 1000
 
 
-def test_a_hundred_thousand_errors_are_counted_and_fifty_shown(tmp_path: Path) -> None:
+def test_ten_thousand_errors_are_counted_and_fifty_shown(tmp_path: Path) -> None:
     path = tmp_path / "many.trace.json"
     head, tail = doc().split(b'{"id": "a", "t": 0, "type": "message", "agent": "x"}')
-    path.write_bytes(head + b",".join([b'{"id":"a","t":-1,"type":"x","agent":"b"}'] * 50_000) + tail)
+    path.write_bytes(head + b",".join([b'{"id":"a","t":-1,"type":"x","agent":"b"}'] * 5_000) + tail)
     code, report = verdict(path)
-    assert (code, report["error_count"], len(report["errors"]), report["events"]) == (4, 100_000, 50, 50_000)
+    assert (code, report["error_count"], len(report["errors"]), report["events"]) == (4, 10_000, 50, 5_000)
     code, out, _ = run("check", str(path), "--limit", "3")
     assert out.count("\n") == 5
-    assert "99,997 more errors" in out
+    assert "9,997 more errors" in out
 
 
 def test_the_object_has_the_documented_fields(tmp_path: Path) -> None:

@@ -207,5 +207,5 @@ def test_shipped_worlds_go_by_id_and_short_name(name: str) -> None:
     world = registry.get("env", name)
     by_id = run("show", name, "--json")
     assert by_id == run("show", world.short.lower(), "--json") == run("show", world.short.upper(), "--json")
-    rows = lines(run("run", name, "--episodes", "4", "--policy", world.policies()[0], "--json"))
+    rows = lines(run("run", name, "--episodes", "1", "--policy", world.policies()[0], "--json"))
     assert rows[0]["world"] == name

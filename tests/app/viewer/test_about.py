@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import msgspec
@@ -165,13 +164,9 @@ def test_every_imported_sample_can_be_told(source: str) -> None:
         msgspec.json.encode(told)
 
 
-def test_twenty_thousand_events_of_a_thousand_agents_take_little() -> None:
+def test_twenty_thousand_events_of_a_thousand_agents_are_two_megabytes() -> None:
     trace = synthetic_trace(1000, 8_200, "hierarchical", contents=True)
-    about(synthetic_trace(3, 9, "hierarchical", contents=True))  # what is imported on first use is not the question
-    began = time.process_time()
     told, data = about(trace), columns(trace)
-    took = time.process_time() - began
     assert told.events > 20_000
     assert len(told.agents) > 1000
     assert len(data) < 2_000_000
-    assert took < 1.5, f"{took:.2f} s of CPU; a third of that is usual"
