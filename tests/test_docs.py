@@ -11,13 +11,12 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from warm_help import commands_in
+from warm_help import programs
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *(p for place in (".", "sources", "research") for p in sorted((ROOT / "docs" / place).glob("*.md")))]
@@ -95,16 +94,10 @@ def test_the_comparison_can_fail() -> None:
     assert missing(["n 3"], "n 4") == "n 3"
 
 
-@pytest.fixture(scope="module")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with commands_in(tmp_path_factory.mktemp("warm")) as programs:
-        yield programs
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
-def test_every_block_runs_and_prints_what_the_page_says(page: Path, tmp_path: Path, warm: Path) -> None:
-    programs = Path(sys.executable).parent if page.name in FRESH else warm
-    environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "200"}
+def test_every_block_runs_and_prints_what_the_page_says(page: Path, tmp_path: Path) -> None:
+    found = Path(sys.executable).parent if page.name in FRESH else programs()
+    environment = {**os.environ, "PATH": f"{found}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "200"}
     environment["WARM_IMPORTS"] = "torch torch._dynamo" if "counterpoint train --preset" in page.read_text() else ""
     environment.pop("COUNTERPOINT_STORE", None)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
@@ -115,7 +108,7 @@ def test_every_block_runs_and_prints_what_the_page_says(page: Path, tmp_path: Pa
         if exported := re.fullmatch(r"export (\w+)=(\S+)", step.text):
             environment[exported.group(1)] = exported.group(2)
             continue
-        command = [f"{programs}/python", "-c", step.text] if step.kind == "python" else ["bash", "-c", step.text]
+        command = [f"{found}/python", "-c", step.text] if step.kind == "python" else ["bash", "-c", step.text]
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=900)
         printed = done.stdout + done.stderr
         assert done.returncode == step.code, f"{where}: {step.text}\nexit {done.returncode}\n{printed}"

@@ -4,19 +4,24 @@ Always true: every command has a process of its own, forked from one that has im
 its own folder, environment and standard streams, and it ends with its own exit code. Only what a fresh interpreter would
 import is there already; that imports are lazy is tested elsewhere, in fresh interpreters.
 
-`commands_in(folder)` starts that first process and gives the folder of programs `counterpoint` and `python` to be put on PATH.
+`commands_in(folder)` starts that first process and gives the folder of programs `counterpoint` and `python` to be put on PATH;
+`programs()` is one for all tests. A program that is killed takes its command with it, which closes its streams when it is gone.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import json
 import os
 import runpy
+import select
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +44,15 @@ for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: os.kill(pid, number))
 sys.exit(int(said.readline() or 1))
 """
+
+
+@functools.cache
+def programs() -> Path:
+    """The folder of the programs for all tests of this process, until it ends."""
+    kept = contextlib.ExitStack()
+    folder = kept.enter_context(tempfile.TemporaryDirectory())
+    atexit.register(kept.close)
+    return kept.enter_context(commands_in(Path(folder)))
 
 
 @contextlib.contextmanager
@@ -116,9 +130,12 @@ def _handle(line: socket.socket, fds: list[int], job: dict[str, Any]) -> NoRetur
     for fd in fds:
         os.close(fd)
     line.sendall(f"{pid}\n".encode())
+    if line in select.select([line, os.pidfd_open(pid)], [], [])[0]:  # whoever asked for it was killed, and so is it
+        os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
     code = os.waitstatus_to_exitcode(status)
-    line.sendall(f"{code if code >= 0 else 128 - code}\n".encode())
+    with contextlib.suppress(BrokenPipeError):
+        line.sendall(f"{code if code >= 0 else 128 - code}\n".encode())
     os._exit(0)
 
 
@@ -131,7 +148,7 @@ def _run(fds: list[int], job: dict[str, Any]) -> int:
     os.chdir(job["folder"])
     os.environ.clear()
     os.environ.update(job["environment"])
-    sys.path[1:1] = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place not in ("", *sys.path)]
+    sys.path[1:1] = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place not in ("", *sys.path[1:])]
     sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1, errors="backslashreplace")  # noqa: SIM115
     try:
         _call(job["program"], job["words"])
@@ -162,7 +179,6 @@ def _call(program: str, words: list[str]) -> None:
 
 def _end(code: int) -> NoReturn:
     """What an interpreter does at its end, less the taking apart of everything that was imported."""
-    import atexit
     import threading
 
     threading._shutdown()  # type: ignore[attr-defined]

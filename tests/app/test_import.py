@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from counterpoint.app.logs import find, importers, read_logs
 from counterpoint.formats.importing import files
 from counterpoint.trace.check import problems
 from logs import REAL, SAMPLES, real
-from warm_help import commands_in
+from warm_help import programs
 
 CLAUDE = SAMPLES / "claude_code"
 CPT = (sys.executable, "-u", "-c", "from counterpoint.app.cli import main; main()")
@@ -33,17 +33,16 @@ SHOP = "0a000000-0000-4000-8000-00000000000a"
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
-@pytest.fixture(scope="module")
-def cpt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+@pytest.fixture
+def cpt() -> Run:
     """The command in a process of its own, forked from one that has imported the package."""
-    with commands_in(tmp_path_factory.mktemp("warm")) as programs:
 
-        def run(*args: object, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
-            command = [f"{programs}/counterpoint", *map(str, args)]
-            plain = {k: v for k, v in os.environ.items() if k != "COUNTERPOINT_STORE"}
-            return subprocess.run(command, cwd=cwd, env={**plain, **env}, capture_output=True, text=True, timeout=600)
+    def run(*args: object, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+        command = [f"{programs()}/counterpoint", *map(str, args)]
+        plain = {k: v for k, v in os.environ.items() if k != "COUNTERPOINT_STORE"}
+        return subprocess.run(command, cwd=cwd, env={**plain, **env}, capture_output=True, text=True, timeout=600)
 
-        yield run
+    return run
 
 
 def told(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:

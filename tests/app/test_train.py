@@ -19,6 +19,7 @@ from counterpoint.app.cli._train_table import Json, Lines, Live, printer
 from counterpoint.store import Store
 from counterpoint.train.folder import RunFolder
 from train.quick import TINY
+from warm_help import programs
 
 TESTS = Path(__file__).parents[1]
 TOML = """
@@ -123,12 +124,9 @@ def test_the_presets_are_listed_with_their_sources(ends: Any) -> None:
 
 
 def test_ctrl_c_keeps_a_checkpoint_says_how_to_go_on_and_does(ends: Any, tmp_path: Path) -> None:
-    code = "from counterpoint.app.cli import main; main()"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path]), "WARM_IMPORTS": "torch torch._dynamo"}
     command = [
-        sys.executable,
-        "-c",
-        code,
+        programs() / "counterpoint",
         "train",
         "run.toml",
         "--updates",

@@ -21,7 +21,7 @@ from counterpoint.team.memory import prompt_of
 from counterpoint.trace.line_records import OPEN_EVENTS, UNFINISHED
 from endpoint_help import FaultServer, closed_port
 from plays_help import plays
-from web_help import CPT
+from warm_help import programs
 
 SMALL = ("--task", "T1", "--set", "parts=2", "--width", "2", "--model", "openai:small", "-q")
 Ends = Callable[..., tuple[int, str, str]]
@@ -234,7 +234,7 @@ def test_a_team_that_speaks_in_function_calls(tmp_path: Path, cpt: Ends) -> None
 
 
 def _start(store: Path, url: str, *more: str, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
-    command = [*CPT, "record", *SMALL, "--base-url", url, "--store", str(store), "--id", "a", *more]
+    command = [f"{programs()}/counterpoint", "record", *SMALL, "--base-url", url, "--store", str(store), "--id", "a", *more]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | (env or {}))
 
 
@@ -263,7 +263,7 @@ def test_ctrl_c_ends_at_once_and_the_printed_command_goes_on(tmp_path: Path) -> 
         server.always = "ok"
         asked = len(server.requests)
         done = subprocess.run(
-            [*CPT, *command[1:], "--json"], capture_output=True, text=True, env=os.environ | {"SOME_KEY": key}, check=False
+            [f"{programs()}/counterpoint", *command[1:], "--json"], capture_output=True, text=True, env=os.environ | {"SOME_KEY": key}, check=False
         )
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["ended"] == "stopped"
@@ -285,7 +285,7 @@ def test_a_killed_run_goes_on_with_the_endpoint(tmp_path: Path) -> None:
         )
         asked = len(server.requests)
         server.always = "ok"
-        command = [*CPT, "record", "--resume", "a", "--retries", "1", "--store", str(tmp_path), "--json"]
+        command = [f"{programs()}/counterpoint", "record", "--resume", "a", "--retries", "1", "--store", str(tmp_path), "--json"]
         refused = subprocess.run(command, capture_output=True, text=True, check=False)
         assert refused.returncode == 5
         assert len(server.requests) == asked, "an address out of a journal gets no key unless it is named again"

@@ -17,8 +17,7 @@ from counterpoint.trace.steered import is_steered
 from endpoint_help import FaultServer
 from plays_help import plays
 from steer_help import until
-from warm_help import commands_in
-from web_help import CPT
+from warm_help import programs
 
 Cpt = Callable[..., Any]
 
@@ -52,7 +51,7 @@ def obeys(messages: list[dict[str, str]]) -> str:
 @contextmanager
 def _running(store: Path) -> Iterator[tuple[subprocess.Popen[str], FaultServer]]:
     with FaultServer(obeys, delay_s=0.05) as server:
-        command = [*CPT, "record", *TEAM, "--base-url", server.url, "--store", str(store)]
+        command = [f"{programs()}/counterpoint", "record", *TEAM, "--base-url", server.url, "--store", str(store)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
             until(lambda: len(server.requests) > 8)
@@ -62,17 +61,16 @@ def _running(store: Path) -> Iterator[tuple[subprocess.Popen[str], FaultServer]]
             process.communicate()
 
 
-@pytest.fixture(scope="module")
-def cpt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cpt]:
+@pytest.fixture
+def cpt() -> Cpt:
     """What a command tells, run in a process of its own, forked from one that has imported the package."""
-    with commands_in(tmp_path_factory.mktemp("warm")) as programs:
 
-        def run(*args: object) -> Any:
-            done = subprocess.run([f"{programs}/counterpoint", *map(str, args)], capture_output=True, text=True, check=False)
-            assert done.returncode == 0, done.stderr + done.stdout
-            return json.loads(done.stdout)
+    def run(*args: object) -> Any:
+        done = subprocess.run([f"{programs()}/counterpoint", *map(str, args)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr + done.stdout
+        return json.loads(done.stdout)
 
-        yield run
+    return run
 
 
 def _trace(store: Path) -> Trace:

@@ -19,13 +19,13 @@ from counterpoint.team.session import resume_team
 from counterpoint.team.state import Limits
 from counterpoint.trace.line_records import OPEN_EVENTS, UNFINISHED
 from team_help import Says, record, sends
+from warm_help import programs
 
-COUNTERPOINT = (sys.executable, "-c", "from counterpoint.app.cli import main; main()")
 SLOW = Path(__file__).parents[1] / "team_slow.py"
 
 
 def _begin(store: Path, name: str, topology: str = "centralized", seconds: str = "0.02") -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, str(SLOW), str(store), name, seconds, topology], stderr=subprocess.PIPE)
+    return subprocess.Popen([programs() / "python", str(SLOW), str(store), name, seconds, topology], stderr=subprocess.PIPE)
 
 
 def _events(store: Path, name: str) -> int:
@@ -53,8 +53,8 @@ def test_a_killed_run_is_there_and_goes_on_to_the_same_end(topology: str, count:
     try:
         _until(tmp_path, "killed", count)
     finally:
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
+        process.kill()
+        process.communicate()
     with Store(tmp_path) as store:
         cut = store.get("killed")
         assert cut.meta[UNFINISHED]
@@ -76,9 +76,9 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed_by_the_command(tmp_path: Path) 
     process = _begin(tmp_path, "stopped", seconds="0.1")
     _until(tmp_path, "stopped", 20)
     process.send_signal(signal.SIGINT)
-    process.wait(timeout=300)
+    process.communicate(timeout=300)
     assert process.returncode != 0
-    command = [*COUNTERPOINT, "record", "--resume", "stopped", "--store", str(tmp_path), "--json"]
+    command = [f"{programs()}/counterpoint", "record", "--resume", "stopped", "--store", str(tmp_path), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["ended"] == "stopped"
@@ -91,13 +91,13 @@ def test_only_one_may_go_on_with_a_run(tmp_path: Path) -> None:
     process = _begin(tmp_path, "busy", seconds="0.5")
     try:
         _until(tmp_path, "busy", 5)
-        command = [*COUNTERPOINT, "record", "--resume", "busy", "--store", str(tmp_path)]
+        command = [f"{programs()}/counterpoint", "record", "--resume", "busy", "--store", str(tmp_path)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 6
         assert "is being recorded" in done.stderr
     finally:
         process.kill()
-        process.wait()
+        process.communicate()
 
 
 _DIES = """
@@ -123,7 +123,7 @@ def test_what_may_have_been_sent_is_not_sent_again_without_consent(
     monkeypatch.chdir(tmp_path)
     store, box = tmp_path / "store", tmp_path / "outbox.jsonl"
     env = os.environ | {"PYTHONPATH": os.pathsep.join([str(SLOW.parent), *sys.path])}
-    done = subprocess.run([sys.executable, "-c", _DIES, str(store)], env=env, check=False)
+    done = subprocess.run([programs() / "python", "-c", _DIES, str(store)], env=env, check=False)
     assert done.returncode == 9
     assert len(box.read_text().splitlines()) == 1
     with Store(store) as opened:

@@ -29,6 +29,7 @@ from counterpoint.train.learner import NotFinite
 from counterpoint.train.start import Interrupts, resolved, train_run
 from counterpoint.train.training import checkpoint_bytes
 from train.quick import CONFIG, TINY, numbers, same, weights
+from warm_help import programs
 
 TESTS = Path(__file__).parents[1]
 
@@ -174,8 +175,8 @@ if __name__ == "__main__":
 
 
 def script(folder: Path, before: str = "") -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
-    return subprocess.Popen([sys.executable, "-c", before + SCRIPT, str(folder)], env=environment, stderr=subprocess.PIPE)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path]), "WARM_IMPORTS": "torch torch._dynamo"}
+    return subprocess.Popen([programs() / "python", "-c", before + SCRIPT, str(folder)], env=environment, stderr=subprocess.PIPE)
 
 
 def test_kill_9_leaves_a_run_that_goes_on(whole: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from counterpoint import Store, Trace, read_logs
 from counterpoint.testing import synthetic_trace
+from warm_help import programs
 from web_help import ARGUMENTS, AXE, CHROMIUM, CPT, PAGE, ROOT, Viewer, hostile_trace
 
 
@@ -23,10 +24,10 @@ from web_help import ARGUMENTS, AXE, CHROMIUM, CPT, PAGE, ROOT, Viewer, hostile_
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Traces of every kind: samples with rewards, simulated (can be forked), imported with an injection, large, hostile."""
     home = tmp_path_factory.mktemp("viewer")
-    subprocess.run([*CPT, "demo", "--quick"], cwd=home, check=True, capture_output=True, timeout=600)
+    subprocess.run([f"{programs()}/counterpoint", "demo", "--quick"], cwd=home, check=True, capture_output=True, timeout=600)
     folder = home / "counterpoint_demo"
     run = ["world", "run", "W1", "--policy", "reference", "--episodes", "1", "--set", "vote_items=6", "--seed", "1", "--store", str(folder)]
-    subprocess.run([*CPT, *run], cwd=home, check=True, capture_output=True, timeout=600)
+    subprocess.run([f"{programs()}/counterpoint", *run], cwd=home, check=True, capture_output=True, timeout=600)
     with Store(folder) as opened:
         opened.add_many(read_logs(ROOT / "examples" / "logs" / "claude_code"))
         opened.add(hostile_trace())

@@ -9,14 +9,15 @@ from typing import Any
 from counterpoint import Store
 from endpoint_help import FaultServer
 from plays_help import plays
-from web_help import CPT, Viewer
+from warm_help import programs
+from web_help import Viewer
 
 TEAM = ("record", "--task", "T1", "--set", "parts=2", "--width", "2", "-q")
 
 
 def test_a_recorded_team_is_forked_at_a_return_and_badges_say_what_was_asked_again(page: Any, viewer: Viewer) -> None:
     subprocess.run(
-        [*CPT, *TEAM, "--model", "fake:1", "--seed", "1", "--id", "live-team", "--store", str(viewer.store)],
+        [f"{programs()}/counterpoint", *TEAM, "--model", "fake:1", "--seed", "1", "--id", "live-team", "--store", str(viewer.store)],
         check=True,
         capture_output=True,
     )
@@ -45,7 +46,7 @@ def test_a_recorded_team_is_forked_at_a_return_and_badges_say_what_was_asked_aga
 def test_the_live_page_shows_a_team_that_is_being_recorded(page: Any, viewer: Viewer) -> None:
     with FaultServer(plays, delay_s=0.4) as server:
         command = [
-            *CPT,
+            f"{programs()}/counterpoint",
             *TEAM,
             "--model",
             "openai:small",
