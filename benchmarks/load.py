@@ -12,9 +12,10 @@ from typing import Any
 
 from _timing import arguments, interleaved, report, row
 
-from counterpoint.app.library import opened
+from counterpoint.app.checking import check_file
+from counterpoint.app.library import load, opened
 from counterpoint.testing import SIZES, synthetic_trace
-from counterpoint.trace import check, encode, wire
+from counterpoint.trace import check, encode, problems, wire
 from counterpoint.trace.records import SURVEY_FIELDS, wire_name
 from counterpoint.trace.vocabulary import EDGE_TYPES, EVENT_TYPES
 
@@ -125,6 +126,9 @@ def rows(folder: Path, *, quick: bool) -> list[dict[str, Any]]:
         if name == "k26" and not kind:
             schema = interleaved({"schema": lambda p=path: schema_checks(p)}, 3, "cpu")["schema"] * 1e3
             out.append(row("load + full check, k26 | jsonschema", mine, schema, "ms CPU", target=100))
+            both = interleaved({"api": lambda p=path: problems(load(p)), "check": lambda p=path: check_file(p)}, repeats, "cpu")
+            api, checked = both["api"] * 1e3, both["check"] * 1e3
+            out.append(row("cpt.problems(cpt.load(f)), k26 | counterpoint check", api, checked, "ms CPU", target=0.9))
         if name == large:
             size = path.stat().st_size
             mine, theirs = ((peak(path, *what) - (size if what is OURS else 0)) / size for what in (OURS, JSON))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from counterpoint.trace import Edge, Event, Trace, problems
+from counterpoint.envs.synthetic import synthetic_trace
+from counterpoint.trace import Edge, Event, Trace, problems, wire
 from counterpoint.trace.check import CODES, findings
 
 
@@ -111,3 +113,22 @@ def test_the_cycle_names_its_events() -> None:
     assert found[0].code == "cycle"
     assert "a" in found[0].what
     assert "3 events" in found[0].what
+
+
+def test_what_was_just_decoded_is_not_decoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = wire.encode(synthetic_trace(3, 9))
+    trace = wire.decode(data)
+    monkeypatch.setattr(wire, "encode", lambda whole: pytest.fail("encoded again"))
+    assert problems(trace) == []
+
+
+def test_a_decoded_trace_that_was_changed_is_checked_anew() -> None:
+    data = wire.encode(synthetic_trace(3, 9))
+    for change in (
+        lambda t: t.events.__setitem__(0, msgspec.structs.replace(t.events[0], dur=-1)),
+        lambda t: t.costs.__setitem__("tokens", -5),
+        lambda t: t.rewards.__setitem__("team", "much"),
+    ):
+        trace = wire.decode(data)
+        change(trace)
+        assert any(problem.severity == "error" for problem in problems(trace))

@@ -30,8 +30,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+import counterpoint.trace.schema_check as schema_check
+import counterpoint.trace.wire as wire
 from counterpoint.errors import InvalidTrace
-from counterpoint.trace import schema_check, wire
 from counterpoint.trace.graph import cycle
 from counterpoint.trace.link import Links, link
 from counterpoint.trace.problems import DEFAULT_LIMIT, Findings, Problem
@@ -67,8 +68,10 @@ def findings(
     """The same with counts; the first `limit` of each severity in full.
 
     `known` says what decoding has shown already: `schema` after `wire.decode_loosely`, every field after `decode_strictly`.
+    Of a trace that is still as it was decoded, this is known without being said.
     """
     found = Findings(limit)
+    known = wire.shown_by_decoding(trace) if known == "nothing" else known
     if known == "nothing" and not _records_hold(trace, found):
         return found
     if known == "schema":

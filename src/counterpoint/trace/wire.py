@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import isfinite
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Raw, Struct
 
+import counterpoint.trace.schema_check as schema_check
 from counterpoint.errors import InputError, InvalidTrace
-from counterpoint.trace import schema_check
 from counterpoint.trace.edges import scan
 from counterpoint.trace.problems import DEFAULT_LIMIT
 from counterpoint.trace.records import AMOUNTS, FIELDS, Edge, Event, Name, Number, wire_name
@@ -27,6 +27,7 @@ Data = bytes | bytearray | memoryview
 
 # From here on edges are scanned into arrays: no slower than records then, and the memory counts.
 _LARGE = 4 << 20
+_SHOWN = "_shown_by_decoding"
 
 
 class _Rest(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -93,7 +94,7 @@ def decode_strictly(data: Data) -> Trace | None:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     is_valid = schema_check.costs_are_valid(file.costs) and _are_doubles(file, file.events)
-    return _trace(file, file.events, edges) if is_valid else None
+    return _trace(file, file.events, edges, "fields") if is_valid else None
 
 
 def _are_doubles(file: _Rest, events: list[Event]) -> bool:
@@ -102,8 +103,8 @@ def _are_doubles(file: _Rest, events: list[Event]) -> bool:
     return schema_check.is_double(max(e.t for e in events)) and all(map(schema_check.is_double, stated))
 
 
-def _trace(file: _Rest, events: list[Event], edges: Sequence[Edge]) -> Trace:
-    return Trace(
+def _trace(file: _Rest, events: list[Event], edges: Sequence[Edge], shown: Literal["fields", "schema"]) -> Trace:
+    trace = Trace(
         trace_id=file.trace_id,
         task_id=file.task_id,
         system=file.system,
@@ -114,6 +115,22 @@ def _trace(file: _Rest, events: list[Event], edges: Sequence[Edge]) -> Trace:
         costs=file.costs,
         metrics=file.metrics,
     )
+    vars(trace)[_SHOWN] = shown, _lists(trace)
+    return trace
+
+
+def _lists(trace: Trace) -> tuple[Any, ...]:
+    """Copies of what can be changed in a trace although it is frozen."""
+    edges = list(trace.edges) if isinstance(trace.edges, list) else trace.edges
+    return list(trace.events), edges, dict(trace.rewards), dict(trace.costs), trace.metrics and dict(trace.metrics)
+
+
+def shown_by_decoding(trace: Trace) -> Literal["nothing", "schema", "fields"]:
+    """What decoding has shown of a trace that is still what was decoded: its schema, or every field; nothing of any other."""
+    shown, lists = vars(trace).get(_SHOWN, ("nothing", ()))
+    if shown == "nothing" or (trace.events, trace.edges, trace.rewards, trace.costs, trace.metrics) != lists:
+        return "nothing"
+    return "fields" if shown == "fields" else "schema"
 
 
 def decode_loosely(data: Data, *, where: str | None = None, limit: int | None = DEFAULT_LIMIT) -> Trace:
@@ -124,7 +141,7 @@ def decode_loosely(data: Data, *, where: str | None = None, limit: int | None = 
         if schema_check.costs_are_valid(file.costs):
             events = [decode_event(raw) for raw in file.events]
             if _are_doubles(file, events):
-                return _trace(file, events, file.edges)
+                return _trace(file, events, file.edges, "schema")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         pass
     found = schema_check.problems(data, limit)
