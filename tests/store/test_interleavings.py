@@ -57,7 +57,7 @@ class Folder:
         return part
 
     def writer(self, *names: str) -> Callable[[], None]:
-        """Writes a part, then commits it if it is still there, as `Adder` does; then the trace is acknowledged."""
+        """Writes a part, then commits it if it is still there, as `Writer` does; then the trace is acknowledged."""
         mine, again = self.log(), itertools.count()
 
         def work() -> None:

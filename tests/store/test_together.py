@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from counterpoint.errors import CounterpointError, InputError
-from counterpoint.store import Store, adding, compaction, disk, opening
+from counterpoint.store import Store, compaction, disk, opening
+from counterpoint.store import writing as adding
 from counterpoint.store.head import Head, Position
 from counterpoint.store.log import Commit, Log
 from counterpoint.testing import synthetic_trace

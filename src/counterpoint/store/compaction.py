@@ -16,8 +16,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+import counterpoint.store.disk as disk
 from counterpoint.errors import CounterpointError
-from counterpoint.store import disk
 from counterpoint.store.lake import Gone, Lake
 from counterpoint.store.log import Commit, Log, Part, State
 from counterpoint.store.parts import SCHEMAS, PartWriter, is_whole, part_path

@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+import counterpoint.store.disk as disk
 from counterpoint.errors import InputError
-from counterpoint.store import disk
 
 NAME = "head"
 REPAIR = "counterpoint store repair --store {store} rebuilds it from the lake and the journals"

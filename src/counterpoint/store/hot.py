@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.ipc
 from numpy.typing import NDArray
 
+import counterpoint.store.disk as disk
 from counterpoint.errors import InputError, NotFound, did_you_mean
-from counterpoint.store import disk
 from counterpoint.store.lake import Lake, head
 from counterpoint.store.log import Row, State
 from counterpoint.trace import Trace

@@ -19,8 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import counterpoint.store.disk as disk
 from counterpoint.errors import InputError, InvalidTrace, TryAgain
-from counterpoint.store import disk
 from counterpoint.trace.lines import LineReader, header_line, sum_line
 
 _SUFFIX = ".jsonl"

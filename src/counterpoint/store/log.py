@@ -20,8 +20,8 @@ import msgspec
 import zstandard
 from msgspec import Struct, field
 
+import counterpoint.store.disk as disk
 from counterpoint.errors import InputError
-from counterpoint.store import disk
 from counterpoint.store.head import REPAIR, Head, Position
 
 # A checkpoint is due when reading the commits since the last costs half of reading the state itself, counted in rows: opening a

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import msgspec
 
+import counterpoint.store.disk as disk
+import counterpoint.store.head as head
 from counterpoint.errors import InputError, NotFound
-from counterpoint.store import disk, head
 from counterpoint.store.log import Log
 
 VERSION = 2

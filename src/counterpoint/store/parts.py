@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec.structs import replace
 
-from counterpoint.store import disk
+import counterpoint.store.disk as disk
 from counterpoint.store.log import Part, Row, Span
 from counterpoint.trace.columns import COUNTS, EDGE_SCHEMA, EVENT_SCHEMA, WORDS
 

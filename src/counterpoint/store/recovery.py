@@ -12,23 +12,23 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+import counterpoint.store.disk as disk
 from counterpoint.errors import CounterpointError
-from counterpoint.store import disk
-from counterpoint.store.adding import Adder
 from counterpoint.store.journal import Journal, journals
+from counterpoint.store.writing import Writer
 
 _TAIL = 1 << 16
 # Drafts live for milliseconds; one that is older has lost its writer.
 _DRAFT_AGE_S = 3600.0
 
 
-def recover(folder: Path, adder: Adder) -> list[CounterpointError]:
+def recover(folder: Path, writer: Writer) -> list[CounterpointError]:
     """Mend every dead journal of the folder; returns what could not be mended."""
     problems: list[CounterpointError] = []
     for path in journals(folder):
         try:
             if not _is_settled(path):
-                _mend(path, adder)
+                _mend(path, writer)
         except CounterpointError as error:
             cause = error.__cause__
             if not (isinstance(cause, OSError) and cause.errno in (errno.EACCES, errno.EPERM, errno.EROFS)):
@@ -54,14 +54,14 @@ def _is_settled(path: Path) -> bool:
     return len(lines) > 3 and not lines[-3].startswith(b'{"finish":')
 
 
-def _mend(path: Path, adder: Adder) -> None:
+def _mend(path: Path, writer: Writer) -> None:
     taken = Journal.resume(path)
     if taken is None:
         return
     journal, lines = taken
     try:
         if lines.finished is not None:
-            adder.seal(lines.trace())
+            writer.seal(lines.trace())
             journal.delete()
     finally:
         journal.release()

@@ -13,8 +13,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
+import counterpoint.store.disk as disk
+import counterpoint.store.head as head
+import counterpoint.store.hot as hot
 from counterpoint.errors import CounterpointError, InputError, InvalidTrace, NotFound
-from counterpoint.store import disk, head, hot
 from counterpoint.store.journal import good_bytes, journals, peek
 from counterpoint.store.lake import Gone, Lake
 from counterpoint.store.log import Commit, Log, Row, State

@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 from msgspec.structs import replace
 
 from counterpoint.errors import CounterpointError, InputError
-from counterpoint.store.adding import check, digest_of, unit_of
 from counterpoint.store.lake import Lake, head
 from counterpoint.store.log import Part, Row, Span
 from counterpoint.store.parts import NOTE, SCHEMAS, Note, part_path, segment_sum
+from counterpoint.store.writing import check, digest_of, unit_of
 from counterpoint.trace.columns import EVENT_SCHEMA, edges_of, events_of
 
 _BROKEN = (pa.ArrowException, OSError, ArithmeticError, LookupError, TypeError, ValueError, CounterpointError)

@@ -26,9 +26,10 @@ from typing import Any
 
 import numpy as np
 
+import counterpoint.store.compaction as compaction
+import counterpoint.store.disk as disk
+import counterpoint.store.recovery as recovery
 from counterpoint.errors import CounterpointError, InputError, NotFound, TryAgain, did_you_mean
-from counterpoint.store import compaction, disk, recovery
-from counterpoint.store.adding import Adder, check
 from counterpoint.store.hot import Hot
 from counterpoint.store.info import Info, info
 from counterpoint.store.journal import Journal, journals, path_of, peek
@@ -39,6 +40,7 @@ from counterpoint.store.parts import SCHEMAS, part_path
 from counterpoint.store.query import Query, Result
 from counterpoint.store.run import Flusher, Run
 from counterpoint.store.summary import Summary
+from counterpoint.store.writing import Writer, check
 from counterpoint.trace import Trace
 from counterpoint.trace.batch import TraceBatch
 
@@ -61,7 +63,7 @@ class Store:
         self._lake = Lake(self.path / "lake", self._sums)
         self._log.refresh()
         self._flusher = Flusher(flush_ms / 1000)
-        self._adder = Adder(self._log, self._lake)
+        self._writer = Writer(self._log, self._lake)
         self._query: Query | None = None
         self._asking = threading.Lock()
         self._hot: Hot | None = None
@@ -70,7 +72,7 @@ class Store:
         self.unsealed: list[CounterpointError] = []
         """Journals that could not be recovered, each with the reason; they are left as they are."""
         if not read_only:
-            self.unsealed = recovery.recover(self._journal_folder, self._adder)
+            self.unsealed = recovery.recover(self._journal_folder, self._writer)
 
     @property
     def _journal_folder(self) -> Path:
@@ -122,7 +124,7 @@ class Store:
             raise InputError(f"trace {trace_id!r} is stored already", where=str(self.path), fix=fix)
         journal = Journal.create(self._journal_folder, trace_id, task_id, system, topology, meta or {})
         disk.remove(path_of(self.path / "control", trace_id))  # orders to an earlier trace of this name, which was removed
-        return Run(trace_id, journal, self._flusher, check, self._adder.seal)
+        return Run(trace_id, journal, self._flusher, check, self._writer.seal)
 
     def resume(self, trace_id: str) -> Run:
         """Go on with a trace whose writer died or let go; `TryAgain` while somebody still records it."""
@@ -134,7 +136,7 @@ class Store:
                 raise TryAgain(f"trace {trace_id!r} is being recorded", where=str(path), fix="wait for its writer to end")
             raise self._not_found(trace_id, self.open_ids())
         journal, so_far = taken
-        return Run(trace_id, journal, self._flusher, check, self._adder.seal, so_far=so_far)
+        return Run(trace_id, journal, self._flusher, check, self._writer.seal, so_far=so_far)
 
     def open_ids(self) -> list[str]:
         """The traces that are running, or were cut off: in the journal and not yet in the lake."""
@@ -170,7 +172,7 @@ class Store:
     def add_many(self, traces: Iterable[Trace], source: str | Sequence[str | None] | None = None) -> list[str]:
         """The same for many, which is quicker: they are written together. All that came before an error are stored."""
         self._writable()
-        whats = self._adder.add_many(traces, source, is_open=lambda name: path_of(self._journal_folder, name).exists())
+        whats = self._writer.add_many(traces, source, is_open=lambda name: path_of(self._journal_folder, name).exists())
         compaction.tidy(self._log, self._lake)
         return whats
 

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
+import counterpoint.store.head as head
+import counterpoint.store.hot as hot
 from counterpoint.errors import CounterpointError, InputError
-from counterpoint.store import head, hot
 from counterpoint.store.journal import journals, peek
 from counterpoint.store.lake import Gone, Lake
 from counterpoint.store.log import Log, Part, State

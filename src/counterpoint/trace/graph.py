@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import counterpoint.trace.kernels as kernels
 from counterpoint.errors import InvalidTrace
-from counterpoint.trace import kernels
 from counterpoint.trace.edges import Edges
 from counterpoint.trace.link import Ints, Links, link
 from counterpoint.trace.records import Edge, Event

@@ -14,8 +14,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
+import counterpoint.trace.quantities as quantities
 from counterpoint.display import display
-from counterpoint.trace import quantities
 from counterpoint.trace.graph import Graph
 from counterpoint.trace.records import Edge, Event, Number
 from counterpoint.trace.vocabulary import Topology

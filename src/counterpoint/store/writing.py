@@ -16,8 +16,8 @@ import msgspec
 import pyarrow as pa
 from msgspec.structs import replace
 
+import counterpoint.store.disk as disk
 from counterpoint.errors import InputError, InvalidTrace
-from counterpoint.store import disk
 from counterpoint.store.lake import Lake
 from counterpoint.store.log import Commit, Log, Row, Span, State
 from counterpoint.store.parts import SCHEMAS, PartGone, PartWriter, Unit, is_whole
@@ -99,7 +99,7 @@ def unit_of(trace: Trace, source: str | None, digest: str, errors: int) -> Unit:
     return Unit(row, events, edge_table(trace.edges, links.src, links.dst), contents, meta)
 
 
-class Adder:
+class Writer:
     """Adds traces to one store."""
 
     def __init__(self, log: Log, lake: Lake) -> None:
@@ -168,8 +168,8 @@ class Adder:
 class _Batch:
     """Traces on their way into one part."""
 
-    def __init__(self, adder: Adder, state: State, *, is_new: bool = False) -> None:
-        self._adder, self._state, self._is_new = adder, state, is_new
+    def __init__(self, writer: Writer, state: State, *, is_new: bool = False) -> None:
+        self._writer, self._state, self._is_new = writer, state, is_new
         self.whats: list[str] = []
         self._units: dict[str, Unit] = {}
         self._places: dict[str, int] = {}
@@ -217,7 +217,7 @@ class _Batch:
             return
         units, places = list(self._units.values()), self._places
         self._units, self._places, self._events = {}, {}, 0
-        self._adder.write(units, lambda state, rows: self._decide(state, rows, places))
+        self._writer.write(units, lambda state, rows: self._decide(state, rows, places))
 
     def _decide(self, state: State, rows: list[Row], places: dict[str, int]) -> list[Row]:
         """Again, with what others committed while we wrote."""
