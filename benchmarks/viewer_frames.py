@@ -19,10 +19,11 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import msgspec
 from _timing import arguments, percentile, report, row
 
-from counterpoint.app.viewer.api import ASKED, event_of
+from counterpoint.app.viewer.api import asked as answers
+from counterpoint.app.viewer.api import event_of
 from counterpoint.app.viewer.one_file import PAGE
-from counterpoint.app.viewer.seen import LARGE
-from counterpoint.app.viewer.shell import Shell
+from counterpoint.app.viewer.prepared import LARGE
+from counterpoint.app.viewer.server import Shell
 from counterpoint.testing import synthetic_trace
 from counterpoint.trace import Trace
 
@@ -56,7 +57,7 @@ def answer(traces: dict[str, Trace], shell: Shell, url: str) -> dict[str, Any]:
     words = dict(parse_qsl(parts.query))
     trace = traces[name]
     is_event = asked.startswith("event/")
-    said = event_of(trace, asked.removeprefix("event/"), words, None) if is_event else ASKED[asked](trace, words)
+    said = event_of(trace, asked.removeprefix("event/"), words, None) if is_event else answers(asked)(trace, words)
     kind = "application/octet-stream" if isinstance(said, bytes) else "application/json"
     return {"status": 200, "content_type": kind, "body": said if isinstance(said, bytes) else msgspec.json.encode(said)}
 

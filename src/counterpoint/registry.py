@@ -36,6 +36,7 @@ _ROOMS = {
     "loss": "train/losses",
     "claim": "bench/claims",
     "command": "app/cli",
+    "panel": "app/viewer/panels",
 }
 
 

@@ -19,13 +19,13 @@ from click.testing import CliRunner
 import counterpoint
 from counterpoint.app.cli import cli
 from counterpoint.app.viewer import one_file as module
-from counterpoint.app.viewer.about import about
 from counterpoint.app.viewer.columns import columns
 from counterpoint.app.viewer.crediting import credit, methods
 from counterpoint.app.viewer.events import event
+from counterpoint.app.viewer.excerpt import part
 from counterpoint.app.viewer.one_file import _longest, block, one_file, page_around, reopened
-from counterpoint.app.viewer.parts import part
-from counterpoint.app.viewer.safety import safety
+from counterpoint.app.viewer.overview import overview
+from counterpoint.app.viewer.panels.safety import safety
 from counterpoint.errors import InputError, NotFound, Refused
 from counterpoint.formats.masking import masked
 from counterpoint.testing import synthetic_trace
@@ -79,9 +79,9 @@ def test_the_block_holds_what_the_server_would_say(tmp_path: Path) -> None:
     assert whole["made_by"] == f"counterpoint {counterpoint.__version__}"
     assert whole["masked"] == dict(found) == told["masked"]
     one = whole["traces"][trace.trace_id]
-    assert one["about"] == plain(about(trace)) | {"can_fork": False}
+    assert one["about"] == plain(overview(trace)) | {"can_fork": False}
     assert base64.b64decode(one["columns"]) == columns(trace)
-    assert one["safety"] == plain(safety(trace))
+    assert one["panels"] == {"safety": plain(safety.answer(trace))}
     assert [m["id"] for m in one["methods"]] == [m.id for m in methods(trace)]
     answering = {m["id"] for m in one["methods"] if m["refusal"] is None}
     assert answering == {name.split("/")[0] for name in one["credit"]}

@@ -14,9 +14,9 @@ import counterpoint
 from app.conftest import Ends
 from audit.made import Story, fan_out
 from counterpoint.app.cli import main
-from counterpoint.app.viewer.about import about
+from counterpoint.app.viewer.collection import Collection
 from counterpoint.app.viewer.listing import Listing
-from counterpoint.app.viewer.shelf import Shelf
+from counterpoint.app.viewer.overview import overview
 from counterpoint.envs.synthetic import SHAPES, synthetic_trace
 from counterpoint.store import Store
 from counterpoint.trace import Trace
@@ -136,7 +136,7 @@ def _told(run: Ends, trace: Trace, store: Path, listed: dict[str, dict[str, dict
         path=values[audited] if audited else None, parallelism=values["parallelism_efficiency"])  # fmt: skip
     taint = json.loads(run("audit", "--taint", *where, "--json")[1])
     say("audit --taint", agents=taint["may_taint"]["of_agents"], incidents=taint["counts"]["violation"])
-    page = about(trace)
+    page = overview(trace)
     facts = {fact.kind: fact.text for fact in page.facts}
     acting = [a for a in page.agents if a.events]
     say("page", agents=sum(not a.is_outside for a in page.agents), events=page.events, tokens=page.costs.get("tokens"),
@@ -145,7 +145,7 @@ def _told(run: Ends, trace: Trace, store: Path, listed: dict[str, dict[str, dict
         share={a.name: a.path_share for a in acting}, busy={a.name: a.busy_s for a in acting})  # fmt: skip
     if "parallelism_efficiency" in facts:
         assert f"{values['parallelism_efficiency']:.2g}× parallel" in facts["parallelism_efficiency"]
-    (row,) = Listing(Shelf(traces=[trace])).traces().rows
+    (row,) = Listing(Collection(traces=[trace])).traces().rows
     say("page's list", agents=row.agents, events=row.events, tokens=row.tokens, cost=row.cost_usd, duration=row.seconds)
     for place, numbers in listed.items():
         say(place, **numbers[trace.trace_id])
@@ -182,9 +182,9 @@ def test_every_place_tells_the_same(run: Ends, traces: list[Trace], stored: Path
 
 def test_durations_below_zero_count_as_none(traces: list[Trace]) -> None:
     odd = next(t for t in traces if t.trace_id == "odd-durations")
-    (row,) = Listing(Shelf(traces=[odd])).traces().rows
-    assert row.seconds == about(odd).costs["wall_clock_s"] == odd.duration_s
-    assert all(agent.busy_s is None or agent.busy_s >= 0 for agent in about(odd).agents)
+    (row,) = Listing(Collection(traces=[odd])).traces().rows
+    assert row.seconds == overview(odd).costs["wall_clock_s"] == odd.duration_s
+    assert all(agent.busy_s is None or agent.busy_s >= 0 for agent in overview(odd).agents)
 
 
 def test_hand_computed(traces: list[Trace]) -> None:

@@ -12,7 +12,7 @@ from google.protobuf.json_format import MessageToDict
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest, ExportLogsServiceResponse
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest, ExportTraceServiceResponse
 
-from counterpoint.app import _otlp
+from counterpoint.app.receiver import otlp
 from counterpoint.errors import InputError
 from counterpoint.formats.otel import protobuf as wire
 
@@ -43,7 +43,7 @@ def test_spans_are_parted_by_trace_under_their_resource_and_scope() -> None:
         {"traceId": TRACE.upper(), "spanId": "b7ad6b7169203332", "name": "c"},
         resource=resource,
     )
-    taken = _otlp.of_json(body, "traces")
+    taken = otlp.of_json(body, "traces")
     assert taken.counts == {f"trace-{TRACE}": 2, f"trace-{OTHER}": 1}
     assert taken.rejected == 0
     group = json.loads(taken.lines[f"trace-{TRACE}"])["resourceSpans"][0]
@@ -55,7 +55,7 @@ def test_spans_are_parted_by_trace_under_their_resource_and_scope() -> None:
 
 def test_a_line_is_one_line_however_the_body_was_laid_out() -> None:
     body = json.dumps(json.loads(spans({"traceId": TRACE, "spanId": SPAN, "name": "two\nlines"})), indent="\t").encode()
-    line = _otlp.of_json(body, "traces").lines[f"trace-{TRACE}"]
+    line = otlp.of_json(body, "traces").lines[f"trace-{TRACE}"]
     assert line.count(b"\n") == 1
     assert json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["name"] == "two\nlines"
 
@@ -72,15 +72,15 @@ def test_a_line_is_one_line_however_the_body_was_laid_out() -> None:
     ],
 )
 def test_a_span_that_cannot_be_placed_is_rejected_alone(span: Any) -> None:
-    taken = _otlp.of_json(spans(span, {"traceId": TRACE, "spanId": SPAN}), "traces")
+    taken = otlp.of_json(spans(span, {"traceId": TRACE, "spanId": SPAN}), "traces")
     assert (taken.rejected, taken.counts) == (1, {f"trace-{TRACE}": 1})
     assert taken.why
-    assert json.loads(_otlp.reply(taken, "traces", is_protobuf=False))["partialSuccess"]["rejectedSpans"] == "1"
+    assert json.loads(otlp.reply(taken, "traces", is_protobuf=False))["partialSuccess"]["rejectedSpans"] == "1"
 
 
 def test_ids_in_base64_are_the_same_ids() -> None:
     span = {"traceId": base64.b64encode(bytes.fromhex(TRACE)).decode(), "spanId": base64.b64encode(bytes.fromhex(SPAN)).decode()}
-    assert list(_otlp.of_json(spans(span), "traces").lines) == [f"trace-{TRACE}"]
+    assert list(otlp.of_json(spans(span), "traces").lines) == [f"trace-{TRACE}"]
 
 
 def test_log_records_belong_to_the_session_they_name_else_to_their_trace() -> None:
@@ -91,19 +91,19 @@ def test_log_records_belong_to_the_session_they_name_else_to_their_trace() -> No
         {"body": {"stringValue": "of nobody"}},
         {"attributes": [{"key": "session.id", "value": {"intValue": "5"}}]},
     )
-    taken = _otlp.of_json(body, "logs")
+    taken = otlp.of_json(body, "logs")
     assert taken.counts == {"session-s1": 1, "session-c1": 1, f"trace-{TRACE}": 1}
     assert taken.rejected == 2
     by_resource = logs({"body": {"stringValue": "x"}}, resource={"attributes": [attribute("session.id", "r1")]})
-    assert list(_otlp.of_json(by_resource, "logs").lines) == ["session-r1"]
-    assert len(next(iter(_otlp.of_json(logs({"attributes": [attribute("session.id", "x" * 9999)]}), "logs").lines))) < 100
+    assert list(otlp.of_json(by_resource, "logs").lines) == ["session-r1"]
+    assert len(next(iter(otlp.of_json(logs({"attributes": [attribute("session.id", "x" * 9999)]}), "logs").lines))) < 100
 
 
 def test_traces_that_name_each_other_are_joined_and_a_session_of_claude_code_is_one() -> None:
     linked = {"traceId": TRACE, "spanId": SPAN, "links": [{"traceId": OTHER, "spanId": SPAN}, {"traceId": TRACE, "spanId": SPAN}]}
     envelope = {"traceId": OTHER, "spanId": SPAN, "attributes": [attribute("ag2.network.envelope_id", "e1")]}
     claude = {"traceId": OTHER, "spanId": SPAN, "name": "claude_code.tool", "attributes": [attribute("session.id", "s1")]}
-    taken = _otlp.of_json(spans(linked, envelope, claude), "traces")
+    taken = otlp.of_json(spans(linked, envelope, claude), "traces")
     assert taken.joins == {f"trace-{TRACE}": {f"trace-{OTHER}"}, f"trace-{OTHER}": {"envelope-e1"}}
     assert list(taken.lines) == [f"trace-{TRACE}", f"trace-{OTHER}", "session-s1"]
 
@@ -111,7 +111,7 @@ def test_traces_that_name_each_other_are_joined_and_a_session_of_claude_code_is_
 def test_half_a_surrogate_pair_costs_a_letter_and_not_the_batch() -> None:
     body = spans({"traceId": TRACE, "spanId": SPAN, "name": "cut: \ud83d"})
     assert b"\\ud83d" in body
-    line = _otlp.of_json(body, "traces").lines[f"trace-{TRACE}"]
+    line = otlp.of_json(body, "traces").lines[f"trace-{TRACE}"]
     assert json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["name"] == "cut: ?"
 
 
@@ -136,47 +136,47 @@ GARBAGE = [
 @pytest.mark.parametrize("body", GARBAGE, ids=lambda b: repr(b[:24]))
 def test_garbage_is_an_input_error_in_either_form(body: bytes) -> None:
     with pytest.raises(InputError):
-        _otlp.of_json(body, "traces")
+        otlp.of_json(body, "traces")
     if body:  # no bytes are an empty message
         with pytest.raises(InputError):
-            _otlp.of_protobuf(body, "traces")
+            otlp.of_protobuf(body, "traces")
 
 
 def test_an_empty_request_is_one() -> None:
-    assert _otlp.of_json(b" {} ", "logs").lines == {}
-    assert _otlp.of_protobuf(b"", "logs").lines == {}
+    assert otlp.of_json(b" {} ", "logs").lines == {}
+    assert otlp.of_protobuf(b"", "logs").lines == {}
 
 
 def test_more_values_than_any_batch_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_otlp, "MAX_VALUES", 1000)
+    monkeypatch.setattr(otlp, "MAX_VALUES", 1000)
     with pytest.raises(InputError, match="1,000 objects"):
-        _otlp.of_json(b'{"resourceSpans": [' + b"{}," * 1000 + b"{}]}", "traces")
+        otlp.of_json(b'{"resourceSpans": [' + b"{}," * 1000 + b"{}]}", "traces")
     with pytest.raises(InputError, match="too many values"):
-        _otlp.of_protobuf(b"\x0a\x00" * 1001, "traces")
+        otlp.of_protobuf(b"\x0a\x00" * 1001, "traces")
 
 
 # -- reading again ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_span_that_came_again_counts_once_and_the_last_word_stands() -> None:
-    first = _otlp.of_json(
+    first = otlp.of_json(
         spans({"traceId": TRACE, "spanId": SPAN, "name": "begun"}, {"traceId": TRACE, "spanId": "a" * 16}), "traces"
     )
-    again = _otlp.of_json(spans({"traceId": TRACE, "spanId": SPAN, "name": "ended"}), "traces")
+    again = otlp.of_json(spans({"traceId": TRACE, "spanId": SPAN, "name": "ended"}), "traces")
     lines = [*first.lines.values(), *first.lines.values(), *again.lines.values()]
-    found = [s for line in _otlp.once(lines) for s in json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"]]
+    found = [s for line in otlp.once(lines) for s in json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"]]
     assert sorted(s.get("name", "") for s in found) == ["", "ended"]
-    taken = _otlp.read_again(lines[0])
+    taken = otlp.read_again(lines[0])
     assert taken is not None
     assert taken.counts == {f"trace-{TRACE}": 2}
 
 
 def test_equal_log_records_count_once_and_damaged_lines_not_at_all() -> None:
     record = {"attributes": [attribute("session.id", "s1")], "timeUnixNano": "5"}
-    lines = [*_otlp.of_json(logs(record, {**record, "timeUnixNano": "6"}), "logs").lines.values()]
-    found = list(_otlp.once([*lines, b'{"resourceLogs": [{', *lines]))
+    lines = [*otlp.of_json(logs(record, {**record, "timeUnixNano": "6"}), "logs").lines.values()]
+    found = list(otlp.once([*lines, b'{"resourceLogs": [{', *lines]))
     assert [len(json.loads(line)["resourceLogs"][0]["scopeLogs"][0]["logRecords"]) for line in found] == [2]
-    assert _otlp.read_again(b"\x00\x00\n") is None
+    assert otlp.read_again(b"\x00\x00\n") is None
 
 
 # -- protobuf --------------------------------------------------------------------------------------------------------------
@@ -249,24 +249,24 @@ def test_torn_and_random_protobuf_raises_nothing_else() -> None:
         if changed:
             changed[rng.randrange(len(changed))] = rng.randrange(256)
         try:
-            _otlp.of_protobuf(bytes(changed), "traces")
+            otlp.of_protobuf(bytes(changed), "traces")
         except InputError:
             refused += 1
     assert refused > 20
     nested = b""
     for _ in range(100):
-        inner = _otlp._field(1, nested)
-        nested = _otlp._field(5, inner)
-    span = _otlp._field(9, _otlp._field(2, nested))
+        inner = otlp._field(1, nested)
+        nested = otlp._field(5, inner)
+    span = otlp._field(9, otlp._field(2, nested))
     with pytest.raises(InputError, match="deeply"):
-        _otlp.of_protobuf(_otlp._field(1, _otlp._field(2, _otlp._field(2, span))), "traces")
+        otlp.of_protobuf(otlp._field(1, otlp._field(2, otlp._field(2, span))), "traces")
 
 
 def test_answers_in_protobuf_are_what_the_library_expects() -> None:
-    taken = _otlp.Taken({}, {}, {}, 300, "three hundred — too many")
-    trace = ExportTraceServiceResponse.FromString(_otlp.reply(taken, "traces", is_protobuf=True))
+    taken = otlp.Taken({}, {}, {}, 300, "three hundred — too many")
+    trace = ExportTraceServiceResponse.FromString(otlp.reply(taken, "traces", is_protobuf=True))
     assert (trace.partial_success.rejected_spans, trace.partial_success.error_message) == (300, taken.why)
-    log = ExportLogsServiceResponse.FromString(_otlp.reply(taken, "logs", is_protobuf=True))
+    log = ExportLogsServiceResponse.FromString(otlp.reply(taken, "logs", is_protobuf=True))
     assert log.partial_success.rejected_log_records == 300
-    assert _otlp.reply(_otlp.Taken({}, {}, {}, 0, ""), "logs", is_protobuf=True) == b""
-    assert _otlp.reply(_otlp.Taken({}, {}, {}, 0, ""), "logs", is_protobuf=False) == b"{}"
+    assert otlp.reply(otlp.Taken({}, {}, {}, 0, ""), "logs", is_protobuf=True) == b""
+    assert otlp.reply(otlp.Taken({}, {}, {}, 0, ""), "logs", is_protobuf=False) == b"{}"

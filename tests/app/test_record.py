@@ -162,7 +162,7 @@ def test_a_scripted_team(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_the_live_tree_draws_a_team(tmp_path: Path) -> None:
-    from counterpoint.app.cli._team_tree import Tree
+    from counterpoint.app.cli.record import Tree
 
     tree = Tree()
 

@@ -32,9 +32,11 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from counterpoint import Store
-from counterpoint.app import receiver
-from counterpoint.app._intake import Intake
 from counterpoint.app.logs import read_logs
+from counterpoint.app.receiver import intake as intake_module
+from counterpoint.app.receiver import server as receiver
+from counterpoint.app.receiver.intake import Intake
+from counterpoint.app.serving import bound, is_loopback
 from counterpoint.store import disk
 from counterpoint.trace.check import problems
 
@@ -58,7 +60,7 @@ class Live(NamedTuple):
 def serving(folder: Path, *, idle_s: float = 300.0, keep_s: float = 3600.0, **limits: Any) -> Iterator[Live]:
     notes: list[str] = []
     with Store(folder) as store:
-        sock = receiver.bound("127.0.0.1", 0)
+        sock = bound("127.0.0.1", 0)
         intake = Intake(store, idle_s=idle_s, keep_s=keep_s, note=notes.append)
         server = receiver.server(intake, receiver.Limits(**limits))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
@@ -74,8 +76,8 @@ def serving(folder: Path, *, idle_s: float = 300.0, keep_s: float = 3600.0, **li
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     """A growing trace is read more often than once a second, so that tests need not wait for it."""
-    monkeypatch.setattr("counterpoint.app._intake._EVERY_S", 0.1)
-    monkeypatch.setattr("counterpoint.app._intake._TICK_S", 0.02)
+    monkeypatch.setattr("counterpoint.app.receiver.intake._EVERY_S", 0.1)
+    monkeypatch.setattr("counterpoint.app.receiver.intake._TICK_S", 0.02)
 
 
 @pytest.fixture
@@ -570,7 +572,7 @@ def test_what_shares_a_name_with_a_sealed_trace_or_makes_the_same_one_is_read_wi
 
 
 def test_a_segment_kept_for_a_few_lines_is_freed_and_its_traces_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("counterpoint.app._spool._SEGMENT", 100)
+    monkeypatch.setattr("counterpoint.app.receiver.spool._SEGMENT", 100)
     with serving(tmp_path / "store") as live:
         for k in (1, 2):
             assert post(live.url, traces(chat(trace_id(k), "1" * 16, ""))).status == 200
@@ -628,17 +630,16 @@ def test_what_comes_after_the_records_are_gone_is_rejected_not_put_in_their_plac
 
 
 def test_what_no_trace_can_be_made_of_is_put_aside_and_the_rest_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from counterpoint.app import _intake
 
     def defect(name: str, data: bytes) -> Iterator[Any]:
         if trace_id(1).encode() in data:
             raise KeyError("boom")
         return real(name, data)
 
-    real = _intake._traces
+    real = intake_module._traces
     with serving(tmp_path / "store", idle_s=0.2) as live:
         with monkeypatch.context() as patch:
-            patch.setattr(_intake, "_traces", defect)
+            patch.setattr(intake_module, "_traces", defect)
             assert post(live.url, traces(chat(trace_id(1), "1" * 16, ""), chat(trace_id(2), "1" * 16, ""))).status == 200
             eventually(lambda: live.intake.status().get("refused") == 1)
         assert live.store.ids() == [trace_id(2)]
@@ -679,9 +680,9 @@ def test_only_this_machine_unless_asked_and_one_receiver_per_port_and_store(run:
 
 
 def test_without_the_extra_it_says_what_to_install(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("counterpoint.app.receiver", "starlette", "starlette.applications"):
+    for name in ("counterpoint.app.receiver.server", "starlette", "starlette.applications"):
         monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.delattr("counterpoint.app.receiver")
+    monkeypatch.delattr("counterpoint.app.receiver.server")
     code, _, err = run("serve")
     assert (code, "counterpoint[view]" in err) == (2, True)
 
@@ -690,11 +691,11 @@ def test_without_the_extra_it_says_what_to_install(run: Any, monkeypatch: pytest
     ("host", "is_so"), [("127.0.0.1", True), ("::1", True), ("localhost.", True), ("0.0.0.0", False), ("::", False)]
 )
 def test_what_this_machine_is(host: str, is_so: bool) -> None:
-    assert receiver.is_loopback(host) is is_so
+    assert is_loopback(host) is is_so
 
 
 def test_answers_do_not_wait_for_an_acknowledgement() -> None:
-    with receiver.bound("127.0.0.1", 0) as sock:
+    with bound("127.0.0.1", 0) as sock:
         assert sock.proto == socket.IPPROTO_TCP  # what asyncio looks at before it switches Nagle's algorithm off
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from app.test_serve import HEAD, SPAN, Live, agent, post, serving, trace_id, traces
-from counterpoint.app import receiver
+from counterpoint.app.receiver import server as receiver
 
 SPANS = traces(agent(trace_id(1), SPAN))
 

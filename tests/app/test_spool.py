@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from counterpoint.app import _spool
-from counterpoint.app._spool import Place, Spool
+from counterpoint.app.receiver import spool as module
+from counterpoint.app.receiver.spool import Place, Spool
 from counterpoint.errors import CounterpointError, TryAgain
 from counterpoint.store import disk
 
@@ -97,7 +97,7 @@ def test_a_full_disk_fails_the_request_leaves_no_half_line_and_passes(tmp_path: 
 
 
 def test_segments_go_when_nobody_needs_a_line_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_spool, "_SEGMENT", 10)
+    monkeypatch.setattr(module, "_SEGMENT", 10)
     spool = Spool(tmp_path / "s")
     places = [put(spool, b"line %d....\n" % i)[0] for i in range(4)]
     assert len({p.segment for p in places}) == 4

@@ -3,7 +3,7 @@
 import { decodeBins, decodeColumns, fromBase64, unzip } from "./decode";
 import { search, terms } from "./search";
 import type {
-  About, Compare, Credit, Diff, EventDetail, MethodInfo, Neighbour, Run, RunRow, Safety, Talk, TalkRow, TraceRow, Traces,
+  About, Compare, Credit, Diff, EventDetail, MethodInfo, Neighbour, Run, RunRow, Talk, TalkRow, TraceRow, Traces,
 } from "./shapes.gen";
 import { VERSION } from "./shapes.gen";
 import { SourceError, type Bins, type Columns, type Source } from "./source";
@@ -19,7 +19,8 @@ export interface Packed {
   events: Record<string, Record<string, unknown>>;
   credit: Record<string, Credit>;
   methods: MethodInfo[];
-  safety: Safety;
+  /** Panel to what it answers. */
+  panels: Record<string, unknown>;
 }
 
 export interface Block { version: number; made_by: string; masked: unknown; traces: Record<string, Packed> }
@@ -127,7 +128,12 @@ export class FileSource implements Source {
     return found;
   }
 
-  async safety(id: string): Promise<Safety> { return this.packed(id).safety; }
+  async panel<T>(id: string, panel: string): Promise<T> {
+    const packed = this.packed(id) as Packed & Record<string, unknown>;
+    const found = packed.panels?.[panel] ?? packed[panel]; // files of version 1 have safety beside the rest
+    if (found === undefined) throw new SourceError(`This file was made without the panel ${panel}.`, "counterpoint view");
+    return found as T;
+  }
   async diff(): Promise<Diff> { throw absent("compare two traces", "counterpoint view"); }
   async runs(): Promise<RunRow[]> { return []; }
   async run(): Promise<Run> { throw absent("show training runs", "counterpoint view"); }

@@ -3,7 +3,7 @@
 import { decodeBins, decodeColumns } from "./decode";
 import { listen } from "./stream";
 import type {
-  About, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Ordered, Run, RunRow, Safety, Talk, Traces,
+  About, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Ordered, Run, RunRow, Talk, Traces,
 } from "./shapes.gen";
 import { SourceError, type Bins, type Columns, type Source, type Wanted } from "./source";
 
@@ -65,7 +65,7 @@ export class HttpSource implements Source {
     query: string): Promise<number[]> { return (await this.json<{ events: number[] }>(`${at(id)}/find`, { q: query })).events; }
   methods(id: string): Promise<MethodInfo[]> { return this.json(`${at(id)}/methods`); }
   credit(id: string, method: string, unit: string): Promise<Credit> { return this.json(`${at(id)}/credit`, { method, unit }); }
-  safety(id: string): Promise<Safety> { return this.json(`${at(id)}/safety`); }
+  panel<T>(id: string, panel: string): Promise<T> { return this.json(`${at(id)}/${panel}`); }
   diff(a: string, b: string): Promise<Diff> { return this.json("diff", { a, b }); }
   runs(): Promise<RunRow[]> { return this.json("runs"); }
   run(id: string): Promise<Run> { return this.json("run", { id }); }

@@ -1,6 +1,7 @@
 // Keys and commands. Always true: a command is written once here; the help, the command menu and the keyboard read the same
 // table; nothing happens while someone types, or where a command has no listener.
 import { signal } from "@preact/signals";
+import { PANELS } from "./shapes.gen";
 import { keep, recall } from "./state";
 
 export interface Command {
@@ -19,7 +20,7 @@ export const COMMANDS: readonly Command[] = [
   { id: "view-time", key: "2", text: "Time", group: "Look" },
   { id: "view-text", key: "3", text: "Text", group: "Look" },
   { id: "view-credit", key: "4", text: "Credit", group: "Look" },
-  { id: "view-safety", key: "5", text: "Safety", group: "Look" },
+  ...PANELS.map((panel): Command => ({ id: `view-${panel.id}`, key: panel.key, text: panel.name, group: "Look" })),
   { id: "zoom-in", key: "w", text: "Zoom in", group: "Move" },
   { id: "zoom-out", key: "s", text: "Zoom out", group: "Move" },
   { id: "pan-left", key: "a", text: "Pan left", group: "Move" },

@@ -1,8 +1,12 @@
 // Addresses. Always true: everything that is needed to see the same thing again is in the address, in the path on a server
 // (`/t/ID?e=&v=&z=&f=&m=`) and behind # in a one-file page; both have the same form after the first character.
 
-export const VIEWS = ["map", "time", "text", "credit", "safety"] as const;
-export type View = (typeof VIEWS)[number];
+import { PANELS } from "./shapes.gen";
+
+/** The views that the page itself has, then the panels, in the order of their keys. */
+const OWN = ["map", "time", "text", "credit"] as const;
+export type View = (typeof OWN)[number] | (typeof PANELS)[number]["id"];
+export const VIEWS: readonly View[] = [...OWN, ...PANELS.map((panel) => panel.id)];
 
 /** What a trace page shows. `event` is an event's id, or `~N` for its number where ids are not at hand. */
 export interface TraceRoute {

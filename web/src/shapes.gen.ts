@@ -9,6 +9,7 @@ export const FLAGS = {"untrusted": 1, "tainted": 2, "failed": 4, "on_path": 8, "
 export const FAMILIES = {"think": ["orchestrator_decision"], "act": ["tool_call", "tool_result"], "coordinate": ["spawn", "message", "human_intervention"], "merge": ["return", "aggregate"], "stop": ["despawn", "safety_event"]} as const;
 export const EVENT_FIELDS = {"id": "text", "kind": "text", "type": "text", "agent": "text", "role": "text", "tool": "text", "model": "text", "to": "text", "task": "text", "n": "number", "t": "number", "seconds": "number", "tokens": "number", "cost": "number", "turn": "number", "step": "number", "depth": "number", "reward": "number"} as const;
 export const EVENT_FLAGS = {"untrusted": "untrusted", "tainted": "tainted", "failed": "failed", "error": "failed", "open": "open", "path": "on_path", "on_path": "on_path", "text": "text", "human": "human", "safety": "safety", "unlinked": "unlinked"} as const;
+export const PANELS = [{"id": "safety", "name": "Safety", "key": "5"}] as const;
 
 /** A trace in a list. */
 export interface TraceRow {
@@ -216,32 +217,6 @@ export interface Credit {
   fix: string | null;
 }
 
-/** A place where a check would have stopped it. */
-export interface Gate {
-  event: number;
-  text: string;
-}
-
-/** From content that came from outside to an effect. */
-export interface TaintPath {
-  source: number;
-  sink: number;
-  events: number[];
-  strength: string;
-  rule: string;
-  severity: string;
-  gate: Gate | null;
-}
-
-/** What came from outside and where it went. */
-export interface Safety {
-  sources: number[];
-  tainted: number;
-  agents: number[];
-  paths: TaintPath[];
-  notes: string[];
-}
-
 /** Two events side by side. `what`: same, edited, changed, only-a, only-b. */
 export interface DiffRow {
   what: string;
@@ -358,4 +333,30 @@ export interface LiveBatch {
   at: number;
   traces: LiveTrace[];
   events: Record<string, Record<string, unknown>[]>;
+}
+
+/** A place where a check would have stopped it. */
+export interface Gate {
+  event: number;
+  text: string;
+}
+
+/** From content that came from outside to an effect. */
+export interface TaintPath {
+  source: number;
+  sink: number;
+  events: number[];
+  strength: string;
+  rule: string;
+  severity: string;
+  gate: Gate | null;
+}
+
+/** What came from outside and where it went. */
+export interface Safety {
+  sources: number[];
+  tainted: number;
+  agents: number[];
+  paths: TaintPath[];
+  notes: string[];
 }

@@ -1,6 +1,6 @@
 // Where the page's data comes from: the local server, or the block inside a one-file page. Views know only this interface.
 import type {
-  About, BinsHead, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Ordered, Run, RunRow, Safety, Talk, Traces,
+  About, BinsHead, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Ordered, Run, RunRow, Talk, Traces,
 } from "./shapes.gen";
 
 /** The arrays of a trace, decoded. */
@@ -60,7 +60,8 @@ export interface Source {
   find(id: string, query: string): Promise<number[]>;
   methods(id: string): Promise<MethodInfo[]>;
   credit(id: string, method: string, unit: string): Promise<Credit>;
-  safety(id: string): Promise<Safety>;
+  /** What a panel of `app/viewer/panels` answers; its shape is in shapes.gen.ts. */
+  panel<T>(id: string, panel: string): Promise<T>;
   diff(a: string, b: string): Promise<Diff>;
   runs(): Promise<RunRow[]>;
   run(id: string): Promise<Run>;

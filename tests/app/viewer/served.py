@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import counterpoint as cpt
-from counterpoint.app import receiver
+from counterpoint.app import serving
 from counterpoint.app.viewer import server
-from counterpoint.app.viewer.shelf import Shelf
+from counterpoint.app.viewer.collection import Collection
 from counterpoint.testing import odd_trace, synthetic_trace
 
 SCRIPT = "let a = 1;"
@@ -67,13 +67,13 @@ class Viewer:
 
 
 @contextmanager
-def viewing(shelf: Shelf, folder: Path, *, token: str | None = None, page: str | None = PAGE) -> Iterator[Viewer]:
-    """A viewer of a shelf, with a page of one script."""
+def viewing(collection: Collection, folder: Path, *, token: str | None = None, page: str | None = PAGE) -> Iterator[Viewer]:
+    """A viewer of a collection, with a page of one script."""
     file = folder / "viewer.html"
     if page is not None:
         file.write_text(page)
-    sock = receiver.bound("127.0.0.1", 0)
-    site = server.Site(shelf, server.door_at(sock, "127.0.0.1", token), file)
+    sock = serving.bound("127.0.0.1", 0)
+    site = server.Site(collection, server.door_at(sock, "127.0.0.1", token), file)
     running = server.server(site)
     thread = threading.Thread(target=running.run, kwargs={"sockets": [sock]})
     thread.start()

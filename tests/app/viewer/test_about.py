@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from app.viewer.small import team
 from counterpoint.app.logs import read_logs
-from counterpoint.app.viewer.about import about
 from counterpoint.app.viewer.columns import columns
+from counterpoint.app.viewer.overview import overview
 from counterpoint.app.viewer.shapes import About
 from counterpoint.audit.rollups import rollup
 from counterpoint.testing import SHAPES, odd_trace, synthetic_trace
@@ -21,7 +21,7 @@ LOGS = Path(__file__).parents[3] / "examples" / "logs"
 
 
 def test_the_agents_of_a_small_team() -> None:
-    told = about(team())
+    told = overview(team())
     lead, reader = told.agents
     assert (lead.name, lead.parent, lead.depth, lead.spawn, lead.events) == ("lead", -1, 0, -1, 4)
     assert (reader.name, reader.role, reader.parent, reader.depth, reader.spawn, reader.events) == (
@@ -43,7 +43,7 @@ def test_the_agents_of_a_small_team() -> None:
 
 
 def test_the_card_of_a_small_team() -> None:
-    told = about(team())
+    told = overview(team())
     assert (told.id, told.events, told.edges, told.start, told.end) == ("small", 7, 6, 0, 9)
     assert told.tools == ["web", "shell"]
     assert told.models == []
@@ -56,7 +56,7 @@ def test_the_card_of_a_small_team() -> None:
 
 
 def test_the_strip_leads_to_events_and_agents() -> None:
-    facts = {fact.kind: fact for fact in about(team()).facts}
+    facts = {fact.kind: fact for fact in overview(team()).facts}
     assert facts["slowest"].text == "slowest: lead (56% of path)"
     assert facts["slowest"].agent == 0
     assert facts["dearest"].text == "dearest: lead ($0.50)"
@@ -69,7 +69,7 @@ def test_the_strip_leads_to_events_and_agents() -> None:
 
 
 def test_alerts_come_gravest_first() -> None:
-    alerts = about(team()).alerts
+    alerts = overview(team()).alerts
     assert [(a.kind, a.severity) for a in alerts] == [("incident", "high"), ("failure", "low")]
     assert "copied from untrusted text" in alerts[0].text
     assert alerts[0].events == [3, 5]
@@ -79,7 +79,7 @@ def test_alerts_come_gravest_first() -> None:
 def test_a_marked_mistake_comes_before_a_failure() -> None:
     trace = team()
     events = [replace(e, extra={"is_mistake": True}) if e.id == "e0" else e for e in trace.events]
-    facts = {fact.kind: fact for fact in about(replace(trace, events=events)).facts}
+    facts = {fact.kind: fact for fact in overview(replace(trace, events=events)).facts}
     assert (facts["wrong"].text, facts["wrong"].event) == ("first wrong turn (marked): e0", 0)
 
 
@@ -90,7 +90,7 @@ def test_what_an_importer_said_is_told() -> None:
     }  # fmt: skip
     trace = team()
     stray = Event(id="x0", t=6, type="message", agent="stray", role="reader")
-    told = about(replace(trace, events=[*trace.events, stray], meta={"import": said, "unfinished": True, "open_events": ["e6"]}))
+    told = overview(replace(trace, events=[*trace.events, stray], meta={"import": said, "unfinished": True, "open_events": ["e6"]}))
     by_kind = {alert.kind: alert for alert in told.alerts}
     assert by_kind["unlinked"].text == "2 sub-agents or spawns whose other end is missing: agent x"
     assert by_kind["unlinked"].events == [6]
@@ -109,10 +109,10 @@ def test_what_an_importer_said_is_told() -> None:
 
 
 def test_absent_texts_and_gaps_are_noted() -> None:
-    told = about(replace(team(), contents={}))
+    told = overview(replace(team(), contents={}))
     assert any("texts are not in this file" in note for note in told.notes)
     assert any(note.startswith("Tokens are at least 43: 1 act ") for note in told.notes)
-    assert about(replace(team(), contents={"r": "see [masked:key:0001]"})).is_masked
+    assert overview(replace(team(), contents={"r": "see [masked:key:0001]"})).is_masked
     assert not told.is_masked
 
 
@@ -120,7 +120,7 @@ def test_absent_texts_and_gaps_are_noted() -> None:
 def test_agents_are_those_of_the_roll_up(shape: str) -> None:
     trace = synthetic_trace(9, 60, shape, seed=3, contents=True)
     rows = {row.name: row for row in rollup(trace)}
-    for agent in about(trace).agents:
+    for agent in overview(trace).agents:
         row = rows.get(agent.name)
         if row is None:
             assert agent.events == 0
@@ -134,17 +134,17 @@ def test_agents_are_those_of_the_roll_up(shape: str) -> None:
 
 def test_odd_and_empty_traces_can_be_told() -> None:
     for trace in (odd_trace(), Trace(trace_id="none", task_id="t", events=[])):
-        assert msgspec.json.decode(msgspec.json.encode(about(trace)), type=About).events == len(trace.events)
+        assert msgspec.json.decode(msgspec.json.encode(overview(trace)), type=About).events == len(trace.events)
 
 
 def test_numbers_that_json_lacks_are_left_out() -> None:
-    told = about(replace(team(), rewards={"team": float("nan"), "other": 1 << 70}))
+    told = overview(replace(team(), rewards={"team": float("nan"), "other": 1 << 70}))
     assert told.rewards == {"other": float(1 << 70)}
     assert told.has_reward
 
 
 def test_a_name_that_leads_to_code_is_not_followed() -> None:
-    assert not about(replace(team(), meta={"world": "antigravity:geohash"})).can_fork
+    assert not overview(replace(team(), meta={"world": "antigravity:geohash"})).can_fork
 
 
 @pytest.mark.parametrize("source", sorted(p.name for p in LOGS.iterdir()))
@@ -152,7 +152,7 @@ def test_every_imported_sample_can_be_told(source: str) -> None:
     traces = list(read_logs(LOGS / source))
     assert traces
     for trace in traces:
-        told = about(trace)
+        told = overview(trace)
         assert told.events == len(trace.events)
         assert sum(a.events for a in told.agents) == told.events
         shares = sum(a.path_share for a in told.agents)
@@ -166,7 +166,7 @@ def test_every_imported_sample_can_be_told(source: str) -> None:
 
 def test_twenty_thousand_events_of_a_thousand_agents_are_two_megabytes() -> None:
     trace = synthetic_trace(1000, 8_200, "hierarchical", contents=True)
-    told, data = about(trace), columns(trace)
+    told, data = overview(trace), columns(trace)
     assert told.events > 20_000
     assert len(told.agents) > 1000
     assert len(data) < 2_000_000

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from app.viewer.small import arrays_of, team
-from counterpoint.app.viewer.about import about
 from counterpoint.app.viewer.columns import columns, window
+from counterpoint.app.viewer.overview import overview
 from counterpoint.app.viewer.shapes import COLUMNS, FLAGS
 from counterpoint.testing import SHAPES, odd_trace, synthetic_trace
 from counterpoint.trace import Edge, Event, Trace
@@ -110,7 +110,7 @@ def test_columns_decode_back_to_the_events(rows: list[tuple], data: st.DataObjec
     edges = [Edge(f"e{a}", f"e{b}", "causal") for a, b in ends if a < b]
     trace = Trace(trace_id="t", task_id="t", events=events, edges=edges)
     head, arrays = arrays_of(columns(trace))
-    told = about(trace)
+    told = overview(trace)
     by_id = {e.id: e for e in events}
     assert sorted(head["ids"]) == sorted(by_id)
     for n, name in enumerate(head["ids"]):
@@ -132,7 +132,7 @@ def test_every_window_is_a_part_of_the_whole() -> None:
     for shape in SHAPES:
         trace = synthetic_trace(6, 40, shape)
         head, whole = arrays_of(columns(trace))
-        end = about(trace).end
+        end = overview(trace).end
         part_head, part = arrays_of(window(trace, end / 4, end / 2, 30))
         assert part_head["events"] <= 30
         for k, n in enumerate(part_head["numbers"]):

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from app.viewer.small import team
 from counterpoint import registry
 from counterpoint.app.crediting import credit_of
-from counterpoint.app.viewer import seen as seen_
-from counterpoint.app.viewer.about import about
+from counterpoint.app.viewer import prepared as seen_
 from counterpoint.app.viewer.crediting import credit, methods
+from counterpoint.app.viewer.overview import overview
 from counterpoint.envs.world import world
 from counterpoint.errors import NotFound
 from counterpoint.testing import synthetic_trace
@@ -66,7 +66,7 @@ def test_rows_of_events_name_their_event_and_agent() -> None:
     where = {event.id: event for event in trace.events}
     assert told.rows
     for row in told.rows:
-        assert about(trace).agents[row.agent].name == where[row.label].agent
+        assert overview(trace).agents[row.agent].name == where[row.label].agent
         assert row.event >= 0
 
 
@@ -116,7 +116,7 @@ def test_a_large_trace_is_left_to_the_command(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_simulated_trace_is_forked_for_its_credit(simulated: Trace) -> None:
-    assert about(simulated).can_fork
+    assert overview(simulated).can_fork
     assert {m.id: m.refusal for m in methods(simulated)}["difference"] is None
     told = credit(simulated, "difference", "agent")
     assert told.refusal is None
@@ -126,7 +126,7 @@ def test_a_simulated_trace_is_forked_for_its_credit(simulated: Trace) -> None:
     assert estimated.refusal is not None or estimated.closes
     if estimated.refusal is None:
         assert sum(estimated.by_agent.values()) + (estimated.unassigned or 0) == pytest.approx(estimated.target)
-        assert any(fact.kind == "credit" for fact in about(simulated).facts)
+        assert any(fact.kind == "credit" for fact in overview(simulated).facts)
 
 
 def test_answers_travel() -> None:

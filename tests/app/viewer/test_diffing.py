@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from app.viewer.small import team
 from counterpoint.app.viewer import diffing
-from counterpoint.app.viewer.about import about
 from counterpoint.app.viewer.diffing import diff
+from counterpoint.app.viewer.overview import overview
 from counterpoint.audit.diff import diff as audited
 from counterpoint.envs.world import world
 from counterpoint.testing import synthetic_trace
@@ -59,7 +59,7 @@ def test_a_fork_names_its_edit_and_its_parent() -> None:
     told, found = diff(trace, fork), audited(trace, fork)
     (edited,) = [row for row in told.rows if row.what == "edited"]
     assert edited.type == "return"
-    assert about(fork).parent == trace.trace_id
+    assert overview(fork).parent == trace.trace_id
     assert (told.same, told.different) == (found.same, len(found.changed) + len(found.new) + len(found.gone))
 
 

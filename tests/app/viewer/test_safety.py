@@ -6,15 +6,15 @@ import msgspec
 from msgspec.structs import replace
 
 from app.viewer.small import team
-from counterpoint.app.viewer.safety import safety
-from counterpoint.app.viewer.shapes import Safety
+from counterpoint.app.viewer.panels.safety import Safety
+from counterpoint.app.viewer.panels.safety import safety as panel
 from counterpoint.audit.authority import authority
 from counterpoint.testing import SHAPES, synthetic_trace
 from counterpoint.trace import Edge, Event
 
 
 def test_copied_text_is_followed_from_source_to_sink() -> None:
-    told = safety(team())
+    told = panel.answer(team())
     assert told.sources == [3]
     assert told.tainted == 4
     assert told.agents == [0, 1]
@@ -32,14 +32,14 @@ def test_the_gate_is_where_another_agent_takes_it_over() -> None:
     heard = Event(id="h", t=5, type="orchestrator_decision", agent="lead", role="lead", decision="delegate")
     edges = [e for e in trace.edges if e.src != "e4"]
     edges += [Edge("e4", "h", "return"), Edge("h", "e5", "temporal")]
-    told = safety(replace(trace, events=[*trace.events, heard], edges=edges))
+    told = panel.answer(replace(trace, events=[*trace.events, heard], edges=edges))
     gate = told.paths[0].gate
     assert told.paths[0].events == [3, 4, 5, 6]
     assert gate is not None
     assert gate.event == 5
     assert "lead takes it over (h)" in gate.text
     # with a second way round the hand-over only the effect itself is left
-    around = safety(replace(trace, events=[*trace.events, heard], edges=[*edges, Edge("e3", "e5", "message")]))
+    around = panel.answer(replace(trace, events=[*trace.events, heard], edges=[*edges, Edge("e3", "e5", "message")]))
     assert around.paths[0].gate is not None
     assert around.paths[0].gate.event == around.paths[0].sink
 
@@ -47,7 +47,7 @@ def test_the_gate_is_where_another_agent_takes_it_over() -> None:
 def test_shared_context_is_only_possible() -> None:
     trace = team()
     events = [replace(e, extra={"args": {"command": "pytest"}}) if e.id == "e5" else e for e in trace.events]
-    (path,) = safety(replace(trace, events=events)).paths
+    (path,) = panel.answer(replace(trace, events=events)).paths
     assert (path.strength, path.severity) == ("context", "low")
     assert path.events == [3, 4, 5]
 
@@ -56,7 +56,7 @@ def test_what_a_monitor_stopped_is_told_apart() -> None:
     trace = team()
     stopped = Event(id="s", t=6, type="safety_event", agent="lead", ok=True)
     edges = [*trace.edges, Edge("e3", "s", "safety_flow")]
-    paths = safety(replace(trace, events=[*trace.events, stopped], edges=edges)).paths
+    paths = panel.answer(replace(trace, events=[*trace.events, stopped], edges=edges)).paths
     assert [p.severity for p in paths] == ["high", "medium"]
     assert paths[1].events[-1] == paths[1].sink
     assert paths[1].gate is None
@@ -64,7 +64,7 @@ def test_what_a_monitor_stopped_is_told_apart() -> None:
 
 def test_nothing_from_outside_is_said() -> None:
     trace = replace(team(), events=[replace(e, trusted=None, source=None) for e in team().events])
-    told = safety(trace)
+    told = panel.answer(trace)
     assert (told.sources, told.tainted, told.agents, told.paths) == ([], 0, [], [])
     assert told.notes[0] == "Nothing is marked as coming from outside: no event says whether it is trusted (field `trusted`)."
 
@@ -72,7 +72,7 @@ def test_nothing_from_outside_is_said() -> None:
 def test_every_sink_of_the_audit_is_told() -> None:
     for shape in SHAPES:
         trace = synthetic_trace(6, 60, shape, contents=True)
-        told = safety(trace)
+        told = panel.answer(trace)
         assert len(told.paths) == len(authority(trace))
         assert all(path.events[-1] == path.sink for path in told.paths)
         assert msgspec.json.decode(msgspec.json.encode(told), type=Safety) == told

@@ -16,7 +16,7 @@ import pytest
 from app.runs_made import made
 from app.viewer.served import HOSTILE, SCRIPT, Answer, Viewer, filled, simulated, viewing
 from counterpoint import Store
-from counterpoint.app.viewer.shelf import Shelf
+from counterpoint.app.viewer.collection import Collection
 from counterpoint.testing import synthetic_trace
 
 
@@ -27,8 +27,8 @@ def viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Viewer]:
         made(folder / "runs" / f"grpo-{seed}", "grpo", seed)
         made(folder / "runs" / f"c3-{seed}", "c3", seed, mean=6.0)
     made(folder / "runs" / "dear", "dear", 0, calls=5000)
-    shelf = Shelf(filled(folder / "traces"), runs=[folder / "runs"])
-    with viewing(shelf, folder) as found:
+    collection = Collection(filled(folder / "traces"), runs=[folder / "runs"])
+    with viewing(collection, folder) as found:
         yield found
 
 
@@ -68,7 +68,7 @@ def test_only_the_pages_own_script_may_run(viewer: Viewer) -> None:
 
 
 def test_without_the_built_page_it_says_how_to_build_it(tmp_path: Path) -> None:
-    with viewing(Shelf(), tmp_path, page=None) as found:
+    with viewing(Collection(), tmp_path, page=None) as found:
         answer = found.ask("/")
         assert answer.status == 503
         assert b"make page" in answer.body
@@ -197,7 +197,7 @@ def test_large_answers_are_packed_for_those_who_can_unpack(viewer: Viewer) -> No
 def test_a_trace_that_changes_has_another_tag(tmp_path: Path) -> None:
     with Store(tmp_path / "traces") as store:
         store.add(synthetic_trace(2, 6, trace_id="grows"))
-        with viewing(Shelf(store.path), tmp_path) as found:
+        with viewing(Collection(store.path), tmp_path) as found:
             before = found.of("grows")
             store.add(synthetic_trace(2, 9, trace_id="grows"))
             after = found.of("grows", if_none_match=before.headers["etag"])
@@ -206,7 +206,7 @@ def test_a_trace_that_changes_has_another_tag(tmp_path: Path) -> None:
 
 
 def test_a_store_that_comes_later_is_found(tmp_path: Path) -> None:
-    with viewing(Shelf(tmp_path / "traces"), tmp_path) as found:
+    with viewing(Collection(tmp_path / "traces"), tmp_path) as found:
         assert found.ask("/api/traces").json["total"] == 0
         assert found.of("late").status == 404
         with Store(tmp_path / "traces") as store:
@@ -216,14 +216,14 @@ def test_a_store_that_comes_later_is_found(tmp_path: Path) -> None:
 
 
 def test_opened_traces_are_kept_up_to_a_number_of_events(tmp_path: Path) -> None:
-    shelf = Shelf(filled(tmp_path / "traces"), limit=200)
-    one = shelf.get("plain")
-    assert shelf.get("plain") is one
+    collection = Collection(filled(tmp_path / "traces"), limit=200)
+    one = collection.get("plain")
+    assert collection.get("plain") is one
     for name in HOSTILE * 2:
-        shelf.get(name)
-    assert sum(len(trace.events) for _, trace in shelf._opened.values()) <= 200
-    assert shelf.get("plain") is not one
-    shelf.close()
+        collection.get(name)
+    assert sum(len(trace.events) for _, trace in collection._opened.values()) <= 200
+    assert collection.get("plain") is not one
+    collection.close()
 
 
 # -- runs ----------------------------------------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ def test_a_task_that_moved_leads_to_the_traces_of_both_sides(tmp_path: Path) -> 
         folder = made(tmp_path / "runs" / name, name, mean=mean)
         with Store(folder / "store") as store:
             store.add_many(synthetic_trace(2, 6, trace_id=f"{name}-{k}", task_id=f"s1-{FIRST + k}") for k in range(TASKS))
-    with viewing(Shelf(runs=[tmp_path / "runs"]), tmp_path) as found:
+    with viewing(Collection(runs=[tmp_path / "runs"]), tmp_path) as found:
         spec = f"x={run_id(found, '/x')} y={run_id(found, '/y')}"
         moved = found.ask(f"/api/compare?spec={_query(spec)}").json["moved"][0]
         k = moved["task"] - FIRST
@@ -277,7 +277,7 @@ def test_the_traces_of_a_run_are_asked_for_under_its_name(tmp_path: Path) -> Non
     folder = made(tmp_path / "runs" / "kept")
     with Store(folder / "store") as store:
         store.add(synthetic_trace(2, 6, trace_id="sample"))
-    with viewing(Shelf(runs=[tmp_path / "runs"]), tmp_path) as found:
+    with viewing(Collection(runs=[tmp_path / "runs"]), tmp_path) as found:
         told = found.ask(f"/api/run?id={_query(run_id(found, 'kept'))}").json
         assert len(told["samples"]) == 1
         assert found.of(told["samples"][0]).json["id"] == told["samples"][0]

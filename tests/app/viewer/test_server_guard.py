@@ -9,8 +9,8 @@ import pytest
 
 import counterpoint as cpt
 from app.viewer.served import Viewer, filled, simulated, viewing
+from counterpoint.app.viewer.collection import Collection
 from counterpoint.app.viewer.guard import Door
-from counterpoint.app.viewer.shelf import Shelf
 from counterpoint.testing import synthetic_trace
 
 SECRET = "a-secret-of-some-length"
@@ -19,7 +19,7 @@ SECRET = "a-secret-of-some-length"
 @pytest.fixture(scope="module")
 def viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Viewer]:
     folder = tmp_path_factory.mktemp("guarded")
-    with viewing(Shelf(filled(folder / "traces")), folder) as found:
+    with viewing(Collection(filled(folder / "traces")), folder) as found:
         yield found
 
 
@@ -152,7 +152,7 @@ def test_what_cannot_be_replayed_is_refused_and_no_code_that_a_trace_names_is_ru
     plain = synthetic_trace(2, 6, trace_id="plain")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(tmp_path)
-        with viewing(Shelf(traces=[named, plain]), tmp_path) as found:
+        with viewing(Collection(traces=[named, plain]), tmp_path) as found:
             for name in ("named", "plain"):
                 assert found.of(name).json["can_fork"] is False
                 answer = found.fork(name, "delete", "e1")
@@ -164,7 +164,7 @@ def test_what_cannot_be_replayed_is_refused_and_no_code_that_a_trace_names_is_ru
 def test_the_fork_of_a_file_is_held_by_the_viewer(tmp_path: Path) -> None:
     trace = simulated()
     vote = next(e for e in trace.events if e.type == "return")
-    with viewing(Shelf(traces=[trace]), tmp_path) as found:
+    with viewing(Collection(traces=[trace]), tmp_path) as found:
         told = found.fork(trace.trace_id, "delete", vote.id).json
         assert told["kept"] is None
         assert found.of(told["id"]).json["parent"] == trace.trace_id
@@ -175,7 +175,7 @@ def test_the_fork_of_a_file_is_held_by_the_viewer(tmp_path: Path) -> None:
 
 
 def test_with_a_token_of_ones_own_reading_needs_it_too(tmp_path: Path) -> None:
-    with viewing(Shelf(traces=[synthetic_trace(2, 6, trace_id="plain")]), tmp_path, token=SECRET) as found:
+    with viewing(Collection(traces=[synthetic_trace(2, 6, trace_id="plain")]), tmp_path, token=SECRET) as found:
         for path in ("/", "/api/traces", "/api/t/plain", "/api/live", "/?token=wrong-wrong-wrong"):
             assert found.ask(path).status == 401
         assert found.ask("/api/traces", x_counterpoint_token=SECRET).status == 200

@@ -14,9 +14,9 @@ import pytest
 
 from app.viewer.served import Viewer, viewing
 from counterpoint import Event, Store
+from counterpoint.app.viewer.collection import Collection
 from counterpoint.app.viewer.following import Follower
 from counterpoint.app.viewer.live import Ring
-from counterpoint.app.viewer.shelf import Shelf
 from counterpoint.testing import synthetic_trace
 
 
@@ -71,7 +71,7 @@ def event(k: int, **more: Any) -> Event:
 
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[tuple[Viewer, Store]]:
-    with Store(tmp_path / "traces", flush_ms=5) as store, viewing(Shelf(store.path), tmp_path) as found:
+    with Store(tmp_path / "traces", flush_ms=5) as store, viewing(Collection(store.path), tmp_path) as found:
         yield found, store
 
 
@@ -231,7 +231,7 @@ def test_a_long_trace_is_not_held(tmp_path: Path) -> None:
 
 
 def test_without_a_store_the_stream_is_quiet_and_a_later_store_is_found(tmp_path: Path) -> None:
-    with viewing(Shelf(tmp_path / "traces"), tmp_path) as found, Stream(found) as stream:
+    with viewing(Collection(tmp_path / "traces"), tmp_path) as found, Stream(found) as stream:
         assert next(stream.batches())["traces"] == []
         with Store(tmp_path / "traces") as store, store.record("late", task_id="t") as run:
             run.event(event(0))
@@ -257,7 +257,7 @@ def test_the_ring_knows_what_it_has_forgotten() -> None:
 
 def test_ending_the_server_ends_the_streams(tmp_path: Path) -> None:
     with Store(tmp_path / "traces") as store:
-        with viewing(Shelf(store.path), tmp_path) as found:
+        with viewing(Collection(store.path), tmp_path) as found:
             stream = Stream(found)
             next(stream.batches())
         assert stream._answer.read() is not None, "a stream that is cut off, and not ended, cannot be read to its end"

@@ -11,8 +11,8 @@ import pytest
 
 from app.viewer.served import Answer, Viewer, viewing
 from app.viewer.test_server_live import Stream
+from counterpoint.app.viewer.collection import Collection
 from counterpoint.app.viewer.listing import Listing
-from counterpoint.app.viewer.shelf import Shelf
 from counterpoint.store import Store
 from counterpoint.team.orders import Order, control_path, send
 from counterpoint.testing import synthetic_trace
@@ -28,7 +28,7 @@ def viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Viewer]:
         deaf.event(Event(id="e1", t=0.0, type="message", agent="lead"))
         deaf.sync()
         store.add(synthetic_trace(3, 10, trace_id="done"))
-        with running(store.path), viewing(Shelf(store.path), folder) as found:
+        with running(store.path), viewing(Collection(store.path), folder) as found:
             yield found
 
 
@@ -38,7 +38,7 @@ def order(viewer: Viewer, trace: str, body: Any, **headers: str) -> Answer:
 
 
 def sent_so_far(viewer: Viewer) -> bytes:
-    path = viewer.site.shelf.store_path
+    path = viewer.site.collection.store_path
     assert path is not None
     return control_path(path, "running").read_bytes()
 
@@ -82,7 +82,7 @@ def test_it_is_a_write(viewer: Viewer) -> None:
 
 
 def test_without_a_store_there_is_nothing_to_steer(tmp_path: Path) -> None:
-    with viewing(Shelf(traces=[synthetic_trace(2, 5, trace_id="file")]), tmp_path) as found:
+    with viewing(Collection(traces=[synthetic_trace(2, 5, trace_id="file")]), tmp_path) as found:
         assert order(found, "file", {"action": "pause"}).status == 404
 
 
@@ -111,11 +111,11 @@ def test_the_stream_says_who_can_be_steered_and_what_took_effect(viewer: Viewer)
 
 
 def test_a_steered_trace_is_marked_in_the_list_on_its_page_and_in_a_diff(viewer: Viewer) -> None:
-    path = viewer.site.shelf.store_path
+    path = viewer.site.collection.store_path
     assert path is not None
     send(path, "running", Order(action="message", text="to all"))
     until(lambda: viewer.of("running").json["is_steered"])
-    rows = {row.id: row.is_steered for row in Listing(viewer.site.shelf).traces().rows}
+    rows = {row.id: row.is_steered for row in Listing(viewer.site.collection).traces().rows}
     assert rows == {"running": True, "done": False, "deaf": False}
     assert viewer.ask("/api/traces?q=steered").json["total"] == 1
     assert viewer.of("done").json["is_steered"] is False

@@ -80,7 +80,7 @@ def test_what_an_argument_opens(here: Path) -> None:
 
     def path(what: str | None) -> str:
         opened = _opened(what, None, home)
-        opened.shelf.close()
+        opened.collection.close()
         return opened.path
 
     assert path(None) == "/"
@@ -95,9 +95,9 @@ def test_what_an_argument_opens(here: Path) -> None:
 
 def test_a_file_is_opened_without_a_store(here: Path) -> None:
     save(synthetic_trace(2, 6, trace_id="x"), here / "one.jsonl")
-    shelf = _opened("one.jsonl", None, Path("runs")).shelf
-    assert shelf.store is None
-    assert shelf.get("x").trace_id == "x"
+    collection = _opened("one.jsonl", None, Path("runs")).collection
+    assert collection.store is None
+    assert collection.get("x").trace_id == "x"
 
 
 def test_a_foreign_log_is_opened_too(here: Path) -> None:
@@ -139,18 +139,18 @@ def test_another_address_needs_a_token(run: Run, here: Path) -> None:
 
 
 def test_a_port_that_is_taken_can_be_tried_again(run: Run, here: Path) -> None:
-    from counterpoint.app import receiver
+    from counterpoint.app import serving
 
-    with receiver.bound("127.0.0.1", 0) as sock:
+    with serving.bound("127.0.0.1", 0) as sock:
         assert run("view", "--port", sock.getsockname()[1], "--no-open")[0] == 6
 
 
 def test_without_the_extra_it_says_what_to_install(run: Run, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith(("counterpoint.app.viewer.server", "counterpoint.app.receiver"))]:
+    for name in [name for name in sys.modules if name.startswith(("counterpoint.app.viewer.server", "counterpoint.app.serving"))]:
         monkeypatch.delitem(sys.modules, name)
     import counterpoint.app
 
-    monkeypatch.delattr(counterpoint.app, "receiver", raising=False)
+    monkeypatch.delattr(counterpoint.app, "serving", raising=False)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     code, _, err = run("view", "--no-open")
     assert code == 2

@@ -1,8 +1,9 @@
 // The trace page. Always true: the answer comes first, the events second; one selection is shared by all views; the panels that a
 // narrow window has no room for are reached by their tab.
+import type { ComponentType } from "preact";
 import { useEffect } from "preact/hooks";
 import EventPanel from "../event/Event";
-import { onCommand } from "../keys";
+import { COMMANDS, onCommand } from "../keys";
 import AgentMap from "../map/Map";
 import { VIEWS, type View } from "../router";
 import { Empty, Boundary, Failure } from "../shell/states";
@@ -12,7 +13,6 @@ import {
 } from "../state";
 import Time from "../time/Time";
 import Credit from "../views/Credit";
-import Safety from "../views/Safety";
 import Text from "../views/Text";
 import { AnswerStrip, TraceHeader } from "./traceHeader";
 import "./trace.css";
@@ -42,7 +42,16 @@ function useTraceCommands(): void {
   }, []);
 }
 
-const NAMES: Record<View, string> = { map: "Map", time: "Time", text: "Text", credit: "Credit", safety: "Safety" };
+/** What the tab of a view says, and its key: as the command that shows it. */
+const command = (name: View) => COMMANDS.find((one) => one.id === `view-${name}`)!;
+
+// A panel is one file, found by its name: `two_words` of app/viewer/panels is TwoWords.tsx here.
+const FILES = import.meta.glob<{ default: ComponentType }>("../panels/*.tsx", { eager: true });
+
+function panel(id: string): ComponentType | undefined {
+  const name = id.replace(/(^|_)(\w)/g, (_all, _before: string, letter: string) => letter.toUpperCase());
+  return FILES[`../panels/${name}.tsx`]?.default;
+}
 
 function Tabs() {
   const onKeyDown = (event: KeyboardEvent): void => {
@@ -55,10 +64,10 @@ function Tabs() {
   };
   return (
     <div class="tabs" role="tablist" aria-label="Views" onKeyDown={onKeyDown}>
-      {VIEWS.map((name, i) => (
+      {VIEWS.map((name) => (
         <button type="button" key={name} id={`tab-${name}`} role="tab" aria-selected={view.value === name} aria-controls="view"
           tabIndex={view.value === name ? 0 : -1}
-          onClick={() => showView(name)}>{NAMES[name]} <kbd aria-hidden="true">{i + 1}</kbd></button>
+          onClick={() => showView(name)}>{command(name).text} <kbd aria-hidden="true">{command(name).key}</kbd></button>
       ))}
     </div>
   );
@@ -69,9 +78,10 @@ function Middle() {
     case "map": return <AgentMap isWide />;
     case "text": return <Text />;
     case "credit": return <Credit />;
-    case "safety": return <Safety />;
-    default: return <Time />;
+    case "time": return <Time />;
   }
+  const Panel = panel(view.value);
+  return Panel ? <Panel /> : <Empty title={`This page has no panel named ${view.value}.`} />;
 }
 
 export default function TracePage() {

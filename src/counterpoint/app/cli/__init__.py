@@ -106,7 +106,7 @@ def main(argv: list[str] | None = None) -> None:
     except OSError as error:
         if debug:
             raise
-        from counterpoint.app.cli._output import os_error
+        from counterpoint.app.words import os_error
 
         mended = os_error(error)
         _print_error(mended, as_json="--json" in args)

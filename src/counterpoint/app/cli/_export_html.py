@@ -18,8 +18,8 @@ import click
 from counterpoint.app.cli._masked import counts, hidden, report_lines, report_rows
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit
 from counterpoint.app.library import load
+from counterpoint.app.viewer.excerpt import part
 from counterpoint.app.viewer.one_file import OneFile, one_file, page_around, reopened
-from counterpoint.app.viewer.parts import part
 from counterpoint.errors import InputError
 from counterpoint.files import put, read_plain, refuse
 from counterpoint.formats.masking import Masked, mask, masked_all

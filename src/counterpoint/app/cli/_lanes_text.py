@@ -17,7 +17,7 @@ from typing import NamedTuple
 import click
 import numpy as np
 
-from counterpoint.app.cli._output import number, plain_text
+from counterpoint.app.words import number, plain_text
 from counterpoint.trace.lanes import EMPTY, KINDS, WAIT, Cells, Lane, cells
 from counterpoint.trace.rows import Shares
 from counterpoint.trace.team import Team

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from counterpoint.app.cli._output import plain_text, table
+from counterpoint.app.cli._output import table
+from counterpoint.app.words import plain_text
 
 if TYPE_CHECKING:
     from counterpoint.formats.masking import Masked

@@ -15,8 +15,9 @@ import msgspec
 import numpy as np
 
 from counterpoint.app.api.taint import taint_of
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, plain_text, table
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit, table
 from counterpoint.app.library import about, load
+from counterpoint.app.words import plain_text
 from counterpoint.audit.authority import Sink
 from counterpoint.audit.facts import Facts
 from counterpoint.audit.taint import MayTaint

@@ -11,9 +11,10 @@ import textwrap
 import click
 
 from counterpoint.app.api.audit import ALIKE, AuditSummary, TraceAudit, audit_of, chosen_by, prices_of, summary_of
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, number, table
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.library import about, load
+from counterpoint.app.words import number
 from counterpoint.audit.facts import Facts
 from counterpoint.audit.records import Finding, Measure
 from counterpoint.trace import Trace

@@ -7,10 +7,11 @@ import os
 import click
 
 from counterpoint.app.checking import Report, check_file, check_trace
-from counterpoint.app.cli._output import emit, json_option, os_error
+from counterpoint.app.cli._output import emit, json_option
 from counterpoint.app.cli._progress import track
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.library import load, looks_like_path
+from counterpoint.app.words import os_error
 from counterpoint.errors import CounterpointError
 from counterpoint.trace import Findings
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import counterpoint.registry as registry
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, number, table
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, table
 from counterpoint.app.cli._store import store_option
+from counterpoint.app.words import number
 from counterpoint.errors import InputError, NotFound, did_you_mean
 
 if TYPE_CHECKING:

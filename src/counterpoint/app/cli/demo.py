@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,10 +13,16 @@ from typing import Any
 
 import click
 
-from counterpoint.app.cli._demo_quick import command_name, quick_demo
-from counterpoint.app.cli._demo_screen import decisions_screen, measures_screen, policies_screen
-from counterpoint.app.cli._output import emit, json_option, note
+from counterpoint.app.checking import check_trace
+from counterpoint.app.cli._output import emit, json_option, note, table
+from counterpoint.app.library import save
+from counterpoint.app.words import number
+from counterpoint.audit.hacks import hacks
+from counterpoint.audit.measures import measures
+from counterpoint.envs.synthetic import synthetic_trace
 from counterpoint.errors import InputError
+from counterpoint.store import Store
+from counterpoint.trace import Trace
 
 _TASKS = 60
 _SHOWN = ("random", "serial", "best_cap", "reference")
@@ -117,3 +124,153 @@ def _next_steps(run: Path, found: dict[str, Any]) -> None:
     click.echo(f"Run     {place} (settings, metrics, checkpoints)\nTraces  {place}/store")
     for i, (arguments, why) in enumerate(steps):
         click.echo(f"{'Next    ' if not i else '        '}{command} {arguments.ljust(width)}  {why}")
+
+
+# -- the quick demo --------------------------------------------------------------------------------------------------------
+
+
+# name, sub-agents, steps, topology: one of each of the survey's six shapes.
+_SAMPLES = (
+    ("research-team", 13, 180, "centralized"),
+    ("code-team", 6, 60, "planner_executor_critic"),
+    ("panel", 4, 24, "debate"),
+    ("crawl", 40, 400, "swarm"),
+    ("build", 12, 90, "hierarchical"),
+    ("assistant", 1, 20, "harness"),
+)
+_MEASURES = ("parallelism_efficiency", "useful_agent_utilisation", "protocol_overhead", "message_redundancy")
+
+
+def quick_demo(folder: Path, seed: int, *, is_dry: bool, as_json: bool) -> None:
+    """Write six sample traces, one of each topology, check and audit them."""
+    begin = time.perf_counter()
+    traces = [
+        synthetic_trace(agents, steps, topology, seed, contents=True, trace_id=name) for name, agents, steps, topology in _SAMPLES
+    ]
+    if not is_dry:
+        _write(folder, traces)
+    rows = [_row(trace) for trace in traces]
+    if as_json:
+        for row in rows:
+            emit(row)
+        return
+    what = "Would write" if is_dry else "Wrote"
+    took = time.perf_counter() - begin
+    click.echo(f"{what} {os.fspath(folder)}/: {len(rows)} traces, a store and a file each ({took:.1f} s, offline)\n")
+    _print(folder, rows)
+
+
+def _write(folder: Path, traces: list[Trace]) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise InputError("is a file, not a folder", where=os.fspath(folder), fix="name a new folder with --to")
+    with Store(folder) as store:
+        store.add_many(traces)
+    for trace in traces:
+        save(trace, folder / "samples" / f"{trace.trace_id}.trace.json")
+
+
+def _row(trace: Trace) -> dict[str, object]:
+    report = check_trace(trace)
+    found = {m.name: m.value for m in measures(trace)}
+    fired = [f.hack for f in hacks(trace) if f.status == "found"]
+    counts = {"agents": len(trace.members), "events": len(trace.events), "reward": trace.rewards.get("team")}
+    verdict = {"errors": report.findings.error_count, "warnings": report.findings.warning_count, "hacks": fired}
+    return {"trace": trace.trace_id, "topology": trace.topology} | counts | verdict | {n: found.get(n) for n in _MEASURES}
+
+
+def _print(folder: Path, rows: list[dict[str, object]]) -> None:
+    header = ["trace", "topology", "agents", "events", "R", "check", "speed-up", "useful", "overhead", "redundant", "hacks"]
+    cells = [
+        [str(r["trace"]), str(r["topology"]), *(number(r[k]) for k in ("agents", "events", "reward")), _verdict(r)]  # type: ignore[arg-type]
+        + [number(r[k], 3) for k in _MEASURES]  # type: ignore[arg-type]
+        + [", ".join(r["hacks"]) or "-"]  # type: ignore[arg-type]
+        for r in rows
+    ]
+    click.echo(table(header, cells, right=(2, 3, 4, 6, 7, 8, 9)))
+    command = command_name()
+    place = os.fspath(folder)
+    steps = [
+        ("show research-team", "who did what, and what was waited for"),
+        ("top research-team", "where the tokens went"),
+        ("audit research-team", "E1-E4, and reward hacks, with their events"),
+        ("sql 'select topology, count(*) from traces group by all'", "any question, in SQL"),
+        (f"check {place}/samples/*.json", "the same traces as files"),
+    ]
+    width = max(len(arguments) for arguments, _ in steps)
+    click.echo(f"\nNext  export COUNTERPOINT_STORE={place}")
+    for arguments, why in steps:
+        click.echo(f"      {command} {arguments.ljust(width)}  {why}")
+
+
+def command_name() -> str:
+    """What to type: where our command is not on the path (a fresh clone), where it is."""
+    return "counterpoint" if shutil.which("counterpoint") else os.path.relpath(sys.argv[0])
+
+
+def _verdict(row: dict[str, object]) -> str:
+    return "ok" if not row["errors"] else f"{row['errors']} errors"
+
+
+# -- screens ---------------------------------------------------------------------------------------------------------------
+
+
+_WIDTH = 24
+
+
+def bar(value: float, top: float, *, width: int = _WIDTH) -> str:
+    """A bar of blocks; eighths at its end."""
+    if not top > 0:
+        return ""
+    eighths = max(0, min(8 * width, round(8 * width * value / top)))
+    whole, rest = divmod(eighths, 8)
+    return "█" * whole + ("" if rest == 0 else " ▏▎▍▌▋▊▉"[rest])
+
+
+def policies_screen(found: dict[str, Any]) -> str:
+    """Reward of the learned policy beside hand-made ones and the bound."""
+    bound = found["optimum"]["value"]
+    rows = []
+    for row in found["policies"]:
+        low, high = row["interval"]
+        interval = f"[{low:.1f}, {high:.1f}]"
+        rows.append([row["name"], f"{row['mean']:.1f}", interval, f"{100 * row['mean'] / bound:.1f} %", bar(row["mean"], bound)])
+    kind = "optimum" if found["optimum"]["kind"] == "exact" else "certified bound"
+    rows.append([kind, f"{bound:.1f}", "", "100.0 %", bar(bound, bound)])
+    head = ["policy", "reward", "95 % interval", "of bound", ""]
+    gain = found["gain"]
+    low, high = gain["interval"]
+    said = f"learned - {gain['over']}: {gain['mean']:+.1f} [{low:+.1f}, {high:+.1f}], paired"
+    return f"Reward on {found['tasks']} tasks it has not seen\n" + table(head, rows, right=(1, 3)) + f"\n{said}\n"
+
+
+def measures_screen(found: dict[str, Any]) -> str:
+    """E1-E4 of the first policy and of the learned one."""
+    rows = [[m["family"], m["name"], number(m["before"], 3), number(m["after"], 3)] for m in found["measures"]]
+    said = table(["", "measure", "before", "after"], rows, right=(2, 3))
+    return f"E1-E4, mean over four traces, before and after training\n{said}\n"
+
+
+def _bars(title: str, rows: list[tuple[str, float, str]]) -> list[str]:
+    top = max((v for _, v, _ in rows), default=0.0)
+    width = max((len(name) for name, _, _ in rows), default=0)
+    return [title, *(f"  {name.ljust(width)} {bar(v, top).ljust(_WIDTH)} {tail}" for name, v, tail in rows)]
+
+
+def decisions_screen(found: dict[str, Any]) -> str:
+    """What was learned of each of the five decisions."""
+    b = found["behaviour"]
+    lines = _bars(
+        "O1 spawn: agents, by items of the task (reference in brackets)",
+        [(f"{r['items']} items", r["learned"], f"{r['learned']:.1f} ({r['other']:.1f})") for r in b["spawn"]],
+    )
+    lines += _bars(
+        "O2 delegate: share of calls that go to family B, by kind of item",
+        [(kind, share.get("B", 0.0), f"{100 * share.get('B', 0.0):.0f} %") for kind, share in b["delegate"].items()],
+    )
+    lines += _bars("O3 communicate: size of the brief", [(k, v, f"{100 * v:.0f} %") for k, v in b["communicate"].items()])
+    lines += _bars("O4 aggregate: the rule", [(k, v, f"{100 * v:.0f} %") for k, v in b["aggregate"].items() if v > 0.005])
+    lines += _bars(
+        "O5 stop: calls on an item before it is left (reference in brackets)",
+        [(kind, s["learned"], f"{s['learned']:.1f} ({s['other']:.1f})") for kind, s in b["stop"].items()],
+    )
+    return "\n".join(lines) + "\n"

@@ -11,9 +11,10 @@ import click
 import msgspec
 
 from counterpoint.app.api.fork import diff as compare
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, number, plain_text, table
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, table
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.library import load
+from counterpoint.app.words import number, plain_text
 from counterpoint.audit.diff import Diff, Divergence, Pair
 from counterpoint.trace import Trace
 from counterpoint.trace.steered import is_steered

@@ -15,10 +15,11 @@ import msgspec
 
 from counterpoint.app.api.fork import Forked
 from counterpoint.app.api.fork import fork as forked_at
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, number, plain_text
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option
 from counterpoint.app.cli._store import open_store, store_option
 from counterpoint.app.forking import edit
 from counterpoint.app.library import about, load, looks_like_path, save
+from counterpoint.app.words import number, plain_text
 from counterpoint.trace import Trace
 from counterpoint.trace.replay import Substitute
 

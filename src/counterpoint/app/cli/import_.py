@@ -12,11 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
 from counterpoint.app.cli._progress import track
 from counterpoint.app.cli._store import open_store, store_option
+from counterpoint.app.words import plain_text
 from counterpoint.errors import InputError, NotFound
 from counterpoint.files import read_toml
+
+if TYPE_CHECKING:
+    from collections import Counter
+
+    from counterpoint.app.importing import Account
+    from counterpoint.app.logs import Found
+
+if TYPE_CHECKING:
+    from counterpoint.formats.importing.usage import Prices
 
 if TYPE_CHECKING:
     from counterpoint.app.importing import Account, Outcome
@@ -57,8 +67,6 @@ def import_(paths: tuple[str, ...], format_: str | None, is_following: bool, as_
     places = list(paths) or _homes()
     table = _prices(options["prices"])
     if is_following:
-        from counterpoint.app.cli._follow import follow
-
         follow(places, format_, table, options, as_json=as_json)
         return
     from counterpoint.app.importing import Account, sessions_under, span
@@ -130,8 +138,6 @@ def _say(account: Account, found: Found, *, is_dry: bool, as_json: bool) -> None
         counts = {"files": found.files, "bytes": found.bytes, "skipped": len(found.skipped), "skipped_first": skipped}
         emit({"schema": SCHEMA_VERSION, "dry_run": is_dry, **counts, **account.as_dict()})
         return
-    from counterpoint.app.cli._import_summary import summary
-
     click.echo(summary(account, found, is_dry=is_dry))
 
 
@@ -145,3 +151,91 @@ def _list(*, as_json: bool) -> None:
             emit({"schema": SCHEMA_VERSION, "format": name, "about": line, "lost": importers()[name].lost})
         else:
             click.echo(f"{name:16} {line}")
+
+
+# -- following -------------------------------------------------------------------------------------------------------------
+
+
+_EVERY_S = 1.0
+_SHARE = 0.1
+
+
+def follow(places: list[str], format_: str | None, prices: Prices, options: dict[str, Any], *, as_json: bool) -> None:
+    """Import, then go on until interrupted. The first look takes what `--last` says, or what is there."""
+    from counterpoint.app.importing import import_sessions, sessions_under, span
+
+    since = time.time() - span(options["last"]) if options["last"] else None
+    note("following " + ", ".join(places) + "; Ctrl-C ends it", quiet=as_json)
+    with open_store(options["store"], create=True) as store:
+        while True:
+            begin = time.monotonic()
+            found = sessions_under(places, format=format_, since=since, project=options["project"], limit=options["limit"])
+            for outcome in import_sessions(found.sessions, store, prices=prices):
+                if outcome.status == "unchanged":
+                    continue
+                if as_json:
+                    emit({"schema": SCHEMA_VERSION, **outcome.as_dict()})
+                else:
+                    ids = " ".join(outcome.traces) or outcome.session
+                    click.echo(f"{outcome.status:9} {ids}  {outcome.agents:,} agents  {outcome.events:,} events")
+            spent = time.monotonic() - begin
+            time.sleep(max(_EVERY_S, spent * (1 / _SHARE - 1)))
+
+
+# -- the summary -----------------------------------------------------------------------------------------------------------
+
+
+_SHOWN = 3
+
+
+def summary(account: Account, found: Found, *, is_dry: bool = False) -> str:
+    """What was found, and what was not."""
+    rows = []
+    for name, counts in sorted(account.by_importer.items()):
+        cells = [f"{counts['sessions']:,} sessions", f"{counts['agents']:,} agents", f"{counts['events']:,} events"]
+        rows.append([name, *cells, f"{account.seconds[name]:.1f} s", _statuses(counts)])
+    lines = [table([""] * 6, rows, right=(1, 2, 3, 4)).lstrip("\n")]
+    report = account.report
+    exact, inferred = report.exact.total(), report.inferred.total()
+    by_rule = f" ({_listed(report.inferred)})" if inferred else ""
+    lines.append(f"links    exact {exact:,} · inferred {inferred:,}{by_rule} · unlinked {report.unlinked_count:,}")
+    lines += _first(report.unlinked, report.unlinked_count)
+    unaccounted = f" · {account.without_usage:,} model calls without a usage record" if account.without_usage else ""
+    lines.append(f"tokens   {account.tokens:,} accounted{unaccounted}")
+    if account.secrets:
+        lines.append(f"secrets  about {account.secrets.total():,} ({_listed(account.secrets)}): masked in every export")
+    if report.broken_count:
+        lines.append(f"broken   {report.broken_count:,} records left out")
+        places = [f"{b['file']}:{b['line']}: {b['what']}" if b["line"] else f"{b['file']}: {b['what']}" for b in report.broken]
+        lines += _first(places, report.broken_count)
+    if report.unknown:
+        lines.append(f"unknown  {report.unknown.total():,} records of kinds we do not know ({_listed(report.unknown)})")
+    if report.mended:
+        lines.append(f"mended   {_listed(report.mended)}")
+    lacks = {what: n for what, n in report.lacks.items() if not what.startswith("the tokens")}
+    lines += [f"lacking  {what} ({n:,})" for what, n in sorted(lacks.items(), key=lambda row: -row[1])[:5]]
+    lines += _skipped(found)
+    lines += [f"failed   {o.session}: {plain_text(o.error or '')}" for o in account.failed[:_SHOWN]]
+    if is_dry:
+        lines.append("nothing was stored (--dry-run)")
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _statuses(counts: Counter[str]) -> str:
+    return ", ".join(f"{counts[s]:,} {s}" for s in ("updated", "unchanged", "empty", "failed") if counts[s])
+
+
+def _listed(counts: Counter[str]) -> str:
+    return ", ".join(f"{n:,} {plain_text(what)}" for what, n in counts.most_common(6))
+
+
+def _first(lines: list[str], total: int) -> list[str]:
+    shown = [f"         {plain_text(line)}" for line in lines[:_SHOWN]]
+    return shown + ([f"         ... and {total - _SHOWN:,} more"] if total > _SHOWN else [])
+
+
+def _skipped(found: Found) -> list[str]:
+    if not found.skipped:
+        return []
+    lines = [f"skipped  {len(found.skipped):,} of {found.files:,} files"]
+    return lines + _first([f"{s.name}: {s.why}" for s in found.skipped], len(found.skipped))

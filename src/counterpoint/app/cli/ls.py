@@ -7,9 +7,10 @@ from pathlib import Path
 import click
 import msgspec
 
-from counterpoint.app.cli._output import emit, json_option, note, number, table
+from counterpoint.app.cli._output import emit, json_option, note, table
 from counterpoint.app.cli._store import open_store, store_option
 from counterpoint.app.search import FIELDS, matcher
+from counterpoint.app.words import number
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.store.summary import Summary
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, number, plain_text, table
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.words import number, plain_text
 from counterpoint.errors import NotFound, did_you_mean
 
 if TYPE_CHECKING:

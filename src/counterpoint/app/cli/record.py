@@ -8,6 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +21,9 @@ from click.core import ParameterSource
 
 import counterpoint.registry as registry
 from counterpoint.app.cli._dials import given, impossible, set_option
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, number, plain_text
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
 from counterpoint.app.cli._store import open_store, store_option
+from counterpoint.app.words import number, plain_text
 from counterpoint.errors import CounterpointError, InputError
 
 if TYPE_CHECKING:
@@ -188,7 +194,6 @@ def _budget(options: dict[str, Any]) -> Budget | None:
 
 
 def _run(spec: Spec | None, opened: Any, name: str, budget: Budget | None, options: dict[str, Any]) -> Trace:
-    from counterpoint.app.cli._team_tree import watching
     from counterpoint.team.session import record_team, resume_team
 
     with watching(quiet=options["quiet"]) as watch:
@@ -230,3 +235,99 @@ def _print(trace: Trace, store: Path | None, *, as_json: bool) -> None:
     if trace.meta.get("why") and trace.meta["ended"] != "failed":  # a failure is an error, and says so itself
         lines.insert(1, f"because {plain_text(str(trace.meta['why']))}")
     click.echo("\n".join(lines))
+
+
+# -- the team while it runs ------------------------------------------------------------------------------------------------
+
+
+_EVERY_S, _LINE_S, _SHOWN = 0.2, 10.0, 40
+_MARKS = {"thinks": "…", "waits": "·", "returned": "✓", "failed": "✗", "tool": "⚙"}
+
+
+@dataclass
+class _Row:
+    role: str
+    depth: int
+    doing: str = "waits"
+    about: str = ""
+    calls: int = 0
+    tokens: int = 0
+
+
+@dataclass
+class Tree:
+    """Who is there and what they do."""
+
+    rows: dict[str, _Row] = field(default_factory=dict)
+    events: int = 0
+
+    def take(self, what: str, agent: Any, fields: Mapping[str, Any]) -> None:
+        """One thing that happened."""
+        self.events += 1
+        row = self.rows.setdefault(agent.name, _Row(agent.role, agent.depth))
+        if what == "thinks":
+            row.doing, row.about, row.calls = "thinks", fields.get("task") or "", row.calls + 1
+        elif what == "acts":
+            act = fields["act"]
+            row.tokens += (fields.get("tokens_in") or 0) + (fields.get("tokens_out") or 0)
+            row.doing = {"tool": "tool", "return": "returned", "stop": "returned"}.get(act.verb, "waits")
+            row.about = act.target if act.verb == "tool" else act.verb
+        elif what == "spawn" and fields.get("to"):
+            self.rows.setdefault(fields["to"], _Row(fields.get("role") or "", agent.depth + 1))
+        elif what == "return" and fields.get("ok") is False:
+            row.doing, row.about = "failed", fields.get("error") or ""
+
+    def lines(self, limit: int = _SHOWN) -> list[str]:
+        """The tree as text; of very many agents those that do something come first."""
+        names = sorted(self.rows, key=lambda n: [int(p) if p.isdigit() else 0 for p in n.split(".")])
+        if len(names) > limit:
+            busy = [n for n in names if self.rows[n].doing in ("thinks", "tool", "failed")]
+            kept = set(list(dict.fromkeys([*names[:1], *busy, *names]))[:limit])
+            names = [n for n in names if n in kept]
+        out = []
+        for name in names:
+            r = self.rows[name]
+            text = f"{'  ' * r.depth}{_MARKS[r.doing]} {name} {r.role}  {r.doing} {r.about}"
+            out.append(f"{plain_text(text)[:70]:70} {r.calls:4} calls {r.tokens:8,} tokens")
+        hidden = len(self.rows) - len(names)
+        return out + ([f"  ... and {hidden:,} more agents"] if hidden else [])
+
+    def line(self) -> str:
+        """The same in one line."""
+        doing = [r.doing for r in self.rows.values()]
+        tokens = sum(r.tokens for r in self.rows.values())
+        return f"{len(doing):,} agents, {doing.count('thinks'):,} thinking, {self.events:,} steps, {tokens:,} tokens"
+
+
+@contextmanager
+def watching(*, quiet: bool) -> Iterator[Callable[[str, Any, Mapping[str, Any]], None] | None]:
+    """Something to tell, that shows what it is told."""
+    if quiet:
+        yield None
+        return
+    tree, last = Tree(), time.monotonic()
+    if not sys.stderr.isatty():
+
+        def tell(what: str, agent: Any, fields: Mapping[str, Any]) -> None:
+            nonlocal last
+            tree.take(what, agent, fields)
+            if time.monotonic() - last > _LINE_S:
+                last = time.monotonic()
+                note(tree.line())
+
+        yield tell
+        return
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(Text(""), console=Console(stderr=True), auto_refresh=False, transient=True) as live:
+
+        def draw(what: str, agent: Any, fields: Mapping[str, Any]) -> None:
+            nonlocal last
+            tree.take(what, agent, fields)
+            if time.monotonic() - last > _EVERY_S:
+                last = time.monotonic()
+                live.update(Text("\n".join([*tree.lines(live.console.height - 3), tree.line()])), refresh=True)
+
+        yield draw

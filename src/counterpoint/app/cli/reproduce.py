@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 import counterpoint.registry as registry
-from counterpoint.app.cli._output import emit, json_option, note, number, plain_text, table
+from counterpoint.app.cli._output import emit, json_option, note, table
+from counterpoint.app.words import number, plain_text
 from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
 
 if TYPE_CHECKING:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, plain_text
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
 from counterpoint.app.cli._store import open_store, store_option
 from counterpoint.app.search import is_narrow, matcher
+from counterpoint.app.words import plain_text
 from counterpoint.errors import InputError, NotFound, TryAgain
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ from typing import Any
 
 import click
 
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, plain_text
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
 from counterpoint.app.cli._store import open_store, store_option
+from counterpoint.app.words import plain_text
 from counterpoint.errors import InputError, Refused
 
 _UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
@@ -66,15 +67,16 @@ def serve(
     not. Traces appear in the store while they run, and are sealed when nothing more has come for --idle seconds.
     """
     try:
-        from counterpoint.app import receiver
+        from counterpoint.app import serving
+        from counterpoint.app.receiver import server as receiver
     except ImportError as error:
         raise InputError(f"the receiver needs starlette and uvicorn: {error}", fix="pip install 'counterpoint[view]'") from error
-    if not allow_remote and not receiver.is_loopback(host):
+    if not allow_remote and not serving.is_loopback(host):
         why = "anybody who reaches it could write to your store"
         raise Refused("is not an address of this machine alone", where=host, why=why, fix="add --allow-remote if you mean it")
-    from counterpoint.app._intake import Intake
+    from counterpoint.app.receiver.intake import Intake
 
-    with open_store(store, create=True) as opened, receiver.bound(host, port) as sock:
+    with open_store(store, create=True) as opened, serving.bound(host, port) as sock:
         intake = Intake(opened, idle_s=idle, keep_s=3600 * keep, note=lambda text: note(plain_text(text)))
         try:
             _say(_url(sock.getsockname()), opened.path, as_json=as_json)

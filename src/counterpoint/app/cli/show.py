@@ -11,20 +11,22 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 
-from counterpoint.app.cli._answers import answers, figures
 from counterpoint.app.cli._lanes_text import Screen, credit_bar, lanes_text, screen, wrapped
-from counterpoint.app.cli._output import emit, json_option, number, plain_text, table
+from counterpoint.app.cli._output import emit, json_option, table
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.library import about, load
-from counterpoint.app.viewer.seen import seen
+from counterpoint.app.viewer.overview import overview
+from counterpoint.app.viewer.prepared import Prepared, prepared
+from counterpoint.app.words import number, plain_text
 from counterpoint.audit.facts import Facts
 from counterpoint.audit.rollups import rollup
 from counterpoint.credit.shares import agent_shares
 from counterpoint.errors import NotFound, did_you_mean
 from counterpoint.team.memory import prompt_of
 from counterpoint.trace import Event, Trace
-from counterpoint.trace.lanes import folded
+from counterpoint.trace.lanes import Lane, folded
 from counterpoint.trace.wire import event_dict
 
 # How much of a text is shown of one event, and how many lanes of a team, before it is cut; --all shows the rest.
@@ -78,7 +80,7 @@ def _say(text: str) -> None:
 
 
 def _show_trace(trace: Trace, *, listed: bool, whole: bool) -> None:
-    on, look = screen(), seen(trace)
+    on, look = screen(), prepared(trace)
     team, shares = look.team, agent_shares(trace)
     lanes = folded(team, is_whole=whole)
     path = _path(look.facts)
@@ -163,3 +165,33 @@ def _call_line(call: dict[str, Any], asked: list[str]) -> str:
     words += [f"log-probs of {len(call['logps'])} tokens"] if isinstance(call.get("logps"), list) else []
     words += [f"prompt of {len(asked)} messages, {sum(map(len, asked)):,} characters (--prompt shows it)"] if asked else []
     return " · ".join([*words, str(call["address"])] if "address" in call else words)
+
+
+# -- answers and figures ---------------------------------------------------------------------------------------------------
+
+
+def answers(look: Prepared, on: Screen) -> list[str]:
+    """Computed facts, each with the agent or the event it is about."""
+    return [plain_text(fact.text).replace("×", on.times()) for fact in overview(look.trace).facts]
+
+
+def figures(look: Prepared, lanes: list[Lane]) -> dict[str, list[str]]:
+    """Columns beside the tree, the most telling first."""
+    facts, agents = look.facts, overview(look.trace).agents
+    path = _per_lane(np.array([agent.path_share for agent in agents]), lanes)
+    tokens = _per_lane(np.array([agent.tokens_own for agent in agents]), lanes)
+    events = _per_lane(np.array([agent.events for agent in agents]), lanes)
+    columns = {"path%": [f"{100 * x:.0f}" if x else "-" for x in path]}
+    if bool(facts.has_tokens_E.any()):
+        columns["tokens"] = [_short(x) if x else "-" for x in tokens]
+    columns["events"] = [number(int(x)) for x in events]
+    columns["role"] = [plain_text(lane.role or "-")[:16] for lane in lanes]
+    return columns
+
+
+def _per_lane(values_A: np.ndarray, lanes: list[Lane]) -> list[float]:
+    return [float(values_A[list(lane.agents)].sum()) for lane in lanes]
+
+
+def _short(value: float) -> str:
+    return f"{int(value):,}" if value < 10_000 else f"{value / 1000:,.0f}k" if value < 1e7 else f"{value / 1e6:,.1f}M"

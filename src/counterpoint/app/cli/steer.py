@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, plain_text
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option
 from counterpoint.app.cli._store import open_store, store_option
+from counterpoint.app.words import plain_text
 from counterpoint.errors import InputError, TryAgain
 
 if TYPE_CHECKING:

@@ -10,9 +10,10 @@ from pathlib import Path
 import click
 import msgspec
 
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, number, plain_text, table
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
 from counterpoint.app.cli._store import open_store, store_option
 from counterpoint.app.library import store_path
+from counterpoint.app.words import number, plain_text
 
 _SHOWN = 20
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import counterpoint.registry as registry
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, plain_text, table
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.words import plain_text
 from counterpoint.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from counterpoint.app.library import looks_like_path, read, store_path
 from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
 
 if TYPE_CHECKING:
-    from counterpoint.app.viewer.shelf import Shelf
+    from counterpoint.app.viewer.collection import Collection
     from counterpoint.trace import Trace
 
 _TOKEN = 16
@@ -29,7 +29,7 @@ _TOKEN = 16
 class _Opened(NamedTuple):
     """What an argument stands for: what is on view, and the page to begin with."""
 
-    shelf: Shelf
+    collection: Collection
     path: str
     trace: str | None = None
 
@@ -63,67 +63,67 @@ def view(
     log that `counterpoint import` knows, which is then shown without a store. RUN is a folder of counterpoint train.
     """
     try:
-        from counterpoint.app import receiver
+        from counterpoint.app import serving
         from counterpoint.app.viewer import server
     except ImportError as error:
         raise InputError(f"the viewer needs starlette and uvicorn: {error}", fix="pip install 'counterpoint[view]'") from error
-    if not receiver.is_loopback(host) and token is None:
+    if not serving.is_loopback(host) and token is None:
         why = "anybody who reaches it could read your traces"
         raise Refused("is not an address of this machine alone", where=host, why=why, fix="give a secret with --token")
     if token is not None and len(token) < _TOKEN:
         fix = "python -c 'import secrets; print(secrets.token_urlsafe())' makes one"
         raise InputError(f"is shorter than {_TOKEN} characters", where="--token", fix=fix)
     opened = _opened(what, store, runs_home)
-    with receiver.bound(host, port) as sock:
+    with serving.bound(host, port) as sock:
         door = server.door_at(sock, host, token)
         url = _url(sock.getsockname(), opened.path, token)
-        _say(url, door.token, opened.shelf, as_json=as_json)
+        _say(url, door.token, opened.collection, as_json=as_json)
         if not no_open:
             webbrowser.open(url)
-        site = server.Site(opened.shelf, door)
+        site = server.Site(opened.collection, door)
         if opened.trace is not None:
             site.warm(opened.trace)
         server.server(site).run(sockets=[sock])
 
 
 def _opened(what: str | None, store: Path | None, runs_home: Path) -> _Opened:
-    from counterpoint.app.viewer.shelf import Shelf, is_run, is_store
+    from counterpoint.app.viewer.collection import Collection, is_run, is_store
 
     home = store_path(store)
     if what is None:
-        return _Opened(Shelf(home, runs=[runs_home]), "/")
+        return _Opened(Collection(home, runs=[runs_home]), "/")
     path = Path(what).expanduser()
     if path.is_dir():
         if is_store(path):
-            return _Opened(Shelf(path, runs=[runs_home]), "/")
-        shelf = Shelf(home, runs=[path])
+            return _Opened(Collection(path, runs=[runs_home]), "/")
+        collection = Collection(home, runs=[path])
         if is_run(path):
-            return _Opened(shelf, f"/r/{_part(next(iter(shelf.runs())))}")
-        if shelf.runs():
-            return _Opened(shelf, "/r")
+            return _Opened(collection, f"/r/{_part(next(iter(collection.runs())))}")
+        if collection.runs():
+            return _Opened(collection, "/r")
     if looks_like_path(what) or path.exists():
         traces = _traces(path)
-        shelf = Shelf(traces=traces)
-        return _page(shelf, traces[0].trace_id) if len(traces) == 1 else _Opened(shelf, "/")
-    return _named(Shelf(home, runs=[runs_home]), what, runs_home)
+        collection = Collection(traces=traces)
+        return _page(collection, traces[0].trace_id) if len(traces) == 1 else _Opened(collection, "/")
+    return _named(Collection(home, runs=[runs_home]), what, runs_home)
 
 
-def _page(shelf: Shelf, trace_id: str) -> _Opened:
-    return _Opened(shelf, f"/t/{_part(trace_id)}", trace_id)
+def _page(collection: Collection, trace_id: str) -> _Opened:
+    return _Opened(collection, f"/t/{_part(trace_id)}", trace_id)
 
 
-def _named(shelf: Shelf, what: str, runs_home: Path) -> _Opened:
+def _named(collection: Collection, what: str, runs_home: Path) -> _Opened:
     """The page of a trace or run by its name."""
     for name in (what, (runs_home / what).as_posix()):
-        if name in shelf.runs():
-            return _Opened(shelf, f"/r/{_part(name)}")
-    if shelf.store is None:
+        if name in collection.runs():
+            return _Opened(collection, f"/r/{_part(name)}")
+    if collection.store is None:
         fix = "name a file, or a store with --store DIR; `counterpoint demo` makes one to try"
-        raise NotFound(f"no trace or run {what!r}: there is no store at {os.fspath(shelf.store_path or '')!r}", fix=fix)
+        raise NotFound(f"no trace or run {what!r}: there is no store at {os.fspath(collection.store_path or '')!r}", fix=fix)
     try:
-        return _page(shelf, shelf.store.find(what))
+        return _page(collection, collection.store.find(what))
     except NotFound as error:
-        near = [*shelf.runs(), *shelf.store.ids()[-1000:]]
+        near = [*collection.runs(), *collection.store.ids()[-1000:]]
         raise NotFound(f"no trace or run {what!r}", where=error.where, fix=did_you_mean(what, near)) from error
 
 
@@ -157,8 +157,8 @@ def _url(address: tuple[Any, ...], path: str, token: str | None) -> str:
     return f"http://{host}:{address[1]}{path}" + ("" if token is None else f"?token={quote(token, safe='')}")
 
 
-def _say(url: str, token: str, shelf: Shelf, *, as_json: bool) -> None:
-    where = None if shelf.store_path is None else os.fspath(shelf.store_path)
+def _say(url: str, token: str, collection: Collection, *, as_json: bool) -> None:
+    where = None if collection.store_path is None else os.fspath(collection.store_path)
     if as_json:
         emit({"schema": SCHEMA_VERSION, "url": url, "token": token, "store": where, "pid": os.getpid()})
         return

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from counterpoint.app.viewer import about as about_
-from counterpoint.app.viewer import bins, columns, crediting, diffing, events, finding, safety
+from counterpoint.app.viewer import bins, columns, crediting, diffing, events, finding, overview
+from counterpoint.app.viewer.panel import panels
 from counterpoint.app.viewer.run_shapes import Diff
 from counterpoint.app.viewer.shapes import EventDetail
 from counterpoint.errors import InputError
@@ -64,7 +64,7 @@ def _credit(trace: Trace, words: Words) -> Any:
 
 
 ASKED: dict[str, Callable[[Trace, Words], Any]] = {
-    "": lambda trace, words: about_.about(trace),
+    "": lambda trace, words: overview.overview(trace),
     "columns": lambda trace, words: columns.columns(trace),
     "bins": lambda trace, words: bins.bins(trace),
     "window": _window,
@@ -72,9 +72,16 @@ ASKED: dict[str, Callable[[Trace, Words], Any]] = {
     "find": _find,
     "methods": lambda trace, words: crediting.methods(trace),
     "credit": _credit,
-    "safety": lambda trace, words: safety.safety(trace),
 }
 """What comes after `/api/t/ID/`, and who answers."""
+
+
+def asked(name: str) -> Callable[[Trace, Words], Any] | None:
+    """Who answers a question: the page's own, or the panel of that name; None where nobody does."""
+    if name in ASKED:
+        return ASKED[name]
+    panel = panels().get(name)
+    return None if panel is None else lambda trace, words: panel.answer(trace)
 
 
 def event_of(trace: Trace, number: str, words: Words, badges: Mapping[str, str] | None) -> EventDetail:

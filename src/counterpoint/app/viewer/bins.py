@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.app.viewer.columns import packed
-from counterpoint.app.viewer.seen import Seen, seen
+from counterpoint.app.viewer.prepared import Prepared, prepared
 from counterpoint.app.viewer.shapes import FAMILIES, BinsHead, BinsLevel
 from counterpoint.trace import Trace
 from counterpoint.trace.vocabulary import EVENT_TYPES
@@ -49,12 +49,12 @@ class Cells(NamedTuple):
 
 def is_large(trace: Trace) -> bool:
     """Whether a trace travels as bins and windows."""
-    return seen(trace).is_large
+    return prepared(trace).is_large
 
 
 def bins(trace: Trace) -> bytes:
     """`BinsHead` and five levels, coarse to fine: per lane and slice two bytes, the family of most time and the density."""
-    look = seen(trace)
+    look = prepared(trace)
     names, members = lanes(look)
     start, end = look.span
     head = BinsHead(lanes=names, members=members, start=start, end=end, levels=[])
@@ -74,7 +74,7 @@ def bins(trace: Trace) -> bytes:
     return packed(msgspec.structs.replace(head, levels=heads), blocks)
 
 
-def lanes(look: Seen) -> tuple[list[str], list[list[int]]]:
+def lanes(look: Prepared) -> tuple[list[str], list[list[int]]]:
     """The names of the lanes, and the agents in each, in the order of the agents."""
     team = look.team
     if len(team) <= _FOLD_ABOVE:
@@ -105,7 +105,7 @@ def _size(room: int, rows: int) -> int:
     return int(np.clip(room // per_step * step, step, _FINEST))
 
 
-def cells(look: Seen, members: list[list[int]], finest: int) -> Cells:
+def cells(look: Prepared, members: list[list[int]], finest: int) -> Cells:
     """Seconds and beginnings at the finest level: an event gives each slice the part of its busy piece that lies in it."""
     start, end = look.span
     scale = finest / (end - start) if end > start else 0.0

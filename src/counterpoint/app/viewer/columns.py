@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from counterpoint.app.viewer.seen import Seen, seen
+from counterpoint.app.viewer.prepared import Prepared, prepared
 from counterpoint.app.viewer.shapes import COLUMNS, ColumnHead, ColumnsHead
 from counterpoint.trace import Trace
 
@@ -24,7 +24,7 @@ _INT32 = (1 << 31) - 1
 
 def columns(trace: Trace) -> bytes:
     """Every event and edge."""
-    look = seen(trace)
+    look = prepared(trace)
     arrays = _arrays(look)
     order = look.team.order_E.tolist()
     return _written(arrays, [trace.events[i].id for i in order], [])
@@ -32,7 +32,7 @@ def columns(trace: Trace) -> bytes:
 
 def window(trace: Trace, start: float, end: float, limit: int = 12_000) -> bytes:
     """The events that touch [start, end] seconds; of more than `limit` the longest, which are those one would see."""
-    look = seen(trace)
+    look = prepared(trace)
     arrays = _arrays(look)
     t, over = look.facts.t_E[look.team.order_E], look.end_E[look.team.order_E]
     chosen = np.flatnonzero((t <= end) & (over >= start))
@@ -50,7 +50,7 @@ def window(trace: Trace, start: float, end: float, limit: int = 12_000) -> bytes
     return _written(part, ids, numbers)
 
 
-def _arrays(look: Seen) -> Arrays:
+def _arrays(look: Prepared) -> Arrays:
     """The columns of `shapes.COLUMNS`, in the story's order."""
     if "columns" not in look.kept:
         facts, team, order = look.facts, look.team, look.team.order_E

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import counterpoint.registry as registry
 from counterpoint.app.crediting import credit_of, mechanism
+from counterpoint.app.viewer.prepared import Prepared, prepared
 from counterpoint.app.viewer.replay import can_fork, world_of
-from counterpoint.app.viewer.seen import Seen, seen
 from counterpoint.app.viewer.shapes import Credit, CreditRow, MethodInfo
 from counterpoint.credit.mechanism import Mechanism
 from counterpoint.errors import CounterpointError, NotFound, did_you_mean
@@ -30,7 +30,7 @@ _NOT_IN_TRACES = ("critic", "weights", "credit")
 
 def methods(trace: Trace) -> list[MethodInfo]:
     """Every mechanism, those that answer first."""
-    look = seen(trace)
+    look = prepared(trace)
     if "methods" not in look.kept:
         every = [_info(look, name) for name in registry.ids("credit")]
         look.kept["methods"] = sorted(every, key=lambda method: method.refusal is not None)
@@ -38,7 +38,7 @@ def methods(trace: Trace) -> list[MethodInfo]:
     return kept
 
 
-def _info(look: Seen, name: str) -> MethodInfo:
+def _info(look: Prepared, name: str) -> MethodInfo:
     chosen = mechanism(name)
     return MethodInfo(
         id=name,
@@ -49,7 +49,7 @@ def _info(look: Seen, name: str) -> MethodInfo:
     )
 
 
-def _refusal(look: Seen, name: str, chosen: Mechanism) -> str | None:
+def _refusal(look: Prepared, name: str, chosen: Mechanism) -> str | None:
     """Why a mechanism has no answer here; None where it has one, or where finding out means forking."""
     needs_replay = "replay" in chosen.needs
     if needs_replay and can_fork(look.trace):
@@ -71,7 +71,7 @@ def _nothing(found: Earned) -> str | None:
     return next(iter(found.unidentified.values()), "no unit of this trace gets a row")
 
 
-def _earned(look: Seen, name: str) -> Earned | CounterpointError:
+def _earned(look: Prepared, name: str) -> Earned | CounterpointError:
     """What the mechanism says, or its refusal."""
     key = ("credit", name)
     if key not in look.kept:
@@ -85,7 +85,7 @@ def _earned(look: Seen, name: str) -> Earned | CounterpointError:
 
 def credit(trace: Trace, method: str, unit: str = "") -> Credit:
     """What a method says at a unit; without a unit by agent, else at the coarsest that it has rows for."""
-    name, look = method.replace("-", "_"), seen(trace)
+    name, look = method.replace("-", "_"), prepared(trace)
     known = registry.ids("credit")
     if name not in known:
         raise NotFound(f"no credit method named {method!r}", fix=did_you_mean(name, known))
@@ -123,7 +123,7 @@ def _refused(method: str, unit: str, units: list[str], additive: bool, why: str,
     )  # fmt: skip
 
 
-def _told(look: Seen, found: Earned, unit: str) -> Credit:
+def _told(look: Prepared, found: Earned, unit: str) -> Credit:
     wanted = _on_events(found) if unit == "event" else [unit]
     rows = [_row(look, row) for row in found.rows if row.unit in wanted]
     by_agent: dict[str, float] = {}
@@ -151,7 +151,7 @@ def _told(look: Seen, found: Earned, unit: str) -> Credit:
     )
 
 
-def _row(look: Seen, row: Row) -> CreditRow:
+def _row(look: Prepared, row: Row) -> CreditRow:
     """A row with the event and the agent that its id names."""
     event, agent = _where(look, row)
     half = None if row.se is None else _Z * row.se
@@ -165,7 +165,7 @@ def _row(look: Seen, row: Row) -> CreditRow:
     )
 
 
-def _where(look: Seen, row: Row) -> tuple[int, int]:
+def _where(look: Prepared, row: Row) -> tuple[int, int]:
     """The event (in file order) and the agent of a unit's id, -1 for none."""
     team, index = look.team, look.trace.index
     if row.unit in ("team", "role"):
@@ -183,7 +183,7 @@ def _where(look: Seen, row: Row) -> tuple[int, int]:
     return -1, -1
 
 
-def _turns(look: Seen) -> dict[tuple[str, str], int]:
+def _turns(look: Prepared) -> dict[tuple[str, str], int]:
     """(agent, turn) to its first event in the story."""
     if "turns" not in look.kept:
         first: dict[tuple[str, str], int] = {}

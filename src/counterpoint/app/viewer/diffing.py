@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from counterpoint.app.viewer.events import said
+from counterpoint.app.viewer.prepared import Prepared, prepared
 from counterpoint.app.viewer.run_shapes import Diff, DiffRow
-from counterpoint.app.viewer.seen import Seen, seen
 from counterpoint.audit.diff import aligned, fingerprint
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.steered import is_steered
@@ -23,7 +23,7 @@ _AROUND = 3
 
 def diff(a: Trace, b: Trace) -> Diff:
     """Two traces, such as a run and its fork."""
-    one, two = seen(a), seen(b)
+    one, two = prepared(a), prepared(b)
     rows = _rows(one, two)
     same = sum(row.what == "same" for row in rows)
     kept = _near(rows) if len(rows) > _WHOLE else rows
@@ -41,7 +41,7 @@ def diff(a: Trace, b: Trace) -> Diff:
     )
 
 
-def _rows(one: Seen, two: Seen) -> list[DiffRow]:
+def _rows(one: Prepared, two: Prepared) -> list[DiffRow]:
     names_a, names_b = aligned(one.trace.events), aligned(two.trace.events)
     at_a, at_b = ({name: i for i, name in enumerate(names)} for names in (names_a, names_b))
     after: dict[int, list[int]] = {}
@@ -67,7 +67,7 @@ def _edited(fork: Trace) -> str | None:
     return at if isinstance(at, str) else None
 
 
-def _row(one: Seen, two: Seen, i: int, j: int, edited: str | None) -> DiffRow:
+def _row(one: Prepared, two: Prepared, i: int, j: int, edited: str | None) -> DiffRow:
     event = one.trace.events[i]
     n = int(one.team.place_E[i])
     if j < 0:
@@ -82,12 +82,12 @@ def _row(one: Seen, two: Seen, i: int, j: int, edited: str | None) -> DiffRow:
     return DiffRow(what=what, a=n, b=m, type=event.type, agent=event.agent, before=before, after=after)
 
 
-def _only_b(two: Seen, j: int) -> DiffRow:
+def _only_b(two: Prepared, j: int) -> DiffRow:
     event, m = two.trace.events[j], int(two.team.place_E[j])
     return DiffRow(what="only-b", a=-1, b=m, type=event.type, agent=event.agent, before="", after=_said(two, event))
 
 
-def _said(look: Seen, event: Event) -> str:
+def _said(look: Prepared, event: Event) -> str:
     """What an event says, or what it is about."""
     text = look.trace.text(event) or event.error or event.tool or event.to or event.decision or ""
     cut, size = said(text, _CUT)
@@ -103,8 +103,8 @@ def _near(rows: list[DiffRow]) -> list[DiffRow]:
     return [rows[k] for k in np.flatnonzero(near).tolist()]
 
 
-def _sums(one: Seen, two: Seen) -> dict[str, list[float | None]]:
-    def of(look: Seen) -> dict[str, float | None]:
+def _sums(one: Prepared, two: Prepared) -> dict[str, list[float | None]]:
+    def of(look: Prepared) -> dict[str, float | None]:
         trace = look.trace
         sums = {
             "tokens": trace.tokens,
@@ -118,7 +118,7 @@ def _sums(one: Seen, two: Seen) -> dict[str, list[float | None]]:
     return {name: [left[name], right[name]] for name in left}
 
 
-def _agents(one: Seen, two: Seen) -> dict[str, list[float]]:
+def _agents(one: Prepared, two: Prepared) -> dict[str, list[float]]:
     """Tokens of each agent in both, where they differ."""
     sums: dict[str, list[float]] = {}
     for side, look in enumerate((one, two)):

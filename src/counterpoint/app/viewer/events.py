@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from counterpoint.app.viewer.about import depth_first
-from counterpoint.app.viewer.seen import Seen, seen
+from counterpoint.app.viewer.overview import depth_first
+from counterpoint.app.viewer.prepared import Prepared, prepared
 from counterpoint.app.viewer.shapes import EventDetail, Neighbour, Talk, TalkRow
 from counterpoint.errors import NotFound
 from counterpoint.trace import Event, Trace
@@ -29,7 +29,7 @@ _LINES = 2000
 
 def event(trace: Trace, n: int, *, whole: bool = False) -> EventDetail:
     """The n-th event. What became of it in a fork takes both traces: who has them adds the badge."""
-    look = seen(trace)
+    look = prepared(trace)
     if not 0 <= n < look.n:
         raise NotFound(f"no event number {n}", where=trace.trace_id, fix=f"0 to {look.n - 1}" if look.n else "it has none")
     i = int(look.team.order_E[n])
@@ -64,7 +64,7 @@ def said(text: str, cap: int | None) -> tuple[str, int]:
     return data[:cap].decode("utf-8", "ignore"), len(data)
 
 
-def _neighbour(look: Seen, i: int, edge: int) -> Neighbour:
+def _neighbour(look: Prepared, i: int, edge: int) -> Neighbour:
     record = look.trace.events[i]
     place, agent = int(look.team.place_E[i]), int(look.team.agent_E[i])
     return Neighbour(n=place, id=record.id, type=record.type, agent=agent, edge=EDGE_TYPES[edge])
@@ -86,7 +86,7 @@ def _plain(value: Any, cap: int | None) -> Any:
 
 def talk(trace: Trace, agent: int = -1, tree: bool = False, first: int = 0, count: int = 100) -> Talk:
     """Lines `first` to `first + count` of a transcript; agent -1 is everybody, `tree` takes in all below the agent."""
-    look = seen(trace)
+    look = prepared(trace)
     team, order = look.team, look.team.order_E
     if not -1 <= agent < len(team):
         raise NotFound(f"no agent number {agent}", where=trace.trace_id, fix=f"0 to {len(team) - 1}, or -1 for all")
@@ -101,7 +101,7 @@ def talk(trace: Trace, agent: int = -1, tree: bool = False, first: int = 0, coun
     return Talk(total=len(chosen), first=first, rows=rows)
 
 
-def _line(look: Seen, i: int, base: int) -> TalkRow:
+def _line(look: Prepared, i: int, base: int) -> TalkRow:
     record, team = look.trace.events[i], look.team
     text, size = said(look.trace.text(record) or record.error or "", TALK_CAP)
     agent = int(team.agent_E[i])

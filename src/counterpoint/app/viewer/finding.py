@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.app.search import COMPARE, EVENT_FIELDS, EVENT_FLAGS, Term, amount, terms
-from counterpoint.app.viewer.seen import Seen, seen
+from counterpoint.app.viewer.prepared import Prepared, prepared
 from counterpoint.app.viewer.shapes import FLAGS
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
@@ -25,7 +25,7 @@ Mask = NDArray[np.bool_]
 
 def find(trace: Trace, query: str) -> list[int]:
     """The numbers of the events that match; every one for an empty query."""
-    look = seen(trace)
+    look = prepared(trace)
     found = np.ones(look.n, np.bool_)
     for term in terms(query, EVENT_FIELDS, EVENT_FLAGS):
         found &= _test(look, term)
@@ -33,7 +33,7 @@ def find(trace: Trace, query: str) -> list[int]:
     return numbers
 
 
-def _test(look: Seen, term: Term) -> Mask:
+def _test(look: Prepared, term: Term) -> Mask:
     if not term.name:
         return _word(look, term.value.lower())
     if not term.sign:
@@ -49,7 +49,7 @@ def _test(look: Seen, term: Term) -> Mask:
     return ~held if term.sign == "!=" else held
 
 
-def _numbers(look: Seen, name: str) -> tuple[NDArray[Any], Mask]:
+def _numbers(look: Prepared, name: str) -> tuple[NDArray[Any], Mask]:
     """A field's values, and where there is one."""
     facts, events, always = look.facts, look.trace.events, np.ones(look.n, np.bool_)
     match name:
@@ -72,7 +72,7 @@ def _numbers(look: Seen, name: str) -> tuple[NDArray[Any], Mask]:
     return turns, np.isfinite(turns)
 
 
-def _text(look: Seen, name: str, value: str) -> Mask:
+def _text(look: Prepared, name: str, value: str) -> Mask:
     """Where a text field holds the value; an id is the value."""
     team, events, wanted = look.team, look.trace.events, value.lower()
     match name:
@@ -103,7 +103,7 @@ def _holding(names: Sequence[str | None], wanted: str) -> Mask:
     return np.array([wanted in (name or "").lower() for name in names], np.bool_)
 
 
-def _word(look: Seen, word: str) -> Mask:
+def _word(look: Prepared, word: str) -> Mask:
     """Events that hold a word in their text, id, agent or tool."""
     names, of_E = _kept(look, "texts", lambda: _texts(look))
     ids = _kept(look, "ids", lambda: [e.id.lower() for e in look.trace.events])
@@ -112,13 +112,13 @@ def _word(look: Seen, word: str) -> Mask:
     return said | named | _text(look, "agent", word) | _text(look, "tool", word)
 
 
-def _kept(look: Seen, name: str, make: Callable[[], Any]) -> Any:
+def _kept(look: Prepared, name: str, make: Callable[[], Any]) -> Any:
     if name not in look.kept:
         look.kept[name] = make()
     return look.kept[name]
 
 
-def _texts(look: Seen) -> tuple[list[str], NDArray[np.int64]]:
+def _texts(look: Prepared) -> tuple[list[str], NDArray[np.int64]]:
     """Every text once, in lower case, and for each event its text's place; the last place is no text."""
     contents = look.trace.contents
     place = {ref: k for k, ref in enumerate(contents)}

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from counterpoint.app.viewer.collection import is_store
 from counterpoint.app.viewer.events import fields, said
 from counterpoint.app.viewer.run_shapes import LiveTrace
-from counterpoint.app.viewer.shelf import is_store
 from counterpoint.app.viewer.steering import Steering
 from counterpoint.errors import CounterpointError, InvalidTrace
 from counterpoint.store import Store

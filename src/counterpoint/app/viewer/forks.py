@@ -10,11 +10,11 @@ import threading
 from collections import OrderedDict
 from typing import Any
 
-from counterpoint.app.cli._output import number
 from counterpoint.app.forking import badges, counts, edit, replay_for
 from counterpoint.app.library import about
+from counterpoint.app.viewer.collection import Collection
 from counterpoint.app.viewer.replay import can_fork, parent_of
-from counterpoint.app.viewer.shelf import Shelf
+from counterpoint.app.words import number
 from counterpoint.errors import CounterpointError, InputError, NotIdentified, did_you_mean
 from counterpoint.trace import Trace
 
@@ -23,10 +23,10 @@ _KEPT = 8
 
 
 class Forks:
-    """Makes forks of what is on a shelf, and knows their badges."""
+    """Makes forks of what is in a collection, and knows their badges."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, collection: Collection) -> None:
+        self._collection = collection
         self._badges: OrderedDict[tuple[str, str], dict[str, str]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -39,7 +39,7 @@ class Forks:
             raise InputError(f"no edit named {kind!r}", where="kind", fix=did_you_mean(kind, KINDS))
         if kind != "delete" and value is None:
             raise InputError(f"{kind} needs a value", where="value", fix="JSON or plain text")
-        trace = self._shelf.get(trace_id)
+        trace = self._collection.get(trace_id)
         if not can_fork(trace):
             fix = "fork a trace of `counterpoint record`, or of a shipped world: `counterpoint world run wide_verify --store`"
             raise NotIdentified("nothing here says how this team would have gone on", fix, where=trace_id)
@@ -48,7 +48,7 @@ class Forks:
             forked = replay_for(trace).fork(trace, at, do, None)
             found = diff(trace, forked)
             summed = counts(found, blast_radius(trace, forked, at), forked)
-        place = self._shelf.keep(forked, trace_id)
+        place = self._collection.keep(forked, trace_id)
         before, after = trace.rewards.get("team"), forked.rewards.get("team")
         line = " · ".join(f"{name} {count:,}" for name, count in summed.items())
         line += f"; team {number(before)} -> {number(after)} (one continuation is no effect)"
@@ -56,16 +56,16 @@ class Forks:
         return {"id": forked.trace_id, "line": line, "badges": summed, "kept": place}
 
     def badges(self, trace: Trace) -> dict[str, str] | None:
-        """Event to badge, for a fork whose original is on the shelf too; None for every other trace."""
+        """Event to badge, for a fork whose original is in the collection too; None for every other trace."""
         parent, edits = parent_of(trace), trace.meta.get("edits")
         last = edits[-1] if isinstance(edits, list) and edits else None
         if parent is None or not isinstance(last, dict) or last.get("seed") is not None:
             return None  # with fresh noise everything after the event is another run
         try:
-            key = trace.trace_id, f"{self._shelf.version(trace.trace_id)} {self._shelf.version(parent)}"
+            key = trace.trace_id, f"{self._collection.version(trace.trace_id)} {self._collection.version(parent)}"
             with self._lock:
                 if key not in self._badges:
-                    self._badges[key] = badges(self._shelf.get(parent), trace, str(last.get("at")))
+                    self._badges[key] = badges(self._collection.get(parent), trace, str(last.get("at")))
                     while len(self._badges) > _KEPT:
                         self._badges.popitem(last=False)
                 return self._badges[key]

@@ -19,7 +19,7 @@ from starlette.datastructures import Headers
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from counterpoint.app.viewer.answers import error_response
+from counterpoint.app.viewer.responses import error_response
 from counterpoint.errors import Refused
 
 TOKEN_HEADER = "x-counterpoint-token"

@@ -17,8 +17,8 @@ import numpy as np
 
 import counterpoint
 from counterpoint.app.search import matcher
+from counterpoint.app.viewer.collection import Collection
 from counterpoint.app.viewer.shapes import TraceRow, Traces
-from counterpoint.app.viewer.shelf import Shelf
 from counterpoint.store.summary import Summary
 from counterpoint.trace import Trace
 from counterpoint.trace.steered import is_steered
@@ -31,28 +31,28 @@ ROWS = 2_000
 
 
 class Listing:
-    """Lists what is on a shelf, and keeps the pictures."""
+    """Lists what is in a collection, and keeps the pictures."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, collection: Collection) -> None:
+        self._collection = collection
         self._pictures: OrderedDict[str, list[float]] = OrderedDict()
         self._lock = threading.Lock()
 
     def traces(self, query: str = "", limit: int = ROWS) -> Traces:
         """The traces that match a query of the search language."""
-        matches, shelf = matcher(query), self._shelf
-        held = {trace.trace_id: trace for trace in shelf.held()}
-        every = [*map(_summary, held.values()), *reversed(shelf.rows())]
+        matches, collection = matcher(query), self._collection
+        held = {trace.trace_id: trace for trace in collection.held()}
+        every = [*map(_summary, held.values()), *reversed(collection.rows())]
         found = [row for row in every if matches(row)]
         facets = {name: dict(Counter(str(v) for row in found if (v := getattr(row, name)))) for name in ("system", "topology")}
         shown = found[: max(limit, 0)]
         lanes = self._lanes(shown, held)
         rows = [_row(row, lanes.get(row.id, [])) for row in shown]
-        where = "" if shelf.store_path is None else os.fspath(shelf.store_path)
+        where = "" if collection.store_path is None else os.fspath(collection.store_path)
         return Traces(store=where, rows=rows, total=len(found), facets=facets, version=counterpoint.__version__)
 
     def _lanes(self, rows: Sequence[Summary], held: dict[str, Trace]) -> dict[str, list[float]]:
-        store, out = self._shelf.store, {}
+        store, out = self._collection.store, {}
         small = [row for row in rows[:_PICTURES] if row.events <= _PICTURE_EVENTS and not row.is_open]
         wanted: dict[str, str] = {}
         for row in small:

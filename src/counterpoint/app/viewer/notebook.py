@@ -49,14 +49,14 @@ class Viewing:
     def __init__(self, trace: Trace) -> None:
         # Starlette and uvicorn are an extra, and only a server needs them.
         try:
-            from counterpoint.app import receiver
+            from counterpoint.app import serving
             from counterpoint.app.viewer import server
-            from counterpoint.app.viewer.shelf import Shelf
+            from counterpoint.app.viewer.collection import Collection
         except ImportError as error:
             fix = "pip install 'counterpoint[view]', or trace.save_html('trace.html')"
             raise CounterpointError(f"the viewer's server needs {error.name}", fix=fix) from error
-        sock = receiver.bound("127.0.0.1", 0)
-        site = server.Site(Shelf(traces=[trace]), server.door_at(sock, "127.0.0.1"))
+        sock = serving.bound("127.0.0.1", 0)
+        site = server.Site(Collection(traces=[trace]), server.door_at(sock, "127.0.0.1"))
         self._server = server.server(site)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [sock]}, daemon=True, name="viewer")
         self._thread.start()

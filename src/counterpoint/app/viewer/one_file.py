@@ -9,9 +9,10 @@ content base64 of gzip of JSON:
     version   of the shapes (`shapes.VERSION`)
     made_by   name and version of what wrote it
     masked    kind of secret to how many were masked, null where masking was off
-    traces    id to {about, columns, bins?, texts, events, credit, methods, safety}
+    traces    id to {about, columns, bins?, texts, events, credit, methods, panels}
 
-`about`, `methods` and `safety` are the shapes of that name; `columns` and `bins` are base64 of the bytes that the server sends;
+`about` and `methods` are the shapes of that name, `panels` what each panel answers; `columns` and `bins` are base64 of the bytes
+that the server sends;
 `texts` (number of an event to its text) and `events` (to its fields) may lack some or all; `credit` is by "method/unit".
 """
 
@@ -33,14 +34,14 @@ import msgspec
 from msgspec.structs import replace
 
 from counterpoint import __version__, registry
-from counterpoint.app.viewer.about import about
 from counterpoint.app.viewer.bins import bins
 from counterpoint.app.viewer.columns import columns
 from counterpoint.app.viewer.crediting import credit, methods
 from counterpoint.app.viewer.events import fields
+from counterpoint.app.viewer.overview import overview
+from counterpoint.app.viewer.panel import panels
 from counterpoint.app.viewer.policy import policy
-from counterpoint.app.viewer.safety import safety
-from counterpoint.app.viewer.seen import seen
+from counterpoint.app.viewer.prepared import prepared
 from counterpoint.app.viewer.shapes import VERSION, Credit, MethodInfo
 from counterpoint.errors import InputError, NotFound, Refused
 from counterpoint.trace import Trace
@@ -98,7 +99,7 @@ def one_file(
 
 def packed(trace: Trace, *, longest: int | None, notes: Sequence[str] = ()) -> dict[str, Any]:
     """One trace as the block has it; texts are cut to `longest`, None leaves texts and fields out."""
-    look, said = seen(trace), about(trace)
+    look, said = prepared(trace), overview(trace)
     told, credits_ = _credits(trace, is_coarse=longest is None or look.n > _FINE)
     out: dict[str, Any] = {
         "about": replace(said, can_fork=False, notes=[*said.notes, *notes]),
@@ -107,7 +108,7 @@ def packed(trace: Trace, *, longest: int | None, notes: Sequence[str] = ()) -> d
         "events": {},
         "credit": credits_,
         "methods": told,
-        "safety": safety(trace),
+        "panels": {name: panel.answer(trace) for name, panel in panels().items()},
     }
     if look.is_large:
         out["bins"] = base64.b64encode(bins(trace)).decode()
@@ -144,7 +145,7 @@ def _unasked(trace: Trace, method: MethodInfo, *, is_coarse: bool) -> str | None
 
 def _texts(trace: Trace) -> dict[int, str]:
     """The number of an event to its text, for those that have one."""
-    order = seen(trace).team.order_E.tolist()
+    order = prepared(trace).team.order_E.tolist()
     found = ((n, trace.text(trace.events[i])) for n, i in enumerate(order))
     return {n: text for n, text in found if text is not None}
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from counterpoint.app.viewer.collection import Collection
 from counterpoint.app.viewer.run_shapes import Compare, CompareRow, Run, RunRow, Series
 from counterpoint.app.viewer.shapes import Alert
-from counterpoint.app.viewer.shelf import Shelf
 from counterpoint.errors import CounterpointError, InputError, NotFound, Refused, did_you_mean
 from counterpoint.trace.steered import STEERED
 
@@ -37,12 +37,12 @@ _LAST = ("episodes", "forks", "calls", "decisions", "reward_se", "lr", "tau", "s
 """Book-keeping, shown after what was learned."""
 
 
-def runs(shelf: Shelf) -> list[RunRow]:
+def runs(collection: Collection) -> list[RunRow]:
     """Every run that can be read, the one written last first."""
     from counterpoint.train.folder import RunFolder
 
     found: list[tuple[float, RunRow]] = []
-    for run_id, path in shelf.runs().items():
+    for run_id, path in collection.runs().items():
         try:
             folder = RunFolder.open(path)
             found.append((_written(path), _row(run_id, folder)))
@@ -51,19 +51,19 @@ def runs(shelf: Shelf) -> list[RunRow]:
     return [row for _, row in sorted(found, key=lambda pair: -pair[0])]
 
 
-def version(shelf: Shelf, run_id: str) -> str:
+def version(collection: Collection, run_id: str) -> str:
     """Another one when the run has written something."""
-    path = shelf.run(run_id)
+    path = collection.run(run_id)
     return f"{_written(path)}-{_written(path / 'store' / 'log')}"
 
 
-def run(shelf: Shelf, run_id: str) -> Run:
+def run(collection: Collection, run_id: str) -> Run:
     """One run: its curves, its alerts, the traces it kept."""
     from counterpoint.train.folder import RunFolder
 
-    folder = RunFolder.open(shelf.run(run_id))
+    folder = RunFolder.open(collection.run(run_id))
     alerts = folder.alerts()
-    kept = dict.fromkeys(reversed(shelf.samples(run_id)))
+    kept = dict.fromkeys(reversed(collection.samples(run_id)))
     shown = [f"{run_id}:{name}" for row in reversed(alerts) for name in row.get("traces") or ()]
     samples = list(dict.fromkeys([*(name for name in shown if name in kept), *kept]))[:_SAMPLES]
     return Run(row=_row(run_id, folder), series=_curves(folder), alerts=[_alert(row) for row in alerts], samples=samples)
@@ -143,27 +143,27 @@ def _flat(row: Mapping[str, Any]) -> dict[str, float | None]:
 # -- comparing -------------------------------------------------------------------------------------------------------------
 
 
-def compared(shelf: Shelf, spec: str, metric: str = "value", *, anyway: bool = False) -> Compare:
+def compared(collection: Collection, spec: str, metric: str = "value", *, anyway: bool = False) -> Compare:
     """Groups of runs side by side; `spec` is like `a=runs/x,runs/y b=runs/z`. What may not be compared says why."""
     from counterpoint.app.api.compare import joined_reasons
     from counterpoint.app.run_groups import grouped
     from counterpoint.bench.comparable import reasons
 
     try:
-        groups = grouped([pair for word in spec.split() for pair in _sides(shelf, word)])
+        groups = grouped([pair for word in spec.split() for pair in _sides(collection, word)])
         if len(groups) < 2:
             raise Refused("there are not two sides to compare", fix="name runs of two presets, or give labels: a=runs/x b=runs/y")
         against = reasons(groups)
         if against and not anyway:
             return _refused(metric, f"not comparable: {joined_reasons(against)}", groups)
-        return _compare(shelf, groups, metric, against)
+        return _compare(collection, groups, metric, against)
     except Refused as error:
         return _refused(metric, error.one_line(), [])
 
 
-def _sides(shelf: Shelf, word: str) -> list[tuple[str | None, Path]]:
+def _sides(collection: Collection, word: str) -> list[tuple[str | None, Path]]:
     """The runs of one word, among those on view only; a pattern is matched against their ids."""
-    known = shelf.runs()
+    known = collection.runs()
     label, is_labelled, rest = word.partition("=")
     names = (rest if is_labelled else word).split(",")
     out = []
@@ -181,7 +181,7 @@ def _refused(metric: str, why: str, groups: Sequence[Group]) -> Compare:
     return Compare(metric=metric, rows=[], differences=[], curves=_lines(groups), moved=[], refusal=why)
 
 
-def _compare(shelf: Shelf, groups: list[Group], metric: str, against: list[str]) -> Compare:
+def _compare(collection: Collection, groups: list[Group], metric: str, against: list[str]) -> Compare:
     from counterpoint.app.api.compare import difference_row, joined_reasons
     from counterpoint.bench.comparable import is_steered, sides
     from counterpoint.bench.comparison import compare
@@ -207,7 +207,7 @@ def _compare(shelf: Shelf, groups: list[Group], metric: str, against: list[str])
         rows=rows,
         differences=[difference_row(d, found.tasks) for d in result.differences],
         curves=_lines(groups),
-        moved=_moved(result, found.tasks, {group.label: _kept(shelf, group) for group in groups}),
+        moved=_moved(result, found.tasks, {group.label: _kept(collection, group) for group in groups}),
         refusal=f"not comparable: {joined_reasons(against)}" if against else None,
     )
 
@@ -223,12 +223,12 @@ def _moved(result: Comparison, tasks: Sequence[int], kept: Mapping[str, Mapping[
     return sorted(rows, key=lambda row: -abs(row["diff"]))[:_MOVED]
 
 
-def _kept(shelf: Shelf, group: Group) -> dict[int, str]:
+def _kept(collection: Collection, group: Group) -> dict[int, str]:
     """Number of a task to the last trace of it that a run of this side kept; worlds name a task `world-NUMBER`."""
-    names = {path.resolve(): run_id for run_id, path in shelf.runs().items()}
+    names = {path.resolve(): run_id for run_id, path in collection.runs().items()}
     out: dict[int, str] = {}
     for one in group.runs:
-        for task, trace in shelf.tasks(names[one.path.resolve()]).items():
+        for task, trace in collection.tasks(names[one.path.resolve()]).items():
             number = task.rpartition("-")[2]
             if number.isascii() and number.isdigit():
                 out.setdefault(int(number), trace)

@@ -1,7 +1,7 @@
 """The viewer's server: one page, its questions as GET, two writes (a fork, an order to a running team), one stream.
 
 Always true: it listens where it was told, this machine alone unless a token guards everything; a name in an address is looked up
-on the shelf and never becomes a path; nothing but the page is a file; an error is JSON with what, why and what would work.
+in the collection and never becomes a path; nothing but the page is a file; an error is JSON with what, why and what would work.
 """
 
 from __future__ import annotations
@@ -24,18 +24,24 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import counterpoint
-from counterpoint.app import receiver
-from counterpoint.app._connections import patient
+from counterpoint.app import serving
 from counterpoint.app.viewer import api, runs, steering
-from counterpoint.app.viewer.answers import JSON, Answers, error_response, in_our_words
+from counterpoint.app.viewer.collection import Collection
 from counterpoint.app.viewer.forks import Forks
 from counterpoint.app.viewer.guard import Door, Guard
 from counterpoint.app.viewer.listing import ROWS, Listing
 from counterpoint.app.viewer.live import Live
-from counterpoint.app.viewer.shelf import Shelf
-from counterpoint.app.viewer.shell import PAGE, Shell
+from counterpoint.app.viewer.policy import policy
+from counterpoint.app.viewer.responses import JSON, Answers, error_response, in_our_words
 from counterpoint.errors import CounterpointError, InputError, NotFound
 
+PAGE = Path(__file__).parent / "page" / "viewer.html"
+_PLACE = "<!--counterpoint-data-->"
+_MISSING = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Counterpoint: the page is not built</title>
+<body style="font: 16px/1.5 system-ui; max-width: 40rem; margin: 4rem auto; padding: 0 1rem">
+<h1>The page is not built</h1>
+<p>This copy of Counterpoint has no <code>viewer.html</code>. Installed packages carry it; a checkout builds it with Node:</p>
+<pre>make page</pre><p>Then reload. What the page would show is at <a href="/api/traces">/api/traces</a>.</p></body></html>"""
 _PAGES = frozenset({"", "t", "d", "r", "c", "b", "live"})
 _BODY = 1 << 20
 _CONNECTIONS, _SECONDS = 256, 30.0
@@ -57,17 +63,17 @@ class _WrongMethod(CounterpointError):
 class Site:
     """Answers requests."""
 
-    def __init__(self, shelf: Shelf, door: Door, page: Path = PAGE) -> None:
-        self.shelf, self.door = shelf, door
-        self.live = Live(shelf.store_path)
+    def __init__(self, collection: Collection, door: Door, page: Path = PAGE) -> None:
+        self.collection, self.door = collection, door
+        self.live = Live(collection.store_path)
         self._answers = Answers()
-        self._listing = Listing(shelf)
-        self._forks = Forks(shelf)
+        self._listing = Listing(collection)
+        self._forks = Forks(collection)
         self._shell = Shell({"token": door.token, "version": counterpoint.__version__}, page)
 
     def warm(self, trace_id: str) -> None:
         """Open a trace while the browser starts, so that the page need not wait for it."""
-        self._answers.begin(lambda: api.ASKED[""](self.shelf.get(trace_id), {}))
+        self._answers.begin(lambda: api.ASKED[""](self.collection.get(trace_id), {}))
 
     async def answer(self, request: Request) -> Response:
         """Any request."""
@@ -109,17 +115,16 @@ class Site:
         make: Callable[[], Any]
         if len(rest) == 2 and rest[0] == "event":
             make = partial(self._event, trace_id, rest[1], words)
-        elif len(rest) <= 1 and (rest[0] if rest else "") in api.ASKED:
-            ask = api.ASKED[rest[0] if rest else ""]
-            make = lambda: ask(self.shelf.get(trace_id), words)  # noqa: E731
+        elif len(rest) <= 1 and (ask := api.asked(rest[0] if rest else "")) is not None:
+            make = partial(lambda ask: ask(self.collection.get(trace_id), words), ask)
         else:
             raise NotFound("no such question", where="/".join(rest), fix="the page asks only what there is; reload it")
-        version = await self._answers.call(partial(self.shelf.version, trace_id))
+        version = await self._answers.call(partial(self.collection.version, trace_id))
         key = (trace_id, version, *rest, *sorted(words.items()))
         return await self._answers.answer(request, key, make)
 
     def _event(self, trace_id: str, number: str, words: dict[str, str]) -> Any:
-        trace = self.shelf.get(trace_id)
+        trace = self.collection.get(trace_id)
         return api.event_of(trace, number, words, self._forks.badges(trace))
 
     async def _fork(self, request: Request, trace_id: str) -> Response:
@@ -136,7 +141,7 @@ class Site:
     async def _steer(self, request: Request, trace_id: str) -> Response:
         """An order to a running team; 202, because it acts later: the stream says when it has."""
         order = steering.read(await _body(request))
-        sent = await self._answers.call(partial(steering.send, self.shelf.store_path, trace_id, order))
+        sent = await self._answers.call(partial(steering.send, self.collection.store_path, trace_id, order))
         return Response(msgspec.json.encode(sent), 202, {"cache-control": "no-store"}, JSON)
 
     # -- about several -------------------------------------------------------------------------------------------
@@ -148,22 +153,22 @@ class Site:
 
     async def _diff(self, request: Request) -> Response:
         a, b = (_word(request, name) for name in ("a", "b"))
-        versions = await self._answers.call(lambda: (self.shelf.version(a), self.shelf.version(b)))
-        make = lambda: api.diff(self.shelf.get(a), self.shelf.get(b))  # noqa: E731
+        versions = await self._answers.call(lambda: (self.collection.version(a), self.collection.version(b)))
+        make = lambda: api.diff(self.collection.get(a), self.collection.get(b))  # noqa: E731
         return await self._answers.answer(request, ("diff", a, b, *versions), make)
 
     async def _runs(self, request: Request) -> Response:
-        return await self._answers.answer(request, None, partial(runs.runs, self.shelf))
+        return await self._answers.answer(request, None, partial(runs.runs, self.collection))
 
     async def _run(self, request: Request) -> Response:
         run_id = _word(request, "id")
-        version = await self._answers.call(partial(runs.version, self.shelf, run_id))
-        return await self._answers.answer(request, ("run", run_id, version), partial(runs.run, self.shelf, run_id))
+        version = await self._answers.call(partial(runs.version, self.collection, run_id))
+        return await self._answers.answer(request, ("run", run_id, version), partial(runs.run, self.collection, run_id))
 
     async def _compare(self, request: Request) -> Response:
         spec, metric = _word(request, "spec"), request.query_params.get("metric") or "value"
         anyway = request.query_params.get("anyway", "0") not in ("", "0", "false")
-        return await self._answers.answer(request, None, partial(runs.compared, self.shelf, spec, metric, anyway=anyway))
+        return await self._answers.answer(request, None, partial(runs.compared, self.collection, spec, metric, anyway=anyway))
 
     async def _live(self, request: Request) -> Response:
         last = request.headers.get("last-event-id") or request.query_params.get("after") or ""
@@ -230,7 +235,7 @@ def door_at(sock: socket.socket, host: str, token: str | None = None) -> Door:
     return replace(door, everything=token is not None)
 
 
-class _Server(receiver.Server):
+class _Server(serving.Server):
     """Ends its streams before it waits for them."""
 
     def __init__(self, config: uvicorn.Config, site: Site) -> None:
@@ -240,9 +245,31 @@ class _Server(receiver.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._site.live.end()
         await super().shutdown(sockets)
-        self._site.shelf.close()
+        self._site.collection.close()
 
 
-def server(site: Site) -> receiver.Server:
-    """A server for a site; call `run(sockets=[receiver.bound(host, port)])`."""
-    return _Server(receiver.quiet(application(site), http=patient(_CONNECTIONS, _SECONDS), grace_s=2), site)
+def server(site: Site) -> serving.Server:
+    """A server for a site; call `run(sockets=[serving.bound(host, port)])`."""
+    return _Server(serving.quiet(application(site), http=serving.patient(_CONNECTIONS, _SECONDS), grace_s=2), site)
+
+
+# -- the page --------------------------------------------------------------------------------------------------------------
+
+
+class Shell:
+    """The page as it is served."""
+
+    def __init__(self, boot: dict[str, Any], page: Path = PAGE) -> None:
+        """Reads the page once; `boot` is what it is told to begin with."""
+        self.is_built = page.is_file()
+        text = page.read_text(encoding="utf-8") if self.is_built else _MISSING
+        self._policy = policy(text, own="'self'", frames=False)
+        # Without a "<" no value, whatever it holds, can end the block that it stands in.
+        told = msgspec.json.encode(boot).decode().replace("<", "\\u003c")
+        block = f'<script type="application/json" id="counterpoint-boot">{told}</script>'
+        self._body = (text.replace(_PLACE, block, 1) if self.is_built else text).encode()
+
+    def response(self) -> Response:
+        """The page."""
+        headers = {"content-security-policy": self._policy, "cache-control": "no-store"}
+        return Response(self._body, 200 if self.is_built else 503, headers, "text/html; charset=utf-8")

@@ -292,33 +292,3 @@ class Credit(Struct, frozen=True, kw_only=True):
     closes: bool | None
     refusal: str | None
     fix: str | None
-
-
-class Gate(Struct, frozen=True, kw_only=True):
-    """A place where a check would have stopped it."""
-
-    event: int
-    text: str
-
-
-class TaintPath(Struct, frozen=True, kw_only=True):
-    """From content that came from outside to an effect."""
-
-    source: int
-    sink: int
-    events: list[int]
-    strength: str
-    """`copied` (strong) or `context` (possible)."""
-    rule: str
-    severity: str
-    gate: Gate | None
-
-
-class Safety(Struct, frozen=True, kw_only=True):
-    """What came from outside and where it went."""
-
-    sources: list[int]
-    tainted: int
-    agents: list[int]
-    paths: list[TaintPath]
-    notes: list[str]

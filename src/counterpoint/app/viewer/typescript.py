@@ -14,6 +14,7 @@ import msgspec
 
 from counterpoint.app.search import EVENT_FIELDS, EVENT_FLAGS
 from counterpoint.app.viewer import run_shapes, shapes
+from counterpoint.app.viewer.panel import panels
 from counterpoint.trace.vocabulary import EDGE_TYPES, EVENT_TYPES, TOPOLOGIES
 
 _PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", Any: "unknown", type(None): "null"}
@@ -30,7 +31,9 @@ def source() -> str:
     parts.append(f"export const FAMILIES = {json.dumps(shapes.FAMILIES)} as const;")
     parts.append(f"export const EVENT_FIELDS = {json.dumps(EVENT_FIELDS)} as const;")
     parts.append(f"export const EVENT_FLAGS = {json.dumps(EVENT_FLAGS)} as const;")
-    for shape in [*_structs(shapes), *_structs(run_shapes)]:
+    listed = [{"id": name, "name": panel.name, "key": panel.key} for name, panel in panels().items()]
+    parts.append(f"export const PANELS = {json.dumps(listed)} as const;")
+    for shape in [*_structs(shapes), *_structs(run_shapes), *(shape for panel in panels().values() for shape in panel.shapes)]:
         hints = typing.get_type_hints(shape)
         parts.append(f"\n/** {(shape.__doc__ or '').splitlines()[0].strip()} */")
         parts.append(f"export interface {shape.__name__} {{")

@@ -25,11 +25,11 @@ LARGE = 200_000
 _KEY = "_seen_by_viewer"
 
 
-def seen(trace: Trace) -> Seen:
+def prepared(trace: Trace) -> Prepared:
     """What was worked out for this trace, now or before."""
     kept = vars(trace).get(_KEY)
-    if not isinstance(kept, Seen):
-        kept = vars(trace)[_KEY] = Seen(trace)
+    if not isinstance(kept, Prepared):
+        kept = vars(trace)[_KEY] = Prepared(trace)
     return kept
 
 
@@ -43,7 +43,7 @@ def finite(values: dict[str, Any] | None) -> dict[str, float]:
     return out
 
 
-class Seen:
+class Prepared:
     """One trace, looked at for the page."""
 
     def __init__(self, trace: Trace) -> None:

@@ -8,13 +8,13 @@ import { Plain } from "../plaintext";
 import { Failure } from "../shell/states";
 import type { Safety as Found, TaintPath } from "../shapes.gen";
 import { agentName, columns, eventName, rowOf, selectAgent, selectedEvent, selectEvent, source, trace } from "../state";
-import "./views.css";
+import "../views/views.css";
 
 const SEVERITIES = ["critical", "high", "medium", "low", "info"];
 
 export default function Safety() {
   const { id } = trace.value!;
-  const { data, problem } = useLoaded(id, id, () => source.value!.safety(id));
+  const { data, problem } = useLoaded(id, id, () => source.value!.panel<Found>(id, "safety"));
   if (problem) return <Failure error={problem} />;
   if (!data) return <Waiting what="Following what came from outside" />;
   return <Paths found={data} />;

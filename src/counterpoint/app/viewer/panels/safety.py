@@ -1,4 +1,4 @@
-"""`Safety`: what came from outside, what it may have reached, and the effects that it decided, from source to sink.
+"""The Safety panel: what came from outside, what it may have reached, and the effects that it decided, from source to sink.
 
 Always true: copied content (strong) and shared context (possible) are told apart; the sinks are those of `audit.authority`, as
 `counterpoint audit --taint` prints them, violations first. A gate is the first event of a path, past the agent that met the
@@ -10,10 +10,12 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+from msgspec import Struct
 
-from counterpoint.app.viewer.seen import Seen, seen
-from counterpoint.app.viewer.shapes import Gate, Safety, TaintPath
-from counterpoint.audit.authority import Sink, authority
+from counterpoint.app.viewer.incidents import sinks
+from counterpoint.app.viewer.panel import Panel
+from counterpoint.app.viewer.prepared import Prepared, prepared
+from counterpoint.audit.authority import Sink
 from counterpoint.audit.taint import MayTaint, may_taint, suspects
 from counterpoint.trace import Graph, Trace
 
@@ -22,39 +24,50 @@ PATHS = 200
 _TRACED = 50
 _RULE = 2000
 _SOURCES = 1000
-# Looking for every argument in every text: beyond this many characters it is not done unasked.
-_UNASKED = 2_000_000_000
 
 _SEVERITY = {"violation": "high", "blocked": "medium", "possible": "low"}
 
 
-def is_dear(look: Seen) -> bool:
-    """Whether judging the sinks takes so long that it is left until somebody asks."""
-    if look.is_large:
-        return True
-    calls = sum(1 for e in look.trace.events if e.type == "tool_call" and e.extra and "args" in e.extra)
-    return calls * sum(map(len, look.trace.contents.values())) > _UNASKED
+class Gate(Struct, frozen=True, kw_only=True):
+    """A place where a check would have stopped it."""
+
+    event: int
+    text: str
 
 
-def sinks(look: Seen) -> tuple[MayTaint, list[Sink]]:
-    """What the audit says: layer 1 of taint, and every sink that untrusted content reaches."""
-    if "sinks" not in look.kept:
-        may = may_taint(look.trace, facts=look.facts)
-        look.kept["sinks"] = may, authority(look.trace, may, facts=look.facts)
-    kept: tuple[MayTaint, list[Sink]] = look.kept["sinks"]
-    return kept
+class TaintPath(Struct, frozen=True, kw_only=True):
+    """From content that came from outside to an effect."""
+
+    source: int
+    sink: int
+    events: list[int]
+    strength: str
+    """`copied` (strong) or `context` (possible)."""
+    rule: str
+    severity: str
+    gate: Gate | None
 
 
-def safety(trace: Trace) -> Safety:
+class Safety(Struct, frozen=True, kw_only=True):
+    """What came from outside and where it went."""
+
+    sources: list[int]
+    tainted: int
+    agents: list[int]
+    paths: list[TaintPath]
+    notes: list[str]
+
+
+def _answer(trace: Trace) -> Safety:
     """Sources, reach and paths of a trace."""
-    look = seen(trace)
+    look = prepared(trace)
     if "safety" not in look.kept:
         look.kept["safety"] = _safety(look)
     kept: Safety = look.kept["safety"]
     return kept
 
 
-def _safety(look: Seen) -> Safety:
+def _safety(look: Prepared) -> Safety:
     may, found = sinks(look)
     place, tainted = look.team.place_E, look.tainted_E
     rank = {"violation": 0, "blocked": 1, "possible": 2}
@@ -69,7 +82,7 @@ def _safety(look: Seen) -> Safety:
     )
 
 
-def _path(look: Seen, may: MayTaint, sink: Sink, *, is_traced: bool) -> TaintPath:
+def _path(look: Prepared, may: MayTaint, sink: Sink, *, is_traced: bool) -> TaintPath:
     index, place = look.trace.index, look.team.place_E
     end = index[sink.event]
     start = index[sink.source] if sink.source is not None else -1
@@ -88,7 +101,7 @@ def _path(look: Seen, may: MayTaint, sink: Sink, *, is_traced: bool) -> TaintPat
     )
 
 
-def _gate(look: Seen, source: int, way: list[int]) -> Gate:
+def _gate(look: Prepared, source: int, way: list[int]) -> Gate:
     """The first hand-over on the way that every other way passes too; else the sink itself."""
     agent_E, sink = look.team.agent_E, way[-1]
     crossings = [b for a, b in pairwise(way) if agent_E[a] != agent_E[b] and b != sink]
@@ -105,7 +118,7 @@ def _reaches(graph: Graph, source: int, sink: int, without: int) -> bool:
     return bool(Graph(graph.n, graph.src[keep], graph.dst[keep], order=graph.order).reach([source])[sink])
 
 
-def _notes(look: Seen, may: MayTaint, found: list[Sink]) -> list[str]:
+def _notes(look: Prepared, may: MayTaint, found: list[Sink]) -> list[str]:
     notes = []
     if not may.sources:
         said = any(e.trusted is not None for e in look.trace.events)
@@ -119,3 +132,6 @@ def _notes(look: Seen, may: MayTaint, found: list[Sink]) -> list[str]:
         more = f" and {len(odd) - 8:,} more" if len(odd) > 8 else ""
         notes.append(f"Look wrong by what they say: {' '.join(odd[:8])}{more}. Whether they changed anything takes a fork.")
     return notes
+
+
+safety = Panel(name="Safety", key="5", answer=_answer, shapes=(Gate, TaintPath, Safety))

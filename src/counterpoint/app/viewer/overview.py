@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import numpy as np
 
+from counterpoint.app.viewer.highlights import alerts, facts, is_masked, notes
+from counterpoint.app.viewer.prepared import Prepared, finite, prepared
 from counterpoint.app.viewer.replay import can_fork, parent_of
-from counterpoint.app.viewer.seen import Seen, finite, seen
 from counterpoint.app.viewer.shapes import VERSION, About, Agent
-from counterpoint.app.viewer.strip import alerts, facts, is_masked, notes
 from counterpoint.trace import Trace
 from counterpoint.trace.steered import is_steered
 from counterpoint.trace.vocabulary import EDGE_TYPES, EVENT_TYPES
 
 
-def about(trace: Trace) -> About:
+def overview(trace: Trace) -> About:
     """The card, the agents, the answer strip and the notes of a trace."""
-    look = seen(trace)
+    look = prepared(trace)
     if "about" not in look.kept:
         look.kept["about"] = _about(look)
     kept: About = look.kept["about"]
     return kept
 
 
-def _about(look: Seen) -> About:
+def _about(look: Prepared) -> About:
     trace, (start, end) = look.trace, look.span
     rows = agents(look)
     found = alerts(look)
@@ -61,7 +61,7 @@ def _about(look: Seen) -> About:
     )
 
 
-def agents(look: Seen) -> list[Agent]:
+def agents(look: Prepared) -> list[Agent]:
     """Every agent, by number."""
     team, seen_ = look.team, look.facts
     count = np.bincount(team.agent_E, minlength=len(team)).tolist()
@@ -93,7 +93,7 @@ def agents(look: Seen) -> list[Agent]:
     ]  # fmt: skip
 
 
-def _shares(look: Seen) -> list[float]:
+def _shares(look: Prepared) -> list[float]:
     """Each agent's share of the critical path."""
     on_path, path = np.zeros(look.n), look.facts.path
     if path is not None:
@@ -102,7 +102,7 @@ def _shares(look: Seen) -> list[float]:
     return shares
 
 
-def depth_first(look: Seen, top: int) -> list[int]:
+def depth_first(look: Prepared, top: int) -> list[int]:
     """An agent and all below it."""
     out = [top]
     for a in out:

@@ -18,11 +18,10 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from counterpoint.app import _otlp
-from counterpoint.app._groups import Groups
-from counterpoint.app._sealed import Sealed
-from counterpoint.app._spool import Place, Spool
 from counterpoint.app.logs import importers
+from counterpoint.app.receiver import otlp
+from counterpoint.app.receiver.sealed import Sealed
+from counterpoint.app.receiver.spool import Place, Spool
 from counterpoint.errors import CounterpointError, InputError
 from counterpoint.formats.importing.files import HEAD, File
 from counterpoint.store import Store
@@ -87,7 +86,7 @@ class Intake:
     def _recover(self) -> None:
         damaged: dict[Place, bytes] = {}
         for line, place in self._spool.recovered():
-            taken = _otlp.read_again(line)
+            taken = otlp.read_again(line)
             if taken is None:
                 damaged[place] = line
             else:
@@ -106,7 +105,7 @@ class Intake:
         """Whether a trace was sealed so long ago that it takes no more."""
         return key not in self._units and self._sealed.is_over(key)
 
-    def put(self, taken: _otlp.Taken) -> Future[None]:
+    def put(self, taken: otlp.Taken) -> Future[None]:
         """Done when what was taken is durable; from then on every later receiver finds it."""
 
         def then(places: Sequence[Place]) -> None:
@@ -115,7 +114,7 @@ class Intake:
 
         return self._spool.append(list(taken.lines.values()), then)
 
-    def _take(self, taken: _otlp.Taken, places: Sequence[Place]) -> None:
+    def _take(self, taken: otlp.Taken, places: Sequence[Place]) -> None:
         for key, place in zip(taken.lines, places, strict=True):
             unit = self._units.setdefault(key, _Unit())
             unit.places.append(place)
@@ -172,7 +171,7 @@ class Intake:
                 before = sum(map(len, lines.values()))
                 self._gather(wanted, lines)
                 if before < sum(map(len, lines.values())):
-                    data = b"".join(_otlp.once(line for found in lines.values() for line in found))
+                    data = b"".join(otlp.once(line for found in lines.values() for line in found))
                     traces = list(_traces(f"{key}.otlp.jsonl", data))
                 wanted = self._joined(key, {trace.trace_id for trace in traces}) - lines.keys()
         except OSError:
@@ -290,7 +289,7 @@ class Intake:
         hub = min(group)
         for name in sorted(units if is_refused else group):
             _, sealed = self._sealed.read(name, only_refused=is_refused)
-            lines = _otlp.once([*sealed, *self._spool.read(places.get(name, ()))])
+            lines = otlp.once([*sealed, *self._spool.read(places.get(name, ()))])
             self._sealed.write(name, group - {name} if name == hub else {hub} - {name}, lines, is_refused=is_refused)
         with self._lock:
             if any(len(self._units[name].places) > len(places[name]) for name in units):
@@ -347,3 +346,34 @@ def _traces(name: str, data: bytes) -> Iterator[Trace]:
         for trace in known[owner].read_session(session):
             trace.meta["import"] = {"format": owner, **trace.meta.get("import", {})}
             yield trace
+
+
+# -- groups ----------------------------------------------------------------------------------------------------------------
+
+
+class Groups:
+    """Sets of names that grow together; each name is in one."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, set[str]] = {}
+
+    def join(self, names: Iterable[str]) -> None:
+        """These belong together, with all that belong to any of them."""
+        whole: set[str] | None = None
+        for name in names:
+            group = self._of.setdefault(name, {name})
+            if whole is not None and group is not whole:
+                # The smaller moves into the larger, so that each name moves a few times at most.
+                small, group = sorted((group, whole), key=len)
+                group |= small
+                self._of.update(dict.fromkeys(small, group))
+            whole = group
+
+    def of(self, name: str) -> set[str]:
+        """All names that belong with this one, itself among them."""
+        return set(self._of.get(name, {name}))
+
+    def forget(self, name: str) -> None:
+        """Drop the whole group of a name."""
+        for other in self.of(name):
+            self._of.pop(other, None)

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from counterpoint.app.viewer.crediting import credit
+from counterpoint.app.viewer.incidents import is_dear, sinks
+from counterpoint.app.viewer.prepared import Prepared
 from counterpoint.app.viewer.replay import can_fork
-from counterpoint.app.viewer.safety import is_dear, sinks
-from counterpoint.app.viewer.seen import Seen
 from counterpoint.app.viewer.shapes import Agent, Alert, Fact
 from counterpoint.audit.collaboration import collaboration
 from counterpoint.audit.hacks import hacks
@@ -48,7 +48,7 @@ _LONG = 300
 # -- facts -----------------------------------------------------------------------------------------------------------
 
 
-def facts(look: Seen, agents: list[Agent], found: list[Alert]) -> list[Fact]:
+def facts(look: Prepared, agents: list[Agent], found: list[Alert]) -> list[Fact]:
     """What the strip says, most telling first."""
     out = [*_slowest(look, agents), *_dearest(agents), *_credited(look), *_wrong(look)]
     for kind, one, more in _COUNTED:
@@ -91,7 +91,7 @@ def _most(agents: list[Agent], value: list[float]) -> tuple[str, int, float] | N
     return best, max(_groups(agents)[best], key=lambda a: (value[a], -a)), sums[best]
 
 
-def _slowest(look: Seen, agents: list[Agent]) -> Iterable[Fact]:
+def _slowest(look: Prepared, agents: list[Agent]) -> Iterable[Fact]:
     found, path = _most(agents, [a.path_share for a in agents]), look.facts.path
     if found is not None and path is not None and _is_team(agents):
         name, who, share = found
@@ -110,7 +110,7 @@ def _dearest(agents: list[Agent]) -> Iterable[Fact]:
         yield Fact(kind="dearest", text=f"dearest: {found[0]} ({show(found[2])})", agent=found[1])
 
 
-def _credited(look: Seen) -> Iterable[Fact]:
+def _credited(look: Prepared) -> Iterable[Fact]:
     """Who earned most: by Shapley values, where a simulated trace holds what they take. Else a method must be chosen."""
     if look.n <= _MEASURED and can_fork(look.trace):
         told = credit(look.trace, "shapley", "agent")
@@ -120,7 +120,7 @@ def _credited(look: Seen) -> Iterable[Fact]:
             yield Fact(kind="credit", text=text, agent=look.team.number[best])
 
 
-def _wrong(look: Seen) -> Iterable[Fact]:
+def _wrong(look: Prepared) -> Iterable[Fact]:
     """The first wrong turn: where a person marked it, else the first failure."""
     marked = [i for i, e in enumerate(look.trace.events) if e.extra and e.extra.get("is_mistake") is True]
     failed = marked or np.flatnonzero(look.facts.failed_E).tolist()
@@ -131,7 +131,7 @@ def _wrong(look: Seen) -> Iterable[Fact]:
         yield Fact(kind="wrong", text=f"{what}: {look.trace.events[first].id}", event=int(look.team.place_E[first]), agent=agent)
 
 
-def _measured(look: Seen) -> Iterable[Fact]:
+def _measured(look: Prepared) -> Iterable[Fact]:
     """Three of the survey's measures, where they can be had."""
     if look.n > _MEASURED:
         return
@@ -161,19 +161,19 @@ def _money(value: float) -> str:
 # -- alerts ----------------------------------------------------------------------------------------------------------
 
 
-def alerts(look: Seen) -> list[Alert]:
+def alerts(look: Prepared) -> list[Alert]:
     """What to look at, the gravest first."""
     out = [*_incidents(look), *_hacks(look), *_unlinked(look), *_open(look), *_failures(look)]
     rank = {"high": 0, "medium": 1, "low": 2}
     return sorted(out, key=lambda alert: rank[alert.severity])
 
 
-def _numbers(look: Seen, ids: Iterable[str]) -> list[int]:
+def _numbers(look: Prepared, ids: Iterable[str]) -> list[int]:
     places = [int(look.team.place_E[look.trace.index[name]]) for name in ids]
     return sorted(places)[:_SHOWN]
 
 
-def _incidents(look: Seen) -> Iterable[Alert]:
+def _incidents(look: Prepared) -> Iterable[Alert]:
     """Violations, as `counterpoint audit --taint` counts them, and what was blocked."""
     if is_dear(look):
         return
@@ -191,7 +191,7 @@ def _line(text: str) -> str:
     return words if len(words) <= _LONG else words[: _LONG - 1] + "…"
 
 
-def _hacks(look: Seen) -> Iterable[Alert]:
+def _hacks(look: Prepared) -> Iterable[Alert]:
     if look.is_large:
         return
     for finding in hacks(look.trace, facts=look.facts):
@@ -200,7 +200,7 @@ def _hacks(look: Seen) -> Iterable[Alert]:
             yield Alert(kind="hack", severity=finding.severity or "low", text=text, events=_numbers(look, finding.events))
 
 
-def _unlinked(look: Seen) -> Iterable[Alert]:
+def _unlinked(look: Prepared) -> Iterable[Alert]:
     report = look.report
     if report.unlinked_count:
         first = [int(look.team.place_E[look.team.agent_E == a].min()) for a in look.unlinked_A[:_SHOWN] if _acts(look, a)]
@@ -209,18 +209,18 @@ def _unlinked(look: Seen) -> Iterable[Alert]:
         yield Alert(kind="unlinked", severity="medium", text=_line(text), events=sorted(first))
 
 
-def _acts(look: Seen, agent: int) -> bool:
+def _acts(look: Prepared, agent: int) -> bool:
     return bool((look.team.agent_E == agent).any())
 
 
-def _open(look: Seen) -> Iterable[Alert]:
+def _open(look: Prepared) -> Iterable[Alert]:
     if look.open:
         numbers = sorted(look.team.place_E[look.open].tolist())
         text = f"{_many(len(numbers), 'event')} began and did not end"
         yield Alert(kind="open", severity="medium", text=text, events=numbers[:_SHOWN])
 
 
-def _failures(look: Seen) -> Iterable[Alert]:
+def _failures(look: Prepared) -> Iterable[Alert]:
     failed = np.flatnonzero(look.facts.failed_E)
     if len(failed):
         numbers = np.sort(look.team.place_E[failed]).tolist()
@@ -236,7 +236,7 @@ def is_masked(trace: Trace) -> bool:
     return any("[masked:" in text for text in trace.contents.values())
 
 
-def notes(look: Seen) -> list[str]:
+def notes(look: Prepared) -> list[str]:
     """What the reader should know beside the picture."""
     trace, report = look.trace, look.report
     out = []

@@ -21,7 +21,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from counterpoint.app.cli._output import os_error
+from counterpoint.app.words import os_error
 from counterpoint.errors import CounterpointError
 
 JSON, BYTES = "application/json", "application/octet-stream"

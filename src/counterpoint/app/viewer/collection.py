@@ -36,7 +36,7 @@ def is_run(path: Path) -> bool:
     return (path / "about.json").is_file()
 
 
-class Shelf:
+class Collection:
     """Everything that the page can ask for by name."""
 
     def __init__(

@@ -8,20 +8,13 @@ was asked for: the Host header must name this machine, and no web page but its o
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-import signal
-import socket
-import threading
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 from urllib.parse import urlsplit
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
@@ -29,10 +22,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from counterpoint.app import _otlp
-from counterpoint.app._connections import patient
-from counterpoint.app._intake import Intake
-from counterpoint.errors import CounterpointError, InputError, TryAgain
+from counterpoint.app.receiver import otlp
+from counterpoint.app.receiver.intake import Intake
+from counterpoint.app.serving import Server, is_loopback, patient, quiet
+from counterpoint.errors import CounterpointError, InputError
 
 JSON, PROTOBUF = "application/json", "application/x-protobuf"
 # google.rpc.Code, which OTLP answers carry beside the HTTP status.
@@ -66,15 +59,6 @@ class _Refusal(Exception):
 
 
 # -- who may ask -----------------------------------------------------------------------------------------------------------
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine and nothing else: `localhost`, 127.0.0.0/8 or ::1."""
-    host = host.strip("[]").rstrip(".").lower()
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
 
 
 class _Guard:
@@ -112,28 +96,6 @@ def _name(url: str) -> str:
         return ""
 
 
-def bound(host: str, port: int) -> socket.socket:
-    """A listening socket; `TryAgain` when the port is taken."""
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        family, kind, protocol, _, address = found
-        # With the protocol named, asyncio sends answers at once; without it, each waits 40 ms for an acknowledgement.
-        sock = socket.socket(family, kind, protocol)
-    except OSError as error:
-        raise InputError(f"cannot listen on {host!r}", why=str(error), fix="use --host 127.0.0.1") from error
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(address)
-        sock.listen(512)
-    except OSError as error:
-        sock.close()
-        where, fix = f"{host}:{port}", "choose another with --port, or --port 0 for any that is free"
-        if isinstance(error, PermissionError):
-            raise InputError("may not listen on this port", where=where, fix=fix) from error
-        raise TryAgain("cannot listen on this port", where=where, why=error.strerror, fix=fix) from error
-    return sock
-
-
 # -- one request -----------------------------------------------------------------------------------------------------------
 
 
@@ -157,7 +119,7 @@ class _Receiver:
         message = "metrics are not kept: set OTEL_METRICS_EXPORTER=none, or send them elsewhere"
         return _error(_Refusal(404, message), is_protobuf=_type(request) == PROTOBUF)
 
-    async def export(self, request: Request, kind: _otlp.Kind) -> Response:
+    async def export(self, request: Request, kind: otlp.Kind) -> Response:
         """Take a request."""
         is_protobuf = _type(request) == PROTOBUF
         held = _Held(self)
@@ -171,13 +133,13 @@ class _Receiver:
         self._intake.counts["spans" if kind == "traces" else "log records"] += sum(taken.counts.values())
         self._intake.counts["rejected"] += taken.rejected
         self._intake.counts["requests"] += 1
-        return Response(_otlp.reply(taken, kind, is_protobuf=is_protobuf), media_type=PROTOBUF if is_protobuf else JSON)
+        return Response(otlp.reply(taken, kind, is_protobuf=is_protobuf), media_type=PROTOBUF if is_protobuf else JSON)
 
-    async def _taken(self, request: Request, kind: _otlp.Kind, held: _Held, *, is_protobuf: bool) -> _otlp.Taken:
+    async def _taken(self, request: Request, kind: otlp.Kind, held: _Held, *, is_protobuf: bool) -> otlp.Taken:
         body = await self._body(request, held)
         held.begin()  # not before: who sends slowly takes nobody's place
         loop = asyncio.get_running_loop()
-        read = partial(_otlp.of_protobuf if is_protobuf else _otlp.of_json, body, kind)
+        read = partial(otlp.of_protobuf if is_protobuf else otlp.of_json, body, kind)
         try:
             taken = await loop.run_in_executor(self._threads, read)
         except InputError as error:
@@ -190,7 +152,7 @@ class _Receiver:
                 raise _Refusal(503, f"cannot be kept now: {error}", again_s=10) from error
         return taken
 
-    def _without_late(self, taken: _otlp.Taken) -> _otlp.Taken:
+    def _without_late(self, taken: otlp.Taken) -> otlp.Taken:
         late = [key for key in taken.lines if self._intake.is_over(key)]
         if not late:
             return taken
@@ -304,7 +266,7 @@ def _type(request: Request) -> str:
 
 
 def _error(refusal: _Refusal, *, is_protobuf: bool) -> Response:
-    body = _otlp.status(_CODES[refusal.status], refusal.message, is_protobuf=is_protobuf)
+    body = otlp.status(_CODES[refusal.status], refusal.message, is_protobuf=is_protobuf)
     headers = {} if refusal.again_s is None else {"retry-after": str(refusal.again_s)}
     return Response(body, refusal.status, headers, media_type=PROTOBUF if is_protobuf else JSON)
 
@@ -328,46 +290,8 @@ def application(intake: Intake, limits: Limits, *, is_remote: bool = False) -> S
     return Starlette(routes=routes, middleware=[Middleware(_Guard, is_remote=is_remote)])
 
 
-# -- the server ------------------------------------------------------------------------------------------------------------
-
-
-class Server(uvicorn.Server):
-    """Answers until a signal, or `should_exit`; requests that are being answered then are answered. A second signal kills."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Only the signals' first coming is ours; uvicorn would raise it again at the end, before all is stored."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {number: signal.signal(number, self._end) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def _end(self, number: int, frame: object) -> None:
-        self.should_exit = True
-        signal.signal(number, signal.SIG_DFL)
-
-
 def server(intake: Intake, limits: Limits, *, is_remote: bool = False) -> Server:
     """A server for `application`; call `run(sockets=[bound(host, port)])`."""
     http = patient(limits.connections, limits.seconds)
     return Server(quiet(application(intake, limits, is_remote=is_remote), http=http, grace_s=5))
 
-
-def quiet(app: Any, *, http: Any, grace_s: int) -> uvicorn.Config:
-    """How our servers run: nothing on the screen, no word about what they are made of, nobody's headers believed."""
-    return uvicorn.Config(
-        app,
-        http=http,
-        ws="none",
-        lifespan="off",
-        log_level="critical",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=grace_s,
-    )

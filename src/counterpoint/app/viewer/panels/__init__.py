@@ -1,0 +1,1 @@
+"""The panels of the trace page, a file each; see `viewer/panel.py`."""

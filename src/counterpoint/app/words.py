@@ -1,0 +1,44 @@
+"""What people read, on a terminal or on the page: numbers, text of a trace, and system errors in our words.
+
+Always true: what a trace says comes out without control characters; a number that was not measured is `-`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from counterpoint.errors import CounterpointError, InputError, NotFound, TryAgain
+
+
+def number(value: float | int | None, digits: int = 4) -> str:
+    """A number for reading: grouped integers, short floats, `-` for what was not measured."""
+    if value is None:
+        return "-"
+    if isinstance(value, int) or (float(value).is_integer() and abs(value) < 1e15):
+        return f"{int(value):,}"
+    return f"{value:.{digits}g}"
+
+
+def plain_text(text: str, *, keep_lines: bool = False) -> str:
+    """Text without control characters: what a trace says must not steer the reader's terminal."""
+    return "".join(c if c.isprintable() or (keep_lines and c in "\n\t") else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def os_error(error: OSError) -> CounterpointError:
+    """A system error in our words: what, where, what would work."""
+    where = os.fspath(error.filename) if isinstance(error.filename, (str, os.PathLike)) else None
+    match error.errno:
+        case errno.ENOENT:
+            return NotFound("no such file", where=where, fix="check the path; `counterpoint ls` lists what is stored")
+        case errno.EISDIR:
+            return InputError("is a directory, not a file", where=where, fix="name a file in it")
+        case errno.EACCES | errno.EPERM:
+            return InputError("permission denied", where=where, fix="check the file's owner and mode")
+        case errno.ENOSPC | errno.EDQUOT:
+            return CounterpointError("no space left on the device", where=where, fix="free some space and run it again")
+        case errno.EROFS:
+            return InputError("the file system is read-only", where=where, fix="write somewhere else with -o or --store")
+        case errno.EAGAIN | errno.EBUSY:
+            return TryAgain("busy", where=where, fix="run it again in a moment")
+    return CounterpointError(error.strerror or str(error), where=where)
