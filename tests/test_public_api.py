@@ -44,6 +44,7 @@ PINNED = [
     "load",
     "problems", "read_logs", "record",
     "reward",
+    "rows",
     "save",
     "top",
     "train",

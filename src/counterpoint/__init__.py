@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from counterpoint.app.api.audit import audit
     from counterpoint.app.api.compare import compare
-    from counterpoint.app.api.credit import credit, reward
+    from counterpoint.app.api.credit import credit, reward, rows
     from counterpoint.app.api.fork import diff, fork
     from counterpoint.app.api.top import top
     from counterpoint.app.api.train import train
@@ -83,6 +83,7 @@ _HOME = {
     "read_logs": "app.logs",
     "record": "team.record",
     "reward": "app.api.credit",
+    "rows": "app.api.credit",
     "save": "app.library",
     "top": "app.api.top",
     "train": "app.api.train",

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from counterpoint.errors import InputError
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.rows import Credit, CreditRow
+from counterpoint.trace.tabular import Tabular
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -93,8 +94,14 @@ class CallRow:
 
 
 @dataclass(frozen=True)
-class CallRows:
+class CallRows(Tabular):
     """The model calls of many traces, in the order of the traces and then of the file."""
+
+    TABLE: ClassVar = {
+        "trace_id": "string", "event": "string", "agent": "string", "role": "string", "model": "string", "group": "string",
+        "sampled": "bool", "level": "string", "advantage": "double", "share": "double", "prompt_ids": "list:int64",
+        "token_ids": "list:int64", "logps": "list:double", "token_advantages": "list:double",
+    }  # fmt: skip
 
     trace_ids: tuple[str, ...]
     rows: tuple[CallRow, ...]
@@ -102,6 +109,24 @@ class CallRows:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def table_rows(self) -> Iterator[Sequence[Any]]:
+        """A row per call, prompts whole."""
+        for i, row in enumerate(self.rows):
+            about = (self.trace_ids[row.trace], row.event, row.agent, row.role, row.model, row.group, row.sampled)
+            arrays = (self.prompt_ids(i), row.token_ids, row.logps, row.token_advantages)
+            yield (*about, row.level, row.advantage, row.share, *(None if a is None else a.tolist() for a in arrays))
+
+    def row_count(self) -> int:
+        """How many calls there are."""
+        return len(self.rows)
+
+    def caption(self) -> str:
+        """How many calls, and how many of them got an advantage."""
+        told = sum(row.level is not None for row in self.rows)
+        about = f"{len(self.rows):,} model calls of {len(self.trace_ids):,} traces, {told:,} with an advantage"
+        lost = [u.value for u in self.placement.unplaced]
+        return f"{about}; {len(lost):,} amounts, {sum(lost):.4g} in all, found no call" if lost else about
 
     def prompt_ids(self, place: int) -> Ints | None:
         """The whole prompt of a row, put together from what it shares with earlier rows."""

@@ -18,6 +18,7 @@ from counterpoint.errors import InputError
 
 if TYPE_CHECKING:
     from counterpoint.app.api.inputs import Source, StorePlace
+    from counterpoint.credit.call_rows import CallRows
     from counterpoint.trace import Trace
     from counterpoint.trace.rows import Credit, Signals
 
@@ -66,6 +67,27 @@ def forked_by(*, model: Any, base_url: str | None, key_env: str | None, allow: S
         return replay_for(trace, model=answers, allow=allow)
 
     return replay
+
+
+def rows(
+    traces: Source, credit: Credit | str = "group_relative", *, store: StorePlace = None, **options: Any
+) -> CallRows:
+    """Training rows: one per model call, with the advantage that a credit of any unit gives it.
+
+    `credit` is the name of a mechanism, with its `options`, or a credit that was computed of these very traces. Credit of an
+    effect goes to the call that caused it; what no call carries is in `placement.unplaced` with its amount.
+
+    >>> import counterpoint as cpt
+    >>> trace = cpt.world("W1", vote_items=12).run("reference", [0], log=True).trace(0)
+    >>> found = cpt.rows(trace, "uniform")
+    >>> len(found), sum(u.value for u in found.placement.unplaced) == trace.rewards["team"]  # a simulator calls no model
+    (0, True)
+    """
+    from counterpoint.credit.call_rows import call_rows
+
+    many = many_traces(traces, store)
+    given = credit_of(credit, many, options, replay=replay_of) if isinstance(credit, str) else credit
+    return call_rows(many, given)
 
 
 def reward(traces: Source, kind: str = "team_outcome", *, store: StorePlace = None, **options: Any) -> Signals:
