@@ -434,6 +434,15 @@ def test_threads_tell(name: str) -> None:
     assert story(name) == wanted.splitlines()
 
 
+def test_of_one_moment_the_deeper_thread_comes_first() -> None:
+    trace = read(
+        a=[meta(0, "a"), human(1, "Go.")],
+        b=[child(1, "b", "a"), human(2, "Dig."), human(5, "More.")],
+        c=[child(2, "c", "b"), human(5, "Deeper.")],
+    )
+    assert [e.id for e in trace.events] == ["a:2", "b:2", "c:2", "b:3"]
+
+
 # -- pieces
 
 

@@ -153,8 +153,7 @@ def _thread(session: Session, file: File, report: Report) -> Thread | None:
             session.report.broke(file.name, number, "a record that no Codex log begins with")
             continue
         head.id = head.id or session.key or file.stem or "unnamed"
-        begun = record if record.get("type") != "session_meta" else {**record, "payload": {"id": head.id}}
-        return Thread(head, _chained(number, begun, records), report)
+        return Thread(head, _chained(number, record, records), report)
     return None
 
 

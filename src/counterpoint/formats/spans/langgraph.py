@@ -79,7 +79,7 @@ def _goto(value: Any) -> str | None:
         if isinstance(inner, str) and (found := _GOTO.search(inner)):
             return found[1]
         command = as_dict(inner)
-        if command.get("lg_name") == "Command" or "goto" in command:
+        if "goto" in command:
             goto = command.get("goto")
             return string(goto[0] if isinstance(goto, list) and goto else goto)
     return None
