@@ -52,7 +52,7 @@ def given(instance: Instance) -> dict[str, str]:
 
 
 def leaks(instance: Instance, texts: Trace | Iterable[str], task: TextTask, *, written: Iterable[str] = ()) -> list[Leak]:
-    """Where the truth stands in a trace, or in texts such as prompts; `written` is what agents had written before them."""
+    """Where the truth is found in a trace, or in texts such as prompts; `written` is what agents had written before them."""
     key, solution = truth(instance, task)
     if isinstance(texts, Trace):
         return _in_trace(texts, key, solution)

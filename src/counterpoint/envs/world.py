@@ -1,8 +1,8 @@
 """What a world is: parameters with units, policies by name, a known optimum, and episodes that a seed decides.
 
 Always true: a world is frozen; other parameters are another world (`replace`). An episode is a function of (world, policy,
-seed): the same three give the same bytes, one at a time or thousands at once. What a number of a world means, and in which
-unit it is, stands in the field that declares it. `testing.check_env` calls all of this over any world.
+seed): the same three give the same bytes, one at a time or thousands at once. What a number of a world means, and its
+unit, is said by the field that declares it. `testing.check_env` calls all of this over any world.
 """
 
 from __future__ import annotations

@@ -155,5 +155,5 @@ class Agent(AgentState):
 
 
 def parts_of(subtasks: Sequence[Subtask]) -> str:
-    """The natural split in words, for whoever may hand it out."""
+    """The natural split in words, for the agent that may hand it out."""
     return "The work can be split into these parts:\n" + "\n".join(f"{s.id}: {s.text}" for s in subtasks)

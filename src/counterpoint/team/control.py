@@ -41,7 +41,7 @@ class Control(Protocol):
         """The orders for this agent, before what has this key; waits while it is paused. Call again until there are none."""
 
     async def close(self) -> None:
-        """Take no more orders; who waits goes on."""
+        """Take no more orders; agents that are paused go on."""
 
 
 class NoControl:
@@ -134,7 +134,7 @@ class FileControl:
             await self._news.wait()
 
     async def close(self) -> None:
-        """Take no more orders: who waits goes on, and a file that nobody needs any more is removed."""
+        """Take no more orders: agents that are paused go on, and a file that nobody needs any more is removed."""
         self._is_closed = True
         self._is_quiet = False
         self._news.set()
@@ -186,7 +186,7 @@ class FileControl:
                 news.set()
 
     def _look(self) -> bool:
-        """Take in what the file has more; whether there is any."""
+        """Read what was added to the file; whether there was anything."""
         count = len(self._orders)
         try:
             size = self._path.stat().st_size

@@ -37,7 +37,7 @@ _LEFT_OUT = "[... {count} older messages left out: they are longer than the cont
 _SHORT = 80
 """Characters of a message that is cut as far as it can be."""
 _STEPS, _BLOCK = 8, 32
-"""A message is cut to so many lengths, and so many messages at a time are left out."""
+"""How many lengths a message can be cut to, and how many messages are left out at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -123,7 +123,7 @@ class Orchestration:
     async def gather(self, *, is_heard: bool = True) -> None:
         """Wait for everybody; hear what they bring, in the order in which they were sent."""
         while self.busy:
-            agent, task = self.busy[0]  # until it is back it counts as busy: whoever is interrupted ends those who still work
+            agent, task = self.busy[0]  # busy until it is back, so that an interruption ends it too
             back = await task
             self.busy.popleft()
             if is_heard:
@@ -162,7 +162,7 @@ class Orchestration:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *about: object) -> None:
-        """When all is over, wait for whoever works; when the run itself is interrupted, end them first."""
+        """At the end, wait for the agents that still work; when the run itself is interrupted, end them first."""
         if kind is not None and issubclass(kind, asyncio.CancelledError):
             for _, task in self.busy:
                 task.cancel()
@@ -188,7 +188,7 @@ async def manage(work: Orchestration) -> str:
 
 
 async def end(work: Orchestration, why: str) -> str:
-    """Stop because there is no other way."""
+    """Stop because the orchestrator may not go on."""
     await work.gather()
     if len(work.done) > work.merged:
         work.merge(work.lead.team.task.rules[0], None, 0)

@@ -96,7 +96,7 @@ _decode = msgspec.json.Decoder(Order).decode
 
 
 def line_of(order: Order) -> bytes:
-    """An order as a line of the file: its JSON and the CRC-32 of that."""
+    """An order as a line of the file: its JSON and the CRC-32 of it."""
     said = msgspec.json.encode(order)
     return said + b" %010d\n" % zlib.crc32(said)
 
@@ -196,7 +196,7 @@ def _over(trace_id: str) -> Refused:
 
 def _deaf(trace_id: str) -> Refused:
     fix = "teams of `counterpoint record` take orders; for your own, see docs/steer.md"
-    return Refused(f"whoever records trace {trace_id!r} takes no orders", fix=fix)
+    return Refused(f"the process that records trace {trace_id!r} takes no orders", fix=fix)
 
 
 def agents_of(events: Iterable[Event], known: dict[str, bool] | None = None) -> dict[str, bool]:

@@ -88,7 +88,7 @@ class Clock(Protocol):
         """Its duration; `dur` is what it is known to have taken, where it did not happen just now."""
 
     def restore(self, event: str, agent: str, t: float, dur: float) -> None:
-        """An event of before, in a run that is resumed."""
+        """An event that was recorded before the run was resumed."""
 
 
 class WallClock:

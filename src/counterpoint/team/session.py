@@ -188,7 +188,7 @@ async def play(team: Team, topology: Topology) -> RunOutcome:
 
 
 def _broken(team: Team) -> str:
-    """Why the root gave up, where its model failed and nothing was answered."""
+    """Why the root gave up, if its model failed and there is no answer."""
     return team.failure if team.failure and not team.draft else ""
 
 
@@ -282,7 +282,7 @@ async def resume_team(
 
 
 def _check_address(spec: Spec, options: Mapping[str, Any], trace_id: str) -> None:
-    """A journal is a file: where it would send a key, or which variable it would send, must be said again by who resumes."""
+    """A journal is a file: an address that would get a key, or the variable that holds it, must be given again on resuming."""
     for name in ("base_url", "key_env"):
         if name in spec.options and name not in options:
             what, flag = f"the run's journal names the model's {name}: {spec.options[name]}", f"--{name.replace('_', '-')}"

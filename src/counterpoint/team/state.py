@@ -94,7 +94,7 @@ class TeamState:
     badges: dict[str, str] = field(default_factory=dict)
     """Key of an event to how a fork came by it."""
     held: list[str] = field(default_factory=list)
-    """Keys of irreversible calls that were not made for want of consent."""
+    """Keys of irreversible calls that were not made because nobody had consented."""
     calls: dict[str, int] = field(default_factory=lambda: {"recorded": 0, "re-run": 0})
     kept: set[str] = field(default_factory=set)
     """References of texts that the recording holds."""
@@ -146,7 +146,7 @@ class TeamState:
         return self._told.get(event, "")
 
     def insert(self, do: Insert, event: str, key: str) -> None:
-        """One more message, to whoever it names."""
+        """One more message, to the agent that it names."""
         to = self.agents.get(str(do.about.get("to", "lead")))
         if to is None:
             return

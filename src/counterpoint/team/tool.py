@@ -27,7 +27,7 @@ class Place:
     agent: str
     """The agent's name, its spawn path: `lead`, `lead.1`, `lead.1.2`."""
     folder: Path
-    """The agent's own folder; made by whoever needs it first."""
+    """The agent's own folder; made by the first tool that needs it."""
     shared: dict[str, Any]
     """What the team shares in memory, one dictionary for all."""
     event: str = ""

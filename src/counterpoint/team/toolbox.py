@@ -85,7 +85,7 @@ class Toolbox:
         return Place(agent, self._folders[agent], self.shared, event, round)
 
     async def call(self, agent: str, role: str, name: str, text: str, *, event: str = "", round: int = 0) -> ToolResult:
-        """Make an agent's call: allowed, readable, in time, and of bearable length."""
+        """Make an agent's call: allowed, readable, in time, and cut to the length that is allowed."""
         mine = self._allowed.get(role, ())
         if name not in mine and (name in self._tools or name in self._forbidden):
             said = f"the tool {name!r} is not allowed to {role!r}; allowed: {', '.join(mine) or 'none'}"

@@ -135,11 +135,11 @@ async def _think(agent: AgentState, view: View, key: str) -> _Thought:
 
 
 def _failed_call(agent: AgentState, call: Call, address: str, failed: ModelFailed, seconds: float | None) -> ModelFailed:
-    """A failure that knows its call; after one for length the agent's prompts are half as long."""
+    """A failure with the call that it belongs to; after a prompt that was too long the agent's prompts are half as long."""
     failed.seconds = seconds
     if failed.kind == "too long":
         agent.room = max(1, sum(len(m.text) for m in call.messages) // 2)
-    if failed.kind != "budget":  # which another run may have more of
+    if failed.kind != "budget":  # another run may have a larger one
         failed.note = {"address": address, "seed": call.seed, "prompt": _kept(agent, call)[1]}
     return failed
 

@@ -11,7 +11,7 @@ unbiased and has little noise. Laws, with k the evidence after t rounds and q = 
 | S0 | finds ~ Poisson(mean·find·q^t) |
 | S1, S1b | finds ~ Poisson(γ·find·q^t), γ ~ Gamma(shape + k, rate + 1 − q^t) |
 | S2 | the leader's margin grows with its posterior chance, else shrinks; from a tie it is 1 |
-| S3 | +1, 0, −1 by the posterior chance that the draft still improves, after so many quiet rounds |
+| S3 | +1, 0, −1 by the posterior chance that the draft still improves, after that many quiet rounds |
 """
 
 from __future__ import annotations

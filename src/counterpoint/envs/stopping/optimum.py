@@ -180,7 +180,7 @@ def _most_found(config: WideSearch, t: int) -> int:
 
 
 def _longest(shape: float, odds: float) -> int:
-    """Where the tail of the negative binomial with this shape and mean shape·odds ends, for all we care."""
+    """Where the tail of the negative binomial with this shape and mean shape·odds ends, to the precision that is needed."""
     if odds <= 0:
         return 0
     log_ratio, n, log_p = math.log(odds) - math.log1p(odds), 0, -shape * math.log1p(odds)

@@ -21,7 +21,7 @@ Rule = Callable[[int, np.ndarray], np.ndarray]
 """(round, features (E, d)) to (E,) booleans or chances of stopping."""
 
 NAMES = ("optimum", "best_cap", "never", "first", "random", "patience")
-"""The optimal rule; the best fixed round; the horizon; round 1; a coin; so many rounds without a rise of the evidence.
+"""The optimal rule; the best fixed round; the horizon; round 1; a coin; a number of rounds without a rise of the evidence.
 
 `cap:7` stops at round 7, `patience:3` after three quiet rounds; `patience` alone means `patience:4`.
 """

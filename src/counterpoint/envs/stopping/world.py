@@ -117,7 +117,7 @@ class StoppingWorld:
     ) -> Trace:
         """The trace of an episode; with `forced`, stop intentions are logged and the rounds go on to the horizon.
 
-        `edits` are what forks did (`script`); `open_at` is the checkpoint where an unfinished episode stands.
+        `edits` are what forks did (`traces.edit_of`); `open_at` is the checkpoint where an unfinished episode stands.
         """
         _seeds([seed])
         script = StoppingScript(self.config, seed, list(edits))
@@ -155,7 +155,7 @@ class StoppingWorld:
         return write(episode)
 
     def fork(self, trace: Trace, at: str, do: Do | None = None, seed: int | None = None, *, policy: Any = None) -> Trace:
-        """The trace that would have come about, had `do` been done at event `at`; see `script` for what can be done where.
+        """The trace that would have come about, had `do` been done at event `at`; `traces.edit_of` says what can be done where.
 
         A trace of a policy that has no name can be forked when the policy is given again.
         """

@@ -187,7 +187,7 @@ def say(
 
 
 def report(script: Script, who: Actor, to: Actor, at: int, last: int, reads: list[tuple[int, EdgeType]]) -> int:
-    """Two agents in five say how it went before they return; noted in `reads` for whoever hears it. When it is over."""
+    """Two agents in five report before they return; noted in `reads` for the agent that hears it. Gives when it is over."""
     if script.dice.below(5) < 2:
         at, message = say(script, who, to, at, "message", [(last, "causal")])
         reads.append((message, "message"))

@@ -91,7 +91,7 @@ def answered(
         "row": np.full(len(c), -1),
         "asked": np.full(len(c), -1),
     }
-    # a liar, or whoever is asked again, had the same answer from the tool
+    # a liar, or an agent that is asked again, had the same answer from the tool
     own_words = attack.wrong & (config.attack == "AV3") if attack is not None else np.zeros(len(c), np.bool_)
     own_words = own_words | (anew != word)
     table["tool"] = table["claim"] if honest is None else np.where(own_words, honest.claim, table["claim"])

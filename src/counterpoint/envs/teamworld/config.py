@@ -131,7 +131,7 @@ class Config:
     attack: str = _P("none", "name", "AV1-AV8, a benign control, or none")
     attack_rate: float = _P(0.0, "1", "share of the places where the attack can happen at which it does")
     note_reads: float = _P(0.3, "1", "chance that a call reads the shared memory (AV4)")
-    obey: float = _P(0.8, "1", "chance that whoever reads an injection follows it")
+    obey: float = _P(0.8, "1", "chance that an agent that reads an injection follows it")
 
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):

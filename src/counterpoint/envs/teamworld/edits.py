@@ -95,7 +95,7 @@ def edited_action(config: Config, action: Action, edits: list[Edit]) -> Action:
 def _stop(config: Config, action: Action, ep: int, forced: Mapping[str, Any], is_deleted: bool) -> Action:
     stop = np.array(action.stop)
     stop[ep] = bool(forced.get("stop", stop[ep])) and not is_deleted
-    if stop[ep]:  # whoever stops does nothing else in that round
+    if stop[ep]:  # a team that stops does nothing else in that round
         action = _delegate(config, _spawn(config, action, ep, {}, True), ep, {}, True)
     return replace(action, stop=stop)
 

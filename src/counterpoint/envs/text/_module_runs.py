@@ -71,7 +71,7 @@ def outputs(sources: Mapping[str, str], groups: Sequence[Group]) -> dict[str, li
         for name, value in _process(sources, left):
             if name in given:
                 given[name].append(value)
-        # Whoever was running when the process ended has failed; those after it have their turn in a new one.
+        # The call that was running when the process ended has failed; those after it run in a new one.
         left = [group for group in left if len(given[group.name]) < len(group.calls)][1:]
         kills += 1
     return {group.name: (given[group.name] + [None] * len(group.calls))[: len(group.calls)] for group in groups}

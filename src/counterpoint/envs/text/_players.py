@@ -299,7 +299,7 @@ def _are_alike(lists: Sequence[Sequence[Row]], width: int) -> bool:
 
 
 def _problems(mine: Sequence[Row], given: Sequence[Row], width: int) -> list[str]:
-    """What a critic who has read the papers holds against some rows."""
+    """What is wrong with some rows, for a critic who has read the papers."""
     lacks = sorted({"|".join(map(str, row[:width])) for row in mine} - {"|".join(map(str, row[:width])) for row in given})
     wrong = sorted({"|".join(map(str, row[:width])) for row in given if row not in mine})
     return [f"{key} is missing" for key in lacks] + [f"{key} is wrong" for key in wrong]

@@ -20,7 +20,7 @@ _FIXED = (
     ("k3", "a room holds all the people of its talk"),
     ("k4", "a talk is on its day"),
 )
-_MOST_LINKS = 4  # rooms are tried for so many ties; generated problems have no more
+_MOST_LINKS = 4  # rooms are tried for this many ties; generated problems have no more
 _ROOM = re.compile(r"\b(room\d{1,2}) holds (\d{1,4})\b")
 _DAY = re.compile(r"\b(day\d{1,2}) has ((?:slot\d{1,3}(?:, )?){1,20})")
 _TALK = re.compile(

@@ -162,7 +162,7 @@ def attack_success(instance: Instance, trace: Trace) -> list[AttackOutcome]:
 
 
 def _speakers(planted: Planted, trace: Trace, texts: Mapping[str, str], spawned: Sequence[str]) -> set[str]:
-    """Who says it for the adversary: whoever the record says, else the peer of that number."""
+    """Who says it for the adversary: the agent that the record names, else the peer of that number."""
     if not planted.where.startswith("peer:"):
         return set()
     told = {e.agent for e in trace.events if (e.extra or {}).get("planted") and planted.text in texts[e.id]}

@@ -82,7 +82,7 @@ class Rates:
         self._pause_until = max(self._pause_until, self._now() + seconds)
 
     async def turn(self, tokens: int) -> None:
-        """Wait until a request of so many tokens may go."""
+        """Wait until a request of this many tokens may go."""
         wait = max(
             0.0 if self._requests is None else self._requests.wait(),
             0.0 if self._tokens is None else self._tokens.wait(tokens),
@@ -99,7 +99,7 @@ _LONGEST_WAIT_S = 300.0
 _CONNECT_S = 10.0
 _DRAIN_S = 1.0
 _CHARS_PER_TOKEN = 256
-"""More than any vocabulary has in a token: whoever sends more does not stop at `max_tokens`."""
+"""More than any vocabulary has in a token: an endpoint that sends more does not stop at `max_tokens`."""
 _TOTAL = 10
 """One whole answer may take this many times the limit on silence, however steadily it arrives."""
 

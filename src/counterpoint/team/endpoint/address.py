@@ -31,7 +31,7 @@ class Address:
     query: tuple[tuple[str, str], ...] = field(repr=False)
     is_local: bool
     is_plain: bool
-    """Plain http: whoever carries it can read it."""
+    """Plain http: everybody on the way can read it."""
     secrets: tuple[str, ...] = field(repr=False)
 
     @property

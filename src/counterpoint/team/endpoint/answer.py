@@ -21,7 +21,7 @@ from counterpoint.formats.importing.values import as_dict, count
 from counterpoint.team.model import Failure
 
 OPTIONAL = ("logprobs", "seed", "stop", "temperature", "stream_options", "max_tokens", "system")
-"""What can be left out of a request, or said otherwise, when an endpoint refuses it."""
+"""What can be left out of a request, or put differently, when an endpoint refuses it."""
 _WORDS, _READ = 240, 4000
 """Characters that are shown of what an endpoint says, and that are looked at."""
 _SHORTEST_SECRET = 6
@@ -61,7 +61,7 @@ class Fault:
     is_final: bool = False
     """Asking again would not help."""
     after_s: float | None = None
-    """How long the endpoint wants to be left alone."""
+    """How long the endpoint asks us to wait."""
     refused: tuple[str, ...] = ()
     """The optional parts of the request that it does not take."""
     is_lost: bool = False

@@ -149,7 +149,7 @@ def _attend(
 
 
 def register() -> None:
-    """Make the attention known to `transformers` under `NAME`; again does nothing."""
+    """Make the attention known to `transformers` under `NAME`; a second call does nothing."""
     from transformers import AttentionInterface
 
     AttentionInterface.register(NAME, _attend)

@@ -6,7 +6,7 @@ one after the other, as reading is bound by arithmetic and gains nothing from co
 those before.
 
 Always true: a call gets exactly one answer, a completion or an error; a call that was cancelled is let go before the next pass
-and holds up nobody; after `close` no thread is left and whoever still waited has been told. What a call is answered does not
+and delays no other call; after `close` no thread is left, and calls that still waited have failed. The answer to a call does not
 depend on the others except through the last bits of its logits, which sums of another shape round otherwise.
 """
 
@@ -142,7 +142,7 @@ class Engine:
             self._inbox.put(request)
 
     def close(self) -> None:
-        """End the thread, tell whoever waits, let the memory go; again does nothing."""
+        """End the thread, fail the calls that wait, free the memory; a second call does nothing."""
         with self._lock:
             self._is_closed = True
             thread, self._thread = self._thread, None

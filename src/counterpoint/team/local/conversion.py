@@ -120,7 +120,7 @@ def _write(packed: Path, draft: Path) -> None:
         tokenizer = transformers.AutoTokenizer.from_pretrained(packed.parent, **local)
         plain = transformers.GgufConfig(gguf_file=packed.name, dequantize=True)
         make = transformers.AutoModelForCausalLM.from_pretrained
-        with contextlib.redirect_stderr(io.StringIO()):  # a bar that no setting turns off
+        with contextlib.redirect_stderr(io.StringIO()):  # a progress bar that no setting turns off
             model = make(packed.parent, dtype=torch.bfloat16, quantization_config=plain, **local)
     except (MemoryError, OSError):
         raise
@@ -139,14 +139,14 @@ def _write(packed: Path, draft: Path) -> None:
 
 
 def _place(draft: Path, target: Path) -> None:
-    """Rename the folder into its place; a damaged one that stands there steps aside first."""
+    """Rename the folder into its place; a damaged one that is there is moved aside first."""
     aside = draft.with_name(draft.name + "-old")
     if target.exists():
         os.replace(target, aside)
     try:
         os.rename(draft, target)
     except OSError:
-        if not (target / MANIFEST).is_file():  # otherwise somebody else was quicker, with the same bytes
+        if not (target / MANIFEST).is_file():  # otherwise another process was quicker, with the same bytes
             raise
     _sync(target.parent)
     shutil.rmtree(aside, ignore_errors=True)

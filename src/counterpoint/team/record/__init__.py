@@ -54,7 +54,7 @@ class Recording(Acts):
         super().__init__()
         self.task, self.agent_name = task, agent
         self.trace_id: str | None = trace_id
-        """The trace's id; where none was given, it is made on entering."""
+        """The trace's id; if none was given, it is made on entering."""
         self.trace: Trace | None = None
         """The finished trace, after the end."""
         self.problems: list[str] = []

@@ -1,7 +1,7 @@
 """What a team can say about itself: decorators for its agents, tools and models, and explicit acts.
 
-Always true: who acts is who the running task or thread says (a context variable); every method here does nothing where nothing is
-recorded, and gives the id of its event, or an empty text, so that `reads=[...]` may name it.
+Always true: the running task or thread says which agent acts (a context variable); every method here does nothing where nothing
+is recorded, and gives the id of its event, or an empty text, so that `reads=[...]` may name it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Acts:
         self.session: RecordingSession | None = None
 
     def here(self) -> Scope | None:
-        """The scope of who acts here: of this recording; where it is not running, of the one around."""
+        """The scope of the agent that acts here: of this recording or, if it is not running, of the one around it."""
         at, own = current.get(), self.session
         if at is not None and (own is None or at.session is own):
             if at.session.is_over and own is None:
@@ -62,7 +62,7 @@ class Acts:
         return at
 
     def _do(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Record an act of who acts here."""
+        """Record an act of the agent that acts here."""
         scope = self.here()
         if scope is None:
             return ""
@@ -270,7 +270,7 @@ class Acts:
         scope = self.here()
         if scope is None:
             return ""
-        enters = fields.get("decision") != "noop"  # what was not done tells nothing further
+        enters = fields.get("decision") != "noop"  # what was not done has nothing to tell
         known = clean(fields, scope.session.note)
         return str(self._do("event", type, reads=reads, enters=enters, text=text_of(text), **known))
 
@@ -303,7 +303,7 @@ class Acts:
         return made[0] if made else ""
 
     def message(self, from_: str | None, to: str | None, text: Any, *, reads: Reads | None = None, **fields: Any) -> str:
-        """One agent speaks to another (None: to everybody), who has read it from then on. `from_` None is who acts here."""
+        """One agent speaks to another (None: to everybody), who has read it from then on; `from_` is the agent that acts here."""
         scope = self.here()
         if scope is None:
             return ""
@@ -319,7 +319,7 @@ class Acts:
         return session.do(send) or ""
 
     def human(self, text: Any, *, by: str = "user", **fields: Any) -> str:
-        """A human speaks to who acts here."""
+        """A human speaks to the agent that acts here."""
         scope = self.here()
         return "" if scope is None else self._do("human", text_of(text) or "", by=by, **clean(fields, scope.session.note))
 

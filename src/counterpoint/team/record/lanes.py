@@ -122,7 +122,7 @@ class Lanes:
     def reads(self, scope: Scope, exactly: Reads | None, *, is_act: bool = False) -> list[tuple[str, str]]:
         """Pairs of event and edge: what was said to be read, else what the scope knows, else the agent's memory.
 
-        An act reads no more than holds all; where that is much, an aggregate is put before it: a thousand spawns after a thousand
+        An act reads no more than it needs to; if that is much, an aggregate is put before it: a thousand spawns after a thousand
         returns would be a million edges.
         """
         if exactly is not None:
@@ -255,7 +255,7 @@ class Lanes:
     def leave(
         self, scope: Scope, text: str | None, *, ok: bool | None = None, error: str | None = None, **fields: Any
     ) -> str | None:
-        """An agent ends: its result goes back to who set it to work."""
+        """An agent ends: its result goes back to the agent that set it to work."""
         lane, outer = scope.lane, scope.outer
         lane.is_running = False
         fields = {**fields, **scope.told, "ok": ok, "error": error}
@@ -292,7 +292,7 @@ class Lanes:
         return inner
 
     def begin_step(self, scope: Scope, *, reads: Reads | None = None, **fields: Any) -> Scope:
-        """A model is called. Who leads decides; who does not thinks aloud; who has two returns to read puts them together."""
+        """A model is called: an agent with sub-agents decides, another thinks aloud, one with two returns to read merges them."""
         lane = scope.lane
         turn, lane.turn = lane.turn, lane.turn + 1
         if len(scope.heard) >= 2 and reads is None and sum(kinds is _RETURN for kinds in scope.heard.values()) >= 2:
@@ -369,7 +369,7 @@ class Lanes:
 
 
 current: ContextVar[Scope | None] = ContextVar("counterpoint_scope", default=None)
-"""Who acts here: tasks and copied contexts inherit it."""
+"""The scope that acts here: tasks and copied contexts inherit it."""
 _MOST = 100
 
 
@@ -387,7 +387,7 @@ class RecordingSession:
         self.rewards: dict[str, int | float] = {}
         self.metrics: dict[str, int | float] = {}
         self.locators: list[Callable[[], Scope | None]] = []
-        """How adapters find who acts here, where a framework knows it."""
+        """How adapters find the scope that acts here, if a framework knows it."""
         self.recorder = Recorder(run, WallClock())
         self.lanes = Lanes(self, self.recorder, root)
         self._is_late = False
@@ -399,7 +399,7 @@ class RecordingSession:
         return self.lanes.root
 
     def do(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Record something; None where that cannot be done."""
+        """Record something; None if that cannot be done."""
         if self.is_over:
             self._late()
             return None
@@ -413,7 +413,7 @@ class RecordingSession:
             return None
 
     def note(self, what: str, *, is_new: bool = True) -> None:
-        """Keep a problem, and say the first."""
+        """Keep a problem, and print the first one."""
         if not is_new and what in self.problems:
             return
         if not self.problems:
@@ -477,7 +477,7 @@ def _said(error: Exception) -> str:
 
 
 def say(line: str) -> None:
-    """Tell whoever watches the program."""
+    """Print a line on stderr, if that is possible."""
     try:
         print(line, file=sys.stderr)
     except Exception:

@@ -20,7 +20,7 @@ _BARE = {"id": "-", "t": 0, "type": "message", "agent": "-"}
 _FIELDS = frozenset(Event.__struct_fields__) - {"id", "t", "type", "agent", "extra"}
 _COUNTS = frozenset({"tokens_in", "tokens_out"})
 _WORDS = ("text", "content", "final_output")
-"""Where what models and agents answer with has its words."""
+"""Attributes in which answers of models and agents hold their text."""
 _IN = ("tokens_in", "input_tokens", "prompt_tokens")
 _OUT = ("tokens_out", "output_tokens", "completion_tokens")
 

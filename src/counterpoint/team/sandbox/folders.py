@@ -40,7 +40,7 @@ def make(folder: Path, files: Mapping[str, str]) -> None:
 
 
 def is_over(folder: Path, size: int, count: int) -> bool:
-    """Whether the folder holds more than so many bytes or entries; one too deep to be walked is over too."""
+    """Whether the folder holds more bytes or entries than allowed; one too deep to be walked counts as over, too."""
     todo = [str(folder)]
     while todo:
         try:

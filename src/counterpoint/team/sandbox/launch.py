@@ -1,4 +1,4 @@
-"""The child's side of the sandbox: tie the own hands, then run the program.
+"""The child's side of the sandbox: give up every right that is not needed, then run the program.
 
 Always true: the program's first line runs after every layer that the parent asked for is on; a layer that the kernel refuses ends
 the process with `NOT_SAFE` instead. The audit hook is the innermost and weakest layer (a clever program can get round it); it is
@@ -261,7 +261,7 @@ def launch(job: dict[str, Any]) -> None:
         with open(os.devnull, "rb") as nothing:
             os.dup2(nothing.fileno(), 0)
         listener = _bind(job)
-        # The one word to the parent, before the program's first: the walls stand. Then nobody has a channel any more.
+        # One message to the parent before the program's first line: all layers are on. After it there is no channel any more.
         parent.sendmsg([b"!"], [(1, 1, listener.to_bytes(4, sys.byteorder))] if listener >= 0 else [])
         parent.close()
         if listener >= 0:

@@ -74,7 +74,7 @@ def is_available() -> bool:
 
 
 class Watch:
-    """The parent's end: hears that the walls stand, then answers the kernel until the program is gone."""
+    """The parent's end: waits until all layers are on, then answers the kernel until the program is gone."""
 
     def __init__(self, folder: Path, watched: Sequence[str], readable: Sequence[str], listed: Sequence[str], trap: str) -> None:
         """`readable`: files and folders that may be read, those in `listed` only as such; `trap`: what stands for `ctypes`."""
@@ -91,7 +91,7 @@ class Watch:
         self._pid = 0
         self._column = 0 if platform.machine() == "x86_64" else 1
         self.is_ready = False
-        """Whether every wall stood before the program began."""
+        """Whether every layer was on before the program began."""
         self.denied: dict[str, None] = {}
         self.touched: dict[str, None] = {}
 
@@ -125,7 +125,7 @@ class Watch:
         self._listener = self._memory = -1
 
     def _introduced(self) -> None:
-        """One byte, with the kernel's listener where there is one: the walls stand. The end of file before it: they do not."""
+        """One byte, with the kernel's listener if there is one: all layers are on. End of file before it: they are not."""
         said = b""
         fds: list[int] = []
         with contextlib.suppress(OSError):
