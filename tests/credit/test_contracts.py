@@ -140,7 +140,7 @@ PROMISES: dict[str, tuple[str, bool, tuple[str, ...], dict[str, Any]]] = {
     ),
     "message_substitute": ("message", False, ("replay",), {"k": 1, "types": ("return",), "ids": None, **FORKS}),
     "puppeteer": ("orchestrator", False, (), {"lam": 0.1, "gamma": 0.99, "phi": 4.0, "by": "steps", "channel": "team"}),
-    "qmix": ("agent", False, ("critic",), {"q": None, "mixer": None, "default": 0.0}),
+    "qmix": ("agent", False, ("critic",), {"q": None, "mixer": None, "by": "agent", "default": 0.0}),
     "rema": ("turn", False, ("group", "turns"), {"convention": "verl", **GROUP}),
     "shapley": ("agent", True, (GAMES,), {"value": "auto", "orders": None, "stop_se": None, "seed": 0, **WORTH}),
     "sharp": (
@@ -176,6 +176,7 @@ PROMISES: dict[str, tuple[str, bool, tuple[str, ...], dict[str, Any]]] = {
     "token_spread": ("token", True, ("credit", "tokens"), {"credit": None, "weights": "even"}),
     "tool_call": ("tool", False, ("replay",), {"estimator": "delete", "k": 1, "ids": None, **FORKS}),
     "uniform": ("agent", True, (), {"unit": "agent", "by": "equal", "channel": "team"}),
+    "task_returns": ("message", False, ("critic",), {"value": None, "steps": None, "lam": 0.9, "left": False, "channel": "team"}),
     "vdn": ("agent", True, ("critic",), {"q": None, "channel": "team"}),
     "vtrace": (
         "orchestrator",

@@ -12,13 +12,13 @@ from counterpoint.train.folder import RunFolder
 from counterpoint.train.preset import Preset
 
 quick = Preset(
-    source="a test", grade="M", departures="none", credit={"rows": {}}, loss={"soft": {"steps": 2, "keep": 16}}, group=2, episodes=8,
+    source="a test", grade="M", departures="none", credit={"task_returns": {}}, loss={"soft": {"steps": 2, "keep": 16}}, group=2, episodes=8,
     forks=0.2, keeps=0.1, goes_on=True,
 )  # fmt: skip
 tried = replace(quick, trial_every=2)
-needy = Preset(source="a test", grade="M", departures="none", credit={"rows": {}}, loss={"soft": {}}, needs=("votes",))
+needy = Preset(source="a test", grade="M", departures="none", credit={"task_returns": {}}, loss={"soft": {}}, needs=("votes",))
 wild = Preset(
-    source="a test", grade="M", departures="none", credit={"rows": {}}, loss={"soft": {"steps": 2}}, group=2, episodes=8,
+    source="a test", grade="M", departures="none", credit={"task_returns": {}}, loss={"soft": {"steps": 2}}, group=2, episodes=8,
     rates={"policy": 1e30, "spawn": 1e30, "critic": 1e30},
 )  # fmt: skip
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from counterpoint.credit.mechanism import Mechanism
-from counterpoint.errors import InputError, NotIdentified
+from counterpoint.errors import CounterpointError, InputError, NotIdentified
 from counterpoint.reward.reward import Reward
 from counterpoint.reward.schedules import weight_at
 from counterpoint.trace import Event, Trace
@@ -219,7 +219,7 @@ def test_a_critic_is_the_networks_value_of_the_prefix(lab: Lab) -> None:
     assigned(preset, out, given, net, progress=0.0)
     value = lab.given[0][1]["value"]
     assert value(given[1]) == [7, 7, 8, 8, 8, 8, 8, 8]
-    assert needs_critic(Preset(credit={"rows": {}}, **PLAIN))
+    assert needs_critic(Preset(credit={"task_returns": {}}, **PLAIN))
     assert not needs_critic(Preset(credit=lab.mechanism(lambda traces: []), **PLAIN))
 
 
@@ -234,18 +234,26 @@ def test_weights_at_the_ends_of_a_run() -> None:
 
 
 def test_names_and_options_are_checked(lab: Lab) -> None:
-    check(Preset(credit={"rows": {}}, **PLAIN))
+    check(Preset(credit={"task_returns": {}}, **PLAIN))
     with pytest.raises(InputError, match=r"loss soft has no option 'tau_form'.*did you mean 'tau_from'"):
-        check(Preset(credit={"rows": {}}, **PLAIN | {"loss": {"soft": {"tau_form": 1}}}))
+        check(Preset(credit={"task_returns": {}}, **PLAIN | {"loss": {"soft": {"tau_form": 1}}}))
     lab.module.mine = 7  # type: ignore[attr-defined]
     with pytest.raises(InputError, match="my_lab:mine is a int, not a Mechanism"):
         check(Preset(credit={"my_lab:mine": {}}, **PLAIN))
     with pytest.raises(InputError, match="my_lab:mine is a int, not a Reward"):
-        check(Preset(credit={"rows": {}}, reward={"my_lab:mine": {}}, **PLAIN))
-    for loss, option in (("clip", "epochs"), ("reinforce", "entropy"), ("td", "gamma")):
-        check(Preset(credit={"rows": {}}, **PLAIN | {"loss": {loss: {option: 1}}}))
+        check(Preset(credit={"task_returns": {}}, reward={"my_lab:mine": {}}, **PLAIN))
+    for loss, option, credit in (("clip", "epochs", "task_returns"), ("reinforce", "entropy", "task_returns"), ("td", "gamma", "qmix")):
+        check(Preset(credit={credit: {}}, **PLAIN | {"loss": {loss: {option: 1}}}))
         with pytest.raises(InputError, match=f"loss {loss} has no option 'odd'"):
-            check(Preset(credit={"rows": {}}, **PLAIN | {"loss": {loss: {"odd": 1}}}))
+            check(Preset(credit={credit: {}}, **PLAIN | {"loss": {loss: {"odd": 1}}}))
+    for wrong, says in (
+        ({"credit": {"task_returns": {"lam": 0.5}}}, "takes no options"),
+        ({"credit": {"task_returns": {}}, "reward": {"team_outcome": {"weight": 2}}}, "is paid by team_outcome alone"),
+        ({"credit": {"qmix": {}}}, "credit qmix and loss clip do not go together"),
+        ({"credit": {"task_return": {}}}, "no credit named 'task_return'.*did you mean 'task_returns'"),
+    ):
+        with pytest.raises(CounterpointError, match=says):
+            check(Preset(**PLAIN | wrong))
 
 
 def _of(signals: Signals, name: str) -> list[tuple[str, str, str, float]]:

@@ -18,7 +18,7 @@ from counterpoint.train.preset import CAPABILITIES, GRADES, REGIMES, Preset, nam
 from counterpoint.train.settings import toml_text
 from counterpoint.train.start import train_run
 
-LEAST: dict[str, Any] = {"source": "a test", "grade": "M", "departures": "none", "credit": {"rows": {}}, "loss": {"soft": {}}}
+LEAST: dict[str, Any] = {"source": "a test", "grade": "M", "departures": "none", "credit": {"task_returns": {}}, "loss": {"soft": {}}}
 
 
 def test_every_default() -> None:
@@ -27,7 +27,7 @@ def test_every_default() -> None:
     assert (found.regime, found.delegate, found.forks, found.keeps, found.goes_on) == ("A", "orchestrator", 0.0, 0.0, False)
     assert found.rates == {"policy": 3e-3, "spawn": 2e-2, "critic": 3e-3}
     assert (found.averaging, found.needs) == (0.9, ())
-    assert (found.loss_name, found.credit_name, found.uses_traces) == ("soft", "rows", False)
+    assert (found.loss_name, found.credit_name, found.uses_traces) == ("soft", "task_returns", False)
     other = Preset(**LEAST | {"credit": {"group_relative": {"a": 1}}, "loss": {"clip": {"b": 2}}})
     assert (other.loss_name, other.credit_name, other.uses_traces) == ("clip", "group_relative", True)
 
@@ -39,7 +39,7 @@ def test_every_default() -> None:
         ({"regime": "D"}, "no regime 'D'"),
         ({"delegate": "agents"}, "no delegate 'agents'.*did you mean 'agent'"),
         ({"credit": {}}, "a preset has one credit mechanism, not 0"),
-        ({"credit": {"rows": {}, "shapley": {}}}, "a preset has one credit mechanism, not 2"),
+        ({"credit": {"task_returns": {}, "shapley": {}}}, "a preset has one credit mechanism, not 2"),
         ({"loss": {"clip": {}, "soft": {}}}, "a preset has one loss, not 2"),
         ({"loss": {"cilp": {}}}, "no loss 'cilp'.*did you mean 'clip'"),
         ({"group": 0}, "24 episodes do not make groups of 0"),

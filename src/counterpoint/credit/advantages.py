@@ -110,6 +110,20 @@ def gae(
     return advantages, advantages + v
 
 
+def leaving_gae(
+    rewards: ArrayLike, values: ArrayLike, leaves: ArrayLike, *, segments: ArrayLike | None = None, lam: float = 0.9
+) -> tuple[Floats, Floats]:
+    """GAE in which a step may have been forbidden to leave, which is worth 0, and counts as left with the chance p:
+
+    G_k = r_k + (1 - lam) W_{k+1} + lam (1 - p_{k+1}) G_{k+1},  A_k = G_k - W_k;  the return of such a step is (1 - p_k) G_k
+    """
+    r, w, p = _columns(rewards, values, leaves)
+    ends = chain_ends(segments, len(r))
+    later, gone = (np.where(ends, 0.0, np.append(column[1:], 0.0)) for column in (w, p))
+    adv = scan(r + later - w - lam * gone * later, np.where(ends, 0.0, lam * (1 - gone)))
+    return adv, (1 - p) * (adv + w)
+
+
 def reward_to_go(rewards: ArrayLike, *, segments: ArrayLike | None = None, gamma: float = 1.0) -> Floats:
     """G_t = r_t + gamma G_{t+1}."""
     (r,) = _columns(rewards)

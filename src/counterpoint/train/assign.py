@@ -96,9 +96,21 @@ def check(preset: Preset) -> None:
     for name, given in preset.reward.items():
         _known("reward", name, Reward, given, more=_OURS)
         weight_at(given.get("weight", 1.0), 0.0, name)
-    if preset.uses_traces:
-        _known("credit", preset.credit_name, Mechanism, preset.credit[preset.credit_name])
+    _known("credit", preset.credit_name, Mechanism, preset.credit[preset.credit_name])
+    if not preset.uses_traces:
+        _on_rows(preset)
     _known("loss", preset.loss_name, Loss, preset.loss[preset.loss_name]).resolved(preset.loss[preset.loss_name])
+
+
+def _on_rows(preset: Preset) -> None:
+    """Raise where a preset wants of rollout rows what only traces have."""
+    name = preset.credit_name
+    if preset.credit[name]:
+        raise InputError(f"credit {name} is computed on rollout rows here and takes no options", fix="options of the loss")
+    if dict(preset.reward) != {"team_outcome": {}}:
+        raise InputError(f"credit {name} on rollout rows is paid by team_outcome alone", fix="a mechanism on traces")
+    if (name == "qmix") != (preset.loss_name == "td"):
+        raise InputError(f"credit {name} and loss {preset.loss_name} do not go together", fix="credit qmix with loss td")
 
 
 def _known(

@@ -21,6 +21,8 @@ REGIMES = {
     "B": "all learn jointly, one network",
     "C": "networks apart, signals apart",
 }
+ON_ROWS = {"task_returns": "counterpoint.train.returns", "qmix": "counterpoint.train.losses.td"}
+"""Mechanisms whose numbers rollout rows give without a trace, and where; a test holds the two together."""
 _RATES = ("policy", "spawn", "critic")
 GRADES = {"P": "paper read", "R": "code read", "S": "secondary", "M": "measured here"}
 CAPABILITIES = {
@@ -42,7 +44,7 @@ class Preset:
     departures: str
     """Where this differs from the source."""
     credit: Mapping[str, Mapping[str, Any]]
-    """One credit mechanism of `credit/` with its options, judged on traces; or {"rows": {}}, the causal cone on rollout rows."""
+    """One credit mechanism of `credit/` with its options; those in `ON_ROWS` are computed on rollout rows, others on traces."""
     loss: Mapping[str, Mapping[str, Any]]
     """One loss of `train/losses/` with its options."""
     reward: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"team_outcome": {}})
@@ -108,7 +110,7 @@ class Preset:
     @property
     def uses_traces(self) -> bool:
         """Whether credit is judged on traces, so that rollouts are logged."""
-        return self.credit_name != "rows"
+        return self.credit_name not in ON_ROWS
 
     def changed(self, changes: Mapping[str, Any]) -> Preset:
         """The preset with other values: of its own fields, of its loss and credit ({"loss": {"lam": 0.8}}), of its rewards

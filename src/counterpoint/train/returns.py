@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from counterpoint.credit.advantages import chain_ends, gae, scan
+from counterpoint.credit.advantages import gae, leaving_gae, scan
 from counterpoint.train.policies.network import Network
 from counterpoint.train.rollouts import Rollout, along
 
@@ -117,18 +117,11 @@ def _would_leave(net: Network, t: Table) -> np.ndarray:
 def _along_chains(
     t: Table, reward: np.ndarray, known: np.ndarray, leaves: np.ndarray, lam: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(advantages, returns) of item rows: GAE in which a row that was forbidden to leave counts as left with the chance p that
-    the policy would have done so:
-
-    G_k = r_k + (1 - lam) W_{k+1} + lam (1 - p_{k+1}) G_{k+1},  A_k = G_k - W_k;  the return of such a row is (1 - p_k) G_k
-    """
+    """(advantages, returns) of item rows: those of `credit/mechanisms/task_returns.py`, on rows instead of events."""
     order = t["order"]
-    ends = chain_ends(t["chain"][order], len(order))
-    w, p = known[order], leaves[order]
-    later, gone = (np.where(ends, 0.0, np.append(column[1:], 0.0)) for column in (w, p))
     adv, returns = np.empty(len(order)), np.empty(len(order))
-    adv[order] = scan(reward[order] + later - w - lam * gone * later, np.where(ends, 0.0, lam * (1 - gone)))
-    returns[order] = (1 - p) * (adv[order] + w)
+    found = leaving_gae(reward[order], known[order], leaves[order], segments=t["chain"][order], lam=lam)
+    adv[order], returns[order] = found
     return adv, returns
 
 

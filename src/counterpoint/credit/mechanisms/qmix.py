@@ -4,6 +4,7 @@
 
 Always true: Q_tot never falls when a q_i rises (the weights enter as absolute values), so no gradient is negative. The rows
 do not sum to Q_tot; the notes hold Q_tot and the gradients.
+With by="decision" the members of the mix are the orchestrator's sub-decisions of a round, as in the preset qmix.
 
 Sources: QMIX arXiv 1803.11485, pymarl; Agent Q-Mix arXiv 2604.00344 (`td_errors`, whose release drops the last step of an
 episode). Departure: the mix's weights are given (`mixer(trace)`), not produced by a hypernetwork here.
@@ -69,25 +70,45 @@ def td_errors(
     return targets[:last], (targets - q)[:last]
 
 
+def _by_round(trace: Trace, q: Callable[[Trace], Mapping[str, float]] | None) -> dict[int, dict[str, float]]:
+    """Round to the values of its decisions, by event id; rounds of which q says nothing are left out."""
+    if q is None:
+        raise NotIdentified("values of decisions are not in a trace", "give q=, a function: trace -> value by event id")
+    given, out = q(trace), {}  # type: Mapping[str, float], dict[int, dict[str, float]]
+    for e in trace.events:
+        if e.type == "orchestrator_decision" and e.id in given:
+            out.setdefault(e.turn or 0, {})[e.id] = float(given[e.id])
+    return out
+
+
 def _run(
     traces: Sequence[Trace],
     *,
     q: Callable[[Trace], Mapping[str, float]] | None = None,
-    mixer: Callable[[Trace], Mixer] | None = None,
+    mixer: Callable[[Trace], Mixer | Mapping[int, Mixer]] | None = None,
+    by: str = "agent",
     default: float = 0.0,
 ) -> Credit:
+    if by not in ("agent", "decision"):
+        raise InputError(f"no by={by!r}", fix="agent, or decision: the orchestrator's sub-decisions of each round")
     rows: list[tuple[TraceUnit, float]] = []
     totals, slopes = [], []
     for i, trace in enumerate(traces):
-        values = agent_values(trace, q)
         if mixer is None:
             raise NotIdentified("the mix is not in a trace", "give mixer=, a function: trace -> Mixer", where=trace.trace_id)
-        m, own = mixer(trace), np.array(list(values.values()))
-        without = np.where(np.eye(len(own), dtype=np.bool_), default, own)
-        total = float(mix(own, m))
-        totals.append(total)
-        slopes.append(dict(zip(values, gradient(own, m).tolist(), strict=True)))
-        rows += [(TraceUnit(i, "agent", n), total - float(other)) for n, other in zip(values, mix(without, m), strict=True)]
+        mixers = mixer(trace)
+        parts = [agent_values(trace, q)] if by == "agent" else list(_by_round(trace, q).values())
+        chosen = [mixers] if isinstance(mixers, Mixer) else [mixers[now] for now in _by_round(trace, q)]
+        if len(chosen) != len(parts):
+            raise InputError("one mix for several rounds", where=trace.trace_id, fix="mixer= gives a Mixer by the round's number")
+        for values, m in zip(parts, chosen, strict=True):
+            own = np.array(list(values.values()))
+            without = np.where(np.eye(len(own), dtype=np.bool_), default, own)
+            total = float(mix(own, m))
+            totals.append(total)
+            slopes.append(dict(zip(values, gradient(own, m).tolist(), strict=True)))
+            unit = "agent" if by == "agent" else "orchestrator"
+            rows += [(TraceUnit(i, unit, n), total - float(other)) for n, other in zip(values, mix(without, m), strict=True)]
     return credit_of("qmix", _ESTIMAND, traces, rows, notes={"q_tot": totals, "gradient": slopes})
 
 

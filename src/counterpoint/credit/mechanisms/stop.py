@@ -5,6 +5,7 @@
 Y_t is what stopping at checkpoint t pays (`reward["draft"]` of the last aggregate before it). C_t, the worth of going on:
 
     drafts, forced continuation:   C_t = U_{t+1},  U_t = p_t Y_t + (1 - p_t) U_{t+1},  U_H = Y_H     (all stop times, no sampling)
+                                   H: the last checkpoint, or the draft that was left when the rounds ran out
     drafts, the team stopped:      C_t = R for decisions to go on; the stop itself is not identified
     forks:                         E[R | forced to continue], against E[R | forced to stop], k replicates
 
@@ -102,8 +103,12 @@ def _by_drafts(i: int, trace: Trace, channel: str, value: Value | None) -> Rows:
         raise NotIdentified(why, 'reward={"draft": ...} on the aggregate of every checkpoint', where=trace.trace_id)
     last, is_forced = scored[-1], _is_forced(trace, scored)
     if is_forced and all(p.chance is not None for p in scored[:-1]):
-        u = all_stops(np.array([p.payoff for p in scored]), np.array([p.chance or 0.0 for p in scored]))
-        going_on = [*u[1:].tolist(), None]
+        payoffs, chances = [p.payoff for p in scored], [p.chance or 0.0 for p in scored]
+        end = _draft_at_the_end(trace, scored[-1].event)
+        if end is not None and last.chance is not None:  # the episode ran out of rounds: one more payoff, and no choice left
+            payoffs, chances = [*payoffs, end], [*chances, 1.0]
+        u = all_stops(np.array(payoffs), np.array(chances))
+        going_on = [*u[1:].tolist(), None][: len(scored)]
     elif is_forced and value is None:
         raise NotIdentified(
             "a stop decision has no propensity", "log logp with every decision, or give value=", where=trace.trace_id
@@ -122,6 +127,14 @@ def _by_drafts(i: int, trace: Trace, channel: str, value: Value | None) -> Rows:
         else:
             rows.append(CreditRow(i, "orchestrator", p.event.id, amount))
     return rows, silent, Cost()
+
+
+def _draft_at_the_end(trace: Trace, last: Event) -> float | None:
+    """The score of a draft that was made after the last decision; None where there is none."""
+    order = [trace.events[i] for i in story(trace).tolist()]
+    after = order[next(i for i, e in enumerate(order) if e.id == last.id) + 1 :]
+    drafts = [e.reward["draft"] for e in after if e.type == "aggregate" and e.reward and "draft" in e.reward]
+    return float(drafts[-1]) if drafts else None
 
 
 def _is_forced(trace: Trace, scored: Sequence[Checkpoint]) -> bool:

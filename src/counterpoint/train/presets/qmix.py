@@ -15,7 +15,7 @@ qmix = Preset(
     departures="the agents of the mix are the five sub-decisions, not the workers; softmax behaviour whose temperature falls, "
     "not epsilon-greedy; the batch just played instead of a replay buffer; the target network is the one at the "
     "start of the update; no double Q, no recurrence; see counterpoint.train.losses.td",
-    credit={"rows": {}},
+    credit={"qmix": {}},
     loss={"td": {"gamma": 0.99, "tau_from": 1.0, "tau_to": 0.5, "epochs": 24}},
     group=1,
     episodes=32,
