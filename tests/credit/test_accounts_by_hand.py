@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from counterpoint.credit.accounts import FIXED, Entry, Ledger, projected
+from counterpoint.credit.accounts import FIXED, Ledger, LedgerEntry, projected
 from counterpoint.credit.mechanisms.ledger import accounts, doob, draft_values, ledger, parts_of
 from counterpoint.errors import InputError, NotFound, NotIdentified
 from counterpoint.trace import Edge, Event, Trace
@@ -55,10 +55,10 @@ def test_bookings_in_their_order() -> None:
     assert book.amounts == {(): 2.0}
     book.refine((), {"agent:a": 0.5, "environment": 0.25}, unidentified=0.25)
     assert book.entries == [
-        Entry((), ("agent:a",), 0.5),
-        Entry((), ("environment",), 0.25),
-        Entry((), ("unidentified",), 0.25),
-        Entry((), ("residual",), 1.0),
+        LedgerEntry((), ("agent:a",), 0.5),
+        LedgerEntry((), ("environment",), 0.25),
+        LedgerEntry((), ("unidentified",), 0.25),
+        LedgerEntry((), ("residual",), 1.0),
     ]
     assert book.children[()] == [("agent:a",), ("environment",), ("unidentified",), ("residual",)]
     book.refine(("environment",), {"event:e": 0.25})  # luck may be told apart

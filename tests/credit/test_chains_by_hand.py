@@ -15,7 +15,7 @@ from counterpoint.credit.mechanisms.gae import gae as gae_of
 from counterpoint.credit.mechanisms.ledger import ledger
 from counterpoint.credit.mechanisms.marft import marft, non_zero_normalised
 from counterpoint.credit.mechanisms.puppeteer import puppeteer, step_costs
-from counterpoint.credit.mechanisms.qmix import Mixer, gradient, mix, qmix, td_errors
+from counterpoint.credit.mechanisms.qmix import MixWeights, gradient, mix, qmix, td_errors
 from counterpoint.credit.mechanisms.token_spread import token_spread
 from counterpoint.credit.mechanisms.uniform import shares, uniform
 from counterpoint.credit.mechanisms.vdn import agent_values, vdn
@@ -354,7 +354,7 @@ def test_vdn_and_qmix() -> None:
     with pytest.raises(InputError, match="no value for agent 'b'") as error:
         agent_values(two[0], lambda t: {"a": 1.0})
     assert error.value.where == "t"
-    m = Mixer([[1.0], [-2.0]], [0.5], [-3.0], 0.25)
+    m = MixWeights([[1.0], [-2.0]], [0.5], [-3.0], 0.25)
     # h = 1 - 2 + 0.5 < 0; |w2| = 3
     assert mix([1.0, -1.0], m) == pytest.approx(3 * np.expm1(-0.5) + 0.25)
     assert gradient([1.0, -1.0], m) == pytest.approx([3 * np.exp(-0.5), 6 * np.exp(-0.5)])

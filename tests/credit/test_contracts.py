@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 import counterpoint.credit
 from counterpoint import registry
-from counterpoint.credit.accounts import Entry
+from counterpoint.credit.accounts import LedgerEntry
 from counterpoint.credit.games import Game, VoteGame
 from counterpoint.credit.groups import CONVENTIONS, Convention
 from counterpoint.credit.mechanism import Mechanism, team_reward
@@ -245,7 +245,7 @@ def test_options_are_given_by_name() -> None:
     assert found == BY_PLACE
 
 
-@pytest.mark.parametrize("kind", [Convention, Entry, Game, Mechanism, Played, Ridge, VoteGame, Weights])
+@pytest.mark.parametrize("kind", [Convention, LedgerEntry, Game, Mechanism, Played, Ridge, VoteGame, Weights])
 def test_what_is_handed_on_cannot_be_changed(kind: type) -> None:
     some = object.__new__(kind)
     with pytest.raises(dataclasses.FrozenInstanceError):

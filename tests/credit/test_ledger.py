@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import counterpoint as cpt
 from counterpoint import registry
-from counterpoint.credit.accounts import FIXED, Entry, Ledger, projected
+from counterpoint.credit.accounts import FIXED, Ledger, LedgerEntry, projected
 from counterpoint.credit.agent_orders import extension
 from counterpoint.credit.mechanisms.ledger import accounts, doob, draft_values, parts_of
 from counterpoint.errors import InputError, NotFound, NotIdentified
@@ -51,7 +51,7 @@ def test_a_refinement_books_what_it_misses_on_residual():
     book.refine(("role:worker",), {"agent:a": 0.5, "agent:b": 0.4})
     assert book.amounts["role:worker", "residual"] == pytest.approx(-0.2)
     assert book.fixed() == pytest.approx({"prior": 0.1, "environment": 0.0, "unidentified": 0.0, "residual": 0.0})
-    assert book.entries[0] == Entry((), ("role:worker",), 0.7)
+    assert book.entries[0] == LedgerEntry((), ("role:worker",), 0.7)
     assert math.fsum(book.leaves().values()) == pytest.approx(1.0, abs=1e-15)
     assert book.check() <= 1e-15
 

@@ -169,7 +169,7 @@ def test_no_replay_is_a_refusal_with_a_fix() -> None:
     for mechanism in (message_delete, message_substitute):
         with pytest.raises(NotIdentified, match="give a replay: a simulator's world or a live team"):
             mechanism(traces)
-    with pytest.raises(InputError, match="no replay"):
+    with pytest.raises(InputError, match="not a replay"):
         message_delete(traces, replay=3)
     with pytest.raises(InputError, match="k is 0"):
         message_delete(traces, replay=cpt.world("W1"), k=0)

@@ -24,7 +24,7 @@ from counterpoint.credit.mechanisms.marft import marft
 from counterpoint.credit.mechanisms.marshal import marshal, player_centred
 from counterpoint.credit.mechanisms.matpo import matpo
 from counterpoint.credit.mechanisms.puppeteer import puppeteer
-from counterpoint.credit.mechanisms.qmix import Mixer, gradient, mix, qmix, td_errors
+from counterpoint.credit.mechanisms.qmix import MixWeights, gradient, mix, qmix, td_errors
 from counterpoint.credit.mechanisms.rema import rema
 from counterpoint.credit.mechanisms.spiral import spiral
 from counterpoint.credit.mechanisms.token_spread import token_spread
@@ -385,7 +385,7 @@ def test_vdn_adds_up() -> None:
 
 
 def test_qmix() -> None:
-    m = Mixer(*(v.QMIX[k] for k in ("w1", "b1", "w2", "b2")))
+    m = MixWeights(*(v.QMIX[k] for k in ("w1", "b1", "w2", "b2")))
     assert mix(v.QMIX["q"], m) == close(v.QMIX["q_tot"])
     trace = team("t", 1.0, [said("a"), said("b")])
     credit = qmix(trace, q=lambda t: {"a": 1.0, "b": -0.5}, mixer=lambda t: m)
@@ -403,7 +403,7 @@ def test_qmix() -> None:
 
 @given(st.lists(st.floats(-3, 3), min_size=2, max_size=2), st.integers(0, 1), st.floats(0, 3))
 def test_qmix_is_monotone(q: list[float], agent: int, more: float) -> None:
-    m = Mixer(*(v.QMIX[k] for k in ("w1", "b1", "w2", "b2")))
+    m = MixWeights(*(v.QMIX[k] for k in ("w1", "b1", "w2", "b2")))
     up = list(q)
     up[agent] += more
     assert mix(up, m) >= mix(q, m) - 1e-12

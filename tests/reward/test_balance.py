@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from counterpoint.errors import InputError
 from counterpoint.reward.balance import (
     Balance,
-    Memory,
+    GradientMemory,
     gdpo,
     normalised,
     one_sided,
@@ -67,17 +67,17 @@ def test_weighted_and_its_errors() -> None:
 def test_one_step_by_hand() -> None:
     # component 1 at 45 degrees to the primary and wholly reliable: alpha^2 = 1/2, rho = 1, weight 1/2
     half = np.array([[1.0, 0.0], [7.0, 7.0]])
-    found = Balance().step(Memory.of(2, 2), half, half)
+    found = Balance().step(GradientMemory.of(2, 2), half, half)
     assert found.weights_K == pytest.approx([1.0, 0.5])
     assert found.total_D == pytest.approx(np.array([1 + 3.5, 3.5]) / np.sqrt(1.25))
     # halves that disagree are not reliable, whatever their mean
-    apart = Balance().step(Memory.of(2, 2), half, np.array([[1.0, 0.0], [7.0, -7.0]]))
+    apart = Balance().step(GradientMemory.of(2, 2), half, np.array([[1.0, 0.0], [7.0, -7.0]]))
     assert apart.weights_K == pytest.approx([1.0, 0.0])
 
 
 def test_opposition_gets_no_weight_and_cannot_push_back() -> None:
     half = np.array([[1.0, 0.0], [-50.0, 1.0]])
-    found = Balance().step(Memory.of(2, 2), half, half)
+    found = Balance().step(GradientMemory.of(2, 2), half, half)
     assert found.weights_K.tolist() == [1.0, 0.0]
     assert found.total_D.tolist() == [1.0, 0.0]
     assert one_sided(half).tolist() == [[1.0, 0.0], [0.0, 1.0]]
@@ -89,7 +89,7 @@ GRADS = st.lists(st.floats(-1, 1).map(lambda x: round(x, 3)), min_size=24, max_s
 @given(GRADS)
 def test_the_step_never_opposes_the_primary_and_never_gives_it_less_than_its_share(flat: list[float]) -> None:
     half1, half2 = np.array(flat).reshape(2, 3, 4)
-    found = Balance().step(Memory.of(3, 4), half1, half2)
+    found = Balance().step(GradientMemory.of(3, 4), half1, half2)
     primary = 0.5 * (half1 + half2)[0]
     assert found.weights_K[0] == 1
     assert (found.weights_K >= 0).all()
@@ -101,14 +101,14 @@ def test_the_step_never_opposes_the_primary_and_never_gives_it_less_than_its_sha
 def test_weights_do_not_hear_a_scale(flat: list[float], scale: float) -> None:
     half1, half2 = np.array(flat).reshape(2, 3, 4)
     factor = np.array([1.0, scale, 1.0])[:, None]
-    plain, scaled = (Balance().step(Memory.of(3, 4), half1 * f, half2 * f).weights_K for f in (1.0, factor))
+    plain, scaled = (Balance().step(GradientMemory.of(3, 4), half1 * f, half2 * f).weights_K for f in (1.0, factor))
     assert scaled == pytest.approx(plain, abs=1e-6)
 
 
 def test_noise_gets_little_weight_and_runs_do_not_mix() -> None:
     rng = np.random.default_rng(0)
     signal = rng.standard_normal(40)
-    memory, lone = Memory.of(2, 40, (2,)), Memory.of(2, 40)
+    memory, lone = GradientMemory.of(2, 40, (2,)), GradientMemory.of(2, 40)
     weights = []
     for _ in range(200):
         halves = rng.standard_normal((2, 2, 2, 40))
@@ -126,19 +126,19 @@ def test_noise_gets_little_weight_and_runs_do_not_mix() -> None:
 
 def test_gradients_of_rounding_agree_in_nothing() -> None:
     half = np.array([[1.0, 0.0], [1.0, 1.0]])
-    first = Balance(decay=0.5).step(Memory.of(2, 2), half, half)
+    first = Balance(decay=0.5).step(GradientMemory.of(2, 2), half, half)
     tiny = half * [[1.0], [1e-17]]
     second = Balance(decay=0.5).step(first.memory, tiny, tiny)
     assert second.memory.reliability_K[1] == pytest.approx(0.25)  # half of 0.5, and nothing added
 
 
 def test_bad_balances() -> None:
-    for bad in (lambda: Balance(decay=1.0), lambda: Balance(floor=0.0), lambda: Memory.of(0, 3)):
+    for bad in (lambda: Balance(decay=1.0), lambda: Balance(floor=0.0), lambda: GradientMemory.of(0, 3)):
         with pytest.raises(InputError):
             bad()
     with pytest.raises(InputError, match="is remembered"):
-        Balance().step(Memory.of(2, 3), np.ones((2, 2)), np.ones((2, 2)))
+        Balance().step(GradientMemory.of(2, 3), np.ones((2, 2)), np.ones((2, 2)))
     with pytest.raises(InputError, match="not numbers"):
-        Balance().step(Memory.of(1, 1), np.array([[np.nan]]), np.ones((1, 1)))
-    zero = Balance().step(Memory.of(2, 2), np.zeros((2, 2)), np.zeros((2, 2)))
+        Balance().step(GradientMemory.of(1, 1), np.array([[np.nan]]), np.ones((1, 1)))
+    zero = Balance().step(GradientMemory.of(2, 2), np.zeros((2, 2)), np.zeros((2, 2)))
     assert zero.total_D.tolist() == [0.0, 0.0]

@@ -12,7 +12,7 @@ import pytest
 from counterpoint.errors import InputError
 from counterpoint.reward.balance import (
     Balance,
-    Memory,
+    GradientMemory,
     gdpo,
     normalised,
     one_sided,
@@ -104,7 +104,7 @@ def test_two_steps_by_hand() -> None:
     balance = Balance(decay=0.5)
     one = np.array([[1.0, 0.0], [1.0, 0.0]])
     two1, two2 = np.array([[1.0, 0.0], [0.0, 2.0]]), np.array([[1.0, 0.0], [0.0, -1.0]])
-    first = balance.step(Memory.of(2, 2), one, one)
+    first = balance.step(GradientMemory.of(2, 2), one, one)
     assert first.memory.steps == 1
     assert first.memory.mean_KD.tolist() == [[0.5, 0.0], [0.5, 0.0]]
     assert first.memory.reliability_K.tolist() == [0.5, 0.5]
@@ -129,31 +129,31 @@ def test_the_floor_and_the_limit_of_a_weight() -> None:
     h1, h2 = np.array([1.0, 1.0, 0.0]), np.array([1.0, -0.8181818181818182, 0.0])
     cos = float(h1 @ h2 / np.linalg.norm(h1) / np.linalg.norm(h2))
     mean = (h1 + h2) / 2
-    found = Balance(most=100.0).step(Memory.of(2, 3), np.stack([h1, mean]), np.stack([h2, mean]))
+    found = Balance(most=100.0).step(GradientMemory.of(2, 3), np.stack([h1, mean]), np.stack([h2, mean]))
     assert 0.05 < cos < 1 / 3
     assert found.weights_K == pytest.approx([1.0, 1 / cos])
-    assert Balance().step(Memory.of(2, 3), np.stack([h1, mean]), np.stack([h2, mean])).weights_K == pytest.approx([1.0, 3.0])
-    assert Balance(floor=0.5).step(Memory.of(2, 3), np.stack([h1, mean]), np.stack([h2, mean])).weights_K == pytest.approx(
+    assert Balance().step(GradientMemory.of(2, 3), np.stack([h1, mean]), np.stack([h2, mean])).weights_K == pytest.approx([1.0, 3.0])
+    assert Balance(floor=0.5).step(GradientMemory.of(2, 3), np.stack([h1, mean]), np.stack([h2, mean])).weights_K == pytest.approx(
         [1.0, 2.0]
     )
     opposed = Balance(most=100.0).step(
-        Memory.of(2, 3), np.stack([h1, mean]), np.stack([np.array([0.9, -1.0, 0.0]), np.array([1.0, 0.0, 0.0])])
+        GradientMemory.of(2, 3), np.stack([h1, mean]), np.stack([np.array([0.9, -1.0, 0.0]), np.array([1.0, 0.0, 0.0])])
     )
     assert opposed.weights_K[1] <= 20.0  # rho_0 below zero counts as the floor, 0.05
     assert opposed.weights_K[1] > 3.0
     assert (Balance().decay, Balance().floor, Balance().most) == (0.9, 0.05, 3.0)
-    one = Balance().step(Memory.of(1, 3), sure[None], sure[None])
+    one = Balance().step(GradientMemory.of(1, 3), sure[None], sure[None])
     assert (one.total_D.tolist(), one.weights_K.tolist()) == ([1.0, 0.0, 0.0], [1.0])
-    assert Balance(most=0.0).step(Memory.of(2, 3), np.stack([sure, sure]), np.stack([sure, sure])).weights_K.tolist() == [
+    assert Balance(most=0.0).step(GradientMemory.of(2, 3), np.stack([sure, sure]), np.stack([sure, sure])).weights_K.tolist() == [
         1.0,
         0.0,
     ]
-    assert Balance(decay=0.0).step(Memory.of(1, 3), sure[None], sure[None]).memory.reliability_K.tolist() == [1.0]
+    assert Balance(decay=0.0).step(GradientMemory.of(1, 3), sure[None], sure[None]).memory.reliability_K.tolist() == [1.0]
 
 
 def test_the_total_has_the_length_of_one_gradient() -> None:
     half = np.array([[2.0, 0.0], [2.0, 0.0], [2.0, 0.0]])
-    found = Balance().step(Memory.of(3, 2), half, half)
+    found = Balance().step(GradientMemory.of(3, 2), half, half)
     assert found.weights_K == pytest.approx([1.0, 1.0, 1.0])
     assert found.total_D == pytest.approx([6 / math.sqrt(3), 0.0])
 
@@ -168,13 +168,13 @@ def test_one_sided_takes_only_what_opposes() -> None:
 def test_halves_at_the_size_of_rounding() -> None:
     """Below 1e-9 of what is remembered a half is rounding; above, it counts."""
     half = np.array([[1.0, 0.0], [1.0, 0.0]])
-    first = Balance(decay=0.5).step(Memory.of(2, 2), half, half).memory  # remembers 0.5
+    first = Balance(decay=0.5).step(GradientMemory.of(2, 2), half, half).memory  # remembers 0.5
     for size, agrees in ((0.4e-9, False), (0.6e-9, True)):
         tiny = half * [[1.0], [size]]
         assert Balance(decay=0.5).step(first, tiny, half).memory.reliability_K[1] == (0.75 if agrees else 0.25)
         assert Balance(decay=0.5).step(first, half, tiny).memory.reliability_K[1] == (0.75 if agrees else 0.25)
     zero = np.zeros((2, 2))
-    assert Balance().step(Memory.of(2, 2), zero, half).memory.reliability_K.tolist() == [0.0, 0.0]
+    assert Balance().step(GradientMemory.of(2, 2), zero, half).memory.reliability_K.tolist() == [0.0, 0.0]
 
 
 def test_bad_balances_one_by_one() -> None:
@@ -183,15 +183,15 @@ def test_bad_balances_one_by_one() -> None:
             Balance(**wrong)
     for components, parameters in ((0, 1), (1, 0), (-1, 1)):
         with pytest.raises(InputError, match="at least one component and one parameter"):
-            Memory.of(components, parameters)
-    memory = Memory.of(2, 3, (4,))
+            GradientMemory.of(components, parameters)
+    memory = GradientMemory.of(2, 3, (4,))
     assert (memory.mean_KD.shape, memory.reliability_K.shape, memory.steps) == ((4, 2, 3), (4, 2), 0)
     for one, two in ((np.ones((2, 2)), np.ones((2, 3))), (np.ones((2, 3)), np.ones((2, 2)))):
         with pytest.raises(InputError, match="is remembered"):
-            Balance().step(Memory.of(2, 3), one, two)
+            Balance().step(GradientMemory.of(2, 3), one, two)
     for one, two in ((np.full((1, 1), np.nan), np.ones((1, 1))), (np.ones((1, 1)), np.full((1, 1), np.nan))):
         with pytest.raises(InputError, match="some gradients are not numbers"):
-            Balance().step(Memory.of(1, 1), one, two)
+            Balance().step(GradientMemory.of(1, 1), one, two)
     for record in (Balance(), memory, Scaffold(1.0), Indicator.of(1)):
         with pytest.raises(FrozenInstanceError):
             record.steps = 3  # type: ignore[union-attr,misc]

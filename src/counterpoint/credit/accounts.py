@@ -29,7 +29,7 @@ assert set(_DEPTH) == set(UNITS)
 
 
 @dataclass(frozen=True)
-class Entry:
+class LedgerEntry:
     """One booking: an amount leaves an account for another."""
 
     debit: Account
@@ -58,7 +58,7 @@ class Ledger:
     """What each account was given."""
     children: dict[Account, list[Account]] = field(default_factory=dict)
     """Accounts that were refined."""
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[LedgerEntry] = field(default_factory=list)
     """Every booking, in order."""
 
     def __post_init__(self) -> None:
@@ -116,7 +116,7 @@ class Ledger:
     def _book(self, account: Account, booked: Mapping[Account, float]) -> None:
         self.children[account] = list(booked)
         self.amounts.update(booked)
-        self.entries += [Entry(account, child, amount) for child, amount in booked.items()]
+        self.entries += [LedgerEntry(account, child, amount) for child, amount in booked.items()]
 
     # -- reading -------------------------------------------------------------------------------------------------
 

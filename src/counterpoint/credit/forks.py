@@ -46,7 +46,7 @@ class Effects(NamedTuple):
     cost: Cost
 
 
-class Pair(NamedTuple):
+class PairCredit(NamedTuple):
     """Deletion credits of two messages, alone and together."""
 
     a: float
@@ -214,7 +214,7 @@ def _tokens_after(trace: Trace) -> list[int]:
 
 def pair_interaction(
     replay: Replay | None, trace: Trace, a: str, b: str, *, k: int = 1, seed: int = 0, channel: str = "team"
-) -> Pair:
+) -> PairCredit:
     """I(a, b) = c(ab) - c(a) - c(b), c being deletion credit: negative where either suffices, positive where both are needed.
 
     Both messages are part of the prefix: up to the later one the noise is the recorded one, after it each replicate has its own,
@@ -244,4 +244,4 @@ def pair_interaction(
     forks = 1 + (4 if again else 2) * k
     spent = Cost(forks, forks * _tokens_after(trace)[trace.index[early]])
     error = None if k == 1 else float(se[0])
-    return Pair(singles[a], singles[b], float((r00 - r11).mean()), float(interaction[0]), error, spent)
+    return PairCredit(singles[a], singles[b], float((r00 - r11).mean()), float(interaction[0]), error, spent)

@@ -120,7 +120,7 @@ def _shares(amount_K: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Memory:
+class GradientMemory:
     """What `Balance` remembers: the moving averages, and how often they moved."""
 
     mean_KD: np.ndarray
@@ -130,11 +130,11 @@ class Memory:
     steps: int = 0
 
     @staticmethod
-    def of(components: int, parameters: int, runs: Sequence[int] = ()) -> Memory:
+    def of(components: int, parameters: int, runs: Sequence[int] = ()) -> GradientMemory:
         """Nothing seen yet."""
         if components < 1 or parameters < 1:
             raise InputError(f"there is at least one component and one parameter, not {components} and {parameters}")
-        return Memory(np.zeros((*runs, components, parameters)), np.zeros((*runs, components)))
+        return GradientMemory(np.zeros((*runs, components, parameters)), np.zeros((*runs, components)))
 
 
 class Balanced(NamedTuple):
@@ -143,7 +143,7 @@ class Balanced(NamedTuple):
     total_D: np.ndarray
     """The gradient to follow."""
     weights_K: np.ndarray
-    memory: Memory
+    memory: GradientMemory
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class Balance:
         if not (0 <= self.decay < 1 and self.floor > 0 and self.most >= 0):
             raise InputError(f"decay in [0, 1), floor > 0, most >= 0; not {self.decay}, {self.floor}, {self.most}")
 
-    def step(self, memory: Memory, half1_KD: np.ndarray, half2_KD: np.ndarray) -> Balanced:
+    def step(self, memory: GradientMemory, half1_KD: np.ndarray, half2_KD: np.ndarray) -> Balanced:
         """The balanced gradient of one batch, from the gradients of its two halves."""
         half1_KD, half2_KD = _finite(half1_KD, "gradients"), _finite(half2_KD, "gradients")
         if not half1_KD.shape == half2_KD.shape == memory.mean_KD.shape:
@@ -178,7 +178,7 @@ class Balance:
         w_K = np.clip(w_K, 0.0, self.most)
         w_K[..., 0] = 1.0
         total_D = weighted(one_sided(g_KD), w_K) / np.sqrt((w_K**2).sum(axis=-1, keepdims=True))
-        return Balanced(total_D, w_K, Memory(mean_KD, reliability_K, steps))
+        return Balanced(total_D, w_K, GradientMemory(mean_KD, reliability_K, steps))
 
 
 def one_sided(g_KD: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ import numpy as np
 
 from counterpoint.bench.claim import ClaimRow, at_least, at_most
 from counterpoint.errors import InputError
-from counterpoint.reward.balance import Balance, Memory, weighted
+from counterpoint.reward.balance import Balance, GradientMemory, weighted
 
 METHODS = ("primary", "raw_sum", "gdpo", "variation", "variance", "ours")
 
@@ -128,7 +128,7 @@ def train_mixed(
     """Softmax policies trained by one method; two groups per context and step, which are the two halves."""
     runs, components, contexts, actions = world.mean_RKCA.shape
     logits = np.zeros((runs, contexts, actions))
-    memory = Memory.of(components, contexts * actions, (runs,))
+    memory = GradientMemory.of(components, contexts * actions, (runs,))
     balance = balance or Balance()
     weights, shares = np.zeros((runs, components)), []
     for step in range(1, steps + 1):

@@ -44,7 +44,7 @@ Critic = Callable[..., ArrayLike] | ArrayLike | Sequence[ArrayLike] | None
 LEVELS = ("role", "agent", "turn", "message")
 
 
-class Parts(NamedTuple):
+class RewardParts(NamedTuple):
     """A reward taken apart, by event number."""
 
     prior: float
@@ -54,14 +54,14 @@ class Parts(NamedTuple):
     """Where a critic of the action parts the two."""
 
 
-def doob(value_T: ArrayLike, reward: float, q_T: ArrayLike | None = None) -> Parts:
+def doob(value_T: ArrayLike, reward: float, q_T: ArrayLike | None = None) -> RewardParts:
     """Skill and luck of events in order, from values (T + 1) before and after each; the last value is the reward."""
     v = np.array(value_T, np.float64)
     v[-1] = reward
     given = np.full(len(v) - 1, np.nan) if q_T is None else np.asarray(q_T, np.float64)
     split = ~np.isnan(given)
     q = np.where(split, given, v[1:])
-    return Parts(float(v[0]), q - v[:-1], v[1:] - q, split)
+    return RewardParts(float(v[0]), q - v[:-1], v[1:] - q, split)
 
 
 def draft_values(trace: Trace) -> Floats:
@@ -82,13 +82,13 @@ def draft_values(trace: Trace) -> Floats:
 
 def parts_of(
     trace: Trace, k: int = 0, *, value: Critic = None, q: Critic = None, extensions: int = 0, seed: int = 0, channel: str = "team"
-) -> Parts:
+) -> RewardParts:
     """Prior, skill and luck of a trace, the k-th of those that the critic's numbers are given for."""
     reward, n = team_reward(trace, channel), len(trace.events)
     if not extensions:
         order = trace.graph.order.astype(np.int64)
         found = doob(_values(value, trace, k, None), reward, None if q is None else _called(q, trace, k, None, n, "q"))
-        return Parts(found.prior, *(_placed(x, order) for x in found[1:]))
+        return RewardParts(found.prior, *(_placed(x, order) for x in found[1:]))
     if not callable(value) or (q is not None and not callable(q)):
         raise InputError("extensions need critics that can be called", fix="give value=(trace, order) -> numbers")
     rng, all_parts = np.random.default_rng([seed, k]), []
@@ -96,8 +96,8 @@ def parts_of(
         keys = rng.random(n)
         for order in (np.array(extension(trace.graph, u), np.int64) for u in (keys, 1 - keys)):
             one = doob(_values(value, trace, k, order), reward, None if q is None else _called(q, trace, k, order, n, "q"))
-            all_parts.append(Parts(one.prior, *(_placed(x, order) for x in one[1:])))
-    return Parts(
+            all_parts.append(RewardParts(one.prior, *(_placed(x, order) for x in one[1:])))
+    return RewardParts(
         math.fsum(p.prior for p in all_parts) / len(all_parts),
         np.mean([p.skill_E for p in all_parts], axis=0),
         np.mean([p.luck_E for p in all_parts], axis=0),
@@ -131,7 +131,7 @@ def _called(critic: Any, trace: Trace, k: int, order: Any, size: int, name: str)
     return out
 
 
-def accounts(trace: Trace, parts: Parts, reward: float) -> Ledger:
+def accounts(trace: Trace, parts: RewardParts, reward: float) -> Ledger:
     """The ledger of a trace: every event a leaf on its path, luck on the environment account of its event."""
     leaves: dict[Account, float] = {("prior",): parts.prior, ("unidentified",): 0.0}
     for path, event, skill, luck in zip(_paths(trace), trace.events, parts.skill_E.tolist(), parts.luck_E.tolist(), strict=True):

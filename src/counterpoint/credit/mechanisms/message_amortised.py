@@ -51,7 +51,7 @@ NAMES = (
 )
 
 
-class Table(NamedTuple):
+class MessageFeatures(NamedTuple):
     """Features of many messages."""
 
     trace_M: np.ndarray
@@ -68,7 +68,7 @@ def features(
     start: Any = None,
     types: Collection[str] = MESSAGES,
     scores: str = "R2",
-) -> Table:
+) -> MessageFeatures:
     """One row per message of the traces, in their order."""
     every = [votes_of(t, scores) for t in traces]
     known = [v.worth for votes in every for v in votes if v.worth is not None]
@@ -81,7 +81,7 @@ def features(
             where.append(i)
             ids.append(e.id)
             rows.append(about.get(e.id) or _row({"is_return": float(e.type == "return"), "reliability": mean}))
-    return Table(np.array(where, np.int64), tuple(ids), np.array(rows, np.float64).reshape(len(ids), len(NAMES)))
+    return MessageFeatures(np.array(where, np.int64), tuple(ids), np.array(rows, np.float64).reshape(len(ids), len(NAMES)))
 
 
 def _row(told: dict[str, float]) -> list[float]:

@@ -31,7 +31,7 @@ from counterpoint.trace.rows import Credit
 _ESTIMAND = "Q_tot(q) - Q_tot(q with the agent's value at its default)"
 
 
-class Mixer(NamedTuple):
+class MixWeights(NamedTuple):
     """The weights of one state: w1 (agents, hidden), b1 (hidden,), w2 (hidden,), b2."""
 
     w1: ArrayLike
@@ -40,20 +40,20 @@ class Mixer(NamedTuple):
     b2: float
 
 
-def _hidden(q: ArrayLike, m: Mixer) -> Floats:
+def _hidden(q: ArrayLike, m: MixWeights) -> Floats:
     q_A, w1 = np.asarray(q, np.float64), np.abs(np.asarray(m.w1, np.float64))
     if w1.ndim != 2 or q_A.shape[-1] != len(w1):
         raise InputError(f"the mixer is for {len(w1)} agents, not {q_A.shape[-1]}", fix="a mixer has a fixed width")
     return q_A @ w1 + np.asarray(m.b1, np.float64)
 
 
-def mix(q: ArrayLike, m: Mixer) -> Floats:
+def mix(q: ArrayLike, m: MixWeights) -> Floats:
     """Q_tot of values along the last axis."""
     h = _hidden(q, m)
     return np.where(h > 0, h, np.expm1(np.minimum(h, 0))) @ np.abs(np.asarray(m.w2, np.float64)) + m.b2
 
 
-def gradient(q: ArrayLike, m: Mixer) -> Floats:
+def gradient(q: ArrayLike, m: MixWeights) -> Floats:
     """dQ_tot / dq_i, which is never negative."""
     h = _hidden(q, m)
     slope = np.where(h > 0, 1.0, np.exp(np.minimum(h, 0))) * np.abs(np.asarray(m.w2, np.float64))
@@ -85,7 +85,7 @@ def _run(
     traces: Sequence[Trace],
     *,
     q: Callable[[Trace], Mapping[str, float]] | None = None,
-    mixer: Callable[[Trace], Mixer | Mapping[int, Mixer]] | None = None,
+    mixer: Callable[[Trace], MixWeights | Mapping[int, MixWeights]] | None = None,
     by: str = "agent",
     default: float = 0.0,
 ) -> Credit:
@@ -95,12 +95,12 @@ def _run(
     totals, slopes = [], []
     for i, trace in enumerate(traces):
         if mixer is None:
-            raise NotIdentified("the mix is not in a trace", "give mixer=, a function: trace -> Mixer", where=trace.trace_id)
+            raise NotIdentified("the mix is not in a trace", "give mixer=, a function: trace -> MixWeights", where=trace.trace_id)
         mixers = mixer(trace)
         parts = [agent_values(trace, q)] if by == "agent" else list(_by_round(trace, q).values())
-        chosen = [mixers] if isinstance(mixers, Mixer) else [mixers[now] for now in _by_round(trace, q)]
+        chosen = [mixers] if isinstance(mixers, MixWeights) else [mixers[now] for now in _by_round(trace, q)]
         if len(chosen) != len(parts):
-            raise InputError("one mix for several rounds", where=trace.trace_id, fix="mixer= gives a Mixer by the round's number")
+            raise InputError("one mix for several rounds", where=trace.trace_id, fix="mixer= gives a MixWeights by the round's number")
         for values, m in zip(parts, chosen, strict=True):
             own = np.array(list(values.values()))
             without = np.where(np.eye(len(own), dtype=np.bool_), default, own)
@@ -114,7 +114,7 @@ def _run(
 
 def _example() -> Example:
     """Four agents, each worth 0.1 for each letter of its name, mixed by two hidden units."""
-    mixer = Mixer(w1=[[1.0, 0.5]] * 4, b1=[0.0, -1.0], w2=[1.0, 2.0], b2=0.1)
+    mixer = MixWeights(w1=[[1.0, 0.5]] * 4, b1=[0.0, -1.0], w2=[1.0, 2.0], b2=0.1)
     return Example(
         rollouts(), {"q": lambda trace: {name: 0.1 * len(name) for name in trace.agents}, "mixer": lambda trace: mixer}
     )
