@@ -141,9 +141,9 @@ def test_the_mix_of_a_round_is_that_of_the_qmix_mechanism() -> None:
         mine = [(b, i) for b in whole if beats.ep[b] == ep for i in range(len(HEADS))]
         return {events[ep][f"orchestrator|{HEADS[i]}|{beats.round[b]}"]: float(chosen[b, i]) for b, i in mine}
 
-    def mixers(trace: Trace) -> dict[int, mechanism.Mixer]:
+    def mixers(trace: Trace) -> dict[int, mechanism.MixWeights]:
         mine = [b for b in whole if beats.ep[b] == place[trace.trace_id]]
-        return {int(beats.round[b]): mechanism.Mixer(*(w[b] for w in weights[:3]), float(weights[3][b])) for b in mine}
+        return {int(beats.round[b]): mechanism.MixWeights(*(w[b] for w in weights[:3]), float(weights[3][b])) for b in mine}
 
     credit = qmix(found.traces, q=q, mixer=mixers, by="decision")
     assert credit.notes["q_tot"] == pytest.approx([float(total[b]) for b in whole], abs=1e-5)

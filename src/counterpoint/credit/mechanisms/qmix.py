@@ -100,7 +100,8 @@ def _run(
         parts = [agent_values(trace, q)] if by == "agent" else list(_by_round(trace, q).values())
         chosen = [mixers] if isinstance(mixers, MixWeights) else [mixers[now] for now in _by_round(trace, q)]
         if len(chosen) != len(parts):
-            raise InputError("one mix for several rounds", where=trace.trace_id, fix="mixer= gives a MixWeights by the round's number")
+            fix = "mixer= gives a MixWeights by the round's number"
+            raise InputError("one mix for several rounds", where=trace.trace_id, fix=fix)
         for values, m in zip(parts, chosen, strict=True):
             own = np.array(list(values.values()))
             without = np.where(np.eye(len(own), dtype=np.bool_), default, own)

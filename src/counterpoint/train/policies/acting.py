@@ -264,11 +264,7 @@ class TeamPolicy:
             reached, rank = _reached(rows, purpose, np.maximum(work, 0.01) / (1 + rows.copy), self._room(obs, free))
         else:
             reached, rank, purpose = _again(len(rows), self._now.item, at, of, purpose)
-        left = reached & (purpose == 0) & (rows.copy == 0)
-        close = None
-        if left.any():
-            close = np.zeros(obs.open.shape, np.bool_)
-            close[rows.ep[left], rows.item[left]] = True
+        close = _closed(obs, rows, reached & (purpose == 0) & (rows.copy == 0))
         go = np.flatnonzero(reached & (purpose > 0))
         pair = self.net.pair.weight.detach().numpy()[0]
         kept = agents if self.record is not None else None
@@ -448,3 +444,12 @@ class Decided:
         if len(pointed.row):
             candidates = {"agent_x": pointed.agent_x, "pair_x": pointed.pair_x, "picked": pointed.picked}
             record.add("candidate", ep=rows.ep[go][pointed.row], round=now, row=where[go][pointed.row], **candidates)
+
+
+def _closed(obs: Observation, rows: f.Rows, left: np.ndarray) -> np.ndarray | None:
+    """(E, I) the items that rows were left as they are; None where no row was."""
+    if not left.any():
+        return None
+    close = np.zeros(obs.open.shape, np.bool_)
+    close[rows.ep[left], rows.item[left]] = True
+    return close
