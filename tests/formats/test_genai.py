@@ -273,3 +273,55 @@ def test_a_wrapper_has_the_times_of_what_is_in_it() -> None:
     assert (first.start, first.end) == (1.0, 5.0)
     assert (spans((2.0, None), (1.0, 3.0))[0].end, spans((None, 1.0))[0].start, spans()[0].start) == (None, 9.0, 9.0)
     assert (spans((2.0, 3.0))[2].start, spans((2.0, 3.0))[2].end) == (0.0, None)
+
+
+NAMES = {
+    "start": "startTimeUnixNano start_time_unix_nano start_time startTime",
+    "end": "endTimeUnixNano end_time_unix_nano end_time endTime",
+    "parent": "parentSpanId parent_span_id parent_id",
+}
+
+
+def test_a_span_by_every_name_of_its_fields() -> None:
+    for field, names in NAMES.items():
+        for name in names.split():
+            records = Records()
+            records.add({**SPAN, name: "00000000000000cc" if field == "parent" else "2023-11-14T22:13:20Z"})
+            assert getattr(records.spans[0], field) == ("00000000000000cc" if field == "parent" else 1.7e9), name
+    for ids in ({"span_id": "aa" * 8, "trace_id": "bb" * 16}, {"context": {"span_id": "0x" + "aa" * 8, "trace_id": "BB" * 16}}, {"spanId": "qqqqqqqqqqo=", "traceId": "u7u7u7u7u7u7u7u7u7u7uw=="}):
+        records = Records()
+        records.add({"name": "n", "parent_id": {"span_id": "cc" * 8}, **ids})
+        (span,) = records.spans
+        assert (span.id, span.trace, span.parent) == ("aa" * 8, "bb" * 16, "cc" * 8)
+    records = Records()
+    records.add({**SPAN, "startTimeUnixNano": "0", "resource": {"attributes": {"own": 1}}, "links": [{"context": {"spanID": "aa" * 8, "traceID": "bb" * 16}}, {"span_id": "aa" * 8}, {}]})
+    (span,) = records.spans
+    assert (span.start, span.resource, span.links) == (None, {"own": 1}, [("bb" * 16, "aa" * 8), ("", "aa" * 8)])
+
+
+def test_a_log_by_every_name_of_its_fields() -> None:
+    for names in (("timeUnixNano", "eventName", "traceId", "spanId"), ("time_unix_nano", "event_name", "trace_id", "span_id"), ("Timestamp", "EventName", "TraceId", "SpanId"), ("timestamp", "eventName", "traceId", "spanId")):
+        records = Records()
+        row = dict(zip(names, ("2023-11-14T22:13:20Z", "said", "bb" * 16, "aa" * 8), strict=True))
+        records.add([{"LogAttributes": {"a": 1}, "ResourceAttributes": {"r": 2}, "Body": "text", **row}])
+        (log,) = records.logs
+        assert (log.at, log.name, log.trace, log.span, log.attrs, log.resource, log.body) == (1.7e9, "said", "bb" * 16, "aa" * 8, {"a": 1}, {"r": 2}, "text")
+    for name in ("observedTimeUnixNano", "observed_time_unix_nano"):
+        records = Records()
+        records.add({"LogAttributes": {"event.name": "n"}, name: "1700000000000000000"})
+        assert (records.logs[0].at, records.logs[0].name) == (1.7e9, "n")
+
+
+@pytest.mark.parametrize(
+    ("status", "attrs", "events", "found"),
+    [
+        ({"code": 1}, {}, [], (True, None)), ({"code": "STATUS_CODE_OK"}, {}, [], (True, None)), ({}, {}, [], (None, None)), ({"status_code": "StatusCode.UNSET"}, {}, [], (None, None)),
+        ({"code": 2, "message": "no"}, {}, [], (False, "no")), ({"statusCode": "ERROR", "description": "no"}, {}, [], (False, "no")),
+        ({"code": 2}, {"error.message": "no"}, [], (False, "no")), ({}, {"error.type": "no"}, [], (False, "no")),
+        ({"code": 2}, {"error.type": "x"}, [{"name": "other"}, {"name": "exception", "attributes": {"exception.message": "no"}}], (False, "no")),
+    ],
+)  # fmt: skip
+def test_how_a_span_ended(status: dict[str, Any], attrs: dict[str, Any], events: list[Any], found: tuple[bool | None, str | None]) -> None:
+    records = Records()
+    records.add({**SPAN, "status": status, "attributes": attrs, "events": events})
+    assert (records.spans[0].ok, records.spans[0].error) == found

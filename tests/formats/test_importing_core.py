@@ -252,7 +252,7 @@ def test_the_head_is_64_kilobytes() -> None:
     ("value", "wanted"),
     [
         (b"[NaN]", None), (b"\xef\xbb\xbf[1]", [1]), (b"\x00[1]\x00\n", [1]), (b'"\\ud800"', "\ud800"), (memoryview(b"[2]"), [2]),
-        ("\ufeff[3]", [3]), (b'"\xff"', "\ufffd"),
+        ("\ufeff[3]", [3]), (b'"\xff"', "\ufffd"), ('"\ud800"', "\ud800"),
     ],
 )  # fmt: skip
 def test_json_of_any_care(value: Any, wanted: Any) -> None:

@@ -86,6 +86,7 @@ def claude_logs() -> list[Trace]:
             log(7, "claude_code.api_error", request_id="r3", model="m", error="overloaded", agent_id="a1", **s),
             log(7.1, "claude_code.api_error", error__message="lost", **s),
             log(8, "claude_code.api_refusal", category="bio", **s),
+            log(8.1, "claude_code.api_refusal", message="no", agent_id="a1", **s),
             log(9, "claude_code.subagent_completed", agent_id="a1", agent_type="Explore", tool_use_id="t1", is_async=True, total_tool_uses=2, model="m", duration_ms=3000, **s),
             *(log(10, f"claude_code.{name}", **s) for name in QUIET.split()),
             log(11, "claude_code.hologram", **s),

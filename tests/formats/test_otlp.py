@@ -144,3 +144,12 @@ def test_edges_to_nowhere_and_agents_that_spawn_each_other() -> None:
         edges=[Edge("x", "gone", "causal"), Edge("gone", "y", "causal"), Edge("x", "y", "spawn"), Edge("x", "y", "spawn")],
     )
     assert back(written(odd)) == [odd]
+
+
+def test_half_of_a_surrogate_pair_becomes_a_question_mark() -> None:
+    trace = Trace(trace_id="t", task_id="S1", system="x", topology="unknown", events=[Event(id="e", t=0, type="message", agent="S2")], edges=[], rewards={"S3": 1.0}, costs={})
+    data = written(trace)
+    for name in (b"S1", b"S2", b"S3"):
+        data = data.replace(name, b"\\ud800")
+    (found,) = back(data)
+    assert (found.task_id, found.events[0].agent, list(found.rewards)) == ("?", "?", ["?"])

@@ -347,3 +347,21 @@ def test_whatever_comes_in_gives_sound_traces_and_no_token_twice(spans: list[Spa
     for trace in traces_of(spans, Session("s", []), system="test"):
         logs.assert_sound(trace)
         assert sum(e.tokens_in or 0 for e in trace.events) <= 2 * known
+
+
+def test_an_agents_sum_counts_where_the_calls_inside_it_have_no_tokens() -> None:
+    trace = one(S("a", "agent", None, 0, 9, agent="x", usage=Usage(5, output=1)), S("l", "llm", "a", 1, 2, output="hm"))
+    assert [(e.tokens_in, e.tokens_out) for e in trace.events if e.tokens_in is not None] == [(5, 1)]
+
+
+def test_one_model_call_that_two_spans_tell_counts_once() -> None:
+    call: dict[str, Any] = {"usage": Usage(5, output=1), "extra": {"response_id": "r"}}
+    trace = one(S("a", "agent", None, 0, 9, agent="x"), S("l", "llm", "a", 1, 2, **call), S("m", "llm", "a", 3, 4, **call))
+    assert sum(e.tokens_in or 0 for e in trace.events) == 5
+    assert trace.meta["import"]["mended"] == {"model calls that two spans tell: tokens counted once": 1}
+
+
+def test_a_link_leaves_the_end_of_what_is_over_and_the_beginning_of_what_runs() -> None:
+    tools = [S("over", "tool", "a", 1, 2, output="x"), S("runs", "tool", "a", 1, 8, output="y")]
+    trace = one(S("a", "agent", None, 0, 9, agent="x"), *tools, S("l", "llm", "a", 4, 5, output="z", links=["over", "runs"]))
+    assert {("over:result", "l"), ("runs", "l")} <= edges(trace, "causal")

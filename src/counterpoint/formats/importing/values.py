@@ -27,7 +27,7 @@ def decode(data: bytes | memoryview | str) -> Any:
     """The JSON value in the bytes: fast for clean JSON, and tolerant of NaN, lone surrogates, a BOM and NULs."""
     try:
         return _decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeError):
         pass
     except RecursionError as error:
         raise InputError("is nested too deeply") from error

@@ -42,7 +42,7 @@ _BINARY_SPAN = re.compile(rb"\x0a\x10.{16}\x12\x08.{8}", re.DOTALL)
 
 
 def _sniff(head: bytes) -> bool:
-    start = head[:64].lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    start = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
     if start in (b"{", b"["):
         if _OURS in head[:256]:
             return False  # what our own exporter wrote is `otlp`
