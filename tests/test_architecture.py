@@ -39,7 +39,6 @@ ALLOWED = {("registry", "errors"), ("files", "errors")}
 HEAVY = {
     "torch": ("train/", "team/"),
     "transformers": ("train/", "team/"),
-    "ray": ("train/ray_runner.py",),
     # Two servers: the viewer's, and the OTLP receiver, with what both share, imported only by `serve` and `view`.
     "starlette": ("app/viewer/", "app/receiver/server.py"),
     "uvicorn": ("app/viewer/", "app/receiver/server.py", "app/serving.py"),
