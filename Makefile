@@ -13,7 +13,8 @@ test: $(VENV)/.dev web/node_modules/.done browser
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # The viewer's page, built into the package. Its source is in web/; users never need Node.
-page: web/node_modules/.done
+page: $(VENV)/.dev web/node_modules/.done
+	$(BIN)/python -m counterpoint.app.viewer.typescript > web/src/shapes.gen.ts
 	cd web && npm run --silent build
 
 # What the tests of the page need: Node for its own tests, Chromium for the journeys. Where they cannot be had, those tests are skipped and say so.

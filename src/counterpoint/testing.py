@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
+import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,9 +22,12 @@ from types import ModuleType
 from typing import Any
 
 import click
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from counterpoint.app.viewer.panel import Panel, panels
+from counterpoint.app.viewer.typescript import interfaces
 from counterpoint.credit.mechanism import Mechanism
 from counterpoint.envs.synthetic import SHAPES, SIZES, synthetic_trace
 from counterpoint.envs.task import TextTask
@@ -55,6 +59,7 @@ __all__ = [
     "check_format",
     "check_loss",
     "check_model",
+    "check_panel",
     "check_preset",
     "check_reward",
     "check_task",
@@ -130,6 +135,28 @@ def check_command(command: click.Command) -> None:
         return
     flags = {flag for parameter in command.params for flag in parameter.opts}
     _require("--json" in flags, f"{command.name}: takes no --json")
+
+
+def check_panel(panel: Panel) -> None:
+    """A panel has a name and a key of its own, answers every trace the same way twice, and lists each shape of its answers."""
+    _require(isinstance(panel, Panel), f"is a {type(panel).__name__}, not a Panel")
+    _require(bool(panel.name.strip()), "has no name for its tab")
+    _require(len(panel.key) == 1 and panel.key not in "1234", f"key {panel.key!r}: one character, and none of 1 to 4")
+    others = [name for name, other in panels().items() if other.key == panel.key and other is not panel]
+    _require(not others, f"key {panel.key!r} is that of {', '.join(others)}")
+    for trace in [odd_trace(), *(synthetic_trace(3, 12, shape, contents=True) for shape in SHAPES)]:
+        try:
+            told, again = (msgspec.json.encode(panel.answer(replace(trace))) for _ in range(2))
+        except Exception as error:
+            raise ConformanceError(f"{trace.trace_id}: the answer ends in {type(error).__name__}: {error}") from error
+        _require(told == again, f"{trace.trace_id}: two answers to one trace differ")
+        msgspec.json.decode(told, type=panel.shapes[-1])
+    try:
+        made = interfaces(panel.shapes)
+    except TypeError as error:
+        raise ConformanceError(f"its shapes have no TypeScript: {error}") from error
+    lost = [name for name in re.findall(r": (?:\()?([A-Z]\w+)", made) if f"interface {name} " not in made and name != "Record"]
+    _require(not lost, f"`shapes` leaves out {', '.join(lost)}")
 
 
 # -- environments --------------------------------------------------------------------------------------------------------
@@ -418,6 +445,7 @@ def _refuses_options(call: Callable[[], Any]) -> None:
 
 
 CHECKS: Mapping[str, Callable[..., None]] = {
+    "panel": check_panel,
     "format": check_format,
     "command": check_command,
     "env": check_env,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import types
 import typing
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -33,13 +34,21 @@ def source() -> str:
     parts.append(f"export const EVENT_FLAGS = {json.dumps(EVENT_FLAGS)} as const;")
     listed = [{"id": name, "name": panel.name, "key": panel.key} for name, panel in panels().items()]
     parts.append(f"export const PANELS = {json.dumps(listed)} as const;")
-    for shape in [*_structs(shapes), *_structs(run_shapes), *(shape for panel in panels().values() for shape in panel.shapes)]:
+    own = [*_structs(shapes), *_structs(run_shapes)]
+    parts.append(interfaces([*own, *(shape for panel in panels().values() for shape in panel.shapes)]))
+    return "\n".join(parts) + "\n"
+
+
+def interfaces(listed: Iterable[type[msgspec.Struct]]) -> str:
+    """Shapes as TypeScript interfaces."""
+    parts = []
+    for shape in listed:
         hints = typing.get_type_hints(shape)
         parts.append(f"\n/** {(shape.__doc__ or '').splitlines()[0].strip()} */")
         parts.append(f"export interface {shape.__name__} {{")
         parts += [f"  {field.name}: {_type(hints[field.name])};" for field in msgspec.structs.fields(shape)]
         parts.append("}")
-    return "\n".join(parts) + "\n"
+    return "\n".join(parts)
 
 
 def _structs(module: types.ModuleType) -> list[type[msgspec.Struct]]:

@@ -1,4 +1,4 @@
-"""The Safety panel: what came from outside, what it may have reached, and the effects that it decided, from source to sink.
+"""What came from outside, what it may have reached, and the effects that it decided, from source to sink.
 
 Always true: copied content (strong) and shared context (possible) are told apart; the sinks are those of `audit.authority`, as
 `counterpoint audit --taint` prints them, violations first. A gate is the first event of a path, past the agent that met the
