@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from counterpoint.trace.picture import LIMIT, card
 
-from counterpoint.trace import Edge, Event, Trace, picture
+from counterpoint.app.viewer import card as picture
+from counterpoint.app.viewer.card import LIMIT, card
+from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.lanes import EMPTY, FAMILIES, KINDS, WAIT, Clock, Lane, cells, folded, kind_of, stem
 from counterpoint.trace.rows import Shares
 from counterpoint.trace.team import Team

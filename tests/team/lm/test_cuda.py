@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
 if not torch.cuda.is_available():
     pytest.skip("there is no GPU here", allow_module_level=True)
+transformers = pytest.importorskip("transformers")
 
 from counterpoint.team.lm.cuda import CudaEngine  # noqa: E402
 from counterpoint.team.lm.engine import Ask, Engine  # noqa: E402
