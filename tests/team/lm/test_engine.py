@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,21 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+if find_spec("transformers") is None:
+    pytest.skip("needs the llm extra", allow_module_level=True)
 
 from counterpoint.errors import InputError  # noqa: E402
 from counterpoint.team.lm.engine import Ask, Engine  # noqa: E402
 from counterpoint.team.lm.network import Network, Packed, as_transformers, read  # noqa: E402
 from counterpoint.team.lm.sampling import END, FREE, SPACE, Start  # noqa: E402
+
+
+def _transformers() -> Any:
+    """Loaded by the first test that needs it: it takes seconds, in every process that collects the tests."""
+    import transformers
+
+    return transformers
+
 
 SIZES: dict[str, Any] = {
     "vocab_size": 97,
@@ -29,11 +39,11 @@ SIZES: dict[str, Any] = {
 }
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 FAMILIES: dict[str, Callable[[], Any]] = {
-    "llama": lambda: transformers.LlamaConfig(**SIZES, tie_word_embeddings=True),
-    "llama3": lambda: transformers.LlamaConfig(**SIZES, rope_parameters={**LLAMA3, "original_max_position_embeddings": 16}),
-    "mistral": lambda: transformers.MistralConfig(**SIZES, sliding_window=None),
-    "qwen2": lambda: transformers.Qwen2Config(**SIZES),
-    "qwen3": lambda: transformers.Qwen3Config(**SIZES, head_dim=16),
+    "llama": lambda: _transformers().LlamaConfig(**SIZES, tie_word_embeddings=True),
+    "llama3": lambda: _transformers().LlamaConfig(**SIZES, rope_parameters={**LLAMA3, "original_max_position_embeddings": 16}),
+    "mistral": lambda: _transformers().MistralConfig(**SIZES, sliding_window=None),
+    "qwen2": lambda: _transformers().Qwen2Config(**SIZES),
+    "qwen3": lambda: _transformers().Qwen3Config(**SIZES, head_dim=16),
 }
 ENDS = (96,)
 
@@ -45,7 +55,7 @@ def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 def made(name: str, folder: Path) -> tuple[Any, Path]:
     torch.manual_seed(0)
-    model = transformers.AutoModelForCausalLM.from_config(FAMILIES[name]()).eval()
+    model = _transformers().AutoModelForCausalLM.from_config(FAMILIES[name]()).eval()
     for weight in model.parameters():
         torch.nn.init.normal_(weight, 0.0, 0.3)
     model.save_pretrained(folder)
