@@ -38,3 +38,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         return
     _SCALED.add(id(work))  # the cases of one test are one function
     work._hypothesis_internal_use_settings = hypothesis.settings(stated, max_examples=max(5, int(TIMES * stated.max_examples)))  # type: ignore[union-attr]
+
+
+def pytest_sessionfinish() -> None:
+    if "warm_help" in sys.modules:
+        sys.modules["warm_help"].KEPT.close()

@@ -10,7 +10,6 @@ import is there already; that imports are lazy is tested elsewhere, in fresh int
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import functools
 import json
@@ -46,13 +45,14 @@ sys.exit(int(said.readline() or 1))
 """
 
 
+KEPT = contextlib.ExitStack()  # closed by conftest when the tests are over
+
+
 @functools.cache
 def programs() -> Path:
-    """The folder of the programs for all tests of this process, until it ends."""
-    kept = contextlib.ExitStack()
-    folder = kept.enter_context(tempfile.TemporaryDirectory())
-    atexit.register(kept.close)
-    return kept.enter_context(commands_in(Path(folder)))
+    """The folder of the programs for all tests of this process, until they are over."""
+    folder = KEPT.enter_context(tempfile.TemporaryDirectory())
+    return KEPT.enter_context(commands_in(Path(folder)))
 
 
 @contextlib.contextmanager
@@ -82,8 +82,15 @@ def commands_in(folder: Path) -> Iterator[Path]:
 def _serve(listening: socket.socket) -> NoReturn:
     _import_everything_light()
     signal.signal(signal.SIGCHLD, _reap)
+    parent = os.getppid()
+    listening.settimeout(2)
     while True:
-        line, _ = listening.accept()
+        try:
+            line, _ = listening.accept()
+        except TimeoutError:
+            if os.getppid() != parent:  # the tests were killed
+                sys.exit()
+            continue
         head, fds, _, _ = socket.recv_fds(line, 8, 3)
         job = json.loads(_exactly(line, int.from_bytes(head, "big")))
         for name in job["environment"].get("WARM_IMPORTS", "").split():
@@ -179,6 +186,7 @@ def _call(program: str, words: list[str]) -> None:
 
 def _end(code: int) -> NoReturn:
     """What an interpreter does at its end, less the taking apart of everything that was imported."""
+    import atexit
     import threading
 
     threading._shutdown()  # type: ignore[attr-defined]
