@@ -39,7 +39,7 @@ _KINDS = {"world": "env"}
 
 @click.command(
     epilog="\b\nExamples:\n  counterpoint new credit by_tokens\n  counterpoint new world coin --into labs/luck --json\n\n"
-    "\b\nExit codes: 0 written, 2 a bad name, a file that exists, or a folder that cannot be written to."
+    "\b\nExit codes: 0 written, 2 a bad name, a file that exists, or a folder that cannot be written to, 3 no checkout for --ours."
 )
 @click.argument("kind", metavar="KIND")
 @click.argument("name", metavar="NAME")
@@ -51,7 +51,7 @@ _KINDS = {"world": "env"}
     metavar="FOLDER",
     help="The package to write into.",
 )
-@click.option("--ours", is_flag=True, help="Write into Counterpoint's own tree, which the current folder is in.")
+@click.option("--ours", is_flag=True, help="Write into the checkout of Counterpoint that the current folder is in.")
 @json_option
 def new(kind: str, name: str, into: Path, ours: bool, as_json: bool) -> None:
     """Write a plug-in of KIND named NAME, and its test.
@@ -59,7 +59,7 @@ def new(kind: str, name: str, into: Path, ours: bool, as_json: bool) -> None:
     KIND is credit, reward, preset, loss, format, world, topology, tool or command.
     """
     if kind not in _USE:
-        raise InputError(f"no kind of plug-in named {kind!r} can be begun", fix=did_you_mean(kind, _USE))
+        raise InputError(f"no kind of plug-in named {kind!r}", fix=did_you_mean(kind, _USE))
     _check_name(kind, name, ours=ours)
     files, module, path = _ours(kind, name) if ours else _outside(kind, name, into)
     _write(files)
@@ -92,7 +92,7 @@ def _check_name(kind: str, name: str, *, ours: bool) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name) or name.startswith("test_"):
         mended = re.sub(r"\W+", "_", name.strip()).strip("_").lower().lstrip("0123456789_").removeprefix("test_")
         good = mended if mended and not keyword.iskeyword(mended) else f"my_{mended or kind}"
-        raise InputError(f"{name!r} is no name for a module", fix=f"small letters, digits and underscores: {good}")
+        raise InputError(f"{name!r} cannot be the name of a module", fix=f"small letters, digits and underscores: {good}")
     if ours and name in registry.ids(_KINDS.get(kind, kind)):
         raise InputError(f"there is a {kind} named {name!r}", fix="another name")
 
@@ -105,7 +105,9 @@ def _outside(kind: str, name: str, into: Path) -> tuple[dict[Path, str], str, Pa
     for part in names:
         if not part.isidentifier() or keyword.iskeyword(part):
             raise InputError(
-                f"{part!r} is no name for a package", where=os.fspath(into), fix=f"--into {re.sub(r'[^a-zA-Z0-9_]', '_', part)}"
+                f"{part!r} cannot be the name of a package",
+                where=os.fspath(into),
+                fix=f"--into {re.sub(r'[^a-zA-Z0-9_]', '_', part)}",
             )
     module = ".".join([*names, name])
     files = {into / f"{name}.py": _text(kind, name, module), into / f"test_{name}.py": _text(f"{kind}_test", name, module)}
