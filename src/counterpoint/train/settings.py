@@ -142,7 +142,7 @@ def settings_of(given: Mapping[str, Any], *, where: str | None = None) -> Settin
     for key in ("preset", "world"):
         if key not in given:
             raise InputError(f"{key} is missing", where=where, fix=f'{key} = "{"counterpoint" if key == "preset" else "W1"}"')
-    listed = {k: tuple(v) if k in ("mix", "ids") and isinstance(v, list) else v for k, v in given.items()}
+    listed: dict[str, Any] = {k: tuple(v) if k in ("mix", "ids") and isinstance(v, list) else v for k, v in given.items()}
     listed |= {"set": _tuples(listed.get("set", {}))}
     listed |= {"mix": tuple(_tuples(m) for m in listed["mix"])} if isinstance(listed.get("mix"), tuple) else {}
     try:
