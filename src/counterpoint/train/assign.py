@@ -25,6 +25,7 @@ import torch
 import counterpoint.registry as registry
 from counterpoint.credit.mechanism import Mechanism
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
+from counterpoint.reward.balance import gdpo, variance_weights, variation_weights, weighted
 from counterpoint.reward.reward import Reward
 from counterpoint.reward.schedules import weight_at
 from counterpoint.trace import Trace
@@ -109,6 +110,10 @@ def _on_rows(preset: Preset) -> None:
         raise InputError(f"credit {name} is computed on rollout rows here and takes no options", fix="options of the loss")
     if dict(preset.reward) != {"team_outcome": {}}:
         raise InputError(f"credit {name} on rollout rows is paid by team_outcome alone", fix="a mechanism on traces")
+    if preset.balance != "sum":
+        raise InputError(
+            f"credit {name} on rollout rows has one reward: there is nothing to balance", fix="a mechanism on traces"
+        )
     if (name == "qmix") != (preset.loss_name == "td"):
         raise InputError(f"credit {name} and loss {preset.loss_name} do not go together", fix="credit qmix with loss td")
 
@@ -133,27 +138,40 @@ def _paid(
     preset: Preset, out: Rollout, traces: Sequence[Trace], mechanism: Mechanism, progress: float
 ) -> tuple[list[Trace], Signals | None]:
     """Traces whose team reward is what the preset pays, and signals of finer units, where it pays any."""
-    totals = np.zeros(len(traces))
+    parts_KN, weights = np.zeros((len(preset.reward), len(traces))), []
     fine: list[dict[tuple[str, str], float]] = [{} for _ in traces]
-    for name, given in preset.reward.items():
-        options = {k: v for k, v in given.items() if k not in _OURS}
+    for k, (name, given) in enumerate(preset.reward.items()):
+        options = {o: v for o, v in given.items() if o not in _OURS}
         weight, reward = weight_at(given.get("weight", 1.0), progress, name), registry.get("reward", name)
-        totals -= weight * out.value_TE[0] if given.get("gain") else 0.0
+        weights.append(weight)
+        parts_KN[k] -= out.value_TE[0] if given.get("gain") else 0.0
         for i, trace in enumerate(traces):
             for s in reward(trace, **options):
                 if s.unit == "team" or (s.unit == "orchestrator" and s.unit_id == _MAIN):
-                    totals[i] += weight * s.value
+                    parts_KN[k, i] += s.value
                 elif s.unit in ("agent", "role") and "signals" in mechanism.options:
                     fine[i][s.unit, s.unit_id] = fine[i].get((s.unit, s.unit_id), 0.0) + weight * s.value
                 else:
                     what = f"reward {name} pays a {s.unit}, which mechanism {preset.credit_name} does not read"
                     raise InputError(what, fix="agent_wise or hierarchical read signals of agents and roles")
+    totals = _balanced(preset.balance, parts_KN, np.array(weights), out.seeds)
     paid = [msgspec.structs.replace(t, rewards={**t.rewards, "team": float(x)}) for t, x in zip(traces, totals, strict=True)]
     if not any(fine):
         return paid, None
     units = {unit for own in fine for unit, _ in own}
     rows = {t.trace_id: [*_topped(t, own, units, float(x))] for t, own, x in zip(traces, fine, totals, strict=True)}
     return paid, Signals.of(rows)
+
+
+def _balanced(how: str, parts_KN: np.ndarray, weights_K: np.ndarray, task_N: np.ndarray) -> np.ndarray:
+    """(N,) one reward of several."""
+    if how == "gdpo":
+        return gdpo(parts_KN, task_N, weights_K, whiten=False)
+    if how == "variance":
+        weights_K = weights_K * variance_weights(parts_KN, task_N)
+    elif how == "variation":
+        weights_K = weights_K * variation_weights(parts_KN)
+    return weighted(parts_KN, weights_K)
 
 
 def _topped(trace: Trace, own: Mapping[tuple[str, str], float], units: set[str], total: float) -> Iterable[Signal]:

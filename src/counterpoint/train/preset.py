@@ -21,6 +21,13 @@ REGIMES = {
     "B": "all learn jointly, one network",
     "C": "networks apart, signals apart",
 }
+BALANCES = {
+    "sum": "each times its weight",
+    "gdpo": "each normalised within its task, times its weight (GDPO, arXiv 2601.05242)",
+    "variance": "each times its weight and its share of the variance within tasks",
+    "variation": "each times its weight and its share of the coefficients of variation",
+}
+"""See `reward/balance.py`."""
 ON_ROWS = {"task_returns": "counterpoint.train.returns", "qmix": "counterpoint.train.losses.td"}
 """Mechanisms whose numbers rollout rows give without a trace, and where; a test holds the two together."""
 _RATES = ("policy", "spawn", "critic")
@@ -51,6 +58,8 @@ class Preset:
     """Rewards of `reward/` with their options. An option `weight` (a number, or {"from": a, "to": b} over the run, with more in
     `reward.schedules.weight_at`) scales it; with `gain` = true the value of the draft before the first round is taken off, so
     that the team is paid for what it added."""
+    balance: str = "sum"
+    """How several rewards become one: one of `BALANCES`. All but "sum" compare the episodes of a task, or of the batch."""
     group: int = 4
     """Episodes of one task that are compared."""
     episodes: int = 24
@@ -79,7 +88,8 @@ class Preset:
 
     def __post_init__(self) -> None:
         whose = ("orchestrator", "agent")
-        named = (("grade", self.grade, GRADES), ("regime", self.regime, REGIMES), ("delegate", self.delegate, whose))
+        named = (("grade", self.grade, GRADES), ("regime", self.regime, REGIMES), ("delegate", self.delegate, whose),
+                 ("balance", self.balance, BALANCES))  # fmt: skip
         for what, value, known in named:
             if value not in known:
                 raise InputError(f"no {what} {value!r}", fix=did_you_mean(value, known))

@@ -67,6 +67,12 @@ class Followed:
         _, at, of = np.intersect1d(mine, theirs, assume_unique=True, return_indices=True)
         return at, of
 
+    def allow(self, mask: np.ndarray, at: np.ndarray, of: np.ndarray) -> None:
+        """Write into the mask what was allowed: leaving, but where it was forbidden, and what was done."""
+        if len(of):
+            mask[at, 0] = ~self.item["kept"][of]
+            mask[at, self.item["choice"][of]] = True
+
 
 def _log_sigmoid(x: np.ndarray) -> np.ndarray:
     return -np.logaddexp(0, -x)
@@ -253,8 +259,7 @@ class TeamPolicy:
             mask[:, 0] &= ~self.force.keeps[rows.ep, rows.item] | (rows.copy > 0) | ~mask[:, 1:].any(axis=1)
         at, of = (None, None) if self._now is None else self._now.places(rows, obs.config.items)
         if self._now is not None:
-            mask[at, 0] = ~self._now.item["kept"][of] if len(of) else True
-            mask[at, self._now.item["choice"][of] if len(of) else 0] = True  # what was done could be done
+            self._now.allow(mask, at, of)
         purpose_logp = _log_softmax(np.where(mask, purpose_logit, -np.inf).astype(np.float64))
         place = rows.item + obs.config.items * rows.copy
         u_all = [self._noise(obs, "delegate", code, np.arange(int(place.max()) + 1)[None]) for code in (0, 1, 2)]
