@@ -89,7 +89,7 @@ def test_the_mechanisms_are_listed() -> None:
 @pytest.mark.parametrize(
     ("args", "code", "words"),
     [
-        ([], 2, "no trace named"),
+        ([], 2, "no trace was named"),
         (["{0}", "--method", "shaply"], 3, "did you mean 'shapley'"),
         (["{0}", "--method", "counterpoint.errors:did_you_mean"], 2, "not a mechanism"),
         (["{0}", "--option", "x"], 2, "not NAME=VALUE"),

@@ -107,7 +107,7 @@ def test_strict_ends_at_the_first_broken_record(cpt: Run, tmp_path: Path) -> Non
     ("args", "code", "says"),
     [
         (["nowhere"], 3, "no such file or folder"),
-        (["words.txt"], 2, "holds no log we know"),
+        (["words.txt"], 2, "holds no log of a known format"),
         (["empty.jsonl"], 2, "is empty"),
         ([CLAUDE, "--format", "claud"], 3, "claude_code"),
         ([CLAUDE, "--last", "soon"], 2, "not a span"),

@@ -197,7 +197,7 @@ def test_what_cannot_be_drawn(ends: Any, tmp_path: Path) -> None:
     made(tmp_path / "empty", updates=0)
     made(tmp_path / "plain", "c3", 7)
     for arguments, code, words in [
-        ([], 2, "no run named"),
+        ([], 2, "no run was named"),
         (["nowhere"], 3, "no run here"),
         (["empty"], 3, "no update and no evaluation has a number yet"),
         (["empty", "--what", "stops"], 3, "in which round"),

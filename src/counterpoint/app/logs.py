@@ -59,7 +59,7 @@ def read_logs(path: str | os.PathLike[str], *, format: str | None = None) -> Ite
     if not found.sessions:
         why = f"{found.skipped[0].name}: {found.skipped[0].why}" if found.skipped else None
         fix = "known sources: " + ", ".join(importers())
-        raise InputError("holds no log we know", where=os.fspath(path), why=why, fix=fix)
+        raise InputError("holds no log of a known format", where=os.fspath(path), why=why, fix=fix)
     for name, session in found.sessions:
         yield from importer(name).read_session(session)
 

@@ -118,7 +118,7 @@ def _moved(refs: Sequence[str], is_cut: object) -> tuple[OneFile, Counter[str] |
 def _between(window: str) -> tuple[float, float]:
     found = _WINDOW.fullmatch(window)
     if found is None:
-        raise InputError(f"{window!r} is no window of time", where="--window", fix="seconds from the beginning, as in 12.5-40")
+        raise InputError(f"{window!r} is not a window of time", where="--window", fix="seconds from the beginning, as in 12.5-40")
     return float(found[1]), float(found[2])
 
 

@@ -29,7 +29,13 @@ from counterpoint.trace import Trace
 @click.option("--only", multiple=True, metavar="WHAT", help="E1-E4, cost, scale, hacks, or one by name; may be repeated.")
 @click.option("--price-token", type=click.FloatRange(min=0), metavar="USD", help="Price of a million tokens, for rollout_cost.")
 @click.option("--price-tool", type=click.FloatRange(min=0), metavar="USD", help="Price of one tool call, for rollout_cost.")
-@click.option("--alike", type=click.FloatRange(0, 1), default=ALIKE, show_default=True, help="Similarity of repeated messages.")
+@click.option(
+    "--alike",
+    type=click.FloatRange(0, 1),
+    default=ALIKE,
+    show_default=True,
+    help="How similar two messages must be to count as repeated.",
+)
 @click.option("--summary", "is_summary", is_flag=True, help="Means and intervals over all traces instead of each.")
 @click.option(
     "--taint", "is_taint", is_flag=True, help="What untrusted content may have reached, and where it decided something."

@@ -32,7 +32,7 @@ _LOSSES_SHOWN = 3
 @click.option(
     "--metric", default="value", show_default=True, help="value, agents, rounds, calls, or any list of the evaluations."
 )
-@click.option("--baseline", metavar="LABEL", help="The side the others are held against (default: the first).")
+@click.option("--baseline", metavar="LABEL", help="The side that the others are compared with (default: the first).")
 @click.option("--anyway", is_flag=True, help="Print what is not comparable, with a warning.")
 @click.option("--presets", metavar="A,B,...", help="Train these first, each with every seed.")
 @click.option("--world", metavar="W", help="With --presets: the world to train in.")

@@ -40,7 +40,9 @@ _WIDE = 160
 @click.option("--model", "model_name", metavar="NAME", help="Who answers changed calls of a live team: openai:NAME, local:NAME.")
 @click.option("--base-url", metavar="URL", help="The endpoint, for --model openai:NAME.")
 @click.option("--key-env", metavar="NAME", help="The variable that holds the endpoint's key.")
-@click.option("--allow", multiple=True, metavar="NAME", help="An irreversible tool, or code that the trace names, that may run.")
+@click.option(
+    "--allow", multiple=True, metavar="NAME", help="Allow this to run: an irreversible tool, or code that the trace names."
+)
 @click.option("--list", "listing", is_flag=True, help="List the mechanisms.")
 @store_option
 @json_option
@@ -60,7 +62,7 @@ def credit(
     if listing:
         return _list(as_json)
     if not traces:
-        raise InputError("no trace named", fix="counterpoint credit TRACE, or --list")
+        raise InputError("no trace was named", fix="counterpoint credit TRACE, or --list")
     from counterpoint.app.api.credit import forked_by
     from counterpoint.app.crediting import credit_of
     from counterpoint.app.library import load

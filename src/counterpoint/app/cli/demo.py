@@ -31,8 +31,15 @@ _SHOWN = ("random", "serial", "best_cap", "reference")
 @click.command(
     epilog="\b\nExamples:\n  counterpoint demo\n  counterpoint demo --quick --to samples --seed 7",
 )
-@click.option("--to", "folder", default="counterpoint_demo", show_default=True, type=click.Path(path_type=Path), help="Where.")
-@click.option("--seed", default=0, show_default=True, help="Another seed, other traces, another run.")
+@click.option(
+    "--to",
+    "folder",
+    default="counterpoint_demo",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="The folder to write into.",
+)
+@click.option("--seed", default=0, show_default=True, help="Seed of the traces and of the training.")
 @click.option("--quick", is_flag=True, help="Train nothing: write and audit six sample traces, in seconds.")
 @click.option("--world", default="M", show_default=True, help="The TeamWorld to train in.")
 @click.option("--updates", default=50, show_default=True, help="Updates to train for.")

@@ -39,7 +39,9 @@ from counterpoint.trace.replay import Substitute
 @click.option("--model", "model_name", metavar="NAME", help="Who answers changed calls of a live team: openai:NAME, local:NAME.")
 @click.option("--base-url", metavar="URL", help="The endpoint, for --model openai:NAME.")
 @click.option("--key-env", metavar="NAME", help="The variable that holds the endpoint's key.")
-@click.option("--allow", multiple=True, metavar="NAME", help="An irreversible tool, or code that the trace names, that may run.")
+@click.option(
+    "--allow", multiple=True, metavar="NAME", help="Allow this to run: an irreversible tool, or code that the trace names."
+)
 @click.option("--seed", type=click.IntRange(min=0), help="Fresh noise after the event, instead of the recorded one.")
 @click.option("-n", "--samples", type=click.IntRange(min=2), metavar="K", help="Estimate the effect over K fresh continuations.")
 @click.option(

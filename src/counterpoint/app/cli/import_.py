@@ -47,11 +47,11 @@ _LARGE = 64 << 20
 @click.option("--last", metavar="SPAN", help="Only sessions changed within a span: 7d, 12h.")
 @click.option("--project", metavar="NAME", help="Only sessions of this folder.")
 @click.option("--limit", type=click.IntRange(min=1), help="Only the N newest sessions.")
-@click.option("--format", "format_", metavar="NAME", help="The source, where it is not to be found by content; `list` shows all.")
+@click.option("--format", "format_", metavar="NAME", help="The source, where the content does not show it; `list` shows all.")
 @click.option("--prices", metavar="FILE", help="TOML of prices per model (default: $COUNTERPOINT_PRICES, and the package's own).")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Read everything, store nothing.")
 @click.option("--strict", "is_strict", is_flag=True, help="End at the first record that cannot be read.")
-@click.option("--again", "is_again", is_flag=True, help="Read sessions that have not changed too.")
+@click.option("--again", "is_again", is_flag=True, help="Also read sessions that have not changed.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes that read (default: all cores for a large tree, else 1).")
 @click.option("--follow", "is_following", is_flag=True, help="Go on with sessions that grow, until interrupted.")
 @store_option
@@ -129,7 +129,7 @@ def _nothing(found: Found, places: list[str], options: dict[str, Any]) -> Except
         return NotFound(f"no session matches {' '.join(asked)}", fix="leave the option out to see all")
     why = "; ".join(f"{s.name}: {s.why}" for s in found.skipped[:3]) or "there is no file"
     fix = "`counterpoint import --format list` shows the sources we know; --format NAME forces one"
-    return InputError("holds no log we know", where=", ".join(places), why=why, fix=fix)
+    return InputError("holds no log of a known format", where=", ".join(places), why=why, fix=fix)
 
 
 def _say(account: Account, found: Found, *, is_dry: bool, as_json: bool) -> None:

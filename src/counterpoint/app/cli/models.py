@@ -27,7 +27,7 @@ def _epilog(*lines: str) -> str:
 @json_option
 @click.pass_context
 def models(ctx: click.Context, as_json: bool) -> None:
-    """Weights on this machine: list, install, look into.
+    """Model weights on this machine: list, install, show.
 
     Without a part it lists them. They lie in $COUNTERPOINT_MODELS, or in the user's cache; any folder or .gguf file elsewhere is
     used by its path.

@@ -47,7 +47,7 @@ def plot(runs: tuple[str, ...], output: Path, what: str, is_dry: bool, force: bo
     from counterpoint.files import put, refuse
 
     if not runs:
-        raise InputError("no run named", fix="counterpoint plot RUN, as in counterpoint plot runs/a")
+        raise InputError("no run was named", fix="counterpoint plot RUN, as in counterpoint plot runs/a")
     kind = output.suffix.lower().lstrip(".")
     if kind not in _KINDS:
         raise InputError(

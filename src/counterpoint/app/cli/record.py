@@ -48,7 +48,9 @@ _RESUMABLE |= {"budget_tokens", "budget_usd", "budget_seconds"}
 @click.option(
     "--model", "model_name", default="fake", show_default=True, help="fake[:SKILL], openai:NAME, local:NAME or scripted:FILE."
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the instance and of every draw.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the task instance and of every random draw."
+)
 @set_option
 @click.option("--harness", default="text", show_default=True, help="text: acts are lines; tools: acts are function calls.")
 @click.option("--width", type=click.IntRange(min=1), help="Sub-agents of one agent at once (default 4).")
@@ -70,12 +72,12 @@ _RESUMABLE |= {"budget_tokens", "budget_usd", "budget_seconds"}
 @click.option("--budget-usd", type=click.FloatRange(min=0, min_open=True), help="Dollars that the run may spend.")
 @click.option("--budget-seconds", type=click.FloatRange(min=0, min_open=True), help="Seconds that the run may take.")
 @click.option("--id", "trace_id", metavar="ID", help="The trace's id (default: made from task and topology).")
-@click.option("--resume", metavar="ID", help="Go on with a run that broke off; its task and team hold.")
+@click.option("--resume", metavar="ID", help="Continue a run that broke off, with its own task and team.")
 @click.option(
     "--allow", multiple=True, metavar="NAME",
     help="With --resume: code from outside that the run names (module:object), or an irreversible tool, that may run.",
 )  # fmt: skip
-@click.option("-q", "--quiet", is_flag=True, help="No live picture.")
+@click.option("-q", "--quiet", is_flag=True, help="Do not show the live tree of agents.")
 @store_option
 @json_option
 def record(task_name: str | None, topology: str, resume: str | None, store: Path | None, as_json: bool, **options: Any) -> None:
@@ -182,7 +184,7 @@ def _price(text: str) -> dict[str, float]:
     try:
         read, written = (float(part) for part in text.split(","))
     except ValueError:
-        raise InputError(f"{text!r} is no price", where="--price", fix="two numbers, as in --price 0.5,1.5") from None
+        raise InputError(f"{text!r} is not a price", where="--price", fix="two numbers, as in --price 0.5,1.5") from None
     return {"input": read, "output": written}
 
 

@@ -28,7 +28,9 @@ _WIDTHS = (52, 10, 10, 10, 6, 0)
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--list", "is_list", is_flag=True, help="List the claims and run nothing.")
 @click.option("--all", "is_all", is_flag=True, help="Run every claim.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="The first seed; another, fresh data.")
+@click.option(
+    "--seed", default=0, show_default=True, type=click.IntRange(min=0), help="The first seed; another seed means fresh data."
+)
 @click.option("--seeds", default=5, show_default=True, type=click.IntRange(min=1), help="How many seeds.")
 @json_option
 def reproduce(names: tuple[str, ...], is_list: bool, is_all: bool, seed: int, seeds: int, as_json: bool) -> None:

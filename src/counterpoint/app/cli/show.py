@@ -39,7 +39,7 @@ _TEXT, _LANES, _EVENTS = 2000, 40, 12
 @click.argument("trace")
 @click.argument("event", required=False)
 @click.option("--events", "listed", is_flag=True, help="List the events themselves.")
-@click.option("--all", "whole", is_flag=True, help="Cut nothing.")
+@click.option("--all", "whole", is_flag=True, help="Show everything, uncut.")
 @click.option("--prompt", "is_asked", is_flag=True, help="With EVENT: what its model was asked, where the trace has it.")
 @store_option
 @json_option

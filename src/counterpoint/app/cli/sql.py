@@ -23,12 +23,12 @@ Examples:
 
 @click.command(epilog=_EPILOG)
 @click.argument("query", required=False)
-@click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="The most rows to print.")
+@click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Print at most this many rows.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV instead of a table.")
 @store_option
 @json_option
 def sql(query: str | None, limit: int, as_csv: bool, store: Path | None, as_json: bool) -> None:
-    """Ask the finished traces in SQL (DuckDB, read only); without a query, list the views and their columns.
+    """Query the finished traces in SQL (DuckDB, read only); without a query, list the views and their columns.
 
     The views are traces, events, edges, rewards and costs. `from_` and `to` are the event fields from and to; quote "to".
     """

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from counterpoint.team.orders import Order
     from counterpoint.trace import Event
 
+
 @click.command(
     epilog="\b\nExamples:\n  counterpoint steer T1-centralized-0 pause --agent lead.1\n"
     "  counterpoint steer T1-centralized-0 message --agent lead --text 'only the second ledger' --yes\n"
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
 @click.option("--text", default="", metavar="T", help="What a message says; the reason of another order.")
 @click.option("--tree/--no-tree", default=None, help="With all that the agent spawned, or not (default: only for stop).")
 @click.option("--wait/--no-wait", "waits", default=True, show_default=True, help="Wait until it has taken effect.")
-@click.option("--timeout", type=click.FloatRange(min=0), default=10.0, show_default=True, metavar="S", help="For so long.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0), default=10.0, show_default=True, metavar="S", help="How long to wait, with --wait."
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @store_option
 @json_option
@@ -77,7 +80,9 @@ def _confirm(order: Order, trace_id: str, *, yes: bool) -> None:
         return
     what = plain_text(f"{order.action} {order.whom} of {trace_id}" + (f": {order.text}" if order.text else ""))
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise InputError(f"{what}: nobody is here to say yes", fix="--yes does it without asking")
+        raise InputError(
+            f"{what}: this needs a confirmation, and there is no terminal to ask on", fix="--yes does it without asking"
+        )
     if not click.confirm(f"{what}? The trace will be marked as steered", err=True):
         raise click.Abort
 

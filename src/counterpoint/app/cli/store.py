@@ -31,7 +31,7 @@ def _listed(names: list[str]) -> str:
 
 @click.group(epilog=_epilog("info", "verify --json", "repair", "compact"))
 def store() -> None:
-    """A store itself: how large it is, whether it is whole, how to mend it."""
+    """Look after a store: its size, whether it is undamaged, and how to repair it."""
 
 
 @store.command("info", epilog=_epilog("info", "info --store runs/traces --json"))
@@ -64,7 +64,7 @@ def info_(days: int, store: Path | None, as_json: bool) -> None:
 @store_option
 @json_option
 def verify_(store: Path | None, as_json: bool) -> None:
-    """Read every byte and compare every sum; exit 4 with a list of what is not as it was written."""
+    """Read every byte and compare every checksum; exit 4 with a list of what is not as it was written."""
     from counterpoint.store.verify import verify
 
     found = verify(store_path(store))

@@ -54,7 +54,7 @@ _SETTINGS = {
     help="A parameter of the world (vote_items=64), a setting of the run (eval_every=10), or what differs from the preset "
     "(change.group=8, change.loss.lam=0.8); may be repeated.",
 )  # fmt: skip
-@click.option("--seed", type=click.IntRange(min=0), help="Of everything random.  [default: 0]")
+@click.option("--seed", type=click.IntRange(min=0), help="Seed of everything random.  [default: 0]")
 @click.option("--seeds", type=click.IntRange(min=1), metavar="N", help="Train N runs, of seed, seed + 1, ...")
 @click.option("--budget", type=click.IntRange(min=1), metavar="CALLS", help="Worker calls to spend, forks included.")
 @click.option("--updates", type=click.IntRange(min=1), metavar="N", help="Updates after which it ends at the latest.")

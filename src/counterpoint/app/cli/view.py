@@ -42,7 +42,7 @@ class _Opened(NamedTuple):
 @click.argument("what", required=False, metavar="[TRACE|RUN|STORE]")
 @click.option("--port", default=0, show_default=True, type=click.IntRange(0, 65535), help="0 takes any that is free.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen; off this machine needs --token.")
-@click.option("--token", envvar="COUNTERPOINT_TOKEN", help="Ask for this on every request, reading too.")
+@click.option("--token", envvar="COUNTERPOINT_TOKEN", help="Require this secret with every request, also to read.")
 @click.option("--runs", "runs_home", default="runs", show_default=True, type=click.Path(path_type=Path), help="Where runs are.")
 @click.option("--no-open", is_flag=True, help="Do not open the browser.")
 @store_option

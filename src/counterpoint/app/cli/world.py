@@ -1,4 +1,4 @@
-"""Worlds with a known optimum: list, look into, play.
+"""Worlds with a known optimum: list them, show one, run policies.
 
 Always true: every policy plays the same seeds, S, S + 1, ...; the same call prints the same bytes; nothing is written without
 `--store`, and what was stored before an interruption stays whole.
@@ -35,7 +35,7 @@ def _epilog(*lines: str) -> str:
 
 @click.group(epilog=_epilog("ls", "show s1 --set horizon=20"))
 def world() -> None:
-    """Worlds with a known optimum: list, look into, play."""
+    """Worlds with a known optimum: list them, show one, run policies."""
 
 
 # -- ls ------------------------------------------------------------------------------------------------------------------

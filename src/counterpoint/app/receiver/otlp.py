@@ -115,7 +115,7 @@ def of_json(body: bytes, kind: Kind) -> Taken:
     found = request.resourceSpans if kind == "traces" else request.resourceLogs
     if found is None and not _is_empty(body):
         name = "resourceSpans" if kind == "traces" else "resourceLogs"
-        raise InputError(f"is JSON, but no OTLP request: it has no {name}", fix="see the page `serve` of the docs")
+        raise InputError(f"is JSON, but not an OTLP request: it has no {name}", fix="see the page `serve` of the docs")
     return _sorted(found or [], kind)
 
 
@@ -131,14 +131,14 @@ def _request(body: bytes) -> _Body:
     except RecursionError as error:
         raise InputError("is nested too deeply") from error
     except msgspec.ValidationError as error:
-        raise InputError("is JSON, but no OTLP request", why=str(error)) from error
+        raise InputError("is JSON, but not an OTLP request", why=str(error)) from error
     except (msgspec.DecodeError, UnicodeDecodeError):
         # Half a surrogate pair, as JavaScript may write it, is worth a question mark and not the whole batch.
         mended = json.dumps(decode(body), ensure_ascii=False).encode("utf-8", "replace")
     try:
         return _body.decode(mended)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise InputError("is JSON, but no OTLP request", why=str(error)) from error
+        raise InputError("is JSON, but not an OTLP request", why=str(error)) from error
 
 
 def _is_empty(body: bytes) -> bool:

@@ -109,7 +109,7 @@ class Spool:
                 line = opened_line(_whole(fd, place))
                 if line is None:
                     where = os.fspath(self._path(place.segment))
-                    raise CounterpointError("a line of the spool is damaged: its sum is another one", where=where)
+                    raise CounterpointError("a line of the spool is damaged: its checksum differs", where=where)
                 yield line
         finally:
             if fd >= 0:

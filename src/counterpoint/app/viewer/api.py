@@ -25,14 +25,14 @@ def _whole(words: Words, name: str, default: int) -> int:
     try:
         return int(words.get(name) or default)
     except ValueError as error:
-        raise InputError(f"{words[name]!r} is no whole number", where=name, fix=f"as in {name}={default}") from error
+        raise InputError(f"{words[name]!r} is not a whole number", where=name, fix=f"as in {name}={default}") from error
 
 
 def _number(words: Words, name: str, default: float) -> float:
     try:
         found = float(words.get(name) or default)
     except ValueError as error:
-        raise InputError(f"{words[name]!r} is no number", where=name, fix=f"as in {name}=12.5") from error
+        raise InputError(f"{words[name]!r} is not a number", where=name, fix=f"as in {name}=12.5") from error
     if found != found:
         raise InputError("is not a number", where=name, fix=f"as in {name}=12.5")
     return found

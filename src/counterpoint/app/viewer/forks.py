@@ -42,7 +42,7 @@ class Forks:
         trace = self._collection.get(trace_id)
         if not can_fork(trace):
             fix = "fork a trace of `counterpoint record`, or of a shipped world: `counterpoint world run wide_verify --store`"
-            raise NotIdentified("nothing here says how this team would have gone on", fix, where=trace_id)
+            raise NotIdentified("the trace does not say how this team would have continued", fix, where=trace_id)
         do = edit(kind == "delete", value if kind == "substitute" else None, value if kind == "force" else None)
         with about(trace_id):
             forked = replay_for(trace).fork(trace, at, do, None)

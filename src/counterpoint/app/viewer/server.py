@@ -106,7 +106,9 @@ class Site:
             return await self._of_trace(request, parts[1], parts[2:])
         if len(parts) == 1 and parts[0] in _SHARED:
             return await _SHARED[parts[0]](self, request)
-        raise NotFound("no such question", where="/api/" + "/".join(parts), fix="the page asks only what there is; reload it")
+        raise NotFound(
+            "no such address", where="/api/" + "/".join(parts), fix="reload the page; docs/view.md lists the addresses"
+        )
 
     # -- about one trace -----------------------------------------------------------------------------------------
 
@@ -118,7 +120,7 @@ class Site:
         elif len(rest) <= 1 and (ask := api.asked(rest[0] if rest else "")) is not None:
             make = partial(lambda ask: ask(self.collection.get(trace_id), words), ask)
         else:
-            raise NotFound("no such question", where="/".join(rest), fix="the page asks only what there is; reload it")
+            raise NotFound("no such address", where="/".join(rest), fix="reload the page; docs/view.md lists the addresses")
         version = await self._answers.call(partial(self.collection.version, trace_id))
         key = (trace_id, version, *rest, *sorted(words.items()))
         return await self._answers.answer(request, key, make)
