@@ -7,7 +7,7 @@ which an adapter turns into a unit without a row); `error`.
 
     A_i = (x_i - b) / s      b: mean, leave-one-out mean, max or 0;  s: std + eps, sqrt(var + eps), max(std, eps) or 1
 
-`CONVENTIONS` holds what the public code bases do; formula sheet 2.1 and the table of numeric references of our peer study.
+`CONVENTIONS` holds what the public code bases do.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """One update: log-probabilities of the recorded rows under the network, a clipped policy loss by decision type, critics' losses.
 
 Always true: the loss is the mean over the rows of each decision type, then the sum over types with their weights, so that an
-episode with many items does not outweigh many with few (research note B7). Ratios are per decision. A loss that is not finite
+episode with many items does not outweigh many with few (docs/research/staleness.md). Ratios are per decision. A loss that is
+not finite
 changes nothing: `NotFinite` is raised before the step.
 """
 
@@ -142,7 +143,7 @@ class Rows:
 
 def rows_of(tables: Mapping[str, Table], advantages: Mapping[str, np.ndarray], *, scale: bool = True) -> dict[str, Rows]:
     """Rows by decision type; with `scale`, advantages are divided by their spread in the type and kind of item, shrunk to the
-    type's: (n_k s_k^2 + n_0 s^2) / (n_k + n_0) (research note B7). Types without advantages are left out."""
+    type's: (n_k s_k^2 + n_0 s^2) / (n_k + n_0) (docs/research/staleness.md). Types without advantages are left out."""
     out: dict[str, Rows] = {}
 
     def put(name: str, at: np.ndarray, old: np.ndarray, adv: np.ndarray, sort: np.ndarray | None = None) -> None:

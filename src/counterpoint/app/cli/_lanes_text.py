@@ -191,7 +191,7 @@ def _legend(drawn: Cells, on: Screen, *, has_taint: bool) -> list[str]:
     there = set(np.unique(drawn.kind).tolist())
     words = [f"{on.pick(k.glyph, k.ascii)} {k.name}" for i, k in enumerate(KINDS) if i in there]
     words += [on.pick("─", "-") + " waits"] if WAIT in there else []
-    words += [on.pick("▨", "%") + " heard what came from outside"] if has_taint else []
+    words += [on.pick("▨", "%") + " read content from outside"] if has_taint else []
     if drawn.clock.gaps:
         idle = sum(b - a for a, b in drawn.clock.gaps)
         words.append(f"{on.pick('┊', ':')} {len(drawn.clock.gaps):,} silences folded, {_time(idle)} in all")

@@ -35,7 +35,7 @@ _SHARE = 10
 _RETRY_S = 5.0
 _TIDY_S = 600.0
 _TOGETHER, _EVENTS_TOGETHER = 256, 100_000
-"""So many traces, or events, are stored at once."""
+"""The most traces, and events, that are stored in one commit."""
 _DEFAULT = "otel"
 _SOURCE = "otlp"
 Note = Callable[[str], None]

@@ -27,7 +27,7 @@ from counterpoint.trace.line_records import OPEN_EVENTS
 from counterpoint.trace.lines import LineReader
 
 SILENT_S = 60.0
-"""Who has said nothing for so long is to be looked at."""
+"""Seconds of silence after which an agent is marked as worth a look."""
 _STORED_S = 0.5
 _LATEST = 200
 _SHOWN_S = 300.0

@@ -1,4 +1,4 @@
-"""`note`: a line on the board that the team shares; others see it from the next round on.
+"""A note on the board that the team shares: one line, seen by the others from the next round on.
 
 Always true: what an agent sees depends on rounds and names and never on which of two agents was faster: notes stand in the order
 (round, agent, number), and those of this round are not shown yet. A note is one line, so no note can look like two, or like

@@ -33,7 +33,8 @@ class Force:
     gate: np.ndarray | None = None
     """(E, roles) spawn arms of forced forks: 0 or 1, -1 where it is free."""
     keeps: np.ndarray | None = None
-    """(E, items) those that may not be left while anything can be done for them (forced continuation, research note B1): a kind
+    """(E, items) those that may not be left while anything can be done for them (forced continuation,
+    docs/research/stopping.md): a kind
     that pays only at its end would otherwise be given up before anybody has seen its end."""
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from counterpoint.train.preset import Preset
 
 counterpoint = Preset(
-    source="research notes B1 (all stops), B3 (forced forks, spawn advantage), B5 (ledger, cone form), B7 (replay, scaling)",
+    source="docs/research: stopping.md, spawn-credit.md (forced forks), partition.md (ledger, cone form), staleness.md",
     grade="M",
     departures="the spawn head's natural gradient is linear in role features, not tabular; critics are small networks",
     credit={"task_returns": {}},

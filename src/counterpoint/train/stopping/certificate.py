@@ -14,7 +14,7 @@ the advantage that Longstaff-Schwartz learns from training paths, per time or po
 paths that are used for nothing else.
 
 A bundle of traces alone holds one next round per prefix, so the conditional mean is not identified from it: `bracket` needs a
-world with `ahead` and `scores_seen`, and says so otherwise. (Source: research notes B1 (v).)
+world with `ahead` and `scores_seen`, and says so otherwise. (Source: docs/research/stopping.md.)
 """
 
 from __future__ import annotations

@@ -8,8 +8,9 @@ learning that it was too early. It is taken only where the plain payoffs do not 
 traces of S0 they do, and the cap stays.
 
 Candidates learn, and are judged, on the calmest form of the payoffs (`expected`), which is fitted once on all traces: the
-standard error does not count the error of that fit. The control is S0, where any gain would be over-fitting. (Research notes
-B1 (iv); departures: the calmer payoffs, the vote, and the longer rule where nothing is decided: with the cap instead, one set in
+standard error does not count the error of that fit. The control is S0, where any gain would be over-fitting.
+(docs/research/stopping.md; departures: the calmer payoffs, the vote, and the longer rule where nothing is decided: with the
+cap instead, one set in
 fifteen of one hundred traces of S2 stopped after one vote and lost twice the gap.)
 """
 

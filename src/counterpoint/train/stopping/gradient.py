@@ -9,7 +9,7 @@ All stops: with U_t = p_t Y_t + (1 − p_t) U_{t+1}, U_H = Y_H and J = E[U_0],
 
 the exact gradient, with no sampling noise in the stop time. Sampled: stop at τ ~ p, (Y_τ − baseline)·∇log P(τ) (REINFORCE,
 Williams 1992), the baseline being the batch's mean. Both climb with Adam (Kingma and Ba, 2015) on payoffs divided by their
-scale. The rule stops where p ≥ 1/2. (Source: research notes B1.)
+scale. The rule stops where p ≥ 1/2. (Source: docs/research/stopping.md.)
 """
 
 from __future__ import annotations
