@@ -325,3 +325,25 @@ def test_how_a_span_ended(status: dict[str, Any], attrs: dict[str, Any], events:
     records = Records()
     records.add({**SPAN, "status": status, "attributes": attrs, "events": events})
     assert (records.spans[0].ok, records.spans[0].error) == found
+
+
+def test_rows_and_jaeger_say_the_same() -> None:
+    row = {
+        "SpanId": "aa" * 8, "TraceId": "bb" * 16, "ParentSpanId": "cc" * 8, "SpanName": "n", "Timestamp": "2023-11-14T22:13:20Z", "Duration": 2_000_000_000,
+        "SpanAttributes": {"k": "v"}, "ResourceAttributes": {"r": 1}, "ScopeName": "tracer", "StatusCode": "Error", "StatusMessage": "no",
+        "Events.Name": ["e"], "Events.Timestamp": ["2023-11-14T22:13:21Z"], "Events.Attributes": [{"x": 1}], "LinksTraceId": ["dd" * 16], "LinksSpanId": ["ee" * 8],
+    }  # fmt: skip
+    jaeger = {
+        "spanID": "aa" * 8, "traceID": "bb" * 16, "operationName": "n", "startTime": 1_700_000_000_000_000, "duration": 2_000_000, "processID": "p1",
+        "references": [{"refType": "CHILD_OF", "spanID": "cc" * 8}, {"refType": "FOLLOWS_FROM", "traceID": "dd" * 16, "spanID": "ee" * 8}],
+        "tags": [{"key": "k", "value": "v"}, {"key": "otel.scope.name", "value": "tracer"}, {"key": "otel.status_code", "value": "ERROR"}, {"key": "otel.status_description", "value": "no"}],
+        "logs": [{"timestamp": 1_700_000_001_000_000, "fields": [{"key": "event", "value": "e"}, {"key": "x", "value": 1}]}],
+    }  # fmt: skip
+    records = Records()
+    records.add([row, {"data": [{"spans": [jaeger], "processes": {"p1": {"serviceName": "s", "tags": [{"key": "r", "value": 1}]}}}]}])
+    for span in records.spans:
+        assert (span.id, span.trace, span.parent, span.name, span.start, span.end) == ("aa" * 8, "bb" * 16, "cc" * 8, "n", 1.7e9, 1.7e9 + 2)
+        assert (span.attrs["k"], span.scope, span.ok, span.error, span.links) == ("v", "tracer", False, "no", [("dd" * 16, "ee" * 8)])
+        assert [(e.name, e.at, e.attrs) for e in span.events] == [("e", 1.7e9 + 1, {"x": 1})]
+    assert [span.resource for span in records.spans] == [{"r": 1}, {"service.name": "s", "r": 1}]
+    assert len(records.spans) == 2

@@ -93,6 +93,8 @@ def claude_logs() -> list[Trace]:
             log(12, "claude_code.user_prompt", prompt="No session."),
             log(13, "other.user_prompt", prompt="Not ours.", **s),
             log(14, "user_prompt", prompt="By its prompt id.", prompt__id="p2", **s),
+            {**log(15, "claude_code.user_prompt", prompt="By its body.", **s), "eventName": "prompt"},
+            {**log(16, "x", prompt="Not by its name.", **s), "eventName": "prompt", "body": {"kvlistValue": {"values": []}}},
         ],
     )  # fmt: skip
 
@@ -145,6 +147,7 @@ def claude_spans() -> list[Trace]:
             span(10, None, "claude_code.llm_request", 12, 13, agent_id="a2", parent_agent_id="a1", success=False, status_code="529", **{"workflow.run_id": "w"}, **s),
             span(11, 99, "claude_code.llm_request", 14, 15, agent_id="a3", parent_agent_id="lost", query_source="lonely", **s),
             span(12, 1, "claude_code.tool", 21, 22, tool_name="Read", file_path="/a", tool_output="text", **s),
+            span(14, 1, "claude_code.tool", 23, 24, tool_name="Grep", tool_parameters="x", **s),
             span(13, 1, "claude_code.interaction", 31, 32, user_prompt="<REDACTED>", **s),
         ],
         logs=[
@@ -179,6 +182,7 @@ def runtimes() -> list[Trace]:
             span(15, 10, "say", 16, 17, trace=7, ag2__span__type="llm", gen_ai__usage__cost=0.25, gen_ai__completion="Hm."),
             span(16, 10, "all", 17, 18, trace=7, ag2__span__type="envelope", ag2__network__audience=["w1", "w2"]),
             span(17, 10, "one", 18, 18.5, trace=7, ag2__span__type="envelope", ag2__network__audience="w1"),
+            span(21, 10, "nobody", 18.6, 18.7, trace=7, ag2__span__type="envelope"),
             span(18, 10, "over", 19, 19.5, trace=7, ag2__span__type="handoff", ag2__handoff__target="hand"),
             span(19, 10, "step", 19.6, 19.7, trace=7, ag2__span__type="tool", gen_ai__tool__name="find"),
             span(20, 10, "odd", 19.8, 19.9, trace=7, ag2__span__type="hologram"),

@@ -55,6 +55,27 @@ def test_what_a_model_was_told() -> None:
     assert told(deep) == "far"
 
 
+def test_messages_are_looked_for_twelve_levels_deep() -> None:
+    pair = [{"lc": 1, "id": ["x", "HumanMessageChunk"], "kwargs": {"content": "a"}}, {"role": "assistant", "content": "b"}]
+
+    def lists(depth: int) -> Any:
+        value: Any = pair
+        for _ in range(depth - 1):
+            value = [value]
+        return value
+
+    def objects(depth: int) -> Any:
+        value: Any = {"role": "user", "content": "a"}
+        for _ in range(depth):
+            value = {"messages": value}
+        return value
+
+    assert (told(lists(12)), said(lists(12)).text, told(objects(12))) == ("a", "b", "a")
+    assert told(lists(13)) not in ("a", "b")
+    assert said(lists(13)).text not in ("a", "b")
+    assert told(objects(13)) != "a"
+
+
 def test_json_in_text_is_opened_at_most_twice() -> None:
     assert opened('{"a": 1}') == {"a": 1}
     assert opened('"[1]"') == [1]

@@ -365,3 +365,15 @@ def test_a_link_leaves_the_end_of_what_is_over_and_the_beginning_of_what_runs() 
     tools = [S("over", "tool", "a", 1, 2, output="x"), S("runs", "tool", "a", 1, 8, output="y")]
     trace = one(S("a", "agent", None, 0, 9, agent="x"), *tools, S("l", "llm", "a", 4, 5, output="z", links=["over", "runs"]))
     assert {("over:result", "l"), ("runs", "l")} <= edges(trace, "causal")
+
+
+def test_a_handoff_to_an_agent_that_already_runs_reaches_it() -> None:
+    agents = [S("a", "agent", "flow", 0, 10, agent="x"), S("b", "agent", "flow", 1, 20, agent="y"), S("c", "agent", "flow", 0, 2, agent="z")]
+    trace = one(S("flow", "chain", None, 0, 30), *agents, S("h", "handoff", "a", 5, 6, to="y"), S("i", "handoff", "a", 7, 8, to="z"))
+    assert [(e.id, e.to) for e in trace.events if e.id in "hi"] == [("h", "b"), ("i", "z")]
+    assert trace.meta["import"]["unlinked_first"] == ["handoff to z: no agent span follows it"]
+
+
+def test_a_top_agent_that_failed_says_so_on_its_last_event() -> None:
+    trace = one(S("a", "agent", None, 0, 9, agent="x", ok=False, error="lost"), S("l", "llm", "a", 1, 2, output="hm", ok=True))
+    assert [(e.id, e.ok, e.error) for e in trace.events] == [("l", False, "lost")]

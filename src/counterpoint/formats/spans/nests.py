@@ -115,8 +115,7 @@ class Nest:
         """
         waits = {name: sum(self._holds(c) for c in self.children.get(name, ())) for name in self.order}
         begun: set[str] = set()
-        heap = [(self.starts[n], 1, self.place[n], n) for n in self.children[None]]
-        heapq.heapify(heap)
+        heap = [(self.starts[n], 1, self.place[n], n) for n in self.children[None]]  # sorted, and so a heap already
         while heap:
             time, phase, _, name = heapq.heappop(heap)
             if phase:
