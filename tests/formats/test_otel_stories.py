@@ -177,7 +177,7 @@ def runtimes() -> list[Trace]:
             span(10, None, "run", 10, 20, trace=7, ag2__span__type="agent", ag2__agent__name="boss", gen_ai__agent__id="b1"),
             span(11, 10, "envelope", 11, 11.5, trace=7, ag2__span__type="envelope", ag2__network__sender_id="b1", ag2__network__audience=["w1"], ag2__network__envelope_id="e1"),
             span(12, None, "work", 12, 15, trace=8, ag2__span__type="agent", ag2__agent__name="hand", gen_ai__agent__id="w1", ag2__network__causation_id="e1", ag2__network__outcome="done"),
-            span(13, 12, "code", 13, 14, trace=8, ag2__span__type="code_execution", gen_ai__usage__cost=0.5),
+            span(13, 12, "code", 13, 14, trace=8, ag2__span__type="code_execution", gen_ai__usage__cost=0.5, ag2__network__outcome="done"),
             span(14, 12, "ask", 14, 14.5, trace=8, ag2__span__type="human_input", gen_ai__completion="Yes."),
             span(15, 10, "say", 16, 17, trace=7, ag2__span__type="llm", gen_ai__usage__cost=0.25, gen_ai__completion="Hm."),
             span(16, 10, "all", 17, 18, trace=7, ag2__span__type="envelope", ag2__network__audience=["w1", "w2"]),
