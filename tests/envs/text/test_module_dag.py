@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from counterpoint.envs.task import Seen, TextTask, View
 from counterpoint.envs.text import _module_process
 from counterpoint.envs.text._module_kinds import KINDS, read
-from counterpoint.envs.text._module_runs import Group, blocks, one_line, outputs
+from counterpoint.envs.text._module_runs import CallGroup, blocks, one_line, outputs
 from counterpoint.envs.text.module_dag import ModuleDag, hidden_tests, module_dag, plan
 from counterpoint.errors import InputError, NotFound
 from play_help import ODD_SEEN, PYTHON, RETURN, STOP, drawn, play
@@ -145,7 +145,7 @@ HARM = {
 def test_harm_fails_alone_and_touches_nothing(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     sources = {"m1": f"def m1(xs):\n    {HARM[what]}", "m2": "def m2(xs): return len(xs)"}
-    groups = [Group(name, ((name, ("a0",), "out"),), (([1, 2],), ([3],))) for name in ("m1", "m2")]
+    groups = [CallGroup(name, ((name, ("a0",), "out"),), (([1, 2],), ([3],))) for name in ("m1", "m2")]
     given_ = outputs(sources, groups)
     assert given_["m1"] == [None, None]
     assert given_["m2"] == [["int", "2"], ["int", "1"]]
@@ -191,7 +191,7 @@ def test_the_lock_holds_without_the_list_of_what_may_run(code: str, tmp_path: Pa
 
 
 def test_an_input_that_is_changed_fails() -> None:
-    groups = [Group("m1", (("m1", ("a0",), "out"),), (([2, 1],),))]
+    groups = [CallGroup("m1", (("m1", ("a0",), "out"),), (([2, 1],),))]
     assert outputs({"m1": "def m1(xs):\n    xs.sort()\n    return xs"}, groups) == {"m1": [None]}
     assert outputs({"m1": "def m1(xs): return sorted(xs)"}, groups)["m1"] == [_module_process.tagged([1, 2])]
 

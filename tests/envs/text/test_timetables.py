@@ -11,7 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterpoint.envs.task import Seen, TextTask, View
-from counterpoint.envs.text._timetable_problem import Place, Problem, Rule, Talk, best, placements, read, written
+from counterpoint.envs.text._timetable_problem import (
+    Place,
+    Talk,
+    TimetableProblem,
+    TimetableRule,
+    best,
+    placements,
+    read,
+    written,
+)
 from counterpoint.envs.text.timetables import Timetables, timetables
 from counterpoint.errors import InputError, NotFound
 from play_help import ODD_SEEN, RETURN, STOP, drawn, play
@@ -24,7 +33,7 @@ def _truth(task: Timetables, seed: int) -> dict[str, Place]:
     return placements(task.truth_file(task.instance(seed)))
 
 
-def _every(problem: Problem) -> list[dict[str, Place]]:
+def _every(problem: TimetableProblem) -> list[dict[str, Place]]:
     """All timetables that break nothing, by trying each place for each talk."""
     places = list(itertools.product(problem.slots, problem.rooms))
     ids = [talk.id for talk in problem.talks]
@@ -42,7 +51,7 @@ def test_rules_and_points_by_hand() -> None:
         Talk("talk1", "day1", "Ada", 20, {"slot1": 3, "slot2": 5}),
         Talk("talk2", "day1", "Ada", 40, {"slot1": 1, "slot2": 9}),
     )
-    problem = Problem({"room1": 30, "room2": 60}, {"day1": ("slot1", "slot2")}, talks, (Rule("k5", "before", "talk1", "talk2"),))
+    problem = TimetableProblem({"room1": 30, "room2": 60}, {"day1": ("slot1", "slot2")}, talks, (TimetableRule("k5", "before", "talk1", "talk2"),))
     assert problem.violations({"talk1": ("slot1", "room1"), "talk2": ("slot2", "room2")}) == []
     assert problem.points({"talk1": ("slot1", "room1"), "talk2": ("slot2", "room2")}) == 12
     broken = problem.violations({"talk1": ("slot2", "room1"), "talk2": ("slot2", "room1")})
@@ -186,14 +195,14 @@ def test_a_critic_names_what_is_broken_and_what_could_be_had(tmp_path: Path) -> 
     assert judged(part, Seen("subtask", "lead.1", instance.subtasks[0].text, "s1")) == "ACCEPT"
 
 
-def _some(problem: Problem) -> list[dict[str, Place]]:
+def _some(problem: TimetableProblem) -> list[dict[str, Place]]:
     """Timetables that break nothing, each with one talk held elsewhere than in the best."""
     found = []
     for talk in problem.talks:
         for slot in talk.points:
             other = Talk(talk.id, talk.day, talk.speaker, talk.people, {slot: 99})
             again = best(
-                Problem(problem.rooms, problem.days, tuple(other if t is talk else t for t in problem.talks), problem.rules)
+                TimetableProblem(problem.rooms, problem.days, tuple(other if t is talk else t for t in problem.talks), problem.rules)
             )
             found += [again] if again is not None and not problem.violations(again) else []
     return found

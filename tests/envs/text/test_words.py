@@ -11,7 +11,7 @@ from counterpoint.envs.text._words import (
     BOOKS,
     FIRMS,
     PEOPLE,
-    Dice,
+    KeyedDice,
     Phrase,
     alias,
     day,
@@ -27,15 +27,15 @@ from counterpoint.envs.text._words import (
 
 @given(st.integers(0, 2**63 - 1), st.integers(0, 2_000), st.text(max_size=8))
 def test_a_draw_is_the_keyed_number_of_its_name_and_place(seed: int, i: int, name: str) -> None:
-    dice = Dice(seed, "a test")
+    dice = KeyedDice(seed, "a test")
     assert dice.u(name, i) == float(uniform(dice.seed, purpose(name), i))
-    other = Dice(seed, "a test")
+    other = KeyedDice(seed, "a test")
     other.u("something else", 3)
     assert other.u(name, i) == dice.u(name, i)
 
 
 def test_orders_and_ranks() -> None:
-    dice = Dice(5)
+    dice = KeyedDice(5)
     order = dice.order(50, "x")
     assert sorted(order) == list(range(50))
     assert [order[dice.rank(50, "x", i)] for i in range(50)] == list(range(50))

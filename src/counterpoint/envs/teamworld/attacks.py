@@ -18,7 +18,7 @@ import numpy as np
 
 from counterpoint.envs.keyed import purpose, uniform
 from counterpoint.envs.teamworld.config import ATTACKS, CONTROLS, Config
-from counterpoint.envs.teamworld.state import State
+from counterpoint.envs.teamworld.state import BatchState
 
 MARKS = ("none", *ATTACKS, *CONTROLS)
 _ITEM, _AGENT, _CALL, _OBEY, _READ = (purpose(f"attack {n}") for n in ("item", "agent", "call", "obey", "read"))
@@ -45,7 +45,7 @@ class Attacked:
     """The return asks for a spawn, and is heard."""
 
 
-def plant(config: Config, state: State) -> None:
+def plant(config: Config, state: BatchState) -> None:
     """Choose the items that carry an injection from the start."""
     if config.attack in ("AV1", "AV4") and config.attack_rate:
         state.planted[...] = uniform(state.seed[:, None], _ITEM, np.arange(config.items)[None]) < config.attack_rate
@@ -67,7 +67,7 @@ def marked_spawns(config: Config, seed: np.ndarray, key: np.ndarray) -> np.ndarr
 
 def attacked(
     config: Config,
-    state: State,
+    state: BatchState,
     ep: np.ndarray,
     item: np.ndarray,
     agent: np.ndarray,

@@ -19,7 +19,7 @@ from counterpoint.envs.teamworld.config import KINDS, Config
 from counterpoint.envs.teamworld.edits import Edit, find, is_neutral
 from counterpoint.envs.teamworld.kinds import KindState, Returns, Work
 from counterpoint.envs.teamworld.running import RESULT, Running, Table, ranks
-from counterpoint.envs.teamworld.state import State
+from counterpoint.envs.teamworld.state import BatchState
 from counterpoint.errors import InputError
 from counterpoint.trace.replay import Delete, Substitute
 
@@ -28,7 +28,7 @@ _LATE, _DELAY, _LEVEL, _CRITIC, _CENTRE, _COIN, _REDRAW = (
 )
 
 
-def knowledge(config: Config, s: State, c: Calls) -> np.ndarray:
+def knowledge(config: Config, s: BatchState, c: Calls) -> np.ndarray:
     """g of each call: brief, match, load and drift; the orchestrator's own calls need no brief and match everything."""
     own = c.agent == 0
     brief = np.where(own, 1.0, np.array(config.brief_factor)[c.brief])

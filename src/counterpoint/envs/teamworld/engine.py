@@ -25,7 +25,7 @@ from counterpoint.envs.teamworld.legal import check_action, limits
 from counterpoint.envs.teamworld.observation import Observation, observation
 from counterpoint.envs.teamworld.population import despawn, spawn
 from counterpoint.envs.teamworld.running import Running, ranks
-from counterpoint.envs.teamworld.state import COSTS, State, blank, copied, picked
+from counterpoint.envs.teamworld.state import COSTS, BatchState, blank, copied, picked
 from counterpoint.errors import InputError
 
 _CALLS, _MESSAGES, _, _TIME, _HARM, _TOPOLOGY = range(len(COSTS))
@@ -36,7 +36,7 @@ class Snapshot:
     """The whole state of a batch, detached."""
 
     config: Config
-    state: State
+    state: BatchState
     log: EventLog | None
     edits: dict[int, list[Edit]] = field(default_factory=dict)
 

@@ -82,7 +82,7 @@ def bases(price: tuple[float, float], **fixed: Any) -> Memo:
     return Memo(make)
 
 
-class Part:
+class EventRows:
     """The rows of one type of event in one episode, as lists."""
 
     def __init__(self, table: dict[str, np.ndarray], rows: np.ndarray, ids: list[str], t: list[float], names: list[str]) -> None:
@@ -130,7 +130,7 @@ def chosen_of(name: str, chosen: str, noop: int, value: int, count: int, brief: 
     return extra
 
 
-def marked(events: list[Event], p: Part) -> list[Event]:
+def marked(events: list[Event], p: EventRows) -> list[Event]:
     """The events with what only the maker of the world knows: planted attacks, controls, corrupted content."""
     marks, corrupt = p["mark"], p["corrupt"]
     if not any(marks) and not any(corrupt):
@@ -173,7 +173,7 @@ class Makers:
             "return": bases(price, type="return", role="worker"),
         }
 
-    def of_types(self, policy: str | None) -> dict[str, Callable[[Part], Written]]:
+    def of_types(self, policy: str | None) -> dict[str, Callable[[EventRows], Written]]:
         """What makes the events of a type, in the order of types."""
         return {
             "orchestrator_decision": lambda p: self._decisions(p, policy),
@@ -188,7 +188,7 @@ class Makers:
             "safety_event": self._safety,
         }
 
-    def _decisions(self, p: Part, policy: str | None) -> Written:
+    def _decisions(self, p: EventRows, policy: str | None) -> Written:
         events, texts, base = [], [], self._base["decision"]
         rows = zip(*(p[n] for n in ("decision", "noop", "value", "count", "brief", "logp", "round")), strict=True)
         for event, t, agent, row, cost in zip(p.ids, p.t, p.who(), rows, p.priced(), strict=True):
@@ -216,7 +216,7 @@ class Makers:
             texts.append(said)
         return events, texts
 
-    def _spawns(self, p: Part) -> Written:
+    def _spawns(self, p: EventRows) -> Written:
         rows = zip(p.ids, p.t, p.who(), p.who("to"), p["round"], p["family"], p["value"], p["to"], strict=True)
         return [
             Event(
@@ -233,7 +233,7 @@ class Makers:
             for event, t, agent, to, now, family, value, slot in rows
         ], [None] * len(p.ids)
 
-    def _despawns(self, p: Part) -> Written:
+    def _despawns(self, p: EventRows) -> Written:
         rows = zip(p.ids, p.t, p.who(), p.who("to"), p["round"], strict=True)
         return [
             Event(id=event, t=t, type="despawn", agent=agent, to=to, turn=now, key=make_key(to, "despawn"))
@@ -244,7 +244,7 @@ class Makers:
         item, purpose, brief = code >> 32, (code >> 16) & 0xFFFF, code & 0xFFFF
         return text_of(f"{PURPOSES[purpose]} {self._task[item]}, brief of size {brief}")
 
-    def _messages(self, p: Part) -> Written:
+    def _messages(self, p: EventRows) -> Written:
         """Briefs, and the critic's verdicts."""
         events, texts, tail, tasks, brief_of = [], [], self._tail, self._task, self._brief
         base, verdict = self._base["brief"], self._base["verdict"]
@@ -296,7 +296,7 @@ class Makers:
         tool = "verify" if purpose == 1 else TOOL[self._kind[item]]
         return tool, text_of(f"{tool}({item})")
 
-    def _calls(self, p: Part) -> Written:
+    def _calls(self, p: EventRows) -> Written:
         events, texts, tail, tasks, tools = [], [], self._tail, self._task, self._tool
         base, own = self._base["call"], self._base["own call"]
         rows = zip(p["round"], p["item"], p["dur"], p.code("item", "attempt"), p.code("item", "purpose"), strict=True)
@@ -324,7 +324,7 @@ class Makers:
         item = (code + (LOW >> 1)) >> 32  # a claim may be negative
         return text_of(f"{self._task[item]}: {code - (item << 32)}")
 
-    def _results(self, p: Part) -> Written:
+    def _results(self, p: EventRows) -> Written:
         events, texts, tail, tasks, tools, claims = [], [], self._tail, self._task, self._tool, self._claim
         base, own = self._base["result"], self._base["own result"]
         codes = (p.code("item", other) for other in ("value", "attempt", "purpose"))
@@ -352,7 +352,7 @@ class Makers:
             texts.append(said)
         return events, texts
 
-    def _returns(self, p: Part) -> Written:
+    def _returns(self, p: EventRows) -> Written:
         events, texts, tail, tasks, claims, base = [], [], self._tail, self._task, self._claim, self._base["return"]
         columns = (p[n] for n in ("round", "item", "purpose", "value", "mark", "ok", "confidence", "reward"))
         rows = zip(*columns, p.code("item", "value"), p.code("item", "attempt"), strict=True)
@@ -385,7 +385,7 @@ class Makers:
             texts.append(said)
         return events, texts
 
-    def _aggregates(self, p: Part) -> Written:
+    def _aggregates(self, p: EventRows) -> Written:
         rows = list(zip(*(p[n] for n in ("round", "value", "count", "reward", "score")), strict=True))
         texts = [text_of(f"draft of round {now}: {count} returns by {RULES[value]}") for now, value, count, _, _ in rows]
         return [
@@ -404,7 +404,7 @@ class Makers:
             for event, t, agent, said, (now, value, count, reward, score) in zip(p.ids, p.t, p.who(), texts, rows, strict=True)
         ], texts
 
-    def _humans(self, p: Part) -> Written:
+    def _humans(self, p: EventRows) -> Written:
         rows = list(zip(*(p[n] for n in ("round", "item", "value")), strict=True))
         texts = [text_of(f"{self._task[item]}: {value}") for _, item, value in rows]
         return [
@@ -425,7 +425,7 @@ class Makers:
             for event, t, agent, to, said, (now, item, value) in zip(p.ids, p.t, p.who(), p.who("to"), texts, rows, strict=True)
         ], texts
 
-    def _safety(self, p: Part) -> Written:
+    def _safety(self, p: EventRows) -> Written:
         what = {"AV5": "argument outside the allow-list", "AV8": "read outside the sandbox", "AV6": "request to spawn"}
         rows = list(zip(*(p[n] for n in ("round", "item", "mark", "ok")), p.code("item", "attempt"), strict=True))
         done = {1: "blocked", 0: "done"}

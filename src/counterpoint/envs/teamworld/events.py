@@ -14,7 +14,7 @@ from counterpoint.envs.keyed import normal, purpose
 from counterpoint.envs.teamworld.action import DECISIONS, VERIFY, Action, Calls
 from counterpoint.envs.teamworld.attacks import MARKS, Attacked
 from counterpoint.envs.teamworld.config import Config
-from counterpoint.envs.teamworld.state import State
+from counterpoint.envs.teamworld.state import BatchState
 from counterpoint.trace.vocabulary import EDGE_TYPES, EVENT_TYPES
 
 EVENT = {name: i for i, name in enumerate(EVENT_TYPES)}
@@ -133,7 +133,7 @@ _ON = {
 class Writer:
     """Writes what an engine does into a log."""
 
-    def __init__(self, config: Config, state: State, log: EventLog) -> None:
+    def __init__(self, config: Config, state: BatchState, log: EventLog) -> None:
         self.config, self.state, self.log = config, state, log
         self._read: list[tuple[np.ndarray, np.ndarray]] = []
         self._mark = MARKS.index(config.attack) if config.attack in MARKS else 0

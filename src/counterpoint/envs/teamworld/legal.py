@@ -12,7 +12,7 @@ import numpy as np
 
 from counterpoint.envs.teamworld.action import ANSWER, Action, Calls, Spawns
 from counterpoint.envs.teamworld.config import KINDS, RULES, Config
-from counterpoint.envs.teamworld.state import State
+from counterpoint.envs.teamworld.state import BatchState
 from counterpoint.errors import InputError
 
 
@@ -57,7 +57,7 @@ def _flat(name: str, columns: dict[str, Any]) -> None:
         _of_kind(f"{name}.{column}", value, "iu")
 
 
-def check_action(config: Config, state: State, action: Action, call_limits: np.ndarray) -> None:
+def check_action(config: Config, state: BatchState, action: Action, call_limits: np.ndarray) -> None:
     """Every part of the action, in the order of the round."""
     e, n = state.episodes, config.items
     shapes = [
@@ -87,7 +87,7 @@ def check_action(config: Config, state: State, action: Action, call_limits: np.n
         _check_calls(config, state, action.calls, acts, call_limits)
 
 
-def _check_spawns(config: Config, state: State, s: Spawns, acts: np.ndarray) -> None:
+def _check_spawns(config: Config, state: BatchState, s: Spawns, acts: np.ndarray) -> None:
     if not len(s):
         return
     _inside(s.ep, 0, state.episodes, s.ep, "episode")
@@ -121,7 +121,7 @@ def _check_spawns(config: Config, state: State, s: Spawns, acts: np.ndarray) -> 
     )
 
 
-def _check_despawns(state: State, ep: np.ndarray, agent: np.ndarray, *, calls: Calls, acts: np.ndarray) -> None:
+def _check_despawns(state: BatchState, ep: np.ndarray, agent: np.ndarray, *, calls: Calls, acts: np.ndarray) -> None:
     _inside(ep, 0, state.episodes, ep, "episode")
     _inside(agent, 1, state.alive.shape[1], ep, "agent slot")
     _refuse(~acts[ep] | ~state.alive[ep, agent], ep, lambda r: f"agent {int(agent[r])} is not alive", "despawn a live agent")
@@ -132,7 +132,7 @@ def _check_despawns(state: State, ep: np.ndarray, agent: np.ndarray, *, calls: C
     _refuse(called, ep, lambda r: f"agent {int(agent[r])} is called and despawned in one round", "one of the two")
 
 
-def _check_calls(config: Config, state: State, c: Calls, acts: np.ndarray, call_limits: np.ndarray) -> None:
+def _check_calls(config: Config, state: BatchState, c: Calls, acts: np.ndarray, call_limits: np.ndarray) -> None:
     width, n = state.alive.shape[1], config.items
     _inside(c.ep, 0, state.episodes, c.ep, "episode")
     _refuse(~acts[c.ep], c.ep, lambda r: "calls after it has stopped", "call only while it runs")
@@ -174,7 +174,7 @@ def _check_calls(config: Config, state: State, c: Calls, acts: np.ndarray, call_
     _check_kinds(config, state, c, per_item)
 
 
-def _check_kinds(config: Config, state: State, c: Calls, per_item: np.ndarray) -> None:
+def _check_kinds(config: Config, state: BatchState, c: Calls, per_item: np.ndarray) -> None:
     """What each kind of item forbids."""
     starts = np.concatenate([[0], np.cumsum(config.counts)])
     for kind, kind_state in state.kinds.present():

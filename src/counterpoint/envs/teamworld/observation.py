@@ -19,7 +19,7 @@ from counterpoint.envs.teamworld.action import DECISIONS
 from counterpoint.envs.teamworld.config import KINDS, Config
 from counterpoint.envs.teamworld.legal import limits
 from counterpoint.envs.teamworld.running import Running
-from counterpoint.envs.teamworld.state import State
+from counterpoint.envs.teamworld.state import BatchState
 
 _POLICY = purpose("policy")
 # What is seen of each kind.
@@ -104,7 +104,7 @@ def detached(obs: Observation) -> Observation:
     return dataclasses.replace(obs, **(changes | {"seen": seen}))
 
 
-def _ready(config: Config, s: State) -> np.ndarray:
+def _ready(config: Config, s: BatchState) -> np.ndarray:
     ready = s.open & (s.calls < limits(config)) & ~s.done[:, None]
     for name, kind in s.kinds.present():
         at = slice(kind.first_item, kind.first_item + config.counts[KINDS.index(name)])
@@ -120,7 +120,7 @@ def _ready(config: Config, s: State) -> np.ndarray:
     return ready
 
 
-def observation(config: Config, s: State, batch: Running) -> Observation:
+def observation(config: Config, s: BatchState, batch: Running) -> Observation:
     """The present observation of a batch."""
     seen = {}
     for name, kind in s.kinds.present():

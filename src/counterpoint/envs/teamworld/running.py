@@ -13,7 +13,7 @@ import numpy as np
 from counterpoint.envs.keyed import bits
 from counterpoint.envs.teamworld.config import KINDS, Config
 from counterpoint.envs.teamworld.events import Writer
-from counterpoint.envs.teamworld.state import NEVER, State
+from counterpoint.envs.teamworld.state import NEVER, BatchState
 
 Table = dict[str, np.ndarray]
 """Calls of one kind as columns: ep, item (within the kind), agent, family, brief, purpose, attempt, claim, right, ...;
@@ -35,7 +35,7 @@ def ranks(ep: np.ndarray) -> np.ndarray:
 class Running:
     """Episodes under way."""
 
-    def __init__(self, config: Config, state: State, writer: Writer | None) -> None:
+    def __init__(self, config: Config, state: BatchState, writer: Writer | None) -> None:
         self.config, self.state, self.writer = config, state, writer
 
     def quality(self) -> np.ndarray:

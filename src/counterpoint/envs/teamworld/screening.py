@@ -31,7 +31,7 @@ PLANTED: dict[str, dict[str, Parts]] = {
 
 
 @dataclass(frozen=True)
-class Loss:
+class PlantedLoss:
     """What one planted error costs."""
 
     sub_decision: str
@@ -47,18 +47,18 @@ class Loss:
         return self.loss >= LEAST_LOSS and self.loss >= LEAST_SE * self.se
 
 
-def losses(config: Config, seeds: Sequence[int], sub_decisions: Sequence[str] = SUB_DECISIONS) -> list[Loss]:
+def losses(config: Config, seeds: Sequence[int], sub_decisions: Sequence[str] = SUB_DECISIONS) -> list[PlantedLoss]:
     """Every planted error of the sub-decisions, on the same seeds."""
     right = play(config, ComposedPolicy(config, _RIGHT, "oracle"), seeds).value()
     scale, out = abs(float(right.mean())), []
     for name in sub_decisions:
         for error, parts in PLANTED[name].items():
             gap = (right - play(config, ComposedPolicy(config, parts, error), seeds).value()) / scale
-            out.append(Loss(name, error, float(gap.mean()), float(gap.std(ddof=1) / np.sqrt(len(gap)))))
+            out.append(PlantedLoss(name, error, float(gap.mean()), float(gap.std(ddof=1) / np.sqrt(len(gap)))))
     return out
 
 
-def worst(config: Config, sub_decision: str, seed: int, *, episodes: Sequence[int] = (40, 160, 640)) -> Loss:
+def worst(config: Config, sub_decision: str, seed: int, *, episodes: Sequence[int] = (40, 160, 640)) -> PlantedLoss:
     """The planted error that is heard most clearly, with more episodes while none is heard; 5 standard errors allow the
     looking."""
     found = []

@@ -23,7 +23,7 @@ _ITEM_TYPE, _ROOT = purpose("item type"), purpose("orchestrator")
 
 
 @dataclass
-class State:
+class BatchState:
     """Axes: E episodes, K agent slots, N items."""
 
     seed: np.ndarray  # (E,) uint64, of the noise up to the point of a fresh fork
@@ -64,7 +64,7 @@ class State:
         return len(self.seed)
 
 
-def blank(config: Config, seeds: np.ndarray) -> State:
+def blank(config: Config, seeds: np.ndarray) -> BatchState:
     """The state before the first round: the instance is drawn, nobody is there but the orchestrator."""
     e, k, n = len(seeds), config.max_agents + 1, config.items
     seed = np.asarray(seeds, np.int64).astype(np.uint64)
@@ -75,7 +75,7 @@ def blank(config: Config, seeds: np.ndarray) -> State:
     family[:, 0] = 1
     items = np.arange(n)
     types = (bits(seed[:, None], _ITEM_TYPE, items[None]) % np.uint64(config.types)).astype(np.int8)
-    return State(
+    return BatchState(
         seed=seed,
         fresh_seed=zeros(e, 0, dtype=np.uint64),
         fresh_round=zeros(e, 0),
@@ -131,12 +131,12 @@ def _mapped(value: Any, change: Any) -> Any:
     return value
 
 
-def copied(state: State) -> State:
+def copied(state: BatchState) -> BatchState:
     """A state detached from this one."""
     return _mapped(state, np.copy)
 
 
-def picked(state: State, episodes: np.ndarray) -> State:
+def picked(state: BatchState, episodes: np.ndarray) -> BatchState:
     """The state of some episodes, in this order; an episode may be taken more than once."""
     pending = {}
     for kind, table in state.pending.items():

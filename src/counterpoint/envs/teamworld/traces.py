@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from counterpoint.envs.teamworld.config import Config
-from counterpoint.envs.teamworld.event_makers import Makers, Part, Said, marked
+from counterpoint.envs.teamworld.event_makers import EventRows, Makers, Said, marked
 from counterpoint.envs.teamworld.events import CRITIC, EVENT, EventLog
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.vocabulary import EDGE_TYPES, EVENT_TYPES
@@ -87,7 +87,7 @@ class Episodes:
         for name, write in self._makers.of_types(policy).items():
             a, b = bounds[EVENT[name]], bounds[EVENT[name] + 1]
             if a < b:
-                part = Part(self._table, rows[by_type[a:b]], ids[a:b], t[a:b], names)
+                part = EventRows(self._table, rows[by_type[a:b]], ids[a:b], t[a:b], names)
                 some, about = write(part)
                 made += marked(some, part)
                 texts += about

@@ -16,7 +16,7 @@ Names = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Rule:
+class AuditRule:
     """One kind of rule."""
 
     topic: str
@@ -27,13 +27,13 @@ class Rule:
 
 _EXPENSE = "SELECT e.{expense.id} AS id, e.{expense.amount} AS number FROM {expense} e"
 _OWNER = f"{_EXPENSE} JOIN {{person}} p ON p.{{person.id}} = e.{{expense.person}}"
-AUDIT_RULES: dict[str, Rule] = {
-    "cap": Rule(
+AUDIT_RULES: dict[str, AuditRule] = {
+    "cap": AuditRule(
         "the highest expense",
         phrases("No expense may be above {limit:amount} crowns.", "One expense comes to {limit:amount} crowns at the most."),
         f"{_EXPENSE} WHERE e.{{expense.amount}} > :limit",
     ),
-    "approver": Rule(
+    "approver": AuditRule(
         "approvals",
         phrases(
             "An expense of more than {limit:amount} crowns needs an approver.",
@@ -41,12 +41,12 @@ AUDIT_RULES: dict[str, Rule] = {
         ),
         f"{_EXPENSE} WHERE e.{{expense.amount}} > :limit AND e.{{expense.approver}} IS NULL",
     ),
-    "own": Rule(
+    "own": AuditRule(
         "approving",
         phrases("Nobody may approve an expense of their own.", "The approver of an expense is never the person who made it."),
         f"{_EXPENSE} WHERE e.{{expense.approver}} = e.{{expense.person}}",
     ),
-    "closed": Rule(
+    "closed": AuditRule(
         "the closed season",
         phrases(
             "From {low:date} to {high:date}, both days included, no expense may be booked.",
@@ -54,7 +54,7 @@ AUDIT_RULES: dict[str, Rule] = {
         ),
         f"{_EXPENSE} WHERE e.{{expense.day}} BETWEEN :low AND :high",
     ),
-    "grade": Rule(
+    "grade": AuditRule(
         "grades",
         phrases(
             "People of grade {grade:number} may not make an expense above {limit:amount} crowns.",
@@ -62,12 +62,12 @@ AUDIT_RULES: dict[str, Rule] = {
         ),
         f"{_OWNER} WHERE p.{{person.grade}} = :grade AND e.{{expense.amount}} > :limit",
     ),
-    "left": Rule(
+    "left": AuditRule(
         "people who left",
         phrases("No expense may be booked after the day on which its person left.", "Who has left makes no expense later."),
         f"{_OWNER} WHERE e.{{expense.day}} > p.{{person.left}}",
     ),
-    "blocked": Rule(
+    "blocked": AuditRule(
         "blocked suppliers",
         phrases(
             "Nothing may be booked with a supplier after the day on which it was blocked.",
@@ -76,7 +76,7 @@ AUDIT_RULES: dict[str, Rule] = {
         f"{_EXPENSE} JOIN {{supplier}} s ON s.{{supplier.id}} = e.{{expense.supplier}} "
         "WHERE e.{expense.day} > s.{supplier.blocked}",
     ),
-    "other": Rule(
+    "other": AuditRule(
         "departments and approvals",
         phrases(
             "Whoever approves an expense is of the same department as the person who made it.",
@@ -85,7 +85,7 @@ AUDIT_RULES: dict[str, Rule] = {
         f"{_OWNER} JOIN {{person}} a ON a.{{person.id}} = e.{{expense.approver}} "
         "WHERE a.{person.department} <> p.{person.department}",
     ),
-    "budget": Rule(
+    "budget": AuditRule(
         "budgets",
         phrases(
             "The expenses of all people of a department together may not be above its budget.",
@@ -95,7 +95,7 @@ AUDIT_RULES: dict[str, Rule] = {
         "JOIN {person} p ON p.{person.id} = e.{expense.person} JOIN {department} d ON d.{department.id} = p.{person.department} "
         "GROUP BY d.{department.id}, d.{department.budget} HAVING SUM(e.{expense.amount}) > d.{department.budget}",
     ),
-    "twice": Rule(
+    "twice": AuditRule(
         "doubles",
         phrases(
             "A person may not book the same amount twice on one day.",

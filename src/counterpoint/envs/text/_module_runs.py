@@ -26,7 +26,7 @@ _DEF = re.compile(r"def\s+([A-Za-z_]\w*)\s*\(")
 
 
 @dataclass(frozen=True)
-class Group:
+class CallGroup:
     """Calls of one kind: of one module, or of the whole composition."""
 
     name: str
@@ -63,7 +63,7 @@ def one_line(sources: Mapping[str, str]) -> str:
     return "\n".join(sources.values()).replace("\n", "\\n")
 
 
-def outputs(sources: Mapping[str, str], groups: Sequence[Group]) -> dict[str, list[Any]]:
+def outputs(sources: Mapping[str, str], groups: Sequence[CallGroup]) -> dict[str, list[Any]]:
     """What the functions gave, tagged, for each call of each group; None for a call that failed."""
     given: dict[str, list[Any]] = {group.name: [] for group in groups}
     left, kills = list(groups), 0
@@ -77,7 +77,7 @@ def outputs(sources: Mapping[str, str], groups: Sequence[Group]) -> dict[str, li
     return {group.name: (given[group.name] + [None] * len(group.calls))[: len(group.calls)] for group in groups}
 
 
-def _process(sources: Mapping[str, str], groups: Sequence[Group]) -> list[tuple[str, Any]]:
+def _process(sources: Mapping[str, str], groups: Sequence[CallGroup]) -> list[tuple[str, Any]]:
     """One locked process: the outputs that it wrote before it ended."""
     asked = {
         "blocks": list(sources.values()),

@@ -1,6 +1,6 @@
 """Timetables in text: talks, rooms, slots and rules; what a timetable breaks, what it is worth, the best one.
 
-Always true: what `Problem.text` writes, `read` reads back, for one day as for all. The best timetable is found by trying
+Always true: what `TimetableProblem.text` writes, `read` reads back, for one day as for all. The best timetable is found by trying
 every place for every talk, passing over only what cannot beat the best so far; days meet only in rules that tie talks of two
 days to one room, and all rooms for those are tried. Without a bound on the number of tries the result is exact.
 """
@@ -52,7 +52,7 @@ class Talk:
 
 
 @dataclass(frozen=True)
-class Rule:
+class TimetableRule:
     """One rule beyond those that always hold."""
 
     id: str
@@ -66,24 +66,24 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Problem:
+class TimetableProblem:
     """Talks to place; `talks` may be those of one day."""
 
     rooms: Mapping[str, int]
     days: Mapping[str, tuple[str, ...]]
     talks: tuple[Talk, ...]
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[TimetableRule, ...] = ()
     slots: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "slots", tuple(slot for some in self.days.values() for slot in some))
 
-    def part(self, day: str) -> Problem:
+    def part(self, day: str) -> TimetableProblem:
         """The talks of one day, with every rule that names one of them."""
         mine = tuple(talk for talk in self.talks if talk.day == day)
         ids = {talk.id for talk in mine}
         days = {day: self.days[day]} if day in self.days else {}
-        return Problem(self.rooms, days, mine, tuple(rule for rule in self.rules if rule.a in ids or rule.b in ids))
+        return TimetableProblem(self.rooms, days, mine, tuple(rule for rule in self.rules if rule.a in ids or rule.b in ids))
 
     def text(self) -> str:
         """All of it in lines."""
@@ -113,7 +113,7 @@ class Problem:
                 out.append(f"k4: {slot} is not on {talk.day} of {talk.id}")
         return out + [rule.text().rstrip(".") for rule in self.rules if self._broken(rule, placed)]
 
-    def _broken(self, rule: Rule, placed: Mapping[str, Place]) -> bool:
+    def _broken(self, rule: TimetableRule, placed: Mapping[str, Place]) -> bool:
         a, b = placed.get(rule.a), placed.get(rule.b)
         if rule.kind == "not":
             return a is not None and a[0] == rule.b
@@ -128,16 +128,16 @@ class Problem:
 # -- text ----------------------------------------------------------------------------------------------------------------
 
 
-def read(text: str) -> Problem:
+def read(text: str) -> TimetableProblem:
     """The problem that a text states; one without talks where it states none."""
     talks = {}
     for id_, day, speaker, people, points in _TALK.findall(text):
         worth = {slot: int(n) for slot, n in re.findall(r"(slot\d+) (\d+)", points)}
         talks[id_] = Talk(id_, day, speaker, int(people), worth)
     days = {day: tuple(re.findall(r"slot\d+", slots)) for day, slots in _DAY.findall(text)}
-    rules = {id_: Rule(id_, kind, a, b) for kind, pattern in _RULES.items() for id_, a, b in pattern.findall(text)}
+    rules = {id_: TimetableRule(id_, kind, a, b) for kind, pattern in _RULES.items() for id_, a, b in pattern.findall(text)}
     ordered = sorted(rules.values(), key=lambda rule: int(rule.id[1:]))
-    return Problem({room: int(n) for room, n in _ROOM.findall(text)}, days, tuple(talks.values()), tuple(ordered))
+    return TimetableProblem({room: int(n) for room, n in _ROOM.findall(text)}, days, tuple(talks.values()), tuple(ordered))
 
 
 def placements(text: str) -> dict[str, Place]:
@@ -157,7 +157,7 @@ def written(placed: Mapping[str, Place]) -> str:
 class _Search:
     """Depth first over the talks of one day, most points first, with rooms of some talks fixed."""
 
-    def __init__(self, problem: Problem, fixed: Mapping[str, str], tries: int | None) -> None:
+    def __init__(self, problem: TimetableProblem, fixed: Mapping[str, str], tries: int | None) -> None:
         self.problem, self.left = problem, tries
         self.talks = sorted(problem.talks, key=lambda talk: -max(talk.points.values(), default=0))
         self.options = [self._options(talk, fixed.get(talk.id)) for talk in self.talks]
@@ -204,7 +204,9 @@ class _Search:
         return not is_broken
 
 
-def best(problem: Problem, fixed: Mapping[str, str] | None = None, *, tries: int | None = None) -> dict[str, Place] | None:
+def best(
+    problem: TimetableProblem, fixed: Mapping[str, str] | None = None, *, tries: int | None = None
+) -> dict[str, Place] | None:
     """The timetable with the most points, rooms of some talks given; None where there is none. `tries` bounds each search."""
     fixed = dict(fixed or {})
     ids = {talk.id for talk in problem.talks}
@@ -221,7 +223,9 @@ def best(problem: Problem, fixed: Mapping[str, str] | None = None, *, tries: int
     return None if top is None else top[1]
 
 
-def _solved(problem: Problem, day: str, given: Mapping[str, str], known: dict[_Key, _Search], tries: int | None) -> _Search:
+def _solved(
+    problem: TimetableProblem, day: str, given: Mapping[str, str], known: dict[_Key, _Search], tries: int | None
+) -> _Search:
     part = problem.part(day)
     mine = {talk.id: given[talk.id] for talk in part.talks if talk.id in given}
     key = (day, tuple(sorted(mine.items())))
@@ -238,7 +242,7 @@ def joined(texts: Iterable[Mapping[str, Place]]) -> dict[str, Place]:
     return out
 
 
-def better(problem: Problem, some: Sequence[Mapping[str, Place]]) -> dict[str, Place]:
+def better(problem: TimetableProblem, some: Sequence[Mapping[str, Place]]) -> dict[str, Place]:
     """Of some timetables the one that breaks least, and of those the one worth most; of equals the first."""
     if not some:
         return {}

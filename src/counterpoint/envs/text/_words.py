@@ -36,7 +36,7 @@ def check_whole(name: str, value: Any, low: int, high: int) -> None:
         raise InputError(f"{name} cannot be {value!r}", fix=f"a whole number, {low} to {high:,}")
 
 
-class Dice:
+class KeyedDice:
     """Keyed draws of one seed; `names` set apart what they are for."""
 
     def __init__(self, seed: int, *names: str) -> None:

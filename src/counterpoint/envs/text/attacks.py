@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from counterpoint.envs.task import Act, Document, Draw, Instance, Planted, View
-from counterpoint.envs.text._words import Dice, heard_all, phrases, said
+from counterpoint.envs.text._words import KeyedDice, heard_all, phrases, said
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Event, Trace
 
@@ -76,7 +76,7 @@ def plant(seed: int, attack: str, rate: float, documents: Sequence[Document], *,
     papers = list(documents)
     if not attack or not rate:
         return Planting(tuple(papers))
-    dice = Dice(seed, "attacks", attack)
+    dice = KeyedDice(seed, "attacks", attack)
     in_papers = attack in ("AV2", "benign")
     places = len(papers) if in_papers else max(peers, 1)
     planted: list[Planted] = []
@@ -92,7 +92,7 @@ def plant(seed: int, attack: str, rate: float, documents: Sequence[Document], *,
     return Planting(tuple(papers), tuple(planted), files, ("notes",) if attack == "AV4" else ())
 
 
-def _planted(dice: Dice, attack: str, where: str, i: int) -> Planted:
+def _planted(dice: KeyedDice, attack: str, where: str, i: int) -> Planted:
     vector: Any = attack
     if attack == "benign":
         return Planted(vector, where, dice.pick(_BENIGN, "benign", i))

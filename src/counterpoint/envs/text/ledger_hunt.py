@@ -20,7 +20,7 @@ from counterpoint.envs.text._words import (
     BOOKS,
     FIRMS,
     PEOPLE,
-    Dice,
+    KeyedDice,
     alias,
     check_seed,
     check_whole,
@@ -154,7 +154,7 @@ class LedgerWorld:
 @lru_cache(maxsize=64)
 def ledger(config: Config, seed: int) -> LedgerWorld:
     """The world of a seed."""
-    dice = Dice(seed, "ledger hunt")
+    dice = KeyedDice(seed, "ledger hunt")
     books = tuple(BOOKS[i] for i in dice.order(len(BOOKS), "books")[: config.parts])
     kind, least = dice.pick(KINDS, "kind"), 1_000 * dice.between(30, 70, "least")
     contracts = tuple(_contract(config, dice, i, books, kind, least) for i in range(config.contracts))
@@ -171,7 +171,7 @@ def ledger(config: Config, seed: int) -> LedgerWorld:
     return LedgerWorld(books, kind, least, contracts, tuple(sorted(papers, key=lambda d: d.id)))
 
 
-def _contract(config: Config, dice: Dice, i: int, books: tuple[str, ...], kind: str, least: int) -> Contract:
+def _contract(config: Config, dice: KeyedDice, i: int, books: tuple[str, ...], kind: str, least: int) -> Contract:
     n, is_row = config.contracts, i < config.rows
     numbers, places = dice.order(9_000, "numbers"), dice.order(n, "places")
     is_kind = is_row or dice.chance(0.3, "same kind", i)
@@ -203,7 +203,7 @@ def _contract(config: Config, dice: Dice, i: int, books: tuple[str, ...], kind: 
 Paper = tuple[str, str, tuple[str, ...]]  # title, text, books
 
 
-def _papers(dice: Dice, contracts: tuple[Contract, ...]) -> Iterator[Paper]:
+def _papers(dice: KeyedDice, contracts: tuple[Contract, ...]) -> Iterator[Paper]:
     for i, c in enumerate(contracts):
         for k, (when, amount) in enumerate(c.sums):
             way = dice.below(120, f"way {k}", i)
@@ -220,7 +220,7 @@ def _papers(dice: Dice, contracts: tuple[Contract, ...]) -> Iterator[Paper]:
             yield f"Press cutting on {c.id}", said(_PRESS, way, contract=c.id, date=told, sum=money(amount, way // 12)), c.books
 
 
-def _memos(config: Config, dice: Dice, contracts: tuple[Contract, ...], books: tuple[str, ...]) -> Iterator[Paper]:
+def _memos(config: Config, dice: KeyedDice, contracts: tuple[Contract, ...], books: tuple[str, ...]) -> Iterator[Paper]:
     used = sum(len(c.sums) + len(c.rumours) for c in contracts)
     for i in range(max(0, config.documents - used)):
         book = dice.pick(books, "memo book", i)

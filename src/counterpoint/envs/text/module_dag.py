@@ -21,9 +21,9 @@ from counterpoint.envs.task import Act, Draw, Instance, Score, Seen, Subtask, Vi
 from counterpoint.envs.text import _module_kinds as module_kinds
 from counterpoint.envs.text._module_kinds import KINDS, WIRES, Module, ModuleKind, interfaces, read
 from counterpoint.envs.text._module_process import tagged
-from counterpoint.envs.text._module_runs import Group, blocks, one_line, outputs
+from counterpoint.envs.text._module_runs import CallGroup, blocks, one_line, outputs
 from counterpoint.envs.text._players import answer, heard, judged, subtask, use
-from counterpoint.envs.text._words import Dice
+from counterpoint.envs.text._words import KeyedDice
 from counterpoint.envs.world import changed, parameter
 from counterpoint.errors import InputError, NotFound, did_you_mean
 
@@ -72,7 +72,7 @@ class ModulePlan:
 class _Maker:
     """Adds modules one by one."""
 
-    def __init__(self, dice: Dice) -> None:
+    def __init__(self, dice: KeyedDice) -> None:
         self.dice, self.modules, self.takes = dice, list[Module](), list[tuple[str, ...]]()
         self.forms, self.wires = dict[str, str](), dict[str, tuple[str, str]]()
 
@@ -116,7 +116,7 @@ class _Maker:
 
 def plan(seed: int, modules: int, wired: float) -> ModulePlan:
     """The DAG of a seed."""
-    dice = Dice(seed, "module dag", "plan")
+    dice = KeyedDice(seed, "module dag", "plan")
     chains = max(1, (modules + 2) // 4)
     inner = modules - (chains - 1)
     make, total = _Maker(dice), ""
@@ -132,13 +132,13 @@ def plan(seed: int, modules: int, wired: float) -> ModulePlan:
 # -- inputs --------------------------------------------------------------------------------------------------------------
 
 
-def _input(type_: str, dice: Dice, name: str, i: int) -> Any:
+def _input(type_: str, dice: KeyedDice, name: str, i: int) -> Any:
     if type_ == "int":
         return dice.between(-20, 40, name, i)
     return [dice.between(-9, 20, f"{name} {i} item", j) for j in range(dice.between(0, 7, f"{name} length", i))]
 
 
-def _inputs(module: Module, made: ModulePlan, dice: Dice, i: int) -> tuple[Any, ...]:
+def _inputs(module: Module, made: ModulePlan, dice: KeyedDice, i: int) -> tuple[Any, ...]:
     """Inputs for one call: what comes over a wire is made by the reference of its other end."""
     kind, name = KINDS[module.kind], f"input {module.name}"
     if kind in module_kinds.TAKE:
@@ -148,7 +148,7 @@ def _inputs(module: Module, made: ModulePlan, dice: Dice, i: int) -> tuple[Any, 
     return tuple(_input(type_, dice, f"{name} {arg}", i) for arg, type_ in kind.takes)
 
 
-def _telling(module: Module, made: ModulePlan, dice: Dice, begin: int) -> tuple[Any, ...] | None:
+def _telling(module: Module, made: ModulePlan, dice: KeyedDice, begin: int) -> tuple[Any, ...] | None:
     """Inputs for which the right source and the likely slip differ, where a few tries find some."""
     form = made.forms.get(module.wire, "")
     right, wrong = (module_kinds.function(module.source(form, is_slip=bad), module.name) for bad in (False, True))
@@ -166,7 +166,7 @@ def _tried(function: Any, args: tuple[Any, ...]) -> Any:
         return None
 
 
-def _with_example(module: Module, at: int, made: ModulePlan, dice: Dice) -> Module:
+def _with_example(module: Module, at: int, made: ModulePlan, dice: KeyedDice) -> Module:
     """An example that tells the right source from the slip; none at a wire, where it would give the form away."""
     args = None if module.wire else _telling(module, made, dice, 1000 * (at + 1))
     if args is None:
@@ -175,20 +175,20 @@ def _with_example(module: Module, at: int, made: ModulePlan, dice: Dice) -> Modu
     return replace(module, example=", ".join(map(repr, args)), result=repr(right(*args)))
 
 
-def hidden_tests(seed: int, made: ModulePlan, each: int) -> tuple[list[Group], dict[str, list[Any]]]:
+def hidden_tests(seed: int, made: ModulePlan, each: int) -> tuple[list[CallGroup], dict[str, list[Any]]]:
     """The hidden tests, for each module and for the whole, and what each call must give."""
-    dice = Dice(seed, "module dag", "tests")
+    dice = KeyedDice(seed, "module dag", "tests")
     functions = {name: module_kinds.function(source, name) for name, source in made.sources().items()}
     groups, expected = [], {}
     for module in made.modules:
         keys = tuple(f"a{i}" for i in range(len(KINDS[module.kind].takes)))
         telling = _telling(module, made, dice, 1000)
         calls = tuple(telling if i == 0 and telling else _inputs(module, made, dice, i) for i in range(each))
-        groups.append(Group(module.name, ((module.name, keys, "out"),), calls))
+        groups.append(CallGroup(module.name, ((module.name, keys, "out"),), calls))
         expected[module.name] = [functions[module.name](*args) for args in calls]
     steps = tuple((m.name, takes, m.name) for m, takes in zip(made.modules, made.takes, strict=True))
     whole = tuple((_input(module_kinds.LIST, dice, "input of the whole", i),) for i in range(each))
-    groups.append(Group("whole", steps, whole))
+    groups.append(CallGroup("whole", steps, whole))
     expected["whole"] = [_composed(functions, steps, args) for args in whole]
     return groups, expected
 

@@ -16,7 +16,7 @@ from typing import Any
 from counterpoint.envs.leaks import marker
 from counterpoint.envs.task import Act, Document, Draw, Instance, Score, Subtask, View
 from counterpoint.envs.text._players import SortedView, answer, judged, most_said, slip
-from counterpoint.envs.text._words import Dice, check_seed, check_whole, day, heard, number, phrases, said, the_day
+from counterpoint.envs.text._words import KeyedDice, check_seed, check_whole, day, heard, number, phrases, said, the_day
 from counterpoint.envs.text.attacks import check_attack, plant
 from counterpoint.envs.world import changed, parameter
 from counterpoint.errors import InputError, NotFound, did_you_mean
@@ -87,7 +87,7 @@ def _as_key(n: int) -> int:
 
 @lru_cache(maxsize=64)
 def _chain(config: Config, seed: int) -> _Chain:
-    dice, hops = Dice(seed, "pointer chase"), config.hops
+    dice, hops = KeyedDice(seed, "pointer chase"), config.hops
     pool = [10_000 + 10 * i + dice.below(10, "digit", i) for i in dice.order(8_000, "numbers")[: hops + config.distractors]]
     days = [_EARLY + i for i in dice.order(_DAYS, "days")]
     is_day = [k > 0 and dice.chance(0.3, "is a day", k) for k in range(hops)]
@@ -115,7 +115,7 @@ def _put(cards: dict[str, Document], id_: str, title: str, text: str) -> None:
     cards.setdefault(id_, Document(id_, title, f"{title}. {text}"))
 
 
-def _step(dice: Dice, i: int, to: int, to_day: int | None, in_files: bool) -> str:
+def _step(dice: KeyedDice, i: int, to: int, to_day: int | None, in_files: bool) -> str:
     """What a card says that leads to another."""
     n, way, found = dice.between(11, 999, "n", i), dice.below(24, "way", i), _FILES if in_files else ""
     if to_day is not None:
@@ -124,7 +124,7 @@ def _step(dice: Dice, i: int, to: int, to_day: int | None, in_files: bool) -> st
     return said(ways, way, value=value, n=n, found=found)
 
 
-def _end(dice: Dice, others: str) -> tuple[int, str]:
+def _end(dice: KeyedDice, others: str) -> tuple[int, str]:
     """The answer, and what the last card says; the answer stands in no other text."""
     value, i = dice.between(100_000, 400_000, "last"), 0
     while str(2 * value + (n := dice.between(11, 999, "plus", i))) in others:

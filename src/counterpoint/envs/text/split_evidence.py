@@ -17,7 +17,7 @@ from typing import Any
 from counterpoint.envs.leaks import marker
 from counterpoint.envs.task import Act, Document, Draw, Instance, Score, Subtask, View
 from counterpoint.envs.text._players import answer, is_final, judged, subtask, use
-from counterpoint.envs.text._words import Dice, firm, person
+from counterpoint.envs.text._words import KeyedDice, firm, person
 from counterpoint.envs.text.attacks import check_attack, plant
 from counterpoint.envs.world import changed, parameter
 from counterpoint.errors import InputError, NotFound, did_you_mean
@@ -154,7 +154,7 @@ class _Case:
 
 @lru_cache(maxsize=256)
 def _case(seed: int, config: Config) -> _Case:
-    dice = Dice(seed, "split evidence")
+    dice = KeyedDice(seed, "split evidence")
     people = dice.order(500, "people")
     firms = dice.order(700, "firms")
     held: list[list[Fact]] = [[] for _ in range(config.independents)]
@@ -181,7 +181,7 @@ def _case(seed: int, config: Config) -> _Case:
     return _Case(tuple(made), shards, tuple(follows(made, every).items()))
 
 
-def _chain(dice: Dice, config: Config, c: int, who: str, names: list[str]) -> tuple[Claim, list[Fact], Fact]:
+def _chain(dice: KeyedDice, config: Config, c: int, who: str, names: list[str]) -> tuple[Claim, list[Fact], Fact]:
     """A claim, the facts that decide it, and an outdated version of the last one."""
     relations = [_RELATIONS[(r + dice.below(8, "relation", c)) % 8] for r in range(config.facts)]
     at, chain = who, []
@@ -196,7 +196,7 @@ def _chain(dice: Dice, config: Config, c: int, who: str, names: list[str]) -> tu
     return claim, chain, Fact(day, last.relation, last.of, other)
 
 
-def _day(dice: Dice, first: int, last: int, i: int) -> str:
+def _day(dice: KeyedDice, first: int, last: int, i: int) -> str:
     return f"20{dice.between(first, last, 'year', i)}-{dice.between(1, 12, 'month', i):02d}-{dice.between(1, 28, 'day', i):02d}"
 
 

@@ -17,7 +17,19 @@ from counterpoint.envs.leaks import marker
 from counterpoint.envs.task import Act, Document, Draw, Instance, Score, Subtask, View
 from counterpoint.envs.text._audit_rules import ABOUT, AUDIT_RULES, COLUMN, JOINS, SINGLES, named, query, understood
 from counterpoint.envs.text._players import NONE, RULES, Row, SortedView, merged, play, scored, slip, written
-from counterpoint.envs.text._words import FIRMS, PEOPLE, Dice, check_seed, check_whole, day, firm, money, number, person, said
+from counterpoint.envs.text._words import (
+    FIRMS,
+    PEOPLE,
+    KeyedDice,
+    check_seed,
+    check_whole,
+    day,
+    firm,
+    money,
+    number,
+    person,
+    said,
+)
 from counterpoint.envs.text.attacks import check_attack, plant
 from counterpoint.envs.world import changed, parameter
 from counterpoint.errors import InputError
@@ -78,7 +90,7 @@ class Config:
 
 
 @dataclass(frozen=True)
-class Audit:
+class AuditWorld:
     """All that there is to know, truth included; a function of (config, seed).
 
     What breaks a rule is what its query finds, planted or by chance; the limits themselves are no violations. Each rule stands in
@@ -106,7 +118,7 @@ class _Expense:
 class _World:
     """Tables while they are made."""
 
-    def __init__(self, config: Config, dice: Dice) -> None:
+    def __init__(self, config: Config, dice: KeyedDice) -> None:
         self.config, self.dice = config, dice
         self.units = 4
         self.people = self.units * max(3, config.rows // 32)
@@ -181,9 +193,9 @@ class _World:
 
 
 @lru_cache(maxsize=64)
-def audit(config: Config, seed: int) -> Audit:
+def audit(config: Config, seed: int) -> AuditWorld:
     """The world of a seed."""
-    dice = Dice(seed, "sql audit")
+    dice = KeyedDice(seed, "sql audit")
     n_joins = min(len(JOINS), max(round(config.joins * config.rules), config.rules - len(SINGLES)))
     picked = [JOINS[i] for i in dice.order(len(JOINS), "joins")[:n_joins]]
     picked += [SINGLES[i] for i in dice.order(len(SINGLES), "singles")[: config.rules - n_joins]]
@@ -202,7 +214,7 @@ def audit(config: Config, seed: int) -> Audit:
     ids = [f"D-{1000 + i}" for i in dice.order(len(papers), "papers")]
     documents = tuple(sorted((Document(i, t, x) for i, (t, x) in zip(ids, papers, strict=True)), key=lambda d: d.id))
     asked = [query(tag, kind, _written(world, kind, 0), names) for (tag, _, _), kind in zip(rules, kinds, strict=True)]
-    return Audit(rules, documents, database, tuple(_found(database, [sql for sql in asked if sql is not None])))
+    return AuditWorld(rules, documents, database, tuple(_found(database, [sql for sql in asked if sql is not None])))
 
 
 def _found(database: str, queries: list[str]) -> Iterator[tuple[str | int, ...]]:
@@ -215,7 +227,7 @@ def _found(database: str, queries: list[str]) -> Iterator[tuple[str | int, ...]]
         base.close()
 
 
-def _names(dice: Dice) -> dict[str, str]:
+def _names(dice: KeyedDice) -> dict[str, str]:
     names = {role: dice.pick(words, f"table {role}") for role, words in _TABLES.items()}
     return names | {role: dice.pick(_COLUMNS[role.partition(".")[2]], f"column {role}") for role in ABOUT}
 

@@ -16,8 +16,19 @@ from typing import Any
 from counterpoint.envs.leaks import marker
 from counterpoint.envs.task import Act, Draw, Instance, Score, Seen, Subtask, View
 from counterpoint.envs.text._players import answer, judged, subtask
-from counterpoint.envs.text._timetable_problem import Place, Problem, Rule, Talk, best, better, joined, placements, read, written
-from counterpoint.envs.text._words import Dice
+from counterpoint.envs.text._timetable_problem import (
+    Place,
+    Talk,
+    TimetableProblem,
+    TimetableRule,
+    best,
+    better,
+    joined,
+    placements,
+    read,
+    written,
+)
+from counterpoint.envs.text._words import KeyedDice
 from counterpoint.envs.world import changed, parameter
 from counterpoint.errors import InputError, NotFound, did_you_mean
 
@@ -76,9 +87,9 @@ class Config:
 
 
 @lru_cache(maxsize=256)
-def _problem(seed: int, config: Config) -> Problem:
+def _problem(seed: int, config: Config) -> TimetableProblem:
     """Talks and rules that a drawn timetable keeps."""
-    dice = Dice(seed, "timetables")
+    dice = KeyedDice(seed, "timetables")
     rooms = {f"room{r + 1}": 30 * (r + 1) + dice.between(0, 9, "room", r) for r in range(config.rooms)}
     days = {f"day{d + 1}": tuple(f"slot{d * config.slots + s + 1}" for s in range(config.slots)) for d in range(config.days)}
     placed: dict[str, Place] = {}
@@ -96,11 +107,11 @@ def _problem(seed: int, config: Config) -> Problem:
             points = {s: dice.between(1, 9, f"points {i}", p) for p, s in enumerate(slots)}
             talks.append(Talk(f"talk{i + 1}", day, speaker, dice.between(8, rooms[room], "people", i), points))
             placed[talks[-1].id] = (slot, room)
-    made = Problem(rooms, days, tuple(talks))
-    return Problem(rooms, days, tuple(talks), _rules(dice, config, made, placed))
+    made = TimetableProblem(rooms, days, tuple(talks))
+    return TimetableProblem(rooms, days, tuple(talks), _rules(dice, config, made, placed))
 
 
-def _rules(dice: Dice, config: Config, made: Problem, placed: dict[str, Place]) -> tuple[Rule, ...]:
+def _rules(dice: KeyedDice, config: Config, made: TimetableProblem, placed: dict[str, Place]) -> tuple[TimetableRule, ...]:
     found: list[tuple[str, str, str]] = []
     order = {slot: i for i, slot in enumerate(made.slots)}
     for day, slots in made.days.items():
@@ -118,7 +129,7 @@ def _rules(dice: Dice, config: Config, made: Problem, placed: dict[str, Place]) 
         if len(tied) < 2 * config.ties and not {a.id, b.id} & tied:
             tied |= {a.id, b.id}
             found.append(("tie", a.id, b.id))
-    return tuple(Rule(f"k{i + 5}", *rule) for i, rule in enumerate(dict.fromkeys(found)))
+    return tuple(TimetableRule(f"k{i + 5}", *rule) for i, rule in enumerate(dict.fromkeys(found)))
 
 
 @lru_cache(maxsize=256)
@@ -220,7 +231,7 @@ class _Scheduler:
         self.whole = "\n".join(seen.text for seen in view.seen if seen.kind in ("question", "brief", "operator"))
         part = subtask(view)
         self.text = part if read(part).talks else self.whole
-        self.problem: Problem = read(self.text)
+        self.problem: TimetableProblem = read(self.text)
 
     def known(self) -> dict[str, str]:
         """Rooms for talks that are tied to talks of others: as those were said to be placed, or else as the best whole has it."""

@@ -24,7 +24,7 @@ from counterpoint.team.budget import tokens_of
 from counterpoint.team.endpoint.address import KEY_ENV, address_of, key_of
 from counterpoint.team.endpoint.answer import (
     MOST_BYTES,
-    Answer,
+    EndpointAnswer,
     Fault,
     Trouble,
     broken,
@@ -197,7 +197,7 @@ class EndpointModel:
         while True:
             asking.asked += 1
             outcome = await self._attempt(asking)
-            if isinstance(outcome, Answer):
+            if isinstance(outcome, EndpointAnswer):
                 self._left_out |= asking.left_out - ({"stop"} if any(f.kind == "empty" for f in asking.faults) else set())
                 return self._completion(asking, outcome)
             new = set(outcome.refused) - asking.left_out
@@ -224,7 +224,7 @@ class EndpointModel:
 
     # ---- one attempt
 
-    async def _attempt(self, asking: _Asking) -> Answer | Fault:
+    async def _attempt(self, asking: _Asking) -> EndpointAnswer | Fault:
         client, slots = self._client()
         request = self._request(asking)
         secrets = (*self._address.secrets, client.api_key)
@@ -246,8 +246,8 @@ class EndpointModel:
             except Exception as error:  # the client's own, and whatever its HTTP library raises
                 return broken(error, has_begun=False, timeout_s=self._timeout_s, secrets=secrets)
 
-    async def _answer(self, client: AsyncOpenAI, request: dict[str, Any], secrets: tuple[str, ...]) -> Answer:
-        answer = Answer()
+    async def _answer(self, client: AsyncOpenAI, request: dict[str, Any], secrets: tuple[str, ...]) -> EndpointAnswer:
+        answer = EndpointAnswer()
         create: Any = client.chat.completions.with_streaming_response.create
         async with create(**request, extra_body=self._body or None) as response:
             chunks = self._bytes(response, secrets)
@@ -264,7 +264,7 @@ class EndpointModel:
         return answer
 
     async def _read_stream(
-        self, answer: Answer, chunks: AsyncIterator[bytes], request: dict[str, Any], secrets: tuple[str, ...]
+        self, answer: EndpointAnswer, chunks: AsyncIterator[bytes], request: dict[str, Any], secrets: tuple[str, ...]
     ) -> None:
         events = stream_data(chunks)
         longest = _CHARS_PER_TOKEN * (request.get("max_tokens") or request["max_completion_tokens"]) + 4096
@@ -296,7 +296,7 @@ class EndpointModel:
         if size > MOST_BYTES:
             raise malformed(f"it is longer than {MOST_BYTES >> 20} MiB")
 
-    def _checked(self, asking: _Asking, answer: Answer) -> Answer:
+    def _checked(self, asking: _Asking, answer: EndpointAnswer) -> EndpointAnswer:
         """The answer, if it says anything."""
         if "stop" in asking.left_out:
             answer.cut_at(asking.call.stop)
@@ -336,7 +336,7 @@ class EndpointModel:
             request |= {"stream": True, "stream_options": {"include_usage": True}}
         return {name: value for name, value in request.items() if name not in left_out}
 
-    def _completion(self, asking: _Asking, answer: Answer) -> Completion:
+    def _completion(self, asking: _Asking, answer: EndpointAnswer) -> Completion:
         cost = None
         if answer.tokens_in is not None and answer.tokens_out is not None:
             usage = Usage.whole(answer.tokens_in, answer.tokens_out, cached=answer.cached)

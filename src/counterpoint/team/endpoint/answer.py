@@ -212,7 +212,7 @@ async def stream_data(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         yield rest[5:].strip()
 
 
-class Answer:
+class EndpointAnswer:
     """An answer as it comes in."""
 
     def __init__(self) -> None:

@@ -38,7 +38,7 @@ class Request:
 
 
 @dataclass
-class Stats:
+class BatchStats:
     """What the engine has done so far."""
 
     passes: int = 0
@@ -117,12 +117,12 @@ class _Row:
 
 
 @dataclass
-class Engine:
+class BatchEngine:
     """Serves calls in a thread of its own; loads the model when the first call comes."""
 
     load: Callable[[], Loaded]
     options: Options
-    stats: Stats = field(default_factory=Stats)
+    stats: BatchStats = field(default_factory=BatchStats)
 
     def __post_init__(self) -> None:
         self._inbox: queue.SimpleQueue[Request | None] = queue.SimpleQueue()

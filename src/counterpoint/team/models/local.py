@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from counterpoint.team.local.batching import Engine, Request, Stats
+from counterpoint.team.local.batching import BatchEngine, BatchStats, Request
 from counterpoint.team.local.conversion import ready_folder
 from counterpoint.team.local.loading import Loaded, Options, load, require_extra
 from counterpoint.team.local.weights import Source, find
@@ -25,7 +25,7 @@ class LocalModel:
 
     def __init__(self, source: Source, options: Options) -> None:
         self._source = source
-        self._engine = Engine(self._load, options)
+        self._engine = BatchEngine(self._load, options)
         self._options = options
         self._version = f"{source.digest()}-{options.dtype}-{_ENGINE}"
 
@@ -40,7 +40,7 @@ class LocalModel:
         return self._version
 
     @property
-    def stats(self) -> Stats:
+    def stats(self) -> BatchStats:
         """What the engine has done so far."""
         return self._engine.stats
 

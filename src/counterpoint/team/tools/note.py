@@ -19,7 +19,7 @@ _EARLIER = -1
 
 
 @dataclass(frozen=True)
-class Note:
+class BoardNote:
     """One note."""
 
     round: int
@@ -46,19 +46,19 @@ class Board:
 
     def __init__(self, before: Iterable[str] = ()) -> None:
         """`before`: what lies there from the start, written by nobody of this team."""
-        self._notes = [Note(_EARLIER, "earlier", k, one_line(text)) for k, text in enumerate(before, 1)]
+        self._notes = [BoardNote(_EARLIER, "earlier", k, one_line(text)) for k, text in enumerate(before, 1)]
 
-    def write(self, agent: str, text: str, *, round: int, event: str = "") -> Note:
+    def write(self, agent: str, text: str, *, round: int, event: str = "") -> BoardNote:
         """Put up a note."""
         for note in self._notes:
             if event and note.event == event:
                 return note
         number = 1 + sum(note.agent == agent and note.round == round for note in self._notes)
-        note = Note(round, agent, number, one_line(text), event)
+        note = BoardNote(round, agent, number, one_line(text), event)
         self._notes.append(note)
         return note
 
-    def read(self, round: int) -> list[Note]:
+    def read(self, round: int) -> list[BoardNote]:
         """The notes of earlier rounds, in their fixed order."""
         return sorted((note for note in self._notes if note.round < round or note.round == _EARLIER), key=lambda note: note.place)
 
