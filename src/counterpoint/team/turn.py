@@ -1,9 +1,10 @@
 """One turn of an agent: prompt, model or recording, reading, repair or refusal, and the event that carries it.
 
-Always true: each answer of a model is one event, opened before the model is asked and closed with what it chose; its extra
-holds the call (address, prompt, completion, token ids and log-probs), so the trace alone can answer the same call again. An
-answer that is no legal act is an event with `ok: false` and what was wrong, and is asked for again `limits.repairs` times; then
-the act is None. A prompt that is too long for the model is an event too: the agent's prompts are cut to half of it from then
+Always true: each answer of a model is one event, opened before the model is asked and closed with what it chose; its extra holds
+the call (address, prompt, completion, token ids and log-probs), so the trace alone can answer the same call again.
+
+An answer that is no legal act is an event with `ok: false` and what was wrong, and is asked for again `limits.repairs` times;
+then the act is None. A prompt that is too long for the model is an event too: the agent's prompts are cut to half of it from then
 on, and it is asked once more. Where spawning or stopping was offered and something else was chosen, a `noop` event stands for
 what was passed over.
 """

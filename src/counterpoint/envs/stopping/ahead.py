@@ -1,10 +1,11 @@
 """One round ahead, given only what was observed: what bounds and exact losses need.
 
-Always true: nothing here sees the hidden part of an episode (its items, its reliability, its phase). Draws come from the
-posterior predictive law of the next round, and they are independent of what the episode's own next round brings; that is what
-makes the sum of W(x_t) − E[W(x_t) | x_0..x_{t−1}] a martingale for those who only observe. (A fork of the episode would keep
-its hidden part, and condition on it.) Draws are stratified: one from each of n equal slices of the law, so that their mean is
-unbiased and has little noise. Laws, with k the evidence after t rounds and q = 1 − find:
+Always true: nothing here sees the hidden part of an episode (its items, its reliability, its phase).
+
+Draws come from the posterior predictive law of the next round, and they are independent of what the episode's own next round
+brings; that is what makes the sum of W(x_t) − E[W(x_t) | x_0..x_{t−1}] a martingale for those who only observe. (A fork of the
+episode would keep its hidden part, and condition on it.) Draws are stratified: one from each of n equal slices of the law, so
+that their mean is unbiased and has little noise. Laws, with k the evidence after t rounds and q = 1 − find:
 
 | world | next round |
 |---|---|

@@ -1,10 +1,12 @@
 """One episode as a game of many agents, after PettingZoo's parallel habit, with an open agent set and two phases in a round.
 
 Always true: `agents` is who must act now: first the orchestrator; then, if it called anybody, those workers; then the
-orchestrator again. There is no `possible_agents`: who exists is decided while the episode runs. A worker sees its brief, what
-its tool said, its inbox and how many calls it took, never a truth or a flag. The reward is the team's and goes to everybody
-who acted in the round (a Dec-POMDP), so the orchestrator's rewards sum to the return. An action out of turn, or one
-that is missing, is one `InputError`, and nothing changes.
+orchestrator again.
+
+There is no `possible_agents`: who exists is decided while the episode runs. A worker sees its brief, what its tool said, its
+inbox and how many calls it took, never a truth or a flag. The reward is the team's and goes to everybody who acted in the round
+(a Dec-POMDP), so the orchestrator's rewards sum to the return. An action out of turn, or one that is missing, is one
+`InputError`, and nothing changes.
 
 What workers change of their own accord is not in the trace's `actions`, so such a trace cannot be forked; all others can.
 """

@@ -1,6 +1,7 @@
 """An endpoint's answer, whole or streamed, as text, tool calls, log-probabilities and usage; or what went wrong instead.
 
 Always true: an answer that is whole was said to be whole, by `finish_reason` or by `[DONE]`; one that just ends has broken off.
+
 Counts that the endpoint does not give, or that cannot be true, are None. Log-probabilities are those of all tokens or of none.
 Bytes are read, not lines of text: JSON may hold characters that other readers take for the end of a line. A fault's words come
 from us, or have been through `clean`, which takes out keys and everything that a terminal would act on; no exception is kept,

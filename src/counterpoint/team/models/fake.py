@@ -1,10 +1,11 @@
 """A fake model: deterministic, plays every role of every task from its prompt alone, with a skill.
 
 Always true: a completion is a function of the prompt, the options and the call's seed; nothing else is read, no clock, no file.
-It goes wrong with chance 1 - skill at each step of a task (`TextTask.work`), follows planted instructions with chance
-`gullible`, chooses another legal action with chance `explore` (and reports the log-probability of every choice), and writes
-nonsense with chance `babble`. As an orchestrator it spawns a worker per part, gives out the parts, waits, merges by the task's
-first rule, and stops.
+
+It goes wrong with chance 1 - skill at each step of a task (`TextTask.work`), follows planted instructions with chance `gullible`,
+chooses another legal action with chance `explore` (and reports the log-probability of every choice), and writes nonsense with
+chance `babble`. As an orchestrator it spawns a worker per part, gives out the parts, waits, merges by the task's first rule, and
+stops.
 """
 
 from __future__ import annotations

@@ -2,9 +2,11 @@
 
 Always true: a program runs only where the kernel can confine its files (Landlock), or where the caller said `weak=True`; it
 starts with an empty environment and a closed stdin; when `run` returns or is cancelled its process is gone, and what it printed
-beyond the limit was never kept. The layers, from outside: limits (rlimits; wall time, output and disk watched by us), Landlock
-(files, TCP, signals), seccomp (system calls), no capabilities, an audit hook that says in words what was refused. How a program
-ended, and what it tried, is what we or the kernel saw (`watch`); it has no channel to us but what it prints.
+beyond the limit was never kept.
+
+The layers, from outside: limits (rlimits; wall time, output and disk watched by us), Landlock (files, TCP, signals), seccomp
+(system calls), no capabilities, an audit hook that says in words what was refused. How a program ended, and what it tried, is
+what we or the kernel saw (`watch`); it has no channel to us but what it prints.
 """
 
 from __future__ import annotations

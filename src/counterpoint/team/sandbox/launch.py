@@ -1,10 +1,12 @@
 """The child's side of the sandbox: give up every right that is not needed, then run the program.
 
 Always true: the program's first line runs after every layer that the parent asked for is on; a layer that the kernel refuses ends
-the process with `NOT_SAFE` instead. The audit hook is the innermost and weakest layer (a clever program can get round it); it is
-there to say in words what was refused. The walls are Landlock, seccomp and the limits. Nothing is told to the parent after the
-program has begun: what the hook refuses it also tries, so that the kernel tells (`watch`), whom no program can silence or fake.
-The parent sends this file compiled, under the name `NAME`, so that a call costs neither parsing nor a readable path.
+the process with `NOT_SAFE` instead.
+
+The audit hook is the innermost and weakest layer (a clever program can get round it); it is there to say in words what was
+refused. The walls are Landlock, seccomp and the limits. Nothing is told to the parent after the program has begun: what the hook
+refuses it also tries, so that the kernel tells (`watch`), whom no program can silence or fake. The parent sends this file
+compiled, under the name `NAME`, so that a call costs neither parsing nor a readable path.
 """
 
 from __future__ import annotations
