@@ -146,13 +146,11 @@ def settings_named(
     return config
 
 
-def _recorded(config: Mapping[str, Any], folder: str, where: str) -> dict[str, Any]:
-    """The settings of a run on recorded traces: which ones, and the world they are of where none is named."""
+def chosen_ids(folder: str, where: str) -> list[str]:
+    """The finished traces of a store that match a query of `counterpoint ls`."""
     from counterpoint.app.library import store_path
     from counterpoint.app.search import matcher
-    from counterpoint.envs.world import parameters
     from counterpoint.store import Store
-    from counterpoint.train.jobs import world_of
 
     matches = matcher(where)
     with Store(store_path(folder), create=False, read_only=True) as store:
@@ -160,6 +158,18 @@ def _recorded(config: Mapping[str, Any], folder: str, where: str) -> dict[str, A
         if not ids:
             fix = f"counterpoint ls --store {folder} shows what there is"
             raise NotFound(f"none of {len(store)} finished traces matches", where=folder, fix=fix)
+    return ids
+
+
+def _recorded(config: Mapping[str, Any], folder: str, where: str) -> dict[str, Any]:
+    """The settings of a run on recorded traces: which ones, and the world they are of where none is named."""
+    from counterpoint.app.library import store_path
+    from counterpoint.envs.world import parameters
+    from counterpoint.store import Store
+    from counterpoint.train.jobs import world_of
+
+    ids = chosen_ids(folder, where)
+    with Store(store_path(folder), create=False, read_only=True) as store:
         out: dict[str, Any] = {"store": folder, "where": where, "ids": ids, "updates": config.get("updates") or 200}
         meta = {} if "world" in config else store.get(ids[0]).meta
     if "world" in meta and "config" in meta:

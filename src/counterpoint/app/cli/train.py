@@ -48,7 +48,7 @@ _SETTINGS = {
 )
 @click.argument("source", required=False, metavar="[RUN.toml]", type=click.Path(path_type=Path))
 @click.option("--preset", metavar="NAME", help="A way to train, of --list, or package.module:object.  [default: counterpoint]")
-@click.option("--world", metavar="NAME", help="A TeamWorld: W1, W2, D, P, V, A, M, or package.module:object.")
+@click.option("--world", metavar="NAME", help="W1, W2, D, P, V, A, M, or package.module:object; S0 to S3: a stop rule.")
 @click.option(
     "--set", "pairs", multiple=True, metavar="NAME=VALUE",
     help="A parameter of the world (vote_items=64), a setting of the run (eval_every=10), or what differs from the preset "
@@ -78,6 +78,9 @@ def train(resume: Path | None, watch: bool, listing: bool, as_json: bool, **give
 
     With --from, the world is that of the traces unless --world says another. What was recorded is cloned (--preset clone), or
     learned from off-policy, after --set clone=N updates of cloning; what the log does not cover is refused, with what would help.
+
+    In a stopping world (S0 to S3) a stop rule is learned, at once: --preset is a stop trainer (stacked, longstaff_schwartz,
+    all_stops, ...), --set traces=N says from how many, --from takes recorded ones, and --out is the rule's file.
     """
     if listing:
         return _list(as_json)
@@ -89,6 +92,8 @@ def train(resume: Path | None, watch: bool, listing: bool, as_json: bool, **give
             raise InputError(f"{unused[0]} is for a new run", where="--resume", fix="a run goes on with its own run.toml")
         _go(run_folder(resume), {}, given["allow"], is_resumed=True, watch=watch, as_json=as_json)
         return None
+    if _stops(given, as_json=as_json):
+        return None
     planned = _plan(given)
     if given["is_dry"]:
         return _show_plan(planned, as_json)
@@ -98,6 +103,23 @@ def train(resume: Path | None, watch: bool, listing: bool, as_json: bool, **give
         first = planned[0][0].name.rsplit("-seed", 1)[0]
         click.echo(plain_text(f"{len(planned)} runs: counterpoint plot {first}={planned[0][0].parent / first}-seed*"))
     return None
+
+
+def _stops(given: Mapping[str, Any], *, as_json: bool) -> bool:
+    """Learn a stop rule where --world is a stopping world; whether it was one."""
+    if given["world"] is None:
+        return False
+    from counterpoint.envs.world import world
+
+    found = world(given["world"])
+    if not hasattr(found, "paths"):
+        return False
+    from counterpoint.app.api.train import chosen_ids
+    from counterpoint.app.cli._train_stop import train_stop
+
+    ids = [] if given["store"] is None else chosen_ids(given["store"], given["where"] or "")
+    train_stop(found, given, ids, as_json=as_json)
+    return True
 
 
 # -- presets -------------------------------------------------------------------------------------------------------------
