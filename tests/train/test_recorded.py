@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -131,6 +132,10 @@ def test_what_cannot_be_learned_from_says_why(world: TeamWorld, tmp_path: Path) 
     plain = stored(tmp_path / "b", [synthetic_trace(2, 8)])
     with pytest.raises(NotIdentified, match="no simulator that can be asked again"):
         log(plain)
+    silent = synthetic_trace(2, 8)
+    silent = msgspec.structs.replace(silent, events=[msgspec.structs.replace(e, logp=None) for e in silent.events])
+    with pytest.raises(NotIdentified, match=r"none of \d+ decisions carries its log-probability.*record `logp`"):
+        log(stored(tmp_path / "d", [silent]))
     _, played = drawn("grpo")
     for trace in played.traces:
         trace.meta[DECISIONS]["tables"].pop("rule")

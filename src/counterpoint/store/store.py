@@ -284,10 +284,16 @@ class Store:
         return self._reading(read)
 
     def sample(
-        self, n: int, rng: np.random.Generator, columns: Sequence[str] | None = None, *, edges: bool = False
+        self,
+        n: int,
+        rng: np.random.Generator,
+        columns: Sequence[str] | None = None,
+        *,
+        edges: bool = False,
+        among: Sequence[str] | None = None,
     ) -> TraceBatch:
-        """A batch of `n` different finished traces, drawn evenly."""
-        return self.batch(draw(self.ids(), n, rng), columns, edges=edges)
+        """A batch of `n` different finished traces, drawn evenly; `among` these, where they are named."""
+        return self.batch(draw(self.ids() if among is None else among, n, rng), columns, edges=edges)
 
     def hot(self, *, rebuild: bool = False) -> Hot:
         """The finished traces in one memory-mapped file, for sampling at memory speed; made anew when traces changed."""

@@ -29,7 +29,7 @@ def world_of(name: str, changes: Mapping[str, Any]) -> TeamWorld:
     if not isinstance(world, TeamWorld):
         raise InputError(
             f"{name} is no TeamWorld",
-            fix="W1, W2, D, P, V, A or M; stopping worlds have trainers of their own (counterpoint.train.stopping)",
+            fix="W1, W2, D, P, V, A or M; in a stopping world `counterpoint train --world` learns a stop rule",
         )
     return world.replace(**changes) if changes else world
 

@@ -217,6 +217,8 @@ class TraceLog:
         self.left_out: dict[str, int] = {}
         """Why traces cannot be used, and how many."""
         self._held: OrderedDict[str, Trace] = OrderedDict()
+        if off_policy:
+            _refuse_silent(store, ids)
         for first in range(0, len(ids), 64):
             for trace in store.batch(ids[first : first + 64]).traces():
                 found = _entry(trace, world, held_out, off_policy)
@@ -242,19 +244,18 @@ class TraceLog:
 
     def batch(self, net: Network, rng: np.random.Generator, *, episodes: int, group: int) -> TracedRollout:
         """Traces drawn at random, as a rollout of the learner: whole groups of a task where the preset compares them."""
+        if group == 1:
+            some = self.store.sample(min(episodes, len(self.entries)), rng, among=[e.id for e in self.entries])
+            return rebuilt(some.traces(), self.world, net)
+        tasks: dict[str, list[Entry]] = {}
+        for entry in self.entries:
+            tasks.setdefault(entry.task, []).append(entry)
         drawn: list[Entry] = []
-        if group > 1:
-            tasks: dict[str, list[Entry]] = {}
-            for entry in self.entries:
-                tasks.setdefault(entry.task, []).append(entry)
-            names = list(tasks)
-            for i in rng.permutation(len(names)).tolist():
-                own = tasks[names[i]]
-                if len(drawn) + min(group, len(own)) <= episodes or not drawn:
-                    drawn += [own[k] for k in sorted(rng.permutation(len(own))[:group].tolist())]
-        else:
-            some = rng.permutation(len(self.entries))[:episodes]
-            drawn = [self.entries[i] for i in some.tolist()]
+        names = list(tasks)
+        for i in rng.permutation(len(names)).tolist():
+            own = tasks[names[i]]
+            if len(drawn) + min(group, len(own)) <= episodes or not drawn:
+                drawn += [own[k] for k in sorted(rng.permutation(len(own))[:group].tolist())]
         return rebuilt(self._traces([e.id for e in drawn]), self.world, net)
 
     def _traces(self, ids: Sequence[str]) -> list[Trace]:
@@ -265,6 +266,15 @@ class TraceLog:
         while len(self._held) > _HELD:
             self._held.popitem(last=False)
         return found
+
+
+def _refuse_silent(store: Store, ids: Sequence[str]) -> None:
+    """Raise where no decision of these traces carries a log-probability: told from two columns, before any trace is read."""
+    batch = store.hot().batch(list(ids), ["decision", "logp"])
+    is_decision = np.array([name is not None for name in batch.column("decision")], np.bool_)
+    if is_decision.any() and np.isnan(batch.column("logp")[is_decision]).all():
+        what = f"none of {int(is_decision.sum()):,} decisions carries its log-probability"
+        raise NotIdentified(what, "record `logp`, the sampler's own, with every decision", where=os.fspath(store.path))
 
 
 def _entry(trace: Trace, world: TeamWorld, held_out: int, off_policy: bool) -> Entry | str:
