@@ -60,14 +60,14 @@ class Training:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
             self.net = Network(apart=self.preset.regime == "C")
-            self.module = None if self.loss.module is None else self.loss.module()
+            self.module: torch.nn.Module | None = None if self.loss.module is None else self.loss.module()
         spawn = [self.net.gate.weight, self.net.gate.bias, self.net.size.weight, self.net.size.bias, self.net.log_scale]
         own: set[int] = {id(p) for p in spawn}
         rest: list[torch.nn.Parameter] = [p for p in self.net.policy_parameters() if id(p) not in own]
         rest += list(self.module.parameters()) if self.module is not None else []
         groups: list[dict[str, Any]] = [{"params": rest}, {"params": spawn}]
-        self.policy = torch.optim.Adam(groups, fused=True)
-        self.critic = torch.optim.Adam(self.net.critic_parameters(), fused=True)
+        self.policy: torch.optim.Optimizer = torch.optim.Adam(groups, fused=True)
+        self.critic: torch.optim.Optimizer = torch.optim.Adam(self.net.critic_parameters(), fused=True)
         self.mean = {k: v.clone() for k, v in self.net.state_dict().items()}
         """A running mean of the weights: what plays when it counts."""
         self.spawning, self.trials = SpawnGradient(), Trials()

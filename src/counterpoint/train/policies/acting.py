@@ -258,7 +258,7 @@ class TeamPolicy:
         mask = _legal(obs, rows)
         if self.force is not None and self.force.keeps is not None:
             mask[:, 0] &= ~self.force.keeps[rows.ep, rows.item] | (rows.copy > 0) | ~mask[:, 1:].any(axis=1)
-        at, of = (None, None) if self._now is None else self._now.places(rows, obs.config.items)
+        at, of = (rows.ep[:0], rows.ep[:0]) if self._now is None else self._now.places(rows, obs.config.items)
         if self._now is not None:
             self._now.allow(mask, at, of)
         purpose_logp = _log_softmax(np.where(mask, purpose_logit, -np.inf).astype(np.float64))
