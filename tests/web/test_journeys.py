@@ -111,6 +111,27 @@ def test_fork_from_the_page_and_see_the_difference(page: Any, viewer: Viewer) ->
     page.get_by_text("first divergence").wait_for()
 
 
+# Types one more letter in the very task in which the search box's wait is over and the letters so far are looked for.
+_TYPES_MEANWHILE = """() => {
+  const box = document.querySelector('input[aria-label="Search events"]'), later = window.setTimeout;
+  window.setTimeout = (f, ms, ...rest) => {
+    if (ms !== 150) return later(f, ms, ...rest);
+    window.setTimeout = later;
+    return later(() => { f(); box.value += "t"; box.dispatchEvent(new InputEvent("input", { bubbles: true })); }, ms);
+  };
+}"""
+
+
+def test_a_letter_typed_while_the_last_ones_are_looked_for_is_kept(page: Any, viewer: Viewer) -> None:
+    trace(page, viewer, "panel")
+    box = page.get_by_label("Search events")
+    box.wait_for()
+    page.evaluate(_TYPES_MEANWHILE)
+    box.fill("agen")
+    page.wait_for_url(re.compile(r"[?&]f=agent(&|$)"), timeout=60_000)
+    assert box.input_value() == "agent"
+
+
 def _id_of(page: Any, name: str, n: int) -> str:
     return str(page.evaluate(f"fetch('/api/t/{name}/event/{n}').then(r => r.json())")["id"])
 
