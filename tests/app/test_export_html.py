@@ -226,7 +226,7 @@ def test_a_part_is_whole_in_itself_and_says_that_it_is_one() -> None:
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        (["--window", "x"], "no window of time"),
+        (["--window", "x"], "not a window of time"),
         (["--window", "9-3"], "ends before it begins"),
         (["-o", "x.json"], "two places to write to"),
     ],
