@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import random
 import re
 import sys
 from collections.abc import Callable
@@ -441,6 +443,15 @@ def test_of_one_moment_the_deeper_thread_comes_first() -> None:
         c=[child(2, "c", "b"), human(5, "Deeper.")],
     )
     assert [e.id for e in trace.events] == ["a:2", "b:2", "c:2", "b:3"]
+
+
+def test_a_copy_that_cannot_be_unpacked_to_its_end_loses() -> None:
+    noise = [says(2, random.Random(k).randbytes(500).hex(), f"m{k}") for k in range(600)]
+    whole = "".join(json.dumps(r) + "\n" for r in [meta(0, "root"), human(1, "Go."), says(3, "Done.", "d"), *noise]).encode()
+    short = "".join(json.dumps(r) + "\n" for r in [meta(0, "root"), human(1, "Go."), says(3, "Done.", "d")]).encode()
+    (trace,) = imported("codex", {"a/rollout.jsonl": short, "b/rollout.jsonl": gzip.compress(whole, 1)[:-9000]})
+    assert [e.id for e in trace.events] == ["root:2", "d"]
+    assert sum(trace.meta["import"]["mended"].values()) == 1
 
 
 # -- pieces

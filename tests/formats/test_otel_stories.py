@@ -236,6 +236,12 @@ def test_files_of_every_shape(text: str, names: list[str], broken: list[Any]) ->
     assert [(b["file"], b["line"], b["what"].split(" (")[0]) for b in session.report.broken] == broken
 
 
+def test_bytes_that_are_no_text_become_question_marks() -> None:
+    session, records = Session("s", []), Records()
+    read_file(File.of(ONE.replace("one", "o?e").encode().replace(b"?", b"\xff"), "x"), session, records)
+    assert ([s.name for s in records.spans], session.report.broken) == (["o\ufffde"], [])
+
+
 def test_bodies_by_content_and_by_type() -> None:
     spans, report = spans_of(f"[{ONE}]".encode())
     assert ([s.name for s in spans], report.records) == (["one"], 1)

@@ -225,7 +225,6 @@ def _kahn(mended: list[float], edges: Sequence[tuple[int, int]], after: list[lis
             while is_done[by_time[-1]]:
                 by_time.pop()
             heapq.heappush(ready, (mended[by_time[-1]], by_time[-1]))
-            waiting[by_time[-1]] = 0
         _, i = heapq.heappop(ready)
         if is_done[i]:
             continue

@@ -32,7 +32,7 @@ _MAIL = re.compile(r"Message Type: (\w+)\n(?:.*?\n)?Payload:\n?", re.DOTALL)
 
 Step = tuple[float, int, str, float | None, tuple[Any, ...]]
 
-_CAUSES = frozenset({"step", "call", "spawned", "complete"})
+_CAUSES = frozenset({"call", "spawned", "complete"})
 _TAGGED = re.compile(r"\s*<([A-Za-z_][\w-]*)[ >]")
 _EXIT = re.compile(r"(?:Process exited with code|[Ee]xit code:?) (-?\d+)")
 

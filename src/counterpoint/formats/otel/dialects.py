@@ -202,7 +202,7 @@ def _ag2(raw: RawSpan) -> list[Span]:
     if span.kind == "tool":
         span.tool = span.tool or string(attrs.get("gen_ai.tool.name")) or what
     if span.kind == "agent":
-        span.agent = span.agent or string(attrs.get("ag2.agent.name"))
+        span.agent = string(attrs.get("ag2.agent.name")) or span.agent
         span.agent_id = string(attrs.get("gen_ai.agent.id"))  # envelopes name agents by it
     if outcome := string(attrs.get("ag2.network.outcome")):
         span.extra["outcome"] = outcome
