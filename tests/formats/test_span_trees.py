@@ -377,3 +377,9 @@ def test_a_handoff_to_an_agent_that_already_runs_reaches_it() -> None:
 def test_a_top_agent_that_failed_says_so_on_its_last_event() -> None:
     trace = one(S("a", "agent", None, 0, 9, agent="x", ok=False, error="lost"), S("l", "llm", "a", 1, 2, output="hm", ok=True))
     assert [(e.id, e.ok, e.error) for e in trace.events] == [("l", False, "lost")]
+
+
+def test_a_link_to_a_sub_agent_reaches_its_spawn() -> None:
+    spans = [*team(), S("pre", "tool", "lead", 2.1, 2.5, output="x")]
+    spans[3].links = ["pre"]
+    assert ("pre:result", "sub") in edges(one(*spans), "causal")
