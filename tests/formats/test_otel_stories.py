@@ -18,6 +18,7 @@ from counterpoint.errors import InputError
 from counterpoint.formats.importer import Session
 from counterpoint.formats.importing.files import File
 from counterpoint.formats.importing.report import Report
+from counterpoint.formats.otel import protobuf
 from counterpoint.formats.otel.bodies import count_records, read_file, records_of, spans_of
 from counterpoint.formats.spans.raw_records import Records
 from counterpoint.trace import Trace
@@ -258,6 +259,10 @@ def test_bodies_by_content_and_by_type() -> None:
     records, report = Records(broken=3), Report()
     count_records(records, report, "x", before=0)
     assert (report.broken_count, records.broken) == (3, 0)
+
+
+def test_bytes_in_protobuf_are_base64() -> None:
+    assert protobuf.decode(b"\x0a\x01k\x12\x04\x3a\x02\x00\x01", "KeyValue", 9) == {"key": "k", "value": {"bytesValue": "AAE="}}
 
 
 if __name__ == "__main__":
