@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoint.errors import InputError
+from counterpoint.train.jobs import play
+from counterpoint.train.settings import settings_of
 from counterpoint.train.spawn_head import (
     SpawnStats,
     advantages,
@@ -19,6 +22,8 @@ from counterpoint.train.spawn_head import (
     softmax,
     target_logits,
 )
+from counterpoint.train.training import Training
+from train.quick import TINY
 
 
 def test_shrink_by_hand() -> None:
@@ -178,3 +183,21 @@ def test_the_cap_keeps_a_way_back() -> None:
 def test_bad_input(call: object) -> None:
     with pytest.raises(InputError):
         call()  # type: ignore[operator]
+
+
+def test_the_flagship_may_learn_its_gate_by_classes() -> None:
+    training = Training(settings_of({"preset": "counterpoint", "world": "W1", "set": TINY, "updates": 3, "change": {"loss": {"spawn": "classes"}}}))
+    plain = Training(settings_of({"preset": "counterpoint", "world": "W1", "set": TINY, "updates": 3}))
+    job = training.job(0, 0, training.weights())
+    played = play(job.payload, job.weights)
+    for one in (training, plain):
+        one.learn([played])
+    assert torch.equal(training.net.size.weight, plain.net.size.weight)
+    assert not torch.equal(training.net.gate.weight, plain.net.gate.weight)
+    again = Training(training.settings)
+    again.restore(training.state(), "here")
+    assert again.module is not None
+    assert torch.equal(again.module.get_buffer("sums"), training.module.get_buffer("sums"))  # type: ignore[union-attr]
+    assert float(again.module.get_buffer("sums")[0].sum()) > 0
+    with pytest.raises(InputError, match=r"no spawn 'clases'.*did you mean 'classes'"):
+        Training(settings_of({"preset": "counterpoint", "world": "W1", "change": {"loss": {"spawn": "clases"}}}))

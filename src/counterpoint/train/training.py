@@ -313,7 +313,7 @@ class Training:
             said = f"the checkpoint is of other settings: {', '.join(differ)}"
             raise InputError(said, where=where, fix="resume with the run's own run.toml")
         self.net.load_state_dict(held["net"])
-        if self.module is not None:
+        if self.module is not None and held["mixer"] is not None:  # None: begun by a version whose loss had nothing to keep
             self.module.load_state_dict(held["mixer"])
         self.mean = held["mean"]
         self.policy.load_state_dict(held["policy"])

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
+from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace
 from counterpoint.train.critics import by_kind, drawn
 from counterpoint.train.learner import Steps, finite, update
@@ -28,9 +29,11 @@ from counterpoint.train.loss import Learner, Loss
 from counterpoint.train.policies.network import Network
 from counterpoint.train.returns import lesson, row_advantages
 from counterpoint.train.rollouts import Rollout
+from counterpoint.train.spawn_head import SpawnStats, advantages, hats, softmax, target_logits
 
 Table = Mapping[str, np.ndarray]
-_RIDGE = 0.5
+_SPAWN = ("linear", "classes")
+_CENTRES = (0.25, 0.5, 0.75, 1.0, 1.25)
 
 
 @dataclass(frozen=True)
@@ -49,10 +52,44 @@ class Options:
     """Of the critics per update; the heads make half as many."""
     entropy: float = 0.005
     """Weight of the entropy bonus of the clipped steps at the start; it falls to 0."""
+    spawn: str = "linear"
+    """How the spawn gate learns: "linear" (`SpawnGradient`), or "classes": shrunk advantages of both arms by family and number
+    of items (`spawn_head`), to which the gate is fitted."""
     spread_from: float = 0.6
     """Standard deviation of the log of a team's size at the start."""
     spread_to: float = 0.15
     """And at the end."""
+
+    def __post_init__(self) -> None:
+        if self.spawn not in _SPAWN:
+            raise InputError(f"no spawn {self.spawn!r}", fix=did_you_mean(self.spawn, _SPAWN))
+
+
+class SpawnClasses(nn.Module):
+    """What is known of both arms in each class of a role: family times the logarithm of its items. Nothing in it is a weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("sums", torch.zeros(4, 2 * len(_CENTRES), 2, dtype=torch.float64))
+
+    def step(self, net: Network, t: Table, advantage: np.ndarray, *, eta: float) -> None:
+        """Add the rows of an update, and fit the gate to where the shrunk natural gradient wants it."""
+        x = t["x"].astype(np.float64)
+        near = hats(x[:, 2] + x[:, 3], _CENTRES)
+        phi = np.concatenate([near * (1 - x[:, 1:2]), near * x[:, 1:2]], axis=1)
+        arm = t["choice"].astype(np.int64)
+        stats = SpawnStats(*self.get_buffer("sums").numpy()).updated(phi, arm, advantage, propensity=np.exp(t["logp"]))
+        self.get_buffer("sums").copy_(torch.from_numpy(np.stack([stats.n_CA, stats.n2_CA, stats.sum_CA, stats.square_CA])))
+        with torch.no_grad():
+            gate = net.roles(torch.from_numpy(t["x"]))[0].numpy().astype(np.float64)
+            logits = np.stack([np.zeros(len(gate)), gate], axis=1)
+            wanted = target_logits(logits, advantages(stats, phi, softmax(logits)), eta=eta)
+            head, full = net.gate, np.concatenate([x, np.ones((len(x), 1))], axis=1)
+            change = np.linalg.solve(
+                full.T @ full + 1e-3 * len(x) * np.eye(full.shape[1]), full.T @ (wanted[:, 1] - wanted[:, 0] - gate)
+            )
+            head.weight.add_(torch.tensor(change[None, :-1], dtype=torch.float32))
+            head.bias.add_(torch.tensor(change[-1:], dtype=torch.float32))
 
 
 def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) -> dict[str, float]:
@@ -62,21 +99,28 @@ def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) 
     if taught is None:
         return stats
     stats |= improve(learner.net, learner.policy, out.tables, learner.rng(2), tau=tau, steps=o.steps // 2)
-    advantages = row_advantages(learner.net, out, taught)
-    stats |= learner.teach_workers(out, advantages)
+    found = row_advantages(learner.net, out, taught)
+    stats |= learner.teach_workers(out, found)
     if "spawn" in out.tables:
-        stats |= _spawn(learner, o, out, advantages["spawn"])
+        stats |= _spawn(learner, o, out, found["spawn"])
     rest = {k: v for k, v in out.tables.items() if k not in ("stop", "spawn")}
     steps = Steps(entropy=o.entropy * (1 - learner.progress))
-    stats |= update(learner.net, learner.policy, rest, advantages, len(out.values), steps, learner.rng(4), skip={"item"})
+    stats |= update(learner.net, learner.policy, rest, found, len(out.values), steps, learner.rng(4), skip={"item"})
     return stats | {"tau": tau}
 
 
 def _spawn(learner: Learner, o: Options, out: Rollout, advantage: np.ndarray) -> dict[str, float]:
     """Who comes, and how many."""
     net, table = learner.net, out.tables["spawn"]
+    before = [net.gate.weight.detach().clone(), net.gate.bias.detach().clone()]
     learner.spawning.add(net, table, advantage)
     learner.spawning.step(net, table, out.config.max_agents, left=max(0.25, 1 - learner.progress))
+    if o.spawn == "classes":  # sizes move as ever, the gate by what is known of its arms
+        assert isinstance(learner.module, SpawnClasses)
+        with torch.no_grad():
+            net.gate.weight.copy_(before[0])
+            net.gate.bias.copy_(before[1])
+        learner.module.step(net, table, advantage, eta=max(0.25, 1 - learner.progress))
     with torch.no_grad():
         net.log_scale.fill_(float(np.log(o.spread_from * (o.spread_to / o.spread_from) ** learner.progress)))
     gate = net.roles(torch.from_numpy(table["x"]))[0].detach()
@@ -149,4 +193,5 @@ soft = Loss(
     source="ours; relatives: Kakade 2001, discrete SAC arXiv 1910.07207",
     takes=Options,
     learn=_learn,
+    module=SpawnClasses,
 )
