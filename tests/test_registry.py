@@ -28,14 +28,14 @@ def test_names_nearly_right_get_a_suggestion() -> None:
 
 
 def test_code_outside_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "my_lab.py").write_text("novelty = 42\n")
+    (tmp_path / "their_lab.py").write_text("novelty = 42\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert registry.get("format", "my_lab:novelty") == 42
+    assert registry.get("format", "their_lab:novelty") == 42
     with pytest.raises(InputError, match="did you mean 'novelty'"):
-        registry.get("format", "my_lab:novelti")
+        registry.get("format", "their_lab:novelti")
     with pytest.raises(NotFound, match="no_such_lab"):
         registry.get("format", "no_such_lab:thing")
-    sys.modules.pop("my_lab", None)
+    sys.modules.pop("their_lab", None)
 
 
 def test_every_plug_in_says_in_one_line_what_it_is() -> None:

@@ -42,7 +42,7 @@ def test_a_thousand_sub_agents_at_once(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", _MEASURED, *words], capture_output=True, text=True, env=env, check=False)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    assert (told["ended"], told["agents"]) == ("stopped", 1002), "the user, the lead and a thousand workers"
+    assert (told["ended"], told["agents"]) == ("stopped", 1001), "the lead and a thousand workers"
     assert told["rewards"]["team"] > 0.9
     assert int(done.stderr.split()[-1]) < 800, "MB of memory"
     with Store(tmp_path, read_only=True) as store:

@@ -38,7 +38,7 @@ def test_the_mix_is_that_of_the_credit_mechanism(q: list[float], seed: int) -> N
     with torch.no_grad():
         w1, b1, w2, level = (w[0].numpy().astype(np.float64) for w in mixer.weights(x))
         found = float(mixer(torch.tensor([q]), x))
-    assert found == pytest.approx(float(reference.mix(q, reference.Mixer(w1, b1, w2, float(level)))), abs=1e-4)
+    assert found == pytest.approx(float(reference.mix(q, reference.MixWeights(w1, b1, w2, float(level)))), abs=1e-4)
 
 
 @settings(max_examples=50, deadline=None)
