@@ -10,7 +10,7 @@ import pytest
 
 from counterpoint.trace import Edge, Event, Trace, problems
 from counterpoint.trace.check import CODES, findings
-from counterpoint.trace.problems import DEFAULT_LIMIT, Findings, Problem
+from counterpoint.trace.problem import DEFAULT_LIMIT, Findings, Problem
 
 
 def trace(events: list[Event], edges: list[tuple[str, str]] | None = None, **fields: Any) -> Trace:

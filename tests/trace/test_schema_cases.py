@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from counterpoint.trace.problems import Findings
+from counterpoint.trace.problem import Findings
 from counterpoint.trace.schema_check import SURVEY_EVENT_FIELDS, costs_are_valid, is_number, not_json, problems
 
 EVENT = {"id": "a", "t": 0, "type": "message", "agent": "x"}

@@ -2,7 +2,7 @@
 
 from counterpoint.trace.check import findings, problems
 from counterpoint.trace.graph import Graph
-from counterpoint.trace.problems import Findings, Problem
+from counterpoint.trace.problem import Findings, Problem
 from counterpoint.trace.records import Edge, Event
 from counterpoint.trace.trace import Trace, content_ref, summed_costs
 from counterpoint.trace.wire import decode, encode

@@ -35,7 +35,7 @@ import counterpoint.trace.wire as wire
 from counterpoint.errors import InvalidTrace
 from counterpoint.trace.graph import cycle
 from counterpoint.trace.link import Links, link
-from counterpoint.trace.problems import DEFAULT_LIMIT, Findings, Problem
+from counterpoint.trace.problem import DEFAULT_LIMIT, Findings, Problem
 from counterpoint.trace.records import AMOUNTS, FIELDS, Event, wire_name
 from counterpoint.trace.trace import Trace
 from counterpoint.trace.vocabulary import EVENT_TYPES

@@ -36,7 +36,8 @@ class Example(NamedTuple):
 
 def rollouts() -> list[Trace]:
     """The six rollouts, three of each task."""
-    return [_rollout(f"{task}-{i % 3}", task, *claims) for i, (task, *claims) in enumerate(_ROLLOUTS)]
+    numbered = enumerate(_ROLLOUTS)
+    return [_rollout(f"{task}-{i % 3}", task, first, second, answered) for i, (task, first, second, answered) in numbered]
 
 
 def share_right(*items: Sequence[int]) -> float:
@@ -65,7 +66,7 @@ def _rollout(name: str, task: str, first: Sequence[int], second: Sequence[int], 
         events.append(Event(**{"id": f"e{k}", "t": k, **known, **step}))
     edges = [Edge(f"e{k}", f"e{k + 1}", "tool_dependency" if k == 4 else "causal") for k in range(len(events) - 1)]
     total = sum((e.tokens_in or 0) + (e.tokens_out or 0) for e in events)
-    costs = {"tokens": total, "wall_clock_s": len(events)}
+    costs: dict[str, int | float] = {"tokens": total, "wall_clock_s": len(events)}
     rewards = {"team": share_right(first, second)}
     return Trace(trace_id=name, task_id=task, events=events, edges=edges, rewards=rewards, costs=costs, contents=contents)
 

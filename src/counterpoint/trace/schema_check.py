@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw
 
 from counterpoint.errors import did_you_mean
-from counterpoint.trace.problems import Findings
+from counterpoint.trace.problem import Findings
 from counterpoint.trace.records import Number
 from counterpoint.trace.vocabulary import COST_FIELDS, EDGE_TYPES, EVENT_TYPES, TOPOLOGIES
 

@@ -18,7 +18,7 @@ from msgspec import Meta, Raw, Struct
 import counterpoint.trace.schema_check as schema_check
 from counterpoint.errors import InputError, InvalidTrace
 from counterpoint.trace.edges import scan
-from counterpoint.trace.problems import DEFAULT_LIMIT
+from counterpoint.trace.problem import DEFAULT_LIMIT
 from counterpoint.trace.records import AMOUNTS, FIELDS, Edge, Event, Name, Number, wire_name
 from counterpoint.trace.trace import Trace
 from counterpoint.trace.vocabulary import Topology

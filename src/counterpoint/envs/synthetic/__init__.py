@@ -1,6 +1,6 @@
 """Invented runs of every shape and size, for tests, benchmarks and the demo.
 
-Always true: the same arguments give the same bytes, in any process on any machine; `counterpoint.trace.problems` finds nothing
+Always true: the same arguments give the same bytes, in any process on any machine; `counterpoint.problems` finds nothing
 in what is made here; every text is invented. The shapes are the survey's six; sizes go from three sub-agents to a million
 events, with waves of parallel sub-agents, heavy-tailed work, failures, messages that nobody read, and an injected instruction.
 """
