@@ -76,7 +76,7 @@ class Objective:
         if self.beta and reference is not None:
             divergence = divergence_of(logp, reference, self.kl)
             total = total + self.beta * (weights * divergence).sum()
-            report["kl_reference"] = float((weights * divergence).sum() / weights.sum())
+            report["kl_reference"] = float((weights * divergence).sum().detach() / weights.sum())
         return total, report
 
     def _ratio(self, log_ratio: Tensor, calls: Tensor) -> Tensor:
