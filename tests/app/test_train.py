@@ -168,6 +168,7 @@ def test_ctrl_c_keeps_a_checkpoint_says_how_to_go_on_and_does(ends: Any, tmp_pat
         ((), 2, "no world to train in"),
         (("--world", "W9"), 3, "no world named 'W9'"),
         (("--world", "s1", "--preset", "grpo"), 3, "no stop trainer named 'grpo'"),
+        (("--world", "W1", "--preset", "clone"), 2, "clone learns from recorded traces\nfix    --from STORE"),
         (("--world", "W1", "--preset", "grop"), 3, "no preset named 'grop'\nfix    did you mean 'grpo'?"),
         (("--world", "W1", "--preset", "no.such:thing"), 3, "no preset named 'no.such:thing'"),
         (("--world", "D", "--preset", "train.quick:needy"), 5, "needs votes, which the world has not"),

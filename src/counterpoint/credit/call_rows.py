@@ -269,7 +269,7 @@ def _rows(i: int, calls: _Calls, earned: Mapping[int, _Earned], first: int) -> I
         note = model_call(event) or {}
         said, logps, prompt = _ids(note.get("token_ids")), note.get("logps"), _ids(note.get("prompt_ids"))
         before = last.get(event.agent)
-        shared = 0 if before is None or prompt is None else _common(before[1], prompt)
+        shared = 0 if before is None or prompt is None else common_prefix(before[1], prompt)
         got = earned.get(place)
         yield CallRow(
             trace=i,
@@ -297,7 +297,8 @@ def _ids(given: Sequence[int] | None) -> Ints | None:
     return None if given is None else np.asarray(given, np.int64)
 
 
-def _common(a: Ints, b: Ints) -> int:
+def common_prefix(a: Ints, b: Ints) -> int:
+    """How many first tokens are the same."""
     n = min(len(a), len(b))
     differ = np.flatnonzero(a[:n] != b[:n])
     return int(differ[0]) if len(differ) else n

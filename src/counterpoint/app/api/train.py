@@ -196,6 +196,8 @@ def planned(
         from counterpoint.train.preset import named_preset
 
         check(named_preset(full["preset"]).changed(full["change"]))
+    if full["preset"] == "clone" and not full["store"]:
+        raise InputError("clone learns from recorded traces", where="preset", fix="--from STORE, or another preset")
     short = "-".join([full["preset"].replace(":", "."), world_of(full["world"], {}).name])
     name = out or _HOME / (source.stem if source is not None else short)
     each = range(full["seed"], full["seed"] + (seeds or 1))

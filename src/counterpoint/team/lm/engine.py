@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from counterpoint.credit.call_rows import common_prefix
 from counterpoint.errors import InputError
 from counterpoint.team.lm.network import Network, Weights
 from counterpoint.team.lm.sampling import END, FREE, Start, Trie, allowed_table, draw, uniforms
@@ -134,8 +135,8 @@ class Slots:
     def _longest(self, prompt: np.ndarray) -> tuple[int | None, int]:
         for hashed in reversed(_hashes(prompt)):
             if slots := self._known.get(hashed):
-                best = max(slots, key=lambda s: (_common(self.held[s], prompt), s in self.idle, -s))
-                return best, _common(self.held[best], prompt)
+                best = max(slots, key=lambda s: (common_prefix(self.held[s], prompt), s in self.idle, -s))
+                return best, common_prefix(self.held[best], prompt)
         return None, 0
 
     def known(self, hashes: Sequence[int]) -> int:
@@ -173,12 +174,6 @@ def _hashes(ids: np.ndarray) -> list[int]:
         so_far = hash((so_far, ids[k : k + _BLOCK].tobytes()))
         out.append(so_far)
     return out
-
-
-def _common(a: np.ndarray, b: np.ndarray) -> int:
-    n = min(len(a), len(b))
-    differ = np.flatnonzero(a[:n] != b[:n])
-    return int(differ[0]) if len(differ) else n
 
 
 class _Cached:

@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from counterpoint.credit.call_rows import common_prefix
+
 NAME = "counterpoint_ragged"
 _now = threading.local()
 """The pass that this thread is in: attention functions are given no cache."""
@@ -197,7 +199,7 @@ class Prefixes:
         if cache.bytes > self.limit_bytes or not len(held):
             return
         for name, (old, _) in list(self._kept.items()):
-            if _common(old, held) == len(old):
+            if common_prefix(old, held) == len(old):
                 self._drop(name)
         self._kept[self._next] = (held, cache)
         self._next += 1
@@ -213,11 +215,11 @@ class Prefixes:
         wanted = np.asarray(ids[:-1], dtype=np.int64)
         best, source, used = 0, None, None
         for name, (held, other) in self._kept.items():
-            common = _common(held, wanted)
+            common = common_prefix(held, wanted)
             if common > best:
                 best, source, used = common, other, name
         for other_ids, other in running:
-            common = _common(np.asarray(other_ids[: other.length], dtype=np.int64), wanted)
+            common = common_prefix(np.asarray(other_ids[: other.length], dtype=np.int64), wanted)
             if common > best:
                 best, source, used = common, other, None
         if source is not None and self.limit_bytes:
@@ -230,10 +232,3 @@ class Prefixes:
         """Forget all."""
         self._kept.clear()
         self._bytes = 0
-
-
-def _common(a: np.ndarray, b: np.ndarray) -> int:
-    """How many first entries are the same."""
-    n = min(len(a), len(b))
-    differ = np.flatnonzero(a[:n] != b[:n])
-    return int(differ[0]) if len(differ) else n

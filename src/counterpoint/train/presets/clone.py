@@ -2,7 +2,7 @@
 
     loss = -log pi(decision)
 
-The log may be of a hand-made policy or of a learned one; what it was worth is not read. Without --from it clones itself.
+The log may be of a hand-made policy or of a learned one; what it was worth is not read.
 """
 
 from __future__ import annotations
