@@ -1,0 +1,258 @@
+"""Messages as tokens: the tokeniser and the chat template of a model's folder, without torch and without transformers.
+
+Always true: a folder's own Python code is never run, and its template runs in a sandbox. Text of a message cannot spell a token
+that steers the model. Pieces between such tokens are encoded once and joined only where that gives the ids of the whole text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from counterpoint.errors import InputError
+from counterpoint.team.lm.sampling import END, FREE, SPACE, Start
+from counterpoint.team.model import Message, ModelFailed
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+CHATML = (
+    "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+_KEPT = 100_000
+"""Pieces of text whose tokens are remembered."""
+_TRIED = "system\nYou are lead.\n\n  Two  spaces, a list:\n- x\nuser\n12 + 34 = 46; naïve 'quotes'\nassistant\n"
+
+
+class Chat:
+    """How a model reads a conversation and writes text."""
+
+    def __init__(
+        self, tokenizer: Tokenizer, *, template: str | None, ends: Sequence[int], names: Mapping[str, str] | None = None
+    ) -> None:
+        """`ends`: tokens that end an answer, the usual one first; `names`: special tokens by what the template calls them."""
+        if not ends:
+            raise InputError("the tokenizer names no token that ends an answer", fix="an eos_token in tokenizer_config.json")
+        self.tokenizer, self.template, self.ends, self._names = tokenizer, template, tuple(ends), dict(names or {})
+        special = [t.content for t in tokenizer.get_added_tokens_decoder().values() if t.special and len(t.content) > 1]
+        longest_first = "|".join(map(re.escape, sorted(special, key=len, reverse=True)))
+        self._special = re.compile(f"({longest_first})") if special else None
+        self._ids: dict[str, list[int]] = {}
+        self._spelled: dict[str, tuple[int, ...]] = {}
+        self._rendered = None if template is None else _compiled(template)
+        self._is_joined = self._special is not None and self._joins()
+
+    @classmethod
+    def read(cls, folder: Path | str) -> Chat:
+        """The chat of a folder as `save_pretrained` writes it: tokenizer.json, tokenizer_config.json, perhaps config files."""
+        from tokenizers import Tokenizer
+
+        folder = Path(folder)
+        file = folder / "tokenizer.json"
+        if not file.is_file():
+            fix = "a folder as `save_pretrained` of a fast tokenizer writes it"
+            raise InputError("has no tokenizer.json", where=folder.name, fix=fix)
+        try:
+            tokenizer = Tokenizer.from_file(str(file))
+        except Exception as error:  # the library raises bare exceptions
+            raise InputError("the tokenizer cannot be read", where=f"{folder.name}/tokenizer.json", why=str(error)) from error
+        about = _json(folder / "tokenizer_config.json")
+        names = {k: v for k in ("bos_token", "eos_token", "unk_token", "pad_token") if (v := _text(about.get(k)))}
+        ends = [tokenizer.token_to_id(names["eos_token"])] if "eos_token" in names else []
+        for name in ("generation_config.json", "config.json"):
+            given = _json(folder / name).get("eos_token_id")
+            ends += given if isinstance(given, list) else [given]
+        known = list(dict.fromkeys(e for e in ends if type(e) is int))
+        return cls(tokenizer, template=_template(folder, about), ends=known, names=names)
+
+    @classmethod
+    def bytes(cls) -> Chat:
+        """A tokenizer of bytes with a ChatML template, for tiny models."""
+        from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+        special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+        letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+        raw = Tokenizer(models.BPE({token: i for i, token in enumerate([*special, *letters])}, []))
+        raw.pre_tokenizer, raw.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+        raw.add_special_tokens([AddedToken(token, special=True) for token in special])
+        return cls(raw, template=CHATML, ends=(2,), names={"eos_token": "<|im_end|>", "bos_token": "<|im_start|>"})
+
+    def save(self, folder: Path) -> None:
+        """Write what `read` and transformers read."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.tokenizer.save(str(folder / "tokenizer.json"))
+        about = {**self._names, "tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
+        (folder / "tokenizer_config.json").write_text(json.dumps(about | {"chat_template": self.template}, indent=1) + "\n")
+
+    # -- prompts -----------------------------------------------------------------------------------------------------
+
+    def prompt(self, messages: Sequence[Message]) -> list[int]:
+        """The tokens of a prompt: by the chat template, or as `role: text` where there is none."""
+        plain = [{"role": m.role, "content": self._unsteered(m.text)} for m in messages]
+        if self._rendered is None:
+            text = "".join(f"{m['role']}: {m['content']}\n" for m in plain) + "assistant:"
+            return list(self.tokenizer.encode(text, add_special_tokens=True).ids)
+        return self._encoded(self._templated(plain))
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of plain text, remembered."""
+        found = self._ids.get(text)
+        if found is None:
+            if len(self._ids) >= _KEPT:
+                self._ids.clear()
+            found = self._ids[text] = list(self.tokenizer.encode(text, add_special_tokens=False).ids)
+        return found
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of tokens; those that only steer the model have none."""
+        return str(self.tokenizer.decode([int(i) for i in ids], skip_special_tokens=True))
+
+    def answer(self, text: str) -> list[int]:
+        """The tokens of an answer that somebody else wrote, with the one that ends it."""
+        return [*self.encode(self._unsteered(text)), self.ends[0]]
+
+    def _unsteered(self, text: str) -> str:
+        """A text in which no token that steers the model is spelled: an agent's words must not end its turn."""
+        if self._special is None:
+            return text
+        return self._special.sub(lambda found: found[0][0] + " " + found[0][1:], text)
+
+    def _encoded(self, text: str) -> list[int]:
+        if not self._is_joined:
+            return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
+        assert self._special is not None
+        out: list[int] = []
+        for piece in self._special.split(text):
+            if piece:
+                out += self.encode(piece)
+        return out
+
+    def _joins(self) -> bool:
+        """Whether pieces between special tokens can be encoded one by one."""
+        assert self._special is not None
+        special = next(t.content for t in self.tokenizer.get_added_tokens_decoder().values() if t.special and len(t.content) > 1)
+        for text in (special + _TRIED + special + "\n" + special + _TRIED, _TRIED + special + " " + special):
+            whole = self.tokenizer.encode(text, add_special_tokens=False).ids
+            if whole != [i for piece in self._special.split(text) if piece for i in self.encode(piece)]:
+                return False
+        return True
+
+    def _templated(self, messages: list[dict[str, str]]) -> str:
+        import jinja2
+
+        assert self._rendered is not None
+
+        def render(chat: list[dict[str, str]]) -> str:
+            return str(self._rendered.render(messages=chat, add_generation_prompt=True, **self._names))
+
+        try:
+            return render(messages)
+        except jinja2.TemplateError as error:
+            # Some templates want roles to take turns, and some know no system message: it then opens the user's first.
+            turns = _in_turns(messages)
+            for chat in (turns, _in_turns([{**turns[0], "role": "user"}, *turns[1:]])):
+                try:
+                    return render(chat)
+                except jinja2.TemplateError:
+                    continue
+            what = f"the model's chat template refuses this prompt: {error}"
+            raise ModelFailed("refused", what, fix="use another model") from error
+
+    # -- the vocabulary ----------------------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """Tokens that have a text; a network may have room for more."""
+        return int(self.tokenizer.get_vocab_size(with_added_tokens=True))
+
+    @cached_property
+    def lines(self) -> frozenset[int]:
+        """Tokens with a line break in them."""
+        texts = self.tokenizer.decode_batch([[i] for i in range(self.size)], skip_special_tokens=True)
+        return frozenset(i for i, text in enumerate(texts) if "\n" in text)
+
+    @cached_property
+    def after_space(self) -> np.ndarray:
+        """Which tokens begin with a space, bool [size]."""
+        anchor = self.encode("a")
+        head = self.decode(anchor) + " "
+        texts = self.tokenizer.decode_batch([[*anchor, i] for i in range(self.size)], skip_special_tokens=True)
+        return np.array([text.startswith(head) for text in texts])
+
+    def starts(self, texts: Sequence[str]) -> tuple[Start, ...]:
+        """How an answer may begin, as tokens: whole lines end with a line break or with the token that ends an answer; after the
+        others text follows freely. A start that ends with one space is held without it, and its next token begins with a space:
+        tokenisers write ` Paris`, not ` ` and `Paris`."""
+        others, out = set(texts), []
+        for text in texts:
+            if text.endswith("\n"):
+                out += [Start(self._spell(text), END), Start((*self._spell(text[:-1]), self.ends[0]), END)]
+            elif len(text) > 1 and text[-1] == " " and not text[-2].isspace() and text[:-1] not in others:
+                out.append(Start(self._spell(text[:-1]), SPACE))
+            else:
+                out.append(Start(self._spell(text), FREE))
+        return tuple(out)
+
+    def _spell(self, text: str) -> tuple[int, ...]:
+        if text not in self._spelled:
+            ids = tuple(self.tokenizer.encode(text, add_special_tokens=False).ids)
+            if not ids or self.decode(ids) != text:
+                raise ModelFailed("refused", f"the model's tokeniser cannot spell the start {text!r}", fix="use another model")
+            self._spelled[text] = ids
+        return self._spelled[text]
+
+
+def _in_turns(messages: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    """The same with messages of one role that follow each other made one."""
+    out: list[dict[str, str]] = []
+    for message in messages:
+        if out and out[-1]["role"] == message["role"]:
+            out[-1] = {**message, "content": out[-1]["content"] + "\n\n" + message["content"]}
+        else:
+            out.append(dict(message))
+    return out
+
+
+def _compiled(template: str) -> Any:
+    import jinja2
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    def refuse(message: str) -> None:
+        raise jinja2.TemplateError(message)
+
+    env = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
+    env.filters["tojson"] = lambda value, **options: json.dumps(value, ensure_ascii=False, **options)
+    env.globals["raise_exception"] = refuse
+    try:
+        return env.from_string(template)
+    except jinja2.TemplateError as error:
+        raise InputError("the chat template cannot be read", why=str(error), fix="use another model") from error
+
+
+def _template(folder: Path, about: Mapping[str, Any]) -> str | None:
+    apart = folder / "chat_template.jinja"
+    if apart.is_file():
+        return apart.read_text()
+    given = about.get("chat_template")
+    if isinstance(given, list):  # several by name
+        given = next((t.get("template") for t in given if t.get("name") == "default"), None)
+    return given if isinstance(given, str) else None
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_text()) if file.is_file() else {}
+    except (OSError, ValueError) as error:
+        raise InputError("cannot be read", where=f"{file.parent.name}/{file.name}", why=str(error)) from error
+    return found if isinstance(found, dict) else {}
+
+
+def _text(token: Any) -> str | None:
+    return token.get("content") if isinstance(token, dict) else token
