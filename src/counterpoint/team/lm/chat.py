@@ -46,7 +46,7 @@ class Chat:
         self._special = re.compile(f"({longest_first})") if special else None
         self._ids: dict[str, list[int]] = {}
         self._spelled: dict[str, tuple[int, ...]] = {}
-        self._rendered = None if template is None else _compiled(template)
+        self._rendered: Any = None if template is None else _compiled(template)
         self._is_joined = self._special is not None and self._joins()
 
     @classmethod
@@ -146,8 +146,6 @@ class Chat:
 
     def _templated(self, messages: list[dict[str, str]]) -> str:
         import jinja2
-
-        assert self._rendered is not None
 
         def render(chat: list[dict[str, str]]) -> str:
             return str(self._rendered.render(messages=chat, add_generation_prompt=True, **self._names))
