@@ -26,7 +26,8 @@ from counterpoint.train.evaluate import HAND_MADE, policy_of, reference_rounds
 from counterpoint.train.folder import RunFolder
 from counterpoint.train.jobs import world_of
 from counterpoint.train.learner import NotFinite
-from counterpoint.train.start import Interrupts, resolved, train_run
+from counterpoint.train.session import Interrupts
+from counterpoint.train.start import resolved, train_run
 from counterpoint.train.training import checkpoint_bytes
 from train.quick import CONFIG, TINY, numbers, same, weights
 from warm_help import programs

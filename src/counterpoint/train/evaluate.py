@@ -7,12 +7,11 @@ i is of variant i modulo their number, so tasks pair across runs. Nothing here c
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-import msgspec
 import numpy as np
 
 import counterpoint.registry as registry
@@ -83,11 +82,6 @@ def held_out(net: Network, worlds: Sequence[TeamWorld], episodes: int, *, name: 
     joined = {k: np.concatenate([c[k] for _, _, c in parts])[order] for k in parts[0][2]}
     values = np.concatenate([v for _, v, _ in parts])[order]
     return HeldOut(values, joined, [t for _, t in sorted(traces, key=lambda pair: pair[0])])
-
-
-def marked(traces: Iterable[Trace], **about: Any) -> list[Trace]:
-    """The traces, each saying of which run and update it is."""
-    return [msgspec.structs.replace(t, meta={**t.meta, **about}) for t in traces]
 
 
 def plain_name(text: str) -> str:

@@ -10,13 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import signal
-import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -37,11 +33,10 @@ from counterpoint.train.rollouts import TracedRollout, merged
 from counterpoint.train.runner import Job, Runner
 from counterpoint.train.runners.here import Here
 from counterpoint.train.runners.processes import Processes
+from counterpoint.train.session import Progress, RunSession
 from counterpoint.train.settings import Settings, settings_of
 from counterpoint.train.training import Training
 
-Progress = Callable[[str, Mapping[str, Any]], None]
-"""Told ("start" | "update" | "eval" | "alert" | "checkpoint" | "end", row) as the run goes on."""
 _CHECKED = 10
 _IDLE = 100
 
@@ -158,53 +153,30 @@ def _restore(training: Training, run: RunFolder, path: Path) -> None:
         raise InputError("is a checkpoint of another version", where=os.fspath(path), why=why, fix=fix) from error
 
 
-class _Session:
-    """A run while it is going on."""
+class _Session(RunSession):
+    """A run of a small policy while it is going on."""
 
     def __init__(self, run: RunFolder, training: Training, tell: Progress, log: TraceLog | None = None) -> None:
-        self.log = log
-        self.run, self.training, self.settings, self.tell = run, training, training.settings, tell
-        self.metrics, self.evals, self.alerts = run.metrics(), run.evals(), run.alerts()
-        self.interrupts = Interrupts()
-        self._saved = -1 if run.latest_checkpoint() is None else training.update
-        self._store: Store | None = None
+        super().__init__(run, training, tell)
+        self.log, self.training, self.settings = log, training, training.settings
         self._spare = Network(apart=training.preset.regime == "C")
         self._playing: Taken | None = None
-        self._number = training.update
-        """The update that is being made."""
 
-    def go(self) -> None:
-        """Until the budget is spent, or something ends it."""
-        try:
-            with self.interrupts:
-                try:
-                    self._loop()
-                except KeyboardInterrupt:
-                    self._stopped()
-                    raise
-        except NotFinite as error:
-            why = f"update {self._number}: {error.what}; batch of training seeds {self._batch()}"
-            self._failed(why)
-            kept = self.run.latest_checkpoint()
-            where, fix = os.fspath(self.run.path), "a lower learning rate, or another seed"
-            last = f"the last good checkpoint is {kept.name}" if kept else "there was no checkpoint yet"
-            raise NotFinite(why, where=where, why=last, fix=fix) from error
-        except Exception as error:
-            self._failed(error.one_line() if isinstance(error, CounterpointError) else f"{type(error).__name__}: {error}")
-            raise
-        finally:
-            for store in (self._store, None if self.log is None else self.log.store):
-                if store is not None:
-                    store.close()
+    def close(self) -> None:
+        """The stores that it reads and writes."""
+        super().close()
+        if self.log is not None:
+            self.log.store.close()
 
-    def _loop(self) -> None:
+    def loop(self) -> None:
+        """Play, learn, write, evaluate."""
         t, s = self.training, self.settings
         with self.interrupts.whole():
-            self.tell("start", {**self.run.about, "run": os.fspath(self.run.path), "update": t.update})
+            self.started()
             if not self.evals:
                 self._evaluate()
             if t.is_done:  # it ended between its last checkpoint and the word "finished"
-                self._finish()
+                self.finish()
         if self.log is not None:
             return self._read_on(self.log)
         runner: Runner = Processes(s.workers) if s.runner == "processes" else Here()
@@ -219,7 +191,7 @@ class _Session:
                 with self.interrupts.whole():
                     self._learn(taken, begin)
                     if t.is_done:
-                        self._finish()
+                        self.finish()
         finally:
             runner.close()
 
@@ -230,7 +202,7 @@ class _Session:
             begin = time.perf_counter()
             played = log.batch(t.net, t.rng(3000), episodes=t.episodes(), group=t.preset.group)
             with self.interrupts.whole():
-                self._number = t.update + 1
+                self.number = t.update + 1
                 is_first = not t.is_cloning and t.update == (0 if t.settings.clone == 0 else t.settings.clone)
                 seen = alerts.signals(played.rollout)
                 row = self._updated([played], recorded=True)
@@ -238,18 +210,12 @@ class _Session:
                     what = f"the log does not cover this policy: the effective sample size is {row['ess']:.1%} of its decisions"
                     fix = f"clone the log first (--set clone=100), so that the policy begins near it; {LEAST_ESS:.0%} is enough"
                     raise NotIdentified(what, fix, where=os.fspath(log.store.path))
-                self._wrote(row | {"stale": 0, "signals": seen.row, "seconds": time.perf_counter() - begin})
+                self.wrote(row | {"stale": 0, "signals": seen.row, "seconds": time.perf_counter() - begin})
                 is_best = self._evaluate() if t.is_done or t.update % t.settings.eval_every == 0 else False
                 if is_best or t.is_done or t.update % t.settings.checkpoint_every == 0:
-                    self._save(is_best=is_best)
+                    self.save(is_best=is_best)
                 if t.is_done:
-                    self._finish()
-
-    def _wrote(self, row: dict[str, Any]) -> None:
-        """One row of metrics, written and told."""
-        self.run.append_metrics(row)
-        self.metrics.append(row)
-        self.tell("update", row | {"progress": self.training.progress})
+                    self.finish()
 
     def _fill(self, feed: Ordered) -> None:
         """Launch what there is room for; nothing beyond the last update, where that is known."""
@@ -262,7 +228,7 @@ class _Session:
 
     def _learn(self, taken: Taken, begin: float) -> None:
         t, s = self.training, self.settings
-        self._playing, self._number = taken, t.update + 1
+        self._playing, self.number = taken, t.update + 1
         out = merged([d.result.rollout for d in taken.done])
         seen = alerts.signals(out)
         if t.update % _CHECKED == 0:
@@ -273,13 +239,13 @@ class _Session:
         row = self._updated([d.result for d in taken.done], stale=stale)
         t.past[t.update] = t.weights()
         t.past = {v: w for v, w in t.past.items() if v >= t.update - s.staleness}
-        self._wrote(row | {"stale": stale, "signals": seen.row, "seconds": time.perf_counter() - begin})
+        self.wrote(row | {"stale": stale, "signals": seen.row, "seconds": time.perf_counter() - begin})
         if s.keep_episodes:
-            self._keep(_logged(taken.jobs, tuple(range(min(s.keep_episodes, len(out.values))))), "training")
+            self.keep(_logged(taken.jobs, tuple(range(min(s.keep_episodes, len(out.values))))), "training")
         is_best = self._evaluate() if t.is_done or t.update % s.eval_every == 0 else False
         self._alert(taken, seen.worst)
         if is_best or t.is_done or t.update % s.checkpoint_every == 0:
-            self._save(is_best=is_best)
+            self.save(is_best=is_best)
         self._refuse_idle()
 
     def _updated(self, played: Sequence[TracedRollout], **how: Any) -> dict[str, Any]:
@@ -316,7 +282,7 @@ class _Session:
             return
         spent = t.totals["calls"] - self.metrics[-1 - _IDLE]["calls"]
         if spent < 0.0005 * s.budget_calls:
-            self._save()
+            self.save()
             what = f"the team has stopped calling anybody: {_IDLE} updates spent {spent:,} of {s.budget_calls:,} calls"
             raise CounterpointError(what, where=os.fspath(self.run.path), fix="another preset or seed; `updates` ends a run too")
 
@@ -332,66 +298,26 @@ class _Session:
         if t.is_done:
             row["stops"] = {"reference": evaluate.reference_rounds(t.worlds, s.eval_episodes), "name": "reference"}
             row["width"] = evaluate.widths(net, t.worlds[-1])
-        best = max((e["mean"] for e in self.evals), default=-np.inf)
-        self._keep(held.traces, "held-out")
-        self.run.append_eval(row)
-        self.evals.append(row)
-        self.tell("eval", row | {"stored": 0 if self._store is None else len(self._store)})
-        return held.mean > best and t.update > 0
+        self.keep(held.traces, "held-out")
+        return self.evaluated(row)
 
     def _alert(self, taken: Taken, worst: Mapping[str, tuple[int, ...]]) -> None:
-        variants = len(self.training.worlds)
+        t, variants = self.training, len(self.training.worlds)
         window = -(-alerts.WINDOW // variants) * variants  # every variant as often
         for found in alerts.found(self.metrics, self.evals, self.alerts, worst, window=window):
             traces = _logged(taken.jobs, found.episodes)
-            self._keep(traces, "training")
+            self.keep(traces, "training")
             ids = [t.trace_id for t in traces] + (self.evals[-1]["traces"] if found.is_held_out else [])
-            row = {"update": self.training.update, "code": found.code, "what": found.what, "traces": ids, "fix": found.fix}
-            self.run.append_alert(row)
-            self.alerts.append(row)
-            self.tell("alert", row)
-
-    def _keep(self, traces: list[Trace], kind: str) -> None:
-        if not traces:
-            return
-        if self._store is None:
-            self._store = Store(self.run.store_path, create=True)
-        self._store.add_many(evaluate.marked(traces, run=self.run.path.name, update=self.training.update, episode=kind))
+            self.alerted({"update": t.update, "code": found.code, "what": found.what, "traces": ids, "fix": found.fix})
 
     # -- ends
 
-    def _save(self, *, is_best: bool = False) -> None:
-        path = self.run.add_checkpoint(self.training.update, self.training.state(), is_best=is_best)
-        self._saved = self.training.update
-        self.tell("checkpoint", {"update": self._saved, "path": os.fspath(path)})
-
-    def _end(self, status: str, **more: Any) -> None:
-        t = self.training
-        self.run.set_status(status, updates=t.update, spent=t.totals, **more)
-        self.tell("end", {"run": os.fspath(self.run.path), "status": status, "updates": t.update, **t.totals, **more})
-
-    def _finish(self) -> None:
-        if self._saved < self.training.update:
-            self._save()
-        self._end("finished")
-
-    def _stopped(self) -> None:
-        """Interrupted: keep the state, unless an update was cut in two; then the last checkpoint counts."""
-        if self.run.about["status"] == "finished":
-            return
-        if not self.interrupts.is_broken and self._saved < self.training.update:
-            self._save()
-        self._end("interrupted")
-
-    def _failed(self, why: str) -> None:
-        with suppress(CounterpointError, OSError):  # on a full disk the first error is the one to tell
-            self._end("failed", why=why)
-
-    def _batch(self) -> str:
+    def batch(self) -> str:
+        """The seeds that are being learnt."""
         if self._playing is None:
-            return "none"
+            return "no training seeds"
         seeds = np.concatenate([j.payload["seeds"] for j in self._playing.jobs])
-        return f"{seeds.min()} to {seeds.max()}"
+        return f"training seeds {seeds.min()} to {seeds.max()}"
 
 
 def _logged(jobs: tuple[Job, ...], episodes: tuple[int, ...]) -> list[Trace]:
@@ -406,47 +332,3 @@ def _logged(jobs: tuple[Job, ...], episodes: tuple[int, ...]) -> list[Trace]:
             some = {k: job.payload[k][at] for k in ("seeds", "salts", "gate", "keeps") if job.payload.get(k) is not None}
             out += play({**job.payload, **some, "log": True, "decisions": True}, job.weights).traces
     return out
-
-
-class Interrupts:
-    """Ctrl-C, held back while something must stay whole: a context manager around a long task.
-
-    Outside `whole()` an interruption is a `KeyboardInterrupt` at once; inside, the first one waits for its end and a second one
-    does not. `is_broken` says that something was cut in two. Who ignored or handled the signal before gets it back.
-    """
-
-    def __init__(self) -> None:
-        self.is_broken = self._is_pending = False
-        self._depth = 0
-        self._before: Any = None
-        self._is_ours = False
-
-    def __enter__(self) -> Interrupts:
-        # only the main thread may listen; a process that was told to ignore the signal goes on ignoring it
-        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-            self._before = signal.signal(signal.SIGINT, self._hear)
-            self._is_ours = True
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._is_ours:
-            signal.signal(signal.SIGINT, self._before or signal.default_int_handler)
-
-    def _hear(self, _number: int, _frame: FrameType | None) -> None:
-        if self._depth and not self._is_pending:
-            self._is_pending = True
-            return
-        self.is_broken = self.is_broken or self._depth > 0
-        raise KeyboardInterrupt
-
-    @contextmanager
-    def whole(self) -> Iterator[None]:
-        """What is done in here is finished before an interruption counts."""
-        self._depth += 1
-        try:
-            yield
-        finally:
-            self._depth -= 1
-        if self._is_pending and not self._depth:
-            self._is_pending = False
-            raise KeyboardInterrupt

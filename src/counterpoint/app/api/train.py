@@ -18,7 +18,7 @@ from counterpoint.trace.tabular import Tabular
 
 if TYPE_CHECKING:
     from counterpoint.train.folder import RunFolder
-    from counterpoint.train.start import Progress
+    from counterpoint.train.session import Progress
 
 _HOME = Path("runs")
 
