@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from counterpoint.errors import InputError, did_you_mean
 
@@ -178,14 +178,56 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return linear(x, weight.to(x.dtype), None if bias is None else bias.to(x.dtype))
 
 
+class _Layer(NamedTuple):
+    """Weights of one layer, in the order in which they are used."""
+
+    norm1: Tensor
+    qkv: Tensor
+    qkv_bias: Tensor | None
+    q_norm: Tensor | None
+    k_norm: Tensor | None
+    o: Tensor
+    norm2: Tensor
+    gate_up: Tensor
+    down: Tensor
+
+
+def _before(h: Tensor, w: _Layer, turn: tuple[Tensor, Tensor], s: Shape) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values of a layer."""
+    joined = _linear(_rms(h, w.norm1, s.eps), w.qkv, w.qkv_bias)
+    q, k, v = joined.view(h.shape[0], -1, s.head_width).split([s.heads, s.kv_heads, s.kv_heads], dim=1)
+    if w.q_norm is not None and w.k_norm is not None:
+        q, k = _rms(q, w.q_norm, s.eps), _rms(k, w.k_norm, s.eps)
+    return _turned(q, *turn), _turned(k, *turn), v
+
+
+def _after(h: Tensor, seen: Tensor, w: _Layer, s: Shape) -> Tensor:
+    """What a layer adds once it has looked."""
+    from torch.nn.functional import silu
+
+    h = h + _linear(seen, w.o)
+    gate, up = _linear(_rms(h, w.norm2, s.eps), w.gate_up).chunk(2, dim=-1)
+    return h + _linear(silu(gate) * up, w.down)
+
+
 class Network:
     """What a shape computes, over weights that are given each time."""
 
-    def __init__(self, shape: Shape, *, device: str | torch.device = "cpu", dtype: torch.dtype | None = None) -> None:
+    def __init__(
+        self,
+        shape: Shape,
+        *,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype | None = None,
+        is_compiled: bool = False,
+    ) -> None:
+        """`is_compiled`: fuse what stands between two products, which takes a minute at first and pays on a GPU."""
         import torch
 
         self.shape, self.device, self.dtype = shape, torch.device(device), dtype or torch.float32
         self._turns: tuple[Tensor, Tensor] | None = None
+        self._before: Any = torch.compile(_before, dynamic=True) if is_compiled else _before
+        self._after: Any = torch.compile(_after, dynamic=True) if is_compiled else _after
 
     def turns(self) -> tuple[Tensor, Tensor]:
         """cos and sin of every position's angles, float32 [context, width / 2]."""
@@ -199,21 +241,15 @@ class Network:
 
     def hidden(self, weights: Weights, ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """The last layer's [tokens, width] before the final norm."""
-        from torch.nn.functional import embedding, silu
+        from torch.nn.functional import embedding
 
         s = self.shape
         h = embedding(ids, weights["words"]).to(self.dtype)
-        turn = tuple(table[positions][:, None] for table in self.turns())
+        cos, sin = (table[positions][:, None] for table in self.turns())
         for i in range(s.layers):
-            x = _rms(h, weights[f"{i}.norm1"], s.eps)
-            joined = _linear(x, weights[f"{i}.qkv"], weights.get(f"{i}.qkv_bias"))
-            q, k, v = joined.view(len(h), -1, s.head_width).split([s.heads, s.kv_heads, s.kv_heads], dim=1)
-            if s.has_qk_norm:
-                q, k = _rms(q, weights[f"{i}.q_norm"], s.eps), _rms(k, weights[f"{i}.k_norm"], s.eps)
-            seen = attend(i, _turned(q, *turn), _turned(k, *turn), v)
-            h = h + _linear(seen.reshape(len(h), -1), weights[f"{i}.o"])
-            gate, up = _linear(_rms(h, weights[f"{i}.norm2"], s.eps), weights[f"{i}.gate_up"]).chunk(2, dim=-1)
-            h = h + _linear(silu(gate) * up, weights[f"{i}.down"])
+            w = _Layer(*(weights.get(f"{i}.{name}") for name in _Layer._fields))  # type: ignore[arg-type]
+            q, k, v = self._before(h, w, (cos, sin), s)
+            h = self._after(h, attend(i, q, k, v).reshape(len(h), -1), w, s)
         return h
 
     def logits(self, weights: Weights, hidden: Tensor) -> Tensor:
@@ -250,19 +286,20 @@ class Packed:
     def __init__(self, lengths: list[int], device: str | torch.device = "cpu") -> None:
         import torch
 
-        self.lengths, longest = lengths, max(lengths)
-        at = torch.arange(longest, device=device)[None]
-        self.real = at < torch.tensor(lengths, device=device)[:, None]
-        """[sequences, longest]: where a padded square holds a token."""
-        self.positions = at.expand(len(lengths), -1)[self.real]
+        self.lengths, self.longest = lengths, max(lengths)
+        at = torch.arange(self.longest, device=device)[None]
+        real = at < torch.tensor(lengths, device=device)[:, None]
+        self.positions = at.expand(len(lengths), -1)[real]
+        self.at = real.flatten().nonzero()[:, 0]
+        """Where a padded square holds each token."""
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         from torch.nn.functional import scaled_dot_product_attention
 
         out = scaled_dot_product_attention(self._square(q), self._square(k), self._square(v), is_causal=True, enable_gqa=True)
-        return out.transpose(1, 2)[self.real]
+        return out.transpose(1, 2).flatten(0, 1).index_select(0, self.at)
 
     def _square(self, x: Tensor) -> Tensor:
-        padded = x.new_zeros((*self.real.shape, *x.shape[1:]))
-        padded[self.real] = x
-        return padded.transpose(1, 2)
+        rows = len(self.lengths)
+        padded = x.new_zeros((rows * self.longest, *x.shape[1:])).index_copy(0, self.at, x)
+        return padded.view(rows, self.longest, *x.shape[1:]).transpose(1, 2)

@@ -6,9 +6,9 @@ whatever the micro-batches; a loss or gradient that is no number changes nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -85,6 +85,23 @@ class LanguageLearner:
         self.optimizer = torch.optim.AdamW(
             self.learned, lr=options.lr, betas=options.betas, weight_decay=options.weight_decay, foreach=True
         )
+
+    def set_rate(self, lr: float) -> None:
+        """Another learning rate from now on."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+
+    def state(self) -> dict[str, Any]:
+        """What learned, and its optimizer, on the CPU."""
+        learned = [t.detach().to("cpu", copy=True) for t in self.learned]
+        return {"learned": learned, "optimizer": _on_cpu(self.optimizer.state_dict())}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from such a state."""
+        with torch.no_grad():
+            for own, kept in zip(self.learned, state["learned"], strict=True):
+                own.copy_(kept)
+        self.optimizer.load_state_dict(state["optimizer"])
 
     def now(self) -> Weights:
         """The weights as they are now, adapter added."""
@@ -187,7 +204,7 @@ class LanguageLearner:
     def _said(self, weights: Weights, sequences: Sequence[Said]) -> Tensor:
         """float32 log-probabilities of the tokens said, one after the other."""
         device = self.network.device
-        whole = [np.concatenate([s.prompt, s.said]) for s in sequences]
+        whole = [np.concatenate([s.prompt, s.said]).astype(np.int64, copy=False) for s in sequences]
         packed = Packed([len(w) for w in whole], device)
         ids = torch.as_tensor(np.concatenate(whole), device=device)
         hidden = self.network.hidden(weights, ids, packed.positions, packed)
@@ -201,6 +218,14 @@ class LanguageLearner:
 def with_old(learner: LanguageLearner, sequences: Sequence[Said]) -> list[Said]:
     """The sequences with log-probabilities under the learner's weights, so that the engine's rounding can be corrected for."""
     return [replace(s, old=old) for s, old in zip(sequences, learner.logps(sequences), strict=True)]
+
+
+def _on_cpu(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.to("cpu", copy=True)
+    if isinstance(value, dict):
+        return {k: _on_cpu(v) for k, v in value.items()}
+    return [_on_cpu(v) for v in value] if isinstance(value, list) else value
 
 
 def _known(values: NDArray[np.float64] | None) -> NDArray[np.float64]:
