@@ -23,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
-from counterpoint.store import Store, disk
+from counterpoint.store import disk
 from counterpoint.store.journal import is_held, journals, path_of, peek
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.lines import LineReader
@@ -173,6 +173,8 @@ def _running(store: Path, trace_id: str) -> LineReader:
     path = path_of(store / "journal", trace_id)
     so_far = peek(path)
     if so_far is None or so_far.header is None:
+        from counterpoint.store import Store  # the lake is loaded by who needs it: a rollout of a team does not
+
         with Store(store, create=False, read_only=True) as opened:
             is_stored = trace_id in opened
         if is_stored:
@@ -254,6 +256,8 @@ def effects(store: str | os.PathLike[str], trace_id: str, order_id: str) -> list
     if so_far is not None and so_far.header is not None:
         events = so_far.events
     else:
+        from counterpoint.store import Store
+
         with Store(store, create=False, read_only=True) as opened:
             events = opened.get(trace_id).events
     return [event for event in events if (told := order_of(event)) is not None and told["id"] == order_id]

@@ -13,13 +13,12 @@ import secrets
 import shlex
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import counterpoint.registry as registry
 from counterpoint.envs.task import Instance, Score, TextTask
 from counterpoint.envs.task import task as find_task
 from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
-from counterpoint.store import Store
 from counterpoint.team.agent import Team
 from counterpoint.team.budget import Budget, Meter, Metered, Spent
 from counterpoint.team.control import Control, FileControl, NoControl
@@ -35,6 +34,9 @@ from counterpoint.team.topology import Topology
 from counterpoint.trace import Trace, summed_costs
 from counterpoint.trace.line_records import OPEN_EVENTS, UNFINISHED
 from counterpoint.trace.vocabulary import TOPOLOGIES
+
+if TYPE_CHECKING:  # a rollout of a team loads no store
+    from counterpoint.store import Store
 
 Watch = Callable[[str, AgentState, Mapping[str, Any]], None]
 
