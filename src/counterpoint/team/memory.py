@@ -85,6 +85,8 @@ def call_note(address: str, seed: int, completion: Completion, text_ref: str, pr
             note[name] = list(value)
     if completion.tool_calls:
         note["tool_calls"] = [dict(c) for c in completion.tool_calls]
+    if completion.policy is not None:
+        note["policy"] = completion.policy
     if completion.attempts > 1:
         note["attempts"] = completion.attempts
     told = {k: v for k, v in completion.extra.items() if k != "seconds"}
@@ -151,6 +153,7 @@ def _recalled(trace: Trace, event: Event, note: Mapping[str, Any]) -> Recalled |
         logps=row("logps"),
         start_logps=row("start_logps"),
         tool_calls=row("tool_calls") or (),
+        policy=note.get("policy"),
         cost_usd=event.cost_usd,
         finish=note.get("finish", "unknown"),
         attempts=note.get("attempts", 1),

@@ -117,6 +117,8 @@ class Completion:
     """With `Call.starts`: the log-probability of each of them, in order; their exponentials sum to 1."""
     tool_calls: tuple[Mapping[str, Any], ...] = ()
     """Function calls, each with `name` and `arguments` (a JSON text), where the harness speaks in tool calls."""
+    policy: str | None = None
+    """Which policy spoke, where the model has several: an adapter's name."""
     cost_usd: float | None = None
     finish: Literal["stop", "length", "tool", "filter", "unknown"] = "stop"
     attempts: int = 1

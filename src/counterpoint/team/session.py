@@ -38,6 +38,7 @@ from counterpoint.trace.vocabulary import TOPOLOGIES
 if TYPE_CHECKING:  # a rollout of a team loads no store
     from counterpoint.store import Store
 
+_SYSTEM = "counterpoint team"
 Watch = Callable[[str, AgentState, Mapping[str, Any]], None]
 
 
@@ -232,10 +233,9 @@ async def record_team(
     name = trace_id or f"{task.short.lower()}-{spec.topology.rpartition(':')[2]}-{secrets.token_hex(3)}"
     meta = about(spec, task, made, harness(spec.harness))
     meter = _meter(budget)
-    topology: Any = spec.topology if spec.topology in TOPOLOGIES else "mixed"
     # All that can be wrong with a budget or a tool is found before a run begins: an empty one helps nobody.
     team = assemble(spec, task, instance, _metered(made, meter), Recorder(MemorySink(), LogicalClock()), watch=watch)
-    with store.record(name, task_id=_task_id(task, spec), system="counterpoint team", topology=topology, meta=meta) as run:
+    with store.record(name, task_id=_task_id(task, spec), system=_SYSTEM, topology=_label(spec), meta=meta) as run:
         team.recorder = Recorder(run, _clock(made))
         team.control = FileControl(store.path, name, is_over=_out_of_time(meter))
         return await _finish(team, spec, run, made)
@@ -322,19 +322,40 @@ def play_in_memory(topology: Topology, seed: int = 0) -> Trace:
     task, sink = spec.make_task(), MemorySink()
     model = make_model("fake", task)
     team = assemble(spec, task, task.instance(seed), model, Recorder(sink, LogicalClock()), topology=topology)
-    outcome = asyncio.run(play(team, topology))
-    rewards, metrics, meta = end_of(team, outcome)
+    return asyncio.run(play_to_trace(team, spec, sink, trace_id=f"try-{seed}", topology=topology))
+
+
+async def play_to_trace(
+    team: Team,
+    spec: Spec,
+    sink: MemorySink,
+    *,
+    trace_id: str,
+    topology: Topology | None = None,
+    meta: Mapping[str, Any] | None = None,
+) -> Trace:
+    """Run a team that is recorded in memory; its trace is what `record_team` would have stored, with `meta` beside the rest."""
+    outcome = await play(team, topology or spec.make_topology())
+    rewards, metrics, ended = end_of(team, outcome)
+    events = list(sink.events.values())
     return Trace(
-        trace_id=f"try-{seed}",
-        task_id=_task_id(task, spec),
-        events=list(sink.events.values()),
+        trace_id=trace_id,
+        task_id=_task_id(team.task, spec),
+        system=_SYSTEM,
+        topology=_label(spec),
+        events=events,
         edges=sink.edges,
-        rewards=dict(rewards),
-        metrics=dict(metrics),
-        costs=dict(summed_costs(list(sink.events.values()))),
-        meta=about(spec, task, model, team.harness) | meta,
+        rewards=rewards,
+        metrics=metrics,
+        costs=dict(summed_costs(events)),
+        meta={**about(spec, team.task, team.model, team.harness), **(meta or {}), **ended},
         contents=sink.contents,
     )
+
+
+def _label(spec: Spec) -> Any:
+    """A topology as a trace names it: one of the survey's shapes."""
+    return spec.topology if spec.topology in TOPOLOGIES else "mixed"
 
 
 def _task_id(task: TextTask, spec: Spec) -> str:

@@ -61,6 +61,7 @@ class Toolbox:
         self._base = Path(tempfile.gettempdir()) / f"counterpoint-{secrets.token_hex(8)}"
         self._folders: dict[str, Path] = {}
         self._running: set[asyncio.Task[ToolResult]] = set()
+        self._under_way = 0
 
     def tool(self, name: str) -> Tool | None:
         """The tool of that name, if the team has it."""
@@ -94,8 +95,12 @@ class Toolbox:
         if isinstance(args, ToolResult):
             return args
         tool = self._tools[name]
-        async with _slot(tool):
-            result = await self._in_time(tool, args, self.place(agent, event=event, round=round))
+        self._under_way += 1
+        try:
+            async with _slot(tool):
+                result = await self._in_time(tool, args, self.place(agent, event=event, round=round))
+        finally:
+            self._under_way -= 1
         return self._cut(result)
 
     async def close(self) -> None:
@@ -106,7 +111,13 @@ class Toolbox:
             await asyncio.wait(self._running, timeout=_GRACE_S)
         for tool in self._tools.values():
             await tool.close()
-        await asyncio.to_thread(folders.remove, self._base)
+        if self._base.exists():  # most teams need no folder, and a thread costs more than this look
+            await asyncio.to_thread(folders.remove, self._base)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a tool is at work, or waits for its slot."""
+        return self._under_way > 0
 
     async def _in_time(self, tool: Tool, args: Mapping[str, Any], place: Place) -> ToolResult:
         task = asyncio.ensure_future(_guarded(tool, args, place))

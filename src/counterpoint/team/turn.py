@@ -184,7 +184,8 @@ def _edited(agent: AgentState, key: str, read: Act | Malformed, choices: Sequenc
 
 def _fields(thought: _Thought) -> dict[str, Any]:
     done = thought.completion
-    return {"tokens_in": done.tokens_in, "tokens_out": done.tokens_out, "cost_usd": done.cost_usd, "dur": thought.dur}
+    spent = {"tokens_in": done.tokens_in, "tokens_out": done.tokens_out, "cost_usd": done.cost_usd, "dur": thought.dur}
+    return spent if done.policy is None else spent | {"policy": done.policy}
 
 
 def _model_failed(agent: AgentState, event: str, failed: ModelFailed, is_decision: bool) -> Chosen:

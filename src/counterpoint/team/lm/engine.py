@@ -38,6 +38,12 @@ class Ask:
     seed: int = 0
     starts: Sequence[Start] = ()
     """Where given, the answer begins with one of these."""
+    policy: str = ""
+    """Which adapter answers, where the engine has several; the weights themselves where empty."""
+
+
+class TooLong(InputError):
+    """A prompt that leaves no room for an answer."""
 
 
 @dataclass(frozen=True)
@@ -252,7 +258,7 @@ class Engine:
         if not len(ask.prompt):
             raise InputError("an empty prompt", fix="at least one token")
         if len(ask.prompt) >= context:
-            raise InputError(f"the prompt has {len(ask.prompt):,} tokens and the model reads {context:,}", fix="shorten it")
+            raise TooLong(f"the prompt has {len(ask.prompt):,} tokens and the model reads {context:,}", fix="shorten it")
         self._waiting.append((self._next, ask))
         self._next += 1
         self.stats.asked += 1

@@ -146,8 +146,12 @@ def orchestrate(view: View) -> Act:
 
 def _completion(call: Call, text: str, logps: tuple[float, ...] | None) -> Completion:
     words, asked = len(text.split()), sum(m.words for m in call.messages)
-    seconds = _SECONDS_PER_CALL + _SECONDS_PER_TOKEN * words
-    return Completion(text=text, tokens_in=asked, tokens_out=words, start_logps=logps, extra={"seconds": seconds})
+    return Completion(text=text, tokens_in=asked, tokens_out=words, start_logps=logps, extra={"seconds": invented_seconds(words)})
+
+
+def invented_seconds(tokens: int) -> float:
+    """How long an answer of so many tokens takes in logical time."""
+    return _SECONDS_PER_CALL + _SECONDS_PER_TOKEN * tokens
 
 
 def fake(spec: str = "", *, task: TextTask, **options: Any) -> Fake:

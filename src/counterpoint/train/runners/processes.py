@@ -20,16 +20,14 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass
-from multiprocessing import connection, parent_process, resource_tracker
+from multiprocessing import connection
 from typing import Any
 
 from counterpoint.errors import CounterpointError, InputError
+from counterpoint.train.child_process import START_S, end_with_parent, exit_reason, starting
 from counterpoint.train.runner import Done, Job, failed, frozen, packed, resolve, told
 
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-_START_S = 120.0
 _GUARD = 'a script that starts workers does so under `if __name__ == "__main__":`; else Here shows why'
 
 
@@ -77,7 +75,7 @@ class Processes:
         self._error: CounterpointError | None = None
         self._is_closed = self._is_woken = False
         self._known: set[str] = set()
-        with _starting():
+        with starting():
             for place in range(count):
                 ours, theirs = context.Pipe()
                 args = (theirs, self._beats, place, beat_s)
@@ -245,7 +243,7 @@ class Processes:
 
     def _died(self, w: _Worker) -> CounterpointError:
         w.process.join(5.0)  # its pipes close a moment before its exit code is known
-        how = f"worker died ({_exit(w.process.exitcode)})"
+        how = f"worker died ({exit_reason(w.process.exitcode)})"
         fix = "run the work in this process (Here) to see why" if w.has_answered else _GUARD
         if w.job is not None:
             return failed(w.job.number, w.job.work, f"its {how}", fix=fix)
@@ -255,43 +253,12 @@ class Processes:
         """A busy worker whose heart stands still has failed."""
         now = time.monotonic()
         for place, w in enumerate(self._workers):
-            last = self._beats[place] or self._began + _START_S  # no beat yet: it is importing
+            last = self._beats[place] or self._began + START_S  # no beat yet: it is importing
             if w.job is not None and now - last > self._silent_s:
                 what = f"no heartbeat of its worker for {self._silent_s:g} s"
                 raise failed(
                     w.job.number, w.job.work, what, fix="it is stopped, or holds the interpreter; allow a longer silent_s"
                 )
-
-
-def _exit(code: int | None) -> str:
-    if code is None:
-        return "no exit code"
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return signal.Signals(-code).name
-    except ValueError:
-        return f"signal {-code}"
-
-
-@contextlib.contextmanager
-def _starting() -> Iterator[None]:
-    """Children inherit one thread each and a blocked Ctrl-C, from before their first line; ours comes back as it was."""
-    resource_tracker.ensure_running()  # it would unblock the signal again, were it started below
-    before = {name: os.environ.get(name) for name in _THREADS}
-    os.environ.update(dict.fromkeys(_THREADS, "1"))
-    can_block = hasattr(signal, "pthread_sigmask")
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if can_block else None
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-        if mask is not None:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 # -- in the worker's process
@@ -300,7 +267,11 @@ def _starting() -> Iterator[None]:
 def serve(conn: connection.Connection, beats: Any, place: int, beat_s: float) -> None:
     """Answer jobs on a pipe. A job is (number, work, version or None for the last weights) and then its bytes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_beat, args=(beats, place, beat_s), daemon=True).start()
+
+    def beat() -> None:
+        beats[place] = time.monotonic()
+
+    threading.Thread(target=end_with_parent, args=(beat, beat_s), daemon=True).start()
     weights: Any = None
     with contextlib.suppress(EOFError, OSError):  # the parent is gone or has closed
         while (message := conn.recv()) is not None:
@@ -326,13 +297,3 @@ def _one_thread() -> None:
     torch = sys.modules.get("torch")
     if torch is not None and torch.get_num_threads() != 1:
         torch.set_num_threads(1)
-
-
-def _beat(beats: Any, place: int, beat_s: float) -> None:
-    parent = parent_process()
-    while True:
-        beats[place] = time.monotonic()
-        if parent is None:
-            time.sleep(beat_s)
-        elif connection.wait([parent.sentinel], beat_s):
-            os._exit(1)  # the parent is gone: nobody waits for the job

@@ -1,0 +1,452 @@
+"""The driver: hundreds of teams at once in worker processes, their model calls answered by one engine in this process.
+
+Always true: traces come back in the order of the rollouts and are the same whatever the number of workers, teams at once or speed
+of anybody. A worker that dies, is silent or talks nonsense is replaced and named, and what it was playing is played again from
+the start; a rollout that ends its worker twice is one error that names it. Nothing is left running: `close`, Ctrl-C and the end of
+this process end the workers.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import selectors
+import time
+import warnings
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+
+from counterpoint.errors import CounterpointError, InputError
+from counterpoint.team.lm.engine import Answer, Ask, TooLong
+from counterpoint.team.lm.sampling import Start
+from counterpoint.trace import Trace
+from counterpoint.train.child_process import START_S, exit_reason, starting, without_script
+from counterpoint.train.lm.rollout_worker import (
+    Answered,
+    Asked,
+    Failed,
+    Frames,
+    Order,
+    Play,
+    Played,
+    Ready,
+    Rollout,
+    Stop,
+    Told,
+    Unreadable,
+    framed,
+    serve,
+    told_of,
+)
+from counterpoint.train.runner import packed
+
+_LOOK_S = 1.0
+"""How often who is silent is looked at, at least."""
+_MOST_STARTS = 3
+"""Workers that may end one after the other before they are ready."""
+
+
+class Answers(Protocol):
+    """What answers model calls: `counterpoint.team.lm.engine.Engine`, or a fake."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether somebody waits for an answer."""
+
+    def add(self, ask: Ask) -> int:
+        """Ask; the ticket comes back with the answer. `TooLong` for a prompt that leaves no room for one."""
+
+    def step(self) -> list[tuple[int, Answer]]:
+        """Compute a while; the answers that are whole now, with their tickets."""
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """A worker that was replaced."""
+
+    pid: int
+    why: str
+    rollouts: tuple[str, ...]
+    """What it was playing."""
+
+
+@dataclass
+class DriverStats:
+    """What a driver has done so far."""
+
+    teams: int = 0
+    calls: int = 0
+    """Model calls, demonstrators' too."""
+    batches: int = 0
+    """Steps of the engine."""
+    under_way: int = 0
+    """Calls under way, summed over the steps."""
+    engine_s: float = 0.0
+    """Seconds in which the engine computed."""
+    worker_s: float = 0.0
+    """Seconds in which nothing was there to compute, and workers were waited for."""
+    worker_cpu_s: float = 0.0
+    """CPU seconds of all workers, as far as they have told."""
+    replaced: list[Replaced] = field(default_factory=list)
+
+    @property
+    def mean_batch(self) -> float:
+        """Calls under way in a step of the engine."""
+        return self.under_way / self.batches if self.batches else 0.0
+
+
+class _Worker:
+    """One process, as its parent sees it; nothing here waits for it."""
+
+    def __init__(self, process: Any, conn: Any) -> None:
+        self.process, self.conn = process, conn
+        self.live: dict[int, None] = {}
+        """Rollouts that it plays."""
+        self.asked = 0
+        """Calls of its teams that the engine has not answered."""
+        self.is_ready = False
+        self.silent_s = 0.0
+        self.cpu_s = 0.0
+        self.news: list[Order] = []
+        self._unsent, self._frames = bytearray(), Frames()
+        os.set_blocking(self.conn.fileno(), False)
+
+    @property
+    def pid(self) -> int:
+        return int(self.process.pid)
+
+    @property
+    def owes(self) -> bool:
+        """Whether it has something to say: it loads, or plays teams that do not all wait for the engine."""
+        return not self.is_ready or (bool(self.live) and not self.asked)
+
+    @property
+    def has_unsent(self) -> bool:
+        return bool(self._unsent)
+
+    def read(self) -> tuple[list[Told], bool]:
+        """What it has said, and whether it is gone; raises where that is nonsense."""
+        out: list[Told] = []
+        while True:
+            try:
+                data = os.read(self.conn.fileno(), 1 << 20)
+            except BlockingIOError:
+                return out, False
+            except OSError:
+                return out, True
+            if not data:
+                return out, True
+            for frame in self._frames.add(data):
+                out += told_of(frame)
+
+    def write(self) -> None:
+        """Send what there is to send, as far as it goes."""
+        if self.news:
+            self._unsent += framed(self.news)
+            self.news = []
+        with suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):  # whoever is gone is found by reading
+            while self._unsent:
+                del self._unsent[: os.write(self.conn.fileno(), memoryview(self._unsent)[: 1 << 18].tobytes())]
+
+    def end(self) -> str:
+        """End it now; how it ended."""
+        if self.process.is_alive():
+            self.process.join(0.0 if self.owes else 0.1)
+        self.process.kill()
+        self.process.join()
+        code = exit_reason(self.process.exitcode)
+        self.conn.close()
+        return code
+
+
+class Driver:
+    """Worker processes that play teams; also a context manager that closes them."""
+
+    def __init__(self, chat: Path | str, *, workers: int = 0, patience_s: float = 120.0, per_worker: int = 64) -> None:
+        """`chat`: the folder of the tokeniser; `workers`: processes, one per core for 0; `patience_s`: how long a worker may be
+        silent while it has something to say; `per_worker`: teams that one plays at once."""
+        if workers < 0 or per_worker < 1 or not patience_s > 0:
+            what = f"{workers} workers, {per_worker} teams each, a patience of {patience_s} s"
+            raise InputError(what, fix="0 or more workers, at least 1 team, more than 0 s")
+        self._chat, self.patience_s, self.per_worker = str(Path(chat).absolute()), patience_s, per_worker
+        self.count = workers or len(os.sched_getaffinity(0))
+        self._context = multiprocessing.get_context("spawn")
+        self.workers: list[_Worker] = []
+        self.early_ends = 0
+        self.stats = DriverStats()
+        self.fill()
+
+    def play(self, rollouts: Sequence[Rollout], engine: Answers | None) -> list[Trace]:
+        """The traces of all rollouts, in their order; `engine` answers those whose model is the one that learns."""
+        asking = next((r for r in rollouts if r.is_asking), None)
+        if asking is not None and engine is None:
+            raise InputError("no engine answers this rollout", where=asking.name, fix="give an engine, or a demonstrator's model")
+        if not rollouts:
+            return []
+        self.fill()
+        try:
+            return _Round(self, rollouts, engine).traces()
+        except BaseException:
+            self._drop_all()  # their teams are half played
+            raise
+
+    @property
+    def pids(self) -> list[int]:
+        """Process ids of the workers."""
+        return [w.pid for w in self.workers]
+
+    def close(self) -> None:
+        """End the workers."""
+        for w in self.workers:
+            w.news.append(Stop())
+            w.write()
+        for w in self.workers:
+            w.process.join(2.0)
+        self._drop_all()
+
+    def __enter__(self) -> Driver:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- workers -----------------------------------------------------------------------------------------------------
+
+    def fill(self) -> None:
+        """Start workers until there are as many as there should be."""
+        with starting(), without_script():
+            while len(self.workers) < self.count:
+                ours, theirs = self._context.Pipe()
+                process = self._context.Process(
+                    target=serve, args=(theirs, self._chat), daemon=True, name=f"counterpoint-rollouts-{len(self.workers)}"
+                )
+                process.start()
+                theirs.close()  # so that an end of theirs is an end of file here
+                self.workers.append(_Worker(process, ours))
+
+    def _drop(self, w: _Worker) -> str:
+        """End a worker; how it ended."""
+        self.workers.remove(w)
+        return w.end()
+
+    def _drop_all(self) -> None:
+        for w in list(self.workers):
+            w.process.kill()
+        for w in list(self.workers):
+            self._drop(w)
+
+    def replace(self, w: _Worker, why: str, names: Sequence[str]) -> None:
+        """End a worker that went wrong, name it, and start another."""
+        is_early = not w.is_ready
+        ended = self._drop(w)
+        why = why or f"it died ({ended})"
+        self.stats.replaced.append(Replaced(w.pid, why, tuple(names)))
+        self.early_ends = self.early_ends + 1 if is_early else 0
+        if self.early_ends >= _MOST_STARTS:
+            raise CounterpointError(f"workers end before they begin: {why}", where="driver", fix="look at what they wrote above")
+        warnings.warn(f"rollout worker {w.pid} was replaced: {why}", RuntimeWarning, stacklevel=2)
+        self.fill()
+
+
+class _Round:
+    """One call of `play`: which rollout is where, and who waits for which answer."""
+
+    def __init__(self, driver: Driver, rollouts: Sequence[Rollout], engine: Answers | None) -> None:
+        self._driver, self._rollouts, self._engine, self._stats = driver, rollouts, engine, driver.stats
+        self._queue = deque(range(len(rollouts)))
+        self._suspects: deque[int] = deque()
+        """Rollouts whose worker ended: each is played again alone, so that it is known which one ends its worker."""
+        self._ends = [0] * len(rollouts)
+        """Workers that ended while they played a rollout."""
+        self._traces: dict[int, Trace] = {}
+        self._tickets: dict[int, tuple[_Worker, int, int]] = {}
+        """Ticket of a call to who asked: worker, rollout, number of the call."""
+        self._selector = selectors.DefaultSelector()
+
+    def traces(self) -> list[Trace]:
+        """Play to the end."""
+        try:
+            for w in self._driver.workers:
+                self._selector.register(w.conn, selectors.EVENT_READ, w)
+            while len(self._traces) < len(self._rollouts):
+                self._assign()
+                self._exchange()
+                self._step()
+        except CounterpointError:
+            with suppress(Exception):  # what went wrong is told already
+                self._drain()
+            raise
+        finally:
+            self._selector.close()
+        self._drain()
+        return [self._traces[number] for number in range(len(self._rollouts))]
+
+    def _assign(self) -> None:
+        """Give out rollouts: a fair share to each worker, the least busy first; then suspects to workers with nothing else."""
+        ready = [w for w in self._driver.workers if w.is_ready]
+        unfinished = len(self._queue) + sum(len(w.live) for w in ready)
+        most = min(self._driver.per_worker, -(-unfinished // self._driver.count))
+        while self._queue and ready:
+            w = min(ready, key=lambda w: len(w.live))
+            if len(w.live) >= most:
+                return
+            self._give(w, self._queue.popleft())
+        for w in ready:
+            if self._suspects and not w.live:
+                self._give(w, self._suspects.popleft())
+
+    def _give(self, w: _Worker, number: int) -> None:
+        rollout = self._rollouts[number]
+        w.live[number] = None
+        w.news.append(Play(number, packed(rollout, "rollout", number, rollout.name)))
+
+    # -- between workers and engine ----------------------------------------------------------------------------------
+
+    def _exchange(self) -> None:
+        """Send what there is, and hear who has something to say; waits only where the engine has nothing to compute."""
+        for w in self._driver.workers:
+            w.write()
+            self._selector.modify(w.conn, selectors.EVENT_READ | (selectors.EVENT_WRITE if w.has_unsent else 0), w)
+        is_waiting = not self._tickets
+        begin = time.monotonic()
+        found = self._selector.select(min(_LOOK_S, self._driver.patience_s / 4) if is_waiting else 0)
+        waited = time.monotonic() - begin
+        heard = [key.data for key, mask in found if mask & selectors.EVENT_READ]
+        if is_waiting:
+            self._stats.worker_s += waited
+        for w in heard:
+            self._hear(w)
+        for w in list(self._driver.workers):
+            # Of a long wait only so much counts: this process may have been stopped itself.
+            w.silent_s = 0.0 if w in heard or not w.owes else w.silent_s + min(waited, 2 * _LOOK_S)
+            limit = self._driver.patience_s if w.is_ready else max(self._driver.patience_s, START_S)
+            if w.silent_s > limit:
+                self._replace(w, f"it was silent for {limit:g} s")
+
+    def _hear(self, w: _Worker) -> None:
+        try:
+            said, is_gone = w.read()
+        except (ValueError, msgspec.MsgspecError) as error:
+            self._replace(w, f"it talks nonsense ({error})")
+            return
+        try:
+            for one in said:
+                self._take(w, one)
+        except _Nonsense as error:
+            self._replace(w, f"it talks nonsense ({error})")
+            return
+        if is_gone:
+            self._replace(w, "")
+
+    def _take(self, w: _Worker, one: Told) -> None:
+        if isinstance(one, Ready):
+            w.is_ready, self._driver.early_ends = True, 0
+            return
+        if isinstance(one, Failed) and one.rollout == -1:
+            raise _told(one, "a worker cannot begin", "driver")
+        if one.rollout not in w.live:
+            raise _Nonsense(f"about rollout {one.rollout}, which it does not play")
+        rollout = self._rollouts[one.rollout]
+        if isinstance(one, Failed):
+            raise _told(one, f"rollout {one.rollout} failed", rollout.name)
+        if isinstance(one, Asked):
+            self._ask(w, one, rollout)
+        else:
+            self._traces[one.rollout] = _trace(one, rollout)
+            del w.live[one.rollout]
+            self._stats.teams += 1
+            self._stats.calls += one.calls
+            self._stats.worker_cpu_s += one.cpu_s - w.cpu_s
+            w.cpu_s = one.cpu_s
+
+    def _ask(self, w: _Worker, one: Asked, rollout: Rollout) -> None:
+        if self._engine is None or not rollout.is_asking or not one.prompt or len(one.prompt) % 4:
+            raise _Nonsense(f"a call of rollout {one.rollout} that cannot be")
+        ask = Ask(
+            prompt=np.frombuffer(one.prompt, np.int32),
+            most=one.most,
+            temperature=one.temperature,
+            seed=one.seed,
+            starts=tuple(Start(tuple(ids), then) for ids, then in one.starts),
+            policy=one.policy,
+        )
+        try:
+            ticket = self._engine.add(ask)
+        except TooLong as error:
+            w.news.append(Unreadable(one.rollout, one.call, error.one_line()))
+            return
+        self._tickets[ticket] = w, one.rollout, one.call
+        w.asked += 1
+
+    def _step(self) -> None:
+        """Let the engine compute, and pass its answers on."""
+        if not self._tickets or self._engine is None:
+            return
+        begin = time.monotonic()
+        answers = self._engine.step()
+        self._stats.engine_s += time.monotonic() - begin
+        self._stats.batches += 1
+        self._stats.under_way += len(self._tickets)
+        for ticket, answer in answers:
+            if ticket not in self._tickets:
+                continue  # its worker is gone
+            w, rollout, call = self._tickets.pop(ticket)
+            w.asked -= 1
+            ids, logps = np.array(answer.token_ids, np.int32), np.array(answer.logps, np.float64)
+            w.news.append(Answered(rollout, call, ids.tobytes(), logps.tobytes(), answer.finish))
+        if self._tickets and not self._engine.is_busy:
+            raise CounterpointError(
+                f"the engine has lost {len(self._tickets)} calls", where="driver", fix="a defect of the engine"
+            )
+
+    def _drain(self) -> None:
+        """Let the engine end what nobody waits for any more: it can take other weights only when it has nothing to do."""
+        while self._engine is not None and self._engine.is_busy:
+            self._engine.step()
+
+    def _replace(self, w: _Worker, why: str) -> None:
+        """Another worker in the place of one that went wrong; what it was playing is played again, each alone."""
+        self._selector.unregister(w.conn)
+        for ticket in [t for t, asked in self._tickets.items() if asked[0] is w]:
+            del self._tickets[ticket]
+        live, names = list(w.live), [self._rollouts[number].name for number in w.live]
+        before = list(self._driver.workers)
+        self._driver.replace(w, why, names)
+        for new in self._driver.workers:
+            if new not in before:
+                self._selector.register(new.conn, selectors.EVENT_READ, new)
+        for number in live:
+            self._ends[number] += 1
+            if self._ends[number] > 1:
+                name, how = self._rollouts[number].name, self._stats.replaced[-1].why
+                raise CounterpointError(f"rollout {number} ended its worker twice: {how}", where=name, fix="leave it out")
+            self._suspects.append(number)
+
+
+class _Nonsense(Exception):
+    """What a worker cannot mean."""
+
+
+def _trace(one: Played, rollout: Rollout) -> Trace:
+    try:
+        trace = pickle.loads(one.trace)
+    except Exception as error:  # pickle raises whatever the bytes make it raise
+        raise _Nonsense(f"a trace that cannot be read: {error}") from error
+    if not isinstance(trace, Trace) or trace.trace_id != rollout.name:
+        raise _Nonsense(f"not the trace of rollout {one.rollout}")
+    return trace
+
+
+def _told(one: Failed, what: str, where: str) -> CounterpointError:
+    """What a worker raised, as one error; the traceback there is a note on it."""
+    error = CounterpointError(f"{what}: {one.what}", where=where)
+    error.add_note(one.trace)
+    return error
