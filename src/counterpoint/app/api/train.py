@@ -6,6 +6,7 @@ Always true: everything named is looked up before anything is played or written;
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import counterpoint.registry as registry
+from counterpoint.app.api.language import is_language_file, is_language_run, language_config, language_planned
 from counterpoint.errors import InputError, NotFound, NotIdentified, did_you_mean
 from counterpoint.trace.tabular import Tabular
 
@@ -60,6 +62,8 @@ class TrainedRuns(Tabular):
 def train(
     world: str | None = None,
     *,
+    lm: str | None = None,
+    task: str | Sequence[str] | None = None,
     preset: str | None = None,
     source: str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] | None = None,
@@ -81,8 +85,9 @@ def train(
     `settings` are the other keys of a RUN.toml (`updates`, `eval_every`, `workers`, ...). Runs go to `out`, else to
     runs/PRESET-WORLD-seedS; with `seeds` there is one for each, and those that are there already go on. `resume` goes on with
     a run that was cut off. With `store` it learns from the finished traces there that `where` finds (the language of
-    `counterpoint ls`), and plays nothing but evaluations. `progress(kind, row)` is told what happens. Needs
-    `pip install 'counterpoint[train]'`.
+    `counterpoint ls`), and plays nothing but evaluations. With `lm` (a name of `counterpoint models`, or a folder) a language
+    model learns to play `task` (T1 to T6, or several) as a team; `set` then has dials of the tasks and settings of the run, as
+    `--set` does. `progress(kind, row)` is told what happens. Needs `pip install 'counterpoint[train]'`, or `[llm]` with `lm`.
 
     >>> import counterpoint as cpt
     >>> trained = cpt.train("W1", preset="grpo", updates=1, episodes=16, eval_episodes=4, set={"vote_items": 8})
@@ -90,13 +95,19 @@ def train(
     ('finished', [0, 1])
     """
     if resume is not None:
-        given = {"world": world, "preset": preset, "source": source, "out": out, "seed": seed, "seeds": seeds, "budget": budget}
-        given |= {"store": store, "where": where}
+        given: dict[str, Any] = {"world": world, "preset": preset, "source": source, "out": out, "seed": seed, "seeds": seeds, "budget": budget}
+        given |= {"store": store, "where": where, "lm": lm, "task": task}
         unused = [name for name, value in {**given, "set": set, **settings}.items() if value is not None]
         if unused:
             raise InputError(f"{unused[0]} is for a new run", where="resume", fix="a run goes on with its own run.toml")
         return TrainedRuns((train_one(run_folder(Path(resume)), {}, resume=True, allow=allow, progress=progress),))
     file = None if source is None else Path(source)
+    if lm is not None or is_language_file(file):
+        pairs = [f"{name}={json.dumps(value)}" for name, value in (set or {}).items()]
+        tasks = (task,) if isinstance(task, str) else tuple(task or ())
+        told = language_config(file, model=lm, tasks=tasks, allow=allow, pairs=pairs, where=where, seed=seed, **settings)
+        runs = language_planned(told, out=None if out is None else Path(out), seeds=seeds, source=file)
+        return TrainedRuns(tuple(train_one(f, one, resume=False, allow=allow, progress=progress) for f, one in runs))
     options = {"seed": seed, "budget_calls": budget, **settings}
     config = settings_named(file, preset, world, allow, store=store, where=where, **options)
     if set is not None:
@@ -209,12 +220,21 @@ def train_one(
     folder: Path, config: Mapping[str, Any], *, resume: bool, allow: Collection[str], progress: Progress | None
 ) -> RunFolder:
     """Train one run, or go on with it."""
+    is_language = is_language_run(folder) if resume else "model" in config
     try:
+        if is_language:
+            from counterpoint.train.lm.run import train_language
+
+            return train_language(folder, config, progress=progress, resume=resume, allow=allow)
         from counterpoint.train.start import train_run
     except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] != "torch":
+        missing = (error.name or "").split(".")[0]
+        if missing not in ("torch", "safetensors", "tokenizers", "jinja2"):
             raise
-        raise InputError("training needs torch, which is not installed", fix="pip install 'counterpoint[train]'") from error
+        extra = "llm" if is_language else "train"
+        raise InputError(
+            f"training needs {missing}, which is not installed", fix=f"pip install 'counterpoint[{extra}]'"
+        ) from error
     return train_run(folder, config, progress=progress, resume=resume, allow=allow)
 
 

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 _FLAGS = {
     "source": "RUN.toml", "preset": "--preset", "world": "--world", "pairs": "--set", "seed": "--seed", "seeds": "--seeds",
     "budget": "--budget", "updates": "--updates", "out": "--out", "workers": "--workers", "staleness": "--staleness",
-    "runner": "--runner", "is_dry": "--dry-run", "store": "--from", "where": "--where",
+    "runner": "--runner", "is_dry": "--dry-run", "store": "--from", "where": "--where", "lm": "--lm", "tasks": "--task",
+    "topology": "--topology", "demos": "--demos", "credit": "--credit", "adapters": "--adapters", "device": "--device",
 }  # fmt: skip
 _SETTINGS = {
     "seed": "seed",
@@ -41,6 +42,7 @@ _SETTINGS = {
     epilog="\b\nExamples:\n  counterpoint train --preset counterpoint --world W1 --set vote_items=64 --budget 100000 --watch\n"
     "  counterpoint train run.toml --seeds 5 --out runs/mine --json\n"
     "  counterpoint train --from traces --where 'reward>10' --preset clone\n"
+    "  counterpoint train --lm smollm2-135m --task T1 --demos fake:0.7 --device cuda --set learn.updates=40\n"
     "  counterpoint train --resume runs/mine-seed3\n\n"
     "\b\nExit codes: 0 finished, 1 failed (a loss that is no number, a full disk), 2 a wrong option or setting,\n"
     "3 no such file, run, preset or world, 5 the world or machine lacks what is asked for,\n"
@@ -64,6 +66,13 @@ _SETTINGS = {
 @click.option("--staleness", type=click.IntRange(min=0), metavar="K", help="Updates by which episodes may lag.")
 @click.option("--from", "store", metavar="STORE", help="Learn from the traces of a store, and play nothing but evaluations.")
 @click.option("--where", metavar="QUERY", help="Which of them, in the words of counterpoint ls: 'reward>0.5 agents>2'.")
+@click.option("--lm", metavar="MODEL", help="Train a language model: a name of `counterpoint models`, a folder, a .gguf file.")
+@click.option("--task", "tasks", metavar="T1[,T2...]", help="With --lm: what the team plays.")
+@click.option("--topology", metavar="NAME", help="With --lm: how the team works together.  [default: centralized]")
+@click.option("--demos", metavar="WHO", help="With --lm: who is imitated first: fake:0.7, or a store (and --where QUERY).")
+@click.option("--credit", metavar="NAME[,NAME]", help="With --lm: credit mechanisms.  [default: group_relative]")
+@click.option("--adapters", type=click.Choice(["none", "shared", "role"]), help="With --lm: learn adapters, not all weights.")
+@click.option("--device", metavar="cpu|cuda", help="With --lm: where the model lives.  [default: cpu]")
 @click.option("--resume", type=click.Path(path_type=Path), metavar="DIR", help="Go on with a run that was cut off.")
 @click.option("--allow", multiple=True, metavar="NAME", help="Code (module:object) that RUN.toml or a run names, and may run.")
 @click.option("--watch", is_flag=True, help="A live table, where there is a terminal.")
@@ -71,7 +80,7 @@ _SETTINGS = {
 @click.option("--list", "listing", is_flag=True, help="List the presets.")
 @json_option
 def train(resume: Path | None, watch: bool, listing: bool, as_json: bool, **given: Any) -> None:
-    """Train an orchestrator in a world whose optimum is known.
+    """Train an orchestrator in a world whose optimum is known, or a language model that plays tasks as a team (--lm).
 
     Settings come from RUN.toml or from --preset and --world; options override the file. Without --out a run goes to
     runs/PRESET-WORLD-seedS, or runs/NAME-seedS for NAME.toml. --json prints one object per line.
@@ -81,6 +90,10 @@ def train(resume: Path | None, watch: bool, listing: bool, as_json: bool, **give
 
     In a stopping world (S0 to S3) a stop rule is learned, at once: --preset is a stop trainer (stacked, longstaff_schwartz,
     all_stops, ...), --set traces=N says from how many, --from takes recorded ones, and --out is the rule's file.
+
+    With --lm, a language model imitates --demos, then plays, is paid and learns; --set takes dials of the tasks (documents=8),
+    limits (limits.width=2), prices (prices.agent=0.02) and settings (imitate.steps=300, learn.updates=40). The model of a
+    finished run is local:RUN.
     """
     if listing:
         return _list(as_json)
@@ -92,9 +105,11 @@ def train(resume: Path | None, watch: bool, listing: bool, as_json: bool, **give
             raise InputError(f"{unused[0]} is for a new run", where="--resume", fix="a run goes on with its own run.toml")
         _go(run_folder(resume), {}, given["allow"], is_resumed=True, watch=watch, as_json=as_json)
         return None
-    if _stops(given, as_json=as_json):
-        return None
-    planned = _plan(given)
+    planned = _language(given)
+    if planned is None:
+        if _stops(given, as_json=as_json):
+            return None
+        planned = _plan(given)
     if given["is_dry"]:
         return _show_plan(planned, as_json)
     for folder, config in planned:
@@ -103,6 +118,37 @@ def train(resume: Path | None, watch: bool, listing: bool, as_json: bool, **give
         first = planned[0][0].name.rsplit("-seed", 1)[0]
         click.echo(plain_text(f"{len(planned)} runs: counterpoint plot {first}={planned[0][0].parent / first}-seed*"))
     return None
+
+
+_FOR_LANGUAGE = ("tasks", "topology", "demos", "credit", "adapters", "device")
+_FOR_WORLDS = ("preset", "world", "budget", "staleness", "runner", "store")
+
+
+def _language(given: Mapping[str, Any]) -> list[tuple[Path, dict[str, Any]]] | None:
+    """The runs of a language model; None where none is asked for."""
+    from counterpoint.app.api.language import is_language_file, language_config, language_planned
+
+    source: Path | None = given["source"]
+    if given["lm"] is None and not is_language_file(source):
+        lone = [name for name in _FOR_LANGUAGE if given[name] is not None]
+        if lone:
+            raise InputError(f"{_FLAGS[lone[0]]} is for language models", fix="--lm MODEL")
+        return None
+    wrong = [name for name in _FOR_WORLDS if given[name] is not None]
+    if wrong:
+        raise InputError(f"{_FLAGS[wrong[0]]} is not for language models", where="--lm", fix="leave it out; see --help")
+    adapters, updates = given["adapters"], given["updates"]
+    config = language_config(
+        source, model=given["lm"], tasks=_names(given["tasks"]), topology=given["topology"], demos=given["demos"],
+        where=given["where"], credit=_names(given["credit"]), allow=given["allow"],
+        pairs=[*given["pairs"], *([] if updates is None else [f"learn.updates={updates}"])], seed=given["seed"],
+        device=given["device"], workers=given["workers"], adapters="" if adapters == "none" else adapters,
+    )  # fmt: skip
+    return language_planned(config, out=given["out"], seeds=given["seeds"], source=source)
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
 
 
 def _stops(given: Mapping[str, Any], *, as_json: bool) -> bool:

@@ -1,0 +1,166 @@
+"""From played teams to what each call is taught: rewards less prices, credit of one or several mechanisms, advantages.
+
+Always true: a mechanism that compares the samples of a task itself is taken as it is; amounts of the others become advantages
+against the same unit in the task's other samples. Where several mechanisms cover a call, the most specific unit wins.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+import numpy as np
+
+import counterpoint.registry as registry
+from counterpoint.credit.call_rows import CallRows, call_rows
+from counterpoint.team.session import Spec
+from counterpoint.trace import Trace, summed_costs
+from counterpoint.trace.rows import Credit, CreditRow
+from counterpoint.train.lm.settings import Learn, Prices
+
+_LEAST_SPREAD = 1e-6
+_SOFT = 0.05
+"""Added to a spread before it divides: small differences stay small."""
+
+
+def paid(trace: Trace, prices: Prices) -> Trace:
+    """The trace with the prices taken off its team reward; the task's own score stays in its metrics."""
+    cost = priced(trace, prices)
+    score = trace.rewards["team"]
+    metrics = {**(trace.metrics or {}), "task_score": score, "price": cost}
+    return msgspec.structs.replace(trace, rewards={**trace.rewards, "team": score - cost}, metrics=metrics)
+
+
+def priced(trace: Trace, prices: Prices) -> float:
+    """What a team owes for its agents, calls, tokens and time."""
+    spawned = sum(e.type == "spawn" and e.ok is not False for e in trace.events)
+    calls = sum("call" in (e.extra or {}) for e in trace.events)
+    written = sum(e.tokens_out or 0 for e in trace.events)
+    seconds = float(summed_costs(trace.events).get("wall_clock_s", 0.0)) if prices.second else 0.0
+    return prices.agent * spawned + prices.call * calls + prices.token * written + prices.second * seconds
+
+
+@lru_cache(maxsize=4096)
+def _instance(task: str, config: str, seed: int) -> tuple[Any, Any]:
+    made = Spec(task=task, config=json.loads(config), seed=seed).make_task()
+    return made, made.instance(seed)
+
+
+class _Merge:
+    """What workers returned, and what the last merge would have been worth with some of it."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        told = [(i, e) for i, e in enumerate(trace.events) if e.type == "return" and e.ok is not False]
+        self.returns = [(i, e.agent, trace.contents.get(e.content_ref or "", "")) for i, e in told]
+        merges = [e for e in trace.events if e.type == "aggregate"]
+        self.rule = (merges[-1].extra or {}).get("rule") if merges else None
+
+    def worth(self, kept: Callable[[int, str], bool]) -> float:
+        """The task's score of a merge of what is kept (place of the event, agent)."""
+        team = self.trace.meta["team"]
+        task, instance = _instance(team["task"], json.dumps(dict(team["config"]), sort_keys=True), int(team["seed"]))
+        texts = [text for place, agent, text in self.returns if kept(place, agent)]
+        return float(task.check(instance, task.merge(instance, self.rule or task.rules[0], texts)).value)
+
+
+def without_returns(trace: Trace, agent: str) -> float:
+    """The team's reward had the last merge not had what this agent returned: exact, and no model is asked.
+
+    What the team would have done otherwise is no part of it: only the merge is made again. Where nothing was merged, or the
+    agent returned nothing, it is the reward itself.
+    """
+    merge, reward = _Merge(trace), trace.rewards["team"]
+    if merge.rule is None or agent not in {a for _, a, _ in merge.returns}:
+        return reward
+    return reward - (merge.worth(lambda place, who: True) - merge.worth(lambda place, who: who != agent))
+
+
+def merged_worth(trace: Trace, agents: frozenset[str]) -> float:
+    """What the returns of some agents are worth when they are merged alone: the game of `shapley` and its kin."""
+    return _Merge(trace).worth(lambda place, who: who in agents)
+
+
+def merged_value(trace: Trace) -> list[float]:
+    """After each event, what a merge of all that was returned so far would score: a critic for `ledger` that asks no model."""
+    merge, now = _Merge(trace), 0.0
+    places = {place for place, _, _ in merge.returns}
+    values = [0.0]
+    for i in range(len(trace.events)):
+        if i in places:
+            now = merge.worth(lambda place, who, i=i: place <= i)  # type: ignore[misc]
+        values.append(now)
+    return values
+
+
+_TEAM_GIVES: dict[str, dict[str, Any]] = {
+    "difference": {"counterfactual": without_returns},
+    "shapley": {"worth": merged_worth},
+    "winter": {"worth": merged_worth},
+    "sharp": {"worth": merged_worth},
+    "ledger": {"value": merged_value, "unit": "agent"},
+}
+"""What mechanisms need beyond the traces, as far as the task itself can answer."""
+
+
+def advantages(traces: Sequence[Trace], learn: Learn) -> CallRows:
+    """Rows of every model call, with the advantage that the mechanisms give it."""
+    rows: list[CreditRow] = []
+    names = []
+    for name in learn.credit:
+        mechanism = registry.get("credit", name)
+        credit: Credit = mechanism(list(traces), **{**_TEAM_GIVES.get(name, {}), **learn.options.get(name, {})})
+        found = [row for row in credit.rows if name != "difference" or _was_spawned(traces[row.trace], row)]
+        rows += found if "group" in mechanism.needs else normalised(found, traces, learn.normalise)
+        names.append(name)
+    ids = tuple(t.trace_id for t in traces)
+    return call_rows(traces, Credit("+".join(names), "advantages", False, ids, tuple(rows)))
+
+
+def _was_spawned(trace: Trace, row: CreditRow) -> bool:
+    """Whether leaving an agent out means anything: who leads the team cannot be left out of its merge."""
+    return any(e.type == "spawn" and e.to == row.unit_id for e in trace.events)
+
+
+def normalised(rows: Sequence[CreditRow], traces: Sequence[Trace], how: str) -> list[CreditRow]:
+    """Amounts against those of the same unit in the other samples of the task.
+
+        group           (x - mean) / (std + 0.05)
+        leave_one_out   x - mean of the others
+        none            x
+
+    A unit is the same in two samples by its name: the team, a role, an agent; units of single events by the agent they are of.
+    What only one sample has is compared with nothing and gets 0, except with `none`.
+    """
+    if how == "none":
+        return list(rows)
+    found: dict[tuple[str, str, str], list[int]] = {}
+    agents: list[Mapping[str, str]] = [{e.id: e.agent for e in t.events} for t in traces]
+    for i, row in enumerate(rows):
+        own = row.unit_id if row.unit in ("team", "role", "agent") else row.unit_id.partition("#")[0]
+        own = agents[row.trace].get(own, own)
+        found.setdefault((traces[row.trace].task_id or "", row.unit, own), []).append(i)
+    out = list(rows)
+    for places in found.values():
+        values = np.array([rows[i].value for i in places])
+        samples = len({rows[i].trace for i in places})
+        if samples < 2 or values.std() < _LEAST_SPREAD:
+            new = np.zeros(len(values))
+        elif how == "group":
+            new = (values - values.mean()) / (values.std() + _SOFT)
+        else:
+            new = values - (values.sum() - values) / (len(values) - 1)
+        for i, value in zip(places, new.tolist(), strict=True):
+            out[i] = rows[i]._replace(value=value, se=None)
+    return out
+
+
+def flat_groups(traces: Sequence[Trace]) -> set[str]:
+    """The tasks whose samples all earned the same: compared with each other they teach nothing."""
+    by: dict[str, list[float]] = {}
+    for trace in traces:
+        by.setdefault(trace.task_id or trace.trace_id, []).append(trace.rewards["team"])
+    return {task for task, values in by.items() if max(values) - min(values) < _LEAST_SPREAD}

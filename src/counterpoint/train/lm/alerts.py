@@ -1,0 +1,107 @@
+"""Alerts for language models: ways in which their training goes wrong while its reward looks fine.
+
+    entropy_collapse   the model has become nearly certain of every word it writes, and was not before
+    length_drift       answers are twice as long, or half as long, as they were
+    malformed          more than one answer in twenty is no legal act
+    mismatch           the engine's log-probabilities are not the learner's
+    kl_jump            an update moved the policy far from what had sampled
+    silent_role        a role that used to speak does not speak any more
+    zero_variance      all samples of most tasks earned the same: compared with each other they teach nothing
+
+Always true: an alert is a function of the rows of metrics and alerts so far, so a run that resumes raises the same ones. None
+changes anything. A code is not raised again within `AGAIN` updates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+AGAIN = 20
+WINDOW = 5
+_COLLAPSED = 0.01
+_MALFORMED = 0.05
+_MISMATCH = 0.05
+_KL = 0.1
+Row = Mapping[str, Any]
+
+
+class LanguageAlert(NamedTuple):
+    """Something to look at."""
+
+    code: str
+    what: str
+    fix: str
+
+
+def _mean(rows: Sequence[Row], name: str) -> float:
+    found = [float(r[name]) for r in rows if isinstance(r.get(name), (int, float))]
+    return math.fsum(found) / len(found) if found else math.nan
+
+
+def language_alerts(metrics: Sequence[Row], alerts: Sequence[Row]) -> list[LanguageAlert]:
+    """Alerts of the last row."""
+    rows = [r for r in metrics if r.get("phase") == "learn"]
+    if not rows:
+        return []
+    recent = {a["code"] for a in alerts if metrics[-1]["update"] - a["update"] < AGAIN}
+    found = (_entropy(rows), _length(rows), _malformed(rows), _mismatch(rows), _kl(rows), _silent(rows), _flat(rows))
+    return [alert for alert in found if alert is not None and alert.code not in recent]
+
+
+def _entropy(rows: Sequence[Row]) -> LanguageAlert | None:
+    first, now = _mean(rows[:WINDOW], "entropy"), _mean(rows[-WINDOW:], "entropy")
+    if len(rows) < 2 * WINDOW or not (now < _COLLAPSED and now < first / 4):
+        return None
+    what = f"surprise per token fell {first:.3g} -> {now:.3g}: samples of a task are all alike soon"
+    return LanguageAlert("entropy_collapse", what, "a wider upper clip (learn.clip_high), a KL term (learn.beta), or stop here")
+
+
+def _length(rows: Sequence[Row]) -> LanguageAlert | None:
+    first, now = _mean(rows[:WINDOW], "tokens_per_call"), _mean(rows[-WINDOW:], "tokens_per_call")
+    if len(rows) < 2 * WINDOW or not (now > 2 * first or now < first / 2):
+        return None
+    what = f"answers went from {first:.1f} to {now:.1f} tokens"
+    return LanguageAlert("length_drift", what, "look at what became longer or shorter; a price on tokens (prices.token)")
+
+
+def _malformed(rows: Sequence[Row]) -> LanguageAlert | None:
+    now = _mean(rows[-WINDOW:], "malformed")
+    if not now > _MALFORMED:
+        return None
+    fix = "more imitation first, or a lower rate; counterpoint show has the error of each such call"
+    return LanguageAlert("malformed", f"{now:.0%} of the answers are no legal act", fix)
+
+
+def _mismatch(rows: Sequence[Row]) -> LanguageAlert | None:
+    gap = rows[-1].get("mismatch")
+    if not isinstance(gap, (int, float)) or not gap > _MISMATCH:
+        return None
+    what = f"log-probabilities of engine and learner differ by {gap:.3g} on average"
+    return LanguageAlert("mismatch", what, "the correction (learn.cap) weighs it; float32 on both sides takes it away")
+
+
+def _kl(rows: Sequence[Row]) -> LanguageAlert | None:
+    kl = rows[-1].get("kl")
+    if not isinstance(kl, (int, float)) or not kl > _KL:
+        return None
+    what = f"the policy moved {kl:.3g} nats per token within one update"
+    return LanguageAlert("kl_jump", what, "a lower learn.lr, or fewer learn.steps")
+
+
+def _silent(rows: Sequence[Row]) -> LanguageAlert | None:
+    spoke = {role for r in rows[:-1] for role, n in (r.get("roles") or {}).items() if n}
+    gone = sorted(spoke - {role for role, n in (rows[-1].get("roles") or {}).items() if n})
+    if not gone:
+        return None
+    what = f"nobody speaks as {' or '.join(gone)} any more"
+    return LanguageAlert("silent_role", what, "right where one agent is enough; else a cheaper spawn (prices.agent)")
+
+
+def _flat(rows: Sequence[Row]) -> LanguageAlert | None:
+    share = _mean(rows[-WINDOW:], "flat_groups")
+    if len(rows) < WINDOW or not share >= 0.5:
+        return None
+    what = f"in {share:.0%} of the tasks all samples earned the same"
+    return LanguageAlert("zero_variance", what, "harder or more varied tasks, more samples, or a higher temperature")

@@ -1,0 +1,226 @@
+"""The model that plays and learns: its files, its weights, one policy or one for each role, and the engine that speaks for them.
+
+Always true: the engine speaks with the weights of the last `refresh`. Policies of roles share the model and nothing that learns.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from counterpoint.errors import InputError, Refused
+from counterpoint.team.lm.chat import Chat
+from counterpoint.team.lm.engine import Answer, Ask, Engine
+from counterpoint.team.lm.network import Network, Shape, Weights, as_transformers, read
+from counterpoint.train.lm.adapter import Adapter
+from counterpoint.train.lm.learner import LanguageLearner, Options
+from counterpoint.train.lm.settings import LanguageSettings
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SHARED = "shared"
+"""The name of the one policy where roles have none of their own."""
+_CONTEXT = 4096
+_BYTES_PER_WEIGHT = {"": 22, "shared": 8, "role": 8}
+"""float32 weights, gradients and two moments, and the engine's copy; without gradients of what does not learn."""
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """A model's folder, read."""
+
+    name: str
+    folder: Path
+    digest: str
+    shape: Shape
+    weights: Weights
+    """float32, on the device."""
+    chat: Chat
+
+
+def check_device(device: str) -> torch.device:
+    """The device; one that is not there is one clear error."""
+    kind = device.partition(":")[0]
+    if kind not in ("cpu", "cuda"):
+        raise InputError(f"no device {device!r}", fix="cpu or cuda")
+    if kind == "cuda" and not torch.cuda.is_available():
+        fix = "--device cpu for a tiny model, or a machine with an NVIDIA GPU"
+        raise Refused("no GPU is there: the device is 'cuda'", fix=fix)
+    return torch.device(device)
+
+
+def check_memory(shape: Shape, adapters: str, device: torch.device) -> None:
+    """Refuse a model that cannot fit while it learns, and say what would."""
+    if device.type != "cuda":
+        return
+    free, _ = torch.cuda.mem_get_info(device)
+    need = _size(shape) * _BYTES_PER_WEIGHT[adapters]
+    if need > 0.8 * free:
+        fits = 0.8 * free / _BYTES_PER_WEIGHT[adapters]
+        fix = f"a model of up to {fits / 1e9:.2g} billion weights" + ("" if adapters else ", or --adapters shared")
+        raise Refused(f"{need / 2**30:.0f} GiB are needed and {free / 2**30:.0f} are free", where=str(device), fix=fix)
+
+
+def _size(shape: Shape) -> int:
+    layer = shape.width * (shape.heads + 2 * shape.kv_heads) * shape.head_width + shape.heads * shape.head_width * shape.width
+    words = shape.vocabulary * shape.width * (1 if shape.is_tied else 2)
+    return words + shape.layers * (layer + 3 * shape.width * shape.inner)
+
+
+class Engines:
+    """Several engines as one: each ask goes to that of its policy."""
+
+    def __init__(self, engines: Mapping[str, Engine]) -> None:
+        self.engines = dict(engines)
+        self._all = list(self.engines.values())
+        self._place = {name: i for i, name in enumerate(self.engines)}
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether somebody waits for an answer."""
+        return any(engine.is_busy for engine in self._all)
+
+    def add(self, ask: Ask) -> int:
+        """Ask the policy that the ask names; one that is unknown speaks with the first."""
+        place = self._place.get(ask.policy, 0)
+        return self._all[place].add(ask) * len(self._all) + place
+
+    def step(self) -> list[tuple[int, Answer]]:
+        """One pass of each."""
+        out = []
+        for place, engine in enumerate(self._all):
+            if engine.is_busy:
+                out += [(ticket * len(self._all) + place, answer) for ticket, answer in engine.step()]
+        return out
+
+
+class Policies:
+    """What learns, and what speaks."""
+
+    def __init__(self, settings: LanguageSettings, files: ModelFiles, roles: Sequence[str]) -> None:
+        self.settings, self.files = settings, files
+        self.device = next(iter(files.weights.values())).device
+        self.is_gpu = self.device.type == "cuda"
+        self.names = tuple(roles) if settings.adapters == "role" else (SHARED,)
+        dtype = torch.bfloat16 if self.is_gpu else torch.float32
+        self.network = Network(files.shape, device=self.device, dtype=dtype, is_compiled=self.is_gpu)
+        self.context = min(files.shape.context, settings.context or _CONTEXT)
+        options = Options(tokens=settings.tokens or (65_536 if self.is_gpu else 8192))
+        self.learners = {name: self._learner(name, options) for name in self.names}
+        self.engines = Engines({name: self._engine(len(self.names)) for name in self.names})
+
+    def _learner(self, name: str, options: Options) -> LanguageLearner:
+        adapter = None
+        if self.settings.adapters:
+            seed = zlib.crc32(f"{self.settings.seed} {name}".encode())
+            adapter = Adapter.new(self.files.shape, self.files.weights, rank=self.settings.rank, seed=seed)
+        return LanguageLearner(self.network, self.files.weights, options, adapter)
+
+    def _engine(self, share: int) -> Engine:
+        chat, shape = self.files.chat, self.files.shape
+        spaces = np.zeros(shape.vocabulary, bool)
+        spaces[: min(chat.size, shape.vocabulary)] = chat.after_space[: shape.vocabulary]
+        ends = sorted(i for i in {*chat.ends, *chat.lines} if i < shape.vocabulary)
+        network = Network(shape, device=self.device, dtype=self.network.dtype)
+        weights = {n: w.detach().to(network.dtype, copy=True) for n, w in self.files.weights.items()}
+        if not self.is_gpu:
+            return Engine(network, weights, ends=ends, after_space=spaces, slots=self.settings.slots or 64)
+        from counterpoint.team.lm.cuda import CudaEngine
+
+        most = max(mix.spec(0, "engine").limits.max_tokens for mix in self.settings.task)
+        slots = self.settings.slots or max(64, 768 // share)
+        return CudaEngine(network, weights, ends=ends, after_space=spaces, slots=slots, most=most, room=1024)
+
+    def policy_of(self, role: str | None) -> str:
+        """Whose rows a role's calls are."""
+        return role if role in self.names else self.names[0]
+
+    def speaks_for(self) -> dict[str, str]:
+        """Role to policy, for rollouts."""
+        return {name: name for name in self.names} if self.settings.adapters == "role" else {}
+
+    def refresh(self) -> None:
+        """The engines speak with the learners' weights from now on."""
+        with torch.no_grad():
+            for name, learner in self.learners.items():
+                self.engines.engines[name].load({n: w.detach() for n, w in learner.now().items()})
+
+    def snapshot(self) -> dict[str, Weights]:
+        """The weights as they are now, to be kept."""
+        with torch.no_grad():
+            return {name: {n: w.detach().clone() for n, w in learner.now().items()} for name, learner in self.learners.items()}
+
+    # -- files -------------------------------------------------------------------------------------------------------
+
+    def export(self, run: Path) -> None:
+        """What `local:RUN` reads: a transformers folder, or adapters and the name of their model; written whole or not at all."""
+        from safetensors.torch import save_file
+
+        if not self.settings.adapters:
+            (learner,) = self.learners.values()
+            write_folder(self.files, {n: w.detach() for n, w in learner.weights.items()}, run / "model")
+            return
+        names: dict[str, str] = {}
+        for name, learner in self.learners.items():
+            assert learner.adapter is not None
+            file = "adapter.safetensors" if len(self.names) == 1 else f"adapter-{name}.safetensors"
+            tensors = {n: t.detach().to("cpu", torch.bfloat16).contiguous() for n, t in learner.adapter.as_tensors().items()}
+            draft = run / f".{file}.tmp"
+            save_file(tensors, draft, metadata={"scale": str(learner.adapter.scale), "base": self.files.digest})
+            os.replace(draft, run / file)
+            names[name] = file
+        about = {"base": self.settings.model, "base_digest": self.files.digest, "rank": self.settings.rank, "adapters": names}
+        draft = run / ".model.json.tmp"
+        draft.write_text(json.dumps(about, indent=1) + "\n")
+        os.replace(draft, run / "model.json")
+
+
+def write_folder(files: ModelFiles, weights: Weights, target: Path) -> None:
+    """Weights as a transformers folder beside the tokeniser of the model they came from."""
+    import shutil
+    import tempfile
+
+    from safetensors.torch import save_file
+
+    draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        for file in files.folder.iterdir():
+            if file.suffix in (".json", ".jinja", ".txt", ".model") and not file.name.endswith(".index.json"):
+                shutil.copy2(file, draft / file.name)
+        for made in draft.glob("counterpoint*.json"):
+            made.unlink()  # the sums of the weights that it began with
+        plain: dict[str, Tensor] = as_transformers(files.shape, weights)
+        halves = {n: t.to("cpu", torch.bfloat16).contiguous() for n, t in plain.items()}
+        save_file(halves, draft / "model.safetensors", {"format": "pt"})
+        config: dict[str, Any] = json.loads((draft / "config.json").read_text())
+        for name in ("dtype", "torch_dtype"):
+            if name in config:
+                config[name] = "bfloat16"
+        (draft / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+        draft.chmod(0o755)
+        if target.exists():
+            shutil.rmtree(target)
+        os.rename(draft, target)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def read_model(spec: str, device: torch.device) -> ModelFiles:
+    """A model by name, folder or file."""
+    from counterpoint.team.local.conversion import ready_folder
+    from counterpoint.team.local.weights import find
+
+    source = find(spec)
+    folder = ready_folder(source)
+    shape, weights = read(folder, device=str(device))
+    chat = Chat.read(folder)
+    return ModelFiles(source.name, folder, source.digest(), shape, weights, chat)

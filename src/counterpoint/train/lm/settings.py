@@ -1,0 +1,289 @@
+"""The settings of a run in which a language model learns: the model, the tasks, how it imitates, how it learns.
+
+Always true: every key is known and of its type, or there is one clear error that names it. A run is a function of its settings
+where no limit in seconds is set.
+
+    model = "smollm2-135m"                 [imitate]                        [learn]
+    [[task]]                               demos = "fake:0.7"               credit = ["group_relative"]
+    name = "T1"                            steps = 300                      updates = 40
+    set = {documents = 8}
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+import counterpoint.registry as registry
+from counterpoint.credit.mechanism import Mechanism
+from counterpoint.envs.task import task as find_task
+from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
+from counterpoint.files import read_toml
+from counterpoint.team.session import Spec
+from counterpoint.team.state import Limits
+from counterpoint.train.lm.objective import Objective
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskMix:
+    """One kind of task that is played, with its own dials."""
+
+    name: str
+    """T1 to T6, a task's id, or "package.module:object"."""
+    set: dict[str, Any] = field(default_factory=dict)
+    """Dials that differ from the task's own."""
+    topology: str = "centralized"
+    harness: str = "text"
+    limits: dict[str, Any] = field(default_factory=dict)
+    """Limits of the team that differ from the usual ones: {width = 2, max_tokens = 64}."""
+    share: int = 1
+    """How often it is played beside the others."""
+
+    def spec(self, seed: int, model: str) -> Spec:
+        """The team of one instance."""
+        limits = Limits.of({"max_tokens": 96, **self.limits})
+        named = find_task(self.name).name if ":" not in self.name else self.name
+        return Spec(
+            task=named, config=self.set, seed=seed, topology=self.topology, model=model, harness=self.harness, limits=limits
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prices:
+    """What a team pays out of its reward (R7, R8), so that spawning, talking and stopping matter."""
+
+    agent: float = 0.0
+    """For each agent that was spawned."""
+    call: float = 0.0
+    """For each model call."""
+    token: float = 0.0
+    """For each token written."""
+    second: float = 0.0
+    """For each second of the run's own clock, in which a call takes as long as its tokens would."""
+
+    def __post_init__(self) -> None:
+        for name, value in dataclasses.asdict(self).items():
+            if value < 0:
+                raise InputError(f"a price of {value} for each {name}", fix="0 or more")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Imitate:
+    """Learning to say what demonstrators said."""
+
+    demos: str = "fake:1"
+    """Who shows: a fake (`fake:0.7`), or the folder of a store."""
+    where: str = ""
+    """Which traces of the store, in the words of `counterpoint ls`."""
+    ids: tuple[str, ...] = ()
+    """The traces that were chosen; none: all that the store has."""
+    teams: int = 512
+    """Teams that a fake shows."""
+    keep: Literal["all", "solved"] = "all"
+    """Which of them are learnt from."""
+    steps: int = 0
+    """Optimiser steps; 0 with a limit in seconds: as many as it allows."""
+    seconds: float = 0.0
+    """Ends after so much time, whatever the steps: such a run is not repeatable; 0: no limit."""
+    batch: int = 96
+    """Calls of one step."""
+    lr: float = 3e-4
+    warmup: int = 20
+    """Steps over which the rate rises; it falls to a twentieth over the rest."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learn:
+    """Learning from what was earned."""
+
+    credit: tuple[str, ...] = ("group_relative",)
+    """Credit mechanisms; where several cover a call, the most specific unit wins."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Options of mechanisms by their names: {group_relative = {convention = "rloo"}}."""
+    normalise: Literal["group", "leave_one_out", "none"] = "group"
+    """How amounts that are not relative already become advantages: against the same unit in the other samples of a task."""
+    updates: int = 0
+    seconds: float = 0.0
+    """Ends after so much time, as for imitation."""
+    groups: int = 16
+    """Tasks of one update."""
+    samples: int = 8
+    """Teams that play each of them."""
+    resample: int = 1
+    """How often groups without spread are replaced by fresh ones."""
+    temperature: float = 1.0
+    steps: int = 4
+    """Optimiser steps of one update."""
+    lr: float = 3e-5
+    level: Literal["token", "geometric", "product"] = "token"
+    clip_low: float = 0.2
+    clip_high: float = 0.28
+    dual: float = 0.0
+    """Dual clip; 0: none."""
+    cap: float = 2.0
+    """Most that the correction for the engine's rounding weighs a token; 0: its log-probabilities are taken as they are."""
+    kl: Literal["k1", "k2", "k3"] = "k3"
+    beta: float = 0.0
+    """Weight of the divergence from the model that reinforcement begins with."""
+
+    def objective(self) -> Objective:
+        """What an update minimises."""
+        return Objective(
+            level=self.level, clip_low=self.clip_low, clip_high=self.clip_high, dual=self.dual or None,
+            cap=self.cap or None, beta=self.beta, kl=self.kl,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageSettings:
+    """One run."""
+
+    model: str
+    """A name that `counterpoint models` lists, a transformers folder, a .gguf file, or the folder of a trained run."""
+    task: tuple[TaskMix, ...]
+    seed: int = 0
+    """Of everything random in the run."""
+    device: str = "cpu"
+    adapters: Literal["", "shared", "role"] = ""
+    """Empty: all weights learn. shared: one adapter. role: one adapter, and one optimiser, for each role."""
+    rank: int = 8
+    prices: Prices = field(default_factory=Prices)
+    imitate: Imitate = field(default_factory=Imitate)
+    learn: Learn = field(default_factory=Learn)
+    constrained: bool = False
+    """Hold answers to the grammar while they are sampled. Log-probabilities are then those under the mask, and learning is
+    refused: evaluation and recording only."""
+    eval_every: int = 10
+    eval_episodes: int = 32
+    is_greedy_too: bool = False
+    """Evaluate at temperature 0 as well."""
+    first_eval_seed: int = 0
+    checkpoint_every: int = 10
+    keep_traces: int = 2
+    """Teams of each evaluation whose traces go to the store."""
+    keep_episodes: int = 0
+    """Teams of each update whose traces go to the store."""
+    workers: int = 0
+    """Processes that run teams; 0: one for each core but one."""
+    slots: int = 0
+    """Calls that are answered at once; 0: what suits the device."""
+    tokens: int = 0
+    """Tokens of a micro-batch; 0: what suits the device."""
+    context: int = 0
+    """Tokens of prompt and answer; 0: what the model says, at most 4,096."""
+    steps_per_update: int = 20
+    """Imitation steps that make one row of metrics."""
+
+    def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            if getattr(self, name) < least:
+                raise InputError(f"{name} is {getattr(self, name)}", fix=f"{least} or more")
+        if not self.task:
+            raise InputError("no task to play", fix="--task T1, or [[task]] with a name")
+        i, l = self.imitate, self.learn  # noqa: E741
+        for at, table, names in (
+            ("imitate", i, ("teams", "batch")), ("learn", l, ("groups", "samples", "steps")),
+        ):  # fmt: skip
+            for name in names:
+                if getattr(table, name) < 1:
+                    raise InputError(f"{at}.{name} is {getattr(table, name)}", fix="1 or more")
+        if not (i.steps or i.seconds or l.updates or l.seconds):
+            raise InputError("nothing to learn", fix="[imitate] steps = 300, or [learn] updates = 40")
+        if self.constrained and (l.updates or l.seconds):
+            what = "learning from answers that were held to the grammar"
+            raise InputError(what, why="their log-probabilities are not the model's", fix="constrained = false")
+        if (l.updates or l.seconds) and l.samples < 2:
+            raise InputError("groups of one sample have nothing to be compared with", fix="learn.samples = 8")
+        l.objective()
+        self._look_up()
+
+    def _look_up(self) -> None:
+        """Tasks, topologies, dials, limits and mechanisms are found before anything is played."""
+        for mix in self.task:
+            spec = mix.spec(0, "engine")
+            spec.make_task()
+            spec.make_topology()
+            if mix.share < 1:
+                raise InputError(f"the share of {mix.name} is {mix.share}", fix="1 or more")
+        for name in self.learn.credit:
+            found = registry.get("credit", name)
+            if not isinstance(found, Mechanism):
+                raise InputError(f"{name!r} is no credit mechanism", fix="counterpoint credit --list")
+            if "replay" in found.needs and "counterfactual" not in found.options:
+                fix = "difference, which makes the last merge again without an agent, or a mechanism that reads traces alone"
+                raise InputError(f"{name} plays teams again, which training does not", where="learn.credit", fix=fix)
+        for name, options in self.learn.options.items():
+            if name not in self.learn.credit:
+                fix = did_you_mean(name, self.learn.credit)
+                raise InputError(f"options for {name!r}, which this run does not use", where="learn.options", fix=fix)
+            known = registry.get("credit", name).options
+            for option in options:
+                if option not in known:
+                    raise InputError(f"{name} has no option {option!r}", where="learn.options", fix=did_you_mean(option, known))
+
+    def names(self) -> list[str]:
+        """What is looked up by name, and may be code from outside the package."""
+        return [n for mix in self.task for n in (mix.name, mix.topology)] + list(self.learn.credit)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Every key, for run.toml."""
+        plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
+        return plain
+
+
+_LEAST = {
+    "seed": 0, "rank": 1, "eval_every": 1, "eval_episodes": 1, "checkpoint_every": 1, "keep_traces": 0, "keep_episodes": 0,
+    "workers": 0, "slots": 0, "tokens": 0, "context": 0, "steps_per_update": 1, "first_eval_seed": 0,
+}  # fmt: skip
+_TABLES: dict[str, Any] = {"imitate": Imitate, "learn": Learn, "prices": Prices}
+
+
+def language_settings(given: Mapping[str, Any], *, where: str | None = None) -> LanguageSettings:
+    """Settings from keys and values; unknown keys and wrong types are one clear error."""
+    _known(given, LanguageSettings, "", where)
+    for name, table in _TABLES.items():
+        if isinstance(given.get(name), Mapping):
+            _known(given[name], table, f"{name}.", where)
+    tasks = given.get("task", ())
+    for mix in tasks if isinstance(tasks, (list, tuple)) else ():
+        if isinstance(mix, Mapping):
+            _known(mix, TaskMix, "task.", where)
+    if "model" not in given:
+        raise InputError("model is missing", where=where, fix='model = "smollm2-135m"')
+    try:
+        return msgspec.convert({**given, "task": list(tasks)}, LanguageSettings)
+    except msgspec.ValidationError as error:
+        if isinstance(own := error.__cause__, CounterpointError):  # what a table found wrong with itself
+            raise type(own)(own.what, where=own.where or where, why=own.why, fix=own.fix) from None
+        raise InputError(_plain(str(error)), where=where, fix="see docs/language-models.md") from error
+
+
+def _plain(text: str) -> str:
+    what, _, at = text.partition(" - at `$")
+    return f"{at.rstrip('`').lstrip('.')}: {what[:1].lower()}{what[1:]}" if at else what
+
+
+def _known(given: Mapping[str, Any], kind: Any, prefix: str, where: str | None) -> None:
+    names = [f.name for f in dataclasses.fields(kind)]
+    for key in given:
+        if key not in names:
+            raise InputError(f"no setting {prefix}{key}", where=where, fix=did_you_mean(key, names))
+
+
+def is_language(given: Mapping[str, Any]) -> bool:
+    """Whether settings are of a run of this kind."""
+    return "model" in given
+
+
+def read_language_settings(path: Path) -> dict[str, Any]:
+    """What a TOML file says, unchecked."""
+    try:
+        return read_toml(path, fix="key = value lines; see docs/language-models.md")
+    except FileNotFoundError as error:
+        raise NotFound("no such file", where=str(path), fix="counterpoint train --lm smollm2-135m --task T1") from error

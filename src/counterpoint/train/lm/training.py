@@ -1,0 +1,379 @@
+"""The state of a language model that learns, and one update of it: steps of imitation, or play, credit and a policy gradient.
+
+Always true: an update is a function of (settings, state): tasks, samples and batches are keyed by the seed and the update's
+number, so a run that resumes gives the same numbers as one that never stopped. Held-out tasks have the seeds from
+`first_eval_seed` on, those that are learnt on begin at 1,000,000, those that are shown at 2,000,000.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from counterpoint.credit.call_rows import CallRows, call_rows
+from counterpoint.errors import InputError
+from counterpoint.team.lm.chat import Chat
+from counterpoint.team.memory import prompt_of
+from counterpoint.team.model import Message
+from counterpoint.trace import Trace
+from counterpoint.trace.rows import Credit
+from counterpoint.train.folder import FORMAT, check_format
+from counterpoint.train.lm.advantages import advantages, flat_groups, paid
+from counterpoint.train.lm.driver import Driver, Rollout
+from counterpoint.train.lm.learner import Said, sequences_of, with_old
+from counterpoint.train.lm.policies import Policies
+from counterpoint.train.lm.settings import LanguageSettings, TaskMix
+
+_LEARN, _SHOW = 1_000_000, 2_000_000
+_LAST_RATE = 0.05
+"""What is left of the imitation rate at its end."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """Teams that were played, their rewards with prices taken off."""
+
+    traces: list[Trace]
+
+    @property
+    def values(self) -> np.ndarray:
+        """What each earned."""
+        return np.array([t.rewards["team"] for t in self.traces])
+
+    def column(self, name: str) -> np.ndarray:
+        """A metric of each."""
+        return np.array([(t.metrics or {}).get(name, 0.0) for t in self.traces])
+
+    def row(self) -> dict[str, Any]:
+        """What to say of them."""
+        values, calls = self.values, [list(_calls(t)) for t in self.traces]
+        said = [c for trace in calls for c in trace]
+        logps = [x for c in said for x in (c["note"].get("logps") or ())]
+        roles: dict[str, int] = {}
+        for c in said:
+            roles[c["role"]] = roles.get(c["role"], 0) + 1
+        tokens = [c["tokens"] for c in said]
+        n = max(1, len(said))
+        return {
+            "reward": float(values.mean()),
+            "reward_se": float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0,
+            "solved": float(self.column("task_success").mean()),
+            "score": float(self.column("task_score").mean()),
+            "agents": float(np.mean([len({e.to for e in t.events if e.type == "spawn"}) for t in self.traces])),
+            "rounds": float(np.mean([sum(c["role"] == "orchestrator" for c in trace) for trace in calls])),
+            "calls_per_episode": len(said) / len(self.traces),
+            "tokens_per_call": float(np.mean(tokens)) if tokens else 0.0,
+            "malformed": sum(c["is_malformed"] for c in said) / n,
+            "too_long": sum("failed" in c["note"] for c in said) / n,
+            "entropy": -float(np.mean(logps)) if logps else None,
+            "roles": roles,
+        }
+
+
+def _calls(trace: Trace) -> Iterator[dict[str, Any]]:
+    for e in trace.events:
+        note = (e.extra or {}).get("call")
+        if isinstance(note, Mapping) and e.type != "tool_result":
+            yield {"role": e.role, "tokens": e.tokens_out or 0, "is_malformed": e.ok is False, "note": note}
+
+
+def decisions(traces: Sequence[Trace]) -> dict[str, float]:
+    """How the teams decide, on average: whom they spawn, what they delegate, tell and merge, and when they stop (O1 to O5)."""
+    n = max(1, len(traces))
+    events = [e for t in traces for e in t.events]
+    return {
+        "spawned": sum(e.type == "spawn" for e in events) / n,
+        "delegated": sum(e.type == "message" and e.role == "orchestrator" for e in events) / n,
+        "told": sum(e.type == "message" and e.role not in ("orchestrator", "user") for e in events) / n,
+        "merged": sum(e.type == "aggregate" for e in events) / n,
+        "stopped_after": sum(e.type == "orchestrator_decision" and "call" in (e.extra or {}) for e in events) / n,
+        "tool_calls": sum(e.type == "tool_call" for e in events) / n,
+        "stopped_itself": sum(t.meta.get("ended") == "stopped" for t in traces) / n,
+    }
+
+
+class LanguageTraining:
+    """Policies, what was shown to them, and how far they are."""
+
+    def __init__(self, settings: LanguageSettings, policies: Policies, driver: Driver) -> None:
+        self.settings, self.policies, self.driver = settings, policies, driver
+        self.update = 0
+        self.steps = 0
+        """Imitation steps made."""
+        self.learned = 0
+        """Updates of reinforcement made."""
+        self.seconds = {"imitate": 0.0, "learn": 0.0}
+        self.totals = {"episodes": 0, "forks": 0, "calls": 0, "decisions": 0, "tokens": 0}
+        self.shown: list[tuple[str, Said]] = []
+        """Demonstrations, each with the policy that learns it."""
+        self.demonstrators: dict[str, Any] = {}
+        """How those who showed did themselves."""
+        self.reference: dict[str, dict[str, torch.Tensor]] | None = None
+        self._by_seed = [mix for mix in settings.task for _ in range(mix.share)]
+
+    # -- how far
+
+    @property
+    def is_imitating(self) -> bool:
+        """Whether imitation is not over yet."""
+        i = self.settings.imitate
+        if not i.steps and not i.seconds:
+            return False
+        return not (i.steps and self.steps >= i.steps) and not (i.seconds and self.seconds["imitate"] >= i.seconds)
+
+    @property
+    def is_done(self) -> bool:
+        """Nothing is left to spend."""
+        learn = self.settings.learn
+        if self.is_imitating:
+            return False
+        if not learn.updates and not learn.seconds:
+            return True
+        is_late = learn.seconds and self.seconds["learn"] >= learn.seconds
+        return bool((learn.updates and self.learned >= learn.updates) or is_late)
+
+    @property
+    def progress(self) -> float:
+        """0 at the start, 1 at the end; imitation and reinforcement weigh the same where there are both."""
+        i, learn, parts = self.settings.imitate, self.settings.learn, []
+        if i.steps or i.seconds:
+            by = [self.steps / i.steps if i.steps else 0.0, self.seconds["imitate"] / i.seconds if i.seconds else 0.0]
+            parts.append(max(by) if self.is_imitating else 1.0)
+        if learn.updates or learn.seconds:
+            by = [self.learned / learn.updates if learn.updates else 0.0]
+            by.append(self.seconds["learn"] / learn.seconds if learn.seconds else 0.0)
+            parts.append(min(1.0, max(by)))
+        return min(1.0, sum(parts) / len(parts)) if parts else 1.0
+
+    def rng(self, purpose: int) -> np.random.Generator:
+        """Noise of the update that is being made, for one purpose."""
+        return np.random.default_rng((self.settings.seed, self.update, purpose))
+
+    # -- playing
+
+    def mix_of(self, seed: int) -> TaskMix:
+        """The kind of task that a seed is of."""
+        return self._by_seed[seed % len(self._by_seed)]
+
+    def play(self, seeds: Sequence[int], *, samples: int = 1, temperature: float, name: str, model: str = "engine") -> Played:
+        """Teams on the tasks of these seeds, each `samples` times."""
+        s = self.settings
+        rollouts = [
+            Rollout(
+                spec=self.mix_of(seed).spec(seed, model), seed=hash_of(s.seed, name, seed, k), temperature=temperature,
+                trace_id=f"{name}-{seed}-{k}", policies=self.policies.speaks_for(), constrained=s.constrained,
+            )
+            for seed in seeds for k in range(samples)
+        ]  # fmt: skip
+        traces = self.driver.play(rollouts, self.policies.engines if model == "engine" else None)
+        return Played([paid(t, s.prices) for t in traces])
+
+    def show(self, traces: Sequence[Trace]) -> int:
+        """What is to be imitated; gives how many calls had no token ids and were tokenised again."""
+        wanted = [t for t in traces if self.settings.imitate.keep == "all" or (t.metrics or {}).get("task_success")]
+        if not wanted:
+            raise InputError(
+                "no demonstration solved its task", where="imitate.keep", fix='keep = "all", or better demonstrators'
+            )
+        rows = call_rows(wanted, Credit("shown", "", False, tuple(t.trace_id for t in wanted), ()))
+        retold, self.shown = 0, []
+        for i, row in enumerate(rows.rows):
+            prompt, said = rows.prompt_ids(i), row.token_ids
+            if prompt is None or said is None:
+                again = retokenised(wanted[row.trace], row.event, self.policies.files.chat)
+                if again is None:
+                    continue
+                retold += 1
+                prompt, said = (np.asarray(ids, np.int64) for ids in again)
+            if len(prompt) + len(said) > self.policies.context:
+                continue
+            name = f"{rows.trace_ids[row.trace]} {row.event}"
+            told = Said(name, prompt.astype(np.int32), said.astype(np.int32))
+            self.shown.append((self.policies.policy_of(row.role), told))
+        if not self.shown:
+            raise InputError("no demonstration has prompts", where="imitate.demos", fix="traces of `counterpoint record`")
+        return retold
+
+    # -- one update
+
+    def imitate(self) -> dict[str, Any]:
+        """Some steps towards what was shown; the row of metrics."""
+        i, begin = self.settings.imitate, time.perf_counter()
+        losses: list[float] = []
+        norms: list[float] = []
+        while self.is_imitating and len(losses) < self.settings.steps_per_update:
+            rng = np.random.default_rng((self.settings.seed, self.steps, 7))
+            chosen = rng.choice(len(self.shown), size=min(i.batch, len(self.shown)), replace=False)
+            share = self.steps / i.steps if i.steps else self.seconds["imitate"] / i.seconds
+            rate = i.lr * min(1.0, (self.steps + 1) / i.warmup) * max(_LAST_RATE, 1 - share)
+            for name, learner in self.policies.learners.items():
+                mine = [self.shown[k][1] for k in chosen if self.shown[k][0] == name]
+                if mine:
+                    learner.set_rate(rate)
+                    told = learner.imitate(mine)
+                    losses.append(told["loss"])
+                    norms.append(told["gradient"])
+            self.steps += 1
+            if i.seconds:
+                self.seconds["imitate"] += time.perf_counter() - begin
+                begin = time.perf_counter()
+        if not i.seconds:
+            self.seconds["imitate"] += time.perf_counter() - begin
+        self.update += 1
+        return {"phase": "imitate", "loss": float(np.mean(losses)), "gradient": float(np.mean(norms)), "steps": self.steps}
+
+    def learn(self) -> tuple[dict[str, Any], Played]:
+        """Play, credit, and a few steps; the row of metrics, and what was played."""
+        learn, begin = self.settings.learn, time.perf_counter()
+        if learn.beta and self.reference is None:
+            self.reference = self.policies.snapshot()
+        self.policies.refresh()
+        played, kept, flat = self._groups()
+        rolled = time.perf_counter()
+        rows = advantages(kept, learn) if kept else None
+        told: dict[str, float] = {}
+        sequences = 0
+        for name, mine in self._taught(rows).items():
+            sequences += len(mine)
+            report = self._improve(name, mine)
+            is_one = len(self.policies.names) == 1
+            told |= report if is_one else {f"{name}.{k}": v for k, v in report.items()}
+            told |= {} if is_one else {k: max(told.get(k, -np.inf), v) for k, v in report.items()}
+        self.seconds["learn"] += time.perf_counter() - begin
+        self.update += 1
+        self.learned += 1
+        row = {
+            "phase": "learn",
+            **played.row(),
+            **told,
+            "kl": told.get("kl_old"),
+            "flat_groups": flat,
+            "sequences": len(sequences),
+        }
+        if rows is not None:
+            row["unplaced"] = float(sum(abs(u.value) for u in rows.placement.unplaced))
+        return row | {"play_s": rolled - begin, "learn_s": time.perf_counter() - rolled}, played
+
+    def _taught(self, rows: CallRows | None) -> dict[str, list[Said]]:
+        """What each policy learns from, in the order of this update."""
+        if rows is None:
+            return {}
+        role = {f"{rows.trace_ids[r.trace]} {r.event}": r.role for r in rows.rows}
+        out: dict[str, list[Said]] = {}
+        for said in sequences_of(rows):
+            out.setdefault(self.policies.policy_of(role[said.name]), []).append(said)
+        return {name: [out[name][k] for k in self.rng(3).permutation(len(out[name]))] for name in self.policies.names if name in out}
+
+    def _improve(self, name: str, mine: list[Said]) -> dict[str, float]:
+        learn, learner = self.settings.learn, self.policies.learners[name]
+        learner.set_rate(learn.lr)
+        learner.options = replace(learner.options, steps=learn.steps)
+        told = with_old(learner, mine) if learn.cap else mine
+        return learner.improve(told, learn.objective(), None if self.reference is None else self.reference[name])
+
+    def _groups(self) -> tuple[Played, list[Trace], float]:
+        """What was played, the traces of groups with spread, and the share of groups without."""
+        learn = self.settings.learn
+        everything: list[Trace] = []
+        kept: list[Trace] = []
+        flat, made, missing = 0, 0, learn.groups
+        for turn in range(learn.resample + 1):
+            first = _LEARN + (self.update * (learn.resample + 1) + turn) * learn.groups
+            seeds = range(first, first + missing)
+            name = f"u{self.update}"
+            traces = self.play(seeds, samples=learn.samples, temperature=learn.temperature, name=name).traces
+            self._spent(traces)
+            equal = flat_groups(traces)
+            everything += traces
+            kept += [t for t in traces if (t.task_id or t.trace_id) not in equal]
+            flat, made = flat + len(equal), made + missing
+            missing = len(equal)
+            if not missing:
+                break
+        return Played(everything), kept, flat / made
+
+    def _spent(self, traces: Sequence[Trace]) -> None:
+        calls = [c for t in traces for c in _calls(t)]
+        self.totals["episodes"] += len(traces)
+        self.totals["calls"] += len(calls)
+        self.totals["decisions"] += len(calls)
+        self.totals["tokens"] += sum(c["tokens"] for c in calls)
+
+    def evaluate(self) -> tuple[dict[str, Any], Played]:
+        """The held-out tasks, sampled and perhaps greedily: the row, and what was played."""
+        s = self.settings
+        self.policies.refresh()
+        seeds = range(s.first_eval_seed, s.first_eval_seed + s.eval_episodes)
+        played = self.play(seeds, temperature=1.0, name=f"held-u{self.update}")
+        values, told = played.values, played.row()
+        row: dict[str, Any] = {
+            "update": self.update, **self.totals, "first_seed": s.first_eval_seed, "mean": told["reward"],
+            "se": told["reward_se"], "values": values.tolist(),
+            "solved": told["solved"], "score": told["score"], "malformed": told["malformed"],
+            "agents": [len({e.to for e in t.events if e.type == "spawn"}) for t in played.traces],
+            "rounds": [sum(c["role"] == "orchestrator" for c in _calls(t)) for t in played.traces],
+            "calls_made": [len(list(_calls(t))) for t in played.traces], "decisions_made": decisions(played.traces),
+            "seconds": dict(self.seconds),
+        }  # fmt: skip
+        if s.is_greedy_too:
+            greedy = self.play(seeds, temperature=0.0, name=f"greedy-u{self.update}")
+            row |= {"greedy": greedy.values.tolist(), "greedy_mean": float(greedy.values.mean())}
+            row["greedy_solved"] = greedy.row()["solved"]
+        return row, played
+
+    # -- checkpoints
+
+    def state(self) -> bytes:
+        """All of it."""
+        kept = {
+            "format": FORMAT, "update": self.update, "steps": self.steps, "learned": self.learned, "seconds": self.seconds,
+            "totals": self.totals, "learners": {name: x.state() for name, x in self.policies.learners.items()},
+            "reference": self.reference,
+        }  # fmt: skip
+        out = io.BytesIO()
+        torch.save(kept, out)
+        return out.getvalue()
+
+    def restore(self, data: bytes, where: str) -> None:
+        """Go on from a checkpoint."""
+        kept = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+        check_format(kept.get("format"), where)
+        for name, learner in self.policies.learners.items():
+            learner.restore(kept["learners"][name])
+        self.update, self.steps, self.learned = kept["update"], kept["steps"], kept["learned"]
+        self.seconds, self.totals = kept["seconds"], kept["totals"]
+        device = self.policies.device
+        if kept["reference"] is not None:
+            self.reference = {p: {n: w.to(device) for n, w in ws.items()} for p, ws in kept["reference"].items()}
+
+
+def retokenised(trace: Trace, event_id: str, chat: Chat) -> tuple[list[int], list[int]] | None:
+    """The tokens of a call that was recorded as text: of its prompt, and of its answer with the token that ends it.
+
+    The first message is the system's; what the agent has said itself before is the assistant's; the rest is the user's.
+    """
+    event = trace.events[trace.index[event_id]]
+    texts, note = prompt_of(trace, event), (event.extra or {}).get("call") or {}
+    answer = trace.contents.get(str(note.get("completion")))
+    if not texts or answer is None:
+        return None
+    own = {
+        (e.extra or {})["call"].get("completion") for e in trace.events if e.agent == event.agent and "call" in (e.extra or {})
+    }
+    said = {trace.contents[ref] for ref in own if ref in trace.contents}
+    messages = [Message("system", texts[0])]
+    messages += [Message("assistant" if text in said else "user", text) for text in texts[1:]]
+    return chat.prompt(messages), chat.answer(answer)
+
+
+def hash_of(*parts: int | str) -> int:
+    """A seed from several numbers and names, the same everywhere."""
+    import hashlib
+
+    return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=6).digest(), "big")

@@ -1,0 +1,145 @@
+"""A tiny model learns through the whole path: team runtime, driver, engine, rows, credit, update, run folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("tokenizers")
+
+from tests.lm_help import TEXTS, make_tiny_lm  # noqa: E402
+
+from counterpoint.errors import InputError, Refused  # noqa: E402
+from counterpoint.store import Store  # noqa: E402
+from counterpoint.team.lm.network import read  # noqa: E402
+from counterpoint.train.folder import RunFolder  # noqa: E402
+from counterpoint.train.learner import NotFinite  # noqa: E402
+from counterpoint.train.lm.learner import LanguageLearner  # noqa: E402
+from counterpoint.train.lm.run import train_language  # noqa: E402
+
+TIMES = ("seconds", "play_s", "learn_s")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.set_num_threads(1)
+    return make_tiny_lm(tmp_path_factory.mktemp("tiny"), texts=TEXTS)
+
+
+def config(model: Path, **more: Any) -> dict[str, Any]:
+    limits = {"width": 1, "max_tokens": 8, "turns": 6, "steps": 3, "repairs": 0}
+    task = {"name": "tests.lm_help:colours", "topology": "harness", "limits": limits}
+    imitate = {"teams": 24, "steps": 30, "batch": 12, "lr": 1e-2, "warmup": 4, **more.pop("imitate", {})}
+    learn = {"updates": 5, "groups": 3, "samples": 8, "lr": 4e-3, "steps": 2, "resample": 0, **more.pop("learn", {})}
+    usual = {"eval_episodes": 24, "steps_per_update": 10, "workers": 1, "eval_every": 100, "checkpoint_every": 100}
+    return {"model": str(model), "task": [task], "imitate": imitate, "learn": learn, **usual, **more}
+
+
+SHORT: dict[str, Any] = {"imitate": {"teams": 4, "steps": 2, "batch": 4}, "learn": {"updates": 2, "groups": 2, "samples": 2},
+                         "eval_episodes": 2, "steps_per_update": 1, "checkpoint_every": 1}  # fmt: skip
+
+
+def timeless(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{k: v for k, v in row.items() if k not in TIMES} for row in rows]
+
+
+def test_a_model_learns_a_choice_that_only_its_reward_teaches(model: Path, tmp_path: Path) -> None:
+    run = train_language(tmp_path / "run", config(model))
+    evals = run.evals()
+    first, shown, last = evals[0], evals[1], evals[-1]
+    assert first["solved"] == 0.0  # random weights speak no grammar
+    assert first["malformed"] > 0.9
+    assert 0.2 < shown["solved"] < 0.8  # the demonstrator says either word
+    assert last["mean"] > shown["mean"] + 0.15
+    assert run.about["status"] == "finished"
+    assert run.about["demonstrators"]["teams"] == 24
+    _, weights = read(tmp_path / "run" / "model")
+    _, before = read(model)
+    assert any(not torch.equal(weights[n], before[n]) for n in weights)
+    with Store(run.store_path, read_only=True) as store:
+        trace = store.get(last["traces"][0])
+    assert trace.meta["run"] == "run"
+    assert {e.role for e in trace.events if "call" in (e.extra or {})} == {"agent"}
+
+
+def test_a_run_that_is_cut_off_goes_on_with_the_same_numbers(model: Path, tmp_path: Path) -> None:
+    whole = train_language(tmp_path / "whole", config(model, **SHORT))
+    for cut in (1, 3):
+
+        def stop(kind: str, row: Any, cut: int = cut) -> None:
+            if kind == "update" and row["update"] == cut:
+                raise KeyboardInterrupt
+
+        folder = tmp_path / f"cut{cut}"
+        with pytest.raises(KeyboardInterrupt):
+            train_language(folder, config(model, **SHORT), progress=stop)
+        assert RunFolder.open(folder).about["status"] == "interrupted"
+        again = train_language(folder, {}, resume=True, allow=["tests.lm_help:colours"])
+        assert timeless(again.metrics()) == timeless(whole.metrics())
+        assert [e["values"] for e in again.evals()] == [e["values"] for e in whole.evals()]
+    with pytest.raises(Refused, match="lm_help"):
+        train_language(tmp_path / "whole", {}, resume=True)
+
+
+@pytest.mark.parametrize("adapters", ["shared", "role"])
+def test_adapters_learn_and_the_model_stays(model: Path, tmp_path: Path, adapters: str) -> None:
+    told = config(model, adapters=adapters, rank=4, **SHORT)
+    told["task"][0] |= {"topology": "centralized"}
+    train_language(tmp_path / "run", told)
+    files = sorted(p.name for p in (tmp_path / "run").glob("adapter*"))
+    roles = ["adapter-orchestrator.safetensors", "adapter-worker.safetensors"]
+    assert files == (["adapter.safetensors"] if adapters == "shared" else roles)
+    assert not (tmp_path / "run" / "model").exists()
+
+
+def test_stored_traces_are_shown_and_tokenised_again(model: Path, tmp_path: Path) -> None:
+    import asyncio
+
+    from counterpoint.team.session import Spec, record_team
+
+    with Store(tmp_path / "store", create=True) as store:
+        for seed in range(2):
+            asyncio.run(record_team(Spec(task="tests.lm_help:colours", topology="harness", seed=seed), store))
+    notes: list[Any] = []
+    told = config(model, **SHORT)
+    told["imitate"] |= {"demos": str(tmp_path / "store")}
+    told["learn"] |= {"updates": 0}
+    run = train_language(tmp_path / "run", told, progress=lambda kind, row: notes.append((kind, row)))
+    assert any(kind == "note" and "tokenised again" in row["what"] for kind, row in notes)
+    assert run.about["demonstrators"]["teams"] == 2
+    assert run.metrics()[-1]["loss"] > 0
+
+
+def test_a_loss_that_is_no_number_keeps_the_last_checkpoint(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, calls = LanguageLearner.imitate, []
+
+    def broken(self: LanguageLearner, sequences: Any) -> dict[str, float]:
+        calls.append(1)
+        if len(calls) == 2:
+            with torch.no_grad():
+                self.learned[0].fill_(float("nan"))
+        return real(self, sequences)
+
+    monkeypatch.setattr(LanguageLearner, "imitate", broken)
+    with pytest.raises(NotFinite, match=r"000001\.pt"):
+        train_language(tmp_path / "run", config(model, **SHORT))
+    assert RunFolder.open(tmp_path / "run").about["status"] == "failed"
+
+
+def test_bad_input_is_one_clear_error_and_nothing_is_written(model: Path, tmp_path: Path) -> None:
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"device": "cuda"}, "no GPU"), ({"device": "tpu"}, "no device"), ({"learn": {"samples": 1}}, "groups of one"),
+        ({"learn": {"credit": ["message_delete"]}}, "plays teams again"), ({"constrained": True}, "held to the grammar"),
+        ({"learn": {"updates": 0}, "imitate": {"steps": 0}}, "nothing to learn"), ({"prices": {"agent": -1}}, "a price of -1"),
+        ({"learn": {"level": "word"}}, "learn.level"), ({"adapters": "each"}, "adapters"),
+        ({"learn": {"options": {"group_relative": {"convetion": "rloo"}}}}, "convention"),
+    ]  # fmt: skip
+    for changes, words in wrong:
+        if "device" in changes and changes["device"] == "cuda" and torch.cuda.is_available():
+            continue
+        with pytest.raises((InputError, Refused), match=words):
+            train_language(tmp_path / "run", config(model, **changes))
+        assert not (tmp_path / "run").exists(), words
