@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from counterpoint.credit.call_rows import CallRows
+from counterpoint.credit.call_rows import CallRows, common_prefix
 from counterpoint.errors import InputError
 from counterpoint.team.lm.network import Network, Packed, Weights
 from counterpoint.train.learner import NotFinite
 from counterpoint.train.lm.adapter import Adapter
 from counterpoint.train.lm.objective import Objective
+from counterpoint.train.lm.packing import Conversations, conversation, threads
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -113,9 +115,10 @@ class LanguageLearner:
         with torch.no_grad():
             used = self.now() if weights is None else weights
             for batch in self._batches(sequences):
-                got = self._said(used, [sequences[i] for i in batch]).double().cpu().numpy()
-                ends = np.cumsum([len(sequences[i].said) for i in batch])
-                for i, part in zip(batch, np.split(got, ends[:-1]), strict=True):
+                got = self._said(used, sequences, batch).double().cpu().numpy()
+                calls = [i for thread in batch for i in thread]
+                ends = np.cumsum([len(sequences[i].said) for i in calls])
+                for i, part in zip(calls, np.split(got, ends[:-1]), strict=True):
                     out[i] = part
         return out
 
@@ -175,11 +178,12 @@ class LanguageLearner:
         self.optimizer.zero_grad(set_to_none=True)
         total = 0.0
         for batch in self._batches(sequences):
-            value = loss(self._said(self.now(), [sequences[i] for i in batch]), batch)
+            calls = [i for thread in batch for i in thread]
+            value = loss(self._said(self.now(), sequences, batch), calls)
             if not torch.isfinite(value):
                 self.optimizer.zero_grad(set_to_none=True)
                 what = f"the loss is {float(value.detach())}"
-                raise NotFinite(what, where=_names(sequences, batch), fix="a lower learning rate")
+                raise NotFinite(what, where=_names(sequences, calls), fix="a lower learning rate")
             value.backward()
             total += float(value.detach())
         norm = float(torch.nn.utils.clip_grad_norm_(self.learned, self.options.clip_norm, foreach=True))
@@ -190,27 +194,37 @@ class LanguageLearner:
         self.optimizer.step()
         return {"loss": total, "gradient": norm}
 
-    def _batches(self, sequences: Sequence[Said]) -> Iterator[list[int]]:
-        """Sequences of nearly one length together, up to `tokens` with padding."""
-        batch: list[int] = []
-        for i in sorted(range(len(sequences)), key=lambda i: len(sequences[i])):
-            if batch and (len(batch) + 1) * len(sequences[i]) > self.options.tokens:
+    def _batches(self, sequences: Sequence[Said]) -> Iterator[list[list[int]]]:
+        """Conversations (calls by number) of nearly one length together, up to `tokens` with padding."""
+        found = threads([(s.prompt, s.said) for s in sequences])
+        size = {id(t): sum(len(sequences[i]) for i in t) - sum(self._shared(sequences, t)) for t in found}
+        batch: list[list[int]] = []
+        for thread in sorted(found, key=lambda t: size[id(t)]):
+            if batch and (len(batch) + 1) * size[id(thread)] > self.options.tokens:
                 yield batch
                 batch = []
-            batch.append(i)
+            batch.append(thread)
         if batch:
             yield batch
 
-    def _said(self, weights: Weights, sequences: Sequence[Said]) -> Tensor:
-        """float32 log-probabilities of the tokens said, one after the other."""
+    @staticmethod
+    def _shared(sequences: Sequence[Said], thread: Sequence[int]) -> Iterator[int]:
+        """Tokens of each further call that the one before has laid out."""
+        for before, after in pairwise(thread):
+            yield min(common_prefix(sequences[before].prompt, sequences[after].prompt), len(sequences[before].prompt) - 1)
+
+    def _said(self, weights: Weights, sequences: Sequence[Said], batch: Sequence[Sequence[int]]) -> Tensor:
+        """float32 log-probabilities of the tokens said by the calls of a batch, one after the other."""
         device = self.network.device
-        whole = [np.concatenate([s.prompt, s.said]).astype(np.int64, copy=False) for s in sequences]
-        packed = Packed([len(w) for w in whole], device)
-        ids = torch.as_tensor(np.concatenate(whole), device=device)
-        hidden = self.network.hidden(weights, ids, packed.positions, packed)
-        starts = np.cumsum([len(w) for w in whole]) - [len(w) for w in whole]
-        at = np.concatenate([b + np.arange(len(s.prompt), len(s)) for b, s in zip(starts, sequences, strict=True)])
-        places = torch.as_tensor(at, device=device)
+        parts = [conversation([(sequences[i].prompt, sequences[i].said) for i in thread]) for thread in batch]
+        ids = torch.as_tensor(np.concatenate([p.ids for p in parts]), device=device)
+        if all(len(thread) == 1 for thread in batch):
+            attend: Packed | Conversations = Packed([len(p) for p in parts], device)
+        else:
+            attend = Conversations(parts, device, self.network.dtype)
+        hidden = self.network.hidden(weights, ids, attend.positions, attend)
+        starts = np.cumsum([len(p) for p in parts]) - [len(p) for p in parts]
+        places = torch.as_tensor(np.concatenate([b + p.said for b, p in zip(starts, parts, strict=True)]), device=device)
         logits = self.network.logits(weights, hidden[places - 1])
         return logits.gather(1, ids[places][:, None])[:, 0] - logits.logsumexp(-1)
 

@@ -174,7 +174,8 @@ class LanguageSession(RunSession):
         retold = t.show(traces)
         if retold:
             self.tell("note", {"what": f"{retold:,} demonstrations have no token ids: tokenised again"})
-        t.demonstrators = Played(list(traces)).row() | {"teams": len(traces), "calls_shown": len(t.shown), "by": i.demos}
+        shown = sum(len(said) for _, said in t.shown)
+        t.demonstrators = Played(list(traces)).row() | {"teams": len(traces), "calls_shown": shown, "by": i.demos}
         if "demonstrators" not in self.run.about:
             self.run.change(demonstrators=t.demonstrators | {"decisions": decisions(traces)})
 

@@ -110,8 +110,8 @@ class LanguageTraining:
         """Updates of reinforcement made."""
         self.seconds = {"imitate": 0.0, "learn": 0.0}
         self.totals = {"episodes": 0, "forks": 0, "calls": 0, "decisions": 0, "tokens": 0}
-        self.shown: list[tuple[str, Said]] = []
-        """Demonstrations, each with the policy that learns it."""
+        self.shown: list[tuple[str, list[Said]]] = []
+        """Demonstrations: the calls of one agent, with the policy that learns them."""
         self.demonstrators: dict[str, Any] = {}
         """How those who showed did themselves."""
         self.reference: dict[str, dict[str, torch.Tensor]] | None = None
@@ -182,7 +182,8 @@ class LanguageTraining:
                 "no demonstration solved its task", where="imitate.keep", fix='keep = "all", or better demonstrators'
             )
         rows = call_rows(wanted, Credit("shown", "", False, tuple(t.trace_id for t in wanted), ()))
-        retold, self.shown = 0, []
+        found: dict[tuple[int, str], tuple[str, list[Said]]] = {}
+        retold = 0
         for i, row in enumerate(rows.rows):
             prompt, said = rows.prompt_ids(i), row.token_ids
             if prompt is None or said is None:
@@ -194,8 +195,9 @@ class LanguageTraining:
             if len(prompt) + len(said) > self.policies.context:
                 continue
             name = f"{rows.trace_ids[row.trace]} {row.event}"
-            told = Said(name, prompt.astype(np.int32), said.astype(np.int32))
-            self.shown.append((self.policies.policy_of(row.role), told))
+            thread = found.setdefault((row.trace, row.agent), (self.policies.policy_of(row.role), []))
+            thread[1].append(Said(name, prompt.astype(np.int32), said.astype(np.int32)))
+        self.shown = list(found.values())
         if not self.shown:
             raise InputError("no demonstration has prompts", where="imitate.demos", fix="traces of `counterpoint record`")
         return retold
@@ -209,11 +211,11 @@ class LanguageTraining:
         norms: list[float] = []
         while self.is_imitating and len(losses) < self.settings.steps_per_update:
             rng = np.random.default_rng((self.settings.seed, self.steps, 7))
-            chosen = rng.choice(len(self.shown), size=min(i.batch, len(self.shown)), replace=False)
+            chosen = self._some_shown(rng)
             share = self.steps / i.steps if i.steps else self.seconds["imitate"] / i.seconds
             rate = i.lr * min(1.0, (self.steps + 1) / i.warmup) * max(_LAST_RATE, 1 - share)
             for name, learner in self.policies.learners.items():
-                mine = [self.shown[k][1] for k in chosen if self.shown[k][0] == name]
+                mine = [said for k in chosen if self.shown[k][0] == name for said in self.shown[k][1]]
                 if mine:
                     learner.set_rate(rate)
                     told = learner.imitate(mine)
@@ -227,6 +229,17 @@ class LanguageTraining:
             self.seconds["imitate"] += time.perf_counter() - begin
         self.update += 1
         return {"phase": "imitate", "loss": float(np.mean(losses)), "gradient": float(np.mean(norms)), "steps": self.steps}
+
+    def _some_shown(self, rng: np.random.Generator) -> list[int]:
+        """Agents drawn at random, until their calls fill a batch."""
+        out: list[int] = []
+        count = 0
+        for k in rng.permutation(len(self.shown)).tolist():
+            out.append(k)
+            count += len(self.shown[k][1])
+            if count >= self.settings.imitate.batch:
+                break
+        return out
 
     def learn(self) -> tuple[dict[str, Any], Played]:
         """Play, credit, and a few steps; the row of metrics, and what was played."""
@@ -254,7 +267,7 @@ class LanguageTraining:
             **told,
             "kl": told.get("kl_old"),
             "flat_groups": flat,
-            "sequences": len(sequences),
+            "sequences": sequences,
         }
         if rows is not None:
             row["unplaced"] = float(sum(abs(u.value) for u in rows.placement.unplaced))
@@ -264,11 +277,16 @@ class LanguageTraining:
         """What each policy learns from, in the order of this update."""
         if rows is None:
             return {}
-        role = {f"{rows.trace_ids[r.trace]} {r.event}": r.role for r in rows.rows}
-        out: dict[str, list[Said]] = {}
+        row_of = {f"{rows.trace_ids[r.trace]} {r.event}": r for r in rows.rows}
+        spoken: dict[str, dict[tuple[int, str], list[Said]]] = {}
         for said in sequences_of(rows):
-            out.setdefault(self.policies.policy_of(role[said.name]), []).append(said)
-        return {name: [out[name][k] for k in self.rng(3).permutation(len(out[name]))] for name in self.policies.names if name in out}
+            row = row_of[said.name]
+            spoken.setdefault(self.policies.policy_of(row.role), {}).setdefault((row.trace, row.agent), []).append(said)
+        out = {}
+        for name in self.policies.names:
+            mine = list(spoken.get(name, {}).values())  # an agent's calls stay together: what they share is read once
+            out[name] = [said for k in self.rng(3).permutation(len(mine)) for said in mine[k]]
+        return {name: some for name, some in out.items() if some}
 
     def _improve(self, name: str, mine: list[Said]) -> dict[str, float]:
         learn, learner = self.settings.learn, self.policies.learners[name]
