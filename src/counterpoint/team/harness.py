@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 from counterpoint.envs.task import Act, Choice, Seen, View
@@ -70,7 +70,7 @@ class Harness:
     ask: str = "Legal now:\n{legal}\nYour action:"
     tools_note: str = "Tools:\n{tools}"
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """The hash of everything above."""
         text = json.dumps(asdict(self), sort_keys=True, ensure_ascii=False)

@@ -13,7 +13,7 @@ transformers = pytest.importorskip("transformers")
 from tests.tiny_help import make_tiny  # noqa: E402
 
 from counterpoint.errors import InputError  # noqa: E402
-from counterpoint.team.lm.chat import Chat  # noqa: E402
+from counterpoint.team.lm.chat import CHATML, Chat  # noqa: E402
 from counterpoint.team.lm.sampling import END, FREE, SPACE  # noqa: E402
 from counterpoint.team.model import Message, ModelFailed  # noqa: E402
 
@@ -87,6 +87,26 @@ def test_templates_that_refuse_are_given_turns_and_then_named(tmp_path: Path) ->
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(about | {"chat_template": "{% for"}))
     with pytest.raises(InputError, match="chat template"):
         Chat.read(tmp_path)
+
+
+COPY = "{% for m in messages %}{% if loop.first and m.role != 'system' %}Be kind.{% endif %}[{{ m.role + ': ' ~ m['content'] }}]{% endfor %}"
+OTHERS = (  # the text is changed, asked about, or goes somewhere whole
+    "{% for m in messages %}[{{ m.content | trim }}]{% endfor %}",
+    "{% for m in messages %}{% if 'naïve' in m.content %}!{% endif %}[{{ m.content }}]{% endfor %}",
+    "{% for m in messages %}{% filter upper %}{{ m.content }}{% endfilter %}{% endfor %}",
+    "{% for m in messages %}{% set key = 'content' %}{{ m[key] | upper }}{% endfor %}",
+    "{% for m in messages %}{{ m }}{% endfor %}",
+)
+
+
+@pytest.mark.parametrize("template", [COPY, CHATML, *OTHERS])
+def test_a_template_that_only_copies_texts_is_rendered_once_per_order_of_roles(template: str) -> None:
+    base = Chat.bytes()
+    chat, whole = (Chat(base.tokenizer, template=template, ends=base.ends) for _ in range(2))
+    assert chat._is_plain == (template not in OTHERS)
+    whole._is_plain = False
+    for said in (SAID, SAID[1:], (*SAID, Message("user", "\ue0000\ue001 <|im_end|>  ")), ()):
+        assert chat.prompt(said) == whole.prompt(said) == chat.prompt(said)
 
 
 def test_a_folder_that_is_no_tokenizer_is_one_clear_error(tmp_path: Path) -> None:

@@ -47,6 +47,8 @@ class Chat:
         self._ids: dict[str, list[int]] = {}
         self._spelled: dict[str, tuple[int, ...]] = {}
         self._rendered: Any = None if template is None else _compiled(template)
+        self._is_plain = template is not None and _only_copies_content(template)
+        self._skeletons: dict[tuple[str, ...], list[str] | None] = {}
         self._is_joined = self._special is not None and self._joins()
 
     @classmethod
@@ -95,6 +97,10 @@ class Chat:
 
     def prompt(self, messages: Sequence[Message]) -> list[int]:
         """The tokens of a prompt: by the chat template, or as `role: text` where there is none."""
+        between = self._between(tuple([m.role for m in messages]))
+        if between is not None:
+            said = [self._unsteered(m.text) for m in messages]
+            return self._encoded("".join([text for pair in zip(between, [*said, ""], strict=True) for text in pair]))
         plain = [{"role": m.role, "content": self._unsteered(m.text)} for m in messages]
         if self._rendered is None:
             text = "".join(f"{m['role']}: {m['content']}\n" for m in plain) + "assistant:"
@@ -143,6 +149,20 @@ class Chat:
             if whole != [i for piece in self._special.split(text) if piece for i in self.encode(piece)]:
                 return False
         return True
+
+    def _between(self, roles: tuple[str, ...]) -> list[str] | None:
+        """What the template writes before, between and after the texts of messages of these roles, where their texts change none
+        of it: rendering a long prompt costs more than all else that is done for a call."""
+        if not self._is_plain:
+            return None
+        if roles not in self._skeletons:
+            if len(self._skeletons) >= _KEPT:
+                self._skeletons.clear()
+            marks = [f"\ue000{i}\ue001" for i in range(len(roles))]
+            text = self._templated([{"role": role, "content": mark} for role, mark in zip(roles, marks, strict=True)])
+            parts, places = re.split("\ue000\\d+\ue001", text), re.findall("\ue000\\d+\ue001", text)
+            self._skeletons[roles] = parts if places == marks else None
+        return self._skeletons[roles]
 
     def _templated(self, messages: list[dict[str, str]]) -> str:
         import jinja2
@@ -232,6 +252,46 @@ def _compiled(template: str) -> Any:
         return env.from_string(template)
     except jinja2.TemplateError as error:
         raise InputError("the chat template cannot be read", why=str(error), fix="use another model") from error
+
+
+def _only_copies_content(template: str) -> bool:
+    """Whether a template does nothing with the text of a message but write it: then the rest depends on the roles alone.
+
+    Only loops, conditions and sums are followed; a template with anything else may do anything.
+    """
+    import jinja2
+    from jinja2 import nodes
+
+    parts = (nodes.Getattr, nodes.Getitem)
+    known = (
+        *parts, nodes.Template, nodes.Output, nodes.TemplateData, nodes.For, nodes.If, nodes.Name, nodes.Const, nodes.Add,
+        nodes.Concat, nodes.Compare, nodes.Operand, nodes.And, nodes.Or, nodes.Not,
+    )  # fmt: skip
+
+    def name(node: nodes.Node) -> Any:
+        """The fixed name by which a part of something is taken."""
+        if isinstance(node, nodes.Getattr):
+            return node.attr
+        return node.arg.value if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const) else None
+
+    def written(node: nodes.Node) -> int:
+        """How often the text of a message stands in what is written as it is."""
+        if isinstance(node, nodes.Output | nodes.Add | nodes.Concat):
+            return sum(map(written, node.iter_child_nodes()))
+        return int(name(node) == "content")
+
+    try:
+        tree = jinja2.Environment().parse(template)
+    except jinja2.TemplateError:
+        return False
+    every = [tree, *tree.find_all(nodes.Node)]
+    used = sum(name(node) == "content" for node in every)
+    named = {n.name for n in every if isinstance(n, nodes.Name) and n.ctx == "store"} | {"messages"}
+    # A message that stands somewhere whole, or of which a part is taken by a name that is computed, may carry its text anywhere.
+    apart = [id(n.node) for n in every if isinstance(n, parts) and name(n) is not None]
+    apart += [id(n.iter) for n in every if isinstance(n, nodes.For)]
+    whole = [n for n in every if isinstance(n, nodes.Name) and n.ctx == "load" and n.name in named and id(n) not in apart]
+    return all(isinstance(n, known) for n in every) and used == sum(map(written, tree.find_all(nodes.Output))) and not whole
 
 
 def _template(folder: Path, about: Mapping[str, Any]) -> str | None:

@@ -31,7 +31,8 @@ _SLACK = 4
 class Ask:
     """What is to be continued, and how."""
 
-    prompt: Sequence[int]
+    prompt: Sequence[int] | np.ndarray
+    """Token ids."""
     most: int = 128
     """Tokens that may be written."""
     temperature: float = 1.0

@@ -2,8 +2,8 @@
 
 Always true: traces come back in the order of the rollouts and are the same whatever the number of workers, teams at once or speed
 of anybody. A worker that dies, is silent or talks nonsense is replaced and named, and what it was playing is played again from
-the start; a rollout that ends its worker twice is one error that names it. Nothing is left running: `close`, Ctrl-C and the end of
-this process end the workers.
+the start; a rollout that ends its worker twice is one error that names it. `close`, Ctrl-C and the end of this process end the
+workers.
 """
 
 from __future__ import annotations
