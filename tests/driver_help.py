@@ -8,7 +8,6 @@ import pickle
 import random
 import signal
 import sys
-import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -94,9 +93,6 @@ def _do(does: str) -> None:
             os._exit(3)
         case "raise":
             raise ZeroDivisionError("nothing is divided by nothing")
-        case "spin":
-            while True:
-                time.sleep(0.01)
         case "words":  # no message of ours
             rollout_worker.framed = lambda _: rollout_worker.HEAD.pack(4) + b"\xffoo!"  # type: ignore[assignment]
         case "length":

@@ -30,7 +30,7 @@ from counterpoint.team.harness import harness
 from counterpoint.team.memory import Memory
 from counterpoint.team.model import Call, Completion, Model
 from counterpoint.team.recorder import LogicalClock, MemorySink, Recorder
-from counterpoint.team.session import Spec, assemble, check_same, end_of, make_model, play
+from counterpoint.team.session import Spec, assemble, check_same, drawing_seed, end_of, make_model, play
 from counterpoint.trace import Edge, Event, Trace, summed_costs
 from counterpoint.trace.replay import Delete, Do, Fork, Insert
 
@@ -108,7 +108,7 @@ class LiveReplay:
             model,
             Recorder(sink, LogicalClock()),
             control=RecordedControl(trace),
-            edits=Edits.of(spec.seed, notes, [e.key for e in trace.events]),
+            edits=Edits.of(drawing_seed(trace.meta, spec), notes, [e.key for e in trace.events]),
             memory=Memory() if self._is_full else Memory.of(trace),
             consent=self._allow,
         )

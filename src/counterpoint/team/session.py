@@ -39,6 +39,8 @@ if TYPE_CHECKING:  # a rollout of a team loads no store
     from counterpoint.store import Store
 
 _SYSTEM = "counterpoint team"
+DRAWS = "draws"
+"""In a trace's meta: the seed of its draws, where that is not the spec's."""
 Watch = Callable[[str, AgentState, Mapping[str, Any]], None]
 
 
@@ -351,6 +353,12 @@ async def play_to_trace(
         meta={**about(spec, team.task, team.model, team.harness), **(meta or {}), **ended},
         contents=sink.contents,
     )
+
+
+def drawing_seed(meta: Mapping[str, Any], spec: Spec) -> int:
+    """The seed that keys every draw of a recorded team: the spec's, unless the trace is one of several samples of its task."""
+    found = meta.get(DRAWS)
+    return found if isinstance(found, int) else spec.seed
 
 
 def _label(spec: Spec) -> Any:

@@ -37,7 +37,7 @@ from counterpoint.team.lm.chat import Chat
 from counterpoint.team.model import Call, Completion, Model, ModelFailed
 from counterpoint.team.models.fake import invented_seconds
 from counterpoint.team.recorder import LogicalClock, MemorySink, Recorder
-from counterpoint.team.session import Spec, assemble, make_model, play_to_trace
+from counterpoint.team.session import DRAWS, Spec, assemble, make_model, play_to_trace
 from counterpoint.trace import Trace
 from counterpoint.train.child_process import end_with_parent
 from counterpoint.train.runner import told
@@ -70,6 +70,11 @@ class Rollout:
     def name(self) -> str:
         """Its trace's id."""
         return self.trace_id or f"{self.spec.task.rpartition(':')[2]}-{self.spec.topology}-{self.spec.seed}-{self.seed}"
+
+    @property
+    def draws(self) -> int:
+        """The seed that keys every draw of the team."""
+        return keyed_seed(self.spec.seed, f"rollout {self.seed}") if self.seed else self.spec.seed
 
     @property
     def is_asking(self) -> bool:
@@ -306,11 +311,6 @@ def _instance(task: str, config: bytes, seed: int) -> tuple[TextTask, Instance]:
     return made, made.instance(seed)
 
 
-def drawing_seed(rollout: Rollout) -> int:
-    """The seed that keys a team's draws."""
-    return rollout.spec.seed if not rollout.seed else keyed_seed(rollout.spec.seed, f"rollout {rollout.seed}")
-
-
 @dataclass
 class _Playing:
     """A team that is under way."""
@@ -333,14 +333,15 @@ class _Playing:
         else:
             raise InputError(f"the harness {spec.harness!r} for a model that learns", fix="the harness text")
         sink = MemorySink()
-        recorder, edits = Recorder(sink, LogicalClock()), Edits(drawing_seed(rollout))
+        recorder, edits = Recorder(sink, LogicalClock()), Edits(rollout.draws)
         team = assemble(spec, task, instance, model, recorder, edits=edits)
         return cls(team, model, replace(rollout, spec=spec), sink)
 
     async def play(self) -> Trace:
         """The team's trace."""
         rollout = self.rollout
-        meta = {"rollout": {"seed": rollout.seed, "constrained": rollout.constrained, "policies": dict(rollout.policies)}}
+        about = {"seed": rollout.seed, "constrained": rollout.constrained, "policies": dict(rollout.policies)}
+        meta = {"rollout": about} | ({DRAWS: rollout.draws} if rollout.seed else {})
         try:
             return await play_to_trace(self.team, rollout.spec, self.sink, trace_id=rollout.name, meta=meta)
         finally:
