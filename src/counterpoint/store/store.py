@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,12 +37,14 @@ from counterpoint.store.lake import REPAIR, Gone, Lake
 from counterpoint.store.log import Commit, Row, State
 from counterpoint.store.opening import open_folder, open_log
 from counterpoint.store.parts import SCHEMAS, part_path
-from counterpoint.store.query import Query, Result
 from counterpoint.store.run import Flusher, Run
 from counterpoint.store.summary import Summary
 from counterpoint.store.writing import Writer, check
 from counterpoint.trace import Trace
 from counterpoint.trace.batch import TraceBatch
+
+if TYPE_CHECKING:
+    from counterpoint.store.query import Query, Result
 
 
 class Store:
@@ -304,6 +306,8 @@ class Store:
 
     def sql(self, query: str, params: Sequence[Any] | None = None, *, limit: int | None = None) -> Result:
         """Ask the finished traces in SQL: views `traces`, `events`, `edges`, `rewards`, `costs`. Nothing can be written."""
+
+        from counterpoint.store.query import Query  # the engine for SQL is loaded by who asks in SQL
 
         def ask(state: State) -> Result:
             with self._asking:

@@ -69,9 +69,7 @@ def forked_by(*, model: Any, base_url: str | None, key_env: str | None, allow: S
     return replay
 
 
-def rows(
-    traces: Source, credit: Credit | str = "group_relative", *, store: StorePlace = None, **options: Any
-) -> CallRows:
+def rows(traces: Source, credit: Credit | str = "group_relative", *, store: StorePlace = None, **options: Any) -> CallRows:
     """Training rows: one per model call, with the advantage that a credit of any unit gives it.
 
     `credit` is the name of a mechanism, with its `options`, or a credit that was computed of these very traces. Credit of an

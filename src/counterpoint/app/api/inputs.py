@@ -111,3 +111,18 @@ def _found(store: Store, name: str) -> Iterator[Trace]:
         raise NotFound(f"no trace matches {name!r}", where=os.fspath(store.path), fix=f"counterpoint ls '{name}'")
     for one in ids:
         yield store.get(one)
+
+
+def chosen_ids(folder: str, where: str) -> list[str]:
+    """The finished traces of a store that match a query of `counterpoint ls`."""
+    from counterpoint.app.library import store_path
+    from counterpoint.app.search import matcher
+    from counterpoint.store import Store
+
+    matches = matcher(where)
+    with Store(store_path(folder), create=False, read_only=True) as store:
+        ids = [row.id for row in store.rows() if not row.is_open and matches(row)]
+        if not ids:
+            fix = f"counterpoint ls --store {folder} shows what there is"
+            raise NotFound(f"none of {len(store)} finished traces matches", where=folder, fix=fix)
+    return ids

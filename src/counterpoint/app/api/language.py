@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import counterpoint.registry as registry
+from counterpoint.app.api.inputs import chosen_ids
 from counterpoint.envs.task import task as find_task
 from counterpoint.envs.world import parameters
 from counterpoint.errors import InputError, did_you_mean
@@ -95,8 +96,6 @@ def _chosen(imitate: dict[str, Any], where: str | None) -> None:
     if where is not None and demos.startswith("fake"):
         raise InputError("there is no store to choose from", where="--where", fix="--demos STORE")
     if not demos.startswith("fake"):
-        from counterpoint.app.api.train import chosen_ids
-
         query = where if where is not None else imitate.get("where", "")
         imitate |= {"where": query, "ids": imitate.get("ids") or chosen_ids(demos, query)}
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import counterpoint.registry as registry
+from counterpoint.app.api.inputs import chosen_ids
 from counterpoint.app.api.language import is_language_file, is_language_run, language_config, language_planned
 from counterpoint.errors import InputError, NotFound, NotIdentified, did_you_mean
 from counterpoint.trace.tabular import Tabular
@@ -95,27 +96,33 @@ def train(
     ('finished', [0, 1])
     """
     if resume is not None:
-        given: dict[str, Any] = {"world": world, "preset": preset, "source": source, "out": out, "seed": seed, "seeds": seeds, "budget": budget}
-        given |= {"store": store, "where": where, "lm": lm, "task": task}
-        unused = [name for name, value in {**given, "set": set, **settings}.items() if value is not None]
-        if unused:
-            raise InputError(f"{unused[0]} is for a new run", where="resume", fix="a run goes on with its own run.toml")
+        told: dict[str, Any] = {"world": world, "preset": preset, "source": source, "out": out, "seed": seed, "seeds": seeds}
+        told |= {"budget": budget, "store": store, "where": where, "lm": lm, "task": task, "set": set}
+        _refuse_with_resume(told | settings)
         return TrainedRuns((train_one(run_folder(Path(resume)), {}, resume=True, allow=allow, progress=progress),))
-    file = None if source is None else Path(source)
+    file, place = (None if given is None else Path(given) for given in (source, out))
     if lm is not None or is_language_file(file):
-        pairs = [f"{name}={json.dumps(value)}" for name, value in (set or {}).items()]
-        tasks = (task,) if isinstance(task, str) else tuple(task or ())
-        told = language_config(file, model=lm, tasks=tasks, allow=allow, pairs=pairs, where=where, seed=seed, **settings)
-        runs = language_planned(told, out=None if out is None else Path(out), seeds=seeds, source=file)
-        return TrainedRuns(tuple(train_one(f, one, resume=False, allow=allow, progress=progress) for f, one in runs))
-    options = {"seed": seed, "budget_calls": budget, **settings}
-    config = settings_named(file, preset, world, allow, store=store, where=where, **options)
-    if set is not None:
-        config["set"] = {**(config.get("set") or {}), **set}
-    runs = planned(config, out=None if out is None else Path(out), seeds=seeds, source=file)
-    is_several = len(runs) > 1
-    done = (train_one(folder, one, resume=is_several and is_run(folder), allow=allow, progress=progress) for folder, one in runs)
-    return TrainedRuns(tuple(done))
+        told = {"model": lm, "tasks": (task,) if isinstance(task, str) else tuple(task or ()), "where": where, "seed": seed}
+        runs = _language_runs(file, {**told, **settings}, set or {}, allow, out=place, seeds=seeds)
+    else:
+        config = settings_named(file, preset, world, allow, store=store, where=where, seed=seed, budget_calls=budget, **settings)
+        config["set"] = {**(config.get("set") or {}), **(set or {})}
+        runs = planned(config, out=place, seeds=seeds, source=file)
+    some = {f: len(runs) > 1 and is_run(f) for f, _ in runs}
+    return TrainedRuns(tuple(train_one(f, c, resume=some[f], allow=allow, progress=progress) for f, c in runs))
+
+
+def _language_runs(
+    file: Path | None, told: Mapping[str, Any], changes: Mapping[str, Any], allow: Collection[str], **where: Any
+) -> list[tuple[Path, dict[str, Any]]]:
+    pairs = [f"{name}={json.dumps(value)}" for name, value in changes.items()]
+    return language_planned(language_config(file, allow=allow, pairs=pairs, **told), source=file, **where)
+
+
+def _refuse_with_resume(given: Mapping[str, Any]) -> None:
+    unused = [name for name, value in given.items() if value is not None]
+    if unused:
+        raise InputError(f"{unused[0]} is for a new run", where="resume", fix="a run goes on with its own run.toml")
 
 
 def settings_named(
@@ -155,21 +162,6 @@ def settings_named(
     if options.get("workers") is not None and options.get("runner") is None:
         config["runner"] = "processes"
     return config
-
-
-def chosen_ids(folder: str, where: str) -> list[str]:
-    """The finished traces of a store that match a query of `counterpoint ls`."""
-    from counterpoint.app.library import store_path
-    from counterpoint.app.search import matcher
-    from counterpoint.store import Store
-
-    matches = matcher(where)
-    with Store(store_path(folder), create=False, read_only=True) as store:
-        ids = [row.id for row in store.rows() if not row.is_open and matches(row)]
-        if not ids:
-            fix = f"counterpoint ls --store {folder} shows what there is"
-            raise NotFound(f"none of {len(store)} finished traces matches", where=folder, fix=fix)
-    return ids
 
 
 def _recorded(config: Mapping[str, Any], folder: str, where: str) -> dict[str, Any]:

@@ -160,7 +160,7 @@ def _stops(given: Mapping[str, Any], *, as_json: bool) -> bool:
     found = world(given["world"])
     if not hasattr(found, "paths"):
         return False
-    from counterpoint.app.api.train import chosen_ids
+    from counterpoint.app.api.inputs import chosen_ids
     from counterpoint.app.cli._train_stop import train_stop
 
     ids = [] if given["store"] is None else chosen_ids(given["store"], given["where"] or "")
