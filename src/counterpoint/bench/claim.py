@@ -22,6 +22,7 @@ from typing import Any, Literal, SupportsFloat
 from counterpoint.errors import InputError
 
 By = Literal["mean", "low", "high", "interval"]
+NO_TARGET = "none: as it is"
 Samples = SupportsFloat | Iterable[SupportsFloat]
 
 # t(0.975, df) for df = 1..30; above, 1.96 + 2.4 / df is right to three digits.
@@ -84,6 +85,12 @@ def equal_within(name: str, samples: Samples, target: float, tolerance: float, *
     if not tolerance >= 0:
         raise InputError(f"a tolerance is at least 0, not {tolerance}")
     return _row(name, samples, f"{target:.6g} ± {tolerance:.6g}", lambda x: abs(x - target) <= tolerance, by)
+
+
+def reported(name: str, samples: Samples) -> ClaimRow:
+    """A row without a target: what came out, with its interval."""
+    mean, low, high = mean_interval([float(samples)] if isinstance(samples, SupportsFloat) else samples)
+    return ClaimRow(name, mean, low, high, NO_TARGET, True)
 
 
 def _row(name: str, samples: Samples, target: str, meets: Callable[[float], bool], by: By) -> ClaimRow:

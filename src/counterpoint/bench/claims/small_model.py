@@ -18,7 +18,7 @@ from typing import Any
 
 import counterpoint.registry as registry
 from counterpoint.audit.measures import measures
-from counterpoint.bench.claim import ClaimRow, mean_interval
+from counterpoint.bench.claim import ClaimRow, reported
 from counterpoint.errors import InputError
 from counterpoint.store import Store
 from counterpoint.team.model import Call, Completion, Model
@@ -26,7 +26,6 @@ from counterpoint.team.session import Spec, make_model, record_team
 from counterpoint.team.state import Limits
 from counterpoint.trace import Trace
 
-_NO_TARGET = "none: as it is"
 _LIMITS = Limits(width=2, turns=8, steps=4, rounds=1, repairs=1, max_tokens=24, context=4_000)
 _EASY = {"distractors": 0.0, "alias_rate": 0.0, "superseded": 0.0, "contradictions": 0.0}
 _TASKS: Mapping[str, Mapping[str, Any]] = {
@@ -83,18 +82,13 @@ async def _runs(name: str, config: Mapping[str, Any], seeds: range, model: str) 
 
 
 def _rows(about: str, traces: list[Trace]) -> Iterator[ClaimRow]:
-    yield _row(f"{about}: E1 score", [t.rewards["team"] for t in traces])
-    yield _row(f"{about}: E1 solved", [(t.metrics or {})["task_success"] for t in traces])
+    yield reported(f"{about}: E1 score", [t.rewards["team"] for t in traces])
+    yield reported(f"{about}: E1 solved", [(t.metrics or {})["task_success"] for t in traces])
     told = [{m.name: m.value for m in measures(t)} for t in traces]
     for label, measure in _MEASURES:
         values = [float(one[measure]) for one in told if one.get(measure) is not None]  # type: ignore[arg-type]
         if values:
-            yield _row(f"{about}: {label}", values)
-    yield _row(f"{about}: tokens", [t.costs["tokens"] for t in traces])
-    yield _row(f"{about}: events", [len(t.events) for t in traces])
-    yield _row(f"{about}: malformed answers", [sum(str(e.error).startswith("malformed") for e in t.events) for t in traces])
-
-
-def _row(name: str, values: list[float]) -> ClaimRow:
-    mean, low, high = mean_interval(values)
-    return ClaimRow(name, mean, low, high, _NO_TARGET, True)
+            yield reported(f"{about}: {label}", values)
+    yield reported(f"{about}: tokens", [t.costs["tokens"] for t in traces])
+    yield reported(f"{about}: events", [len(t.events) for t in traces])
+    yield reported(f"{about}: malformed answers", [sum(str(e.error).startswith("malformed") for e in t.events) for t in traces])

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 import counterpoint.registry as registry
-from counterpoint.credit.call_rows import CallRows, call_rows
+from counterpoint.credit.call_rows import CallRows, call_rows, model_call
 from counterpoint.team.session import Spec
 from counterpoint.trace import Trace, summed_costs
 from counterpoint.trace.rows import Credit, CreditRow
@@ -37,7 +37,7 @@ def paid(trace: Trace, prices: Prices) -> Trace:
 def priced(trace: Trace, prices: Prices) -> float:
     """What a team owes for its agents, calls, tokens and time."""
     spawned = sum(e.type == "spawn" and e.ok is not False for e in trace.events)
-    calls = sum("call" in (e.extra or {}) for e in trace.events)
+    calls = sum(model_call(e) is not None for e in trace.events)
     written = sum(e.tokens_out or 0 for e in trace.events)
     seconds = float(summed_costs(trace.events).get("wall_clock_s", 0.0)) if prices.second else 0.0
     return prices.agent * spawned + prices.call * calls + prices.token * written + prices.second * seconds

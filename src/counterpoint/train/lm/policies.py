@@ -219,7 +219,8 @@ def read_model(spec: str, device: torch.device) -> ModelFiles:
     from counterpoint.team.local.conversion import ready_folder
     from counterpoint.team.local.weights import find
 
-    source = find(spec)
+    trained = Path(spec) / "model"
+    source = find(str(trained) if (trained / "config.json").is_file() else spec)
     folder = ready_folder(source)
     shape, weights = read(folder, device=str(device))
     chat = Chat.read(folder)

@@ -45,13 +45,12 @@ class TaskMix:
     share: int = 1
     """How often it is played beside the others."""
 
-    def spec(self, seed: int, model: str) -> Spec:
+    def spec(self, seed: int, model: str, options: Mapping[str, Any] | None = None) -> Spec:
         """The team of one instance."""
         limits = Limits.of({"max_tokens": 96, **self.limits})
         named = find_task(self.name).name if ":" not in self.name else self.name
-        return Spec(
-            task=named, config=self.set, seed=seed, topology=self.topology, model=model, harness=self.harness, limits=limits
-        )
+        told: dict[str, Any] = {"topology": self.topology, "harness": self.harness, "limits": limits}
+        return Spec(task=named, config=self.set, seed=seed, model=model, options=dict(options or {}), **told)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +78,8 @@ class Imitate:
 
     demos: str = "fake:1"
     """Who shows: a fake (`fake:0.7`), or the folder of a store."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Of a fake: {explore = 0.0}."""
     where: str = ""
     """Which traces of the store, in the words of `counterpoint ls`."""
     ids: tuple[str, ...] = ()

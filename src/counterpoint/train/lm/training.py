@@ -164,9 +164,10 @@ class LanguageTraining:
     def play(self, seeds: Sequence[int], *, samples: int = 1, temperature: float, name: str, model: str = "engine") -> Played:
         """Teams on the tasks of these seeds, each `samples` times."""
         s = self.settings
+        options = s.imitate.options if model.startswith("fake") else {}
         rollouts = [
             Rollout(
-                spec=self.mix_of(seed).spec(seed, model), seed=hash_of(s.seed, name, seed, k), temperature=temperature,
+                spec=self.mix_of(seed).spec(seed, model, options), seed=hash_of(s.seed, name, seed, k), temperature=temperature,
                 trace_id=f"{name}-{seed}-{k}", policies=self.policies.speaks_for(), constrained=s.constrained,
             )
             for seed in seeds for k in range(samples)
