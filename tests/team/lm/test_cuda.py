@@ -41,12 +41,16 @@ def test_the_same_answers_as_on_a_cpu(family: str, tmp_path: Path) -> None:
         torch.nn.init.normal_(weight, 0.0, 0.3)
     model.save_pretrained(tmp_path)
     (shape, here), (_, there) = read(tmp_path), read(tmp_path, device="cuda")
-    cpu = Engine(Network(shape), here, ends=(96,), slots=4)
-    gpu = CudaEngine(Network(shape, device="cuda"), there, ends=(96,), slots=8, room=64, most=4, look=3)
+    lines = (6, 8, 30, 60)
+    cpu = Engine(Network(shape), here, ends=(96,), lines=lines, slots=4)
+    gpu = CudaEngine(Network(shape, device="cuda"), there, ends=(96,), lines=lines, slots=8, room=64, most=4, look=3)
     asks = [
-        Ask(prompt=_prompt(i, 3 + 11 * (i % 9)), most=5 + i % 20, temperature=i % 3, seed=i, starts=STARTS if i % 4 == 0 else ())
+        Ask(
+            prompt=_prompt(i, 3 + 11 * (i % 9)), most=1 + i % 24, temperature=i % 3, seed=i, starts=STARTS if i % 4 == 0 else (),
+            is_one_line=i % 5 < 2,
+        )
         for i in range(40)
-    ]
+    ]  # fmt: skip
     said = cpu.run(asks)
     on = [Ask(prompt=[*a.prompt, *b.token_ids, 3, 4, 5], most=6, seed=7) for a, b in zip(asks, said, strict=True)]
     for want, got in zip([*said, *cpu.run(on)], [*gpu.run(asks), *gpu.run(on)], strict=True):

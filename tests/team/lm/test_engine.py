@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ if find_spec("transformers") is None:
     pytest.skip("needs the llm extra", allow_module_level=True)
 
 from counterpoint.errors import InputError  # noqa: E402
-from counterpoint.team.lm.engine import Ask, Engine  # noqa: E402
+from counterpoint.team.lm.engine import Ask, Engine, TooLong  # noqa: E402
 from counterpoint.team.lm.network import Network, Packed, as_transformers, read  # noqa: E402
 from counterpoint.team.lm.sampling import END, FREE, SPACE, Start  # noqa: E402
 
@@ -201,6 +202,45 @@ def test_a_start_that_begins_another_is_free_from_its_end(llama: tuple[Any, Path
     )
     assert all(a.token_ids[0] == 5 for a in answers)
     assert len({a.token_ids[1] for a in answers}) > 3
+
+
+def test_a_line_break_ends_an_answer_that_is_one_line_but_not_within_a_start(llama: tuple[Any, Path]) -> None:
+    lines, starts = (3, 20, 40, 60, 80), [Start((20, 5))]
+    asks = [Ask(prompt=[1, 2, i], most=12, seed=i, starts=starts if i % 2 else ()) for i in range(20)]
+    whole = engine_of(llama[1]).run(asks)
+    cut = engine_of(llama[1], lines=lines).run([replace(ask, is_one_line=True) for ask in asks])
+    for ask, a, b in zip(asks, whole, cut, strict=True):
+        begin = 2 if ask.starts else 0
+        at = next((k for k, token in enumerate(a.token_ids) if k >= begin and token in lines), None)
+        assert b.token_ids == (a.token_ids if at is None else a.token_ids[: at + 1])
+        assert b.finish == ("stop" if at is not None else a.finish)
+    assert len({len(b.token_ids) for b in cut}) > 3
+
+
+def test_a_start_is_written_to_its_end_whatever_the_limit(llama: tuple[Any, Path]) -> None:
+    (answer,) = engine_of(llama[1]).run([Ask(prompt=[1], most=2, starts=[Start((5, 6, 7, 8))])])
+    assert (answer.token_ids, answer.finish) == ((5, 6, 7, 8), "length")
+    with pytest.raises(TooLong, match="125 tokens and the model reads 128"):
+        engine_of(llama[1]).add(Ask(prompt=prompt(0, 125), starts=[Start((5, 6, 7, 8))]))
+
+
+def test_a_call_can_be_ended_while_it_waits_or_writes(llama: tuple[Any, Path]) -> None:
+    engine = engine_of(llama[1], slots=1)
+    asks = [Ask(prompt=prompt(i, 20), most=9, seed=i) for i in range(3)]
+    first, second, third = (engine.add(ask) for ask in asks)
+    assert engine.cancel(second) is None
+    engine.step()
+    engine.step()
+    so_far = tuple(engine.written(first))
+    gone = engine.cancel(first)
+    assert gone is not None
+    assert len(so_far) == 2
+    assert (gone.token_ids, engine.written(first), engine.cancel(first)) == (so_far, (), None)
+    done = dict[int, Any]()
+    while engine.is_busy:
+        done |= dict(engine.step())
+    assert list(done) == [third]
+    assert done[third].token_ids == engine_of(llama[1]).run([asks[2]])[0].token_ids
 
 
 def test_the_context_ends_an_answer(llama: tuple[Any, Path]) -> None:

@@ -120,6 +120,7 @@ class _State:
         self.token, self.place, self.count, self.limit = zeros(n), zeros(n), zeros(n), zeros(n)
         self.node = torch.full((n,), FREE, dtype=torch.int64, device=device)
         self.is_done = torch.ones(n, dtype=torch.bool, device=device)
+        self.is_over, self.is_one_line = zeros(n, dtype=torch.bool), zeros(n, dtype=torch.bool)
         self.heat, self.noise = torch.ones(n, device=device), torch.zeros(n, most, device=device)
         self.written, self.logps = zeros(n, most), torch.zeros(n, most, device=device)
         self.tokens = torch.full((n * nodes, children), -1, dtype=torch.int64, device=device)
@@ -131,16 +132,17 @@ class CudaEngine(Engine):
 
     def __init__(
         self, network: Network, weights: Weights, *, ends: Sequence[int], after_space: np.ndarray | None = None,
-        slots: int = 256, reads: int = 65_536, room: int = 2048, most: int = 128, look: int = 4,
+        lines: Sequence[int] = (), slots: int = 256, reads: int = 65_536, room: int = 2048, most: int = 128, look: int = 4,
     ) -> None:  # fmt: skip
         """`room`: tokens that a slot holds at first; `most`: tokens of an answer at first; `look`: tokens between two looks."""
-        super().__init__(network, weights, ends=ends, after_space=after_space, slots=slots, reads=reads)
+        super().__init__(network, weights, ends=ends, after_space=after_space, lines=lines, slots=slots, reads=reads)
         device = network.device
         self.slots = Slots(network, slots + 1)
         del self.slots.idle[slots]
         self.slots.grow(min(room, network.shape.context))
         self.look, self._is_end = look, torch.zeros(network.shape.vocabulary, dtype=torch.bool, device=device)
-        self._is_end[list(ends)] = True
+        self._is_line = torch.zeros_like(self._is_end)
+        self._is_end[list(self.ends)], self._is_line[list(self.lines)] = True, True
         self._active = torch.full((slots,), slots, dtype=torch.int64, device=device)
         self._state = _State(slots, most, 64, 16, device)
         self._graphs: dict[int, Any] = {}
@@ -172,10 +174,7 @@ class CudaEngine(Engine):
         for row in rows:
             self.slots.holds(row.slot, row.ask.prompt)
         self._write(rows, logits)
-        self._place([row for row in rows if not self._is_over(row)])
-
-    def _is_over(self, row: _Row) -> bool:
-        return row.tokens[-1] in self.ends or row.node == END or len(row.tokens) >= len(row.noise)
+        self._place([row for row in rows if not (row.is_over or row.is_full)])
 
     def _place(self, rows: Sequence[_Row]) -> None:
         """The state of rows that have written their first token, told to the device."""
@@ -191,9 +190,11 @@ class CudaEngine(Engine):
         tell(s.token, [row.tokens[-1] for row in rows])
         tell(s.place, [len(row.ask.prompt) + len(row.tokens) - 1 for row in rows])
         tell(s.count, [len(row.tokens) for row in rows])
-        tell(s.limit, [len(row.noise) for row in rows])
+        tell(s.limit, [row.limit for row in rows])
         tell(s.node, [row.slot * s.nodes + row.node if row.node >= 0 else row.node for row in rows])
         tell(s.is_done, [False] * len(rows))
+        tell(s.is_over, [False] * len(rows))
+        tell(s.is_one_line, [row.ask.is_one_line for row in rows])
         tell(s.heat, [row.ask.temperature for row in rows])
         noise = np.zeros((len(rows), s.most), np.float32)
         for i, row in enumerate(rows):
@@ -260,11 +261,11 @@ class CudaEngine(Engine):
             return
         s = self._state
         at = torch.tensor([row.slot for row in rows], device=self.network.device)
-        count, node = s.count[at].tolist(), s.node[at].tolist()
+        count, node, is_over = s.count[at].tolist(), s.node[at].tolist(), s.is_over[at].tolist()
         longest = max(count)
         written, logps = s.written[at, :longest].tolist(), s.logps[at, :longest].tolist()
-        for row, n, where, ids, lp in zip(rows, count, node, written, logps, strict=True):
-            have = len(row.tokens)
+        for row, n, where, over, ids, lp in zip(rows, count, node, is_over, written, logps, strict=True):
+            have, row.is_over = len(row.tokens), over
             row.tokens += ids[have:n]
             row.logps += lp[have:n]
             row.node = where - row.slot * s.nodes if where >= 0 else where
@@ -273,7 +274,7 @@ class CudaEngine(Engine):
     def _graph(self, batch: int) -> Any:
         if batch not in self._graphs:
             s = self._state
-            kept = [x.clone() for x in (s.token, s.place, s.count, s.node, s.is_done, s.written, s.logps)]
+            kept = [x.clone() for x in (s.token, s.place, s.count, s.node, s.is_done, s.is_over, s.written, s.logps)]
             stream = torch.cuda.Stream()
             stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):
@@ -283,7 +284,7 @@ class CudaEngine(Engine):
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
                 self._token(batch)
-            for x, old in zip((s.token, s.place, s.count, s.node, s.is_done, s.written, s.logps), kept, strict=True):
+            for x, old in zip((s.token, s.place, s.count, s.node, s.is_done, s.is_over, s.written, s.logps), kept, strict=True):
                 x.copy_(old)
             self._graphs[batch] = graph
         return self._graphs[batch]
@@ -293,17 +294,20 @@ class CudaEngine(Engine):
         s, at = self._state, self._active[:batch]
         place = s.place[at]
         logits = self._logits(hidden(self.network, self.weights, s.token[at], _Plan(self.slots, at, place)))
-        count, is_done, limit = s.count[at], s.is_done[at], s.limit[at]
+        count, is_done, limit, before = s.count[at], s.is_done[at], s.limit[at], s.node[at]
         where = count.clamp(max=s.most - 1)
         noise = s.noise[at].gather(1, where[:, None])[:, 0]
-        token, logp, node = draw(logits, s.heat[at], noise, s.node[at], s.tokens, s.leads, self._after_space)
+        token, logp, node = draw(logits, s.heat[at], noise, before, s.tokens, s.leads, self._after_space)
         s.written[at, where] = torch.where(is_done, s.written[at, where], token)
         s.logps[at, where] = torch.where(is_done, s.logps[at, where], logp)
         s.token[at] = torch.where(is_done, s.token[at], token)
         s.node[at] = torch.where(is_done, s.node[at], node)
         goes = (~is_done).long()
         s.count[at], s.place[at] = count + goes, place + goes
-        s.is_done[at] = is_done | self._is_end[token] | (node == END) | (count + 1 >= limit)
+        breaks = s.is_one_line[at] & (before < 0) & self._is_line[token]
+        is_over = torch.where(is_done, s.is_over[at], self._is_end[token] | breaks | (node == END))
+        s.is_over[at] = is_over
+        s.is_done[at] = is_done | is_over | ((node < 0) & (count + 1 >= limit))
 
     def _logits(self, normed: Tensor) -> Tensor:
         return torch.nn.functional.linear(normed, self.weights["words" if self.network.shape.is_tied else "out"]).float()

@@ -38,7 +38,9 @@ class Ask:
     temperature: float = 1.0
     seed: int = 0
     starts: Sequence[Start] = ()
-    """Where given, the answer begins with one of these."""
+    """Where given, the answer begins with one of these, also where that takes more than `most` tokens."""
+    is_one_line: bool = False
+    """Whether a token with a line break ends it, once its start is written."""
     policy: str = ""
     """Which adapter answers, where the engine has several; the weights themselves where empty."""
 
@@ -75,13 +77,33 @@ class Stats:
 class _Row:
     ticket: int
     ask: Ask
-    slot: int
-    reused: int
     noise: np.ndarray
     trie: list[dict[int, int]]
     node: int
+    slot: int = -1
+    reused: int = 0
     tokens: list[int] = field(default_factory=list)
     logps: list[float] = field(default_factory=list)
+    is_over: bool = False
+    """Whether its last token ended it."""
+
+    @classmethod
+    def of(cls, ticket: int, ask: Ask, context: int) -> _Row:
+        """A row that has no slot yet."""
+        trie = Trie.of(ask.starts).nodes if ask.starts else []
+        longest = max((len(s.ids) for s in ask.starts), default=0)
+        room = min(max(ask.most, longest), context - len(ask.prompt))
+        return cls(ticket, ask, uniforms(ask.seed, room), trie, 0 if trie else FREE)
+
+    @property
+    def limit(self) -> int:
+        """Tokens that it may write once its start is written."""
+        return min(self.ask.most, len(self.noise))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has written all it may; a start that was begun is written to its end."""
+        return self.node < 0 and len(self.tokens) >= self.limit
 
     def new(self) -> tuple[int, np.ndarray]:
         """What the network has not read yet: how many tokens stand before it, and its tokens."""
@@ -97,6 +119,9 @@ class Slots:
         self.network, self.count, self.room = network, count, 0
         self.keys: list[Tensor] = []
         self.values: list[Tensor] = []
+        """Each [slots, room, kv heads, width], layer by layer."""
+        self.filled = [0] * count
+        """Tokens of each slot that were ever written: on a CPU, memory that nobody has written to is not taken."""
         self.held: list[np.ndarray] = [np.empty(0, np.int64)] * count
         """The tokens whose keys and values a slot holds."""
         self.idle: dict[int, None] = dict.fromkeys(range(count))
@@ -112,14 +137,16 @@ class Slots:
             return
         room, shape, net = min(max(room, 2 * self.room), self.network.shape.context), self.network.shape, self.network
         new = (self.count, room, shape.kv_heads, shape.head_width)
+        is_lazy = net.device.type == "cpu"
         for tensors in (self.keys, self.values):
             for i in range(shape.layers):
-                wider = torch.zeros(new, device=net.device, dtype=net.dtype)
-                if self.room:
-                    wider[:, : self.room] = tensors[i]
-                    tensors[i] = wider
-                else:
+                wider = (torch.empty if is_lazy else torch.zeros)(new, device=net.device, dtype=net.dtype)
+                if not self.room:
                     tensors.append(wider)
+                    continue
+                for slot, filled in enumerate(self.filled if is_lazy else [self.room] * self.count):
+                    wider[slot, :filled] = tensors[i][slot, :filled]
+                tensors[i] = wider
         self.room = room
 
     def take(self, prompt: np.ndarray, room: int) -> tuple[int, int]:
@@ -135,6 +162,7 @@ class Slots:
         if source is not None and common and slot != source:
             for tensor in (*self.keys, *self.values):
                 tensor[slot, :common] = tensor[source, :common]
+            self.filled[slot] = max(self.filled[slot], common)
         self._forget(slot)
         del self.idle[slot]
         return slot, common if source is not None else 0
@@ -199,6 +227,7 @@ class _Cached:
         for slot, before, new in self.rows:
             end, total = begin + new, before + new
             keys[slot, before:total], values[slot, before:total] = k[begin:end], v[begin:end]
+            self.slots.filled[slot] = max(self.slots.filled[slot], total)
             seen = keys[slot, :total].transpose(0, 1)[None], values[slot, :total].transpose(0, 1)[None]
             asked = q[begin:end].transpose(0, 1)[None]
             mask = None
@@ -221,15 +250,18 @@ class Engine:
         *,
         ends: Sequence[int],
         after_space: np.ndarray | None = None,
+        lines: Sequence[int] = (),
         slots: int = 32,
         reads: int = 4096,
     ) -> None:
-        """`ends`: tokens that end an answer; `slots`: calls at once; `reads`: tokens of prompts in one pass."""
+        """`ends`: tokens that end an answer; `lines`: tokens that hold a line break; `slots`: calls at once; `reads`: tokens of
+        prompts in one pass."""
         import torch
 
         if slots < 1 or reads < 1:
             raise InputError(f"an engine with {slots} slots that reads {reads} tokens", fix="at least 1 of each")
         self.network, self.weights, self.ends, self.reads = network, weights, frozenset(ends), reads
+        self.lines = frozenset(lines)
         self.slots, self.stats = Slots(network, slots), Stats()
         spaces = np.ones(network.shape.vocabulary, bool) if after_space is None else after_space
         self._after_space = torch.as_tensor(spaces, device=network.device)
@@ -255,10 +287,12 @@ class Engine:
 
     def add(self, ask: Ask) -> int:
         """Ask; the ticket comes back with the answer."""
-        context = self.network.shape.context
+        context, need = self.network.shape.context, max((len(s.ids) for s in ask.starts), default=1)
         if not len(ask.prompt):
             raise InputError("an empty prompt", fix="at least one token")
-        if len(ask.prompt) >= context:
+        if ask.most < 1:
+            raise InputError(f"an answer of at most {ask.most} tokens", fix="at least one token")
+        if len(ask.prompt) + need > context:
             raise TooLong(f"the prompt has {len(ask.prompt):,} tokens and the model reads {context:,}", fix="shorten it")
         self._waiting.append((self._next, ask))
         self._next += 1
@@ -303,10 +337,10 @@ class Engine:
                 later.append((ticket, ask))
                 continue
             reading |= set(hashes)
-            most = min(ask.most, self.network.shape.context - len(prompt))
-            slot, reused = self.slots.take(prompt, len(prompt) + most)
-            trie = Trie.of(ask.starts).nodes if ask.starts else []
-            self._rows.append(_Row(ticket, ask, slot, reused, uniforms(ask.seed, most), trie, 0 if trie else FREE))
+            row = _Row.of(ticket, ask, self.network.shape.context)
+            row.slot, row.reused = self.slots.take(prompt, len(prompt) + len(row.noise))
+            reused = row.reused
+            self._rows.append(row)
             budget -= len(prompt) - reused
             self.stats.read += len(prompt) - reused
             self.stats.reused += reused
@@ -344,18 +378,33 @@ class Engine:
         for row, token, logp, then in zip(rows, *(x.tolist() for x in drawn), strict=True):
             row.tokens.append(token)
             row.logps.append(logp)
+            row.is_over = self._ends(row, token) or then == END
             row.node = then
         self.stats.written += len(rows)
 
+    def _ends(self, row: _Row, token: int) -> bool:
+        """Whether a token ends a row; a line break in a start is part of it."""
+        return token in self.ends or (row.ask.is_one_line and row.node < 0 and token in self.lines)
+
     def _leave(self) -> list[tuple[int, Answer]]:
-        done: list[tuple[int, Answer]] = []
-        for row in list(self._rows):
-            is_stopped = row.tokens[-1] in self.ends or row.node == END
-            if not is_stopped and len(row.tokens) < len(row.noise):
-                continue
-            self._rows.remove(row)
+        done = [row for row in self._rows if row.is_over or row.is_full]
+        return [(row.ticket, self._let_go(row)) for row in done]
+
+    def _let_go(self, row: _Row) -> Answer:
+        self._rows.remove(row)
+        if row.tokens:
             self.slots.holds(row.slot, [*row.ask.prompt, *row.tokens[:-1]])
-            self.slots.release(row.slot)
-            finish: Literal["stop", "length"] = "stop" if is_stopped else "length"
-            done.append((row.ticket, Answer(tuple(row.tokens), tuple(row.logps), finish, row.reused)))
-        return done
+        self.slots.release(row.slot)
+        return Answer(tuple(row.tokens), tuple(row.logps), "stop" if row.is_over else "length", row.reused)
+
+    # -- calls that are under way --------------------------------------------------------------------------------------------
+
+    def written(self, ticket: int) -> Sequence[int]:
+        """What a call has written so far."""
+        return next((row.tokens for row in self._rows if row.ticket == ticket), ())
+
+    def cancel(self, ticket: int) -> Answer | None:
+        """End a call now, with what it has written; None where it waits or is over."""
+        self._waiting = deque(asked for asked in self._waiting if asked[0] != ticket)
+        row = next((row for row in self._rows if row.ticket == ticket), None)
+        return None if row is None else self._let_go(row)
