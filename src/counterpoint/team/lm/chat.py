@@ -208,15 +208,34 @@ class Chat:
         """How an answer may begin, as tokens: whole lines end with a line break or with the token that ends an answer; after the
         others text follows freely. A start that ends with one space is held without it, and its next token begins with a space:
         tokenisers write ` Paris`, not ` ` and `Paris`."""
-        others, out = set(texts), []
+        return tuple(start for _, start in self._starts(texts))
+
+    def _starts(self, texts: Sequence[str]) -> list[tuple[str, Start]]:
+        out = []
         for text in texts:
+            held = text[:-1]
             if text.endswith("\n"):
-                out += [Start(self._spell(text), END), Start((*self._spell(text[:-1]), self.ends[0]), END)]
-            elif len(text) > 1 and text[-1] == " " and not text[-2].isspace() and text[:-1] not in others:
-                out.append(Start(self._spell(text[:-1]), SPACE))
+                ended = (*(self._spell(held) if held else ()), self.ends[0])
+                out += [(text, Start(self._spell(text), END)), (text, Start(ended, END))]
+            elif text.endswith(" ") and not held[-1:].isspace() and self._goes_on_with_space(text, texts):
+                out.append((text, Start(self._spell(held), SPACE)))
             else:
-                out.append(Start(self._spell(text), FREE))
-        return tuple(out)
+                out.append((text, Start(self._spell(text), FREE)))
+        return out
+
+    def _goes_on_with_space(self, text: str, texts: Sequence[str]) -> bool:
+        """Whether every start that begins like this one, but for its last space, goes on with that space."""
+        held = text[:-1]
+        return bool(held) and all(other.startswith(text) for other in texts if other.startswith(held))
+
+    def begun(self, texts: Sequence[str], ids: Sequence[int]) -> tuple[str, int, bool]:
+        """Which of the starts an answer began with, how many tokens that took, and whether it is the whole answer."""
+        fits = [(len(s.ids), text, s.then) for text, s in self._starts(texts) if tuple(ids[: len(s.ids)]) == s.ids]
+        fits = [(n, text, then) for n, text, then in fits if then != END or n == len(ids)]
+        if not fits:
+            return "", 0, False
+        n, text, then = max(fits)
+        return text, n, then == END
 
     def _spell(self, text: str) -> tuple[int, ...]:
         if text not in self._spelled:

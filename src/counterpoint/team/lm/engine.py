@@ -403,6 +403,14 @@ class Engine:
         """What a call has written so far."""
         return next((row.tokens for row in self._rows if row.ticket == ticket), ())
 
+    def reset(self) -> None:
+        """Forget every call, and what the slots hold: after an error nobody knows how far a pass came."""
+        self._waiting.clear()
+        for row in self._rows:
+            self.slots.release(row.slot)
+        self._rows.clear()
+        self.slots.clear()
+
     def cancel(self, ticket: int) -> Answer | None:
         """End a call now, with what it has written; None where it waits or is over."""
         self._waiting = deque(asked for asked in self._waiting if asked[0] != ticket)

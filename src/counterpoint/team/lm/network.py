@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from counterpoint.errors import InputError, did_you_mean
+from counterpoint.errors import InputError
 
 if TYPE_CHECKING:
     import torch
@@ -69,7 +69,8 @@ class Shape:
         family = str(config.get("model_type"))
         if family not in FAMILIES:
             why = f"the engine knows {', '.join(FAMILIES)}"
-            raise InputError(f"no model family {family!r}", where=where, why=why, fix=did_you_mean(family, FAMILIES))
+            fix = "serve it with another program and use it as openai:NAME"
+            raise InputError(f"no model family {family!r}", where=where, why=why, fix=fix)
         window = config.get("sliding_window") if config.get("use_sliding_window", family == "mistral") else None
         if window is not None:
             raise InputError("a model with sliding-window attention", where=where, fix="a model that reads all of its context")
@@ -132,15 +133,22 @@ def _names(shape: Shape) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield f"{i}.down", (f"{at}mlp.down_proj.weight",)
 
 
+def shape_of(folder: Path) -> Shape:
+    """The shape that a transformers folder's `config.json` tells."""
+    try:
+        return Shape.of(json.loads((folder / "config.json").read_text("utf-8")), folder.name)
+    except InputError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"config.json cannot be read: {error}", where=folder.name, fix="a transformers folder") from error
+
+
 def read(folder: Path, *, device: str = "cpu", dtype: torch.dtype | None = None) -> tuple[Shape, Weights]:
     """The shape and the weights of a transformers folder (`config.json`, `*.safetensors`)."""
     import torch
     from safetensors import safe_open
 
-    try:
-        shape = Shape.of(json.loads((folder / "config.json").read_text("utf-8")), folder.name)
-    except (OSError, ValueError, KeyError) as error:
-        raise InputError(f"config.json cannot be read: {error}", where=folder.name, fix="a transformers folder") from error
+    shape = shape_of(folder)
     found: dict[str, Any] = {}
     for file in sorted(folder.glob("*.safetensors")):
         with safe_open(file, framework="pt") as opened:

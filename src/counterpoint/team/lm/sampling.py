@@ -37,20 +37,21 @@ class Trie:
 
     @classmethod
     def of(cls, starts: Sequence[Start]) -> Trie:
-        """A beginning that is also the beginning of another is free from its end on."""
+        """What follows a beginning that is also the beginning of another is held to no more than the shorter one asks for."""
         trie = cls()
         for start in starts:
             at = 0
             for k, token in enumerate(start.ids):
-                is_last = k == len(start.ids) - 1
                 known = trie.nodes[at].get(token)
-                if known is not None and known < 0:  # a shorter beginning ended here, and anything may follow it
-                    break
-                if is_last:
-                    trie.nodes[at][token] = start.then if known is None else FREE
+                if k == len(start.ids) - 1:
+                    is_longer_alike = known is not None and known >= 0 and start.then == SPACE
+                    trie.nodes[at][token] = start.then if known in (None, start.then) or is_longer_alike else FREE
                 elif known is None:
                     trie.nodes.append({})
                     trie.nodes[at][token] = len(trie.nodes) - 1
+                elif known < 0:  # a shorter beginning ended here
+                    trie.nodes[at][token] = FREE if known == END else known
+                    break
                 at = trie.nodes[at][token]
         return trie
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -65,6 +66,18 @@ class Adapter:
     def as_tensors(self) -> dict[str, Tensor]:
         """A and B by their names in a file."""
         return {f"{name}.a": t for name, t in self.a.items()} | {f"{name}.b": t for name, t in self.b.items()}
+
+    @classmethod
+    def load(cls, file: Path, *, scale: float, device: str | torch.device = "cpu") -> Adapter:
+        """The adapter of a safetensors file."""
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        try:
+            return cls.of_tensors({name: t.to(device) for name, t in load_file(file).items()}, scale=scale)
+        except (SafetensorError, OSError) as error:
+            fix = "a file that training wrote"
+            raise InputError("the adapter cannot be read", where=file.name, why=str(error), fix=fix) from error
 
     @classmethod
     def of_tensors(cls, tensors: Mapping[str, Tensor], *, scale: float) -> Adapter:

@@ -16,8 +16,8 @@ from click.testing import CliRunner
 
 from counterpoint.app.cli.models import models
 from counterpoint.errors import CounterpointError, InputError, NotFound
-from counterpoint.team.local import conversion
-from counterpoint.team.local.weights import KNOWN, MANIFEST, Source, damaged, find, listed, models_folder, sha256
+from counterpoint.team.lm import conversion
+from counterpoint.team.lm.weights import KNOWN, MANIFEST, Source, damaged, find, listed, models_folder, sha256
 
 SMALL = KNOWN["smollm2-135m"]
 
@@ -157,9 +157,11 @@ def test_without_the_extra_the_fix_is_to_install_it(monkeypatch: pytest.MonkeyPa
     import importlib.util
 
     real = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "transformers" else real(name, *a))
-    with pytest.raises(InputError, match=r"need transformers.*pip install 'counterpoint\[llm\]'"):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name in ("torch", "gguf") else real(name, *a))
+    with pytest.raises(InputError, match=r"need torch.*pip install 'counterpoint\[llm\]'"):
         conversion.require_extra()
+    with pytest.raises(InputError, match="need torch and gguf"):
+        conversion.require_extra(gguf=True)
 
 
 def test_without_an_index_pip_says_why_and_nothing_is_left(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +201,7 @@ def test_a_full_disk_is_seen_before_the_work(kept: Path, tmp_path: Path, monkeyp
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from counterpoint.team.local import conversion as c
+from counterpoint.team.lm import conversion as c
 
 def write(packed, draft):
     (draft / "config.json").write_text("{}")

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
-from counterpoint.team.local.loading import quiet_import, require_extra
-from counterpoint.team.local.weights import KNOWN, MANIFEST, Known, Source, damaged, in_package, models_folder, sha256
+from counterpoint.team.lm.weights import KNOWN, MANIFEST, Known, Source, damaged, in_package, models_folder, require_extra, sha256
 
 _DRAFT = ".draft-"
 _BYTES_PER_PARAMETER = 2
@@ -33,7 +32,7 @@ def ready_folder(source: Source) -> Path:
     """The folder to load; a GGUF file is converted once and kept."""
     if not source.is_gguf:
         return source.path
-    target = models_folder() / f"{source.name}-{source.digest()[:8]}"
+    target = models_folder() / f"{source.path.stem}-{Source(source.path).digest()[:8]}"
     if not (target / MANIFEST).is_file():
         convert(source.path, target, {"source": f"file {source.path.name}", "licence": None})
     return target
@@ -110,8 +109,20 @@ def convert(packed: Path, target: Path, about: dict[str, Any], *, need_bytes: in
         shutil.rmtree(draft, ignore_errors=True)
 
 
+def _transformers() -> Any:
+    """`transformers`, cut off from every hub and without bars on the terminal."""
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    import transformers
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    return transformers
+
+
 def _write(packed: Path, draft: Path) -> None:
-    transformers = quiet_import()
+    transformers = _transformers()
     import torch
 
     torch.set_num_threads(1)

@@ -1,12 +1,11 @@
 """Weights on this machine: what there is, where it came from, and the small real model from the package index.
 
-Weights lie in one folder each, in $COUNTERPOINT_MODELS or the user's cache. Those that we wrote hold a `counterpoint.json` that
-says where they are from, and the digest of every file.
+Weights lie in one folder each, in $COUNTERPOINT_MODELS or the user's cache; those that we wrote hold a `counterpoint.json` that
+says where they are from, and the digest of every file. The folder of a run that trained a language model holds `model/`, a folder
+of weights, or `model.json`, which names the model it trained and the adapter that it made over it.
 
-Always true: a folder appears whole or not at all (it is written beside its place, synced and renamed), so a killed install
-leaves nothing that could be taken for weights; nothing is fetched except by `install`, and that from the package index alone.
-`digest` reads the configuration and the tokeniser whole and, of the weights, sizes and pages spread over each file: cheap, and
-another training of the same model gives another one.
+Always true: nothing is fetched and nothing changes here. `digest` reads the configuration and the tokeniser whole and, of the
+weights, sizes and pages spread over each file: cheap, and another training of the same model gives another one.
 """
 
 from __future__ import annotations
@@ -25,7 +24,9 @@ from typing import Any
 from counterpoint.errors import InputError, NotFound, did_you_mean
 
 MANIFEST = "counterpoint.json"
-_WEIGHTS = (".safetensors", ".bin")
+TRAINED = "model.json"
+"""What the folder of a run says of its adapter: `base` (a name or a path), `digest` (the base's), `adapter` (a file), `scale`."""
+_WEIGHTS = ".safetensors"
 _END_BYTES, _PAGE_BYTES, _PAGES = 65_536, 4_096, 62
 
 
@@ -66,11 +67,17 @@ class Source:
 
     path: Path
     """A folder, or a .gguf file."""
+    run: Path | None = None
+    """The folder of the run that trained them, or trained an adapter over them."""
+    adapter: Path | None = None
+    """A file whose adapter is added to them."""
+    scale: float = 1.0
+    """What the adapter is multiplied with."""
 
     @property
     def name(self) -> str:
-        """The folder's name, or the file's without its ending."""
-        return self.path.stem if self.is_gguf else self.path.name
+        """The run's name, the folder's, or the file's without its ending."""
+        return self.run.name if self.run is not None else self.path.stem if self.is_gguf else self.path.name
 
     @property
     def is_gguf(self) -> bool:
@@ -82,12 +89,14 @@ class Source:
         out = hashlib.blake2b(digest_size=8)
         files = [self.path] if self.is_gguf else sorted(p for p in self.path.iterdir() if p.is_file() and p.name != MANIFEST)
         for file in files:
-            if self.is_gguf or file.suffix in _WEIGHTS:
+            if self.is_gguf or file.suffix == _WEIGHTS:
                 out.update(f"{'' if self.is_gguf else file.name}\0{file.stat().st_size}\0".encode())
                 for part in _pages(file):
                     out.update(part)
             elif file.suffix in {".json", ".jinja", ".txt", ".model"}:
                 out.update(file.name.encode() + b"\0" + _lasting(file))
+        if self.adapter is not None:
+            out.update(f"adapter\0{self.scale}\0".encode() + self.adapter.read_bytes())
         return out.hexdigest()
 
 
@@ -146,17 +155,52 @@ def find(spec: str) -> Source:
 
 
 def _folder(path: Path) -> Source:
+    if (path / TRAINED).is_file():
+        return _adapted(path)
+    if (path / "model" / "config.json").is_file():
+        return Source(path / "model", run=path)
     files = [p.name for p in path.iterdir()]
     missing = [what for what, there in (("config.json", "config.json" in files), ("weights", _has_weights(path))) if not there]
     if not missing:
         return Source(path)
+    if any(name.endswith(".bin") for name in files) and missing == ["weights"]:
+        fix = "save it again with `save_pretrained`, which writes safetensors"
+        raise InputError("weights as pickled .bin files are not read", where=path.name, fix=fix)
     packed = sorted(name for name in files if name.lower().endswith(".gguf"))
     fix = f"name the file: {path.name}/{packed[0]}" if packed else "a folder as `save_pretrained` writes it"
     raise InputError(f"holds no model: {' and '.join(missing)} missing", where=path.name, fix=fix)
 
 
+def _adapted(run: Path) -> Source:
+    """The adapter that a run made, and the model that it made it for."""
+    where, fix = f"{run.name}/{TRAINED}", "the folder of a run as `counterpoint train --lm` leaves it"
+    try:
+        said = json.loads((run / TRAINED).read_bytes())
+        base, digest, file, scale = str(said["base"]), said.get("digest"), run / said["adapter"], float(said["scale"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError("cannot be read", where=where, why=f"{type(error).__name__}: {error}", fix=fix) from error
+    if not file.is_file():
+        raise InputError(f"the adapter {file.name} is missing", where=run.name, fix=fix)
+    beside = (run / base).resolve()
+    found = find(str(beside) if beside.exists() else base)
+    if digest is not None and found.digest() != digest:
+        why = f"it was trained over weights with digest {digest}, and {found.name} has {found.digest()}"
+        raise InputError("an adapter for another model", where=run.name, why=why, fix="the model that it was trained over")
+    if found.adapter is not None:
+        raise InputError("an adapter over an adapter", where=run.name, fix="train over a folder of weights")
+    return Source(found.path, run=run, adapter=file, scale=scale)
+
+
 def _has_weights(path: Path) -> bool:
-    return any(p.suffix in _WEIGHTS for p in path.iterdir())
+    return any(p.suffix == _WEIGHTS for p in path.iterdir())
+
+
+def require_extra(*, gguf: bool = False) -> None:
+    """Raise where the libraries for local models are missing."""
+    needed = ("torch", "safetensors", "tokenizers", "jinja2", *(("transformers", "gguf", "accelerate") if gguf else ()))
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
+    if missing:
+        raise InputError(f"local models need {' and '.join(missing)}", fix="pip install 'counterpoint[llm]'")
 
 
 def _file(path: Path) -> Source:
@@ -187,26 +231,41 @@ class FoundWeights:
     path: Path | None
 
 
+def trained(folder: Path) -> list[FoundWeights]:
+    """The trained models of a run's folder, or of the folders in a folder of runs."""
+    if not folder.is_dir():
+        raise NotFound(f"no folder {folder.name!r}", where="--runs", fix="a run's folder, or a folder of runs")
+    runs = [p for p in (folder, *sorted(folder.iterdir())) if (p / TRAINED).is_file() or (p / "model" / "config.json").is_file()]
+    return [described(_folder(run.resolve())) for run in runs]
+
+
 def listed() -> list[FoundWeights]:
     """Every model in the cache, and those that can be installed."""
     kept = models_folder()
     folders = sorted(p for p in kept.iterdir() if (p / "config.json").is_file()) if kept.is_dir() else []
-    rows = {p.name: described(p) for p in folders if not p.name.startswith(".") and _has_weights(p)}
+    rows = {p.name: described(Source(p)) for p in folders if not p.name.startswith(".") and _has_weights(p)}
     for known in KNOWN.values():
         if known.folder not in rows:
             rows[known.folder] = _absent(known)
     return sorted(rows.values(), key=lambda found: (found.state != "ready", found.name))
 
 
-def described(path: Path) -> FoundWeights:
-    """A folder of weights, or a .gguf file."""
-    if path.is_file():
+def described(source: Source) -> FoundWeights:
+    """A folder of weights, a .gguf file, or what a run has trained."""
+    path = source.path
+    if source.is_gguf and source.adapter is None:
         return FoundWeights(path.stem, "ready", path.stat().st_size, None, "gguf", f"file {path.name}", None, path)
     said = manifest(path)
-    parameters, dtype = _counted(path)
-    size = sum(p.stat().st_size for p in path.iterdir() if p.is_file())
+    parameters, dtype = (None, "gguf") if source.is_gguf else _counted(path)
+    files = [path] if source.is_gguf else [p for p in path.iterdir() if p.is_file()]
+    size = sum(p.stat().st_size for p in files)
     name = next((known.name for known in KNOWN.values() if known.folder == path.name), path.name)
-    return FoundWeights(name, "ready", size, parameters, dtype, said.get("source"), said.get("licence"), path)
+    if source.run is None:
+        return FoundWeights(name, "ready", size, parameters, dtype, said.get("source"), said.get("licence"), path)
+    about = "trained weights"
+    if source.adapter is not None:
+        size, about = source.adapter.stat().st_size, f"an adapter over {name}"
+    return FoundWeights(source.name, "ready", size, parameters, dtype, about, said.get("licence"), source.run)
 
 
 def _absent(known: Known) -> FoundWeights:
