@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _LIMITS = ("width", "agents", "depth", "turns", "steps", "rounds", "repairs", "max_tokens", "temperature", "context")
 _MODEL_OPTIONS = ("base_url", "key_env", "concurrency", "rpm", "tpm", "timeout_s", "retries")
-_RESUMABLE = {*_MODEL_OPTIONS, "price", "resume", "allow", "quiet", "store", "as_json"}
+_RESUMABLE = {*_MODEL_OPTIONS, "device", "price", "resume", "allow", "quiet", "store", "as_json"}
 _RESUMABLE |= {"budget_tokens", "budget_usd", "budget_seconds"}
 
 
@@ -58,6 +58,7 @@ _RESUMABLE |= {"budget_tokens", "budget_usd", "budget_seconds"}
 @click.option(
     "--tool", "tools", multiple=True, metavar="ID", help="A tool beside the task's, such as outbox or my_lab.tools:mail."
 )
+@click.option("--device", metavar="NAME", help="Where a local model runs: cpu (default) or cuda.")
 @click.option("--base-url", metavar="URL", help="The endpoint, for --model openai:NAME.")
 @click.option("--key-env", metavar="NAME", help="The variable that holds the endpoint's key (default OPENAI_API_KEY).")
 @click.option("--concurrency", type=click.IntRange(min=1), help="Calls to the endpoint at once.")
@@ -169,6 +170,10 @@ def _model_options(model_name: str, options: dict[str, Any]) -> dict[str, Any]:
     if chosen and not model_name.startswith("openai:"):
         flag = next(iter(chosen)).removesuffix("_s").replace("_", "-")
         raise InputError(f"--{flag} is for an endpoint", where="--model", fix="with --model openai:NAME")
+    if options["device"] is not None:
+        if not model_name.startswith("local:"):
+            raise InputError("--device is for a local model", where="--model", fix="with --model local:NAME")
+        chosen["device"] = options["device"]
     return chosen
 
 
