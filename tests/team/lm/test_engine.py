@@ -118,7 +118,9 @@ def test_greedy_tokens_and_log_probabilities_are_those_of_transformers(family: t
 
 def test_who_else_is_served_changes_nothing(llama: tuple[Any, Path]) -> None:
     asks = [Ask(prompt=prompt(i, 4 + 5 * (i % 4)), most=4 + i, seed=i, temperature=0.7 + 0.1 * (i % 5)) for i in range(9)]
-    together = engine_of(llama[1], slots=4, reads=16).run(asks)
+    narrow = engine_of(llama[1], slots=4, reads=7)
+    together = narrow.run(asks)
+    assert narrow.stats.read + narrow.stats.reused == sum(len(ask.prompt) for ask in asks)
     alone = [engine_of(llama[1], slots=1).run([ask])[0] for ask in asks]
     assert [a.token_ids for a in together] == [a.token_ids for a in alone]
     for a, b in zip(together, alone, strict=True):
@@ -165,6 +167,9 @@ def test_who_begins_alike_shares_the_beginning_and_spoils_nothing(llama: tuple[A
     at_once = engine_of(llama[1], slots=4)
     assert [a.token_ids for a in at_once.run(asks)] == fresh
     assert (at_once.stats.reused, at_once.stats.read) == (70, 41 + 6 + 6), "those that come together read what they share once"
+    in_pieces = engine_of(llama[1], slots=4, reads=50)
+    assert [a.token_ids for a in in_pieces.run([Ask(prompt=prompt(99, 45), most=4), *asks])[1:]] == fresh
+    assert in_pieces.stats.reused == 70
 
 
 def test_starts_are_kept_to_and_log_probabilities_are_under_the_mask(llama: tuple[Any, Path]) -> None:

@@ -172,6 +172,7 @@ class CudaEngine(Engine):
         logits = self._logits(hidden(self.network, self.weights, flat, plan)[last])
         self.stats.passes += 1
         for row in rows:
+            row.read = len(row.ask.prompt)
             self.slots.holds(row.slot, row.ask.prompt)
         self._write(rows, logits)
         self._place([row for row in rows if not (row.is_over or row.is_full)])

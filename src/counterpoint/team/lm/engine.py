@@ -82,6 +82,8 @@ class _Row:
     node: int
     slot: int = -1
     reused: int = 0
+    read: int = 0
+    """Tokens of the prompt that its slot holds."""
     tokens: list[int] = field(default_factory=list)
     logps: list[float] = field(default_factory=list)
     is_over: bool = False
@@ -105,10 +107,16 @@ class _Row:
         """Whether it has written all it may; a start that was begun is written to its end."""
         return self.node < 0 and len(self.tokens) >= self.limit
 
-    def new(self) -> tuple[int, np.ndarray]:
-        """What the network has not read yet: how many tokens stand before it, and its tokens."""
-        if not self.tokens:
-            return self.reused, np.asarray(self.ask.prompt[self.reused :], np.int64)
+    @property
+    def unread(self) -> int:
+        """Tokens of the prompt that the network has not read yet."""
+        return len(self.ask.prompt) - self.read
+
+    def new(self, most: int | None = None) -> tuple[int, np.ndarray]:
+        """What the network has not read yet, of a prompt at most so many: how many tokens stand before it, and its tokens."""
+        if self.unread:
+            end = len(self.ask.prompt) if most is None else min(self.read + most, len(self.ask.prompt))
+            return self.read, np.asarray(self.ask.prompt[self.read : end], np.int64)
         return len(self.ask.prompt) + len(self.tokens) - 1, np.array([self.tokens[-1]], np.int64)
 
 
@@ -255,7 +263,7 @@ class Engine:
         reads: int = 4096,
     ) -> None:
         """`ends`: tokens that end an answer; `lines`: tokens that hold a line break; `slots`: calls at once; `reads`: tokens of
-        prompts in one pass."""
+        prompts in one pass, the rest of a long one comes in the next."""
         import torch
 
         if slots < 1 or reads < 1:
@@ -314,21 +322,36 @@ class Engine:
         with torch.inference_mode():
             self._join()
             if self._rows:
-                new = [row.new() for row in self._rows]
-                places = [(row.slot, before) for row, (before, _) in zip(self._rows, new, strict=True)]
-                logits = self._pass([ids for _, ids in new], places)
-                for row in self._rows:
-                    if not row.tokens:
-                        self.slots.holds(row.slot, row.ask.prompt)
-                self._write(self._rows, logits)
+                self._advance()
         return self._leave()
+
+    def _advance(self) -> None:
+        """The next token of every row that writes, and the next piece of prompts, as far as the tokens of one pass go."""
+        left, work = self.reads, list[tuple[_Row, int, np.ndarray]]()
+        for row in self._rows:
+            if row.unread and left < 1:
+                continue
+            before, ids = row.new(left)
+            left -= len(ids) if row.unread else 0
+            work.append((row, before, ids))
+        logits = self._pass([ids for _, _, ids in work], [(row.slot, before) for row, before, _ in work])
+        for row, _, ids in work:
+            if row.unread:
+                row.read += len(ids)
+                if not row.unread:
+                    self.slots.holds(row.slot, row.ask.prompt)
+        ready = [k for k, (row, _, _) in enumerate(work) if not row.unread]
+        if ready:
+            self._write([work[k][0] for k in ready], logits[ready])
 
     def _join(self) -> None:
         """Rows for calls that wait, as far as slots and the tokens of one pass go.
 
         Of those that begin alike, the first reads the beginning, and the others join a pass later with a copy.
         """
-        budget, reading, later = self.reads, set[int](), deque[tuple[int, Ask]]()
+        later, reads = deque[tuple[int, Ask]](), [row for row in self._rows if row.unread]
+        budget = self.reads - sum(row.unread for row in reads)
+        reading = {h for row in reads for h in _hashes(np.asarray(row.ask.prompt, np.int64))}
         while self._waiting and self.slots.idle and budget > 0:
             ticket, ask = self._waiting.popleft()
             prompt = np.asarray(ask.prompt, np.int64)
@@ -339,11 +362,11 @@ class Engine:
             reading |= set(hashes)
             row = _Row.of(ticket, ask, self.network.shape.context)
             row.slot, row.reused = self.slots.take(prompt, len(prompt) + len(row.noise))
-            reused = row.reused
+            row.read = row.reused
             self._rows.append(row)
-            budget -= len(prompt) - reused
-            self.stats.read += len(prompt) - reused
-            self.stats.reused += reused
+            budget -= row.unread
+            self.stats.read += row.unread
+            self.stats.reused += row.reused
         self._waiting.extendleft(reversed(later))
 
     def _pass(self, ids: Sequence[np.ndarray], places: Sequence[tuple[int, int]]) -> Tensor:
@@ -392,8 +415,7 @@ class Engine:
 
     def _let_go(self, row: _Row) -> Answer:
         self._rows.remove(row)
-        if row.tokens:
-            self.slots.holds(row.slot, [*row.ask.prompt, *row.tokens[:-1]])
+        self.slots.holds(row.slot, [*row.ask.prompt[: row.read], *row.tokens[:-1]])
         self.slots.release(row.slot)
         return Answer(tuple(row.tokens), tuple(row.logps), "stop" if row.is_over else "length", row.reused)
 

@@ -30,6 +30,8 @@ from counterpoint.team.model import Call, Completion, Failure, ModelFailed
 
 _ENGINE = 2
 """Changes whenever the same weights and call would be answered otherwise."""
+_READS = 256
+"""Tokens of prompts in one pass on a CPU: those that write wait no longer for them, and a call is let go of as soon."""
 _GONE = {
     "chunk": "prompts that wait are read together",
     "reuse_mib": "as many prompts are kept as calls are served at once: see batch",
@@ -141,7 +143,7 @@ def _engine(chat: Chat, shape: Shape, weights: Weights, options: Options) -> Eng
     after_space[: chat.size] = chat.after_space
     about: dict[str, Any] = {"ends": chat.ends, "lines": sorted(chat.lines), "after_space": after_space, "slots": options.batch}
     if not options.is_gpu:
-        return Engine(network, weights, **about)
+        return Engine(network, weights, reads=_READS, **about)
     from counterpoint.team.lm.cuda import CudaEngine
 
     return CudaEngine(network, weights, **about)
