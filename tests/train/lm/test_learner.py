@@ -12,11 +12,11 @@ torch = pytest.importorskip("torch")
 from counterpoint import registry  # noqa: E402
 from counterpoint.credit.call_rows import call_rows  # noqa: E402
 from counterpoint.errors import InputError  # noqa: E402
+from counterpoint.team.lm.adapter import Adapter  # noqa: E402
 from counterpoint.team.lm.engine import Ask, Engine  # noqa: E402
 from counterpoint.team.lm.network import Network, Packed, Rope, Shape, Weights  # noqa: E402
 from counterpoint.trace import Event, Trace  # noqa: E402
 from counterpoint.train.learner import NotFinite  # noqa: E402
-from counterpoint.team.lm.adapter import Adapter  # noqa: E402
 from counterpoint.train.lm.learner import LanguageLearner, Options, Said, sequences_of, with_old  # noqa: E402
 from counterpoint.train.lm.objective import Objective  # noqa: E402
 

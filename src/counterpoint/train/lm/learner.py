@@ -16,9 +16,9 @@ import torch
 
 from counterpoint.credit.call_rows import CallRows, common_prefix
 from counterpoint.errors import InputError
+from counterpoint.team.lm.adapter import Adapter
 from counterpoint.team.lm.network import Network, Packed, Weights
 from counterpoint.train.learner import NotFinite
-from counterpoint.team.lm.adapter import Adapter
 from counterpoint.train.lm.objective import Objective
 from counterpoint.train.lm.packing import Conversations, conversation, threads
 

@@ -17,10 +17,10 @@ import numpy as np
 import torch
 
 from counterpoint.errors import InputError, Refused
+from counterpoint.team.lm.adapter import Adapter
 from counterpoint.team.lm.chat import Chat
 from counterpoint.team.lm.engine import Answer, Ask, Engine
 from counterpoint.team.lm.network import Network, Shape, Weights, as_transformers, read
-from counterpoint.train.lm.adapter import Adapter
 from counterpoint.train.lm.learner import LanguageLearner, Options
 from counterpoint.train.lm.settings import LanguageSettings
 
@@ -216,11 +216,10 @@ def write_folder(files: ModelFiles, weights: Weights, target: Path) -> None:
 
 def read_model(spec: str, device: torch.device) -> ModelFiles:
     """A model by name, folder or file."""
-    from counterpoint.team.local.conversion import ready_folder
-    from counterpoint.team.local.weights import find
+    from counterpoint.team.lm.conversion import ready_folder
+    from counterpoint.team.lm.weights import find
 
-    trained = Path(spec) / "model"
-    source = find(str(trained) if (trained / "config.json").is_file() else spec)
+    source = find(spec)
     folder = ready_folder(source)
     shape, weights = read(folder, device=str(device))
     chat = Chat.read(folder)
