@@ -12,6 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 import counterpoint.registry as registry
 from counterpoint.envs.task import task as find_task
 from counterpoint.errors import CounterpointError, InputError, NotFound
@@ -89,6 +91,7 @@ def _go_on(
     run: RunFolder, settings: LanguageSettings, tell: Progress, *, files: ModelFiles | None = None, is_resumed: bool = False
 ) -> None:
     device = check_device(settings.device)
+    torch.set_num_threads(settings.threads)
     files = files or read_model(settings.model, device)
     if is_resumed and files.digest != run.about["model"]["digest"]:
         what = f"the model {settings.model} is not the one that the run began with"
@@ -142,7 +145,7 @@ class LanguageSession(RunSession):
         if t.is_imitating:
             self._show()
         with self.interrupts.whole():
-            if not self.evals:
+            if not self.evals and (s.is_eval_first or t.is_done):
                 self._evaluate()
             if t.is_done:  # it ended between its last checkpoint and the word "finished"
                 self._finish()

@@ -162,6 +162,8 @@ class LanguageSettings:
     refused: evaluation and recording only."""
     eval_every: int = 10
     eval_episodes: int = 32
+    is_eval_first: bool = True
+    """Evaluate before anything is learnt."""
     is_greedy_too: bool = False
     """Evaluate at temperature 0 as well."""
     first_eval_seed: int = 0
@@ -170,6 +172,8 @@ class LanguageSettings:
     """Teams of each evaluation whose traces go to the store."""
     keep_episodes: int = 0
     """Teams of each update whose traces go to the store."""
+    threads: int = 1
+    """Threads of one operation on a CPU. More pay for larger models on a machine that has nothing else to do."""
     workers: int = 0
     """Processes that run teams; 0: one for each core but one."""
     slots: int = 0
@@ -240,7 +244,7 @@ class LanguageSettings:
 
 _LEAST = {
     "seed": 0, "rank": 1, "eval_every": 1, "eval_episodes": 1, "checkpoint_every": 1, "keep_traces": 0, "keep_episodes": 0,
-    "workers": 0, "slots": 0, "tokens": 0, "context": 0, "steps_per_update": 1, "first_eval_seed": 0,
+    "workers": 0, "slots": 0, "tokens": 0, "context": 0, "steps_per_update": 1, "threads": 1, "first_eval_seed": 0,
 }  # fmt: skip
 _TABLES: dict[str, Any] = {"imitate": Imitate, "learn": Learn, "prices": Prices}
 
