@@ -31,8 +31,7 @@ _SLACK = 4
 class Ask:
     """What is to be continued, and how."""
 
-    prompt: Sequence[int] | np.ndarray
-    """Token ids."""
+    prompt: Sequence[int]
     most: int = 128
     """Tokens that may be written."""
     temperature: float = 1.0

@@ -8,6 +8,7 @@ workers.
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import pickle
@@ -28,7 +29,7 @@ from counterpoint.errors import CounterpointError, InputError
 from counterpoint.team.lm.engine import Answer, Ask, TooLong
 from counterpoint.team.lm.sampling import Start
 from counterpoint.trace import Trace
-from counterpoint.train.child_process import START_S, exit_reason, starting, without_script
+from counterpoint.train.child_process import START_S, collect_seldom, exit_reason, starting, without_script
 from counterpoint.train.lm.rollout_worker import (
     Answered,
     Asked,
@@ -192,11 +193,14 @@ class Driver:
         if not rollouts:
             return []
         self.fill()
+        before = collect_seldom()
         try:
             return _Round(self, rollouts, engine).traces()
         except BaseException:
             self._drop_all()  # their teams are half played
             raise
+        finally:
+            gc.set_threshold(*before)
 
     @property
     def pids(self) -> list[int]:
@@ -370,8 +374,9 @@ class _Round:
     def _ask(self, w: _Worker, one: Asked, rollout: Rollout) -> None:
         if self._engine is None or not rollout.is_asking or not one.prompt or len(one.prompt) % 4:
             raise _Nonsense(f"a call of rollout {one.rollout} that cannot be")
+        prompt: Any = np.frombuffer(one.prompt, np.int32)
         ask = Ask(
-            prompt=np.frombuffer(one.prompt, np.int32),
+            prompt=prompt,
             most=one.most,
             temperature=one.temperature,
             seed=one.seed,

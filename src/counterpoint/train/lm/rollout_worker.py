@@ -39,7 +39,7 @@ from counterpoint.team.models.fake import invented_seconds
 from counterpoint.team.recorder import LogicalClock, MemorySink, Recorder
 from counterpoint.team.session import DRAWS, Spec, assemble, make_model, play_to_trace
 from counterpoint.trace import Trace
-from counterpoint.train.child_process import end_with_parent
+from counterpoint.train.child_process import collect_seldom, end_with_parent
 from counterpoint.train.runner import told
 
 ENGINE = "engine"
@@ -432,8 +432,8 @@ def serve(conn: connection.Connection, chat: str) -> None:
     except Exception as error:
         write_all(conn.fileno(), framed([Failed(-1, *told(error))]))
         return
-    gc.freeze()  # teams leave little that goes in circles: looking for it often costs an eighth of all time
-    gc.set_threshold(100_000, 20, 20)
+    gc.freeze()
+    collect_seldom()
     with suppress(OSError), asyncio.Runner(loop_factory=lambda: _loop(worker)) as runner:  # OSError: the parent is gone
         runner.run(worker.serve())
 
