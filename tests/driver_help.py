@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-import pickle
 import random
 import signal
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from counterpoint.envs.task import Instance
 from counterpoint.envs.world import parameter
 from counterpoint.team.lm.chat import Chat
 from counterpoint.team.lm.engine import Answer, Ask, TooLong
-from counterpoint.trace import Trace
 from many_help import Config, Many
 
 
@@ -94,18 +91,14 @@ def _do(does: str) -> None:
         case "raise":
             raise ZeroDivisionError("nothing is divided by nothing")
         case "words":  # no message of ours
-            rollout_worker.framed = lambda _: rollout_worker.HEAD.pack(4) + b"\xffoo!"  # type: ignore[assignment]
+            rollout_worker.framed = lambda _: b"\4\0\0\0" + b"\xffoo!"  # type: ignore[assignment]
         case "length":
             rollout_worker.framed = lambda _: b"\xff" * 64  # type: ignore[assignment]
-        case "pickle":
-            rollout_worker.pickle = SimpleNamespace(dumps=_lies, loads=pickle.loads, HIGHEST_PROTOCOL=5)  # type: ignore[assignment]
+        case "trace":
+            rollout_worker.packed_trace = lambda _: b"no"  # type: ignore[assignment]
         case "modules":
             heavy = {"duckdb", "pyarrow", "torch", "zstandard", "transformers"} & sys.modules.keys()
             raise ImportError(f"loaded: {sorted(heavy)}")
-
-
-def _lies(value: Any, *how: int) -> bytes:
-    return b"no" if isinstance(value, Trace) else pickle.dumps(value, *how)
 
 
 odd = Odd()

@@ -177,7 +177,7 @@ def test_a_prompt_that_is_too_long_is_a_failed_call(pool: Driver) -> None:
     assert max(len(a.prompt) for a in engine.asks) < 1_500
 
 
-@pytest.mark.parametrize("does", ["kill", "exit", "words", "length", "pickle"])
+@pytest.mark.parametrize("does", ["kill", "exit", "words", "length", "trace"])
 def test_a_worker_that_goes_wrong_is_replaced_and_its_rollouts_are_played_again(does: str, pool: Driver, tmp_path: Path) -> None:
     rollouts = [*demos(4), odd(does, tmp_path / "done"), *demos(2)]
     before = len(pool.stats.replaced)
@@ -185,7 +185,7 @@ def test_a_worker_that_goes_wrong_is_replaced_and_its_rollouts_are_played_again(
         found = pool.play(rollouts, None)
     assert as_bytes(found) == as_bytes(pool.play(rollouts, None))
     (gone,) = pool.stats.replaced[before:]
-    words = {"kill": "SIGKILL", "exit": "exit code 3", "words": "nonsense", "length": "nonsense", "pickle": "nonsense"}
+    words = {"kill": "SIGKILL", "exit": "exit code 3", "words": "nonsense", "length": "nonsense", "trace": "nonsense"}
     assert words[does] in gone.why
     assert gone.pid not in pool.pids
     assert len(pool.pids) == 2

@@ -11,7 +11,6 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
-import pickle
 import selectors
 import time
 import warnings
@@ -30,7 +29,7 @@ from counterpoint.team.lm.engine import Answer, Ask, TooLong
 from counterpoint.team.lm.sampling import Start
 from counterpoint.trace import Trace
 from counterpoint.train.child_process import START_S, collect_seldom, exit_reason, starting, without_script
-from counterpoint.train.lm.rollout_worker import (
+from counterpoint.train.lm.rollout_messages import (
     Answered,
     Asked,
     Failed,
@@ -39,18 +38,20 @@ from counterpoint.train.lm.rollout_worker import (
     Play,
     Played,
     Ready,
-    Rollout,
     Stop,
     Told,
     Unreadable,
     framed,
-    serve,
     told_of,
+    unpacked_trace,
 )
+from counterpoint.train.lm.rollout_worker import Rollout, serve
 from counterpoint.train.runner import packed
 
 _LOOK_S = 1.0
 """How often who is silent is looked at, at least."""
+_GRACE_S = 10.0
+"""How long a process that has closed its pipe may take to end."""
 _MOST_STARTS = 3
 """Workers that may end one after the other before they are ready."""
 
@@ -157,10 +158,10 @@ class _Worker:
             while self._unsent:
                 del self._unsent[: os.write(self.conn.fileno(), memoryview(self._unsent)[: 1 << 18].tobytes())]
 
-    def end(self) -> str:
-        """End it now; how it ended."""
-        if self.process.is_alive():
-            self.process.join(0.0 if self.owes else 0.1)
+    def end(self, wait_s: float = 0.0) -> str:
+        """End it, if it does not end by itself in the time given; how it ended."""
+        if wait_s:
+            self.process.join(wait_s)
         self.process.kill()
         self.process.join()
         code = exit_reason(self.process.exitcode)
@@ -178,7 +179,7 @@ class Driver:
             what = f"{workers} workers, {per_worker} teams each, a patience of {patience_s} s"
             raise InputError(what, fix="0 or more workers, at least 1 team, more than 0 s")
         self._chat, self.patience_s, self.per_worker = str(Path(chat).absolute()), patience_s, per_worker
-        self.count = workers or len(os.sched_getaffinity(0))
+        self.count = workers or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
         self._context = multiprocessing.get_context("spawn")
         self.workers: list[_Worker] = []
         self.early_ends = 0
@@ -236,21 +237,17 @@ class Driver:
                 theirs.close()  # so that an end of theirs is an end of file here
                 self.workers.append(_Worker(process, ours))
 
-    def _drop(self, w: _Worker) -> str:
-        """End a worker; how it ended."""
-        self.workers.remove(w)
-        return w.end()
-
     def _drop_all(self) -> None:
-        for w in list(self.workers):
+        for w in self.workers:
             w.process.kill()
-        for w in list(self.workers):
-            self._drop(w)
+        while self.workers:
+            self.workers.pop().end()
 
     def replace(self, w: _Worker, why: str, names: Sequence[str]) -> None:
         """End a worker that went wrong, name it, and start another."""
         is_early = not w.is_ready
-        ended = self._drop(w)
+        self.workers.remove(w)
+        ended = w.end(0.0 if why else _GRACE_S)  # who has closed its pipe is about to say why
         why = why or f"it died ({ended})"
         self.stats.replaced.append(Replaced(w.pid, why, tuple(names)))
         self.early_ends = self.early_ends + 1 if is_early else 0
@@ -442,10 +439,10 @@ class _Nonsense(Exception):
 
 def _trace(one: Played, rollout: Rollout) -> Trace:
     try:
-        trace = pickle.loads(one.trace)
-    except Exception as error:  # pickle raises whatever the bytes make it raise
+        trace = unpacked_trace(one.trace)
+    except (msgspec.MsgspecError, ValueError) as error:
         raise _Nonsense(f"a trace that cannot be read: {error}") from error
-    if not isinstance(trace, Trace) or trace.trace_id != rollout.name:
+    if trace.trace_id != rollout.name:
         raise _Nonsense(f"not the trace of rollout {one.rollout}")
     return trace
 

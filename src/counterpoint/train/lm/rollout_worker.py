@@ -13,20 +13,17 @@ import os
 import pickle
 import selectors
 import signal
-import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from multiprocessing import connection
-from typing import Any, Literal
+from typing import Any
 
-import msgspec
 import numpy as np
-from msgspec import Struct
 
 from counterpoint.envs.task import Instance, TextTask
 from counterpoint.errors import InputError
@@ -40,6 +37,20 @@ from counterpoint.team.recorder import LogicalClock, MemorySink, Recorder
 from counterpoint.team.session import DRAWS, Spec, assemble, make_model, play_to_trace
 from counterpoint.trace import Trace
 from counterpoint.train.child_process import collect_seldom, end_with_parent
+from counterpoint.train.lm.rollout_messages import (
+    Asked,
+    Failed,
+    Frames,
+    Play,
+    Played,
+    Ready,
+    Stop,
+    Told,
+    Unreadable,
+    framed,
+    orders_of,
+    packed_trace,
+)
 from counterpoint.train.runner import told
 
 ENGINE = "engine"
@@ -80,115 +91,6 @@ class Rollout:
     def is_asking(self) -> bool:
         """Whether the engine answers its calls."""
         return self.spec.model.partition(":")[0] == ENGINE
-
-
-# -- what parent and worker tell each other --------------------------------------------------------------------------------
-
-
-class Ready(Struct, frozen=True, tag=True, array_like=True):
-    """The worker has loaded what it needs."""
-
-
-class Asked(Struct, frozen=True, tag=True, array_like=True):
-    """A team asks the model."""
-
-    rollout: int
-    call: int
-    """Counted within the team."""
-    prompt: bytes
-    """Token ids, int32."""
-    most: int
-    temperature: float
-    seed: int
-    policy: str
-    is_one_line: bool
-    starts: list[tuple[list[int], int]]
-
-
-class Played(Struct, frozen=True, tag=True, array_like=True):
-    """A team has ended."""
-
-    rollout: int
-    trace: bytes
-    calls: int
-    cpu_s: float
-    """CPU seconds of the worker since it started."""
-
-
-class Failed(Struct, frozen=True, tag=True, array_like=True):
-    """A team, or the worker where it says -1, came to nothing: what it raised, and the traceback."""
-
-    rollout: int
-    what: str
-    trace: str
-
-
-class Play(Struct, frozen=True, tag=True, array_like=True):
-    """A team to be played."""
-
-    rollout: int
-    what: bytes
-
-
-class Answered(Struct, frozen=True, tag=True, array_like=True):
-    """The model's answer: token ids as int32, log-probabilities as float64."""
-
-    rollout: int
-    call: int
-    token_ids: bytes
-    logps: bytes
-    finish: Literal["stop", "length"]
-
-
-class Unreadable(Struct, frozen=True, tag=True, array_like=True):
-    """A prompt that the model cannot read."""
-
-    rollout: int
-    call: int
-    why: str
-
-
-class Stop(Struct, frozen=True, tag=True, array_like=True):
-    """Nothing more is wanted."""
-
-
-Told = Ready | Asked | Played | Failed
-"""What a worker says."""
-Order = Play | Answered | Unreadable | Stop
-"""What a worker is told."""
-_encode = msgspec.msgpack.Encoder().encode
-told_of = msgspec.msgpack.Decoder(list[Told]).decode
-_orders_of = msgspec.msgpack.Decoder(list[Order]).decode
-HEAD = struct.Struct("<I")
-"""Each message is its length and then its bytes."""
-
-
-class Frames:
-    """Messages out of the bytes of a pipe, whole, however they come."""
-
-    def __init__(self, longest: int = 1 << 30) -> None:
-        self._bytes, self._longest = bytearray(), longest
-
-    def add(self, data: bytes) -> list[bytes]:
-        """More bytes; the messages that are whole now. `ValueError` for a length that none of ours has."""
-        self._bytes += data
-        out, at, size = [], 0, HEAD.size
-        while len(self._bytes) - at >= size:
-            (length,) = HEAD.unpack_from(self._bytes, at)
-            if length > self._longest:
-                raise ValueError(f"a message of {length:,} bytes")
-            if len(self._bytes) - at - size < length:
-                break
-            out.append(bytes(self._bytes[at + size : at + size + length]))
-            at += size + length
-        del self._bytes[:at]
-        return out
-
-
-def framed(messages: Sequence[Told] | Sequence[Order]) -> bytes:
-    """Messages as the bytes that go through the pipe."""
-    data = _encode(messages)
-    return HEAD.pack(len(data)) + data
 
 
 # -- models ----------------------------------------------------------------------------------------------------------------
@@ -394,7 +296,7 @@ class _Worker:
         if not data:
             self._over.set()  # the parent is gone
         for frame in self._frames.add(data):
-            for order in _orders_of(frame):
+            for order in orders_of(frame):
                 if isinstance(order, Play):
                     task = asyncio.get_running_loop().create_task(self._play(order))
                     self._tasks.add(task)
@@ -410,8 +312,7 @@ class _Worker:
             playing = _Playing.of(number, pickle.loads(order.what), self._chat, self._tell)
             self._live[number] = playing
             trace = await playing.play()
-            packed = pickle.dumps(trace, pickle.HIGHEST_PROTOCOL)
-            self._tell(Played(number, packed, playing.model.calls, time.process_time()))
+            self._tell(Played(number, packed_trace(trace), playing.model.calls, time.process_time()))
         except Exception as error:
             self._tell(Failed(number, *told(error)))
         finally:

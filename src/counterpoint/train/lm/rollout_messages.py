@@ -1,0 +1,176 @@
+"""What the driver and its workers tell each other, as bytes through a pipe.
+
+Always true: what comes out is what went in, or an error: bytes that are no message of ours raise. Lists come out where tuples
+went in, as from a file.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import force_setattr, replace
+
+from counterpoint.trace import Edge, Event, Trace
+from counterpoint.trace.vocabulary import Topology
+
+
+class Ready(Struct, frozen=True, tag=True, array_like=True):
+    """The worker has loaded what it needs."""
+
+
+class Asked(Struct, frozen=True, tag=True, array_like=True):
+    """A team asks the model."""
+
+    rollout: int
+    call: int
+    """Counted within the team."""
+    prompt: bytes
+    """Token ids, int32."""
+    most: int
+    temperature: float
+    seed: int
+    policy: str
+    is_one_line: bool
+    starts: list[tuple[list[int], int]]
+
+
+class Played(Struct, frozen=True, tag=True, array_like=True):
+    """A team has ended."""
+
+    rollout: int
+    trace: bytes
+    calls: int
+    cpu_s: float
+    """CPU seconds of the worker since it started."""
+
+
+class Failed(Struct, frozen=True, tag=True, array_like=True):
+    """A team, or the worker where it says -1, came to nothing: what it raised, and the traceback."""
+
+    rollout: int
+    what: str
+    trace: str
+
+
+class Play(Struct, frozen=True, tag=True, array_like=True):
+    """A team to be played."""
+
+    rollout: int
+    what: bytes
+
+
+class Answered(Struct, frozen=True, tag=True, array_like=True):
+    """The model's answer: token ids as int32, log-probabilities as float64."""
+
+    rollout: int
+    call: int
+    token_ids: bytes
+    logps: bytes
+    finish: Literal["stop", "length"]
+
+
+class Unreadable(Struct, frozen=True, tag=True, array_like=True):
+    """A prompt that the model cannot read."""
+
+    rollout: int
+    call: int
+    why: str
+
+
+class Stop(Struct, frozen=True, tag=True, array_like=True):
+    """Nothing more is wanted."""
+
+
+Told = Ready | Asked | Played | Failed
+"""What a worker says."""
+Order = Play | Answered | Unreadable | Stop
+"""What a worker is told."""
+_encode = msgspec.msgpack.Encoder().encode
+told_of = msgspec.msgpack.Decoder(list[Told]).decode
+orders_of = msgspec.msgpack.Decoder(list[Order]).decode
+HEAD = struct.Struct("<I")
+"""Each message is its length and then its bytes."""
+
+
+class Frames:
+    """Messages out of the bytes of a pipe, whole, however they come."""
+
+    def __init__(self, longest: int = 1 << 30) -> None:
+        self._bytes, self._longest = bytearray(), longest
+
+    def add(self, data: bytes) -> list[bytes]:
+        """More bytes; the messages that are whole now. `ValueError` for a length that none of ours has."""
+        self._bytes += data
+        out, at, size = [], 0, HEAD.size
+        while len(self._bytes) - at >= size:
+            (length,) = HEAD.unpack_from(self._bytes, at)
+            if length > self._longest:
+                raise ValueError(f"a message of {length:,} bytes")
+            if len(self._bytes) - at - size < length:
+                break
+            out.append(bytes(self._bytes[at + size : at + size + length]))
+            at += size + length
+        del self._bytes[:at]
+        return out
+
+
+def framed(messages: Sequence[Told] | Sequence[Order]) -> bytes:
+    """Messages as the bytes that go through the pipe."""
+    data = _encode(messages)
+    return HEAD.pack(len(data)) + data
+
+
+# -- traces ----------------------------------------------------------------------------------------------------------------
+
+
+class _PackedTrace(Struct, frozen=True, array_like=True):
+    """A trace, its events and what they have beside their fields apart: several times faster to read than a pickle."""
+
+    trace_id: str
+    task_id: str
+    system: str | None
+    topology: Topology | None
+    events: list[Event]
+    extras: list[dict[str, Any] | None]
+    edges: list[Edge]
+    rewards: dict[str, int | float]
+    costs: dict[str, int | float]
+    metrics: dict[str, int | float] | None
+    meta: dict[str, Any]
+    contents: dict[str, str]
+
+
+_read = msgspec.msgpack.Decoder(_PackedTrace).decode
+
+
+def packed_trace(trace: Trace) -> bytes:
+    """A trace as bytes."""
+    bare = [e if e.extra is None else replace(e, extra=None) for e in trace.events]
+    rest = (trace.rewards, trace.costs, trace.metrics, trace.meta, trace.contents)
+    about = (trace.trace_id, trace.task_id, trace.system, trace.topology)
+    return _encode(_PackedTrace(*about, bare, [e.extra for e in trace.events], list(trace.edges), *rest))
+
+
+def unpacked_trace(data: bytes) -> Trace:
+    """The trace of such bytes; `msgspec.MsgspecError` or `ValueError` where they are none."""
+    p = _read(data)
+    for event, extra in zip(p.events, p.extras, strict=True):
+        if extra is not None:
+            force_setattr(event, "extra", extra)
+    return Trace(
+        trace_id=p.trace_id,
+        task_id=p.task_id,
+        system=p.system,
+        topology=p.topology,
+        events=p.events,
+        edges=p.edges,
+        rewards=p.rewards,
+        costs=p.costs,
+        metrics=p.metrics,
+        meta=p.meta,
+        contents=p.contents,
+    )
