@@ -112,7 +112,7 @@ def _timed(work: Callable[[], Any], repeats: int) -> tuple[float, float]:
 
 
 def measure(folder: Path, *, quick: bool) -> list[dict[str, Any]]:
-    teams, repeats = (60, 1) if quick else (400, 3)
+    teams, repeats = (60, 1) if quick else (200, 3)
     chat = Chat.read(folder)
     plain_s, plain_cpu = _timed(lambda: _plain(chat, teams), repeats)
     with Driver(folder) as driver:

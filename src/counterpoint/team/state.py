@@ -90,6 +90,8 @@ class TeamState:
     """In a fork or a resumed run, the irreversible tools that may run; None in a first run, where all may."""
     watch: Callable[[str, AgentState, Mapping[str, Any]], None] | None = None
     """Told of every event as it is recorded, for a live picture: what happened, who, its fields."""
+    is_timeless: bool = False
+    """Tools take no time in the recording, so that it is the same each time, however fast the machine."""
     agents: dict[str, AgentState] = field(default_factory=dict)
     badges: dict[str, str] = field(default_factory=dict)
     """Key of an event to how a fork came by it."""

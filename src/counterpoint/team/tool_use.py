@@ -80,7 +80,7 @@ async def _result(agent: AgentState, act: Act, because: str, key: str) -> tuple[
     begin = time.monotonic()
     result = await _run(agent, act, because)
     # What nobody waited for takes no logical time, so that teams of fake models are the same to the byte.
-    took = 0.0 if tool.effect in ("pure", "shared") else time.monotonic() - begin
+    took = 0.0 if tool.effect in ("pure", "shared") or team.is_timeless else time.monotonic() - begin
     return result, {"address": address}, took
 
 

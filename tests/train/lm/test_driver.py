@@ -66,6 +66,7 @@ def as_bytes(traces: list[Trace]) -> list[bytes]:
 def test_the_same_bytes_whoever_is_faster(pool: Driver, folder: Path) -> None:
     rollouts = [Rollout(spec=T1, seed=s, policies={"worker": "w"}, trace_id=f"a{s}") for s in range(4)]
     rollouts += [Rollout(spec=SQL, seed=s, temperature=0.5, trace_id=f"b{s}") for s in range(3)] + demos(3)
+    rollouts.append(Rollout(spec=replace(T1, task="module_dag", config={}, model="fake:0.9"), trace_id="programs are run"))
     found = pool.play(rollouts, LegalEngine(CHAT))
     assert [t.trace_id for t in found] == [r.name for r in rollouts]
     assert not any(p.severity == "error" for t in found for p in problems(t))

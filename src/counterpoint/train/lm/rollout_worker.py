@@ -237,6 +237,7 @@ class _Playing:
         sink = MemorySink()
         recorder, edits = Recorder(sink, LogicalClock()), Edits(rollout.draws)
         team = assemble(spec, task, instance, model, recorder, edits=edits)
+        team.is_timeless = True
         return cls(team, model, replace(rollout, spec=spec), sink)
 
     async def play(self) -> Trace:
