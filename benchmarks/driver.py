@@ -1,9 +1,9 @@
 """Many teams at once: the driver's worker processes beside one process that plays them all in one asyncio loop.
 
-The same teams twice (T1 at its easiest, two workers each): by demonstrators, and with an engine that answers at once with what a
-demonstrator said there, so that only the runtime is measured. Plain: `asyncio.gather` over `play_to_trace` in one process, prompts
-tokenised whole with the same tokeniser, which is what one writes first. Each is played once before the clock runs. CPU per call
-is that of the workers alone; the parent's is beside it. With `--chat FOLDER` the tokeniser is that of a model, else bytes.
+The same teams twice (T1 at its easiest, two workers each): by demonstrators, and with an engine that answers at once with what
+a demonstrator said there, so that only the runtime is measured. Plain: `asyncio.gather` over `play_to_trace` in one process,
+prompts tokenised whole with the same tokeniser, which is what one writes first. Each is played once before the clock runs. CPU
+per call is that of the workers alone; the parent's is beside it. With `--chat FOLDER` the tokeniser is a model's, else bytes.
 """
 
 from __future__ import annotations

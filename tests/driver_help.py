@@ -86,14 +86,10 @@ def _do(does: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         case "stop":
             os.kill(os.getpid(), signal.SIGSTOP)
-        case "exit":
-            os._exit(3)
         case "raise":
             raise ZeroDivisionError("nothing is divided by nothing")
         case "words":  # no message of ours
             rollout_worker.framed = lambda _: b"\4\0\0\0" + b"\xffoo!"  # type: ignore[assignment]
-        case "length":
-            rollout_worker.framed = lambda _: b"\xff" * 64  # type: ignore[assignment]
         case "trace":
             rollout_worker.packed_trace = lambda _: b"no"  # type: ignore[assignment]
         case "modules":

@@ -132,7 +132,8 @@ class _Worker:
 
     @property
     def has_unsent(self) -> bool:
-        return bool(self._unsent)
+        """Whether there is something that it has not been sent yet."""
+        return bool(self._unsent or self.news)
 
     def read(self) -> tuple[list[Told], bool]:
         """What it has said, and whether it is gone; raises where that is nonsense."""
@@ -197,8 +198,11 @@ class Driver:
         before = collect_seldom()
         try:
             return _Round(self, rollouts, engine).traces()
+        except Exception:
+            self._drop([w for w in self.workers if w.live or w.has_unsent])  # their teams are half played
+            raise
         except BaseException:
-            self._drop_all()  # their teams are half played
+            self._drop(self.workers)
             raise
         finally:
             gc.set_threshold(*before)
@@ -215,7 +219,7 @@ class Driver:
             w.write()
         for w in self.workers:
             w.process.join(2.0)
-        self._drop_all()
+        self._drop(self.workers)
 
     def __enter__(self) -> Driver:
         return self
@@ -237,11 +241,13 @@ class Driver:
                 theirs.close()  # so that an end of theirs is an end of file here
                 self.workers.append(_Worker(process, ours))
 
-    def _drop_all(self) -> None:
-        for w in self.workers:
+    def _drop(self, gone: Sequence[_Worker]) -> None:
+        """End workers, whatever they are doing."""
+        self.workers = [w for w in self.workers if w not in gone]
+        for w in gone:
             w.process.kill()
-        while self.workers:
-            self.workers.pop().end()
+        for w in gone:
+            w.end()
 
     def replace(self, w: _Worker, why: str, names: Sequence[str]) -> None:
         """End a worker that went wrong, name it, and start another."""
@@ -378,6 +384,7 @@ class _Round:
             temperature=one.temperature,
             seed=one.seed,
             starts=tuple(Start(tuple(ids), then) for ids, then in one.starts),
+            is_one_line=one.is_one_line,
             policy=one.policy,
         )
         try:
