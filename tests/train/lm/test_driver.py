@@ -26,7 +26,7 @@ from counterpoint.team.session import Spec, record_team
 from counterpoint.team.state import Limits
 from counterpoint.trace import problems
 from counterpoint.train.lm.driver import Driver
-from counterpoint.train.lm.rollout_messages import Frames, Play, Stop, framed, orders_of
+from counterpoint.train.lm.rollout_messages import Frames, Order, Play, Stop, framed, orders_of
 from counterpoint.train.lm.rollout_worker import Rollout
 from driver_help import LegalEngine
 
@@ -198,9 +198,10 @@ def test_a_worker_that_goes_wrong_is_replaced_and_its_rollouts_are_played_again(
 
 
 def test_messages_come_out_whole_however_they_arrive() -> None:
-    frames, sent = Frames(longest=1_000), framed([Play(3, b"what"), Stop()])
+    orders: list[Order] = [Play(3, b"what"), Stop()]
+    frames, sent = Frames(longest=1_000), framed(orders)
     got = [frame for byte in sent * 2 for frame in frames.add(bytes([byte]))] + frames.add(sent * 2)
-    assert [orders_of(frame) for frame in got] == [[Play(3, b"what"), Stop()]] * 4
+    assert [orders_of(frame) for frame in got] == [orders] * 4
     with pytest.raises(ValueError, match="1,001 bytes"):
         frames.add(b"\xe9\x03\0\0")
 

@@ -149,10 +149,13 @@ _read = msgspec.msgpack.Decoder(_PackedTrace).decode
 
 def packed_trace(trace: Trace) -> bytes:
     """A trace as bytes."""
-    bare = [e if e.extra is None else replace(e, extra=None) for e in trace.events]
-    rest = (trace.rewards, trace.costs, trace.metrics, trace.meta, trace.contents)
-    about = (trace.trace_id, trace.task_id, trace.system, trace.topology)
-    return _encode(_PackedTrace(*about, bare, [e.extra for e in trace.events], list(trace.edges), *rest))
+    t, bare = trace, [e if e.extra is None else replace(e, extra=None) for e in trace.events]
+    extras, edges = [e.extra for e in t.events], list(t.edges)
+    return _encode(
+        _PackedTrace(
+            t.trace_id, t.task_id, t.system, t.topology, bare, extras, edges, t.rewards, t.costs, t.metrics, t.meta, t.contents
+        )
+    )
 
 
 def unpacked_trace(data: bytes) -> Trace:
