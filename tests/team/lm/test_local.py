@@ -22,9 +22,13 @@ if not (find_spec("torch") and find_spec("transformers")):  # looked for, not lo
 
 from counterpoint import Store
 from counterpoint.audit.diff import fingerprint
+from counterpoint.envs.task import View
 from counterpoint.errors import InputError, NotFound
 from counterpoint.team.live_replay import LiveReplay
 from counterpoint.team.lm.chat import Chat
+from counterpoint.team.lm.conversion import export
+from counterpoint.team.lm.engine import Ask, Engine
+from counterpoint.team.lm.network import Network, read
 from counterpoint.team.lm.sampling import Trie
 from counterpoint.team.lm.weights import Source, find, trained
 from counterpoint.team.model import Call, Completion, Message, Model, ModelFailed
@@ -307,8 +311,8 @@ def test_closing_tells_who_waits_and_leaves_no_thread(tiny: Path) -> None:
 
 def test_a_pass_that_fails_fails_its_calls_and_the_next_are_served(model: LocalModel, monkeypatch: pytest.MonkeyPatch) -> None:
     answers(model, ask("before"))
-    engine = model._server.engine
-    assert engine is not None
+    assert model._server.engines is not None
+    engine = model._server.engines.engines[""]
     with monkeypatch.context() as broken:
         broken.setattr(engine, "_pass", lambda *_: (_ for _ in ()).throw(RuntimeError("can't allocate memory: 9 bytes")))
         with pytest.raises(ModelFailed, match="too little memory for 32 calls at once") as raised:
@@ -396,60 +400,83 @@ def test_a_gguf_of_an_unknown_kind_is_one_clear_error(tmp_path: Path, monkeypatc
 # -- what a run has trained ----------------------------------------------------------------------------------------------
 
 
-def _adapter(run: Path, over: Path, **change: Any) -> Path:
-    """A run's folder with an adapter that changes something."""
+def _trained(run: Path, over: Path, policies: tuple[str, ...] = ("shared",), **change: Any) -> Path:
+    """A run's folder with adapters that change something."""
     import torch
-    from safetensors.torch import save_file
 
     from counterpoint.team.lm.adapter import Adapter
-    from counterpoint.team.lm.network import read
 
-    made = Adapter.new(*read(over), rank=2, seed=1)
-    torch.manual_seed(0)
     run.mkdir()
-    save_file({name: torch.randn_like(t) if name.endswith(".b") else t.detach() for name, t in made.as_tensors().items()}, run / "adapter.safetensors")
-    said = {"base": str(over), "digest": Source(over).digest(), "adapter": "adapter.safetensors", "rank": 2, "scale": 0.5}
+    for i, name in enumerate(policies):
+        made = Adapter.new(*read(over), rank=2, scale=0.5, seed=i)
+        torch.manual_seed(i)
+        made.b = {n: torch.randn_like(b) for n, b in made.b.items()}
+        made.save(run / f"{name}.safetensors", base=Source(over).digest())
+    said = {"base": str(over), "base_digest": find(str(over)).digest(), "adapters": {name: f"{name}.safetensors" for name in policies}}
     (run / "model.json").write_text(json.dumps(said | change))
     return run
 
 
+def _said(folder: Path, **fields: Any) -> Completion:
+    return answer_of(folder, ask(seed=4, stop=(), **fields))
+
+
 def test_a_run_is_used_by_its_folder_whether_it_trained_weights_or_an_adapter(tiny: Path, tmp_path: Path) -> None:
     import torch
-    from safetensors.torch import load_file, save_file
 
-    from counterpoint.team.lm.adapter import Adapter
-    from counterpoint.team.lm.network import as_transformers, read
+    from counterpoint.team.lm.adapter import adapted
 
-    over = _adapter(tmp_path / "over", tiny)
-    shape, weights = read(tiny)
-    with torch.no_grad():
-        whole = Adapter.of_tensors(load_file(over / "adapter.safetensors"), scale=0.5).over(weights)
-    shutil.copytree(tiny, tmp_path / "all" / "model")
-    save_file(as_transformers(shape, whole), tmp_path / "all" / "model" / "model.safetensors")
-    call = ask(seed=4, stop=())
-    by_adapter, by_weights, before = (answer_of(folder, call) for folder in (over, tmp_path / "all", tiny))
-    assert by_adapter.token_ids == by_weights.token_ids
-    assert by_adapter.logps == pytest.approx(by_weights.logps, abs=1e-4)
-    assert by_adapter.logps != pytest.approx(before.logps, abs=1e-2)
+    over = _trained(tmp_path / "over", tiny)
+    export(find(str(over)), tmp_path / "all" / "model")
+    (_, before), (_, after) = read(tiny), read(tmp_path / "all" / "model")
+    expected = adapted(before, [over / "shared.safetensors"], "over")
+    assert all(torch.equal(after[name], weight.bfloat16().float()) for name, weight in expected.items())
+    assert not torch.allclose(after["0.qkv"], before["0.qkv"], atol=0.1)
+    (want,) = Engine(Network(read(tiny)[0]), expected, ends=(2,)).run([Ask(prompt=_said(over).prompt_ids or (), most=12, seed=4)])
+    assert _said(over).token_ids == want.token_ids
+    assert _said(over).token_ids != _said(tiny).token_ids
+    assert _said(tmp_path / "all").token_ids
     assert [local(str(p)).name for p in (over, tmp_path / "all")] == ["local:over", "local:all"]
     assert len({local(str(p)).version for p in (over, tmp_path / "all", tiny)}) == 3
-    assert [(f.name, f.source) for f in trained(tmp_path)] == [("all", "trained weights"), ("over", "an adapter over tiny")]
+    assert [(f.name, f.source) for f in trained(tmp_path)] == [("all", "trained weights"), ("over", "adapter over tiny")]
     with pytest.raises(NotFound, match="no folder"):
         trained(tmp_path / "none")
+    with pytest.raises(InputError, match="is there already"):
+        export(find(str(over)), tmp_path / "all")
+
+
+def test_each_role_speaks_with_its_own_adapter_over_those_of_the_run_before(tiny: Path, tmp_path: Path) -> None:
+    first = _trained(tmp_path / "first", tiny)
+    roles = _trained(tmp_path / "roles", tiny, ("lead", "worker"), base="../first", base_digest=find(str(first)).digest())
+    source = find(str(roles))
+    assert source.policies == ("lead", "worker")
+    assert [file.parent.name for file in source.adapters("worker")] == ["first", "roles"]
+    said = {role: _said(roles, view=View("a", role, "work", (), ())) for role in ("lead", "worker", "critic")}
+    assert said["critic"] == said["lead"] != said["worker"]
+    files = {"adapters": {"shared": "../roles/worker.safetensors"}, "base": str(first), "base_digest": None}
+    alone = _trained(tmp_path / "alone", tiny, (), **files)
+    assert _said(alone).token_ids == said["worker"].token_ids
+    export(source, tmp_path / "worker", "worker")
+    export(find(str(alone)), tmp_path / "same")
+    assert (tmp_path / "worker" / "model.safetensors").read_bytes() == (tmp_path / "same" / "model.safetensors").read_bytes()
+    with pytest.raises(InputError, match="several policies: lead, worker"):
+        export(source, tmp_path / "none")
+    with pytest.raises(NotFound, match="no policy 'led'; did you mean 'lead'"):
+        export(source, tmp_path / "none", "led")
 
 
 def test_an_adapter_for_another_model_is_refused(tiny: Path, tmp_path: Path) -> None:
     other = make_tiny(tmp_path / "other", seed=1)
     with pytest.raises(InputError, match=r"an adapter for another model.*was trained over weights with digest"):
-        find(str(_adapter(tmp_path / "digest", tiny, base=str(other))))
+        find(str(_trained(tmp_path / "digest", tiny, base=str(other))))
     wide = make_tiny(tmp_path / "wide", width=64)
-    run = _adapter(tmp_path / "shape", tiny, base=str(wide), digest=None)
+    run = _trained(tmp_path / "shape", tiny, base=str(wide), base_digest=None)
     told = _refused(run)[0]
     assert (told.where, told.what[:28]) == ("shape", "an adapter for another model")
-    (run / "adapter.safetensors").write_bytes(b"no")
+    (run / "shared.safetensors").write_bytes(b"no")
     assert _refused(run)[0].what == "the adapter cannot be read"
-    (run / "adapter.safetensors").unlink()
-    with pytest.raises(InputError, match=r"adapter\.safetensors is missing"):
+    (run / "shared.safetensors").unlink()
+    with pytest.raises(InputError, match=r"shared\.safetensors is missing"):
         find(str(run))
     (run / "model.json").write_text("{}")
     with pytest.raises(InputError, match=r"shape/model\.json.*KeyError: 'base'"):

@@ -112,6 +112,30 @@ def show(ctx: click.Context, name: str, as_json: bool) -> None:
         ctx.exit(4)
 
 
+@models.command(epilog=_epilog(" export runs/hunt hunt-model", " export runs/roles lead-model --policy lead"))
+@click.argument("run")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--policy", metavar="NAME", help="Whose weights, where a run trained several policies.")
+@json_option
+def export(run: str, folder: Path, policy: str | None, as_json: bool) -> None:
+    """Write what a run has trained as a transformers folder.
+
+    Adapters are added to the weights that they were trained over. RUN is a run's folder, or any model that `show` knows; FOLDER
+    must not be there yet.
+    """
+    from counterpoint.team.lm.conversion import export as write
+    from counterpoint.team.lm.weights import Source, described, find, require_extra
+
+    require_extra()
+    write(find(run), folder, policy)
+    found = described(Source(folder.resolve()))
+    if as_json:
+        emit(_row(found))
+        return
+    click.echo(f"{found.name} is written: {_size(found.size_bytes)}, {number(found.parameters)} parameters")
+    click.echo(f"use it as --model local:{plain_text(str(folder))}")
+
+
 def _find(name: str) -> FoundWeights:
     """A model by what it is called here, or any folder or file."""
     from counterpoint.team.lm.weights import described, find, listed

@@ -6,7 +6,8 @@ learner need not know of them, and several adapters over one model are several p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -68,16 +69,28 @@ class Adapter:
         return {f"{name}.a": t for name, t in self.a.items()} | {f"{name}.b": t for name, t in self.b.items()}
 
     @classmethod
-    def load(cls, file: Path, *, scale: float, device: str | torch.device = "cpu") -> Adapter:
-        """The adapter of a safetensors file."""
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
+    def load(cls, file: Path, device: str | torch.device = "cpu") -> Adapter:
+        """The adapter of a file that `save` wrote."""
+        from safetensors import SafetensorError, safe_open
 
         try:
-            return cls.of_tensors({name: t.to(device) for name, t in load_file(file).items()}, scale=scale)
-        except (SafetensorError, OSError) as error:
-            fix = "a file that training wrote"
-            raise InputError("the adapter cannot be read", where=file.name, why=str(error), fix=fix) from error
+            with safe_open(file, framework="pt", device=str(device)) as opened:
+                scale = float((opened.metadata() or {})["scale"])
+                return cls.of_tensors({name: opened.get_tensor(name) for name in opened.keys()}, scale=scale)  # noqa: SIM118
+        except (SafetensorError, OSError, KeyError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            why = "it does not say its scale" if isinstance(error, KeyError) else str(error)
+            raise InputError("the adapter cannot be read", where=file.name, why=why, fix="a file that training wrote") from error
+
+    def save(self, file: Path, *, base: str) -> None:
+        """Write it in bfloat16, whole or not at all; `base` is the digest of the weights that it is for."""
+        from safetensors.torch import save_file
+
+        tensors = {name: t.detach().to("cpu", torch.bfloat16).contiguous() for name, t in self.as_tensors().items()}
+        draft = file.with_name(f".{file.name}.tmp")
+        save_file(tensors, draft, metadata={"scale": str(self.scale), "base": base})
+        os.replace(draft, file)
 
     @classmethod
     def of_tensors(cls, tensors: Mapping[str, Tensor], *, scale: float) -> Adapter:
@@ -87,3 +100,14 @@ class Adapter:
         if not a or a.keys() != b.keys():
             raise InputError("this is no adapter", fix="a file that training wrote")
         return cls(len(next(iter(a.values()))), scale, a, b)
+
+
+def adapted(weights: Weights, files: Sequence[Path], where: str) -> Weights:
+    """Weights with adapters of files added, one after the other; `where` names them in errors."""
+    with torch.no_grad():
+        for file in files:
+            try:
+                weights = Adapter.load(file, weights["words"].device).over(weights)
+            except InputError as error:
+                raise InputError(error.what, where=where, why=error.why, fix=error.fix) from error
+    return weights

