@@ -1,36 +1,51 @@
-"""A tiny random Llama with a byte-level tokeniser, made on the spot: real parts, no weights to fetch."""
+"""A tiny random Llama with a byte tokeniser, made on the spot without transformers: real parts, no weights to fetch."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
-CHAT = (
-    "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>\n' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
-)
 WORDS = "SPAWN worker DELEGATE lead.1: s3 MESSAGE TOOL search: open: sql AGGREGATE union RETURN: STOP: NOOP the answer is 42\n"
 
 
-def make_tiny(folder: Path, *, seed: int = 0, chat: bool = True, context: int = 512, width: int = 32) -> Path:
-    """A folder as `save_pretrained` writes it: two layers, 32 wide, 4 heads that share 2 keys."""
+def make_tiny(
+    folder: Path, *, seed: int = 0, chat: bool = True, context: int = 512, width: int = 32, layers: int = 2, spread: float = 0.4,
+    texts: Sequence[str] = (WORDS,), words: int = 330,
+) -> Path:  # fmt: skip
+    """A transformers folder: random weights of this spread, 4 heads that share 2 keys, and a byte tokeniser with the words of
+    some texts."""
     import torch
+    from safetensors.torch import save_file
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    from counterpoint.team.lm.chat import CHATML, Chat
+    from counterpoint.team.lm.network import Shape, as_transformers
 
     torch.set_num_threads(1)
     raw = Tokenizer(models.BPE())
-    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    raw.decoder = decoders.ByteLevel()
+    raw.pre_tokenizer, raw.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    raw.train_from_iterator([WORDS] * 4, trainers.BpeTrainer(vocab_size=330, special_tokens=special, initial_alphabet=alphabet))
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, bos_token="<|im_start|>", eos_token="<|im_end|>")
-    tokenizer.chat_template = CHAT if chat else None
-    torch.manual_seed(seed)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=width, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=context, initializer_range=0.4, bos_token_id=1, eos_token_id=2, pad_token_id=2,
-    )  # fmt: skip
-    LlamaForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    trainer = trainers.BpeTrainer(vocab_size=words, special_tokens=special, initial_alphabet=alphabet, show_progress=False)
+    raw.train_from_iterator(list(texts) * 2, trainer)
+    names = {"eos_token": "<|im_end|>", "bos_token": "<|im_start|>"}
+    spoken = Chat(raw, template=CHATML if chat else None, ends=(2,), names=names)
+    spoken.save(folder)
+    config = {
+        "model_type": "llama", "architectures": ["LlamaForCausalLM"], "num_attention_heads": 4, "num_key_value_heads": 2,
+        "hidden_size": width, "intermediate_size": 2 * width, "num_hidden_layers": layers, "vocab_size": spoken.size,
+        "max_position_embeddings": context, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": True,
+        "hidden_act": "silu", "eos_token_id": 2,
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config))
+    shape, random = Shape.of(config), torch.Generator().manual_seed(seed)
+    drawn = lambda *size: torch.randn(*size, generator=random) * spread  # noqa: E731
+    ones = torch.ones(width)
+    weights = {"words": drawn(spoken.size, width), "norm": ones}
+    for i in range(layers):
+        weights |= {f"{i}.norm1": ones.clone(), f"{i}.norm2": ones.clone(), f"{i}.qkv": drawn(8 * shape.head_width, width)}
+        weights |= {f"{i}.o": drawn(width, 4 * shape.head_width), f"{i}.gate_up": drawn(4 * width, width)}
+        weights |= {f"{i}.down": drawn(width, 2 * width)}
+    save_file(as_transformers(shape, weights), folder / "model.safetensors", {"format": "pt"})
     return folder

@@ -10,11 +10,13 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("tokenizers")
 
-from tests.lm_help import TEXTS, make_tiny_lm  # noqa: E402
+from tests.lm_help import TEXTS  # noqa: E402
+from tests.tiny_help import make_tiny  # noqa: E402
 
 from counterpoint.errors import InputError, Refused  # noqa: E402
 from counterpoint.store import Store  # noqa: E402
 from counterpoint.team.lm.network import read  # noqa: E402
+from counterpoint.team.lm.weights import find  # noqa: E402
 from counterpoint.train.folder import RunFolder  # noqa: E402
 from counterpoint.train.learner import NotFinite  # noqa: E402
 from counterpoint.train.lm.learner import LanguageLearner  # noqa: E402
@@ -26,7 +28,7 @@ TIMES = ("seconds", "play_s", "learn_s")
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.set_num_threads(1)
-    return make_tiny_lm(tmp_path_factory.mktemp("tiny"), texts=TEXTS)
+    return make_tiny(tmp_path_factory.mktemp("tiny"), texts=TEXTS, words=512, spread=0.15, context=2048)
 
 
 def config(model: Path, **more: Any) -> dict[str, Any]:
@@ -93,6 +95,7 @@ def test_adapters_learn_and_the_model_stays(model: Path, tmp_path: Path, adapter
     roles = ["adapter-orchestrator.safetensors", "adapter-worker.safetensors"]
     assert files == (["adapter.safetensors"] if adapters == "shared" else roles)
     assert not (tmp_path / "run" / "model").exists()
+    assert find(str(tmp_path / "run")).policies == (("shared",) if adapters == "shared" else ("orchestrator", "worker"))
 
 
 def test_stored_traces_are_shown_and_tokenised_again(model: Path, tmp_path: Path) -> None:

@@ -95,6 +95,8 @@ def load(source: Source, options: Options) -> tuple[Chat, Engines]:
 
     if options.is_gpu and not torch.cuda.is_available():
         raise InputError("there is no GPU that torch can use", where=f"device={options.device}", fix="device=cpu")
+    if ":" in options.device:
+        torch.cuda.set_device(options.device)  # kernels and graphs run on the thread's own device
     torch.set_num_threads(options.threads)
     folder = ready_folder(source)
     if wrong := damaged(folder):
