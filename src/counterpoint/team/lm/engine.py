@@ -185,7 +185,7 @@ class Slots:
         """How many first blocks some slot holds."""
         return next((n for n in range(len(hashes), 0, -1) if hashes[n - 1] in self._known), 0)
 
-    def holds(self, slot: int, ids: Sequence[int]) -> None:
+    def holds(self, slot: int, ids: Sequence[int] | np.ndarray) -> None:
         """The keys and values of these tokens are in the slot now."""
         self._forget(slot)
         self.held[slot] = np.asarray(ids, np.int64)

@@ -265,11 +265,10 @@ def listed() -> list[FoundWeights]:
 def described(source: Source) -> FoundWeights:
     """A folder of weights, a .gguf file, or what a run has trained."""
     path = source.path
-    if source.is_gguf:
-        size, parameters, dtype, said = path.stat().st_size, None, "gguf", {"source": f"file {path.name}"}
-    else:
-        size, said = sum(p.stat().st_size for p in path.iterdir() if p.is_file()), manifest(path)
-        parameters, dtype = _counted(path)
+    files = [path] if source.is_gguf else [p for p in path.iterdir() if p.is_file()]
+    size = sum(p.stat().st_size for p in files)
+    parameters, dtype = (None, "gguf") if source.is_gguf else _counted(path)
+    said = {"source": f"file {path.name}"} if source.is_gguf else manifest(path)
     name = path.stem if source.is_gguf else next((k.name for k in KNOWN.values() if k.folder == path.name), path.name)
     if source.run is None:
         return FoundWeights(name, "ready", size, parameters, dtype, said.get("source"), said.get("licence"), path)
