@@ -7,6 +7,7 @@ import json
 import math
 import os
 import shutil
+import sys
 import threading
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +23,7 @@ if not (find_spec("torch") and find_spec("transformers")):  # looked for, not lo
     pytest.skip("needs the llm extra", allow_module_level=True)
 
 from counterpoint import Store
+from counterpoint.app.cli.models import models
 from counterpoint.audit.diff import fingerprint
 from counterpoint.envs.task import View
 from counterpoint.errors import InputError, NotFound
@@ -30,7 +33,7 @@ from counterpoint.team.lm.conversion import export
 from counterpoint.team.lm.engine import Ask, Engine
 from counterpoint.team.lm.network import Network, read
 from counterpoint.team.lm.sampling import Trie
-from counterpoint.team.lm.weights import Source, find, trained
+from counterpoint.team.lm.weights import MANIFEST, Source, find, sha256, trained
 from counterpoint.team.model import Call, Completion, Message, Model, ModelFailed
 from counterpoint.team.models.local import LocalModel, local
 from counterpoint.team.session import Spec, record_team
@@ -137,6 +140,13 @@ def test_without_a_template_the_prompt_is_role_and_text_and_that_is_said(tmp_pat
     got = answer_of(folder, ask(max_tokens=1))
     assert Chat.read(folder).decode(got.prompt_ids or ()).endswith("system: You act.\nuser: who?\nassistant:")
     assert caplog.messages == ["bare has no chat template: prompts are lines of `role: text`"]
+
+
+def test_it_needs_no_transformers(tiny: Path, model: LocalModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = answers(model, ask(seed=2))[0]
+    for name in [n for n in sys.modules if n.partition(".")[0] in ("transformers", "huggingface_hub")]:
+        monkeypatch.setitem(sys.modules, name, None)  # importing it fails
+    assert answer_of(tiny, ask(seed=2)).text == expected.text
 
 
 def test_among_many_it_says_what_it_says_alone(model: LocalModel, tiny: Path) -> None:
@@ -339,6 +349,9 @@ def _refused(folder: Path, **options: Any) -> list[ModelFailed]:
 
 def test_weights_that_cannot_be_loaded_fail_every_call_with_the_reason(tiny: Path, tmp_path: Path) -> None:
     broken = shutil.copytree(tiny, tmp_path / "broken")
+    (broken / MANIFEST).write_text(json.dumps({"sha256": {"config.json": "0", "tokenizer.json": sha256(broken / "tokenizer.json")}}))
+    assert {failed.what for failed in _refused(broken)} == {"is damaged: config.json"}
+    (broken / MANIFEST).unlink()
     (broken / "model.safetensors").write_bytes(b"\0" * 100)
     assert {failed.what for failed in _refused(broken)} == {"these weights cannot be loaded"}
     (broken / "model.safetensors").unlink()
@@ -427,7 +440,8 @@ def test_a_run_is_used_by_its_folder_whether_it_trained_weights_or_an_adapter(ti
     from counterpoint.team.lm.adapter import adapted
 
     over = _trained(tmp_path / "over", tiny)
-    export(find(str(over)), tmp_path / "all" / "model")
+    said = CliRunner().invoke(models, ["export", str(over), str(tmp_path / "all" / "model")])
+    assert said.output.splitlines()[-1] == f"use it as --model local:{tmp_path / 'all' / 'model'}"
     (_, before), (_, after) = read(tiny), read(tmp_path / "all" / "model")
     expected = adapted(before, [over / "shared.safetensors"], "over")
     assert all(torch.equal(after[name], weight.bfloat16().float()) for name, weight in expected.items())
@@ -438,7 +452,10 @@ def test_a_run_is_used_by_its_folder_whether_it_trained_weights_or_an_adapter(ti
     assert _said(tmp_path / "all").token_ids
     assert [local(str(p)).name for p in (over, tmp_path / "all")] == ["local:over", "local:all"]
     assert len({local(str(p)).version for p in (over, tmp_path / "all", tiny)}) == 3
-    assert [(f.name, f.source) for f in trained(tmp_path)] == [("all", "trained weights"), ("over", "adapter over tiny")]
+    listed = [json.loads(line) for line in CliRunner().invoke(models, ["--runs", str(tmp_path), "--json"]).output.splitlines()]
+    assert [(r["model"], r["source"]) for r in listed[:2]] == [("all", "trained weights"), ("over", "adapter over tiny")]
+    shown = json.loads(CliRunner().invoke(models, ["show", str(over), "--json"]).output)
+    assert (shown["version"], shown["path"]) == (find(str(over)).digest(), str(over))
     with pytest.raises(NotFound, match="no folder"):
         trained(tmp_path / "none")
     with pytest.raises(InputError, match="is there already"):
