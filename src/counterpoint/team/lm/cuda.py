@@ -173,7 +173,7 @@ class CudaEngine(Engine):
         self.stats.passes += 1
         for row in rows:
             row.read = len(row.ask.prompt)
-            self.slots.holds(row.slot, row.ask.prompt)
+            self.slots.holds(row.slot, np.asarray(row.ask.prompt, np.int64))
         self._write(rows, logits)
         self._place([row for row in rows if not (row.is_over or row.is_full)])
 

@@ -6,10 +6,11 @@ that begins like something a slot holds is read only from where they part. New w
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal
+from itertools import islice, takewhile
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 _BLOCK = 16
 """Prefixes are known by blocks of so many tokens."""
 _SLACK = 4
-"""A prompt that leaves out at most so many of a slot's last tokens goes on with its conversation."""
+"""A prompt that leaves out at most so many of a slot's last tokens goes on in it."""
+_LOOKED_AT = 4
+"""Slots that are compared where many begin alike."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,21 +122,33 @@ class _Row:
         return len(self.ask.prompt) + len(self.tokens) - 1, np.array([self.tokens[-1]], np.int64)
 
 
+class _Waiting(NamedTuple):
+    """A call that has no slot yet."""
+
+    ticket: int
+    ask: Ask
+    prompt: np.ndarray
+    hashes: list[int]
+
+
 class Slots:
     """Keys and values of sequences, and which tokens each slot holds."""
 
     def __init__(self, network: Network, count: int) -> None:
         self.network, self.count, self.room = network, count, 0
+        self._all: Tensor | None = None
+        """[keys and values, layers, slots, room, kv heads, width]: one tensor, so that a beginning is copied at once."""
         self.keys: list[Tensor] = []
         self.values: list[Tensor] = []
-        """Each [slots, room, kv heads, width], layer by layer."""
+        """Views of it, each [slots, room, kv heads, width], layer by layer."""
         self.filled = [0] * count
         """Tokens of each slot that were ever written: on a CPU, memory that nobody has written to is not taken."""
         self.held: list[np.ndarray] = [np.empty(0, np.int64)] * count
         """The tokens whose keys and values a slot holds."""
-        self.idle: dict[int, None] = dict.fromkeys(range(count))
-        """Slots that nobody writes in, the longest idle first."""
-        self._known: dict[int, set[int]] = {}
+        self.idle: OrderedDict[int, None] = OrderedDict.fromkeys(range(count))
+        """Slots that nobody writes in, those that are soonest taken first."""
+        self._hashes: list[list[int]] = [[] for _ in range(count)]
+        self._known: dict[int, dict[int, None]] = {}
         """Hash of a whole number of blocks from the beginning, to the slots that hold them."""
 
     def grow(self, room: int) -> None:
@@ -143,65 +158,79 @@ class Slots:
         if room <= self.room:
             return
         room, shape, net = min(max(room, 2 * self.room), self.network.shape.context), self.network.shape, self.network
-        new = (self.count, room, shape.kv_heads, shape.head_width)
+        size = (2, shape.layers, self.count, room, shape.kv_heads, shape.head_width)
         is_lazy = net.device.type == "cpu"
-        for tensors in (self.keys, self.values):
-            for i in range(shape.layers):
-                wider = (torch.empty if is_lazy else torch.zeros)(new, device=net.device, dtype=net.dtype)
-                if not self.room:
-                    tensors.append(wider)
-                    continue
-                for slot, filled in enumerate(self.filled if is_lazy else [self.room] * self.count):
-                    wider[slot, :filled] = tensors[i][slot, :filled]
-                tensors[i] = wider
-        self.room = room
+        wider = (torch.empty if is_lazy else torch.zeros)(size, device=net.device, dtype=net.dtype)
+        if self._all is not None and is_lazy:
+            for slot, filled in enumerate(self.filled):
+                wider[:, :, slot, :filled] = self._all[:, :, slot, :filled]
+        elif self._all is not None:
+            wider[:, :, :, : self.room] = self._all
+        self._all, self.room = wider, room
+        self.keys, self.values = (list(part.unbind(0)) for part in wider.unbind(0))
 
-    def take(self, prompt: np.ndarray, room: int) -> tuple[int, int]:
+    def take(self, prompt: np.ndarray, room: int, hashes: Sequence[int]) -> tuple[int, int]:
         """A slot for a prompt, and how many of its first tokens are there already; its last one is always read."""
         self.grow(room)
-        source, common = self._longest(prompt)
+        source, common = self._longest(prompt, hashes)
         common = min(common, len(prompt) - 1)
         # A conversation that goes on stays where it is; whoever only begins alike gets a copy, and the other's end is kept.
-        if source is not None and source in self.idle and len(self.held[source]) - common <= _SLACK:
+        left_out = 0 if source is None else len(self.held[source]) - common
+        if source is not None and source in self.idle and left_out <= _SLACK:
             slot = source
         else:
             slot = next(iter(self.idle))
+            if source is not None and source in self.idle and 3 * left_out <= len(self.held[source]):
+                self.idle.move_to_end(source, last=False)  # most likely the same conversation, which goes on in its copy
         if source is not None and common and slot != source:
-            for tensor in (*self.keys, *self.values):
-                tensor[slot, :common] = tensor[source, :common]
+            assert self._all is not None
+            self._all[:, :, slot, :common] = self._all[:, :, source, :common]
             self.filled[slot] = max(self.filled[slot], common)
-        self._forget(slot)
+        self.holds(slot, prompt[: common if source is not None else 0])
         del self.idle[slot]
         return slot, common if source is not None else 0
 
-    def _longest(self, prompt: np.ndarray) -> tuple[int | None, int]:
-        for hashed in reversed(_hashes(prompt)):
-            if slots := self._known.get(hashed):
-                best = max(slots, key=lambda s: (common_prefix(self.held[s], prompt), s in self.idle, -s))
-                return best, common_prefix(self.held[best], prompt)
-        return None, 0
+    def _longest(self, prompt: np.ndarray, hashes: Sequence[int]) -> tuple[int | None, int]:
+        """A slot that begins with as many whole blocks of the prompt as any does, rather one that nobody writes in."""
+        n = self.known(hashes)
+        if not n:
+            return None, 0
+        slots = self._known[hashes[n - 1]]
+        few = list(islice(reversed(slots), _LOOKED_AT))
+        best = max(few, key=lambda slot: (common_prefix(self.held[slot], prompt), slot in self.idle))
+        return best, common_prefix(self.held[best], prompt)
 
     def known(self, hashes: Sequence[int]) -> int:
         """How many first blocks some slot holds."""
-        return next((n for n in range(len(hashes), 0, -1) if hashes[n - 1] in self._known), 0)
+        low, high = 0, len(hashes)
+        while low < high:  # who holds some blocks holds those before them
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if hashes[middle - 1] in self._known else (low, middle - 1)
+        return low
 
-    def holds(self, slot: int, ids: Sequence[int] | np.ndarray) -> None:
+    def holds(self, slot: int, ids: np.ndarray) -> None:
         """The keys and values of these tokens are in the slot now."""
-        self._forget(slot)
-        self.held[slot] = np.asarray(ids, np.int64)
-        for hashed in _hashes(self.held[slot]):
-            self._known.setdefault(hashed, set()).add(slot)
+        before, self._hashes[slot] = self._hashes[slot], hashes_of(ids, self.held[slot], self._hashes[slot])
+        self.held[slot] = ids
+        kept = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, self._hashes[slot], strict=False)))
+        self._drop(slot, before[kept:])
+        for hashed in self._hashes[slot][kept:]:
+            self._known.setdefault(hashed, {})[slot] = None
 
     def release(self, slot: int) -> None:
         """Nobody writes in the slot any more."""
         self.idle[slot] = None
 
-    def _forget(self, slot: int) -> None:
-        for hashed in _hashes(self.held[slot]):
-            self._known[hashed].discard(slot)
-            if not self._known[hashed]:
+    def _drop(self, slot: int, hashes: Sequence[int]) -> None:
+        for hashed in hashes:
+            known = self._known[hashed]
+            del known[slot]
+            if not known:
                 del self._known[hashed]
-        self.held[slot] = self.held[slot][:0]
+
+    def _forget(self, slot: int) -> None:
+        self._drop(slot, self._hashes[slot])
+        self.held[slot], self._hashes[slot] = self.held[slot][:0], []
 
     def clear(self) -> None:
         """Forget what every idle slot holds."""
@@ -209,11 +238,17 @@ class Slots:
             self._forget(slot)
 
 
-def _hashes(ids: np.ndarray) -> list[int]:
-    """A hash of the first block, of the first two, ...; a tail that fills no block has none."""
-    out, so_far = [], 0
-    for k in range(0, len(ids) - _BLOCK + 1, _BLOCK):
-        so_far = hash((so_far, ids[k : k + _BLOCK].tobytes()))
+def hashes_of(ids: np.ndarray, begins: np.ndarray | None = None, known: Sequence[int] = ()) -> list[int]:
+    """A hash of the first block, of the first two, ...; a tail that fills no block has none.
+
+    `known` are those of `begins`, which `ids` may begin with: what they have in common is not hashed again.
+    """
+    blocks = len(ids) // _BLOCK
+    same = 0 if begins is None or not known else min(common_prefix(begins, ids) // _BLOCK, len(known), blocks)
+    out = list(known[:same])
+    so_far, raw, width = out[-1] if out else 0, ids.tobytes(), _BLOCK * ids.itemsize
+    for k in range(same, blocks):
+        so_far = hash((so_far, raw[k * width : (k + 1) * width]))
         out.append(so_far)
     return out
 
@@ -272,7 +307,7 @@ class Engine:
         self.slots, self.stats = Slots(network, slots), Stats()
         spaces = np.ones(network.shape.vocabulary, bool) if after_space is None else after_space
         self._after_space = torch.as_tensor(spaces, device=network.device)
-        self._waiting: deque[tuple[int, Ask]] = deque()
+        self._waiting: deque[_Waiting] = deque()
         self._rows: list[_Row] = []
         self._next = 0
 
@@ -301,7 +336,8 @@ class Engine:
             raise InputError(f"an answer of at most {ask.most} tokens", fix="at least one token")
         if len(ask.prompt) + need > context:
             raise TooLong(f"the prompt has {len(ask.prompt):,} tokens and the model reads {context:,}", fix="shorten it")
-        self._waiting.append((self._next, ask))
+        prompt = np.asarray(ask.prompt, np.int64)
+        self._waiting.append(_Waiting(self._next, ask, prompt, hashes_of(prompt)))
         self._next += 1
         self.stats.asked += 1
         return self._next - 1
@@ -338,7 +374,7 @@ class Engine:
             if row.unread:
                 row.read += len(ids)
                 if not row.unread:
-                    self.slots.holds(row.slot, row.ask.prompt)
+                    self.slots.holds(row.slot, np.asarray(row.ask.prompt, np.int64))
         ready = [k for k, (row, _, _) in enumerate(work) if not row.unread]
         if ready:
             self._write([work[k][0] for k in ready], logits[ready])
@@ -348,19 +384,19 @@ class Engine:
 
         Of those that begin alike, the first reads the beginning, and the others join a pass later with a copy.
         """
-        later, reads = deque[tuple[int, Ask]](), [row for row in self._rows if row.unread]
+        later, reads = deque[_Waiting](), [row for row in self._rows if row.unread]
         budget = self.reads - sum(row.unread for row in reads)
-        reading = {h for row in reads for h in _hashes(np.asarray(row.ask.prompt, np.int64))}
+        reading = {h for row in reads for h in hashes_of(np.asarray(row.ask.prompt, np.int64))}
         while self._waiting and self.slots.idle and budget > 0:
-            ticket, ask = self._waiting.popleft()
-            prompt = np.asarray(ask.prompt, np.int64)
-            hashes = _hashes(prompt)
-            if any(h in reading for h in hashes[self.slots.known(hashes) :]):
-                later.append((ticket, ask))
+            waiting = self._waiting.popleft()
+            ticket, ask, prompt, hashes = waiting
+            new = hashes[self.slots.known(hashes) :]
+            if any(h in reading for h in new):
+                later.append(waiting)
                 continue
-            reading |= set(hashes)
+            reading.update(new)
             row = _Row.of(ticket, ask, self.network.shape.context)
-            row.slot, row.reused = self.slots.take(prompt, len(prompt) + len(row.noise))
+            row.slot, row.reused = self.slots.take(prompt, len(prompt) + len(row.noise), hashes)
             row.read = row.reused
             self._rows.append(row)
             budget -= row.unread
@@ -410,11 +446,13 @@ class Engine:
 
     def _leave(self) -> list[tuple[int, Answer]]:
         done = [row for row in self._rows if row.is_over or row.is_full]
+        if done:
+            self._rows = [row for row in self._rows if not (row.is_over or row.is_full)]
         return [(row.ticket, self._let_go(row)) for row in done]
 
     def _let_go(self, row: _Row) -> Answer:
-        self._rows.remove(row)
-        self.slots.holds(row.slot, [*row.ask.prompt[: row.read], *row.tokens[:-1]])
+        read = np.asarray(row.ask.prompt[: row.read], np.int64)
+        self.slots.holds(row.slot, np.concatenate([read, np.array(row.tokens[:-1], np.int64)]))
         self.slots.release(row.slot)
         return Answer(tuple(row.tokens), tuple(row.logps), "stop" if row.is_over else "length", row.reused)
 
@@ -436,7 +474,10 @@ class Engine:
         """End a call now, with what it has written; None where it waits or is over."""
         self._waiting = deque(asked for asked in self._waiting if asked[0] != ticket)
         row = next((row for row in self._rows if row.ticket == ticket), None)
-        return None if row is None else self._let_go(row)
+        if row is None:
+            return None
+        self._rows = [other for other in self._rows if other is not row]
+        return self._let_go(row)
 
 
 class Engines:
