@@ -179,7 +179,8 @@ class Slots:
         if source is not None and source in self.idle and left_out <= _SLACK:
             slot = source
         else:
-            slot = next(iter(self.idle))
+            first = islice(self.idle, 64)
+            slot = next((slot for slot in first if not len(self.held[slot])), next(iter(self.idle)))
             if source is not None and source in self.idle and 3 * left_out <= len(self.held[source]):
                 self.idle.move_to_end(source, last=False)  # most likely the same conversation, which goes on in its copy
         if source is not None and common and slot != source:
