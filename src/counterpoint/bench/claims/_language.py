@@ -64,7 +64,7 @@ def usual(seed: int, at_once: int, **more: Any) -> dict[str, Any]:
     """Settings that all runs of the claims share, with `at_once` of them on one GPU."""
     cores, is_gpu = os.cpu_count() or 2, device() == "cuda"
     return {
-        "model": model(), "device": device(), "seed": seed, "eval_every": 10_000, "checkpoint_every": 10_000,
+        "model": model(), "device": device(), "seed": seed, "eval_every": 10_000, "checkpoint_every": 8,
         "eval_episodes": scaled(HELD_OUT), "is_greedy_too": True, "is_eval_first": False, "keep_traces": 2,
         "workers": max(1, (cores - at_once) // at_once), "slots": max(64, 1024 // at_once) if is_gpu else 32,
         "tokens": 32_768 if is_gpu else 4096, **more,

@@ -23,13 +23,13 @@ _SHOWN: dict[str, Any] = {"demos": "fake:0.7", "options": {"explore": 0.0}, "kee
 
 def _part(folder: Path, seed: int, at_once: int) -> None:
     """One training seed: the start, then both ways on."""
-    shown = _SHOWN | {"teams": scaled(3000), "steps": scaled(300), "batch": scaled(192)}
+    shown = _SHOWN | {"teams": scaled(2500), "steps": scaled(500), "batch": scaled(192)}
     start = made(folder / f"start-{seed}", usual(seed, at_once, task=[T1], imitate=shown, learn={"updates": 0}))
     again = usual(seed, at_once, task=[T1], model=str(start.path))
-    learn = {"updates": scaled(24), "groups": scaled(24), "samples": scaled(12), "lr": 3e-5, "steps": 4, "cap": 0.0}
+    learn = {"updates": scaled(16), "groups": scaled(16), "samples": scaled(12), "lr": 1e-4, "steps": 4, "cap": 0.0}
     learned = made(folder / f"learn-{seed}", again | {"imitate": {"steps": 0}, "learn": learn})
     seconds = learned.evals()[-1]["seconds"]["learn"]
-    more = _SHOWN | {"teams": scaled(3000), "steps": 0, "seconds": seconds, "batch": scaled(192)}
+    more = _SHOWN | {"teams": scaled(2500), "steps": 0, "seconds": seconds, "batch": scaled(192)}
     made(folder / f"more-{seed}", again | {"imitate": more, "learn": {"updates": 0}})
 
 
