@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,25 @@ class Says:
         self.calls.append(call)
         said = self._answer(call)
         return said if isinstance(said, Completion) else Completion(text=said, tokens_in=1, tokens_out=1)
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class WithIds:
+    """A model that also tells token ids: one for each byte of what another one reads and writes, and its log-probability."""
+
+    is_instant = True
+
+    def __init__(self, inner: Model) -> None:
+        self._inner, self.name, self.version = inner, inner.name, inner.version
+
+    async def complete(self, call: Call) -> Completion:
+        """Ask the other one."""
+        done = await self._inner.complete(call)
+        read = b"".join(f"<{m.role}>{m.text}".encode() for m in call.messages) + b"<assistant>"
+        said = f"{done.text}\n".encode()
+        return replace(done, prompt_ids=tuple(read), token_ids=tuple(said), logps=(-0.25,) * len(said))
 
     async def close(self) -> None:
         """Nothing to let go of."""

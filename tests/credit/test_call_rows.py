@@ -99,8 +99,20 @@ def test_the_most_specific_unit_wins_and_what_it_replaced_is_said() -> None:
     assert {k: float(v[0]) for k, v in placed.replaced.items()} == {"event": 0.0, "agent": 0.3, "team": 0.5}
 
 
-def test_credits_of_several_effects_of_one_call_add_up() -> None:
-    assert _advantages(("message", "spawn", 0.5), ("message", "merge", 0.25), ("orchestrator", "spawns", -1.0))["spawns"] == ("event", -0.25)
+def test_an_additive_credit_sums_a_call_and_its_effects_and_another_keeps_the_calls_own_advantage() -> None:
+    rows = ("message", "spawn", 0.5), ("message", "merge", 0.75), ("message", "spawns", -0.25)
+    assert call_rows([_team()], _credit(*rows, additive=True)).rows[0].advantage == 1.0
+    found = call_rows([_team()], _credit(*rows))
+    assert (found.rows[0].advantage, float(found.placement.replaced["event"][0])) == (-0.25, 1.25)
+    assert _advantages(*rows[:2])["spawns"] == ("event", 1.25)  # effects alone are the call's
+
+
+def test_what_a_limit_forced_was_caused_by_nobody() -> None:
+    trace = _team()
+    events = [*trace.events[:-1], _event("stops", 6, "orchestrator_decision", "lead", decision="stop", policy="forced")]
+    ended = Trace(trace_id="t1", task_id="demo", events=events, edges=list(trace.edges), rewards={"team": 1.0})
+    found = call_rows([ended], _credit(("orchestrator", "stops", 0.5)))
+    assert [(u.unit_id, u.value) for u in found.placement.unplaced] == [("stops", 0.5)]
 
 
 def test_what_finds_no_call_is_reported_with_its_amount() -> None:

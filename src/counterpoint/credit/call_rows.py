@@ -5,8 +5,10 @@ call add up to the credit that was given, trace by trace, within 1e-9; `CallRows
 
 Levels from fine to coarse: token; event (message, tool, a decision of the orchestrator); turn; agent; role; team. The most
 specific one that covers a call wins. The credit of an effect (a spawn, a message that a decision sent, a tool's result, a merge)
-goes to the model call that caused it, along the recorded edges. A unit that covers n calls gives each its whole amount as the
-advantage, as every published broadcast does, and an n-th of it as the share that is accounted for.
+goes to the model call that caused it, along the recorded edges: an additive credit is the sum of the call's own and of all its
+effects'; of another one, in which every row is an advantage by itself, the call's own row replaces those of its effects. A unit
+that covers n calls gives each its whole amount as the advantage, as every published broadcast does, and an n-th of it as the
+share that is accounted for.
 """
 
 from __future__ import annotations
@@ -20,10 +22,10 @@ from numpy.typing import NDArray
 
 from counterpoint.errors import InputError
 from counterpoint.trace import Event, Trace
+from counterpoint.trace.model_calls import Ints, common_prefix, ids_of, model_call, prompts_of
 from counterpoint.trace.rows import Credit, CreditRow
 from counterpoint.trace.tabular import Tabular
 
-Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 LEVELS = ("token", "event", "turn", "agent", "role", "team")
@@ -45,7 +47,7 @@ class Placement(NamedTuple):
     given: dict[str, Floats]
     carried: dict[str, Floats]
     replaced: dict[str, Floats]
-    """What calls would have carried, had a finer level not covered them."""
+    """What calls would have carried, had a finer level, or their own row, not covered them."""
     unplaced: tuple[Unplaced, ...]
 
     def check(self) -> None:
@@ -140,18 +142,12 @@ class CallRows(Tabular):
         return np.concatenate([whole[: row.shared], row.prompt_rest])
 
 
-def model_call(event: Event) -> Mapping[str, Any] | None:
-    """What an event keeps of its model call; None for an event in which no model spoke."""
-    note = (event.extra or {}).get("call")
-    return note if isinstance(note, Mapping) and event.type != "tool_result" and "failed" not in note else None
-
-
 def cause_of(trace: Trace) -> dict[int, int]:
     """Event to the model call that it is, or that caused it: places in `trace.events`; others have no entry.
 
     An effect's cause is the last call among its direct predecessors by the same agent; a tool's result has that of its call;
-    a chain of effects leads back to the first. Calls of other agents that an effect merely read (the returns of a merge) did
-    not cause it.
+    a chain of effects leads back to the first. What a limit forced was caused by nobody. Calls of other agents that an effect
+    merely read (the returns of a merge) did not cause it.
     """
     graph = trace.graph
     start, parents = graph.parents
@@ -160,6 +156,8 @@ def cause_of(trace: Trace) -> dict[int, int]:
         event = trace.events[place]
         if model_call(event) is not None:
             causes[place] = place
+            continue
+        if event.policy == "forced":
             continue
         before = [int(p) for p in parents[start[place] : start[place + 1]]]
         own = [causes[p] for p in before if p in causes and trace.events[p].agent == event.agent]
@@ -220,7 +218,7 @@ def call_rows(traces: Sequence[Trace], credit: Credit) -> CallRows:
     rows: list[CallRow] = []
     unplaced: list[Unplaced] = []
     for i, calls in enumerate(all_calls):
-        earned = _earned(i, calls, by_trace[i], placement, unplaced)
+        earned = _earned(i, calls, by_trace[i], placement, unplaced, additive=credit.additive)
         rows += _rows(i, calls, earned, len(rows))
     placement = placement._replace(unplaced=tuple(unplaced))
     placement.check()
@@ -235,13 +233,14 @@ class _Earned(NamedTuple):
 
 
 def _earned(
-    i: int, calls: _Calls, rows: Sequence[CreditRow], placement: Placement, unplaced: list[Unplaced]
+    i: int, calls: _Calls, rows: Sequence[CreditRow], placement: Placement, unplaced: list[Unplaced], *, additive: bool
 ) -> dict[int, _Earned]:
     """Call to what it earned, fine levels first; the amounts are booked as they go."""
     earned: dict[int, _Earned] = {}
     for level in LEVELS:
         own = [row for row in rows if calls.level_of(row) == level]
         fresh: dict[int, _Earned] = {}
+        judged = set() if additive or level != "event" else {calls.trace.index.get(row.unit_id) for row in own}
         for row in own:
             placement.given[level][i] += row.value
             covered, why = calls.covered(level, row.unit_id)
@@ -250,7 +249,8 @@ def _earned(
                 continue
             part = row.value / len(covered)
             for call in covered:
-                if call in earned:
+                is_effect = level == "event" and calls.trace.index.get(row.unit_id) != call
+                if call in earned or (is_effect and call in judged):
                     placement.replaced[level][i] += part
                     continue
                 placement.carried[level][i] += part
@@ -264,10 +264,11 @@ def _earned(
 def _rows(i: int, calls: _Calls, earned: Mapping[int, _Earned], first: int) -> Iterator[CallRow]:
     trace = calls.trace
     last: dict[str, tuple[int, Ints]] = {}
+    prompts = prompts_of(trace)
     for k, place in enumerate(calls.places):
         event = trace.events[place]
         note = model_call(event) or {}
-        said, logps, prompt = _ids(note.get("token_ids")), note.get("logps"), _ids(note.get("prompt_ids"))
+        said, logps, prompt = ids_of(note.get("token_ids")), note.get("logps"), prompts.get(event.id)
         before = last.get(event.agent)
         shared = 0 if before is None or prompt is None else common_prefix(before[1], prompt)
         got = earned.get(place)
@@ -291,17 +292,6 @@ def _rows(i: int, calls: _Calls, earned: Mapping[int, _Earned], first: int) -> I
         )
         if prompt is not None:
             last[event.agent] = first + k, prompt if said is None else np.concatenate([prompt, said])
-
-
-def _ids(given: Sequence[int] | None) -> Ints | None:
-    return None if given is None else np.asarray(given, np.int64)
-
-
-def common_prefix(a: Ints, b: Ints) -> int:
-    """How many first tokens are the same."""
-    n = min(len(a), len(b))
-    differ = np.flatnonzero(a[:n] != b[:n])
-    return int(differ[0]) if len(differ) else n
 
 
 def _by_token(event: Event, said: Ints | None, got: _Earned | None) -> Floats | None:

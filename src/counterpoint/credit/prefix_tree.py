@@ -4,6 +4,8 @@ Always true: two actions are one node when they, and everything before them in t
 content. The last action of a trace is a sample of its own even where another trace ends on the same words. A node's value is
 the mean reward of the traces that pass through it.
 
+What was passed over (a noop) has no words: it is told by what was not done.
+
 Two samples of the same text in the middle of a trace cannot be told apart by content; `sample` (a function of an event) can.
 """
 
@@ -48,6 +50,13 @@ class PrefixTree(NamedTuple):
         return list(seen.values())
 
 
+def _said(event: Event) -> Hashable:
+    """What tells an action from another one after the same prefix; None where nothing does."""
+    if event.content_ref is None and event.decision is not None:
+        return event.decision, str((event.extra or {}).get("sub_decision"))
+    return event.content_ref
+
+
 def tree_of(
     traces: Sequence[Trace],
     keys: Sequence[Hashable],
@@ -63,13 +72,13 @@ def tree_of(
         own = actions(trace)
         for depth, place in enumerate(own):
             event = trace.events[place]
-            if sample is None and event.content_ref is None:
+            said = sample(event) if sample is not None else _said(event)
+            if said is None:
                 raise NotIdentified(
                     f"event {event.id!r} has no content: shared prefixes cannot be seen",
                     "record contents, or give sample=",
                     where=trace.trace_id,
                 )
-            said = sample(event) if sample is not None else event.content_ref
             last = i if place == own[-1] else None
             parent, node = node, number.setdefault((node, event.agent, event.type, said, last), len(number))
             steps.append(Step(i, place, parent, node, depth))

@@ -1,9 +1,10 @@
 """Traces as rows: who acted, in which turn, what was paid, who is compared with whom, what credit comes of it.
 
-Always true: an action is an event in which a member's model acts (decision, message, tool call, aggregate), in the order of
-time and then of the file; outsiders (user, tool, system) have none. What is paid for a unit is, in this order: its rows in
-`signals`, where given (none: not scored); the rewards that its own events carry in the channel, where any event of the trace
-carries one; else the team's reward, which all share. A row without a number is refused by name and never becomes 0.
+Always true: an action is an event in which a member's model acts (decision, message, tool call, aggregate, and whatever else
+keeps a model call), in the order of time and then of the file; outsiders (user, tool, system) have none. What is paid for a unit
+is, in this order: its rows in `signals`, where given (none: not scored); the rewards that its own events carry in the channel,
+where any event of the trace carries one; else the team's reward, which all share. A row without a number is refused by name and
+never becomes 0.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from counterpoint.credit.groups import Convention, group_advantages, group_codes
 from counterpoint.credit.mechanism import team_reward
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Event, Trace
+from counterpoint.trace.model_calls import model_call
 from counterpoint.trace.rows import Cost, Credit, CreditRow, Signals
 from counterpoint.trace.team import Team
 from counterpoint.trace.vocabulary import ACTING, OUTSIDE_ROLES
@@ -47,7 +49,8 @@ def keys_of(traces: Sequence[Trace], key: Key) -> list[Hashable]:
 def actions(trace: Trace) -> list[int]:
     """Places in `trace.events` of what the team did."""
     events = trace.events
-    own = [i for i, e in enumerate(events) if e.type in ACTING and e.role not in OUTSIDE_ROLES and e.agent not in OUTSIDE_ROLES]
+    acts = [i for i, e in enumerate(events) if e.type in ACTING or model_call(e) is not None]
+    own = [i for i in acts if events[i].role not in OUTSIDE_ROLES and events[i].agent not in OUTSIDE_ROLES]
     return sorted(own, key=lambda i: events[i].t)
 
 

@@ -209,6 +209,10 @@ def _badged(event: Event, place: dict[Any, int], before: dict[Any, Any], team: T
     extra = {**(event.extra or {}), "badge": badge}
     if "of" in extra:
         extra["of"] = names.get(extra["of"], extra["of"])
+    ids = extra["call"].get("prompt_ids") if isinstance(extra.get("call"), dict) else None
+    if ids is not None:  # runs name the events that they are taken from
+        renamed = [part if isinstance(part, int) else [names[part[0]], *part[1:]] for part in ids]
+        extra["call"] = {**extra["call"], "prompt_ids": renamed}
     return replace(event, extra=extra)
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from counterpoint.team.model import Completion, ModelFailed
 from counterpoint.team.tool import ToolResult
 from counterpoint.trace import Event, Trace
+from counterpoint.trace.model_calls import Ints, prompts_of
 
 _RESULT_FIELDS = ("call", "badge", "edited", "planted")
 
@@ -71,7 +72,7 @@ def _prompt_part(event: Event) -> tuple[list[str], int, str] | None:
 
 
 def call_note(address: str, seed: int, completion: Completion, text_ref: str, prompt: dict[str, Any]) -> dict[str, Any]:
-    """What an event keeps of its model call, beside its own fields."""
+    """What an event keeps of its model call, beside its own fields and the token ids of the prompt."""
     note: dict[str, Any] = {
         "address": address,
         "seed": seed,
@@ -79,7 +80,7 @@ def call_note(address: str, seed: int, completion: Completion, text_ref: str, pr
         "prompt": prompt,
         "finish": completion.finish,
     }
-    for name in ("token_ids", "prompt_ids", "logps", "start_logps"):
+    for name in ("token_ids", "logps", "start_logps"):
         value = getattr(completion, name)
         if value is not None:
             note[name] = list(value)
@@ -112,13 +113,13 @@ class Memory:
     @classmethod
     def of(cls, trace: Trace, unended: frozenset[str] = frozenset()) -> Memory:
         """All answers in a trace; events without an end (`unended`) gave none."""
-        memory = cls()
+        memory, prompts = cls(), prompts_of(trace)
         for event in trace.events:
             if event.type == "spawn" or (event.type == "safety_event" and event.error == "limit"):
                 memory.spawned[str(event.key)] = event.type == "spawn"
             note = (event.extra or {}).get("call")
             if isinstance(note, Mapping) and isinstance(note.get("address"), str) and event.id not in unended:
-                recalled = _recalled(trace, event, note)
+                recalled = _recalled(trace, event, note, prompts.get(event.id))
                 if recalled is not None:
                     memory._known.setdefault(note["address"], recalled)
         return memory
@@ -131,7 +132,7 @@ class Memory:
         return len(self._known)
 
 
-def _recalled(trace: Trace, event: Event, note: Mapping[str, Any]) -> Recalled | None:
+def _recalled(trace: Trace, event: Event, note: Mapping[str, Any], prompt: Ints | None) -> Recalled | None:
     dur = float(event.dur or 0.0)
     if note["address"].startswith("tool:"):
         return _result(trace, event, note, dur)
@@ -149,7 +150,7 @@ def _recalled(trace: Trace, event: Event, note: Mapping[str, Any]) -> Recalled |
         tokens_in=event.tokens_in,
         tokens_out=event.tokens_out,
         token_ids=row("token_ids"),
-        prompt_ids=row("prompt_ids"),
+        prompt_ids=None if prompt is None else tuple(prompt.tolist()),
         logps=row("logps"),
         start_logps=row("start_logps"),
         tool_calls=row("tool_calls") or (),

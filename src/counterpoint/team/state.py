@@ -20,6 +20,7 @@ from counterpoint.team.model import Message, Model
 from counterpoint.team.orders import Order
 from counterpoint.team.recorder import Reads, Recorder
 from counterpoint.team.toolbox import Toolbox
+from counterpoint.trace.model_calls import PromptIds
 from counterpoint.trace.replay import Delete, Insert, Substitute
 
 
@@ -100,6 +101,8 @@ class TeamState:
     calls: dict[str, int] = field(default_factory=lambda: {"recorded": 0, "re-run": 0})
     kept: set[str] = field(default_factory=set)
     """References of texts that the recording holds."""
+    prompts: PromptIds = field(default_factory=PromptIds)
+    """Token ids of the prompts so far, so that each is kept once."""
     round: int = 0
     is_steered: bool = False
     workers: int = 0
@@ -135,6 +138,8 @@ class TeamState:
             text = str(do.value)
             extra["edited"] = True
         who = agent_name or agent.name
+        if agent_name is None and agent.turn:
+            fields.setdefault("turn", agent.turn)  # an effect belongs to the turn that brought it about
         event = self.recorder.event(who, type, key=key, reads=reads, text=text, extra=extra or None, **fields)
         self._told[event] = text or ""
         if self.watch is not None:

@@ -160,8 +160,17 @@ def _note(agent: AgentState, call: Call, address: str, completion: Completion, k
     """The call as the event keeps it."""
     refs, prompt = _kept(agent, call)
     note = call_note(address, call.seed, completion, agent.team.recorder.sink.content(completion.text), prompt)
+    if completion.prompt_ids is not None:
+        note["prompt_ids"] = agent.team.prompts.note(agent.name, completion.prompt_ids)
     agent.last_prompt = key, refs
     return note
+
+
+def _keep_prompt(agent: AgentState, event: str, thought: _Thought) -> None:
+    """The call is recorded: later prompts are written by what they have in common with it."""
+    done = thought.completion
+    if done.prompt_ids is not None:
+        agent.team.prompts.add(agent.name, event, thought.note["prompt_ids"], done.prompt_ids, done.token_ids)
 
 
 def _edited(agent: AgentState, key: str, read: Act | Malformed, choices: Sequence[Choice]) -> Act | Malformed:
@@ -209,6 +218,7 @@ def _refused(agent: AgentState, event: str, read: Malformed, thought: _Thought, 
     agent.team.recorder.close(
         event, ok=False, error=error, text=read.text, decision="noop" if is_decision else None, extra=extra, **_fields(thought)
     )
+    _keep_prompt(agent, event, thought)
     agent.hear(Seen("own", agent.name, read.text or "(nothing)"), event, "causal")
     agent.hear(Seen("error", agent.name, f"{read.why}. Legal: one line, one of the actions listed."), event, "causal")
     return Chosen(None, event, error)
@@ -226,6 +236,7 @@ def _accepted(
             text, planted = act.text, None
     if isinstance(do, Delete) and not is_decision:
         agent.unread = team.recorder.drop(event) + agent.unread
+        agent.last_prompt = None  # nothing can refer to a call that never happened
         agent.seen.append(Seen("error", agent.name, "(nothing came of it)"))
         return Chosen(Act(act.verb, act.target, "" if act.verb == "return" else text), None, "deleted")
     is_forced = isinstance(do, Delete | Force) or (isinstance(do, Substitute) and do.value is not None)
@@ -237,6 +248,7 @@ def _accepted(
         extra, fields = extra | {"planted": planted}, fields | {"trusted": False, "source": "peer"}
     said = text if not is_decision or act.verb in ("stop", "return") else grammar.write(act)
     team.recorder.close(event, text=said, extra=extra, **fields)
+    _keep_prompt(agent, event, thought)
     if team.watch is not None:
         team.watch("acts", agent, {"id": event, "act": act, **fields})
     agent.hear(Seen("own", agent.name, grammar.write(act)), event, "causal")

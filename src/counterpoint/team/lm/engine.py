@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from counterpoint.credit.call_rows import common_prefix
 from counterpoint.errors import InputError
 from counterpoint.team.lm.network import Network, Weights
 from counterpoint.team.lm.sampling import END, FREE, Start, Trie, allowed_table, draw, uniforms
+from counterpoint.trace.model_calls import common_prefix
 
 if TYPE_CHECKING:
     from torch import Tensor

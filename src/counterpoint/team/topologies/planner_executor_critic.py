@@ -48,9 +48,11 @@ async def _judge(critic: Agent, subtask: Subtask, back: Returned, again: int) ->
     """What the critic objects to, None when it accepts, and the event that says so. Each case is judged by itself."""
     judge = Agent(critic.team, critic.name, critic.role, critic.parent)
     judge.number, judge.seen, judge.unread = critic.number, list(critic.seen), list(critic.unread)
+    judge.turn = critic.turn  # turns are counted over all cases
     judge.hear(Seen("subtask", back.agent, subtask.text, subtask.id), back.event, "message")
     judge.hear(Seen("return", back.agent, back.text, subtask.id), back.event, "return")
     verdict = await judge.work(Subtask(f"{subtask.id}?{back.agent}?{again}", subtask.text), purpose="judge")
+    critic.turn = judge.turn
     said = verdict.text.strip()
     if not verdict.ok or not said or said.upper().startswith("ACCEPT"):
         return None, verdict.event

@@ -1,0 +1,157 @@
+"""What an event keeps of its model call, and the token ids of prompts, each kept once in a trace.
+
+Always true: `prompt_ids` of a call is a list of token ids and of runs `[event, start, count]`, which the prompt has in common
+with what the call of that event read and then wrote; plain ids alone are a whole prompt, as in older recordings. A run names a
+call that had ended when it was written, so that what a killed recorder left can be put together too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.trace.records import Event
+from counterpoint.trace.trace import Trace
+
+Ints = NDArray[np.int64]
+_BLOCK = 8
+"""Tokens of the shortest run that is worth a reference."""
+_WIDE = 8  # bytes of one id in an array
+_MOST_IDS = 1 << 22
+"""Longer than any prompt: a trace may come from anywhere, and runs of runs double."""
+
+
+def model_call(event: Event) -> Mapping[str, Any] | None:
+    """What an event keeps of its model call; None for an event in which no model spoke."""
+    note = (event.extra or {}).get("call")
+    return note if isinstance(note, Mapping) and event.type != "tool_result" and "failed" not in note else None
+
+
+def common_prefix(a: Ints, b: Ints) -> int:
+    """How many first tokens are the same."""
+    n = min(len(a), len(b))
+    differ = np.flatnonzero(a[:n] != b[:n])
+    return int(differ[0]) if len(differ) else n
+
+
+def ids_of(given: Any) -> Ints | None:
+    """A list of token ids as an array; None for what is none."""
+    if not isinstance(given, Sequence) or not all(isinstance(i, int) for i in given):
+        return None
+    return np.asarray(given, np.int64)
+
+
+# -- reading -------------------------------------------------------------------------------------------------------------
+
+
+class _Read(NamedTuple):
+    """What a call read, and then wrote."""
+
+    ids: Ints
+    prompt: int
+    """How many of them are the prompt."""
+
+
+def prompts_of(trace: Trace) -> dict[str, Ints]:
+    """Event id to the whole prompt of its model call, for every call whose prompt ids are recorded and can be followed."""
+    notes = {e.id: note for e in trace.events if (note := model_call(e)) is not None and "prompt_ids" in note}
+    found: dict[str, _Read | None] = {}
+    for name in notes:
+        waiting = [] if name in found else [name]
+        while waiting:
+            at = waiting[-1]
+            missing = [] if at in found else [src for src in _named(notes[at]["prompt_ids"]) if src not in found and src in notes]
+            if missing:
+                found[at] = None  # under way: a run that leads back here has no answer
+                waiting += missing
+                continue
+            waiting.pop()
+            found[at] = _joined(notes[at], found)
+    return {name: read.ids[: read.prompt] for name, read in found.items() if read is not None}
+
+
+def _named(given: Any) -> list[str]:
+    """The events whose runs a prompt is made of."""
+    runs = given if isinstance(given, Sequence) else ()
+    return list(dict.fromkeys(str(part[0]) for part in runs if isinstance(part, Sequence) and len(part) == 3))
+
+
+def _joined(note: Mapping[str, Any], found: Mapping[str, _Read | None]) -> _Read | None:
+    given = note["prompt_ids"]
+    out: list[Any] = []
+    fresh: list[int] = []
+    length = 0
+    for part in given if isinstance(given, Sequence) else [None]:
+        if isinstance(part, int):
+            fresh.append(part)
+            continue
+        run = _run(part, found)
+        if run is None or (length := length + len(run)) > _MOST_IDS:
+            return None
+        out += [fresh, run]
+        fresh = []
+    ids = np.concatenate([np.asarray(part, np.int64) for part in (*out, fresh)])
+    said = ids_of(note.get("token_ids"))
+    return _Read(ids if said is None else np.concatenate([ids, said]), len(ids))
+
+
+def _run(part: Any, found: Mapping[str, _Read | None]) -> Ints | None:
+    """The tokens of one run; None where it leads nowhere."""
+    if not isinstance(part, Sequence) or len(part) != 3 or not all(isinstance(n, int) and n >= 0 for n in part[1:]):
+        return None
+    read, start, end = found.get(str(part[0])), part[1], part[1] + part[2]
+    return None if read is None or end > len(read.ids) else read.ids[start:end]
+
+
+# -- writing -------------------------------------------------------------------------------------------------------------
+
+
+class PromptIds:
+    """The prompts of one recording so far: what a new one has in common with them is written as runs."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, Ints] = {}
+        """Event to what its call read and wrote."""
+        self._last: dict[str, str] = {}
+        """Agent to the event of its last call: its next prompt nearly always begins as that one did."""
+        self._known: dict[bytes, tuple[str, int]] = {}
+        """Every block of tokens that was new when it came to where it stands."""
+
+    def note(self, agent: str, prompt: Sequence[int]) -> list[Any]:
+        """A prompt as an event keeps it: token ids, and runs of earlier calls."""
+        ids = np.asarray(prompt, np.int64)
+        data, at, out = ids.tobytes(), 0, []  # type: bytes, int, list[Any]
+        source: tuple[str, int] | None = (self._last[agent], 0) if agent in self._last else self._block(data, 0)
+        while at < len(ids):
+            count = 0
+            if source is not None:
+                event, start = source
+                count = common_prefix(self._read[event][start:], ids[at:])
+            if source is not None and count >= _BLOCK:
+                out.append([event, start, count])
+                at += count
+            else:
+                out.append(int(ids[at]))
+                at += 1
+            source = self._block(data, at)
+        return out
+
+    def add(self, agent: str, event: str, note: Sequence[Any], prompt: Sequence[int], said: Sequence[int] | None) -> None:
+        """The call of this event has ended: later prompts may begin or go on as it did."""
+        whole = np.asarray([*prompt, *(said or ())], np.int64)
+        self._read[event], self._last[agent] = whole, event
+        data, at = whole.tobytes(), 0
+        for part in (*note, *(said or ())):
+            if isinstance(part, int):
+                if at + _BLOCK <= len(whole):
+                    self._known.setdefault(data[_WIDE * at : _WIDE * (at + _BLOCK)], (event, at))
+                at += 1
+            else:
+                at += part[2]
+
+    def _block(self, data: bytes, at: int) -> tuple[str, int] | None:
+        """Where the tokens from here on were first read or written."""
+        return self._known.get(data[_WIDE * at : _WIDE * (at + _BLOCK)])

@@ -1,0 +1,119 @@
+"""Token ids of prompts in live teams: kept once, and whole again in rows, forks, resumed runs and files."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from counterpoint import Delete, Store, Substitute, Trace
+from counterpoint.app.library import load, save
+from counterpoint.envs.task import task
+from counterpoint.team.live_replay import LiveReplay
+from counterpoint.team.memory import Memory, prompt_of
+from counterpoint.team.session import make_model, resume_team
+from counterpoint.trace import Event, problems
+from counterpoint.trace.lines import decode_lines
+from counterpoint.trace.model_calls import model_call, prompts_of
+from team_help import WithIds, record
+
+DIALS = {"documents": 8, "rows": 2, "parts": 2, "firms": 6}
+
+
+def _model() -> WithIds:
+    return WithIds(make_model("fake:0.9", task("ledger_hunt").replace(**DIALS)))
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Trace]:
+    folder = tmp_path_factory.mktemp("live")
+    return folder, record(folder, using=_model(), config=DIALS, model="fake:0.9", trace_id="hunt")
+
+
+def _check(trace: Trace) -> None:
+    """Every prompt is what its texts say, token by token."""
+    found = prompts_of(trace)
+    calls = [e for e in trace.events if model_call(e) is not None]
+    assert calls
+    for event in calls:
+        texts = bytes(found[event.id].tolist())
+        assert all(part.encode() in texts for part in prompt_of(trace, event)), event
+        assert texts.endswith(b"<assistant>")
+    assert not [p for p in problems(trace) if p.severity == "error"]
+
+
+def _ids(event: Event) -> list[Any]:
+    return list((event.extra or {})["call"]["prompt_ids"])
+
+
+def test_prompts_are_written_by_what_is_new_in_them(recorded: tuple[Path, Trace]) -> None:
+    trace = recorded[1]
+    _check(trace)
+    written = sum(isinstance(part, int) for e in trace.events if model_call(e) for part in _ids(e))
+    assert written * 3 < sum(len(ids) for ids in prompts_of(trace).values())
+
+
+def test_stored_saved_and_read_again_they_are_the_same(recorded: tuple[Path, Trace], tmp_path: Path) -> None:
+    folder, trace = recorded
+    save(trace, tmp_path / "hunt.jsonl")
+    with Store(folder) as store:
+        stored = store.get("hunt")
+    for other in (load(tmp_path / "hunt.jsonl"), stored):
+        assert {k: v.tolist() for k, v in prompts_of(other).items()} == {k: v.tolist() for k, v in prompts_of(trace).items()}
+
+
+@pytest.mark.parametrize(("pick", "do"), [("tool_call", Delete()), ("return", Substitute("none")), ("message", Delete())])
+def test_a_fork_keeps_what_was_recorded_and_names_its_own_events(recorded: tuple[Path, Trace], pick: str, do: Any) -> None:
+    trace = recorded[1]
+    at = [e for e in trace.events if e.type == pick and e.agent != "user"][1].id
+    fork = LiveReplay(model=_model()).fork(trace, at, do)
+    _check(fork)
+    again = LiveReplay(model=_model(), is_full=True).fork(trace, trace.events[-1].id)
+    assert [_ids(e) for e in again.events if model_call(e)] == [_ids(e) for e in trace.events if model_call(e)]
+
+
+def test_a_recording_answers_with_whole_prompts(recorded: tuple[Path, Trace]) -> None:
+    trace = recorded[1]
+    memory, whole = Memory.of(trace), prompts_of(trace)
+    for event in trace.events:
+        if (note := model_call(event)) is not None:
+            recalled = memory.find(note["address"])
+            assert recalled is not None
+            assert recalled.answer.prompt_ids == tuple(whole[event.id].tolist())  # type: ignore[union-attr]
+
+
+class _Ends(Exception):
+    """As if the process had been killed."""
+
+
+class _Breaks(WithIds):
+    """A model whose process ends at its n-th call."""
+
+    def __init__(self, inner: Any, n: int) -> None:
+        super().__init__(inner)
+        self.left = n
+
+    async def complete(self, call: Any) -> Any:
+        self.left -= 1
+        if self.left < 0:
+            raise _Ends
+        return await super().complete(call)
+
+
+def test_what_a_killed_recorder_left_is_whole_and_goes_on_by_reference(recorded: tuple[Path, Trace], tmp_path: Path) -> None:
+    with pytest.raises(_Ends):
+        record(tmp_path, using=_Breaks(_model()._inner, 9), config=DIALS, model="fake:0.9", trace_id="hunt")
+    journal = next((tmp_path / "journal").iterdir())
+    _check_part(decode_lines(journal.read_bytes()))
+    with Store(tmp_path) as store:
+        done = asyncio.run(resume_team("hunt", store, model=_model()))
+    _check(done)
+    assert {e.key: e.content_ref for e in done.events} == {e.key: e.content_ref for e in recorded[1].events}
+
+
+def _check_part(trace: Trace) -> None:
+    ended = [e for e in trace.events if model_call(e) is not None]
+    assert len(ended) == 9
+    assert set(prompts_of(trace)) == {e.id for e in ended}
