@@ -75,13 +75,13 @@ def test_a_run_that_leads_nowhere_leaves_the_prompt_out(ids: Any) -> None:
 
 
 def test_runs_of_runs_cannot_grow_without_end() -> None:
-    doubling = [{"prompt_ids": [1] * 1024}, *({"prompt_ids": [[f"e{i}", 0, 512 << i], [f"e{i}", 0, 512 << i]]} for i in range(1, 40))]
+    doubling: list[dict[str, Any]] = [{"prompt_ids": [1] * 1024}, *({"prompt_ids": [[f"e{i}", 0, 512 << i], [f"e{i}", 0, 512 << i]]} for i in range(1, 40))]
     found = _read(*doubling)
     assert 10 < len(found) < 30
 
 
 def test_a_chain_of_many_calls_is_followed_without_recursion() -> None:
-    chain = [{"prompt_ids": [1]}, *({"prompt_ids": [[f"e{i}", 0, 1]]} for i in range(1, 3000))]
+    chain: list[dict[str, Any]] = [{"prompt_ids": [1]}, *({"prompt_ids": [[f"e{i}", 0, 1]]} for i in range(1, 3000))]
     assert len(_read(*reversed(chain))) == 1  # a chain that leads nowhere; the last names itself
     assert len(_read(*chain)) == 3000
 

@@ -49,7 +49,7 @@ def prompt_of(trace: Trace, event: Event) -> list[str]:
     Empty where the event has no such call, or what it has cannot be followed: a trace may come from anywhere.
     """
     by_key = {e.key: e for e in trace.events if e.key is not None}
-    keep: list[str] = []
+    keep: list[Any] = []
     limit, left = None, len(trace.events)
     note = _prompt_part(event)
     while note is not None and left:
@@ -58,17 +58,25 @@ def prompt_of(trace: Trace, event: Event) -> list[str]:
         limit, left = first if limit is None else min(limit, first), left - 1
         before = by_key.get(of) if limit else None
         note = None if before is None else _prompt_part(before)
-    return [trace.contents.get(ref, "") for ref in keep]
+    return [_text(trace, kept) for kept in keep]
 
 
-def _prompt_part(event: Event) -> tuple[list[str], int, str] | None:
+def _text(trace: Trace, kept: Any) -> str:
+    """A message: a text of the trace, or a first line and a text."""
+    if isinstance(kept, list):
+        rest = trace.contents.get(str(kept[1])) if len(kept) == 2 else None
+        return "" if rest is None else f"{kept[0]}\n{rest}"
+    return trace.contents.get(str(kept), "")
+
+
+def _prompt_part(event: Event) -> tuple[list[Any], int, str] | None:
     """An event's own part of its prompt: new references, how many it shares with another prompt, and whose that is."""
     call = (event.extra or {}).get("call")
     note = call.get("prompt") if isinstance(call, Mapping) else None
     if not isinstance(note, Mapping) or not isinstance(note.get("more"), list):
         return None
     first = note.get("first", 0)
-    return [str(ref) for ref in note["more"]], first if isinstance(first, int) and first > 0 else 0, str(note.get("of"))
+    return list(note["more"]), first if isinstance(first, int) and first > 0 else 0, str(note.get("of"))
 
 
 def call_note(address: str, seed: int, completion: Completion, text_ref: str, prompt: dict[str, Any]) -> dict[str, Any]:

@@ -150,6 +150,8 @@ class Recorder:
         self._known: dict[str, str] = {}
         self._silent: set[str] = set()
         """Events that are recorded already, whole."""
+        self.texts: set[str] = set() if so_far is None else set(so_far.contents)
+        """References of what events said."""
         self.count = 0
         if so_far is not None:
             unended = set(open_ids)
@@ -172,11 +174,16 @@ class Recorder:
             return found
         pairs = reads if isinstance(reads, list) else list(reads)
         name, t = self._begin(agent, pairs)
-        ref = fields.pop("content_ref", None) if text is None else self.sink.content(text)
+        ref = fields.pop("content_ref", None) if text is None else self._content(text)
         self.sink.open(Event(id=name, t=t, type=type, agent=agent, key=key, content_ref=ref, **fields))  # type: ignore[arg-type]
         self._read(name, pairs)
         self._begun[name] = (agent, t)
         return name
+
+    def _content(self, text: str) -> str:
+        ref = self.sink.content(text)
+        self.texts.add(ref)
+        return ref
 
     def _begin(self, agent: str, pairs: list[tuple[str, str]]) -> tuple[str, float]:
         """The next id, and when its event begins."""
@@ -202,7 +209,7 @@ class Recorder:
             return
         agent, t = begun
         if text is not None:
-            fields["content_ref"] = self.sink.content(text)
+            fields["content_ref"] = self._content(text)
         self.sink.close(event, dur=self.clock.end(event, agent, t, dur), extra=extra, **fields)
         del self._begun[event]  # not before: what the sink refuses may be closed again, without it
 
@@ -223,7 +230,7 @@ class Recorder:
             return found
         pairs = reads if isinstance(reads, list) else list(reads)
         name, t = self._begin(agent, pairs)
-        ref = fields.pop("content_ref", None) if text is None else self.sink.content(text)
+        ref = fields.pop("content_ref", None) if text is None else self._content(text)
         self.clock.end(name, agent, t, dur)
         self.sink.event(
             Event(id=name, t=t, type=type, agent=agent, key=key, content_ref=ref, dur=dur, **fields)  # type: ignore[arg-type]

@@ -22,8 +22,9 @@ from counterpoint.team import grammar
 from counterpoint.team.edits import PASSED, forced
 from counterpoint.team.grammar import Malformed
 from counterpoint.team.memory import call_note, prompt_note
-from counterpoint.team.model import BudgetSpent, Call, Completion, ModelFailed
+from counterpoint.team.model import BudgetSpent, Call, Completion, Message, ModelFailed
 from counterpoint.team.state import AgentState
+from counterpoint.trace import content_ref
 from counterpoint.trace.replay import Delete, Force, Insert, Substitute
 
 _MODEL = "model: "
@@ -147,13 +148,24 @@ def _failed_call(agent: AgentState, call: Call, address: str, failed: ModelFaile
 
 def _kept(agent: AgentState, call: Call) -> tuple[list[str], dict[str, Any]]:
     """A prompt by reference, and only what the agent's last prompt did not begin with; its texts are kept once."""
-    team, refs = agent.team, [m.ref for m in call.messages]
+    refs = [m.ref for m in call.messages]
     prompt = prompt_note(refs, agent.last_prompt)
-    for message in call.messages[prompt.get("first", 0) :]:
-        if message.ref not in team.kept:
-            team.kept.add(message.ref)
-            team.recorder.sink.content(message.text)
+    prompt["more"] = [_text_note(agent, message) for message in call.messages[prompt.get("first", 0) :]]
     return refs, prompt
+
+
+def _text_note(agent: AgentState, message: Message) -> str | list[str]:
+    """The reference of a message's text; or, where all but its first line is what an event said, that line and the reference
+    of the rest."""
+    team = agent.team
+    if message.ref in team.kept:
+        return message.ref
+    head, is_long, body = message.text.partition("\n")
+    if is_long and (ref := content_ref(body)) in team.recorder.texts:
+        return [head, ref]
+    team.kept.add(message.ref)
+    team.recorder.sink.content(message.text)
+    return message.ref
 
 
 def _note(agent: AgentState, call: Call, address: str, completion: Completion, key: str) -> dict[str, Any]:
