@@ -26,7 +26,7 @@ from counterpoint.team.session import Spec, make_model, record_team
 from counterpoint.team.state import Limits
 from counterpoint.trace import Event, Trace, content_ref
 from counterpoint.trace.lines import encode_lines
-from counterpoint.trace.model_calls import prompts_of
+from counterpoint.trace.model_calls import prompt_ids_of
 from counterpoint.trace.wire import encode_event
 
 _LEAST = {"documents": 8, "rows": 2, "parts": 2, "firms": 6}
@@ -70,7 +70,7 @@ def _recorded(task: str, dials: dict[str, Any], width: int, chat: Chat, seeds: S
 
 def _whole(trace: Trace) -> Trace:
     """The same trace as it was recorded before: every prompt as it was read, and its messages as texts of their own."""
-    prompts, contents = prompts_of(trace), dict(trace.contents)
+    prompts, contents = prompt_ids_of(trace), dict(trace.contents)
 
     def text_ref(kept: Any) -> str:
         if isinstance(kept, str):
@@ -100,8 +100,8 @@ def _stored(traces: Sequence[Trace]) -> float:
 def _measured(task: str, dials: dict[str, Any], width: int, chat: Chat, seeds: Sequence[int]) -> list[dict[str, Any]]:
     traces = _recorded(task, dials, width, chat, seeds)
     before = [_whole(trace) for trace in traces]
-    n, calls = len(traces), sum(len(prompts_of(t)) for t in traces)
-    tokens = sum(len(ids) for t in traces for ids in prompts_of(t).values())
+    n, calls = len(traces), sum(len(prompt_ids_of(t)) for t in traces)
+    tokens = sum(len(ids) for t in traces for ids in prompt_ids_of(t).values())
     chosen = " ".join(f"{k}={v}" for k, v in dials.items()) or "as it comes"
     label = f"{task} {chosen}, {calls / n:.0f} calls of {tokens / calls:.0f} tokens"
     events = [sum(len(encode_event(e)) for t in side for e in t.events) / n for side in (traces, before)]

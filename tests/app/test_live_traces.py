@@ -11,7 +11,7 @@ from msgspec.structs import replace
 import counterpoint
 from app.conftest import Ends
 from counterpoint import Event, Store, Trace
-from counterpoint.team.memory import prompt_of
+from counterpoint.trace.model_calls import prompt_of
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ import pytest
 
 from counterpoint import Store, Trace, problems
 from counterpoint.app.cli import main
-from counterpoint.team.memory import prompt_of
 from counterpoint.trace.line_records import OPEN_EVENTS, UNFINISHED
+from counterpoint.trace.model_calls import prompt_of
 from endpoint_help import FaultServer, closed_port
 from plays_help import plays
 from warm_help import programs

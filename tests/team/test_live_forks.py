@@ -31,10 +31,10 @@ from counterpoint.audit.blast import blast_radius
 from counterpoint.audit.diff import diff, fingerprint
 from counterpoint.envs.task import task
 from counterpoint.team.live_replay import BADGES, LiveReplay
-from counterpoint.team.memory import prompt_of
 from counterpoint.team.model import Call, Completion
 from counterpoint.team.models.fake import Fake
 from counterpoint.team.state import Limits
+from counterpoint.trace.model_calls import prompt_of
 from counterpoint.trace.replay import Fork, ManyReplay
 from team_help import TOPOLOGIES, Says, record
 

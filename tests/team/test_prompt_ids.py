@@ -7,16 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from counterpoint import Delete, Store, Substitute, Trace
 from counterpoint.app.library import load, save
 from counterpoint.envs.task import task
+from counterpoint.formats.masking import masked
 from counterpoint.team.live_replay import LiveReplay
-from counterpoint.team.memory import Memory, prompt_of
+from counterpoint.team.memory import Memory
 from counterpoint.team.session import make_model, resume_team
 from counterpoint.trace import Event, problems
 from counterpoint.trace.lines import decode_lines
-from counterpoint.trace.model_calls import model_call, prompts_of
+from counterpoint.trace.model_calls import model_call, prompt_ids_of, prompt_of
 from team_help import WithIds, record
 
 DIALS = {"documents": 8, "rows": 2, "parts": 2, "firms": 6}
@@ -34,7 +36,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Trace]:
 
 def _check(trace: Trace) -> None:
     """Every prompt is what its texts say, token by token."""
-    found = prompts_of(trace)
+    found = prompt_ids_of(trace)
     calls = [e for e in trace.events if model_call(e) is not None]
     assert calls
     for event in calls:
@@ -52,7 +54,7 @@ def test_prompts_are_written_by_what_is_new_in_them(recorded: tuple[Path, Trace]
     trace = recorded[1]
     _check(trace)
     written = sum(isinstance(part, int) for e in trace.events if model_call(e) for part in _ids(e))
-    assert written * 3 < sum(len(ids) for ids in prompts_of(trace).values())
+    assert written * 3 < sum(len(ids) for ids in prompt_ids_of(trace).values())
 
 
 def test_stored_saved_and_read_again_they_are_the_same(recorded: tuple[Path, Trace], tmp_path: Path) -> None:
@@ -61,7 +63,7 @@ def test_stored_saved_and_read_again_they_are_the_same(recorded: tuple[Path, Tra
     with Store(folder) as store:
         stored = store.get("hunt")
     for other in (load(tmp_path / "hunt.jsonl"), stored):
-        assert {k: v.tolist() for k, v in prompts_of(other).items()} == {k: v.tolist() for k, v in prompts_of(trace).items()}
+        assert {k: v.tolist() for k, v in prompt_ids_of(other).items()} == {k: v.tolist() for k, v in prompt_ids_of(trace).items()}
 
 
 @pytest.mark.parametrize(("pick", "do"), [("tool_call", Delete()), ("return", Substitute("none")), ("message", Delete())])
@@ -76,12 +78,28 @@ def test_a_fork_keeps_what_was_recorded_and_names_its_own_events(recorded: tuple
 
 def test_a_recording_answers_with_whole_prompts(recorded: tuple[Path, Trace]) -> None:
     trace = recorded[1]
-    memory, whole = Memory.of(trace), prompts_of(trace)
+    memory, whole = Memory.of(trace), prompt_ids_of(trace)
     for event in trace.events:
         if (note := model_call(event)) is not None:
             recalled = memory.find(note["address"])
             assert recalled is not None
             assert recalled.answer.prompt_ids == tuple(whole[event.id].tolist())  # type: ignore[union-attr]
+
+
+def test_what_leaves_without_its_secrets_leaves_without_the_ids_that_say_them(recorded: tuple[Path, Trace]) -> None:
+    trace = recorded[1]
+    secret = "sk-proj-" + "a1B2c3D4e5F6g7H8" * 2
+    told = [e for e in trace.events if e.type == "tool_result"][1]
+    texts = {told.content_ref: f"the key is {secret}"}
+    known = replace(trace, contents=trace.contents | texts)
+    found = masked(known)[0]
+    readers = {e.id for e in known.events if any(secret in text for text in prompt_of(known, e))}
+    assert readers
+    assert readers < {e.id for e in known.events if model_call(e)}
+    whole, left = prompt_ids_of(trace), prompt_ids_of(found)
+    assert left.keys() == whole.keys() - readers
+    assert all(ids.tolist() == whole[name].tolist() for name, ids in left.items())
+    assert all(("token_ids" in (model_call(e) or {})) == (e.id in left) for e in found.events if model_call(e))
 
 
 class _Ends(Exception):
@@ -116,4 +134,4 @@ def test_what_a_killed_recorder_left_is_whole_and_goes_on_by_reference(recorded:
 def _check_part(trace: Trace) -> None:
     ended = [e for e in trace.events if model_call(e) is not None]
     assert len(ended) == 9
-    assert set(prompts_of(trace)) == {e.id for e in ended}
+    assert set(prompt_ids_of(trace)) == {e.id for e in ended}

@@ -11,11 +11,11 @@ import pytest
 from counterpoint import Trace, problems, registry
 from counterpoint.envs.leaks import leaks
 from counterpoint.envs.task import task
-from counterpoint.team.memory import prompt_of
 from counterpoint.team.model import Call, Completion
 from counterpoint.team.models.fake import Fake
 from counterpoint.team.state import Limits
 from counterpoint.trace.lines import encode_lines
+from counterpoint.trace.model_calls import prompt_of
 from team_help import TASKS, TOPOLOGIES, Says, record
 
 

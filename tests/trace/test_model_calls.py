@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoint.trace import Event, Trace
-from counterpoint.trace.model_calls import PromptIds, ids_of, prompts_of
+from counterpoint.trace.model_calls import PromptIds, ids_of, prompt_ids_of
 
 
 def _trace(*calls: dict[str, Any]) -> Trace:
@@ -18,7 +18,7 @@ def _trace(*calls: dict[str, Any]) -> Trace:
 
 
 def _read(*calls: dict[str, Any]) -> dict[str, list[int]]:
-    return {name: ids.tolist() for name, ids in prompts_of(_trace(*calls)).items()}
+    return {name: ids.tolist() for name, ids in prompt_ids_of(_trace(*calls)).items()}
 
 
 TOKENS = st.lists(st.integers(0, 3), max_size=40)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from counterpoint.errors import InputError
 from counterpoint.trace import Event, Trace
-from counterpoint.trace.model_calls import Ints, common_prefix, ids_of, model_call, prompts_of
+from counterpoint.trace.model_calls import Ints, common_prefix, ids_of, model_call, prompt_ids_of
 from counterpoint.trace.rows import Credit, CreditRow
 from counterpoint.trace.tabular import Tabular
 
@@ -264,7 +264,7 @@ def _earned(
 def _rows(i: int, calls: _Calls, earned: Mapping[int, _Earned], first: int) -> Iterator[CallRow]:
     trace = calls.trace
     last: dict[str, tuple[int, Ints]] = {}
-    prompts = prompts_of(trace)
+    prompts = prompt_ids_of(trace)
     for k, place in enumerate(calls.places):
         event = trace.events[place]
         note = model_call(event) or {}

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from counterpoint.team.model import Completion, ModelFailed
 from counterpoint.team.tool import ToolResult
 from counterpoint.trace import Event, Trace
-from counterpoint.trace.model_calls import Ints, prompts_of
+from counterpoint.trace.model_calls import Ints, prompt_ids_of
 
 _RESULT_FIELDS = ("call", "badge", "edited", "planted")
 
@@ -41,42 +41,6 @@ def prompt_note(refs: list[str], last: tuple[str, list[str]] | None) -> dict[str
         return {"of": key, "first": shared, "more": refs[shared:]}
     shared = next((i for i, (a, b) in enumerate(zip(refs, before, strict=False)) if a != b), min(len(refs), len(before)))
     return {"of": key, "first": shared, "more": refs[shared:]}
-
-
-def prompt_of(trace: Trace, event: Event) -> list[str]:
-    """The texts of the messages that an event's model call was asked with, in order; what is redacted is an empty text.
-
-    Empty where the event has no such call, or what it has cannot be followed: a trace may come from anywhere.
-    """
-    by_key = {e.key: e for e in trace.events if e.key is not None}
-    keep: list[Any] = []
-    limit, left = None, len(trace.events)
-    note = _prompt_part(event)
-    while note is not None and left:
-        more, first, of = note
-        keep = (more if limit is None else more[: max(0, limit - first)]) + keep
-        limit, left = first if limit is None else min(limit, first), left - 1
-        before = by_key.get(of) if limit else None
-        note = None if before is None else _prompt_part(before)
-    return [_text(trace, kept) for kept in keep]
-
-
-def _text(trace: Trace, kept: Any) -> str:
-    """A message: a text of the trace, or a first line and a text."""
-    if isinstance(kept, list):
-        rest = trace.contents.get(str(kept[1])) if len(kept) == 2 else None
-        return "" if rest is None else f"{kept[0]}\n{rest}"
-    return trace.contents.get(str(kept), "")
-
-
-def _prompt_part(event: Event) -> tuple[list[Any], int, str] | None:
-    """An event's own part of its prompt: new references, how many it shares with another prompt, and whose that is."""
-    call = (event.extra or {}).get("call")
-    note = call.get("prompt") if isinstance(call, Mapping) else None
-    if not isinstance(note, Mapping) or not isinstance(note.get("more"), list):
-        return None
-    first = note.get("first", 0)
-    return list(note["more"]), first if isinstance(first, int) and first > 0 else 0, str(note.get("of"))
 
 
 def call_note(address: str, seed: int, completion: Completion, text_ref: str, prompt: dict[str, Any]) -> dict[str, Any]:
@@ -121,7 +85,7 @@ class Memory:
     @classmethod
     def of(cls, trace: Trace, unended: frozenset[str] = frozenset()) -> Memory:
         """All answers in a trace; events without an end (`unended`) gave none."""
-        memory, prompts = cls(), prompts_of(trace)
+        memory, prompts = cls(), prompt_ids_of(trace)
         for event in trace.events:
             if event.type == "spawn" or (event.type == "safety_event" and event.error == "limit"):
                 memory.spawned[str(event.key)] = event.type == "spawn"

@@ -1,4 +1,4 @@
-"""What an event keeps of its model call, and the token ids of prompts, each kept once in a trace.
+"""What an event keeps of its model call: its prompt, in texts and in token ids, each kept once in a trace.
 
 Always true: `prompt_ids` of a call is a list of token ids and of runs `[event, start, count]`, which the prompt has in common
 with what the call of that event read and then wrote; plain ids alone are a whole prompt, as in older recordings. A run names a
@@ -7,10 +7,11 @@ call that had ended when it was written, so that what a killed recorder left can
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from counterpoint.trace.records import Event
@@ -44,7 +45,57 @@ def ids_of(given: Any) -> Ints | None:
     return np.asarray(given, np.int64)
 
 
-# -- reading -------------------------------------------------------------------------------------------------------------
+# -- texts ---------------------------------------------------------------------------------------------------------------
+
+
+def prompt_of(trace: Trace, event: Event) -> list[str]:
+    """The texts of the messages that an event's model call was asked with, in order; what is redacted is an empty text.
+
+    Empty where the event has no such call, or what it has cannot be followed: a trace may come from anywhere.
+    """
+    return [_text(trace, kept) for kept in _messages(trace, event)]
+
+
+def prompt_parts(trace: Trace, event: Event) -> list[str]:
+    """First lines that the event keeps itself, and references of all other texts of its prompt."""
+    kept = _messages(trace, event)
+    return [str(part) for message in kept for part in (message if isinstance(message, list) else [message])]
+
+
+def _messages(trace: Trace, event: Event) -> list[Any]:
+    """The messages of a prompt as they are kept: a reference, or a first line and the reference of the rest."""
+    by_key = {e.key: e for e in trace.events if e.key is not None}
+    keep: list[Any] = []
+    limit, left = None, len(trace.events)
+    note = _prompt_part(event)
+    while note is not None and left:
+        more, first, of = note
+        keep = (more if limit is None else more[: max(0, limit - first)]) + keep
+        limit, left = first if limit is None else min(limit, first), left - 1
+        before = by_key.get(of) if limit else None
+        note = None if before is None else _prompt_part(before)
+    return keep
+
+
+def _text(trace: Trace, kept: Any) -> str:
+    """A message: a text of the trace, or a first line and a text."""
+    if isinstance(kept, list):
+        rest = trace.contents.get(str(kept[1])) if len(kept) == 2 else None
+        return "" if rest is None else f"{kept[0]}\n{rest}"
+    return trace.contents.get(str(kept), "")
+
+
+def _prompt_part(event: Event) -> tuple[list[Any], int, str] | None:
+    """An event's own part of its prompt: new references, how many it shares with another prompt, and whose that is."""
+    call = (event.extra or {}).get("call")
+    note = call.get("prompt") if isinstance(call, Mapping) else None
+    if not isinstance(note, Mapping) or not isinstance(note.get("more"), list):
+        return None
+    first = note.get("first", 0)
+    return list(note["more"]), first if isinstance(first, int) and first > 0 else 0, str(note.get("of"))
+
+
+# -- token ids -----------------------------------------------------------------------------------------------------------
 
 
 class _Read(NamedTuple):
@@ -55,7 +106,7 @@ class _Read(NamedTuple):
     """How many of them are the prompt."""
 
 
-def prompts_of(trace: Trace) -> dict[str, Ints]:
+def prompt_ids_of(trace: Trace) -> dict[str, Ints]:
     """Event id to the whole prompt of its model call, for every call whose prompt ids are recorded and can be followed."""
     notes = {e.id: note for e in trace.events if (note := model_call(e)) is not None and "prompt_ids" in note}
     found: dict[str, _Read | None] = {}
@@ -106,9 +157,6 @@ def _run(part: Any, found: Mapping[str, _Read | None]) -> Ints | None:
     return None if read is None or end > len(read.ids) else read.ids[start:end]
 
 
-# -- writing -------------------------------------------------------------------------------------------------------------
-
-
 class PromptIds:
     """The prompts of one recording so far: what a new one has in common with them is written as runs."""
 
@@ -155,3 +203,21 @@ class PromptIds:
     def _block(self, data: bytes, at: int) -> tuple[str, int] | None:
         """Where the tokens from here on were first read or written."""
         return self._known.get(data[_WIDE * at : _WIDE * (at + _BLOCK)])
+
+
+def without_ids(trace: Trace, events: Container[str]) -> Trace:
+    """The trace without the token ids of these events' calls; what the prompts of others shared with them, they now have."""
+    prompts, kept, out = prompt_ids_of(trace), PromptIds(), []
+    for event in trace.events:
+        note = model_call(event)
+        if note is None:
+            out.append(event)
+            continue
+        call, ids = dict(note), prompts.get(event.id)
+        if event.id in events:
+            call = {k: v for k, v in call.items() if k not in ("prompt_ids", "token_ids")}
+        elif ids is not None:
+            call["prompt_ids"] = kept.note(event.agent, ids.tolist())
+            kept.add(event.agent, event.id, call["prompt_ids"], ids.tolist(), call.get("token_ids"))
+        out.append(replace(event, extra={**(event.extra or {}), "call": call}))
+    return replace(trace, events=out)

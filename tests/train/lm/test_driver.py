@@ -21,11 +21,10 @@ from counterpoint.errors import CounterpointError, InputError
 from counterpoint.team.live_replay import LiveReplay
 from counterpoint.team.lm.chat import Chat
 from counterpoint.team.lm.engine import Ask
-from counterpoint.team.memory import prompt_of
 from counterpoint.team.session import Spec, record_team
 from counterpoint.team.state import Limits
 from counterpoint.trace import problems
-from counterpoint.trace.model_calls import prompts_of
+from counterpoint.trace.model_calls import prompt_ids_of, prompt_of
 from counterpoint.train.lm.driver import Driver
 from counterpoint.train.lm.rollout_messages import Frames, Order, Play, Stop, framed, orders_of
 from counterpoint.train.lm.rollout_worker import Rollout
@@ -93,7 +92,7 @@ def test_a_call_tells_its_tokens_its_seed_and_its_policy(pool: Driver) -> None:
         assert call.get("policy", "") == ask.policy
         assert ask.is_one_line
         assert ask.starts, "held to what is legal"
-        assert prompts_of(trace)[event.id].tolist() == list(ask.prompt)
+        assert prompt_ids_of(trace)[event.id].tolist() == list(ask.prompt)
         assert [t for t in prompt_of(trace, event) if t not in CHAT.decode(ask.prompt)] == []
         answer = engine.answer(ask)
         assert (call["token_ids"], call["logps"]) == (list(answer.token_ids), list(answer.logps))
@@ -123,7 +122,7 @@ def test_a_demonstrator_is_recorded_as_by_record_team_with_tokens_beside(pool: D
             assert CHAT.decode(call["token_ids"]) == trace.contents[call["completion"]]
             assert call["token_ids"][-1] == CHAT.ends[0]
             assert "logps" not in call
-            assert len(prompts_of(trace)[event.id]) == event.tokens_in
+            assert len(prompt_ids_of(trace)[event.id]) == event.tokens_in
         mine, other = (
             msgspec.structs.replace(e, id="", t=0, dur=None, tokens_in=None, tokens_out=None, extra=None)
             for e in (event, theirs[event.key])

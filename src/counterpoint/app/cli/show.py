@@ -24,9 +24,9 @@ from counterpoint.audit.facts import Facts
 from counterpoint.audit.rollups import rollup
 from counterpoint.credit.shares import agent_shares
 from counterpoint.errors import NotFound, did_you_mean
-from counterpoint.team.memory import prompt_of
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.lanes import Lane, folded
+from counterpoint.trace.model_calls import prompt_of
 from counterpoint.trace.wire import event_dict
 
 # How much of a text is shown of one event, and how many lanes of a team, before it is cut; --all shows the rest.

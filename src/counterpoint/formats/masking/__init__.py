@@ -7,7 +7,7 @@ decisions, sources) stay.
 
 Always true: every string of a trace is masked, ids and names too; the same secret has the same label in all traces that leave
 together, and different ids stay different, so edges, agents and references still fit; a reference to a text that changed is
-that of the new text.
+that of the new text; a model call that read or wrote a secret leaves without its token ids, which say the same.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from counterpoint.formats.masking.labels import Labels
 from counterpoint.formats.masking.names import PASSWORD, TOKEN, level_of
 from counterpoint.trace import Edge, Event, Trace, content_ref
 from counterpoint.trace.edges import Edges
+from counterpoint.trace.model_calls import model_call, prompt_parts, without_ids
 
 _NAMES = ("id", "agent", "role", "from_", "to", "tool", "model", "policy", "key")
 _TEXTS = ("task", "error")
@@ -212,7 +213,16 @@ class _Cut:
                 if getattr(trace, name) is not None
             },
         }
-        return replace(trace, **changes)
+        told = {new.id for old, new in zip(trace.events, events, strict=True) if self._is_told_by_ids(trace, old, refs)}
+        return without_ids(replace(trace, **changes), told) if told else replace(trace, **changes)
+
+    def _is_told_by_ids(self, trace: Trace, event: Event, refs: dict[str, str]) -> bool:
+        """Whether an event's model call read or wrote a secret: its token ids say what the texts said."""
+        note = model_call(event)
+        if note is None or ("prompt_ids" not in note and "token_ids" not in note):
+            return False
+        parts = (*prompt_parts(trace, event), str(note.get("completion")))
+        return any(part in refs or self._labels.text(part) != part for part in parts)
 
     def _event(self, event: Event, refs: dict[str, str]) -> Event:
         changes: dict[str, Any] = {}

@@ -19,9 +19,9 @@ import torch
 from counterpoint.credit.call_rows import CallRows, call_rows
 from counterpoint.errors import InputError
 from counterpoint.team.lm.chat import Chat
-from counterpoint.team.memory import prompt_of
 from counterpoint.team.model import Message
 from counterpoint.trace import Trace
+from counterpoint.trace.model_calls import prompt_of
 from counterpoint.trace.rows import Credit
 from counterpoint.train.folder import FORMAT, check_format
 from counterpoint.train.lm.advantages import advantages, flat_groups, paid
