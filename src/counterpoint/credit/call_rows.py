@@ -72,7 +72,9 @@ class CallRow:
     agent: str
     role: str | None
     model: str | None
-    """The model, or adapter, that spoke: rows of different ones belong to different learners."""
+    """The model that spoke."""
+    policy: str | None
+    """Its adapter, or else its version: rows of different ones belong to different learners, or to older weights."""
     group: str
     """Traces of one task are compared with each other."""
     prefix: int | None
@@ -94,15 +96,22 @@ class CallRow:
     share: float
     """The part of the credit that this call stands for."""
 
+    @property
+    def mask(self) -> Ints | None:
+        """Which tokens of the answer teach: 1 for those of a policy that got an advantage."""
+        teaches = self.sampled and self.advantage is not None
+        return None if self.token_ids is None else np.full(len(self.token_ids), int(teaches), np.int64)
+
 
 @dataclass(frozen=True)
 class CallRows(Tabular):
     """The model calls of many traces, in the order of the traces and then of the file."""
 
     TABLE: ClassVar = {
-        "trace_id": "string", "event": "string", "agent": "string", "role": "string", "model": "string", "group": "string",
-        "sampled": "bool", "level": "string", "advantage": "double", "share": "double", "prompt_ids": "list:int64",
-        "token_ids": "list:int64", "logps": "list:double", "token_advantages": "list:double",
+        "trace_id": "string", "event_id": "string", "agent": "string", "role": "string", "model": "string", "policy": "string",
+        "group": "string", "sampled": "bool", "level": "string", "advantage": "double", "share": "double",
+        "prompt_ids": "list:int64", "completion_ids": "list:int64", "completion_mask": "list:int64", "logps": "list:double",
+        "token_advantages": "list:double",
     }  # fmt: skip
 
     trace_ids: tuple[str, ...]
@@ -115,8 +124,8 @@ class CallRows(Tabular):
     def table_rows(self) -> Iterator[Sequence[Any]]:
         """A row per call, prompts whole."""
         for i, row in enumerate(self.rows):
-            about = (self.trace_ids[row.trace], row.event, row.agent, row.role, row.model, row.group, row.sampled)
-            arrays = (self.prompt_ids(i), row.token_ids, row.logps, row.token_advantages)
+            about = (self.trace_ids[row.trace], row.event, row.agent, row.role, row.model, row.policy, row.group, row.sampled)
+            arrays = (self.prompt_ids(i), row.token_ids, row.mask, row.logps, row.token_advantages)
             yield (*about, row.level, row.advantage, row.share, *(None if a is None else a.tolist() for a in arrays))
 
     def row_count(self) -> int:
@@ -278,6 +287,7 @@ def _rows(i: int, calls: _Calls, earned: Mapping[int, _Earned], first: int) -> I
             agent=event.agent,
             role=event.role,
             model=event.model,
+            policy=str(note["policy"]) if note.get("policy") else event.policy,
             group=trace.task_id or trace.trace_id,
             prefix=before[0] if before is not None and shared else None,
             shared=shared,

@@ -32,6 +32,20 @@ def given(config: Any, pairs: Sequence[str]) -> dict[str, Any]:
     return changes
 
 
+def options_of(pairs: Sequence[str]) -> dict[str, Any]:
+    """The options of a mechanism by `--option`: values are JSON, or plain text where they are not."""
+    out: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            raise InputError(f"not NAME=VALUE: {pair!r}", where="--option", fix="as in --option samples=8")
+        try:
+            out[name] = json.loads(text)
+        except ValueError:
+            out[name] = text
+    return out
+
+
 @contextmanager
 def impossible(fix: str) -> Iterator[None]:
     """Values that do not go together, in our words."""

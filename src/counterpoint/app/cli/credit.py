@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import counterpoint.registry as registry
+from counterpoint.app.cli._dials import options_of
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, table
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.words import number
@@ -70,7 +71,7 @@ def credit(
     loaded = [load(ref, store=store) for ref in traces]
     replay = forked_by(model=live.pop("model_name"), **live)
     found = [
-        credit_of(name, loaded, _options(options if i == 0 else ()), replay=replay)
+        credit_of(name, loaded, options_of(options if i == 0 else ()), replay=replay)
         for i, name in enumerate([method, *([compare] if compare else [])])
     ]
     if unit is not None:
@@ -95,19 +96,6 @@ def _list(as_json: bool) -> None:
         return
     cells = [(n, m.unit, "yes" if m.additive else "no", " ".join(m.needs) or "-", registry.summary("credit", n)) for n, m in rows]
     click.echo(table(("method", "unit", "additive", "needs", "summary"), cells))
-
-
-def _options(pairs: tuple[str, ...]) -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, text = pair.partition("=")
-        if not equals or not name:
-            raise InputError(f"not NAME=VALUE: {pair!r}", where="--option", fix="as in --option samples=8")
-        try:
-            out[name] = json.loads(text)
-        except ValueError:
-            out[name] = text
-    return out
 
 
 def _known_unit(unit: str, found: Credit) -> None:

@@ -1,4 +1,4 @@
-"""Hand a trace over: survey JSON, Parquet, CSV, Perfetto, HTML.
+"""Hand a trace over: survey JSON, Parquet, Perfetto, HTML, rows.
 
 Always true: every file is made before the first is put in place, and each appears whole or not at all; nothing that exists is
 replaced without --force; what a target leaves out is printed; secrets are masked in every target unless --no-mask is given,
@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 import click
 
 import counterpoint.registry as registry
+from counterpoint.app.cli._dials import options_of
+from counterpoint.app.cli._export_rl import RL, RL_LOST, RL_SUFFIXES, write_rl
 from counterpoint.app.cli._masked import counts, hidden, many, report_lines, report_rows
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
 from counterpoint.app.cli._store import store_option
@@ -27,6 +29,8 @@ from counterpoint.files import put, refuse
 from counterpoint.formats.format import Format
 from counterpoint.formats.masking import Masked, masked_all
 from counterpoint.trace import Trace
+
+_CREDIT = "group_relative"
 
 
 class _File(NamedTuple):
@@ -44,11 +48,14 @@ class _File(NamedTuple):
 @click.command(
     epilog="\b\nExamples:\n  counterpoint export run.trace.json --to perfetto -o run.perfetto.json\n"
     "  counterpoint export t1 t2 --to parquet -o tables/ --store traces\n"
-    "  counterpoint export t1 --html t1.html"
+    "  counterpoint export t1 --html t1.html\n"
+    "  counterpoint export 'task:T1 finished' --to rl --credit ledger -o rows.parquet"
 )
 @click.argument("traces", nargs=-1, metavar="TRACE...")
 @click.option("--to", "target", default="survey", metavar="TARGET", help="survey (default), jsonl, perfetto, ...: see --list.")
 @click.option("-o", "--output", metavar="FILE|DIR|-", help="Where to; a folder for tables or several traces; - is stdout.")
+@click.option("--credit", metavar="NAME", help="With --to rl: who earned it, by a mechanism of `counterpoint credit --list`.")
+@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="With --to rl: an option of the mechanism.")
 @click.option("--html", metavar="FILE", help="The viewer with the trace in it, as one file that opens from disk.")
 @click.option("--agents", metavar="A,B", help="With --html: only these agents and all below them.")
 @click.option("--window", metavar="FROM-TO", help="With --html: only these seconds of the trace.")
@@ -65,35 +72,35 @@ def export(
     target: str,
     output: str | None,
     html: str | None,
-    agents: str | None,
-    window: str | None,
-    is_summary: bool,
     is_list: bool,
-    is_bare: bool,
     is_report: bool,
-    is_dry: bool,
-    force: bool,
-    store: str | None,
     as_json: bool,
+    **how: Any,
 ) -> None:
     """Write traces in a form that others read.
 
-    TRACE is a file, or the id (or its unique beginning) of a trace in the store. Parquet and CSV make a folder of tables; the
-    other targets one file per trace. Texts leave with jsonl, otlp, sft and html. Secrets become labels like [masked:key:0001].
+    TRACE is a file, or the id (or its unique beginning) of a trace in the store. Parquet and CSV make a folder of tables, rl one
+    file with a row per model call of all traces (a query as in `ls` will do as TRACE), the other targets one file per trace.
+    Texts leave with jsonl, otlp, sft and html. Secrets become labels like [masked:key:0001].
     """
     if is_list:
         _list(as_json=as_json)
         return
-    _refuse_mixture(traces, output, html, agents or window or is_summary)
+    part = {name: how.pop(name) for name in ("agents", "window", "is_summary")}
+    rows = {name: how.pop(name) for name in ("credit", "options")}
+    _refuse_mixture(traces, target, output, html, any(part.values()), any(rows.values()))
     if html is not None:
         from counterpoint.app.cli._export_html import write_html
 
-        write_html(traces, html, agents=agents, window=window, is_summary=is_summary, is_bare=is_bare, is_report=is_report,
-                   is_dry=is_dry, force=force, store=store, as_json=as_json)  # fmt: skip
+        write_html(traces, html, is_report=is_report, as_json=as_json, **part, **how)
+        return
+    if target == RL:
+        write_rl(traces, output, credit=rows["credit"] or _CREDIT, options=options_of(rows["options"]), as_json=as_json, **how)
         return
     format_ = _target(target)
     output = _refuse_usage(traces, target, output, format_)
-    loaded, secrets = _loaded(traces, store, is_bare=is_bare)
+    is_dry = how["is_dry"]
+    loaded, secrets = _loaded(traces, how["store"], is_bare=how["is_bare"])
     files = _files(loaded, format_, output, folder_wanted=len(traces) > 1)
     left_out = _left_out(loaded, format_)
     said = "\n".join([_summary(files, left_out, secrets, format_, is_dry=is_dry), *(report_lines(secrets) if is_report else [])])
@@ -103,7 +110,7 @@ def export(
             sys.stdout.buffer.flush()
         note(said)
         return
-    _place(files, is_dry=is_dry, force=force)
+    _place(files, is_dry=is_dry, force=how["force"])
     if as_json:
         asked = {"to": target, "traces": [t.trace_id for t in loaded], "dry_run": is_dry}
         written = {"files": [f.as_dict() for f in files], "left_out": left_out, "masked": counts(secrets), "lost": format_.lost}
@@ -133,7 +140,7 @@ def _target(name: str) -> Format:
     writers = [n for n in registry.ids("format") if _can_write(registry.get("format", n))]
     if ":" not in name and name not in writers:
         what = "is read, not written" if name in registry.ids("format") else "is not a target we know"
-        raise InputError(f"{name!r} {what}", where="--to", fix=did_you_mean(name, writers))
+        raise InputError(f"{name!r} {what}", where="--to", fix=did_you_mean(name, [*writers, RL]))
     format_: Format = registry.get("format", name)
     return format_
 
@@ -142,7 +149,11 @@ def _can_write(format_: Format) -> bool:
     return format_.write is not None or format_.write_tables is not None
 
 
-def _refuse_mixture(traces: tuple[str, ...], output: str | None, html: str | None, is_part: object) -> None:
+def _refuse_mixture(
+    traces: tuple[str, ...], target: str, output: str | None, html: str | None, is_part: bool, has_credit: bool
+) -> None:
+    if has_credit and (target != RL or html is not None):
+        raise InputError("--credit and --option are for the rows of a trainer", fix="add --to rl")
     if html is None and is_part:
         raise InputError("--agents, --window and --summary are for the viewer's file", fix="add --html FILE")
     if html is not None and output is not None:
@@ -208,6 +219,7 @@ def _summary(files: Sequence[_File], left_out: dict[str, int], secrets: Masked |
 
 
 def _list(*, as_json: bool) -> None:
+    _list_rl(as_json=as_json)
     for name in registry.ids("format"):
         format_: Format = registry.get("format", name)
         if not _can_write(format_):
@@ -223,3 +235,15 @@ def _list(*, as_json: bool) -> None:
         for part, names in format_.columns.items():
             click.echo(f"  {part}: {', '.join(names)}")
         click.echo(f"  lost: {format_.lost}\n")
+
+
+def _list_rl(*, as_json: bool) -> None:
+    from counterpoint.credit.call_rows import CallRows
+
+    names = [name for name in CallRows.TABLE if name != "sampled"]
+    if as_json:
+        shape = {"suffixes": list(RL_SUFFIXES), "folder": False, "reads_back": False}
+        emit({"schema": SCHEMA_VERSION, "target": RL, **shape, "columns": {"rows": names}, "lost": RL_LOST})
+        return
+    click.echo(f"{RL}: one {' or '.join(RL_SUFFIXES)} file for all traces, not read back\n  rows: {', '.join(names)}")
+    click.echo(f"  lost: {RL_LOST}\n")
