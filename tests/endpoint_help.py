@@ -15,6 +15,7 @@ import json
 import re
 import socket
 import threading
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -34,6 +35,8 @@ FAULTS = {
     "error inside TEXT": "with this text", "too long NAME": "as a server of TOO_LONG says it", "whole": "does not stream though asked",
     "odd": "one chunk per byte, comments, \\r\\n, characters that end lines elsewhere", "tools": "calls tools",
     "tools odd": "calls tools as Ollama does, arguments as objects", "no logprobs": "leaves them out", "part logprobs": "gives some",
+    "vllm": "tells token ids where they are asked for", "sglang": "as SGLang does", "old sglang": "as it did", "sglext": "beside the choices",
+    "short ids": "one id too few", "wrong ids": "ids that are none",
     "refuse NAMES": "400 when the request holds one of these, comma-separated", "flood": "never stops talking",
 }  # fmt: skip
 
@@ -218,7 +221,8 @@ class FaultServer:
             message |= {"content": None, "tool_calls": _tool_calls(fault)}
         choice = {"index": 0, "message": message, "finish_reason": finish, "logprobs": _logprobs(fault, asked, tokens)}
         usage = self._usage(fault, asked, tokens)
-        return {"id": "c1", "object": "chat.completion", "model": asked["model"], "choices": [choice]} | ({"usage": usage} if usage else {})
+        whole = {"id": "c1", "object": "chat.completion", "model": asked["model"], "choices": [choice]} | ({"usage": usage} if usage else {})
+        return _with_ids(fault, asked, whole, tokens)
 
     async def _stream(self, fault: str, asked: dict[str, Any], writer: asyncio.StreamWriter) -> bool:
         tokens, finish = self._said(fault, asked)
@@ -272,6 +276,36 @@ def _logprobs(fault: str, asked: dict[str, Any], tokens: list[str]) -> dict[str,
     if not asked.get("logprobs") or fault in ("no logprobs", "part logprobs"):
         return None
     return {"content": [{"token": t, "logprob": -0.125 * len(t), "bytes": list(t.encode()), "top_logprobs": []} for t in tokens]}
+
+
+def ids_of(texts: Iterable[str]) -> list[int]:
+    """The token ids of this server's tokenizer."""
+    return [zlib.crc32(text.encode()) % 50_000 for text in texts]
+
+
+def prompt_ids_of(asked: dict[str, Any]) -> list[int]:
+    """The token ids of a prompt."""
+    return ids_of(word for m in asked["messages"] for word in (f"<{m['role']}>", *str(m["content"]).split()))
+
+
+def _with_ids(fault: str, asked: dict[str, Any], whole: dict[str, Any], tokens: list[str]) -> dict[str, Any]:
+    """Token ids as the servers give them where they are asked for: vLLM, SGLang, an older SGLang, SGLang's extension."""
+    choice, read, said = whole["choices"][0], prompt_ids_of(asked), ids_of(tokens)
+    if fault in ("vllm", "short ids") and asked.get("return_token_ids"):
+        choice["token_ids"] = said[:-1] if fault == "short ids" else said
+        return whole | {"prompt_token_ids": read}
+    if fault == "sglang" and asked.get("return_token_ids"):
+        choice |= {"token_ids": said, "prompt_token_ids": read}
+    if fault == "old sglang" and asked.get("return_meta_info") and asked.get("return_prompt_token_ids"):
+        logps = [row["logprob"] for row in choice["logprobs"]["content"]]
+        choice["meta_info"] = {"output_token_logprobs": [list(row) for row in zip(logps, said, tokens, strict=True)]}
+        choice["prompt_token_ids"] = read
+    if fault == "sglext":
+        whole["sglext"] = {"input_ids": read, "output_ids": [said]}
+    if fault == "wrong ids":
+        choice["token_ids"] = ["a", -1]
+        whole["prompt_token_ids"] = {"not": "a list"}
+    return whole
 
 
 def _tool_calls(fault: str) -> list[dict[str, Any]]:

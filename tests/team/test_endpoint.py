@@ -9,16 +9,23 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from counterpoint import registry
+from counterpoint import Store, registry
+from counterpoint.credit.call_rows import call_rows
 from counterpoint.errors import InputError
 from counterpoint.team.endpoint import EndpointModel
 from counterpoint.team.endpoint.address import shown
+from counterpoint.team.endpoint.answer import EndpointAnswer
 from counterpoint.team.model import Call, Completion, Message, Model, ModelFailed
-from endpoint_help import TOO_LONG, FaultServer, closed_port
+from counterpoint.team.session import Spec, record_team
+from counterpoint.team.state import Limits
+from endpoint_help import TOO_LONG, FaultServer, closed_port, ids_of, prompt_ids_of
+from plays_help import plays
 
 KEY = "sk-test-0123456789abcdefghijklmnop"
 PROMPT = (Message("system", "You count."), Message("user", "How many?"))
@@ -555,3 +562,82 @@ def test_the_model_is_imported_without_its_client() -> None:
 
     code = "import sys, counterpoint.team.endpoint, counterpoint.team.models.openai_; sys.exit('openai' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# ---- token ids
+
+
+@pytest.mark.parametrize("server_kind", ["vllm", "sglang", "old sglang", "sglext"])
+def test_token_ids_are_those_of_the_prompt_and_of_each_token(server_kind: str) -> None:
+    with FaultServer("TOOL search: the ledger", always=server_kind) as server:
+        (got,) = ask(model_at(server.url, token_ids=True))
+        plain = server.requests[0]
+    assert isinstance(got, Completion)
+    assert "stream" not in plain
+    assert got.prompt_ids == tuple(prompt_ids_of(plain))
+    assert got.token_ids == tuple(ids_of(["TOOL", " search:", " the", " ledger"]))
+    assert got.logps is not None
+    assert len(got.logps) == 4
+
+
+def test_token_ids_are_not_asked_for_unless_wanted_and_a_server_may_not_know_them() -> None:
+    with FaultServer(always="vllm") as server:
+        (got,) = ask(model_at(server.url))
+        assert isinstance(got, Completion)
+        assert (got.token_ids, got.prompt_ids) == (None, None)
+        assert not any("token_ids" in name for name in server.requests[0])
+    with FaultServer(always="refuse return_token_ids,return_prompt_token_ids,return_meta_info") as server:
+        (got,) = ask(model_at(server.url, token_ids=True))
+        assert isinstance(got, Completion)
+        assert (got.token_ids, got.text) == (None, "STOP: 42")
+        assert got.extra["left_out"] == ["return_meta_info", "return_prompt_token_ids", "return_token_ids"]
+
+
+def test_ids_that_do_not_fit_or_are_none_are_not_kept() -> None:
+    with FaultServer("TOOL search: the ledger", always="short ids") as server:
+        (got,) = ask(model_at(server.url, token_ids=True))
+        assert isinstance(got, Completion)
+        assert (len(got.token_ids or ()), got.logps) == (3, None)
+        assert got.extra["unmatched"] == "4 log-probabilities of 3 tokens"
+    with FaultServer(always="wrong ids") as server:
+        (got,) = ask(model_at(server.url, token_ids=True))
+        assert isinstance(got, Completion)
+        assert (got.token_ids, got.prompt_ids) == (None, None)
+
+
+def test_an_answer_that_is_cut_at_its_stop_keeps_the_ids_of_what_is_left() -> None:
+    with FaultServer("STOP: 42\nand more", always="vllm", faults=["refuse stop"]) as server:
+        (got,) = ask(model_at(server.url, token_ids=True), Call(messages=PROMPT, stop=("\n",)))
+    assert isinstance(got, Completion)
+    assert got.text == "STOP: 42"
+    assert got.token_ids == tuple(ids_of(["STOP:", " 42"]))
+    assert len(got.logps or ()) == 2
+
+
+def test_a_streamed_answer_tells_its_ids_piece_by_piece_or_none() -> None:
+    answer = EndpointAnswer()
+    answer.add({"prompt_token_ids": [1, 2], "choices": [{"index": 0, "delta": {"role": "assistant"}}]})
+    answer.add({"choices": [{"index": 0, "delta": {"content": "a"}, "token_ids": [5]}]})
+    answer.add({"choices": [{"index": 0, "delta": {"content": "b"}, "token_ids": [6, 7]}]})
+    assert (answer.prompt_ids, answer.token_ids) == ((1, 2), (5, 6, 7))
+    answer.add({"choices": [{"index": 0, "delta": {"content": "c"}}]})
+    assert answer.token_ids is None
+    late = EndpointAnswer()
+    late.add({"choices": [{"index": 0, "delta": {"content": "a"}}]})
+    late.add({"choices": [{"index": 0, "delta": {"content": "b"}, "token_ids": [6]}]})
+    assert late.token_ids is None
+
+
+def test_a_team_at_an_endpoint_is_recorded_with_what_a_trainer_needs(tmp_path: Path) -> None:
+    spec = Spec(task="T1", config={"documents": 8, "rows": 2, "parts": 2}, model="openai:fake", limits=Limits(width=2, turns=12))
+    with FaultServer(plays, always="vllm") as server, Store(tmp_path) as store:
+        options = {"base_url": server.url, "token_ids": True}
+        trace = asyncio.run(record_team(replace(spec, options=options), store, trace_id="hunt"))
+        asked = {tuple(prompt_ids_of(body)) for body in server.requests}
+    rows = call_rows([trace], registry.get("credit", "uniform")([trace]))
+    prompts = {tuple(rows.prompt_ids(i).tolist()) for i in range(len(rows))}  # type: ignore[union-attr]
+    assert prompts == asked
+    for row in rows.rows:
+        assert row.token_ids is not None
+        assert row.logps is not None
+        assert len(row.token_ids) == len(row.logps) == len(row.token_advantages)  # type: ignore[arg-type]

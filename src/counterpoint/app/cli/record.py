@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from counterpoint.trace import Trace
 
 _LIMITS = ("width", "agents", "depth", "turns", "steps", "rounds", "repairs", "max_tokens", "temperature", "context")
-_MODEL_OPTIONS = ("base_url", "key_env", "concurrency", "rpm", "tpm", "timeout_s", "retries")
+_MODEL_OPTIONS = ("base_url", "key_env", "concurrency", "rpm", "tpm", "timeout_s", "retries", "token_ids")
 _RESUMABLE = {*_MODEL_OPTIONS, "device", "price", "resume", "allow", "quiet", "store", "as_json"}
 _RESUMABLE |= {"budget_tokens", "budget_usd", "budget_seconds"}
 
@@ -68,6 +68,9 @@ _RESUMABLE |= {"budget_tokens", "budget_usd", "budget_seconds"}
     "--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), help="Seconds that an endpoint may be silent."
 )
 @click.option("--retries", type=click.IntRange(min=0), help="How often a failed call is tried again.")
+@click.option(
+    "--token-ids", is_flag=True, default=None, help="Ask the endpoint for token ids, which vLLM and SGLang tell: for training."
+)
 @click.option("--price", metavar="IN,OUT", help="Dollars per million tokens read and written, for a budget in dollars.")
 @click.option("--budget-tokens", type=click.IntRange(min=1), help="Tokens that the run may spend.")
 @click.option("--budget-usd", type=click.FloatRange(min=0, min_open=True), help="Dollars that the run may spend.")

@@ -24,6 +24,7 @@ from counterpoint.team.budget import tokens_of
 from counterpoint.team.endpoint.address import KEY_ENV, address_of, key_of
 from counterpoint.team.endpoint.answer import (
     MOST_BYTES,
+    TOKEN_IDS,
     EndpointAnswer,
     Fault,
     Trouble,
@@ -147,11 +148,13 @@ class EndpointModel:
         prices: Prices = PRICES,
         logprobs: bool = True,
         stream: bool = True,
+        token_ids: bool = False,
         body: Mapping[str, Any] | None = None,
         now: Now = time.monotonic,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        """`body` is added to every request, for what one server has and others have not."""
+        """`body` is added to every request, for what one server has and others have not. `token_ids` asks for those of the
+        prompt and of the answer, which vLLM and SGLang tell; answers then come whole, as SGLang streams none."""
         limits = {"concurrency": concurrency, "rpm": rpm, "tpm": tpm, "timeout_s": timeout_s}
         for option, value in limits.items():
             if value is not None and not 0 < value < math.inf:
@@ -166,7 +169,7 @@ class EndpointModel:
         self._model, self._prices, self._body = name, prices, dict(body or {})
         self._version = version or self._own_version()
         self._timeout_s, self._retries, self._concurrency = timeout_s, retries, concurrency
-        self._is_logged, self._is_streamed = logprobs, stream
+        self._is_logged, self._is_streamed, self._is_told = logprobs, stream and not token_ids, token_ids
         self._rates, self._sleep = Rates(rpm, tpm, now=now, sleep=sleep), sleep
         self._left_out: set[str] = set()
         self._open: tuple[asyncio.AbstractEventLoop, AsyncOpenAI, asyncio.Semaphore] | None = None
@@ -249,7 +252,9 @@ class EndpointModel:
     async def _answer(self, client: AsyncOpenAI, request: dict[str, Any], secrets: tuple[str, ...]) -> EndpointAnswer:
         answer = EndpointAnswer()
         create: Any = client.chat.completions.with_streaming_response.create
-        async with create(**request, extra_body=self._body or None) as response:
+        body = self._body | {name: request[name] for name in TOKEN_IDS if name in request}  # the client knows them not
+        known = {name: value for name, value in request.items() if name not in TOKEN_IDS}
+        async with create(**known, extra_body=body or None) as response:
             chunks = self._bytes(response, secrets)
             if "event-stream" in response.headers.get("content-type", ""):
                 await self._read_stream(answer, chunks, request, secrets)
@@ -332,6 +337,8 @@ class EndpointModel:
             request["logprobs"] = True
         if call.tools:
             request["tools"] = [_function(tool) for tool in call.tools]
+        if self._is_told:
+            request |= dict.fromkeys(TOKEN_IDS, True)
         if self._is_streamed:
             request |= {"stream": True, "stream_options": {"include_usage": True}}
         return {name: value for name, value in request.items() if name not in left_out}
@@ -347,11 +354,17 @@ class EndpointModel:
         extra |= {"retried": [fault.kind for fault in asking.faults]} if asking.faults else {}
         extra |= {"lost": asking.lost} if asking.lost else {}
         extra |= {"reasoning_chars": len(answer.reasoning)} if answer.reasoning else {}
+        ids, logps = answer.token_ids, answer.logps
+        if ids is not None and logps is not None and len(ids) != len(logps):
+            extra["unmatched"] = f"{len(logps)} log-probabilities of {len(ids)} tokens"
+            logps = None
         return Completion(
             text=answer.text,
             tokens_in=answer.tokens_in,
             tokens_out=answer.tokens_out,
-            logps=answer.logps,
+            token_ids=ids,
+            prompt_ids=answer.prompt_ids,
+            logps=logps,
             tool_calls=answer.tool_calls,
             cost_usd=cost,
             finish=answer.finish or "unknown",

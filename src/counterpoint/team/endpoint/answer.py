@@ -2,7 +2,8 @@
 
 Always true: an answer that is whole was said to be whole, by `finish_reason` or by `[DONE]`; one that just ends has broken off.
 
-Counts that the endpoint does not give, or that cannot be true, are None. Log-probabilities are those of all tokens or of none.
+Counts that the endpoint does not give, or that cannot be true, are None. Log-probabilities and ids are those of all tokens or
+of none.
 Bytes are read, not lines of text: JSON may hold characters that other readers take for the end of a line. A fault's words come
 from us, or have been through `clean`, which takes out keys and everything that a terminal would act on; no exception is kept,
 since the client's hold the request, and with it the key. The same response gives the same fault.
@@ -21,7 +22,9 @@ from typing import Any, Literal
 from counterpoint.formats.importing.values import as_dict, count
 from counterpoint.team.model import Failure
 
-OPTIONAL = ("logprobs", "seed", "stop", "temperature", "stream_options", "max_tokens", "system")
+TOKEN_IDS = ("return_token_ids", "return_prompt_token_ids", "return_meta_info")
+"""What asks for token ids: the first one vLLM and SGLang, the others older versions of SGLang."""
+OPTIONAL = ("logprobs", "seed", "stop", "temperature", "stream_options", "max_tokens", "system", *TOKEN_IDS)
 """What can be left out of a request, or put differently, when an endpoint refuses it."""
 _WORDS, _READ = 240, 4000
 """Characters that are shown of what an endpoint says, and that are looked at."""
@@ -224,6 +227,9 @@ class EndpointAnswer:
         self.cached: int | None = None
         self.served: dict[str, str] = {}
         self._calls: list[dict[str, Any]] = []
+        self.prompt_ids: tuple[int, ...] | None = None
+        self._ids: list[int] = []
+        self._is_partly_told = False
         self._tokens: list[str] = []
         self._logps: list[float] = []
         self._is_partly_logged = False
@@ -242,6 +248,7 @@ class EndpointAnswer:
                 raise malformed("a choice is no object")
             if choice.get("index") in (None, 0):
                 self._choice(choice)
+        self._ids_of_all(data)
 
     @property
     def tool_calls(self) -> tuple[dict[str, str], ...]:
@@ -255,6 +262,11 @@ class EndpointAnswer:
         """The log-probability of each token, where the endpoint gave them all."""
         return tuple(self._logps) if self._logps and not self._is_partly_logged else None
 
+    @property
+    def token_ids(self) -> tuple[int, ...] | None:
+        """The id of each token, where the endpoint gave them all."""
+        return tuple(self._ids) if self._ids and not self._is_partly_told else None
+
     def cut_at(self, stops: Sequence[str]) -> None:
         """End the text before the first stop, as an endpoint does that takes `stop`; blank lines before the text are dropped."""
         begin = len(self.text) - len(self.text.lstrip())
@@ -265,6 +277,10 @@ class EndpointAnswer:
         length, kept = 0, 0
         while kept < len(self._tokens) and length < end:
             length, kept = length + len(self._tokens[kept]), kept + 1
+        if len(self._ids) == len(self._tokens):
+            self._ids = self._ids[:kept]
+        else:  # without the text of each token nobody knows which of them are left
+            self._is_partly_told |= bool(ends)
         self.text, self._tokens, self._logps = self.text[begin:end], self._tokens[:kept], self._logps[:kept]
 
     def _usage(self, usage: dict[str, Any]) -> None:
@@ -274,7 +290,7 @@ class EndpointAnswer:
         self.cached = _plausible(as_dict(usage.get("prompt_tokens_details")).get("cached_tokens"))
 
     def _choice(self, choice: dict[str, Any]) -> None:
-        part = as_dict(choice.get("delta")) or as_dict(choice.get("message"))
+        part = _part(choice)
         said = _text(part.get("content")) or _text(part.get("refusal"))
         self.text += said
         self.reasoning += _text(part.get("reasoning_content")) or _text(part.get("reasoning"))
@@ -282,9 +298,31 @@ class EndpointAnswer:
         for call in calls if isinstance(calls, list) else ():
             self._tool_call(as_dict(call))
         self._logprobs(choice.get("logprobs"), has_text=bool(said))
+        self._ids_of_choice(choice, has_text=bool(said))
         reason = choice.get("finish_reason")
         if reason is not None:
             self.finish = _FINISH.get(reason, "unknown") if isinstance(reason, str) else "unknown"
+
+    def _ids_of_all(self, data: dict[str, Any]) -> None:
+        """Token ids beside the choices: vLLM's prompt, and SGLang's extension, which has one list for each choice."""
+        more = as_dict(data.get("sglext"))
+        self.prompt_ids = _ids(data.get("prompt_token_ids")) or _ids(more.get("input_ids")) or self.prompt_ids
+        lists = more.get("output_ids")
+        found = _ids(lists[0]) if isinstance(lists, list) and lists else None
+        if found is not None:  # told once, for the whole answer
+            self._ids, self._is_partly_told = list(found), False
+
+    def _ids_of_choice(self, choice: dict[str, Any], *, has_text: bool) -> None:
+        about = as_dict(choice.get("meta_info"))
+        self.prompt_ids = _ids(choice.get("prompt_token_ids")) or self.prompt_ids
+        told = about.get("output_token_logprobs")
+        rows = [row for row in told if isinstance(row, list) and len(row) >= 2] if isinstance(told, list) else []
+        found = _ids(choice.get("token_ids")) or _ids(choice.get("response_token_ids")) or _ids([row[1] for row in rows])
+        if found is None:
+            self._is_partly_told |= has_text and bool(self._ids)
+            return
+        self._is_partly_told |= has_text and not self._ids and len(self.text) > len(_text(_part(choice).get("content")))
+        self._ids += found
 
     def _tool_call(self, call: dict[str, Any]) -> None:
         function, index = as_dict(call.get("function")), count(call.get("index"))
@@ -311,6 +349,18 @@ class EndpointAnswer:
                 return
             self._tokens.append(_text(row.get("token")))
             self._logps.append(min(0.0, float(logp)))
+
+
+def _part(choice: dict[str, Any]) -> dict[str, Any]:
+    """What a choice says: in a piece of a stream, or in the whole."""
+    return as_dict(choice.get("delta")) or as_dict(choice.get("message"))
+
+
+def _ids(value: Any) -> tuple[int, ...] | None:
+    """Token ids; None for what cannot be some."""
+    if not isinstance(value, list) or not value or len(value) > _MOST_TOKENS:
+        return None
+    return tuple(value) if all(type(i) is int and i >= 0 for i in value) else None
 
 
 def _text(value: Any) -> str:

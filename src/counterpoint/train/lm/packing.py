@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from counterpoint.credit.call_rows import common_prefix
+from counterpoint.trace.model_calls import common_prefix
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
