@@ -16,7 +16,7 @@ from counterpoint.formats.masking import masked
 from counterpoint.team.live_replay import LiveReplay
 from counterpoint.team.memory import Memory
 from counterpoint.team.session import make_model, resume_team
-from counterpoint.trace import Event, problems
+from counterpoint.trace import Event, content_ref, problems
 from counterpoint.trace.lines import decode_lines
 from counterpoint.trace.model_calls import model_call, prompt_ids_of, prompt_of
 from team_help import WithIds, record
@@ -74,6 +74,42 @@ def test_a_fork_keeps_what_was_recorded_and_names_its_own_events(recorded: tuple
     _check(fork)
     again = LiveReplay(model=_model(), is_full=True).fork(trace, trace.events[-1].id)
     assert [_ids(e) for e in again.events if model_call(e)] == [_ids(e) for e in trace.events if model_call(e)]
+
+
+def _older(trace: Trace) -> Trace:
+    """The trace as it was recorded before prompts were shared: whole ids, messages as texts, effects without a turn."""
+    whole, contents = prompt_ids_of(trace), dict(trace.contents)
+
+    def ref(kept: Any) -> str:
+        if isinstance(kept, str):
+            return kept
+        text = f"{kept[0]}\n{contents[kept[1]]}"
+        contents[content_ref(text)] = text
+        return content_ref(text)
+
+    def changed(event: Event) -> Event:
+        note = model_call(event)
+        if note is None:
+            return replace(event, turn=None if event.type in ("message", "spawn", "aggregate") else event.turn)
+        prompt = {**note["prompt"], "more": [ref(kept) for kept in note["prompt"]["more"]]}
+        call = {**note, "prompt": prompt, "prompt_ids": whole[event.id].tolist()}
+        return replace(event, extra={**(event.extra or {}), "call": call})
+
+    events = [changed(event) for event in trace.events]
+    return replace(trace, events=events, contents=contents)
+
+
+def test_older_recordings_are_read_and_forked_as_before(recorded: tuple[Path, Trace]) -> None:
+    trace = recorded[1]
+    older = _older(trace)
+    assert len(older.contents) > len(trace.contents)
+    for event in trace.events:
+        assert prompt_of(older, older.events[older.index[event.id]]) == prompt_of(trace, event)
+    assert {k: v.tolist() for k, v in prompt_ids_of(older).items()} == {k: v.tolist() for k, v in prompt_ids_of(trace).items()}
+    at = [e for e in older.events if e.type == "tool_call"][1].id
+    forks = [LiveReplay(model=_model()).fork(one, at, Delete()) for one in (older, trace)]
+    _check(forks[0])
+    assert [(e.key, e.content_ref) for e in forks[0].events] == [(e.key, e.content_ref) for e in forks[1].events]
 
 
 def test_a_recording_answers_with_whole_prompts(recorded: tuple[Path, Trace]) -> None:

@@ -158,6 +158,27 @@ def test_the_page_names_every_mechanism() -> None:
     assert list(told()) == list(registry.ids("credit"))
 
 
+def test_one_agent_alone_is_credited_or_the_refusal_says_what_would_help() -> None:
+    alone = [team("ledger_hunt", "harness", TEAMS[0][2], model) for model in ("fake:0.3", "fake:1")]
+    refused: dict[str, str | None] = {}
+    empty = set()
+    for name in registry.ids("credit"):
+        if name in REFUSES:
+            continue
+        try:
+            credit = credit_of(name, alone)
+        except NotIdentified as why:
+            refused[name] = why.fix
+            continue
+        found = call_rows(alone, credit)
+        _nothing_lost(found, credit)
+        assert any(row.level is not None for row in found.rows) == bool(credit.rows), name
+        empty |= set() if credit.rows else {name}
+    assert set(refused) == {"cone", "difference", "ledger", "message_delete", "stop"}
+    assert empty == {"message_substitute"}  # it wrote no message
+    assert all(refused.values())
+
+
 def test_every_effect_of_a_live_team_has_a_turn_and_the_call_that_caused_it(traces: list[Trace]) -> None:
     for trace in traces:
         causes = cause_of(trace)
