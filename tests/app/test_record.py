@@ -130,6 +130,7 @@ def test_a_dead_endpoint_is_one_error_and_a_kept_trace(tmp_path: Path, capsys: p
         (["--task", "T1", "--limit", "wings=2"], 2, "wings"),
         (["--task", "T1", "--harness", "txt"], 3, "did you mean 'text'"),
         (["--task", "T1", "--rpm", "5"], 2, "is for an endpoint"),
+        (["--task", "T1", "--device", "cuda"], 2, "--device is for a local model"),
         (["--resume", "nothing"], 3, "there is no store here"),
     ],
 )

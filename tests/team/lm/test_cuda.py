@@ -19,9 +19,10 @@ torch = pytest.importorskip("torch")
 if find_spec("transformers") is None:
     pytest.skip("needs the llm extra", allow_module_level=True)
 
-from counterpoint.team.lm.engine import Ask, Engine, _Cached  # noqa: E402
+from counterpoint.team.lm.engine import Ask, Engine  # noqa: E402
 from counterpoint.team.lm.network import Network, _rms, read  # noqa: E402
 from counterpoint.team.lm.sampling import END, FREE, Start  # noqa: E402
+from counterpoint.team.lm.slots import Cached  # noqa: E402
 
 SIZES: dict[str, Any] = {
     "vocab_size": 97, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -55,7 +56,7 @@ def _alike(cpu: Engine, gpu: Engine) -> None:
     asks = [
         Ask(
             prompt=_prompt(i, 3 + 11 * (i % 9)), most=1 + i % 24, temperature=i % 3, seed=i, starts=STARTS if i % 4 == 0 else (),
-            is_one_line=i % 5 < 2,
+            is_one_line=i % 5 < 2, is_scored=i % 8 == 0,
         )
         for i in range(40)
     ]  # fmt: skip
@@ -64,6 +65,7 @@ def _alike(cpu: Engine, gpu: Engine) -> None:
     for want, got in zip([*said, *cpu.run(on)], [*gpu.run(asks), *gpu.run(on)], strict=True):
         assert (got.token_ids, got.finish) == (want.token_ids, want.finish)
         assert got.logps == pytest.approx(want.logps, abs=1e-3)
+        assert (got.start_logps or ()) == pytest.approx(want.start_logps or (), abs=1e-3)
     first, second = (gpu.add(ask) for ask in asks[9:11])
     gpu.step()
     ended = gpu.cancel(first)
@@ -96,7 +98,7 @@ def test_state_on_the_device_and_what_the_host_makes_of_it(tmp_path: Path, monke
         if isinstance(plan, cuda._Reading):
             new, before, slot = (plan.told[i].tolist() for i in (3, 4, 5))
             rows = list(zip(slot, before, new, strict=True))
-        out = network.hidden(weights, ids, plan.place_T, _Cached(plan.slots, rows))
+        out = network.hidden(weights, ids, plan.place_T, Cached(plan.slots, rows))
         return _rms(out, weights["norm"], network.shape.eps)
 
     monkeypatch.setattr(cuda, "hidden", hidden)

@@ -210,6 +210,28 @@ def test_whole_lines_are_drawn_as_often_as_they_are_likely(model: LocalModel) ->
         assert abs(count - 300 * share) < 4 * math.sqrt(300 * share * (1 - share) + 1)
 
 
+def test_how_likely_each_start_was_is_said_where_it_is_asked(tiny: Path, model: LocalModel, plain: Any) -> None:
+    starts = ("SPAWN worker\n", "SPAWN w\n", "TOOL search: ", "STOP: ", "NOOP\n")
+    call = ask(starts=starts, temperature=2.0, seed=3)
+    got, usual = answer_of(tiny, call, propensities=True), answers(model, call)[0]
+    assert usual.start_logps is None
+    assert (got.text, got.token_ids) == (usual.text, usual.token_ids)
+    assert got.logps == pytest.approx(usual.logps, abs=1e-4)
+    assert got.start_logps is not None
+    assert sum(map(math.exp, got.start_logps)) == pytest.approx(1)
+    chat, chances = Chat.read(tiny), dict.fromkeys(starts, 0.0)
+    spelled = chat.starts(starts)
+    trie = Trie.of(spelled).nodes
+    for start in spelled:
+        node, logp = 0, 0.0
+        lines = logits_of(plain, (got.prompt_ids or ()) + start.ids)[len(got.prompt_ids or ()) - 1 :] / 2.0
+        for row, token in zip(lines, start.ids, strict=False):
+            logp += float(row[list(trie[node])].log_softmax(-1)[list(trie[node]).index(token)])
+            node = trie[node][token]
+        chances[chat.begun(starts, start.ids)[0]] += math.exp(logp)
+    assert [math.exp(x) for x in got.start_logps] == pytest.approx(list(chances.values()), abs=1e-4)
+
+
 letters = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=9)
 
 
@@ -506,7 +528,9 @@ def test_an_adapter_for_another_model_is_refused(tiny: Path, tmp_path: Path) -> 
 def test_a_recorded_team_is_answered_from_its_recording(tiny: Path, tmp_path: Path) -> None:
     limits = Limits(width=1, turns=3, steps=2, rounds=1, repairs=1, max_tokens=6)
     config = {"documents": 4, "rows": 1, "parts": 1}
-    spec = Spec(task="ledger_hunt", config=config, seed=1, topology="centralized", model=f"local:{make_tiny(tmp_path / 'long', context=8192)}", limits=limits)
+    name = f"local:{make_tiny(tmp_path / 'long', context=8192)}"
+    options = {"propensities": True}
+    spec = Spec(task="ledger_hunt", config=config, seed=1, topology="centralized", model=name, options=options, limits=limits)
     with Store(tmp_path / "store") as store:
         trace = asyncio.run(record_team(spec, store))
     said = [e for e in trace.events if "logps" in ((e.extra or {}).get("call") or {})]
@@ -514,6 +538,10 @@ def test_a_recorded_team_is_answered_from_its_recording(tiny: Path, tmp_path: Pa
     assert trace.meta["model"]["name"] == "local:long"
     for event in said:
         assert event.logp == pytest.approx(sum((event.extra or {})["call"]["logps"]))
+
+    passed = [e for e in trace.events if e.decision == "noop" and (e.extra or {}).get("sub_decision")]
+    assert passed
+    assert all(e.logp is not None and e.logp <= 0 for e in passed), "what was passed over has its propensity"
 
     class Never:
         name, version = trace.meta["model"]["name"], trace.meta["model"]["version"]

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 _LIMITS = ("width", "agents", "depth", "turns", "steps", "rounds", "repairs", "max_tokens", "temperature", "context")
 _MODEL_OPTIONS = ("base_url", "key_env", "concurrency", "rpm", "tpm", "timeout_s", "retries", "token_ids")
-_RESUMABLE = {*_MODEL_OPTIONS, "device", "price", "resume", "allow", "quiet", "store", "as_json"}
+_LOCAL_OPTIONS = ("device", "propensities")
+_RESUMABLE = {*_MODEL_OPTIONS, *_LOCAL_OPTIONS, "price", "resume", "allow", "quiet", "store", "as_json"}
 _RESUMABLE |= {"budget_tokens", "budget_usd", "budget_seconds"}
 
 
@@ -59,6 +60,9 @@ _RESUMABLE |= {"budget_tokens", "budget_usd", "budget_seconds"}
     "--tool", "tools", multiple=True, metavar="ID", help="A tool beside the task's, such as outbox or my_lab.tools:mail."
 )
 @click.option("--device", metavar="NAME", help="Where a local model runs: cpu (default) or cuda.")
+@click.option(
+    "--propensities", is_flag=True, default=None, help="A local model also says how likely every legal action was (slower)."
+)
 @click.option("--base-url", metavar="URL", help="The endpoint, for --model openai:NAME.")
 @click.option("--key-env", metavar="NAME", help="The variable that holds the endpoint's key (default OPENAI_API_KEY).")
 @click.option("--concurrency", type=click.IntRange(min=1), help="Calls to the endpoint at once.")
@@ -173,11 +177,10 @@ def _model_options(model_name: str, options: dict[str, Any]) -> dict[str, Any]:
     if chosen and not model_name.startswith("openai:"):
         flag = next(iter(chosen)).removesuffix("_s").replace("_", "-")
         raise InputError(f"--{flag} is for an endpoint", where="--model", fix="with --model openai:NAME")
-    if options["device"] is not None:
-        if not model_name.startswith("local:"):
-            raise InputError("--device is for a local model", where="--model", fix="with --model local:NAME")
-        chosen["device"] = options["device"]
-    return chosen
+    here = {name: options[name] for name in _LOCAL_OPTIONS if options[name] is not None}
+    if here and not model_name.startswith("local:"):
+        raise InputError(f"--{next(iter(here))} is for a local model", where="--model", fix="with --model local:NAME")
+    return chosen | here
 
 
 def _alone(ctx: click.Context) -> None:

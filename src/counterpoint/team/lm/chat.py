@@ -7,6 +7,7 @@ that steers the model. Pieces between such tokens are encoded once and joined on
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -227,6 +228,13 @@ class Chat:
         """Whether every start that begins like this one, but for its last space, goes on with that space."""
         held = text[:-1]
         return bool(held) and all(other.startswith(text) for other in texts if other.startswith(held))
+
+    def start_logps(self, texts: Sequence[str], logps: Sequence[float]) -> tuple[float, ...]:
+        """Log-probability of each text, from those of the ways to write them that `starts` gives."""
+        out = dict.fromkeys(texts, -math.inf)
+        for (text, _), logp in zip(self._starts(texts), logps, strict=True):
+            out[text] = float(np.logaddexp(out[text], logp))
+        return tuple(out[text] for text in texts)
 
     def begun(self, texts: Sequence[str], ids: Sequence[int]) -> tuple[str, int, bool]:
         """Which of the starts an answer began with, how many tokens that took, and whether it is the whole answer."""

@@ -14,9 +14,10 @@ import numpy as np
 import torch
 
 from counterpoint.team.lm import kernels
-from counterpoint.team.lm.engine import Answer, Engine, Slots, _Row
+from counterpoint.team.lm.engine import Answer, Engine, _Row
 from counterpoint.team.lm.network import Network, Weights
 from counterpoint.team.lm.sampling import END, FREE, draw
+from counterpoint.team.lm.slots import Slots
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -166,16 +167,19 @@ class CudaEngine(Engine):
 
     def _read(self, rows: Sequence[_Row]) -> None:
         new = [row.new() for row in rows]
-        plan = _Reading(self.slots, [(row.slot, before, len(ids)) for row, (before, ids) in zip(rows, new, strict=True)])
-        flat = torch.as_tensor(np.concatenate([ids for _, ids in new]), device=self.network.device)
-        last = torch.as_tensor(np.cumsum([len(ids) for _, ids in new]) - 1, device=self.network.device)
-        logits = self._logits(hidden(self.network, self.weights, flat, plan)[last])
-        self.stats.passes += 1
+        logits = self._pass([ids for _, ids in new], [(row.slot, before) for row, (before, _) in zip(rows, new, strict=True)])
         for row in rows:
             row.read = len(row.ask.prompt)
             self.slots.holds(row.slot, np.asarray(row.ask.prompt, np.int64))
         self._write(rows, logits)
         self._place([row for row in rows if not (row.is_over or row.is_full)])
+
+    def _pass(self, ids: Sequence[np.ndarray], places: Sequence[tuple[int, int]]) -> Tensor:
+        plan = _Reading(self.slots, [(slot, before, len(new)) for new, (slot, before) in zip(ids, places, strict=True)])
+        flat = torch.as_tensor(np.concatenate(ids), device=self.network.device)
+        last = torch.as_tensor(np.cumsum([len(new) for new in ids]) - 1, device=self.network.device)
+        self.stats.passes += 1
+        return self._logits(hidden(self.network, self.weights, flat, plan)[last])
 
     def _place(self, rows: Sequence[_Row]) -> None:
         """The state of rows that have written their first token, told to the device."""

@@ -6,29 +6,31 @@ that begins like something a slot holds is read only from where they part. New w
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from counterpoint.errors import InputError
 from counterpoint.team.lm.network import Network, Weights
-from counterpoint.team.lm.sampling import END, FREE, Start, Trie, allowed_table, draw, uniforms
-from counterpoint.trace.model_calls import common_prefix
+from counterpoint.team.lm.sampling import (
+    END,
+    FREE,
+    Start,
+    Trie,
+    allowed_logps,
+    allowed_table,
+    draw,
+    parting,
+    start_logps,
+    uniforms,
+)
+from counterpoint.team.lm.slots import Cached, Slots, hashes_of
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-_BLOCK = 16
-"""Prefixes are known by blocks of so many tokens."""
-_SLACK = 4
-"""A prompt that leaves out at most so many of a slot's last tokens goes on in it."""
-_LOOKED_AT = 4
-"""Slots that are compared where many begin alike."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Ask:
@@ -41,6 +43,8 @@ class Ask:
     seed: int = 0
     starts: Sequence[Start] = ()
     """Where given, the answer begins with one of these, also where that takes more than `most` tokens."""
+    is_scored: bool = False
+    """Whether the answer says how likely each start was; it takes one more pass for every place where starts part."""
     is_one_line: bool = False
     """Whether a token with a line break ends it, once its start is written."""
     policy: str = ""
@@ -60,6 +64,7 @@ class Answer:
     finish: Literal["stop", "length"]
     reused: int
     """Tokens of the prompt that were not read again."""
+    start_logps: tuple[float, ...] | None = None
 
 
 @dataclass
@@ -90,6 +95,7 @@ class _Row:
     logps: list[float] = field(default_factory=list)
     is_over: bool = False
     """Whether its last token ended it."""
+    start_logps: tuple[float, ...] | None = None
 
     @classmethod
     def of(cls, ticket: int, ask: Ask, context: int) -> _Row:
@@ -129,158 +135,6 @@ class _Waiting(NamedTuple):
     ask: Ask
     prompt: np.ndarray
     hashes: list[int]
-
-
-class Slots:
-    """Keys and values of sequences, and which tokens each slot holds."""
-
-    def __init__(self, network: Network, count: int) -> None:
-        self.network, self.count, self.room = network, count, 0
-        self._all: Tensor | None = None
-        """[keys and values, layers, slots, room, kv heads, width]: one tensor, so that a beginning is copied at once."""
-        self.keys: list[Tensor] = []
-        self.values: list[Tensor] = []
-        """Views of it, each [slots, room, kv heads, width], layer by layer."""
-        self.filled = [0] * count
-        """Tokens of each slot that were ever written: on a CPU, memory that nobody has written to is not taken."""
-        self.held: list[np.ndarray] = [np.empty(0, np.int64)] * count
-        """The tokens whose keys and values a slot holds."""
-        self.idle: OrderedDict[int, None] = OrderedDict.fromkeys(range(count))
-        """Slots that nobody writes in, those that are soonest taken first."""
-        self._hashes: list[list[int]] = [[] for _ in range(count)]
-        self._known: dict[int, dict[int, None]] = {}
-        """Hash of a whole number of blocks from the beginning, to the slots that hold them."""
-
-    def grow(self, room: int) -> None:
-        """Room for so many tokens in every slot."""
-        import torch
-
-        if room <= self.room:
-            return
-        room, shape, net = min(max(room, 2 * self.room), self.network.shape.context), self.network.shape, self.network
-        size = (2, shape.layers, self.count, room, shape.kv_heads, shape.head_width)
-        is_lazy = net.device.type == "cpu"
-        wider = (torch.empty if is_lazy else torch.zeros)(size, device=net.device, dtype=net.dtype)
-        if self._all is not None and is_lazy:
-            for slot, filled in enumerate(self.filled):
-                wider[:, :, slot, :filled] = self._all[:, :, slot, :filled]
-        elif self._all is not None:
-            wider[:, :, :, : self.room] = self._all
-        self._all, self.room = wider, room
-        self.keys, self.values = (list(part.unbind(0)) for part in wider.unbind(0))
-
-    def take(self, prompt: np.ndarray, room: int, hashes: Sequence[int]) -> tuple[int, int]:
-        """A slot for a prompt, and how many of its first tokens are there already; its last one is always read."""
-        self.grow(room)
-        source, common = self._longest(prompt, hashes)
-        common = min(common, len(prompt) - 1)
-        # A conversation that goes on stays where it is; whoever only begins alike gets a copy, and the other's end is kept.
-        left_out = 0 if source is None else len(self.held[source]) - common
-        if source is not None and source in self.idle and left_out <= _SLACK:
-            slot = source
-        else:
-            first = islice(self.idle, 64)
-            slot = next((slot for slot in first if not len(self.held[slot])), next(iter(self.idle)))
-            if source is not None and source in self.idle and 3 * left_out <= len(self.held[source]):
-                self.idle.move_to_end(source, last=False)  # most likely the same conversation, which goes on in its copy
-        if source is not None and common and slot != source:
-            assert self._all is not None
-            self._all[:, :, slot, :common] = self._all[:, :, source, :common]
-            self.filled[slot] = max(self.filled[slot], common)
-        self.holds(slot, prompt[: common if source is not None else 0])
-        del self.idle[slot]
-        return slot, common if source is not None else 0
-
-    def _longest(self, prompt: np.ndarray, hashes: Sequence[int]) -> tuple[int | None, int]:
-        """A slot that begins with as many whole blocks of the prompt as any does, rather one that nobody writes in."""
-        n = self.known(hashes)
-        if not n:
-            return None, 0
-        slots = self._known[hashes[n - 1]]
-        few = list(islice(reversed(slots), _LOOKED_AT))
-        best = max(few, key=lambda slot: (common_prefix(self.held[slot], prompt), slot in self.idle))
-        return best, common_prefix(self.held[best], prompt)
-
-    def known(self, hashes: Sequence[int]) -> int:
-        """How many first blocks some slot holds."""
-        low, high = 0, len(hashes)
-        while low < high:  # who holds some blocks holds those before them
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if hashes[middle - 1] in self._known else (low, middle - 1)
-        return low
-
-    def holds(self, slot: int, ids: np.ndarray) -> None:
-        """The keys and values of these tokens are in the slot now."""
-        before, self._hashes[slot] = self._hashes[slot], hashes_of(ids, self.held[slot], self._hashes[slot])
-        self.held[slot] = ids
-        kept = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, self._hashes[slot], strict=False)))
-        self._drop(slot, before[kept:])
-        for hashed in self._hashes[slot][kept:]:
-            self._known.setdefault(hashed, {})[slot] = None
-
-    def release(self, slot: int) -> None:
-        """Nobody writes in the slot any more."""
-        self.idle[slot] = None
-
-    def _drop(self, slot: int, hashes: Sequence[int]) -> None:
-        for hashed in hashes:
-            known = self._known[hashed]
-            del known[slot]
-            if not known:
-                del self._known[hashed]
-
-    def _forget(self, slot: int) -> None:
-        self._drop(slot, self._hashes[slot])
-        self.held[slot], self._hashes[slot] = self.held[slot][:0], []
-
-    def clear(self) -> None:
-        """Forget what every idle slot holds."""
-        for slot in list(self.idle):
-            self._forget(slot)
-
-
-def hashes_of(ids: np.ndarray, begins: np.ndarray | None = None, known: Sequence[int] = ()) -> list[int]:
-    """A hash of the first block, of the first two, ...; a tail that fills no block has none.
-
-    `known` are those of `begins`, which `ids` may begin with: what they have in common is not hashed again.
-    """
-    blocks = len(ids) // _BLOCK
-    same = 0 if begins is None or not known else min(common_prefix(begins, ids) // _BLOCK, len(known), blocks)
-    out = list(known[:same])
-    so_far, raw, width = out[-1] if out else 0, ids.tobytes(), _BLOCK * ids.itemsize
-    for k in range(same, blocks):
-        so_far = hash((so_far, raw[k * width : (k + 1) * width]))
-        out.append(so_far)
-    return out
-
-
-class _Cached:
-    """`attend` over slots: new tokens of several rows, each after what its slot holds."""
-
-    def __init__(self, slots: Slots, rows: Sequence[tuple[int, int, int]]) -> None:
-        self.slots, self.rows = slots, rows
-        """(slot, tokens before, new tokens) of each row."""
-
-    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        import torch
-        from torch.nn.functional import scaled_dot_product_attention
-
-        keys, values = self.slots.keys[layer], self.slots.values[layer]
-        out, begin = [], 0
-        for slot, before, new in self.rows:
-            end, total = begin + new, before + new
-            keys[slot, before:total], values[slot, before:total] = k[begin:end], v[begin:end]
-            self.slots.filled[slot] = max(self.slots.filled[slot], total)
-            seen = keys[slot, :total].transpose(0, 1)[None], values[slot, :total].transpose(0, 1)[None]
-            asked = q[begin:end].transpose(0, 1)[None]
-            mask = None
-            if new > 1 and before:  # each new token sees everything before it
-                at = torch.arange(total, device=q.device)
-                mask = at[None] <= at[before:, None]
-            got = scaled_dot_product_attention(asked, *seen, attn_mask=mask, is_causal=new > 1 and not before, enable_gqa=True)
-            out.append(got[0].transpose(0, 1))
-            begin = end
-        return torch.cat(out)
 
 
 class Engine:
@@ -413,16 +267,33 @@ class Engine:
         lengths = [len(i) for i in ids]
         flat = torch.as_tensor(np.concatenate(ids), device=device)
         at = np.concatenate([np.arange(before, before + n) for (_, before), n in zip(places, lengths, strict=True)])
-        attend = _Cached(self.slots, [(slot, before, n) for (slot, before), n in zip(places, lengths, strict=True)])
+        attend = Cached(self.slots, [(slot, before, n) for (slot, before), n in zip(places, lengths, strict=True)])
         hidden = self.network.hidden(self.weights, flat, torch.as_tensor(at, device=device), attend)
         last = torch.as_tensor(np.cumsum(lengths) - 1, device=device)
         self.stats.passes += 1
         self.stats.widest = max(self.stats.widest, len(ids))
         return self.network.logits(self.weights, hidden[last])
 
+    def _score(self, rows: Sequence[_Row], logits: Tensor) -> None:
+        """How likely each start is, for rows that are to write their first token and ask for it."""
+        asked = [
+            (row, {0: allowed_logps(line, row.trie[0], row.ask.temperature)}, parting(row.trie, self.ends))
+            for row, line in zip(rows, logits, strict=True)
+            if row.ask.is_scored and row.trie and not row.tokens
+        ]
+        for k in range(max((len(places) for _, _, places in asked), default=0)):
+            now = [(row, known, places[k]) for row, known, places in asked if k < len(places)]
+            paths = [np.array(place.path, np.int64) for _, _, place in now]
+            lines = self._pass(paths, [(row.slot, len(row.ask.prompt) + place.common) for row, _, place in now])
+            for (row, known, place), line in zip(now, lines, strict=True):
+                known[place.node] = allowed_logps(line, row.trie[place.node], row.ask.temperature)
+        for row, known, _ in asked:
+            row.start_logps = start_logps(row.ask.starts, row.trie, known)
+
     def _write(self, rows: Sequence[_Row], logits: Tensor) -> None:
         import torch
 
+        self._score(rows, logits)
         device = self.network.device
         nodes: list[dict[int, int]] = [row.trie[row.node] if row.node >= 0 else {} for row in rows]
         table = allowed_table(nodes, device)
@@ -455,7 +326,7 @@ class Engine:
         read = np.asarray(row.ask.prompt[: row.read], np.int64)
         self.slots.holds(row.slot, np.concatenate([read, np.array(row.tokens[:-1], np.int64)]))
         self.slots.release(row.slot)
-        return Answer(tuple(row.tokens), tuple(row.logps), "stop" if row.is_over else "length", row.reused)
+        return Answer(tuple(row.tokens), tuple(row.logps), "stop" if row.is_over else "length", row.reused, row.start_logps)
 
     # -- calls that are under way --------------------------------------------------------------------------------------------
 

@@ -8,8 +8,10 @@ and its log-probability is that at temperature 1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -54,6 +56,56 @@ class Trie:
                     break
                 at = trie.nodes[at][token]
         return trie
+
+
+class Parting(NamedTuple):
+    """A node where starts part: how many of the tokens before it the node before has in common, and those after them."""
+
+    node: int
+    common: int
+    path: tuple[int, ...]
+
+
+def parting(nodes: Sequence[Mapping[int, int]], ends: Collection[int] = ()) -> list[Parting]:
+    """The nodes after the first where starts part, a node before those below it. Where a line ends, by a line break or by one of
+    the tokens that end an answer, nothing parts."""
+    out, todo, last = list[Parting](), [(0, tuple[int, ...]())], tuple[int, ...]()
+    while todo:
+        node, path = todo.pop()
+        if node and len(nodes[node]) > 1 and not _ends_a_line(nodes[node], ends):
+            common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(path[:-1], last, strict=False)))
+            out.append(Parting(node, common, path[common:]))
+            last = path
+        todo += [(to, (*path, token)) for token, to in sorted(nodes[node].items()) if to >= 0]
+    return out
+
+
+def _ends_a_line(node: Mapping[int, int], ends: Collection[int]) -> bool:
+    return len(node) == 2 and set(node.values()) == {END} and any(token in ends for token in node)
+
+
+def allowed_logps(logits: Tensor, node: Mapping[int, int], temperature: float) -> dict[int, float]:
+    """Log-probability of each token that a node allows, from the logits [vocabulary] there; at temperature 0, that at 1."""
+    tokens = list(node)
+    return dict(zip(tokens, (logits[tokens].float() / (temperature or 1.0)).log_softmax(-1).tolist(), strict=True))
+
+
+def start_logps(
+    starts: Sequence[Start], nodes: Sequence[Mapping[int, int]], known: Mapping[int, Mapping[int, float]]
+) -> tuple[float, ...]:
+    """Log-probability of each start: the sum of its tokens', where starts part. Two ways to end one line have equal shares of it.
+    A start that goes on where a shorter one has ended is part of that one, and has none of its own."""
+    out = []
+    for start in starts:
+        at, total = 0, 0.0
+        for token in start.ids:
+            if at < 0:
+                total = -math.inf
+                break
+            total += known[at][token] if at in known else -math.log(len(nodes[at]))
+            at = nodes[at][token]
+        out.append(total)
+    return tuple(out)
 
 
 def uniforms(seed: int, count: int) -> np.ndarray:

@@ -51,6 +51,8 @@ class Options:
     """Threads of one operation on a CPU. More than one gains little and suffers much from other load."""
     batch: int = 32
     """The most calls that are served at once, others wait; and the most prompts that are kept for calls that begin like them."""
+    propensities: bool = False
+    """Whether completions say how likely each of a call's starts was: one more pass for every place where starts part."""
     context: int | None = None
     """The most tokens of prompt and completion together; None: what the model says."""
 
@@ -212,6 +214,7 @@ class _Asked:
             token_ids=ids,
             prompt_ids=self.prompt,
             logps=logps,
+            start_logps=None if answer.start_logps is None else chat.start_logps(self.call.starts, answer.start_logps),
             finish=finish,
         )
 
@@ -346,7 +349,7 @@ class _Server:
             ask = Ask(
                 prompt=asked.prompt, most=call.max_tokens, temperature=call.temperature, seed=call.seed,
                 starts=chat.starts(call.starts) if call.starts else (), is_one_line="\n" in call.stop,
-                policy=call.view.role if call.view is not None else "",
+                policy=call.view.role if call.view is not None else "", is_scored=self.options.propensities,
             )  # fmt: skip
             rows[engine.add(ask)] = asked
         except TooLong as error:
