@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from counterpoint.errors import CounterpointError, InputError, NotFound
+from counterpoint.train.child_process import exit_reason
 from counterpoint.train.runner import Done, Job, Runner
 from counterpoint.train.runners.here import Here
 from counterpoint.train.runners.processes import Processes
@@ -24,7 +25,8 @@ WORK = "train.runner.runner_works:"
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[Processes]:
-    with Processes(2) as made:
+    # Between two beats nothing but a job, an answer or an end wakes it: what only came with the next beat would come too late here.
+    with Processes(2, beat_s=600, silent_s=1200) as made:
         yield made
 
 
@@ -109,10 +111,16 @@ def test_a_failure_is_one_error_that_names_the_job(work: str, says: str) -> None
         with pytest.raises(CounterpointError, match=rf"job 1 \({WORK}{work}\): .*{says}") as caught:
             runner.collect(600)
         assert "\n" not in str(caught.value)
+        if work == "die":  # after an answer, so the script has its guard
+            assert caught.value.fix == "run the work in this process (Here) to see why"
         with pytest.raises(CounterpointError, match="job 1"):  # and it stays so
             runner.submit(Job(work=WORK + "double", payload=1))
         pids = runner.pids
     assert not any(alive(pid) for pid in pids)
+
+
+def test_how_a_worker_ended_is_told() -> None:
+    assert [exit_reason(code) for code in (None, 0, 3, -9, -63)] == ["no exit code", "exit code 0", "exit code 3", "SIGKILL", "signal 63"]
 
 
 def test_here_names_the_job_too() -> None:

@@ -1,0 +1,116 @@
+"""One update of each loss, against the same update written out: what is fitted, by how much, with which randomness."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import counterpoint.registry as registry
+from counterpoint.train.jobs import play
+from counterpoint.train.learner import Steps, log_probs, rows_of, update
+from counterpoint.train.losses.soft import SpawnClasses, improve
+from counterpoint.train.losses.td import learn
+from counterpoint.train.returns import lesson, row_advantages
+from counterpoint.train.rollouts import Rollout
+from counterpoint.train.settings import settings_of
+from counterpoint.train.training import Training
+from train.quick import CONFIG
+
+
+def two_alike(loss: str) -> tuple[Training, Training, Rollout]:
+    """Two learners in the same state, a quarter of their run done, and what one of them has played."""
+    pair = [Training(settings_of(CONFIG | {"budget_calls": 0}), loss=registry.get("loss", loss)) for _ in range(2)]
+    for one in pair:
+        one.update = 1
+        one.policy.param_groups[0]["lr"] = one.policy.param_groups[1]["lr"] = 0.01
+    job = pair[0].job(1, 1, pair[0].weights())
+    return pair[0], pair[1], play(job.payload, job.weights).rollout
+
+
+def learned(one: Training, loss: str, out: Rollout, **options: object) -> dict[str, float]:
+    found = registry.get("loss", loss)
+    return found.learn(one, found.resolved(options), out, [])
+
+
+def assert_same(a: Training, b: Training) -> None:
+    assert all(np.array_equal(v, b.weights()[k]) for k, v in a.weights().items())
+
+
+@pytest.mark.parametrize("loss", ["clip", "reinforce"])
+def test_policy_steps(loss: str) -> None:
+    one, other, out = two_alike(loss)
+    told = learned(one, loss, out, entropy=0.4, scale=False, max_norm=0.25)
+    steps = {"clip": Steps(), "reinforce": Steps(epochs=1, parts=1)}[loss]
+    steps = Steps(**vars(steps) | {"entropy": 0.3, "scale": False, "max_norm": 0.25})  # three quarters of the run are left
+    advantages, critics = other.advantages(out, [])
+    assert told == critics | update(other.net, other.policy, out.tables, advantages, 8, steps, other.rng(1))
+    assert critics.keys() < told.keys()
+    assert_same(one, other)
+
+
+def test_cloning_steps() -> None:
+    """The mean of -log pi over the rows that have a choice, summed over the types of decision; as many steps as asked."""
+    one, other, out = two_alike("clone")
+    told = learned(one, "clone", out, steps=2, max_norm=0.01)
+    stats = other.fit_critics(out)
+    tables = {"item": "item", "brief": "item", "point": "item", "stop": "stop", "rule": "rule", "talk": "talk", "spawn": "spawn"}
+    ones = {n: np.ones(len(out.tables[t]["ep"])) for n, t in tables.items() if t in out.tables}
+    rows = rows_of(out.tables, ones, scale=False)
+    assert rows.keys() >= {"item", "brief", "stop", "rule", "spawn"}
+    for _ in range(2):
+        logp = log_probs(other.net, out.tables)[0]
+        loss = torch.stack([-logp[n][torch.from_numpy(r.at)].mean() for n, r in rows.items()]).sum()
+        other.policy.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(other.net.policy_parameters(), 0.01)
+        other.policy.step()
+    assert told == stats | {"loss": float(loss.detach())}
+    assert_same(one, other)
+
+
+@pytest.mark.parametrize("spawn", ["linear", "classes"])
+def test_soft_steps(spawn: str) -> None:
+    one, other, out = two_alike("soft")
+    options = {"steps": 4, "keep": 8, "lam": 0.5, "entropy": 0.4, "tau_from": 0.16, "tau_to": 0.01, "spread_from": 0.64, "spread_to": 0.04}
+    told = learned(one, "soft", out, spawn=spawn, **options)
+    stats = other.fit_critics(out, keep=8, lam=0.5, steps=4)
+    taught = lesson(other.net, out, lam=0.5)
+    assert taught is not None
+    tau = pytest.approx(0.08)  # a quarter of the way from 0.16 to 0.01, which is four halvings
+    assert told["tau"] == tau
+    stats |= improve(other.net, other.policy, out.tables, other.rng(2), tau=told["tau"], steps=2)
+    found = row_advantages(other.net, out, taught)
+    gate = [other.net.gate.weight.detach().clone(), other.net.gate.bias.detach().clone()]
+    table = out.tables["spawn"]
+    other.spawning.add(other.net, table, found["spawn"])
+    other.spawning.step(other.net, table, out.config.max_agents, left=0.75)
+    if spawn == "classes":
+        assert not torch.equal(gate[0], other.net.gate.weight)
+        with torch.no_grad():
+            other.net.gate.weight.copy_(gate[0])
+            other.net.gate.bias.copy_(gate[1])
+        assert isinstance(other.module, SpawnClasses)
+        other.module.step(other.net, table, found["spawn"], eta=0.75)
+    with torch.no_grad():
+        other.net.log_scale.fill_(float(np.log(0.32)))  # likewise of 0.64 and 0.04
+    assert one.net.log_scale.detach().numpy() == pytest.approx(other.net.log_scale.detach().numpy(), rel=1e-5)
+    p = torch.sigmoid(other.net.roles(torch.from_numpy(table["x"]))[0]).detach().numpy().astype(np.float64)
+    stats["entropy_spawn"] = pytest.approx(float(-(p * np.log(p) + (1 - p) * np.log(1 - p)).mean()), rel=1e-4)
+    rest = {k: v for k, v in out.tables.items() if k not in ("stop", "spawn")}
+    stats |= update(other.net, other.policy, rest, found, 8, Steps(entropy=0.3), other.rng(4), skip={"item"})
+    assert told == stats | {"tau": tau}
+    with torch.no_grad():
+        other.net.log_scale.copy_(one.net.log_scale)
+    assert_same(one, other)
+
+
+def test_steps_of_temporal_differences() -> None:
+    one, other, out = two_alike("td")
+    options = {"tau_from": 0.5, "tau_to": 0.25, "epochs": 2, "mix": "vdn"}
+    told = learned(one, "td", out, **options)
+    stats = other.fit_critics(out, steps=8)
+    stats |= learn(other.net, other.module, other.policy, out, registry.get("loss", "td").resolved(options), progress=0.25)
+    assert told == stats
+    assert told["tau"] == pytest.approx(0.5 * 0.5**0.25)
+    assert_same(one, other)
