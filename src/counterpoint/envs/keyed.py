@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_GOLDEN = 0x9E3779B97F4A7C15
+_LOWEST, _LAST = -(2**63), 2**64 - 1
 _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _S30, _S27, _S31, _S11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(11)
 
@@ -36,16 +37,22 @@ def _words(value: Any) -> np.ndarray:
     return array.astype(np.int64).view(np.uint64)
 
 
+def _step(part: Any) -> Any:
+    """(part + 1) times the golden ratio: of an integer, which most parts are, by Python's arithmetic."""
+    if isinstance(part, int) and _LOWEST <= part <= _LAST:
+        return np.uint64((part + 1) * _GOLDEN & _LAST)
+    return np.multiply(np.add(_words(part), np.uint64(1)), np.uint64(_GOLDEN))
+
+
 def mixed(word: np.ndarray, part: Any) -> np.ndarray:
     """One more part of a key mixed into a word."""
-    with np.errstate(over="ignore"):
-        z = np.multiply(_words(part) + np.uint64(1), _GOLDEN) + word
-        z ^= z >> _S30
-        z *= _M1
-        z ^= z >> _S27
-        z *= _M2
-        z ^= z >> _S31
-        return np.asarray(z)
+    z = np.asarray(np.add(_step(part), word))  # in place below, so that words wrap silently, also where there is only one
+    z ^= z >> _S30
+    z *= _M1
+    z ^= z >> _S27
+    z *= _M2
+    z ^= z >> _S31
+    return z
 
 
 def bits(seeds: Any, *keys: Any) -> np.ndarray:

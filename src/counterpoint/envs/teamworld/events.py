@@ -58,7 +58,7 @@ class EventLog:
 
     def __init__(self, episodes: int, slots: int, items: int) -> None:
         self.rows = 0
-        self.chunks: list[dict[str, np.ndarray]] = []
+        self.chunks: list[dict[str, Any]] = []
         self.edges: list[tuple[np.ndarray, np.ndarray, int]] = []
         none = lambda *shape: np.full(shape, -1, np.int64)  # noqa: E731
         self.decision, self.aggregate = none(episodes), none(episodes)
@@ -76,11 +76,11 @@ class EventLog:
         return out
 
     def add(self, ep: np.ndarray, **columns: Any) -> np.ndarray:
-        """Append one row per episode number in `ep`; returns the rows' numbers."""
+        """Append one row per episode number in `ep`; a column is as long, or one value for all. Returns the rows' numbers."""
         n = len(ep)
         rows = np.arange(self.rows, self.rows + n)
         if n:
-            self.chunks.append({"ep": np.asarray(ep)} | {k: np.broadcast_to(np.asarray(v), (n,)) for k, v in columns.items()})
+            self.chunks.append({"ep": np.asarray(ep), **columns})
             self.rows += n
         return rows
 
