@@ -46,6 +46,15 @@ def test_a_new_run_has_spent_nothing_and_names_its_versions(tmp_path: Path) -> N
     assert [p.name for p in tmp_path.iterdir()] == ["run"]
 
 
+def test_folders_above_it_are_made_and_what_is_closed_takes_no_rows(tmp_path: Path) -> None:
+    made = RunFolder.create(tmp_path / "some" / "where" / "run", {"seed": 3}, ABOUT)
+    made.append_metrics(row(1))
+    made.close()
+    with pytest.raises(Refused, match="is open for reading only"):
+        made.append_metrics(row(2))
+    assert len(RunFolder.open(made.path).metrics()) == 1
+
+
 @pytest.mark.parametrize("name", ["preset", "world", "world_version", "world_config", "seed"])
 def test_what_a_run_must_state(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match=f"about: a run needs {name}; state every one"):

@@ -18,9 +18,9 @@ from counterpoint.train.training import Training
 from train.quick import CONFIG
 
 
-def two_alike(loss: str) -> tuple[Training, Training, Rollout]:
+def two_alike(loss: str, regime: str = "A") -> tuple[Training, Training, Rollout]:
     """Two learners in the same state, a quarter of their run done, and what one of them has played."""
-    pair = [Training(settings_of(CONFIG | {"budget_calls": 0}), loss=registry.get("loss", loss)) for _ in range(2)]
+    pair = [Training(settings_of(CONFIG | {"budget_calls": 0, "change": {"regime": regime}}), loss=registry.get("loss", loss)) for _ in range(2)]
     for one in pair:
         one.update = 1
         one.policy.param_groups[0]["lr"] = one.policy.param_groups[1]["lr"] = 0.01
@@ -69,9 +69,10 @@ def test_cloning_steps() -> None:
     assert_same(one, other)
 
 
-@pytest.mark.parametrize("spawn", ["linear", "classes"])
-def test_soft_steps(spawn: str) -> None:
-    one, other, out = two_alike("soft")
+@pytest.mark.parametrize(("spawn", "regime"), [("linear", "A"), ("classes", "B")])
+def test_soft_steps(spawn: str, regime: str) -> None:
+    one, other, out = two_alike("soft", regime)
+    assert ("worker" in out.tables) == (regime == "B")
     options = {"steps": 4, "keep": 8, "lam": 0.5, "entropy": 0.4, "tau_from": 0.16, "tau_to": 0.01, "spread_from": 0.64, "spread_to": 0.04}
     told = learned(one, "soft", out, spawn=spawn, **options)
     stats = other.fit_critics(out, keep=8, lam=0.5, steps=4)
@@ -81,6 +82,8 @@ def test_soft_steps(spawn: str) -> None:
     assert told["tau"] == tau
     stats |= improve(other.net, other.policy, out.tables, other.rng(2), tau=told["tau"], steps=2)
     found = row_advantages(other.net, out, taught)
+    stats |= other.teach_workers(out, found)  # where sub-agents learn too
+    assert ("worker" in found) == (regime == "B")
     gate = [other.net.gate.weight.detach().clone(), other.net.gate.bias.detach().clone()]
     table = out.tables["spawn"]
     other.spawning.add(other.net, table, found["spawn"])
