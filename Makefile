@@ -9,8 +9,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 demo: $(VENV)/.train
 	$(BIN)/counterpoint demo
 
+# Three at a time, also on two cores: a tenth of the time a test waits for a disk, a browser or a limit. Whole files, the longest
+# first (tests/conftest.py).
 test: $(VENV)/.dev web/node_modules/.done browser
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 # The viewer's page, built into the package. Its source is in web/; users never need Node.
 page: $(VENV)/.dev web/node_modules/.done

@@ -30,6 +30,21 @@ hypothesis.settings.register_profile(PROFILE, deadline=None, max_examples=int(60
 hypothesis.settings.load_profile(PROFILE)
 _SCALED: set[int] = set()
 
+# `make test` hands out whole files, so that what a file's tests share is made once. The longest come first, so that nothing long
+# begins when all the rest is over.
+LONGEST = (
+    "tests/web/test_journeys.py", "tests/test_docs.py", "tests/train/test_presets.py", "tests/test_conformance.py",
+    "tests/store/test_interleavings.py", "tests/envs/teamworld/test_fork.py", "tests/train/test_start.py",
+    "tests/envs/teamworld/test_worlds.py", "tests/team/test_end_to_end.py", "tests/app/test_train.py", "tests/app/test_serve.py",
+    "tests/envs/teamworld/test_traces.py", "tests/web/test_page.py", "tests/team/test_sandbox_escapes.py", "tests/store/test_bad.py",
+    "tests/team/test_topologies.py", "tests/train/test_recorded.py", "tests/team/test_live_forks.py", "tests/app/test_plot.py",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    place = {name: k for k, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.nodeid.split("::")[0], len(place)))
+
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     work = getattr(item, "obj", None)

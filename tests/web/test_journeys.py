@@ -1,4 +1,8 @@
-"""The journeys of a user in a real browser: open, find, read, compare, fork, diff, share, reopen; by mouse and by keys alone."""
+"""The journeys of a user in a real browser: open, find, read, compare, fork, diff, share, reopen; by mouse and by keys alone.
+
+Then those of a team that runs or ran: forked at a return, watched, paused, told something and stopped. One file, because it shares
+a browser, a viewer and a store.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,15 @@ from typing import Any
 
 import pytest
 
+from counterpoint import Store
+from endpoint_help import FaultServer
+from plays_help import plays
+from steer_help import running
 from warm_help import programs
 from web_help import COLOURS, HOSTILE, TRICKS, Viewer, broken
 
 BACKGROUND = "getComputedStyle(document.body).backgroundColor"
+TEAM = ("record", "--task", "T1", "--set", "parts=2", "--width", "2", "-q")
 SHOP = "0a000000-0000-4000-8000-00000000000a"
 
 
@@ -27,8 +36,6 @@ def trace(page: Any, viewer: Viewer, name: str, query: str = "") -> None:
 
 
 def simulated(viewer: Viewer) -> str:
-    from counterpoint import Store
-
     with Store(viewer.store, read_only=True) as store:
         return next(name for name in store.ids() if name.startswith("wide_verify"))
 
@@ -247,3 +254,152 @@ def test_the_timeline_can_be_read(page: Any, viewer: Viewer) -> None:
             }"""
         )
         assert drawn.json_value()
+
+
+# -- teams that run
+
+
+def test_a_recorded_team_is_forked_at_a_return_and_badges_say_what_was_asked_again(page: Any, viewer: Viewer) -> None:
+    subprocess.run(
+        [f"{programs()}/counterpoint", *TEAM, "--model", "fake:1", "--seed", "1", "--id", "live-team", "--store", str(viewer.store)],
+        check=True,
+        capture_output=True,
+    )
+    with Store(viewer.store, read_only=True) as store:
+        trace = store.get("live-team")
+    at = next(e.id for e in trace.events if e.type == "return")
+    page.goto(f"{viewer.url}/t/live-team?e={at}")
+    panel = page.get_by_role("region", name="Event")
+    panel.get_by_role("button", name="Fork").click()
+    form = page.locator("form.fork")
+    form.get_by_role("radio", name=re.compile("^Delete")).check()
+    form.get_by_role("button", name="Fork and compare").click()
+    page.wait_for_url(re.compile("/d/live-team"), timeout=120_000)
+    page.get_by_text("first divergence").wait_for()
+
+    fork = page.url.partition("..")[2]
+    with Store(viewer.store, read_only=True) as store:
+        forked = store.get(fork.replace("%7E", "~"))
+    badges = {e.id: (e.extra or {})["badge"] for e in forked.events}
+    assert set(badges.values()) == {"reused", "recorded", "re-run"}
+    for wanted in ("reused", "recorded", "re-run"):
+        page.goto(f"{viewer.url}/t/{fork}?e={next(id_ for id_, badge in badges.items() if badge == wanted)}")
+        page.get_by_role("region", name="Event").get_by_text(wanted, exact=False).first.wait_for()
+
+
+def test_the_live_page_shows_a_team_that_is_being_recorded(page: Any, viewer: Viewer) -> None:
+    with FaultServer(plays, delay_s=0.4) as server:
+        command = [
+            f"{programs()}/counterpoint",
+            *TEAM,
+            "--model",
+            "openai:small",
+            "--base-url",
+            server.url,
+            "--id",
+            "live-now",
+            "--store",
+            str(viewer.store),
+        ]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        try:
+            page.goto(f"{viewer.url}/live")
+            region = page.get_by_role("region", name="Steer")
+            region.get_by_role("button", name="Pause lead of live-now").wait_for(timeout=120_000)
+            region.get_by_role("row", name=re.compile(r"^lead\.1 ")).wait_for(timeout=120_000)
+            page.get_by_role("link", name="live-now").first.wait_for()
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+            process.communicate()
+    region.get_by_role("button", name="Pause lead of live-now").wait_for(state="detached")
+    page.goto(f"{viewer.url}/t/live-now")
+    page.locator("header.trace-head").get_by_text("live-now").first.wait_for()
+
+
+def orders(page: Any) -> Any:
+    return page.get_by_role("list", name="Orders")
+
+
+def test_an_agent_is_paused_and_told_and_the_team_is_stopped(page: Any, viewer: Viewer) -> None:
+    with running(viewer.store, "steered-live", limit_s=60) as process:
+        page.goto(f"{viewer.url}/live")
+        region = page.get_by_role("region", name="Steer")
+        region.get_by_role("button", name="Pause lead.1 of steered-live").click()
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_role("button", name="Cancel").click()
+        dialog.wait_for(state="hidden")
+        assert orders(page).get_by_role("listitem").count() == 0
+        region.get_by_role("button", name="Pause lead.1 of steered-live").click()
+        dialog.get_by_role("button", name="Pause lead.1").click()
+        orders(page).get_by_text(re.compile(r"pause lead\.1 applied at e\d+")).wait_for()
+        row = region.get_by_role("row", name=re.compile(r"^lead\.1 "))
+        row.get_by_text("paused").wait_for()
+
+        # By keys alone: Tab to the dialog's field, Enter in its button.
+        button = region.get_by_role("button", name="Message lead.2 of steered-live")
+        button.focus()
+        page.keyboard.press("Enter")
+        dialog.wait_for()
+        page.keyboard.type("only the second ledger")
+        page.keyboard.press("Tab")
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        orders(page).get_by_text(re.compile(r"message lead\.2 applied at e\d+")).wait_for()
+        assert button.evaluate("button => button === document.activeElement"), "the focus comes back"
+
+        region.get_by_role("button", name="Stop lead.1 of steered-live").click()
+        assert dialog.get_by_role("checkbox").is_checked()
+        dialog.get_by_role("button", name="Stop lead.1").click()
+        orders(page).get_by_text(re.compile(r"stop lead\.1 applied at e\d+")).wait_for()
+        region.get_by_role("row", name=re.compile(r"^lead\.1 ")).get_by_text("stopped").wait_for()
+        region.get_by_role("button", name="Stop the team of steered-live").click()
+        dialog.get_by_role("button", name="Stop the team").click()
+        orders(page).get_by_text(re.compile(r"stop the team applied at e\d+")).wait_for()
+        assert process.wait(20) == 0
+
+    with Store(viewer.store, read_only=True) as store:
+        trace = store.get("steered-live")
+    told = [(e.to, (e.extra or {})["order"]["action"]) for e in trace.events if e.type == "human_intervention"]
+    assert [one for one in told if one[0] == "lead.1"][:2] == [("lead.1", "pause"), ("lead.1", "stop")]
+    assert "only the second ledger" in trace.contents.values()
+    page.goto(f"{viewer.url}/t/steered-live")
+    page.locator("header.trace-head").get_by_text("steered", exact=False).nth(1).wait_for()
+    page.goto(f"{viewer.url}/?q=steered")
+    page.get_by_role("link", name="steered-live").wait_for()
+    page.goto(f"{viewer.url}/d/panel..steered-live")
+    page.locator(".sides").get_by_text("☉ steered").wait_for()
+
+
+def test_a_refusal_is_shown(page: Any, viewer: Viewer) -> None:
+    with running(viewer.store, "refusing", limit_s=60) as process:
+        page.goto(f"{viewer.url}/live")
+        page.get_by_role("button", name="Pause lead.2 of refusing").click()
+        process.kill()
+        process.wait()
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_role("button", name="Pause lead.2").click()
+        dialog.get_by_text("is not running").wait_for()
+        dialog.get_by_role("button", name="Cancel").click()
+        orders(page).get_by_text("refused").wait_for()
+    page.wrong[:] = [one for one in page.wrong if "409" not in one]
+    with Store(viewer.store) as store:
+        store.remove("refusing")
+
+
+def test_axe_finds_nothing_while_a_team_is_steered(watched: Any, viewer: Viewer) -> None:
+    with running(viewer.store, "axe", limit_s=60):
+        watched.emulate_media(color_scheme="light")
+        watched.goto(f"{viewer.url}/live")
+        watched.get_by_role("button", name="Pause lead.1 of axe").click()
+        watched.get_by_role("dialog").get_by_role("button", name="Pause lead.1").click()
+        orders(watched).get_by_text(re.compile("applied at")).wait_for()
+        watched.get_by_role("button", name="Stop lead.1 of axe").click()
+        assert broken(watched) == []
+        watched.emulate_media(color_scheme="dark")
+        watched.wait_for_selector(":root[data-theme=dark]", state="attached")
+        assert broken(watched, *COLOURS) == []
+        watched.keyboard.press("Escape")
+        assert broken(watched) == []
+    with Store(viewer.store) as store:
+        store.remove("axe")
