@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -29,6 +30,17 @@ MORE = int(os.environ.get("COUNTERPOINT_DELAYS", "0"))
 _NOWHERE = Span(0, 0, 0)
 Works = dict[str, Callable[[], None]]
 Scene = Callable[["Folder"], Works]
+
+
+@pytest.fixture
+def quick_folder(tmp_path: Path) -> Iterator[Path]:
+    """In memory where there is such a place: thousands of folders are made and removed here, and none of them is to last."""
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=memory) as made:
+        yield Path(made)
 
 
 class Folder:
@@ -144,9 +156,9 @@ def _writer_and_compaction(folder: Folder) -> Works:
 
 
 @pytest.mark.parametrize(("scene", "delays"), [(_all_four, 2), (_writer_and_sweeper, 3), (_writer_and_compaction, 2)])
-def test_no_order_loses_an_acknowledged_trace(tmp_path: Path, scene: Scene, delays: int) -> None:
+def test_no_order_loses_an_acknowledged_trace(quick_folder: Path, scene: Scene, delays: int) -> None:
     with _merging_nothing():
-        explorer = Explorer(tmp_path, scene)
+        explorer = Explorer(quick_folder, scene)
         with patched(explorer.stepper):
             count = orders(explorer.run, delays + MORE)
     assert explorer.lost == []
@@ -154,10 +166,10 @@ def test_no_order_loses_an_acknowledged_trace(tmp_path: Path, scene: Scene, dela
     print(f"{count:,} orders with up to {delays + MORE} delays")
 
 
-def test_no_death_at_any_step_loses_an_acknowledged_trace(tmp_path: Path) -> None:
+def test_no_death_at_any_step_loses_an_acknowledged_trace(quick_folder: Path) -> None:
     """Each worker is killed before each of its steps, with the others going on from there."""
     with _merging_nothing():
-        explorer = Explorer(tmp_path, _all_four)
+        explorer = Explorer(quick_folder, _all_four)
         with patched(explorer.stepper):
             steps = explorer.run([])
             deaths = 0
@@ -170,7 +182,7 @@ def test_no_death_at_any_step_loses_an_acknowledged_trace(tmp_path: Path) -> Non
     assert deaths > 100
 
 
-def test_without_the_lock_the_same_orders_lose_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_lock_the_same_orders_lose_traces(quick_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the lock is for, and that these tests can fail: with it taken away, a number below a checkpoint is taken."""
     monkeypatch.setattr(Head, "held", lambda self, shared=False: nullcontext())
 
@@ -183,7 +195,7 @@ def test_without_the_lock_the_same_orders_lose_traces(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(Log, "commit", retrying)
     with _merging_nothing():
-        explorer = Explorer(tmp_path, _writer_and_sweeper)
+        explorer = Explorer(quick_folder, _writer_and_sweeper)
 
         def run(order: list[str]) -> list[Any]:
             try:
@@ -198,9 +210,9 @@ def test_without_the_lock_the_same_orders_lose_traces(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize("first", ["adds", "merges"])
-def test_real_stores_in_every_order_of_one_delay(tmp_path: Path, first: str) -> None:
+def test_real_stores_in_every_order_of_one_delay(quick_folder: Path, first: str) -> None:
     """The same with real traces: `add`, `finish`, `compact` and a checkpoint, each with a store of its own."""
-    made = tmp_path / "made"
+    made = quick_folder / "made"
     with Store(made) as store:
         for i in range(3):
             store.add(synthetic_trace(2, 3, trace_id=f"old{i}"))
@@ -210,7 +222,7 @@ def test_real_stores_in_every_order_of_one_delay(tmp_path: Path, first: str) -> 
     stepper, count = Stepper(), itertools.count()
 
     def play(order: list[str]) -> list[Any]:
-        path = tmp_path / str(next(count))
+        path = quick_folder / str(next(count))
         shutil.copytree(made, path)
         stores = [Store(path, flush_ms=60_000) for _ in range(4)]
         resumed = stores[1].resume("t2")
