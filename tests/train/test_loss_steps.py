@@ -37,6 +37,23 @@ def assert_same(a: Training, b: Training) -> None:
     assert all(np.array_equal(v, b.weights()[k]) for k, v in a.weights().items())
 
 
+def test_what_is_done_unless_asked_otherwise() -> None:
+    steps = {
+        "epochs": 4, "parts": 3, "clip": 0.2, "clip_high": None, "dual": None, "entropy": 0.005, "scale": True, "max_norm": 0.5,
+    }  # fmt: skip
+    defaults: dict[str, dict[str, object]] = {
+        "clip": steps,
+        "clone": {"steps": 12, "max_norm": 1.0},
+        "reinforce": {"entropy": 0.005, "scale": True, "max_norm": 0.5},
+        "soft": {
+            "tau_from": 0.3, "tau_to": 0.03, "keep": 192, "lam": 0.9, "steps": 48, "entropy": 0.005, "spawn": "linear", "spread_from": 0.6,
+            "spread_to": 0.15,
+        },
+        "td": {"mix": "qmix", "gamma": 0.99, "lam": 0.0, "tau_from": 1.0, "tau_to": 0.2, "epochs": 8, "max_norm": 10.0},
+    }  # fmt: skip
+    assert {name: vars(registry.get("loss", name).resolved({})) for name in registry.ids("loss")} == defaults
+
+
 @pytest.mark.parametrize("loss", ["clip", "reinforce"])
 def test_policy_steps(loss: str) -> None:
     one, other, out = two_alike(loss)
