@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from pathlib import Path
 
 # Hundreds of processes are started here, and each would compile the package again: compiled modules are kept, whoever asked for none.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -33,17 +34,26 @@ _SCALED: set[int] = set()
 # `make test` hands out whole files, so that what a file's tests share is made once. The longest come first, so that nothing long
 # begins when all the rest is over.
 LONGEST = (
-    "tests/web/test_journeys.py", "tests/test_docs.py", "tests/train/test_presets.py", "tests/test_conformance.py",
-    "tests/store/test_interleavings.py", "tests/envs/teamworld/test_fork.py", "tests/train/test_start.py",
-    "tests/envs/teamworld/test_worlds.py", "tests/team/test_end_to_end.py", "tests/app/test_train.py", "tests/app/test_serve.py",
-    "tests/envs/teamworld/test_traces.py", "tests/web/test_page.py", "tests/team/test_sandbox_escapes.py", "tests/store/test_bad.py",
-    "tests/team/test_topologies.py", "tests/train/test_recorded.py", "tests/team/test_live_forks.py", "tests/app/test_plot.py",
+    "web/test_journeys.py", "test_docs.py", "train/test_presets.py", "test_conformance.py", "store/test_interleavings.py",
+    "envs/teamworld/test_fork.py", "train/test_start.py", "envs/teamworld/test_worlds.py", "team/test_end_to_end.py", "app/test_train.py",
+    "app/test_serve.py", "envs/teamworld/test_traces.py", "web/test_page.py", "team/test_sandbox_escapes.py", "store/test_bad.py",
+    "team/test_topologies.py", "train/test_recorded.py", "team/test_live_forks.py", "app/test_plot.py",
 )  # fmt: skip
+HERE = Path(__file__).parent
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Of several processes that collect all tests each begins elsewhere: in a fresh clone a file is compiled by one, and read by the others."""
+    mine = getattr(config, "workerinput", None)
+    if mine is not None and [Path(config.invocation_params.dir, given) for given in config.args] == [HERE]:
+        files = sorted(str(path) for path in HERE.rglob("test_*.py"))
+        first = len(files) * int(mine["workerid"].removeprefix("gw")) // mine["workercount"]
+        config.args[:] = files[first:] + files[:first]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    place = {name: k for k, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: place.get(item.nodeid.split("::")[0], len(place)))
+    place = {HERE / name: k for k, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: (place.get(item.path, len(place)), str(item.path)))
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
