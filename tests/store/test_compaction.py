@@ -6,7 +6,11 @@ import os
 import threading
 from pathlib import Path
 
-from counterpoint.store import Store, disk
+import pytest
+from msgspec.structs import replace
+
+from counterpoint.store import Store, compaction, disk
+from counterpoint.store.log import Part
 from counterpoint.testing import synthetic_trace
 from counterpoint.trace import Trace
 
@@ -33,6 +37,22 @@ def test_small_parts_become_one_and_dead_rows_go(tmp_path: Path) -> None:
     assert store.sql("select count(*) from events").rows == [(sum(len(t.events) for t in expected.values()),)]
     assert store.compact(grace_s=0).merged == 0
     assert Store(tmp_path).get("t3") == expected["t3"]
+
+
+def test_parts_are_merged_up_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "_LARGE_TRACES", 10)
+    monkeypatch.setattr(compaction, "_LARGE_EVENTS", 100)
+
+    def grouped(*sizes: tuple[int, int]) -> list[list[tuple[int, int]]]:
+        parts = [Part(name=f"p{k}", day="1", traces=t, events=e, bytes=0) for k, (t, e) in enumerate(sizes)]
+        return [[(p.traces, p.events) for p in group] for group in compaction._groups(parts)]
+
+    assert grouped((7, 1), (4, 1), (6, 1)) == [[(4, 1), (6, 1)], [(7, 1)]]
+    assert grouped((1, 60), (2, 40), (3, 1), (4, 99)) == [[(1, 60), (2, 40)], [(3, 1), (4, 99)]]
+    assert grouped((1, 60), (1, 41), (1, 59)) == [[(1, 60)], [(1, 41), (1, 59)]]
+    assert grouped() == []
+    big = Part(name="p", day="1", traces=9, events=99, bytes=0)
+    assert [compaction._is_large(replace(big, **more)) for more in ({}, {"traces": 10}, {"events": 100})] == [False, True, True]
 
 
 def test_a_reader_with_the_old_manifest_goes_on_reading(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 import counterpoint
-from counterpoint.errors import InputError, InvalidTrace, NotFound
-from counterpoint.store import Store
+from counterpoint.errors import InputError, InvalidTrace, NotFound, TryAgain
+from counterpoint.store import Store, parts
 from counterpoint.testing import synthetic_trace
 from counterpoint.trace import Edge, Event, Trace
 
@@ -167,6 +167,31 @@ def test_removing(tmp_path: Path) -> None:
     assert store.add(_trace("a")) == "added"
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="open files are listed on Linux only")
+def test_what_was_opened_is_closed(tmp_path: Path) -> None:
+    def all_of_it() -> int:
+        with Store(tmp_path / "traces") as store:
+            store.add_many([_trace("t1"), _trace("t2")])
+            store.add(_trace("t1", seed=1))
+            with store.record("open", task_id="demo") as run:
+                run.event(Event(id="e1", t=0, type="message", agent="a"))
+            with store.resume("open") as run, pytest.raises(TryAgain):
+                store.resume("open")
+            store.remove("open")
+            with store.record("done", task_id="demo") as run:
+                run.event(Event(id="e1", t=0, type="message", agent="a"))
+                run.finish()
+            assert store.get("t2") == _trace("t2")
+            store.remove("t2")
+            store.remove("done")
+            store.compact(grace_s=-2.0)
+            assert store.ids() == ["t1"]
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    before = all_of_it()  # the first time libraries open what is theirs
+    assert all_of_it() == before
+
+
 def test_batches_hold_what_was_asked_for(tmp_path: Path) -> None:
     store = Store(tmp_path)
     traces = [_trace(f"t{i}", seed=i) for i in range(5)]
@@ -189,6 +214,17 @@ def test_batches_hold_what_was_asked_for(tmp_path: Path) -> None:
         store.batch(["t9"])
     with pytest.raises(InputError):
         store.batch([])
+
+
+def test_a_batch_of_traces_that_lie_in_several_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "GROUP_ROWS", 1)
+    traces = [_trace(f"t{i}", seed=i) for i in range(3)]
+    store = Store(tmp_path)
+    store.add_many(traces)
+    assert [row.events.group for row in store._log.state.rows.values()] == [0, 1, 2]
+    batch = store.batch(["t2", "t0", "t1"], columns=["id", "t"], edges=True)
+    assert batch.column("t").tolist() == [e.t for i in (2, 0, 1) for e in traces[i].events]
+    assert store.batch(["t1", "t2"]).traces() == traces[1:]
 
 
 def test_sampling_is_repeatable_and_without_repeats(tmp_path: Path) -> None:
