@@ -150,7 +150,7 @@ def test_swapping_the_sides_flips_the_sign_and_nothing_else(a: np.ndarray, seed:
 def test_the_interval_holds_the_truth_as_often_as_it_says(
     seeds: int, of_seed: float, of_task: float, noise: float, most: float
 ) -> None:
-    rng, runs, held = np.random.default_rng([seeds, int(10 * of_task)]), 400, 0
+    rng, runs, held = np.random.default_rng([seeds, int(10 * of_task)]), 250, 0
     for _ in range(runs):
         y = of_seed * rng.normal(size=(seeds, 1)) + of_task * rng.normal(size=(1, 50)) + noise * rng.normal(size=(seeds, 50))
         found = estimate([(1, y)], seed=int(rng.integers(2**32)), draws=500)

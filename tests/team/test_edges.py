@@ -29,7 +29,7 @@ def test_an_edit_changes_nothing_that_its_edges_do_not_reach(task: str, topology
     config = {"documents": 40, "rows": 5, "parts": 5} if task == "ledger_hunt" else {}
     trace = _team(tmp_path, task, topology, seed=1, config=config)
     able = [e for e in trace.events if e.type in ("message", "return", "tool_result") and e.agent != "user"]
-    for i in np.random.default_rng(1).permutation(len(able))[:6].tolist():
+    for i in np.random.default_rng(1).permutation(len(able))[:4].tolist():
         for do in (Substitute("c1=true; C-1234|Alder Mills|45000"), Delete()):
             fork = LiveReplay(is_full=True).fork(trace, able[i].id, do)
             blast = blast_radius(trace, fork, able[i].id)

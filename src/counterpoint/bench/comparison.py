@@ -193,6 +193,8 @@ def student_quantile(df: float, level: float = 0.975) -> float:
         high *= 2
     for _ in range(80):
         middle = (low + high) / 2
+        if middle in (low, high):  # neighbours: nothing lies between them
+            break
         low, high = (middle, high) if student_two_sided(middle, df) > 2 * (1 - level) else (low, middle)
     return (low + high) / 2
 
