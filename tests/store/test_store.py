@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 import counterpoint
 from counterpoint.errors import InputError, InvalidTrace, NotFound, TryAgain
-from counterpoint.store import Store, parts
+from counterpoint.store import Store, disk, parts
 from counterpoint.testing import synthetic_trace
 from counterpoint.trace import Edge, Event, Trace
 
@@ -192,6 +192,36 @@ def test_what_was_opened_is_closed(tmp_path: Path) -> None:
     assert all_of_it() == before
 
 
+def test_a_closed_store_has_let_go_of_its_runs_and_a_finished_run_is_not_looked_after(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    run, other = store.record("t1", task_id="demo"), store.record("t2", task_id="demo")
+    for one in (run, other):
+        one.event(Event(id="e1", t=0, type="message", agent="a"))
+    run.finish()
+    thread = store._flusher._thread
+    assert store._flusher._runs == {other}
+    store.close()
+    assert store._flusher._runs == set()
+    assert thread is not None
+    thread.join(600)
+    assert not thread.is_alive()
+    with Store(tmp_path) as again, again.resume("t2") as resumed:
+        resumed.finish()
+        assert again.ids() == ["t1", "t2"]
+
+
+def test_a_part_is_durable_with_its_folder_before_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    sync, create = disk.sync_folder, disk.create
+    monkeypatch.setattr(disk, "sync_folder", lambda folder: (done.append(Path(folder).name), sync(folder))[1])
+    monkeypatch.setattr(disk, "create", lambda path, *more: (done.append("commit"), create(path, *more))[1])
+    with Store(tmp_path) as store:
+        done.clear()
+        store.add(_trace("t1"))
+    shard = next(name for name in done if name.startswith("shard="))
+    assert done.index(shard) < done.index("commit")
+
+
 def test_batches_hold_what_was_asked_for(tmp_path: Path) -> None:
     store = Store(tmp_path)
     traces = [_trace(f"t{i}", seed=i) for i in range(5)]
@@ -233,8 +263,9 @@ def test_sampling_is_repeatable_and_without_repeats(tmp_path: Path) -> None:
     first = store.sample(4, np.random.default_rng(3), columns=["t"]).ids
     assert first == store.sample(4, np.random.default_rng(3), columns=["t"]).ids
     assert len(set(first)) == 4
-    with pytest.raises(InputError, match="cannot draw 7 traces from 6"):
-        store.sample(7, np.random.default_rng(0))
+    for n in (7, 0, -1):
+        with pytest.raises(InputError, match=f"cannot draw {n} traces from 6"):
+            store.sample(n, np.random.default_rng(0))
 
 
 def test_read_only_reads_and_writes_nothing(tmp_path: Path) -> None:

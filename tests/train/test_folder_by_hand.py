@@ -176,7 +176,7 @@ def test_which_checkpoints_stay_and_are_named(tmp_path: Path) -> None:
     with run(tmp_path) as made:
         assert made.latest_checkpoint() is made.best_checkpoint() is None
         for update in (5, 10, 15, 20, 25):
-            path = made.add_checkpoint(update, b"%d" % update, is_best=update == 5)
+            path = made.add_checkpoint(update, b"%d" % update, **({"is_best": True} if update == 5 else {}))
             assert path.name == f"{update:06d}.pt"
         names = sorted(p.name for p in (made.path / "checkpoints").glob("*.pt"))
         assert names == ["000005.pt", "000015.pt", "000020.pt", "000025.pt"]
