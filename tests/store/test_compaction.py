@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from counterpoint.store import Store, compaction, disk
-from counterpoint.store.log import Part
+from counterpoint.store.log import Part, State
 from counterpoint.testing import synthetic_trace
 from counterpoint.trace import Trace
 
@@ -51,8 +51,28 @@ def test_parts_are_merged_up_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
     assert grouped((1, 60), (2, 40), (3, 1), (4, 99)) == [[(1, 60), (2, 40)], [(3, 1), (4, 99)]]
     assert grouped((1, 60), (1, 41), (1, 59)) == [[(1, 60)], [(1, 41), (1, 59)]]
     assert grouped() == []
-    big = Part(name="p", day="1", traces=9, events=99, bytes=0)
-    assert [compaction._is_large(replace(big, **more)) for more in ({}, {"traces": 10}, {"events": 100})] == [False, True, True]
+
+
+def test_what_is_merged_along_the_way() -> None:
+    """32 parts of a day below 16 traces, or 16 below 128; a part is large from 1,024 traces or two million events on."""
+
+    def merged(*groups: tuple[int, int], day: str = "1", events: int = 1) -> list[int]:
+        sizes = [traces for many, traces in groups for _ in range(many)]
+        parts = [Part(name=f"p{k}", day=f"{day}{k % len(day)}", traces=t, events=events, bytes=0) for k, t in enumerate(sizes)]
+        state = State()
+        state.parts = {p.name: p for p in parts}
+        return [len(found) for found in compaction._many(state)]
+
+    assert merged((31, 15)) == [31]  # as parts below 128
+    assert merged((32, 15)) == [32, 32]
+    assert merged((31, 15), (9, 16)) == [40]
+    assert merged((15, 127), (9, 128)) == []
+    assert merged((16, 127)) == [16]
+    assert merged((16, 127), events=2_000_000) == []
+    assert merged((16, 127), events=1_999_999) == [16]
+    assert merged((30, 15), day="ab") == []
+    large = Part(name="p", day="1", traces=1023, events=1_999_999, bytes=0)
+    assert [compaction._is_large(replace(large, **more)) for more in ({}, {"traces": 1024}, {"events": 2_000_000})] == [False, True, True]
 
 
 def test_a_reader_with_the_old_manifest_goes_on_reading(tmp_path: Path) -> None:

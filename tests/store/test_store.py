@@ -220,6 +220,7 @@ def test_a_part_is_durable_with_its_folder_before_it_is_named(tmp_path: Path, mo
         store.add(_trace("t1"))
     shard = next(name for name in done if name.startswith("shard="))
     assert done.index(shard) < done.index("commit")
+    assert "log" in done[done.index("commit") :], "and so is the name"
 
 
 def test_batches_hold_what_was_asked_for(tmp_path: Path) -> None:
