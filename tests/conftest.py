@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -14,6 +15,9 @@ sys.dont_write_bytecode = False
 # other on top of that, spinning: a fit of a second then takes ten. It is read when numpy or torch is imported, hence up here.
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ.setdefault(name, "1")
+
+# Records make no circles, and looking through all of them again and again takes a twentieth of the time.
+gc.set_threshold(50_000, 20, 50)
 
 import hypothesis  # noqa: E402
 import pytest  # noqa: E402
