@@ -217,6 +217,23 @@ def test_opening_does_not_touch_a_journal_that_is_being_written(tmp_path: Path) 
                     take("t1")
 
 
+def test_what_nobody_waits_for_is_looked_at_once_in_an_interval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+    waits = threading.Event.wait
+
+    def seen(self: threading.Event, timeout: float | None = None) -> bool:
+        if threading.current_thread().name == "counterpoint-flusher":
+            asked.append(timeout or 0.0)
+        return waits(self, timeout)
+
+    monkeypatch.setattr(threading.Event, "wait", seen)
+    with Store(tmp_path, flush_ms=3_600_000) as store, store.record("t1", task_id="demo") as run:
+        run.event(_event("e1"))
+        run.sync()
+    assert 1800 < asked[0] <= 3600
+    assert len(asked) < 10
+
+
 def test_threads_that_wait_together_share_syncs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     syncs = []
     real = disk.sync_file
@@ -345,6 +362,8 @@ def test_wrong_records_are_refused_at_once(tmp_path: Path) -> None:
     assert store.get("t1").events[1].from_ == "b"
     with pytest.raises(InputError, match="this run is over"):
         run.event(_event("e9"))
+    with pytest.raises(InputError, match="this run is over"):
+        run.edge("e1", "e3", "causal")
     with pytest.raises(InputError, match="this run is over"):
         run.finish()
 

@@ -6,6 +6,7 @@ import threading
 import time
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 import counterpoint
 from counterpoint.errors import InputError, InvalidTrace, NotFound, TryAgain
 from counterpoint.store import Store, disk, parts
+from counterpoint.store.journal import path_of
 from counterpoint.testing import synthetic_trace
 from counterpoint.trace import Edge, Event, Trace
 
@@ -186,6 +188,11 @@ def test_what_was_opened_is_closed(tmp_path: Path) -> None:
             store.remove("done")
             store.compact(grace_s=-2.0)
             assert store.ids() == ["t1"]
+            assert store.sql("select count(*) from traces").rows == [(1,)]
+            asked = store._query
+        assert asked is not None
+        with pytest.raises(duckdb.ConnectionException, match="closed"):
+            asked._connection.execute("select 1")
         return len(list(Path("/proc/self/fd").iterdir()))
 
     before = all_of_it()  # the first time libraries open what is theirs
@@ -298,6 +305,12 @@ def test_ids_of_any_kind_have_files_of_their_own(tmp_path: Path) -> None:
             run.finish()
     assert sorted(store.ids()) == sorted(names)
     assert all(store.get(n).trace_id == n for n in names)
+
+
+def test_the_name_of_a_journal_stays(tmp_path: Path) -> None:
+    """A journal of an older version is found by its name."""
+    assert path_of(tmp_path, "a/b c" + "x" * 60).name == "a_b_c" + "x" * 35 + "-cdc683bcce1fe9d7.jsonl"
+    assert path_of(tmp_path, "..").name == "trace-5ec1f7e700f37c3d.jsonl"
 
 
 def test_another_process_or_object_sees_what_was_committed(tmp_path: Path) -> None:

@@ -62,6 +62,11 @@ def _bytes_of(folder: Path) -> set[bytes]:
     return {p.read_bytes() for p in _all_files(folder)}
 
 
+def _open_files() -> list[str]:
+    """What this process has open, where it can be listed."""
+    return sorted(os.readlink(p) for p in Path("/proc/self/fd").glob("*") if p.is_symlink())
+
+
 def test_a_whole_store_has_no_faults(folder: Path) -> None:
     before = _bytes_of(folder)
     report = verify(folder)
@@ -161,6 +166,14 @@ def test_a_log_that_lost_something_is_noticed_and_rebuilt(folder: Path, damage: 
         assert {s.id: s.source for s in store.rows()}["t4"] == "file.json"
         assert len(store.get("running").events) == 3
     assert repair(folder).done == []
+
+
+def test_a_damaged_commit_is_named_in_what_was_done(folder: Path) -> None:
+    newest = sorted((folder / "log").glob("*.json"))[-1]
+    data = newest.read_bytes()
+    newest.write_bytes(data[:9] + b"~" + data[10:])
+    told = repair(folder).done
+    assert any(line.startswith(f"{newest.name} of the log was damaged: ") for line in told), told
 
 
 def test_a_trace_that_was_removed_stays_so_where_the_log_still_says_it(folder: Path) -> None:
@@ -299,7 +312,9 @@ def test_a_store_of_the_first_form_gets_sums_and_a_head(folder: Path) -> None:
     with Store(folder, read_only=True) as store:
         assert {name: store.get(name) for name in store.ids()} == EXPECTED
     assert _bytes_of(folder) == before
+    files = _open_files()
     assert _content(folder) == EXPECTED
+    assert _open_files() == files
     assert (folder / "counterpoint.json").read_bytes() == b'{"counterpoint_store":2}\n'
     assert verify(folder).faults == []
     with Store(folder) as store:
