@@ -365,7 +365,32 @@ def test_wrong_records_are_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="this run is over"):
         run.edge("e1", "e3", "causal")
     with pytest.raises(InputError, match="this run is over"):
+        run.content("late")
+    with pytest.raises(InputError, match="this run is over"):
         run.finish()
+
+
+@pytest.mark.parametrize("field", [{"t": "soon"}, {"dur": [1]}, {"tokens_in": "many"}, {"agent": 3}])
+def test_an_event_cannot_close_with_a_field_of_another_type(tmp_path: Path, field: dict[str, object]) -> None:
+    with Store(tmp_path) as store, store.record("t1", task_id="demo") as run:
+        run.open(_event("e1"))
+        with pytest.raises(InvalidTrace, match="event 'e1' cannot close with a field of another type"):
+            run.close("e1", **field)
+        run.close("e1")
+        run.finish()
+        assert store.get("t1").events == [_event("e1")]
+
+
+def test_a_run_that_somebody_else_stored_meanwhile_does_not_replace_it(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    run = store.record("t1", task_id="demo")
+    run.event(_event("e1"))
+    other = Trace(trace_id="t1", task_id="demo", events=[_event("e2")])
+    store._writer.add_many([other], None, is_open=lambda name: False)  # as one that looked before the run began
+    with pytest.raises(InputError, match="'t1' was stored by somebody else meanwhile"):
+        run.finish()
+    store.close()
+    assert [e.id for e in Store(tmp_path).get("t1").events] == ["e2"]
 
 
 def test_a_hung_tool_is_visible(tmp_path: Path) -> None:

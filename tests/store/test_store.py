@@ -191,8 +191,9 @@ def test_what_was_opened_is_closed(tmp_path: Path) -> None:
             assert store.sql("select count(*) from traces").rows == [(1,)]
             asked = store._query
         assert asked is not None
-        with pytest.raises(duckdb.ConnectionException, match="closed"):
-            asked._connection.execute("select 1")
+        for connection in (asked._connection, asked._names):
+            with pytest.raises(duckdb.ConnectionException, match="closed"):
+                connection.execute("select 1")
         return len(list(Path("/proc/self/fd").iterdir()))
 
     before = all_of_it()  # the first time libraries open what is theirs
