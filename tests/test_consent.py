@@ -16,11 +16,9 @@ import pytest
 from counterpoint import Refused, Store, Trace, registry
 from counterpoint.app.cli import main
 from counterpoint.app.crediting import credit_of
-from counterpoint.app.forking import replay_for
+from counterpoint.app.forking import can_fork, replay_for, replay_of
 from counterpoint.app.library import save
-from counterpoint.app.replaying import replay_of
 from counterpoint.app.viewer.crediting import credit as page_credit
-from counterpoint.app.viewer.replay import can_fork
 from counterpoint.envs.world import world
 from counterpoint.errors import CounterpointError, InputError, NotFound
 from counterpoint.team.session import Spec, resume_team

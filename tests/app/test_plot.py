@@ -153,8 +153,7 @@ def test_the_same_runs_give_the_same_bytes_whatever_the_user_has_set(ends: Any, 
 def test_labels_never_lie_on_each_other(tmp_path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    from counterpoint.app.plots.draw import drawing
-    from counterpoint.app.plots.paper import sheet
+    from counterpoint.app.plots.draw import drawing, sheet
 
     x = np.array([0.0, 1.0])
     lines = [panels.Line(f"label {k} $x_{k}", x, x + 0.001 * k, x, x) for k in range(6)]

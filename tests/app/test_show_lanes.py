@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import counterpoint
 from counterpoint.app.cli import cli
-from counterpoint.app.cli._lanes_text import Screen, credit_bar, cut, lanes_text, span
+from counterpoint.app.cli.show import Screen, credit_bar, cut, lanes_text, span
 from counterpoint.app.viewer.shapes import FAMILIES as PAGE_FAMILIES
 from counterpoint.credit.shares import agent_shares
 from counterpoint.testing import synthetic_trace

@@ -26,7 +26,7 @@ from counterpoint import (
     problems,
     registry,
 )
-from counterpoint.app.viewer.replay import can_fork
+from counterpoint.app.forking import can_fork
 from counterpoint.audit.blast import blast_radius
 from counterpoint.audit.diff import diff, fingerprint
 from counterpoint.envs.task import task

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import counterpoint.registry as registry
-from counterpoint.app.replaying import replay_of
+from counterpoint.app.forking import replay_of
 from counterpoint.errors import InputError
 
 if TYPE_CHECKING:

@@ -7,17 +7,73 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from counterpoint.app.replaying import replay_of
-from counterpoint.errors import InputError, NotIdentified
+import counterpoint.registry as registry
+from counterpoint.errors import CounterpointError, InputError, NotFound, NotIdentified
 from counterpoint.trace import Trace
 from counterpoint.trace.replay import Delete, Do, Force, Fork, ManyReplay, Substitute
 
 if TYPE_CHECKING:
     from counterpoint.audit.blast import Blast
     from counterpoint.audit.diff import Diff
+
+
+# -- Who can fork a trace: the world that made it, or the recording of the live team, found by what the trace says of itself --
+# Always true: a trace that neither a shipped world nor a live team made has no replay here; whoever needs one says so
+# (`NotIdentified`) and names what would help. An endpoint is never asked because a trace names it: only a model that is named
+# anew. Code that a trace names is imported where `allow` names it too, and else `Refused`.
+
+
+def replay_of(trace: Trace, *, model: Any = None, allow: Collection[str] = ()) -> Any:
+    """The world whose trace this is, or its recording, as a `Replay`; None where there is none."""
+    if isinstance(trace.meta.get("team"), dict):
+        from counterpoint.team.live_replay import LiveReplay
+        from counterpoint.team.session import Spec
+
+        Spec.of(trace.meta["team"]).check_consent(allow, where=trace.trace_id, with_model=False, is_fork=True)
+        return LiveReplay(model=model, allow=tuple(allow))
+    name = trace.meta.get("world")
+    if not isinstance(name, str):
+        return None
+    registry.check_consent([name], allow, where=trace.trace_id)
+    from counterpoint.envs.world import world
+
+    try:
+        return world(name)
+    except NotFound:
+        return None
+
+
+# -- Whether a trace can be forked, and what it was forked from -------------------------------------------------------
+# Always true: looking at a trace imports no code that the trace names: the page never allows any, so only shipped worlds,
+# tasks, topologies and tools are looked up, by their plain names.
+
+
+def world_of(trace: Trace) -> Any:
+    """The shipped world that made the trace, as a `Replay`; None where there is none, or where a trace names other code."""
+    try:
+        return replay_of(trace)
+    except CounterpointError:
+        return None
+
+
+def can_fork(trace: Trace) -> bool:
+    """Whether an edit of this trace can be followed."""
+    return isinstance(world_of(trace), ManyReplay)
+
+
+def parent_of(trace: Trace) -> str | None:
+    """The trace that this one was forked from: the simulator adds `-ID` for every edit, the recorder says so in `meta`."""
+    said = trace.meta.get("parent")
+    if isinstance(said, str):
+        return said
+    edits = trace.meta.get("edits")
+    last = edits[-1] if isinstance(edits, list) and edits else None
+    tag = f"-{last['id']}" if isinstance(last, dict) and isinstance(last.get("id"), str) else None
+    return trace.trace_id.removesuffix(tag) if tag and trace.trace_id.endswith(tag) else None
+
 
 def edit(is_deleted: bool, substitute: str | None, force: str | None) -> Do:
     """The one edit that was asked for."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from app.viewer.small import team, unpacked
 from counterpoint.app.viewer import prepared as seen_
-from counterpoint.app.viewer.bins import LEVELS, MOST, bins, cells, is_large, lanes
+from counterpoint.app.viewer.columns import LEVELS, MOST, bins, cells, is_large, lanes
 from counterpoint.app.viewer.prepared import prepared
 from counterpoint.app.viewer.shapes import FAMILIES
 from counterpoint.testing import SHAPES, synthetic_trace

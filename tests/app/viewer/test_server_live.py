@@ -15,8 +15,7 @@ import pytest
 from app.viewer.served import Viewer, viewing
 from counterpoint import Event, Store
 from counterpoint.app.viewer.collection import Collection
-from counterpoint.app.viewer.following import Follower
-from counterpoint.app.viewer.live import Ring
+from counterpoint.app.viewer.live import Follower, Ring
 from counterpoint.testing import synthetic_trace
 
 

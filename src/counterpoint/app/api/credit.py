@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import counterpoint.registry as registry
 from counterpoint.app.api.inputs import many_traces
 from counterpoint.app.crediting import credit_of
-from counterpoint.app.forking import named_model, replay_for
-from counterpoint.app.replaying import replay_of
+from counterpoint.app.forking import named_model, replay_for, replay_of
 from counterpoint.errors import InputError
 
 if TYPE_CHECKING:

@@ -93,7 +93,7 @@ def _panels(groups: list[Group], what: str) -> tuple[dict[str, Any], dict[str, s
 
 
 def _picture(panels: dict[str, Any], labels: list[str], kind: str) -> bytes:
-    from counterpoint.app.plots.paper import picture, sheet
+    from counterpoint.app.plots.draw import picture, sheet
 
     with sheet():
         from counterpoint.app.plots.draw import drawing

@@ -6,14 +6,17 @@ terminal.
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
+import unicodedata
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
 
-from counterpoint.app.cli._lanes_text import Screen, credit_bar, lanes_text, screen, wrapped
 from counterpoint.app.cli._output import emit, json_option, table
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.library import about, load
@@ -25,8 +28,10 @@ from counterpoint.audit.rollups import rollup
 from counterpoint.credit.shares import agent_shares
 from counterpoint.errors import NotFound, did_you_mean
 from counterpoint.trace import Event, Trace
-from counterpoint.trace.lanes import Lane, folded
+from counterpoint.trace.lanes import EMPTY, KINDS, WAIT, Cells, Lane, cells, folded
 from counterpoint.trace.model_calls import prompt_of
+from counterpoint.trace.rows import Shares
+from counterpoint.trace.team import Team
 from counterpoint.trace.wire import event_dict
 
 # How much of a text is shown of one event, and how many lanes of a team, before it is cut; --all shows the rest.
@@ -195,3 +200,221 @@ def _per_lane(values_A: np.ndarray, lanes: list[Lane]) -> list[float]:
 
 def _short(value: float) -> str:
     return f"{int(value):,}" if value < 10_000 else f"{value / 1000:,.0f}k" if value < 1e7 else f"{value / 1e6:,.1f}M"
+
+
+# -- A team as text: the tree of agents with their lanes beside it, who worked at once, and the credit bar ------------
+# Always true: no line is wider than the screen; every sign has an ASCII twin, used where the output cannot hold the real one;
+# colour only repeats what a sign says already, so nothing is lost without it. Agents alike are one line (`reader ×6`), and what
+# is left out is counted.
+
+# The terminal's own colours follow its theme, light or dark; one per family, in the order of `FAMILIES`.
+_COLOURS = ("blue", "yellow", "magenta", "green", None)
+_SHADES = ((" ", "░", "▒", "▓", "█"), (" ", ".", ":", "+", "#"))
+_FEWEST = 16  # cells that a lane needs to say anything
+_MOST_LABEL = 30
+
+
+class Screen(NamedTuple):
+    """What the text is for."""
+
+    width: int
+    is_unicode: bool
+    is_colour: bool
+
+    def pick(self, sign: str, ascii_sign: str) -> str:
+        """The sign, or its twin."""
+        return sign if self.is_unicode else ascii_sign
+
+    def times(self) -> str:
+        """Between a name and how many of it there are."""
+        return self.pick("×", "x")
+
+
+def screen() -> Screen:
+    """The screen that stdout goes to: `COLUMNS` says how wide; `NO_COLOR`, a pipe or a dumb terminal say no colour."""
+    is_colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    try:
+        "".join([*(k.glyph for k in KINDS), "×─│├└┊▨░▒▓≤…·"]).encode(sys.stdout.encoding or "ascii")
+        is_unicode = True
+    except (UnicodeEncodeError, LookupError):
+        is_unicode = False
+    return Screen(max(shutil.get_terminal_size((100, 24)).columns, 30), is_unicode, is_colour)
+
+
+def span(text: str) -> int:
+    """How many columns a text takes: wide characters two, marks that sit on another none."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def cut(text: str, width: int, on: Screen) -> str:
+    """A text in at most so many columns, its end replaced by a sign where it is longer."""
+    if span(text) <= width:
+        return text
+    sign, out, used = on.pick("…", "~"), "", 0
+    for c in text:
+        used += span(c)
+        if used > width - 1:
+            break
+        out += c
+    return out + sign
+
+
+def _padded(text: str, width: int, on: Screen) -> str:
+    short = cut(text, width, on)
+    return short + " " * (width - span(short))
+
+
+def lanes_text(
+    team: Team,
+    lanes: list[Lane],
+    path: Sequence[int],
+    columns: dict[str, list[str]],
+    on: Screen,
+    *,
+    tainted: set[int],
+    limit: int,
+) -> str:
+    """The tree with its lanes. `columns` are figures for each lane, dropped from the last where the screen is narrow."""
+    shown = lanes if limit <= 0 else lanes[:limit]
+    labels = [lead + _label(lane, tainted, on) for lead, lane in zip(_branches(shown, on), shown, strict=True)]
+    wide = min(max(map(span, [*labels, "at once"])), _MOST_LABEL, max(on.width // 3, 10))
+    kept = dict(columns)
+    while kept and _room(wide, kept, on) < min(max(_FEWEST, on.width // 3), 60):
+        kept.popitem()
+    room = max(_room(wide, kept, on), 4)
+    drawn = cells(team, shown, room, list(path))
+    heads = [_padded("agent", wide, on), *(name.rjust(_width(name, values)) for name, values in kept.items())]
+    lines = ["  ".join([*heads, _ruler(drawn, room)]).rstrip()]
+    most = f"at once {on.pick('≤', '<=')}{max(float(drawn.busy.max(initial=0.0)), 0):.0f}"
+    lines.append((_padded(most, wide, on) + " " * _taken(kept) + "  " + _density(drawn, on)).rstrip())
+    for row, label in enumerate(labels):
+        figures = [values[row].rjust(_width(name, values)) for name, values in kept.items()]
+        lines.append("  ".join([_padded(label, wide, on), *figures, _lane(drawn, row, on)]).rstrip())
+    if len(shown) < len(lanes):
+        more = sum(len(lane.agents) for lane in lanes[len(shown) :])
+        lines.append(f"{on.pick('…', '...')} {len(lanes) - len(shown):,} more lanes, {more:,} agents: --all")
+    return "\n".join([*lines, *_legend(drawn, on, has_taint=bool(tainted))])
+
+
+def _label(lane: Lane, tainted: set[int], on: Screen) -> str:
+    text = plain_text(lane.label(on.times()))
+    return text if tainted.isdisjoint(lane.agents) else f"{text} {on.pick('▨', '%')}"
+
+
+def _width(name: str, values: list[str]) -> int:
+    return max(span(text) for text in [name, *values])
+
+
+def _taken(columns: dict[str, list[str]]) -> int:
+    return sum(_width(name, values) + 2 for name, values in columns.items())
+
+
+def _room(label: int, columns: dict[str, list[str]], on: Screen) -> int:
+    return on.width - label - _taken(columns) - 2
+
+
+def _branches(lanes: list[Lane], on: Screen) -> list[str]:
+    """What stands before each name: the branches of the tree."""
+    last = {lane.parent: k for k, lane in enumerate(lanes)}
+    stems, out = [""] * len(lanes), []
+    for k, lane in enumerate(lanes):
+        if lane.parent < 0:
+            out.append("")
+            continue
+        is_last = last[lane.parent] == k
+        out.append(stems[lane.parent] + (on.pick("└ ", "`-") if is_last else on.pick("├ ", "|-")))
+        stems[k] = stems[lane.parent] + ("  " if is_last else on.pick("│ ", "| "))
+    return out
+
+
+def _ruler(drawn: Cells, width: int) -> str:
+    left, right = "0s", _time(drawn.clock.end - drawn.clock.start)
+    return left + right.rjust(width - len(left)) if len(left) + len(right) < width else right[:width]
+
+
+def _time(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.3g}s"
+    minutes = int(seconds) // 60
+    return f"{minutes}m{int(seconds) % 60:02}" if minutes < 60 else f"{minutes // 60:,}h{minutes % 60:02}"
+
+
+def _density(drawn: Cells, on: Screen) -> str:
+    shades = _SHADES[0 if on.is_unicode else 1]
+    most = max(float(drawn.busy.max(initial=0.0)), 1e-9)
+    level = np.ceil(drawn.busy / most * (len(shades) - 1) - 1e-3).astype(int)
+    return "".join(shades[max(k, 0)] for k in level.tolist()).rstrip()
+
+
+def _lane(drawn: Cells, row: int, on: Screen) -> str:
+    """One lane: runs of equal cells, so that a colour is switched on once for each."""
+    out, before, run = [], None, ""
+    signs = {EMPTY: " ", WAIT: on.pick("─", "-")} | {k: on.pick(kind.glyph, kind.ascii) for k, kind in enumerate(KINDS)}
+    kinds, on_path = drawn.kind[row].tolist(), drawn.on_path[row].tolist()
+    breaks = set(np.floor(drawn.clock.place(np.array([a for a, _ in drawn.clock.gaps])) * len(kinds)).astype(int).tolist())
+    for column, (kind, is_on) in enumerate(zip(kinds, on_path, strict=True)):
+        sign = on.pick("┊", ":") if column in breaks and kind < 0 else signs[kind]
+        state = (kind if kind >= 0 else None, is_on and kind >= 0)
+        if state != before:
+            out.append(_styled(run, before, on))
+            run, before = "", state
+        run += sign
+    return "".join([*out, _styled(run, before, on)]).rstrip()
+
+
+def _styled(run: str, state: tuple[int | None, bool] | None, on: Screen) -> str:
+    if not run or state is None or not on.is_colour or state[0] is None:
+        return run
+    family = KINDS[state[0]].family
+    return click.style(run, fg=_COLOURS[family], bold=_COLOURS[family] is None, underline=state[1])
+
+
+def _legend(drawn: Cells, on: Screen, *, has_taint: bool) -> list[str]:
+    """The signs that occur, in lines that fit."""
+    there = set(np.unique(drawn.kind).tolist())
+    words = [f"{on.pick(k.glyph, k.ascii)} {k.name}" for i, k in enumerate(KINDS) if i in there]
+    words += [on.pick("─", "-") + " waits"] if WAIT in there else []
+    words += [on.pick("▨", "%") + " read content from outside"] if has_taint else []
+    if drawn.clock.gaps:
+        idle = sum(b - a for a, b in drawn.clock.gaps)
+        words.append(f"{on.pick('┊', ':')} {len(drawn.clock.gaps):,} silences folded, {_time(idle)} in all")
+    words += ["underlined: critical path"] if on.is_colour and drawn.on_path.any() else []
+    return wrapped(words, "  ", on)
+
+
+def wrapped(words: Sequence[str], between: str, on: Screen, lead: str = "") -> list[str]:
+    """Words in lines that fit the screen; the first line begins with `lead`, the others are as far in."""
+    lines: list[str] = []
+    here = lead
+    for word in words:
+        is_first = here in (lead, " " * len(lead))
+        if not is_first and span(here) + span(between) + span(word) + span(between.rstrip()) > on.width:
+            lines.append((here + between).rstrip())
+            here, is_first = " " * len(lead), True
+        here += ("" if is_first else between) + cut(word, max(on.width - len(lead) - span(between.rstrip()), 8), on)
+    return [*lines, here] if here.strip() else lines
+
+
+def credit_bar(shares: Shares, lanes: list[Lane], names: list[str], on: Screen, *, limit: int = 8) -> str:
+    """Who earned the team reward: a bar for each lane, the largest first; agents and the unassigned rest add up to it."""
+    amounts = [(lane.label(on.times()), sum(shares.agents.get(names[a], 0.0) for a in lane.agents)) for lane in lanes]
+    rows = sorted((r for r in amounts if r[1]), key=lambda r: -abs(r[1]))
+    rest = rows[limit:]
+    rows = rows[:limit]
+    if rest:
+        rows.append((f"{len(rest):,} more", sum(v for _, v in rest)))
+    rows += [("unassigned", shares.unassigned)] if abs(shares.unassigned) > 1e-9 else []
+    total = sum(v for _, v in amounts)
+    judge = "even shares, which judge nobody" if shares.method == "uniform" else shares.method
+    closing = f"R {number(shares.reward)} = agents {total:+.3g} + unassigned {shares.unassigned:+.3g}"
+    lines = wrapped([closing, f"by {judge}"], "  ", on, "credit   ")
+    wide = min(max((span(plain_text(label)) for label, _ in rows), default=0), _MOST_LABEL, max(on.width // 3, 8))
+    room = min(max(on.width - wide - 14, 1), 48)
+    most = max((abs(v) for _, v in rows), default=0.0) or 1.0
+    for label, value in rows:
+        bar = (on.pick("█", "#") if value >= 0 else on.pick("▒", "=")) * max(round(room * abs(value) / most), 1)
+        coloured = click.style(bar, fg="blue" if value >= 0 else "yellow") if on.is_colour else bar
+        lines.append(f"  {_padded(plain_text(label), wide, on)} {value:+9.3g} {coloured}".rstrip())
+    return "\n".join(lines)

@@ -20,8 +20,7 @@ from msgspec.structs import replace
 
 from counterpoint.app.logs import importers
 from counterpoint.app.receiver import otlp
-from counterpoint.app.receiver.sealed import Sealed
-from counterpoint.app.receiver.spool import Place, Spool
+from counterpoint.app.receiver.spool import Place, Sealed, Spool
 from counterpoint.errors import CounterpointError, InputError
 from counterpoint.formats.importing.files import HEAD, File
 from counterpoint.store import Store

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from counterpoint.app.viewer import bins, columns, crediting, diffing, events, finding, overview
+from counterpoint.app.viewer import columns, crediting, diffing, events, finding, overview
 from counterpoint.app.viewer.panel import panels
 from counterpoint.app.viewer.run_shapes import Diff
 from counterpoint.app.viewer.shapes import EventDetail
@@ -66,7 +66,7 @@ def _credit(trace: Trace, words: Words) -> Any:
 ASKED: dict[str, Callable[[Trace, Words], Any]] = {
     "": lambda trace, words: overview.overview(trace),
     "columns": lambda trace, words: columns.columns(trace),
-    "bins": lambda trace, words: bins.bins(trace),
+    "bins": lambda trace, words: columns.bins(trace),
     "window": _window,
     "talk": _talk,
     "find": _find,

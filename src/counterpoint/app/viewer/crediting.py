@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import counterpoint.registry as registry
 from counterpoint.app.crediting import credit_of, mechanism
+from counterpoint.app.forking import can_fork, world_of
 from counterpoint.app.viewer.prepared import Prepared, prepared
-from counterpoint.app.viewer.replay import can_fork, world_of
 from counterpoint.app.viewer.shapes import Credit, CreditRow, MethodInfo
 from counterpoint.credit.mechanism import Mechanism
 from counterpoint.errors import CounterpointError, NotFound, did_you_mean

@@ -10,10 +10,9 @@ import threading
 from collections import OrderedDict
 from typing import Any
 
-from counterpoint.app.forking import badges, counts, edit, replay_for
+from counterpoint.app.forking import badges, can_fork, counts, edit, parent_of, replay_for
 from counterpoint.app.library import about
 from counterpoint.app.viewer.collection import Collection
-from counterpoint.app.viewer.replay import can_fork, parent_of
 from counterpoint.app.words import number
 from counterpoint.errors import CounterpointError, InputError, NotIdentified, did_you_mean
 from counterpoint.trace import Trace

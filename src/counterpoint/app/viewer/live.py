@@ -8,15 +8,280 @@ holds up nobody. Nothing is followed while nobody listens. An event is told once
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
-from counterpoint.app.viewer.following import Follower, News
-from counterpoint.app.viewer.run_shapes import LiveBatch
+from counterpoint.app.viewer.collection import is_store
+from counterpoint.app.viewer.events import fields, said
+from counterpoint.app.viewer.run_shapes import LiveBatch, LiveTrace
+from counterpoint.app.viewer.steering import Steering
+from counterpoint.errors import CounterpointError, InvalidTrace
+from counterpoint.store import Store
+from counterpoint.store.journal import journals
+from counterpoint.store.summary import Summary
+from counterpoint.team.orders import OPERATOR
+from counterpoint.trace import Event, Trace
+from counterpoint.trace.line_records import OPEN_EVENTS
+from counterpoint.trace.lines import LineReader
+
+# -- Traces as they grow: those in the journal, line by line, and stored ones that are replaced (`import --follow`, `serve`) --
+# Always true: only what its writer knows to be on disk is told; what was there at the first look is not news; each look costs
+# what has come since the last, not what there is. A trace is in the list as long as it is in the journal, or was stored or
+# changed a short while ago.
+
+SILENT_S = 60.0
+"""Seconds of silence after which an agent is marked as worth a look."""
+_STORED_S = 0.5
+_LATEST = 200
+_SHOWN_S = 300.0
+_WHOLE = 20_000
+"""Of a stored trace with more events only the numbers are told."""
+_READ_TOGETHER = 8
+_TEXT = 200
+_SUM = b'\n{"sum":'
+
+
+class News(NamedTuple):
+    """What a look found."""
+
+    traces: list[LiveTrace]
+    events: dict[str, list[dict[str, Any]]]
+
+    @property
+    def shape(self) -> list[tuple[Any, ...]]:
+        """What makes a batch worth sending when there is no event: who runs, who is silent, what is open."""
+        return [(one.id, one.events, one.silent_s > SILENT_S, len(one.open), one.is_steerable) for one in self.traces]
+
+
+class Follower:
+    """Looks at one store."""
+
+    def __init__(self, store: Path | None) -> None:
+        self._path = store
+        self._store: Store | None = None
+        self._journals: dict[Path, _Journal] = {}
+        self._stored: dict[str, _Stored] = {}
+        self._known: dict[str, tuple[str, int]] = {}
+        """Stored trace to its version and its number of events, as last seen."""
+        self._latest: list[str] = []
+        self._looked = -_STORED_S
+        self._has_looked = False
+        self._was_open: dict[str, None] = {}
+
+    def look(self) -> News:
+        """Everything since the last look."""
+        if self._store is None:
+            if self._path is None or not is_store(self._path):
+                self._has_looked = True
+                return News([], {})
+            self._store = Store(self._path, create=False, read_only=True)
+        events: dict[str, list[dict[str, Any]]] = {}
+        self._look_at_journals(self._store.path / "journal", events)
+        if time.monotonic() - self._looked >= _STORED_S:
+            self._looked = time.monotonic()
+            self._look_at_stored(self._store, events)
+        self._has_looked = True
+        now = time.time()
+        traces = [one.live(now) for one in self._journals.values() if one.is_known]
+        traces += [one.live(now) for one in self._stored.values()]
+        return News(traces, {name: rows for name, rows in events.items() if rows})
+
+    # -- the journal ---------------------------------------------------------------------------------------------
+
+    def _look_at_journals(self, folder: Path, events: dict[str, list[dict[str, Any]]]) -> None:
+        paths = list(journals(folder))
+        for gone in self._journals.keys() - set(paths):
+            del self._journals[gone]
+        for path in paths:
+            try:
+                status = path.stat()
+            except FileNotFoundError:
+                continue  # sealed while we looked
+            one = self._journals.get(path)
+            if one is None or one.inode != status.st_ino or status.st_size < one.at:
+                one = self._journals[path] = _Journal(path, status.st_ino)
+                is_news = self._has_looked
+            else:
+                is_news = True
+            if status.st_size > one.size:
+                found = one.more(status)
+                if one.is_known:
+                    self._was_open[one.name] = None
+                    if is_news:
+                        events.setdefault(one.name, []).extend(found)
+
+    # -- the lake ------------------------------------------------------------------------------------------------
+
+    def _look_at_stored(self, store: Store, events: dict[str, list[dict[str, Any]]]) -> None:
+        now, reads = time.time(), 0
+        latest = store.latest(_LATEST)
+        if [version for version, _ in latest] == self._latest:
+            latest = []
+        else:
+            self._latest = [version for version, _ in latest]
+        for version, row in reversed(latest):
+            before, count = self._known.get(row.id, (None, 0))
+            self._known[row.id] = version, row.events
+            if before == version or not self._has_looked:
+                continue
+            if row.id in self._was_open:  # told line by line already
+                del self._was_open[row.id]
+                continue
+            one = self._stored.setdefault(row.id, _Stored(row, count if before else None))
+            reads += 1
+            events.setdefault(row.id, []).extend(one.changed(row, now, store if reads <= _READ_TOGETHER else None))
+        for name in [name for name, one in self._stored.items() if now - one.written > _SHOWN_S]:
+            del self._stored[name]
+
+
+class _Journal:
+    """One trace in the journal, read as far as its last sum."""
+
+    def __init__(self, path: Path, inode: int) -> None:
+        self.inode, self.at, self.size = inode, 0, 0
+        self._path = path
+        self._reader = LineReader(where=os.fspath(path))
+        self._agents: set[str] = set()
+        self._steering = Steering(path)
+        self._count, self._last_t, self._written = 0, 0.0, 0.0
+
+    @property
+    def is_known(self) -> bool:
+        return self._reader.header is not None
+
+    @property
+    def name(self) -> str:
+        assert self._reader.header is not None
+        return self._reader.header.trace_id
+
+    def more(self, status: os.stat_result) -> list[dict[str, Any]]:
+        """The events that are new or have ended since the last call."""
+        try:
+            with open(self._path, "rb") as file:
+                file.seek(self.at)
+                data = file.read(status.st_size - self.at)
+        except FileNotFoundError:
+            return []
+        self.size, self._written = status.st_size, status.st_mtime
+        end = _summed(data)
+        reader, known = self._reader, dict(self._reader.open)
+        if not end:
+            return []
+        try:
+            reader.feed(data[:end])
+        except InvalidTrace:
+            return []  # opening the trace says what is wrong
+        self.at += end
+        began = len(known)
+        ended = [place for name, place in known.items() if name not in reader.open]
+        fresh = [*(reader.events[place] for place in ended), *reader.events[began:]]
+        out = [_told(event, reader.contents, is_open=event.id in reader.open) for event in fresh]
+        self._count += len(reader.events) - began
+        self._agents.update(event.agent for event in reader.events[began:])
+        self._steering.more(reader.events[began:])
+        self._last_t = max([self._last_t, *(event.t + (event.dur or 0) for event in fresh)])
+        # Only what is still open is needed from here on; a long trace must not be held.
+        reader.events = [reader.events[place] for place in reader.open.values()]
+        reader.open = {event.id: place for place, event in enumerate(reader.events)}
+        reader.edges.clear()
+        reader.contents.clear()
+        return out
+
+    def live(self, now: float) -> LiveTrace:
+        """The trace as a line."""
+        head = self._reader.header
+        assert head is not None
+        return LiveTrace(
+            id=head.trace_id,
+            task_id=head.task_id,
+            agents=len(self._agents - {OPERATOR}),
+            events=self._count,
+            last_t=self._last_t,
+            silent_s=round(max(0.0, now - self._written), 1),
+            open=_open(self._reader.events),
+            **self._steering.now(),
+        )
+
+
+def _summed(data: bytes) -> int:
+    """How many bytes are sealed by a sum that is whole."""
+    at = len(data)
+    while (at := data.rfind(_SUM, 0, at)) >= 0:
+        end = data.find(b"\n", at + 1)
+        if end >= 0:
+            return end + 1
+    return 0
+
+
+class _Stored:
+    """One trace that is replaced, whole, whenever more of it is known."""
+
+    def __init__(self, row: Summary, before: int | None) -> None:
+        self._row, self.written = row, 0.0
+        self._before = before
+        """How many events it had when it was first seen; None for a new one."""
+        self._marks: dict[str, int] | None = {} if before is None else None
+        """Event to a hash of it, as last told; None before the first reading."""
+        self._open: list[dict[str, Any]] = []
+
+    def changed(self, row: Summary, now: float, store: Store | None) -> list[dict[str, Any]]:
+        """The events that are new or others than they were."""
+        self._row, self.written = row, now
+        if store is None or row.events > _WHOLE:
+            return []
+        try:
+            trace = store.get(row.id)
+        except CounterpointError:  # removed or replaced meanwhile
+            return []
+        marks = {event.id: hash(repr(event)) for event in trace.events}
+        fresh = self._fresh(trace, marks)
+        self._marks = marks
+        still = set(trace.meta.get(OPEN_EVENTS) or ())
+        self._open = _open(event for event in trace.events if event.id in still)
+        return [_told(event, trace.contents, is_open=event.id in still) for event in fresh]
+
+    def _fresh(self, trace: Trace, marks: dict[str, int]) -> list[Event]:
+        if self._marks is not None:
+            return [event for event in trace.events if self._marks.get(event.id) != marks[event.id]]
+        # What it was before is gone from the store; the latest are most likely what came.
+        return sorted(trace.events, key=lambda event: event.t)[self._before :]
+
+    def live(self, now: float) -> LiveTrace:
+        """The trace as a line."""
+        row = self._row
+        return LiveTrace(
+            id=row.id,
+            task_id=row.task_id,
+            agents=row.agents,
+            events=row.events,
+            last_t=float(row.wall_clock_s or 0.0),
+            silent_s=round(max(0.0, now - self.written), 1),
+            open=self._open,
+        )
+
+
+def _open(events: Iterable[Event]) -> list[dict[str, Any]]:
+    return [{"id": e.id, "agent": e.agent, "type": e.type, "tool": e.tool, "since": e.t, "at": e.at} for e in events]
+
+
+def _told(event: Event, contents: dict[str, str], *, is_open: bool) -> dict[str, Any]:
+    """An event as the page is told: its fields, the beginning of its text, and whether it has yet to end."""
+    out = fields(event, _TEXT)
+    out.pop("content_ref", None)
+    text = contents.get(event.content_ref) if event.content_ref else None
+    if text is not None:
+        cut, size = said(text, _TEXT)
+        out |= {"text": cut, "text_size": size}
+    if is_open:
+        out["open"] = True
+    return out
+
 
 GAP_S = 0.04
 """No two batches are closer. The recorder writes every 50 ms, so an event is on the page within 100 ms of being made."""

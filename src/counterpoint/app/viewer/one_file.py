@@ -34,8 +34,7 @@ import msgspec
 from msgspec.structs import replace
 
 from counterpoint import __version__, registry
-from counterpoint.app.viewer.bins import bins
-from counterpoint.app.viewer.columns import columns
+from counterpoint.app.viewer.columns import bins, columns
 from counterpoint.app.viewer.crediting import credit, methods
 from counterpoint.app.viewer.events import fields
 from counterpoint.app.viewer.overview import overview

@@ -6,15 +6,266 @@ plus those of all that was spawned below; money and busy time that no event carr
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 import numpy as np
 
-from counterpoint.app.viewer.highlights import alerts, facts, is_masked, notes
-from counterpoint.app.viewer.prepared import Prepared, finite, prepared
-from counterpoint.app.viewer.replay import can_fork, parent_of
-from counterpoint.app.viewer.shapes import VERSION, About, Agent
+from counterpoint.app.forking import can_fork, parent_of
+from counterpoint.app.viewer.crediting import credit
+from counterpoint.app.viewer.prepared import Prepared, finite, is_dear, prepared, sinks
+from counterpoint.app.viewer.shapes import VERSION, About, Agent, Alert, Fact
+from counterpoint.audit.collaboration import collaboration
+from counterpoint.audit.hacks import hacks
+from counterpoint.audit.overhead import overhead
+from counterpoint.audit.parallelism import parallelism
+from counterpoint.audit.records import Measure
+from counterpoint.audit.rollups import coverage
 from counterpoint.trace import Trace
+from counterpoint.trace.line_records import UNFINISHED
 from counterpoint.trace.steered import is_steered
 from counterpoint.trace.vocabulary import EDGE_TYPES, EVENT_TYPES
+
+# -- The answer strip, the alerts and the notes: computed facts, each leading to an event or an agent -----------------
+# Always true: a fact that the records do not give is left out, never guessed; a count names all, the events beside it are the
+# first few. What was not judged because the trace is too large is said in a note.
+
+_SHOWN = 50
+_MEASURED = 10_000
+"""Events up to which the strip takes measures, which nobody waits for in a larger trace."""
+_COUNTED = (
+    ("incident", "incident", None),
+    ("blocked", "blocked incident", None),
+    ("unlinked", "unlinked child", "unlinked children"),
+)
+_MEASURES = {
+    "parallelism_efficiency": "{}× parallel",
+    "protocol_overhead": "{} of the tokens are protocol",
+    "message_redundancy": "{} of the messages repeat",
+}
+
+# One agent after the other is no news.
+_WORTH_SAYING = {"parallelism_efficiency": 1.1}
+_NUMBER = re.compile(r"[0-9a-fA-F-]{8,}")
+_LONG = 300
+
+
+# -- facts -----------------------------------------------------------------------------------------------------------
+
+
+def facts(look: Prepared, agents: list[Agent], found: list[Alert]) -> list[Fact]:
+    """What the strip says, most telling first."""
+    out = [*_slowest(look, agents), *_dearest(agents), *_credited(look), *_wrong(look)]
+    for kind, one, more in _COUNTED:
+        of_kind = [a for a in found if a.kind == kind]
+        count = look.report.unlinked_count if kind == "unlinked" else len(of_kind)
+        if count:
+            event = next((n for alert in of_kind for n in alert.events), -1)
+            out.append(Fact(kind=kind, text=_many(count, one, more), event=event))
+    if look.untrusted_E.any():
+        reached = int(look.tainted_E.sum())
+        first = int(look.team.place_E[look.untrusted_E].min())
+        out.append(Fact(kind="reach", text=f"outside content may have reached {reached:,} of {look.n:,} events", event=first))
+    return [*out, *(_measured(look) if _is_team(agents) else ())]
+
+
+def _groups(agents: list[Agent]) -> dict[str, list[int]]:
+    """Members of the team that do the same: one role at one depth, as the map folds them."""
+    out: dict[tuple[str, int], list[int]] = {}
+    for a, agent in enumerate(agents):
+        if not agent.is_outside:
+            out.setdefault((agent.role or agent.name, agent.depth), []).append(a)
+    return {_named(agents[m[0]]) if len(m) == 1 else f"{role} ×{len(m):,}": m for (role, _), m in out.items()}
+
+
+def _named(agent: Agent) -> str:
+    """An agent's name; its role where the name is a number that only a machine reads."""
+    return agent.role if agent.role is not None and _NUMBER.fullmatch(agent.name) else agent.name
+
+
+def _is_team(agents: list[Agent]) -> bool:
+    return sum(not agent.is_outside for agent in agents) > 1
+
+
+def _most(agents: list[Agent], value: list[float]) -> tuple[str, int, float] | None:
+    """The group with the most of something, its first among equals, and how much; None when there is nothing."""
+    sums = {name: sum(value[a] for a in members) for name, members in _groups(agents).items()}
+    best = max(sums, key=lambda name: sums[name], default=None)
+    if best is None or sums[best] <= 0:
+        return None
+    return best, max(_groups(agents)[best], key=lambda a: (value[a], -a)), sums[best]
+
+
+def _slowest(look: Prepared, agents: list[Agent]) -> Iterable[Fact]:
+    found, path = _most(agents, [a.path_share for a in agents]), look.facts.path
+    if found is not None and path is not None and _is_team(agents):
+        name, who, share = found
+        unit = {"s": "path", "tokens": "path, in tokens", "steps": "path, in steps"}[path.unit]
+        on_path = [(adds, i) for i, adds in zip(path.events, path.adds, strict=True) if look.team.agent_E[i] == who]
+        event = max(on_path, key=lambda one: one[0])[1] if on_path else -1
+        n = int(look.team.place_E[event]) if event >= 0 else -1
+        yield Fact(kind="slowest", text=f"slowest: {name} ({share:.0%} of {unit})", event=n, agent=who)
+
+
+def _dearest(agents: list[Agent]) -> Iterable[Fact]:
+    found, show = _most(agents, [a.cost_own or 0.0 for a in agents]), _money
+    if found is None:
+        found, show = _most(agents, [a.tokens_own for a in agents]), _tokens
+    if found is not None and _is_team(agents):
+        yield Fact(kind="dearest", text=f"dearest: {found[0]} ({show(found[2])})", agent=found[1])
+
+
+def _credited(look: Prepared) -> Iterable[Fact]:
+    """Who earned most: by Shapley values, where a simulated trace holds what they take. Else a method must be chosen."""
+    if look.n <= _MEASURED and can_fork(look.trace):
+        told = credit(look.trace, "shapley", "agent")
+        best = max(told.by_agent, key=lambda name: told.by_agent[name], default=None)
+        if best is not None:
+            text = f"credit: {best} {told.by_agent[best]:+.3g} (shapley)"
+            yield Fact(kind="credit", text=text, agent=look.team.number[best])
+
+
+def _wrong(look: Prepared) -> Iterable[Fact]:
+    """The first wrong turn: where a person marked it, else the first failure."""
+    marked = [i for i, e in enumerate(look.trace.events) if e.extra and e.extra.get("is_mistake") is True]
+    failed = marked or np.flatnonzero(look.facts.failed_E).tolist()
+    if failed:
+        first = min(failed, key=lambda i: int(look.team.place_E[i]))
+        what = "first wrong turn (marked)" if marked else "first failure"
+        agent = int(look.team.agent_E[first])
+        yield Fact(kind="wrong", text=f"{what}: {look.trace.events[first].id}", event=int(look.team.place_E[first]), agent=agent)
+
+
+def _measured(look: Prepared) -> Iterable[Fact]:
+    """Three of the survey's measures, where they can be had."""
+    if look.n > _MEASURED:
+        return
+    found: list[Measure] = [*parallelism(look.facts), *overhead(look.facts), *collaboration(look.facts)]
+    for measure in found:
+        if measure.name in _MEASURES and measure.value and measure.value >= _WORTH_SAYING.get(measure.name, 0):
+            value = f"{measure.value:.0%}" if measure.unit == "share" else f"{measure.value:.2g}"
+            bound = "" if measure.bound == "exact" else f"{measure.bound} "
+            yield Fact(kind=measure.name, text=bound + _MEASURES[measure.name].format(value))
+
+
+def _many(count: int, one: str, more: str | None = None) -> str:
+    return f"{count:,} {one if count == 1 else more or one + 's'}"
+
+
+def _tokens(value: float) -> str:
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if value >= size:
+            return f"{value / (1e3 if unit == 'k' else size):,.3g} {unit} tokens"
+    return f"{value:,.0f} tokens"
+
+
+def _money(value: float) -> str:
+    return f"${value:,.2f}" if value >= 0.1 else f"${value:.2g}"
+
+
+# -- alerts ----------------------------------------------------------------------------------------------------------
+
+
+def alerts(look: Prepared) -> list[Alert]:
+    """What to look at, the gravest first."""
+    out = [*_incidents(look), *_hacks(look), *_unlinked(look), *_open(look), *_failures(look)]
+    rank = {"high": 0, "medium": 1, "low": 2}
+    return sorted(out, key=lambda alert: rank[alert.severity])
+
+
+def _numbers(look: Prepared, ids: Iterable[str]) -> list[int]:
+    places = [int(look.team.place_E[look.trace.index[name]]) for name in ids]
+    return sorted(places)[:_SHOWN]
+
+
+def _incidents(look: Prepared) -> Iterable[Alert]:
+    """Violations, as `counterpoint audit --taint` counts them, and what was blocked."""
+    if is_dear(look):
+        return
+    for sink in sinks(look)[1]:
+        if sink.status != "possible":
+            kind, severity = ("blocked", "low") if sink.status == "blocked" else ("incident", "high")
+            text = f"{sink.what}: {sink.rule}" + (" (blocked)" if kind == "blocked" else "")
+            numbers = [int(look.team.place_E[look.trace.index[name]]) for name in sink.path or (sink.event,)]
+            yield Alert(kind=kind, severity=severity, text=_line(text), events=numbers[-_SHOWN:])
+
+
+def _line(text: str) -> str:
+    """A text on one line, and not a long one."""
+    words = " ".join(text[: 4 * _LONG].split())
+    return words if len(words) <= _LONG else words[: _LONG - 1] + "…"
+
+
+def _hacks(look: Prepared) -> Iterable[Alert]:
+    if look.is_large:
+        return
+    for finding in hacks(look.trace, facts=look.facts):
+        if finding.status == "found":
+            text = f"{finding.hack.replace('_', ' ')}: {finding.why}"
+            yield Alert(kind="hack", severity=finding.severity or "low", text=text, events=_numbers(look, finding.events))
+
+
+def _unlinked(look: Prepared) -> Iterable[Alert]:
+    report = look.report
+    if report.unlinked_count:
+        first = [int(look.team.place_E[look.team.agent_E == a].min()) for a in look.unlinked_A[:_SHOWN] if _acts(look, a)]
+        some = "; ".join(report.unlinked[:3])
+        text = f"{_many(report.unlinked_count, 'sub-agent or spawn', 'sub-agents or spawns')} whose other end is missing: {some}"
+        yield Alert(kind="unlinked", severity="medium", text=_line(text), events=sorted(first))
+
+
+def _acts(look: Prepared, agent: int) -> bool:
+    return bool((look.team.agent_E == agent).any())
+
+
+def _open(look: Prepared) -> Iterable[Alert]:
+    if look.open:
+        numbers = sorted(look.team.place_E[look.open].tolist())
+        text = f"{_many(len(numbers), 'event')} began and did not end"
+        yield Alert(kind="open", severity="medium", text=text, events=numbers[:_SHOWN])
+
+
+def _failures(look: Prepared) -> Iterable[Alert]:
+    failed = np.flatnonzero(look.facts.failed_E)
+    if len(failed):
+        numbers = np.sort(look.team.place_E[failed]).tolist()
+        text = f"{_many(len(numbers), 'event')} failed"
+        yield Alert(kind="failure", severity="low", text=text, events=numbers[:_SHOWN])
+
+
+# -- notes -----------------------------------------------------------------------------------------------------------
+
+
+def is_masked(trace: Trace) -> bool:
+    """Whether texts of the trace were masked."""
+    return any("[masked:" in text for text in trace.contents.values())
+
+
+def notes(look: Prepared) -> list[str]:
+    """What the reader should know beside the picture."""
+    trace, report = look.trace, look.report
+    out = []
+    if trace.meta.get(UNFINISHED):
+        out.append("This trace has no end record: it is still running, or was cut off.")
+    out += [f"Mended on import: {what} ({count:,})." for what, count in report.mended.items()]
+    out += [f"The source does not say: {what} ({count:,})." for what, count in report.lacks.items()]
+    if report.broken_count:
+        out.append(f"{_many(report.broken_count, 'record')} of the source could not be read.")
+    if report.unknown:
+        kinds = ", ".join(list(report.unknown)[:5])
+        out.append(f"{_many(sum(report.unknown.values()), 'record')} of unknown kinds left out of the graph: {kinds}.")
+    if inferred := sum(report.inferred.values()):
+        out.append(f"{_many(inferred, 'link')} inferred by rule: {', '.join(report.inferred)}.")
+    if not trace.contents and any(e.content_ref for e in trace.events):
+        out.append("The texts are not in this file: events point to them by hash only.")
+    covered = coverage(trace, facts=look.facts)
+    if covered.no_record and covered.total:
+        out.append(f"Tokens are at least {covered.accounted:,}: {_many(covered.no_record, 'act')} without a token record.")
+    if look.is_large:
+        out.append(f"{look.n:,} events, shown as slices of time. Reward hacks and incidents: counterpoint audit looks for them.")
+    elif is_dear(look):
+        out.append("Incidents were not looked for here, since there is much text: the Safety view does.")
+    return out
 
 
 def overview(trace: Trace) -> About:

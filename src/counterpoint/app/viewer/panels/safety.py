@@ -12,9 +12,8 @@ from itertools import pairwise
 import numpy as np
 from msgspec import Struct
 
-from counterpoint.app.viewer.incidents import sinks
 from counterpoint.app.viewer.panel import Panel
-from counterpoint.app.viewer.prepared import Prepared, prepared
+from counterpoint.app.viewer.prepared import Prepared, prepared, sinks
 from counterpoint.audit.authority import Sink
 from counterpoint.audit.taint import MayTaint, may_taint, suspects
 from counterpoint.trace import Graph, Trace
