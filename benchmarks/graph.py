@@ -1,9 +1,8 @@
-"""Bytes to answers: critical path, cone, reach, roll-up per agent; end to end and the passes alone."""
+"""Bytes to answers: critical path, cone, reach; end to end and the passes alone."""
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from typing import Any
 
 import networkx as nx
@@ -14,7 +13,6 @@ from _timing import arguments, interleaved, report, row
 
 from counterpoint.testing import SIZES, synthetic_trace
 from counterpoint.trace import Trace, decode, encode, kernels
-from counterpoint.trace.totals import agent_totals
 
 
 def sources(n: int, k: int) -> list[int]:
@@ -28,7 +26,7 @@ def ours(data: bytes) -> tuple[Any, ...]:
     graph, n = trace.graph, len(trace.events)
     path = graph.critical_path(np.array([e.dur or 0 for e in trace.events]))
     reach = [int(graph.reach(sources(n, k)).sum()) for k in (10, 1000)]
-    return path[0], int(graph.descendants(n // 3).sum()), *reach, agent_totals(trace.events), trace
+    return path[0], int(graph.descendants(n // 3).sum()), *reach, trace
 
 
 def networkx_graph(document: dict[str, Any]) -> tuple[nx.DiGraph, list[str]]:
@@ -66,15 +64,9 @@ def theirs(data: bytes, reach: Any) -> tuple[Any, ...]:
     document = json.loads(data)
     graph, ids = networkx_graph(document)
     n = len(ids)
-    spent: dict[str, list[float]] = defaultdict(lambda: [0, 0, 0])
-    for event in document["events"]:
-        own = spent[event["agent"]]
-        own[0] += 1
-        own[1] += event.get("tokens_in", 0) + event.get("tokens_out", 0)
-        own[2] += event.get("dur", 0)
     cone = 1 + len(nx.descendants(graph, ids[n // 3]))
     found = [reach(graph, [ids[i] for i in sources(n, k)]) for k in (10, 1000)]
-    return networkx_path(graph), cone, *found, spent, document
+    return networkx_path(graph), cone, *found, document
 
 
 def end_to_end(name: str, repeats: int) -> list[dict[str, Any]]:
@@ -88,7 +80,7 @@ def end_to_end(name: str, repeats: int) -> list[dict[str, Any]]:
         "clever": lambda: theirs(data, networkx_reach_at_once),
     }
     took = interleaved(work, repeats, "cpu")
-    what = f"bytes to path, cone, reach 10 and 1,000, per agent, {name}"
+    what = f"bytes to path, cone, reach 10 and 1,000, {name}"
     return [
         row(f"{what} | json + networkx", took["ours"] * 1e3, took["plain"] * 1e3, "ms CPU", target=8),
         row(f"{what} | the same, reach from one extra node", took["ours"] * 1e3, took["clever"] * 1e3, "ms CPU"),
