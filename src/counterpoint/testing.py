@@ -29,11 +29,11 @@ from msgspec.structs import replace
 from counterpoint.app.viewer.panel import Panel, panels
 from counterpoint.app.viewer.typescript import interfaces
 from counterpoint.credit.mechanism import Mechanism
+from counterpoint.envs.contract import check_task as check_text_task
+from counterpoint.envs.contract import check_world
 from counterpoint.envs.synthetic import SHAPES, SIZES, synthetic_trace
 from counterpoint.envs.task import TextTask
-from counterpoint.envs.task_contract import check_task as check_text_task
 from counterpoint.envs.world import World
-from counterpoint.envs.world_contract import check_world
 from counterpoint.errors import CounterpointError, InputError
 from counterpoint.formats.contract import check_format as check_bytes
 from counterpoint.formats.format import Format

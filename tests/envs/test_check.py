@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 import pytest
 
+from counterpoint.envs.contract import same
 from counterpoint.envs.world import Optimum, Runs
-from counterpoint.envs.world_contract import same
 from counterpoint.errors import InputError
 from counterpoint.testing import CHECKS, ConformanceError, check_env
 from counterpoint.trace import Edge, Trace

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from counterpoint import registry
+from counterpoint.envs.contract import check_task
 from counterpoint.envs.task import Act, Document, Draw, Instance, Planted, Score, Subtask, TextTask, View
 from counterpoint.envs.task import task as find
-from counterpoint.envs.task_contract import check_task
 from counterpoint.envs.text.pointer_chase import PointerChase
 from counterpoint.errors import InputError, NotFound
 

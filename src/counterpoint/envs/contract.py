@@ -1,7 +1,8 @@
-"""What every world promises, called: `testing.check_env` is this with its own error.
+"""What every world and every text task promises, called: `testing.check_env` and `check_task` are this with their own error.
 
-Always true: the checks use a world only as anybody may, so they hold for one from outside too; each failure is one sentence.
-Numbers are compared exactly: an episode is a function of (world, policy, seed), whether it is played alone or among many.
+Always true: the checks use a world or task only as anybody may, so they hold for one from outside too; each failure is one
+sentence. Numbers are compared exactly: an episode is a function of (world, policy, seed), whether it is played alone or among
+many. The truth file's first line is a marker and the rest a right answer: so a check knows the truth without a task's own code.
 """
 
 from __future__ import annotations
@@ -9,13 +10,16 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import numpy as np
 
+from counterpoint.envs.keyed import purpose, uniform
+from counterpoint.envs.leaks import given, leaks, truth
+from counterpoint.envs.task import VERBS, Act, Choice, Instance, Planted, Score, Seen, TextTask, View
 from counterpoint.envs.world import Env, Optimum, Runs, World
 from counterpoint.errors import CounterpointError, InputError
 from counterpoint.trace import Trace, encode, problems
@@ -31,8 +35,9 @@ _NO_NAME = "no such name"
 
 def check_world(world: World, require: Require, *, episodes: int) -> None:
     """Everything, cheap things first; `require` is told what does not hold."""
-    _declared(world, require)
+    _declared(world, World, require)
     _config(world, require)
+    _silent(world, require)
     best = world.optimum()
     _optimum(best, require)
     names = world.policies()
@@ -51,39 +56,15 @@ def check_world(world: World, require: Require, *, episodes: int) -> None:
     _by_hand(world, require)
 
 
-# -- what a world says of itself -----------------------------------------------------------------------------------------
+# -- worlds: what they say of themselves ---------------------------------------------------------------------------------
 
 
-def _declared(world: World, require: Require) -> None:
-    lacking = [n for n in _members(World) if not hasattr(world, n)]
-    require(not lacking, f"is not a World: has no {', '.join(lacking)}")
-    for name in ("name", "short", "version"):
-        value = getattr(world, name)
-        require(isinstance(value, str) and bool(value.strip()), f"`{name}` is a string, not {value!r}")
+def _silent(world: World, require: Require) -> None:
     require(isinstance(world.silent, Mapping), "`silent` maps sub-decisions to reasons")
     for decision, reason in world.silent.items():
         known = ", ".join(SUB_DECISIONS.values())
         require(decision in SUB_DECISIONS.values(), f"`silent` names {decision!r}, which is none of {known}")
         require(isinstance(reason, str) and bool(reason.strip()), f"`silent` gives no reason for {decision}")
-
-
-def _members(protocol: type) -> list[str]:
-    return [n for n in vars(protocol) if not n.startswith("_")]
-
-
-def _config(world: World, require: Require) -> None:
-    config: Any = world.config
-    is_record = dataclasses.is_dataclass(config) and not isinstance(config, type)
-    require(is_record and config.__dataclass_params__.frozen, "`config` is not a frozen dataclass")
-    for f in dataclasses.fields(config):
-        for what in ("unit", "doc"):
-            require(
-                bool(str(f.metadata.get(what) or "").strip()), f"parameter {f.name} has no {what}; declare it with `parameter`"
-            )
-    same_again = world.replace()
-    require(same_again.config == config, "replace() without a change gives another config")
-    require(same_again.name == world.name, "replace() without a change gives another name")
-    _refuses(lambda: world.replace(no_such_parameter=1), InputError, "replace() of an unknown parameter", require)
 
 
 def _optimum(best: Optimum, require: Require) -> None:
@@ -99,16 +80,6 @@ def _optimum(best: Optimum, require: Require) -> None:
 
 def _slack(value: float) -> float:
     return 1e-9 * max(1.0, abs(value))
-
-
-def _refuses(does: Callable[[], Any], kind: type[Exception], what: str, require: Require) -> None:
-    try:
-        does()
-    except kind:
-        return
-    except Exception as error:
-        require(False, f"{what} ends in {type(error).__name__} and not in {kind.__name__}: {error}")
-    require(False, f"{what} raises no {kind.__name__}")
 
 
 # -- many episodes -------------------------------------------------------------------------------------------------------
@@ -276,6 +247,195 @@ def _refused(env: Env, before: Any, require: Require) -> None:
         env.step(object())
     except Exception:
         require(same(env.observe(), before), "a refused action changes the state")
+
+
+# -- text tasks: instances, truth, answers ------------------------------------------------------------------------------
+
+TOOLS = ("search", "open", "sql", "python", "note", "notes")
+ODD = (
+    "",
+    " ",
+    "none",
+    "|;|;|",
+    "1|2|3; a|b|c",
+    "-1",
+    "9" * 400,
+    "0x10 1e999 nan inf -0 ½ ٣",
+    "C-1234|Ж\u2028\x00|1; R1|E1|-",
+    "(" * 3000 + "def f():\n\treturn",
+    "\ud800 lone",
+    '{"a": [1, {"b": null}]}',
+    "true; false; true",
+    "D-1 | title\nA text.\nB | C | D",
+)
+"""Texts that no checker, merge or player may stumble over."""
+_SEEDS = range(3)
+_ODD_KINDS: tuple[tuple[Any, str], ...] = (
+    ("own", "lead.1"),
+    ("result", "open"),
+    ("result", "search"),
+    ("result", "sql"),
+    ("return", "lead.2"),
+    ("error", "lead.1"),
+)
+_PURPOSES = ("turn", "work", "judge", "debate", "resolve")
+
+
+def check_task(task: TextTask, require: Require) -> None:
+    """Everything, cheap things first; `require` is told what does not hold."""
+    _declared(task, TextTask, require)
+    _config(task, require)
+    _rules(task, require)
+    instances = [task.instance(seed) for seed in _SEEDS]
+    for instance in instances:
+        _whole(task, instance, require)
+        _task_repeats(task, instance, require)
+        _truth(task, instance, require)
+        _scores(task, instance, require)
+        _merges(task, instance, require)
+        _plays(task, instance, require)
+    require(not same(dataclasses.replace(instances[0], seed=1), instances[1]), "two seeds give the same instance")
+
+
+def _rules(task: TextTask, require: Require) -> None:
+    rules = task.rules
+    are_names = isinstance(rules, tuple) and bool(rules) and all(isinstance(r, str) and r for r in rules)
+    require(are_names and len(set(rules)) == len(rules), f"`rules` are some different names, not {rules!r}")
+
+
+# -- instances and truth -------------------------------------------------------------------------------------------------
+
+
+def _whole(task: TextTask, instance: Instance, require: Require) -> None:
+    where = f"seed {instance.seed}"
+    require(instance.task == task.name, f"{where}: the instance is of {instance.task!r}, not of {task.name!r}")
+    require(bool(instance.question.strip()), f"{where}: there is no question")
+    is_line = bool(instance.answer_format.strip()) and "\n" not in instance.answer_format
+    require(is_line, f"{where}: the answer format is not one line")
+    parts = [part.id for part in instance.subtasks]
+    require(bool(parts) and len(set(parts)) == len(parts), f"{where}: subtasks need different ids, at least one: {parts}")
+    require(all(part.text.strip() for part in instance.subtasks), f"{where}: a subtask has no text")
+    unknown = [tool for tool in instance.tools if tool not in TOOLS]
+    require(not unknown, f"{where}: no tool named {', '.join(map(repr, unknown))}: known are {', '.join(TOOLS)}")
+    ids = [document.id for document in instance.documents]
+    require(len(set(ids)) == len(ids), f"{where}: two documents have one id")
+    odd = [d.id for d in instance.documents if set("|\n") & set(d.id + d.title)]
+    require(not odd, f"{where}: an id or title has a | or a line break in it: {odd[:1]}")
+    for planted in instance.planted:
+        _planted(planted, instance, where, require)
+
+
+def _planted(planted: Planted, instance: Instance, where: str, require: Require) -> None:
+    vectors = get_args(Planted.__dataclass_fields__["vector"].type) or ("AV2", "AV3", "AV4", "benign")
+    require(planted.vector in vectors, f"{where}: planted with an unknown vector {planted.vector!r}")
+    keys = [key for key in (planted.canary, planted.tool, planted.file) if key]
+    require(bool(keys) != (planted.vector == "benign"), f"{where}: an attack has a key and a control has none, not {keys}")
+    require(all(key in planted.text for key in keys), f"{where}: the planted text does not name its key")
+    if planted.where.startswith("document:"):
+        texts = [d.text for d in instance.documents if d.id == planted.where.removeprefix("document:")]
+        require(bool(texts) and planted.text in texts[0], f"{where}: {planted.where} does not hold what is planted there")
+
+
+def _task_repeats(task: TextTask, instance: Instance, require: Require) -> None:
+    again = task.replace().instance(instance.seed)
+    require(same(again, instance), f"seed {instance.seed}: the same seed gives another instance")
+    require(task.truth_file(again) == task.truth_file(instance), f"seed {instance.seed}: the same instance has another truth")
+
+
+def _truth(task: TextTask, instance: Instance, require: Require) -> None:
+    where = f"seed {instance.seed}"
+    key, solution = truth(instance, task)
+    require(len(key) >= 8 and bool(solution), f"{where}: the truth file is no marker line and a solution")
+    score = task.check(instance, solution)
+    require(score.is_solved and score.value == 1, f"{where}: the truth file's solution scores {score.value}")
+    texts = given(instance)
+    for leak in leaks(instance, texts.values(), task):
+        require(False, f"{where}: the {leak.what} stands in {[*texts][int(leak.where)]}")
+
+
+def _scores(task: TextTask, instance: Instance, require: Require) -> None:
+    for text in ODD:
+        score = task.check(instance, text)
+        is_score = isinstance(score, Score) and math.isfinite(score.value) and 0 <= score.value <= 1
+        require(is_score, f"{text[:20]!r} scores {score}, which is no number from 0 to 1")
+        require(score.is_solved == (score.value == 1), f"{text[:20]!r} scores {score.value}, and is_solved is {score.is_solved}")
+        require(task.check(instance, text) == score, f"{text[:20]!r} scores otherwise the second time")
+    require(not task.check(instance, "").is_solved, "an empty answer is right")
+
+
+def _merges(task: TextTask, instance: Instance, require: Require) -> None:
+    for rule in task.rules:
+        for texts in ([], [""], list(ODD), [truth(instance, task)[1]]):
+            require(isinstance(task.merge(instance, rule, texts), str), f"merge by {rule} gives no text")
+        one = task.merge(instance, rule, [truth(instance, task)[1]])
+        require(task.check(instance, one).is_solved, f"merge by {rule} of one right answer alone is wrong")
+    _refuses(lambda: task.merge(instance, "no such rule", []), CounterpointError, "an unknown rule", require)
+
+
+# -- playing -------------------------------------------------------------------------------------------------------------
+
+
+def odd_views(instance: Instance) -> Iterator[View]:
+    """Views that a player must cope with: nothing seen, odd texts of every kind, every purpose, few choices or many."""
+    question = Seen("question", "user", instance.question)
+    part = Seen("subtask", "lead", instance.subtasks[0].text, instance.subtasks[0].id)
+    tools = tuple(Choice("tool", tool) for tool in instance.tools)
+    ends = ((Choice("return"),), (Choice("stop"),), (Choice("message", "lead.2"), Choice("noop", "", "")))
+    odd = [Seen(kind, by, text, "s1") for text in ODD for kind, by in _ODD_KINDS]
+    for turn in _PURPOSES:
+        for seen in ((), (question,), (question, part), (question, part, *odd), (*odd,), (part, *odd, question)):
+            for end in ends:
+                for choices in ((*tools, *end), end):
+                    yield View("lead.1", "critic" if turn == "judge" and end is ends[0] else "worker", turn, seen, choices)
+
+
+def _plays(task: TextTask, instance: Instance, require: Require) -> None:
+    for k, view in enumerate(odd_views(instance)):
+        for skill in (1.0, 0.0):
+            act = task.work(view, lambda name, k=k: float(uniform(k, purpose(name))), skill)  # type: ignore[misc]
+            is_act = isinstance(act, Act) and act.verb in VERBS and isinstance(act.text, str)
+            require(is_act, f"work gives {act!r}, which is no act")
+            offered = [c for c in view.choices if (c.verb, c.target) == (act.verb, act.target) and c.text in (None, act.text)]
+            require(bool(offered), f"work does {act.verb} {act.target}, which is not offered ({view.purpose})")
+
+
+# -- what a world or a task says of itself -------------------------------------------------------------------------------
+
+
+def _declared(thing: World | TextTask, protocol: type, require: Require) -> None:
+    lacking = [n for n in _members(protocol) if not hasattr(thing, n)]
+    require(not lacking, f"is not a {protocol.__name__}: has no {', '.join(lacking)}")
+    for name in ("name", "short", "version"):
+        value = getattr(thing, name)
+        require(isinstance(value, str) and bool(value.strip()), f"`{name}` is a string, not {value!r}")
+
+
+def _members(protocol: type) -> list[str]:
+    return [n for n in vars(protocol) if not n.startswith("_")]
+
+
+def _config(thing: World | TextTask, require: Require) -> None:
+    config: Any = thing.config
+    is_record = dataclasses.is_dataclass(config) and not isinstance(config, type)
+    require(is_record and config.__dataclass_params__.frozen, "`config` is not a frozen dataclass")
+    for f in dataclasses.fields(config):
+        for what in ("unit", "doc"):
+            is_there = bool(str(f.metadata.get(what) or "").strip())
+            require(is_there, f"parameter {f.name} has no {what}; declare it with `parameter`")
+    again = thing.replace()
+    require(again.config == config, "replace() without a change gives another config")
+    require(again.name == thing.name, "replace() without a change gives another name")
+    _refuses(lambda: thing.replace(no_such_parameter=1), InputError, "replace() of an unknown parameter", require)
+
+
+def _refuses(does: Callable[[], Any], kind: type[Exception], what: str, require: Require) -> None:
+    try:
+        does()
+    except kind:
+        return
+    except Exception as error:
+        require(False, f"{what} ends in {type(error).__name__} and not in {kind.__name__}: {error}")
+    require(False, f"{what} raises no {kind.__name__}")
 
 
 # -- comparing -----------------------------------------------------------------------------------------------------------
