@@ -14,10 +14,8 @@ import numpy as np
 from _timing import arguments, interleaved, report, row
 
 from counterpoint.bench.claims.shapley import team_game
-from counterpoint.credit.agent_orders import by_keys, mean_over_orders
-from counterpoint.credit.games import Game, VoteGame, exact_shapley, table
-from counterpoint.credit.team_games import solve
-from counterpoint.credit.vote_games import exact_votes
+from counterpoint.credit.games import Game, VoteGame, by_keys, exact_shapley, mean_over_orders, table
+from counterpoint.credit.team_games import exact_votes, solve
 
 try:
     shapiq = importlib.import_module("shapiq")

@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 from counterpoint import Refused, Store, Trace, registry
+from counterpoint.app.api.credit import credit_of
 from counterpoint.app.cli import main
-from counterpoint.app.crediting import credit_of
 from counterpoint.app.forking import can_fork, replay_for, replay_of
 from counterpoint.app.library import save
 from counterpoint.app.viewer.crediting import credit as page_credit

@@ -13,7 +13,7 @@ import counterpoint
 from counterpoint.app.cli import cli
 from counterpoint.app.cli.show import Screen, credit_bar, cut, lanes_text, span
 from counterpoint.app.viewer.shapes import FAMILIES as PAGE_FAMILIES
-from counterpoint.credit.shares import agent_shares
+from counterpoint.credit.rows import agent_shares
 from counterpoint.testing import synthetic_trace
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.lanes import EMPTY, FAMILIES, KINDS, WAIT, Clock, cells, folded, kind_of

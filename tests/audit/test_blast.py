@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import counterpoint as cpt
-from counterpoint.audit.blast import blast_radius, closure, cut_off, fences_of
-from counterpoint.audit.edge_audit import other
+from counterpoint.audit.blast import blast_radius, closure, cut_off, fences_of, other
 from counterpoint.errors import NotFound
 from counterpoint.trace import Edge, Event, Graph, Trace
 

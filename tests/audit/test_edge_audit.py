@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 import counterpoint as cpt
-from counterpoint.audit.edge_audit import EdgeAudit, Miss, edge_audit, upper
+from counterpoint.audit.blast import EdgeAudit, Miss, edge_audit, upper
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Event, Trace
 

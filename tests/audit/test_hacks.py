@@ -10,8 +10,7 @@ from msgspec import structs
 from audit.made import Story, fan_out
 from counterpoint.audit.collusion import collusion_over, verifier_collusion
 from counterpoint.audit.facts import Facts
-from counterpoint.audit.hacks import DETECTORS, free_riding, hacks, pseudo_parallelism
-from counterpoint.audit.padding import communication_padding, tool_spam
+from counterpoint.audit.hacks import DETECTORS, communication_padding, free_riding, hacks, pseudo_parallelism, tool_spam
 from counterpoint.audit.records import HACKS, Finding
 from counterpoint.testing import SHAPES, synthetic_trace
 from counterpoint.trace import Trace

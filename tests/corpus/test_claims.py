@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from counterpoint.corpus import load
-from counterpoint.corpus.claims import Claim, claim, claims
+from counterpoint.corpus.query import Claim, claim, claims
 from counterpoint.corpus.records import PAPER_VOCABULARY, ClaimSpec, Mark
 
 

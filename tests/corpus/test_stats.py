@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from counterpoint.corpus import load
-from counterpoint.corpus.stats import counts, cross, statistics
+from counterpoint.corpus.query import counts, cross, statistics
 
 CREDIT = ["NA", "agent", "message", "orchestrator", "role", "turn"]
 REWARD_BY_CREDIT = {

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from counterpoint.credit.advantages import chain_ends, gae, reward_to_go, scan, td_lambda, td_targets
+from counterpoint.credit.doubly_robust import ridge
 from counterpoint.credit.mechanisms.coma import coma, counterfactual_advantages
 from counterpoint.credit.mechanisms.cone import cone
 from counterpoint.credit.mechanisms.difference import difference
@@ -30,7 +31,6 @@ from counterpoint.credit.off_policy import (
     step_scale,
     vtrace,
 )
-from counterpoint.credit.ridge import ridge
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Trace
 from counterpoint.trace.replay import Delete, Do, Fork

@@ -14,11 +14,11 @@ from msgspec.structs import replace
 import counterpoint.credit
 from counterpoint import registry
 from counterpoint.credit.accounts import LedgerEntry
+from counterpoint.credit.doubly_robust import Ridge
 from counterpoint.credit.games import Game, VoteGame
 from counterpoint.credit.groups import CONVENTIONS, Convention
 from counterpoint.credit.mechanism import Mechanism, team_reward
 from counterpoint.credit.mechanisms.message_amortised import Weights
-from counterpoint.credit.ridge import Ridge
 from counterpoint.credit.team_games import Played
 from counterpoint.errors import InputError
 from counterpoint.trace import Event, Trace
@@ -219,13 +219,13 @@ BY_PLACE = {
     "masked_replay.votes_of",
     "masked_replay.worth_of",
     "mechanism.team_reward",
-    "messages.messages_of",
-    "ridge.ridge",
+    "forks.messages_of",
+    "doubly_robust.ridge",
     "rows.paid_steps",
     "rows.values_of",
-    "prefix_tree.tree_of",
-    "vote_games.exact_votes",
-    "vote_games.vote_game",
+    "rows.tree_of",
+    "team_games.exact_votes",
+    "team_games.vote_game",
     "cone.cone_sums",
     "ledger.doob",
     "sharp.normalised",

@@ -484,7 +484,7 @@ def test_fit_counts_what_it_learnt_from_and_how_far_it_was_off() -> None:
     told = [CreditRow(0, "message", f"v{k}", v, 0.1) for k, v in enumerate(y)]
     other = [CreditRow(0, "agent", f"v{k}", 99.0) for k in range(3)]
     weights = fit([trace], Credit("d", "e", False, ("many",), (*told, *other)))
-    from counterpoint.credit.ridge import ridge
+    from counterpoint.credit.doubly_robust import ridge
 
     rest = ((y - ridge(x, y, 3.0)(x)) ** 2).sum() / (len(y) - len(NAMES) - 1)
     assert weights.messages == len(y)

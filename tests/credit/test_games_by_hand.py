@@ -9,13 +9,25 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from counterpoint.credit.agent_orders import by_keys, extension, mean_over_orders, parent_first, tree
-from counterpoint.credit.games import MOST_EXACT, Game, VoteGame, above, closure, exact_owen, exact_shapley, table
+from counterpoint.credit.games import (
+    MOST_EXACT,
+    Game,
+    VoteGame,
+    above,
+    by_keys,
+    closure,
+    exact_owen,
+    exact_shapley,
+    extension,
+    mean_over_orders,
+    parent_first,
+    table,
+    tree,
+)
 from counterpoint.credit.mechanisms.shapley import shapley
 from counterpoint.credit.mechanisms.sharp import marginals, normalised, rewards, sharp
 from counterpoint.credit.mechanisms.winter import winter
-from counterpoint.credit.team_games import forked_without, play, roles_of, solve
-from counterpoint.credit.vote_games import exact_votes, vote_game
+from counterpoint.credit.team_games import exact_votes, forked_without, play, roles_of, solve, vote_game
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.replay import Delete, Do

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import counterpoint as cpt
 from counterpoint import registry
 from counterpoint.credit.accounts import FIXED, Ledger, LedgerEntry, projected
-from counterpoint.credit.agent_orders import extension
+from counterpoint.credit.games import extension
 from counterpoint.credit.mechanisms.ledger import accounts, doob, draft_values, parts_of
 from counterpoint.errors import InputError, NotFound, NotIdentified
 from counterpoint.testing import synthetic_trace

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import counterpoint as cpt
+from counterpoint.credit.doubly_robust import ridge
 from counterpoint.credit.forks import Contrast, effects, fork_seeds, pair_interaction, paired
 from counterpoint.credit.masked_replay import Vote, gains, majority, masked, smoothed, votes_of
 from counterpoint.credit.mechanisms.message_amortised import NAMES, blended, features, fit, message_amortised
 from counterpoint.credit.mechanisms.message_delete import message_delete
 from counterpoint.credit.mechanisms.message_masked import message_masked
 from counterpoint.credit.mechanisms.message_substitute import message_substitute
-from counterpoint.credit.ridge import ridge
 from counterpoint.envs.teamworld.policies.composed import ComposedPolicy, Parts
 from counterpoint.envs.teamworld.team_replay import TeamReplay
 from counterpoint.errors import InputError, NotFound, NotIdentified

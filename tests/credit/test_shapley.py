@@ -14,11 +14,21 @@ from hypothesis import strategies as st
 import counterpoint as cpt
 from counterpoint import registry
 from counterpoint.bench.claims.shapley import spearman
-from counterpoint.credit.agent_orders import _latin, by_keys, mean_over_orders, parent_first, tree
-from counterpoint.credit.games import Game, VoteGame, closure, exact_owen, exact_shapley, table
+from counterpoint.credit.games import (
+    Game,
+    VoteGame,
+    _latin,
+    by_keys,
+    closure,
+    exact_owen,
+    exact_shapley,
+    mean_over_orders,
+    parent_first,
+    table,
+    tree,
+)
 from counterpoint.credit.mechanisms.sharp import marginals, normalised, rewards
-from counterpoint.credit.team_games import play, solve
-from counterpoint.credit.vote_games import exact_votes
+from counterpoint.credit.team_games import exact_votes, play, solve
 from counterpoint.errors import InputError, NotIdentified
 
 shapley, winter, sharp = (registry.get("credit", name) for name in ("shapley", "winter", "sharp"))

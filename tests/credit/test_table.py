@@ -9,12 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 from counterpoint import registry
+from counterpoint.credit.forks import check_ids, messages_of
 from counterpoint.credit.groups import Convention
-from counterpoint.credit.messages import check_ids, messages_of
-from counterpoint.credit.prefix_tree import tree_of
 from counterpoint.credit.rows import (
     TraceUnit,
     actions,
+    agent_shares,
     compared,
     credit_of,
     event_unit,
@@ -23,10 +23,10 @@ from counterpoint.credit.rows import (
     main_of,
     paid,
     paid_steps,
+    tree_of,
     unit_events,
     values_of,
 )
-from counterpoint.credit.shares import agent_shares
 from counterpoint.errors import InputError, NotFound, NotIdentified
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.rows import Cost, CreditRow, Signal, Signals

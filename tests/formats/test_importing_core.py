@@ -13,9 +13,8 @@ from counterpoint.errors import InputError
 from counterpoint.formats.draft import Draft, ordered
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing import files as files_module
-from counterpoint.formats.importing.chat import Call, Heard, Message, arguments_text, message_of, messages_of
+from counterpoint.formats.importing.chat import Call, Heard, Message, Turn, arguments_text, message_of, messages_of, put_down
 from counterpoint.formats.importing.files import HEAD, File, bounded, first_keys
-from counterpoint.formats.importing.group_talk import Turn, put_down
 from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.usage import PRICES, Price, Prices, Usage
 from counterpoint.formats.importing.values import (

@@ -16,7 +16,7 @@ import zstandard
 
 import logs
 from counterpoint.formats.importing.files import File
-from counterpoint.formats.inspect import archive as _inspect_zip
+from counterpoint.formats.inspect import eval_log as _inspect_zip
 from counterpoint.formats.inspect.eval_log import score_number, usage_of
 from counterpoint.trace import Trace, encode
 

@@ -16,7 +16,7 @@ import pytest
 import logs
 from counterpoint.errors import InputError
 from counterpoint.formats.importer import Session
-from counterpoint.formats.otel.bodies import records_of, spans_of, spans_of_records
+from counterpoint.formats.otel import records_of, spans_of, spans_of_records
 from counterpoint.formats.spans.trees import traces_of
 from counterpoint.trace import Trace
 

@@ -18,8 +18,7 @@ from counterpoint.errors import InputError
 from counterpoint.formats.importer import Session
 from counterpoint.formats.importing.files import File
 from counterpoint.formats.importing.report import Report
-from counterpoint.formats.otel import protobuf
-from counterpoint.formats.otel.bodies import count_records, read_file, records_of, spans_of
+from counterpoint.formats.otel import count_records, protobuf, read_file, records_of, spans_of
 from counterpoint.formats.spans.raw_records import Records
 from counterpoint.trace import Trace
 from logs import imported

@@ -12,7 +12,7 @@ import logs
 from counterpoint.envs.synthetic import SHAPES, synthetic_trace
 from counterpoint.errors import InputError
 from counterpoint.formats.format import detect
-from counterpoint.formats.otel.bodies import spans_of
+from counterpoint.formats.otel import spans_of
 from counterpoint.formats.otlp import otlp
 from counterpoint.testing import odd_trace
 from counterpoint.trace import Edge, Event, Trace

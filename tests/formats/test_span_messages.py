@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from counterpoint.formats.spans.langgraph import human_of, mark_graphs, mark_tool, result_text
-from counterpoint.formats.spans.messages import opened, said, told
-from counterpoint.formats.spans.span import Span
+from counterpoint.formats.spans.span import Span, opened, said, told
 
 CALL = ("c1", "find", '{"q":1}')
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import logs
-from counterpoint.formats.verifiers.rows import usage_of
+from counterpoint.formats.verifiers.message_graph import usage_of
 from counterpoint.trace import Trace
 
 SAMPLE = logs.SAMPLES / "verifiers"

@@ -11,8 +11,7 @@ import pytest
 
 from counterpoint import registry
 from counterpoint.errors import InputError
-from counterpoint.reward.logged import COMBINE, amounts, chosen, combined, gathered, members, results_of, turn_of
-from counterpoint.reward.reward import Reward
+from counterpoint.reward.reward import COMBINE, Reward, amounts, chosen, combined, gathered, members, results_of, turn_of
 from counterpoint.reward.rewards import orchestration as parl
 from counterpoint.reward.rewards.process import shaping
 from counterpoint.trace import Edge, Event, Trace

@@ -12,7 +12,7 @@ import pytest
 
 from counterpoint.trace import Event, Trace
 from counterpoint.trace import trace as trace_module
-from counterpoint.trace.busy import Pieces, pieces, profile
+from counterpoint.trace.critical_path import Pieces, pieces, profile
 from counterpoint.trace.steered import STEERED, is_steered, order_of
 from counterpoint.trace.team import Team
 from counterpoint.trace.trace import content_ref, summed_costs

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoint.trace import digits
-from counterpoint.trace.digits import numbers, numbers_at, prefix_of
+from counterpoint.trace import edges
+from counterpoint.trace.edges import numbers, numbers_at, prefix_of
 
 
 @pytest.mark.parametrize(("name", "prefix"), [("e12", b"e"), ("12", b""), ("e", b"e"), ("a1b22", b"a1b"), ("é9", "é".encode()), ("\ud8007", b"\xed\xa0\x80"), ("", b"")])
@@ -50,7 +50,7 @@ def test_what_is_a_number_and_what_is_not(names: list[str], found: list[int] | N
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 100])
 def test_names_are_taken_in_chunks_and_none_is_lost_between_them(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(digits, "_CHUNK", chunk)
+    monkeypatch.setattr(edges, "_NAMES_AT_ONCE", chunk)
     values = [3, 10**12, 0, 44, 5, 678, 9]
     assert listed([f"e{v}" for v in values]) == values
     assert listed([*(f"e{v}" for v in values), "x"]) is None

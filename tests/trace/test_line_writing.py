@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterpoint import Edge, Event
-from counterpoint.trace.line_records import Close, Content, Open
-from counterpoint.trace.line_writing import encode_records, open_line
+from counterpoint.trace.line_records import Close, Content, Open, encode_records, open_line
 from counterpoint.trace.lines import LineReader, header_line
 
 JSON = st.recursive(

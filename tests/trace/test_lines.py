@@ -9,8 +9,7 @@ import pytest
 from counterpoint.errors import InputError, InvalidTrace
 from counterpoint.testing import odd_trace, synthetic_trace
 from counterpoint.trace import Edge, Event, Trace
-from counterpoint.trace.line_records import Close, Content, Finish, Open
-from counterpoint.trace.line_writing import encode_records
+from counterpoint.trace.line_records import Close, Content, Finish, Open, encode_records
 from counterpoint.trace.lines import LineReader, decode_lines, encode_lines, header_line, is_lines, sum_line
 
 HEADER = header_line("t1", "demo", topology="swarm")

@@ -10,9 +10,8 @@ import pytest
 
 from counterpoint.errors import InputError, InvalidTrace
 from counterpoint.trace import Edge, Event, Trace
-from counterpoint.trace import line_writing as writing
-from counterpoint.trace.line_records import VERSION, Close, Content, Finish, Finished, Header, Open
-from counterpoint.trace.line_writing import encode_records, open_line
+from counterpoint.trace import line_records as writing
+from counterpoint.trace.line_records import VERSION, Close, Content, Finish, Finished, Header, Open, encode_records, open_line
 from counterpoint.trace.lines import LineReader, decode_lines, encode_lines, header_line, is_lines, sum_line
 
 HEADER = header_line("t1", "demo")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from audit.made import Story, fan_out, random_traces
 from counterpoint.trace import Edge, Event, Trace
-from counterpoint.trace.busy import pieces, profile
+from counterpoint.trace.critical_path import pieces, profile
 from counterpoint.trace.team import Team, critical_steps, story
 
 

@@ -9,7 +9,7 @@ import pytest
 
 MODULES = (
     "alerts", "assign", "learner", "loss", "losses.clip", "losses.reinforce", "losses.soft", "losses.td", "preset", "returns",
-    "settings", "feed", "runner", "stopping._fit", "stopping.expected",
+    "settings", "feed", "runner", "stopping.expected",
     "stopping.basis", "stopping.certificate", "stopping.choice", "stopping.paths", "stopping.rule",
 )  # fmt: skip
 

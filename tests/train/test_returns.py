@@ -12,7 +12,7 @@ from counterpoint.train.policies.features import ROLE
 from counterpoint.train.policies.network import Network
 from counterpoint.train.returns import _along_chains, going_on, lesson, measure, row_advantages
 from counterpoint.train.rollouts import Rollout, along, play_out
-from counterpoint.train.spawn_gradient import SpawnGradient
+from counterpoint.train.spawn_head import SpawnGradient
 
 
 def rollout(tables: dict, values: np.ndarray, value_TE: np.ndarray) -> Rollout:

@@ -14,7 +14,7 @@ from counterpoint.envs.teamworld.engine import Batch
 from counterpoint.train.policies.features import ROLE
 from counterpoint.train.policies.network import Network
 from counterpoint.train.rollouts import Rollout, _credit_changes, _prices, _settle, along, merged, play_out
-from counterpoint.train.spawn_gradient import SpawnGradient, _codes
+from counterpoint.train.spawn_head import SpawnGradient, _codes
 from train.nets import says
 
 CONFIG = cpt.world("W1", vote_items=3).config

@@ -13,6 +13,7 @@ from counterpoint.envs.teamworld.config import Config
 from counterpoint.envs.teamworld.engine import Batch
 from counterpoint.envs.world import world as find
 from counterpoint.errors import InputError
+from counterpoint.train.critics import fit_workers, worker_advantages, worker_events
 from counterpoint.train.jobs import play
 from counterpoint.train.learner import Steps, log_probs, update
 from counterpoint.train.policies.acting import TeamPolicy
@@ -23,7 +24,6 @@ from counterpoint.train.returns import lesson, measure
 from counterpoint.train.rollouts import Rollout, merged, play_out
 from counterpoint.train.settings import Settings
 from counterpoint.train.training import Training
-from counterpoint.train.worker_credit import fit_workers, worker_advantages, worker_events
 
 torch.set_num_threads(1)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from counterpoint.errors import InputError, NotFound, Refused
 
 if TYPE_CHECKING:
-    from counterpoint.bench.comparable import Group
+    from counterpoint.bench.comparison import Group
 
 # Where `counterpoint train` puts runs; `plot NAME` finds runs/NAME.
 _HOME = "runs"
@@ -46,7 +46,7 @@ def _folders(run: Any) -> list[tuple[str | None, Path]]:
 
 def grouped(found: Sequence[tuple[str | None, Path]]) -> list[Group]:
     """Runs of these folders; those of one label are one group, and no two of them have the same training seed."""
-    from counterpoint.bench.comparable import Group
+    from counterpoint.bench.comparison import Group
     from counterpoint.train.folder import RunFolder
 
     _one_format([path for _, path in found])

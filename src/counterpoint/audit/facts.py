@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.trace import Event, Graph, Trace
-from counterpoint.trace.busy import Pieces, has_seconds, pieces, seconds, work
-from counterpoint.trace.critical_path import CriticalPath, critical_path
+from counterpoint.trace.critical_path import CriticalPath, Pieces, critical_path, has_seconds, pieces, seconds, work
 from counterpoint.trace.quantities import has_times, span_s
 from counterpoint.trace.team import CriticalSteps, Team, critical_steps
 from counterpoint.trace.vocabulary import ACTING, EDGE_TYPES, OUTSIDE_ROLES

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from counterpoint.audit.facts import ACTIONS, Facts
 from counterpoint.audit.records import Bound, Measure, Status, ids, standing
-from counterpoint.trace.busy import profile
-from counterpoint.trace.critical_path import CriticalPath, path_in, path_in_seconds
+from counterpoint.trace.critical_path import CriticalPath, path_in, path_in_seconds, profile
 from counterpoint.trace.quantities import has_times
 
 

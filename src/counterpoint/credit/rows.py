@@ -9,18 +9,20 @@ never becomes 0.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
 
+import counterpoint.registry as registry
 from counterpoint.credit.groups import Convention, group_advantages, group_codes
 from counterpoint.credit.mechanism import team_reward
-from counterpoint.errors import InputError, NotIdentified
+from counterpoint.errors import CounterpointError, InputError, NotIdentified
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.model_calls import model_call
-from counterpoint.trace.rows import Cost, Credit, CreditRow, Signals
+from counterpoint.trace.rows import Cost, Credit, CreditRow, Shares, Signals
 from counterpoint.trace.team import Team
 from counterpoint.trace.vocabulary import ACTING, OUTSIDE_ROLES
 
@@ -200,3 +202,101 @@ def grouped_credit(
     advantages = group_advantages(values, codes, convention, episodes=[r.trace for r in rows])
     table = {**compared(rows, keys, traces, convention), **(notes or {})}
     return credit_of(mechanism, estimand, traces, zip(rows, advantages.tolist(), strict=True), notes=table)
+
+
+# -- Each agent's share of the team reward: the best answer that one trace can give alone, for a picture --------------
+# Always true: what is shown adds up: agents plus `unassigned` are the team reward. The ledger where drafts are scored, else
+# even shares, which judge nobody; a trace without a team reward has no answer. The name of the mechanism goes with the numbers.
+
+_METHODS = ("ledger", "uniform")
+
+
+def agent_shares(trace: Trace) -> Shares | None:
+    """Each agent's share of the team reward, or None where the trace has none or nobody acts."""
+    if "team" not in trace.rewards:
+        return None
+    for method in _METHODS:
+        try:
+            agents = registry.get("credit", method)([trace], unit="agent").of(0, "agent")
+            reward = team_reward(trace, "team")
+        except CounterpointError:  # not identified from this trace alone: the next one asks for less
+            continue
+        if agents:
+            return Shares(method, reward, agents, reward - math.fsum(agents.values()))
+    return None
+
+
+# -- Traces that share their beginning, as a tree: siblings are what was said next after the same words ---------------
+# Always true: two actions are one node when they, and everything before them in their traces, agree in who, what kind and which
+# content. The last action of a trace is a sample of its own even where another trace ends on the same words. A node's value is
+# the mean reward of the traces that pass through it.
+#
+# Two samples of the same text in the middle of a trace cannot be told apart by content; `sample` (a function of an event) can.
+
+
+class Step(NamedTuple):
+    """An action of a trace and its place in the tree."""
+
+    trace: int
+    place: int
+    """In the trace's events."""
+    parent: int
+    """The node of everything before it; the same number means the same prefix."""
+    node: int
+    depth: int
+
+
+class PrefixTree(NamedTuple):
+    """All steps, trace by trace, and what became of each node."""
+
+    steps: list[Step]
+    value_N: np.ndarray
+    """Mean reward of the traces through each node."""
+    leaves_N: np.ndarray
+    """How many there are."""
+
+    def first_steps(self) -> list[int]:
+        """For each node that is a step, the first step that reached it: a node counts once, however many traces pass."""
+        seen: dict[int, int] = {}
+        for i, step in enumerate(self.steps):
+            seen.setdefault(step.node, i)
+        return list(seen.values())
+
+
+def _said(event: Event) -> Hashable:
+    """What tells an action from another one after the same prefix; None where nothing does."""
+    if event.content_ref is None and event.decision is not None:
+        return event.decision, str((event.extra or {}).get("sub_decision"))
+    return event.content_ref
+
+
+def tree_of(
+    traces: Sequence[Trace],
+    keys: Sequence[Hashable],
+    rewards: Sequence[float],
+    sample: Callable[[Event], Hashable] | None = None,
+) -> PrefixTree:
+    """The forest of these traces, one tree per key."""
+    number: dict[tuple[Any, ...], int] = {}
+    steps: list[Step] = []
+    through: list[tuple[int, float]] = []
+    for i, (trace, key) in enumerate(zip(traces, keys, strict=True)):
+        node = number.setdefault(("root", key), len(number))
+        own = actions(trace)
+        for depth, place in enumerate(own):
+            event = trace.events[place]
+            said = sample(event) if sample is not None else _said(event)
+            if said is None:
+                raise NotIdentified(
+                    f"event {event.id!r} has no content: shared prefixes cannot be seen",
+                    "record contents, or give sample=",
+                    where=trace.trace_id,
+                )
+            last = i if place == own[-1] else None
+            parent, node = node, number.setdefault((node, event.agent, event.type, said, last), len(number))
+            steps.append(Step(i, place, parent, node, depth))
+            through.append((node, rewards[i]))
+    nodes = np.array([n for n, _ in through], np.int64)
+    leaves = np.bincount(nodes, minlength=len(number))
+    sums = np.bincount(nodes, [r for _, r in through], len(number))
+    return PrefixTree(steps, sums / np.maximum(leaves, 1), leaves)

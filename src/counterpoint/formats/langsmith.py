@@ -21,8 +21,7 @@ from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, compact, count, number, seconds, string, text_of
 from counterpoint.formats.spans.langgraph import KEPT, human_of, mark_graphs, mark_tool, result_text
-from counterpoint.formats.spans.messages import said, told
-from counterpoint.formats.spans.span import Kind, Span
+from counterpoint.formats.spans.span import Kind, Span, said, told
 from counterpoint.formats.spans.trees import traces_of
 from counterpoint.trace import Trace
 

@@ -22,8 +22,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from counterpoint.formats.importer import Importer, Session
+from counterpoint.formats.importing.chat import Turn, put_down
 from counterpoint.formats.importing.files import first_keys
-from counterpoint.formats.importing.group_talk import Turn, put_down
 from counterpoint.formats.importing.values import as_dict, string, text_of
 from counterpoint.trace import Trace
 

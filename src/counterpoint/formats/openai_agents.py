@@ -19,8 +19,7 @@ from typing import Any
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, compact, count, seconds, string, text_of
-from counterpoint.formats.spans.messages import said, told
-from counterpoint.formats.spans.span import Kind, Span, close_wrappers
+from counterpoint.formats.spans.span import Kind, Span, close_wrappers, said, told
 from counterpoint.formats.spans.trees import traces_of
 from counterpoint.trace import Trace
 

@@ -24,10 +24,9 @@ from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, compact, count, number, string, text_of
-from counterpoint.formats.otel.bodies import count_records, read_file
-from counterpoint.formats.spans.messages import LastAnswer, ToolUse, opened, said, told
+from counterpoint.formats.otel import count_records, read_file
 from counterpoint.formats.spans.raw_records import RawSpan, Records, records_in
-from counterpoint.formats.spans.span import Kind, Span
+from counterpoint.formats.spans.span import Kind, LastAnswer, Span, ToolUse, opened, said, told
 from counterpoint.formats.spans.trees import traces_of
 from counterpoint.trace import Trace
 

@@ -19,7 +19,7 @@ import msgspec
 
 from counterpoint.formats.format import Data, Format
 from counterpoint.formats.importing.values import decode
-from counterpoint.formats.otel.ours import EDGES, EVENT, FINISH, ORDER, REST, TEXT, TRACE, is_ours, refuse, restored
+from counterpoint.formats.otel.dialects import EDGES, EVENT, FINISH, ORDER, REST, TEXT, TRACE, is_ours, refuse, restored
 from counterpoint.formats.spans.raw_records import Records
 from counterpoint.trace import Event, Trace, lines
 

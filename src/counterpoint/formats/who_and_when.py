@@ -29,8 +29,8 @@ from typing import Any
 
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.importer import Importer, Session
+from counterpoint.formats.importing.chat import HUMANS, Turn, put_down
 from counterpoint.formats.importing.files import first_keys
-from counterpoint.formats.importing.group_talk import HUMANS, Turn, put_down
 from counterpoint.formats.importing.values import as_dict, number, string, text_of
 from counterpoint.trace import Trace, content_ref
 

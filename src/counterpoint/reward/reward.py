@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from counterpoint.errors import InputError, did_you_mean
-from counterpoint.trace import Trace
+from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example
 from counterpoint.trace.rows import Signal, Signals
+from counterpoint.trace.team import Team
+from counterpoint.trace.vocabulary import EVENT_TYPES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,3 +63,81 @@ class Reward:
                 raise InputError(f"two traces are named {trace.trace_id!r}", fix="give each its own trace_id")
             rows[trace.trace_id] = self(trace, **options)
         return Signals.of(rows)
+
+
+# -- What a trace says about rewards: amounts logged on events, by unit; and the answers to its tool calls ------------
+# Always true: an event without the channel, or a unit the trace has none of, gives nothing, which is not 0; events are read in
+# the story's order, so the result does not depend on the order of the file.
+
+Judge = Callable[[Trace, Event], float | bool | None]
+"""A judge, verifier or process model: the score of one event, None where it has none."""
+
+COMBINE: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "mean": lambda xs: float(np.mean(xs)),
+    "sum": lambda xs: float(sum(xs)),
+    "last": lambda xs: xs[-1],
+    "min": lambda xs: min(xs),
+    "max": lambda xs: max(xs),
+    "all": lambda xs: float(all(x > 0.5 for x in xs)),
+    "majority": lambda xs: float(2 * sum(x > 0.5 for x in xs) > len(xs)),
+}
+"""Ways to make one number of several; `all` and `majority` count scores above 0.5 as yes."""
+
+
+def combined(how: str, scores: Sequence[float]) -> float:
+    """The scores as one number."""
+    if how not in COMBINE:
+        raise InputError(f"no way {how!r} to combine scores", fix=did_you_mean(how, COMBINE))
+    return COMBINE[how](scores)
+
+
+def chosen(trace: Trace, types: Iterable[str]) -> list[Event]:
+    """The events of these types, in the story's order."""
+    wanted = tuple(types)
+    for name in wanted:
+        if name not in EVENT_TYPES:
+            raise InputError(f"no event type {name!r}", fix=did_you_mean(name, EVENT_TYPES))
+    return [trace.events[i] for i in Team(trace).events_of(wanted)] if trace.events else []
+
+
+def amounts(trace: Trace, channels: Sequence[str], types: Iterable[str] = EVENT_TYPES) -> list[tuple[Event, float]]:
+    """Events and what they were paid, in the first of these channels that each has."""
+    found = []
+    for event in chosen(trace, types):
+        paid = next((event.reward[c] for c in channels if event.reward and c in event.reward), None)
+        if paid is not None:
+            found.append((event, float(paid)))
+    return found
+
+
+def gathered(pairs: Iterable[tuple[str | None, float]], how: str) -> dict[str, float]:
+    """Unit id to its combined amount, in order of first appearance; None as an id has no unit."""
+    lists: dict[str, list[float]] = {}
+    for unit_id, amount in pairs:
+        if unit_id is not None:
+            lists.setdefault(unit_id, []).append(amount)
+    combined(how, [0.0])  # an unknown way is an error even where there is nothing to combine
+    return {unit_id: combined(how, scores) for unit_id, scores in lists.items()}
+
+
+def turn_of(event: Event) -> str | None:
+    """`agent#turn`; None where the trace does not number turns."""
+    return None if event.turn is None else f"{event.agent}#{event.turn}"
+
+
+def members(trace: Trace) -> list[str]:
+    """The agents of the team, in order of first appearance; tools and users apart."""
+    if not trace.events:
+        return []
+    team = Team(trace)
+    return [name for name, is_member in zip(team.names, team.is_member_A.tolist(), strict=True) if is_member]
+
+
+def results_of(trace: Trace) -> dict[str, list[Event]]:
+    """Tool call id to the results that depend on it; empty for a call that nothing answered."""
+    start, targets = trace.graph.children
+    return {
+        e.id: [r for j in targets[start[i] : start[i + 1]].tolist() if (r := trace.events[j]).type == "tool_result"]
+        for i, e in enumerate(trace.events)
+        if e.type == "tool_call"
+    }

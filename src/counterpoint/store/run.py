@@ -22,8 +22,7 @@ import msgspec
 from counterpoint.errors import CounterpointError, InputError, InvalidTrace, did_you_mean
 from counterpoint.store.journal import Journal
 from counterpoint.trace import Edge, Event, Trace, content_ref, summed_costs
-from counterpoint.trace.line_records import Close, Content, Finish
-from counterpoint.trace.line_writing import Refusal, encode_records, open_line
+from counterpoint.trace.line_records import Close, Content, Finish, Refusal, encode_records, open_line
 from counterpoint.trace.lines import LineReader
 from counterpoint.trace.records import BARE, FIELDS, wire_name
 from counterpoint.trace.wire import event_from_dict

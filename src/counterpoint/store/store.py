@@ -28,17 +28,16 @@ import numpy as np
 
 import counterpoint.store.compaction as compaction
 import counterpoint.store.disk as disk
-import counterpoint.store.recovery as recovery
+import counterpoint.store.opening as recovery
 from counterpoint.errors import CounterpointError, InputError, NotFound, TryAgain, did_you_mean
 from counterpoint.store.hot import Hot
-from counterpoint.store.info import Info, info
 from counterpoint.store.journal import Journal, journals, path_of, peek
 from counterpoint.store.lake import REPAIR, Gone, Lake
 from counterpoint.store.log import Commit, Row, State
 from counterpoint.store.opening import open_folder, open_log
 from counterpoint.store.parts import SCHEMAS, part_path
 from counterpoint.store.run import Flusher, Run
-from counterpoint.store.summary import Summary
+from counterpoint.store.summary import Info, Summary, info
 from counterpoint.store.writing import Writer, check
 from counterpoint.trace import Trace
 from counterpoint.trace.batch import TraceBatch

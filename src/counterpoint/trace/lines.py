@@ -35,12 +35,13 @@ from counterpoint.trace.line_records import (
     Header,
     Record,
     any_decoder,
+    encode_records,
     event_of,
     header_decoder,
     line_decoder,
     object_decoder,
+    unlike,
 )
-from counterpoint.trace.line_writing import encode_records, unlike
 from counterpoint.trace.records import BARE, PLAIN, Edge, Event
 from counterpoint.trace.trace import Trace
 from counterpoint.trace.wire import event_dict, event_from_dict

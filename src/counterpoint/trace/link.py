@@ -14,8 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.trace.digits import numbers, prefix_of
-from counterpoint.trace.edges import Edges
+from counterpoint.trace.edges import Edges, numbers, prefix_of
 from counterpoint.trace.records import Edge, Event
 
 # Below this many events a dict is as fast, and Arrow's import (0.2 s) would be the larger part.

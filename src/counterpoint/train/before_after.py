@@ -15,7 +15,7 @@ import numpy as np
 import counterpoint.registry as registry
 from counterpoint.audit.measures import measures
 from counterpoint.envs.teamworld.config import FAMILIES, KINDS, RULES, Config
-from counterpoint.envs.teamworld.play import play
+from counterpoint.envs.teamworld.policies import play
 from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.trace import Trace
 from counterpoint.train.evaluate import policy_of, scaled

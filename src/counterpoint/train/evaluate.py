@@ -16,8 +16,7 @@ import numpy as np
 
 import counterpoint.registry as registry
 from counterpoint.envs.teamworld.config import Config
-from counterpoint.envs.teamworld.play import play
-from counterpoint.envs.teamworld.policies import named
+from counterpoint.envs.teamworld.policies import named, play
 from counterpoint.envs.teamworld.setting import columns
 from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.errors import InputError, NotFound

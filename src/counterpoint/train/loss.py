@@ -18,7 +18,7 @@ from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace
 from counterpoint.train.policies.network import Network
 from counterpoint.train.rollouts import Rollout
-from counterpoint.train.spawn_gradient import SpawnGradient
+from counterpoint.train.spawn_head import SpawnGradient
 
 
 class Learner(Protocol):

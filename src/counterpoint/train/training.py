@@ -20,7 +20,7 @@ from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
 from counterpoint.train import assign
-from counterpoint.train.critics import fit
+from counterpoint.train.critics import fit, taught, worker_advantages
 from counterpoint.train.folder import FORMAT, check_format
 from counterpoint.train.jobs import WORK, one_core, world_of
 from counterpoint.train.learner import log_probs
@@ -31,9 +31,8 @@ from counterpoint.train.returns import lesson, measure, row_advantages
 from counterpoint.train.rollouts import Rollout, TracedRollout, merged, play_out
 from counterpoint.train.runner import Job
 from counterpoint.train.settings import Settings
-from counterpoint.train.spawn_gradient import SpawnGradient
+from counterpoint.train.spawn_head import SpawnGradient
 from counterpoint.train.staleness import correct
-from counterpoint.train.worker_credit import taught, worker_advantages
 
 _KEPT = (
     *("x", "choice", "calls_to_go", "brief", "agent", "worth", "agent_x", "pair_x"),

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from app.viewer.small import team
 from counterpoint import registry
-from counterpoint.app.crediting import credit_of
+from counterpoint.app.api.credit import credit_of
 from counterpoint.app.viewer import prepared as seen_
 from counterpoint.app.viewer.crediting import credit, methods
 from counterpoint.app.viewer.overview import overview

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from counterpoint.envs.teamworld.agents import ORCHESTRATOR, InboxNote, TeamAgents, WorkerView
 from counterpoint.envs.teamworld.config import Config
-from counterpoint.envs.teamworld.world import TeamWorld
+from counterpoint.envs.teamworld.world import ORCHESTRATOR, InboxNote, TeamAgents, TeamWorld, WorkerView
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace, encode, problems
 

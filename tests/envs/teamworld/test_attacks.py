@@ -10,8 +10,7 @@ import pytest
 from counterpoint.envs.teamworld.action import Action, Calls, Spawns
 from counterpoint.envs.teamworld.config import ATTACKS, CONTROLS, TOPOLOGIES, Config
 from counterpoint.envs.teamworld.engine import Batch
-from counterpoint.envs.teamworld.play import play
-from counterpoint.envs.teamworld.policies import named
+from counterpoint.envs.teamworld.policies import named, play
 from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.trace import Event, Graph, Trace
 

@@ -14,8 +14,7 @@ from counterpoint.envs.teamworld.action import NEXT, VERIFY, Action, Calls, Spaw
 from counterpoint.envs.teamworld.action import rule as rule_number
 from counterpoint.envs.teamworld.config import ATTACKS, CONTROLS, TOPOLOGIES, Config
 from counterpoint.envs.teamworld.engine import Batch
-from counterpoint.envs.teamworld.play import play
-from counterpoint.envs.teamworld.policies import NAMES, named
+from counterpoint.envs.teamworld.policies import NAMES, named, play
 
 SMALL: dict[str, Any] = {"max_agents": 6, "max_rounds": 12, "max_votes": 4, "pool_mean": 5.0, "pool_slots": 12, "pool_calls": 8, "draft_calls": 6,
                          "chain_hops": 2, "hop_checks": 1, "hop_attempts": 2, "node_module_size": 3, "node_cross_edges": 1}  # fmt: skip

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from counterpoint.envs.teamworld import optimum
 from counterpoint.envs.teamworld.config import Config
-from counterpoint.envs.teamworld.optimum import chain, offer
+from counterpoint.envs.teamworld.optimum import chain
 from counterpoint.errors import InputError
 
 TWO = Config(chain_items=1, chain_hops=2, hop_attempts=2, hop_checks=2, chain_weight=2.0, price=(0.02, 0.1), check_price=0.05)
@@ -65,7 +66,7 @@ def test_bound_covers_mixed_families_tightly() -> None:
     for extra in (0.0, 0.05):
         mixed = _Walk(TWO, _terms(TWO, 2, extra), extra).start()
         assert mixed >= chain.value(TWO, 2, extra) - 1e-12
-        assert mixed - 1e-12 <= chain.bound(TWO, offer.workers(TWO, 2), extra) <= mixed + 1e-4
+        assert mixed - 1e-12 <= chain.bound(TWO, optimum.workers(TWO, 2), extra) <= mixed + 1e-4
 
 
 def test_without_checks_by_hand() -> None:
@@ -125,7 +126,7 @@ def test_too_many_confidences_are_refused_but_bounded() -> None:
     long = Config(chain_items=1, chain_hops=60, hop_checks=4)
     with pytest.raises(InputError, match="confidences"):
         chain.value(long, 2)
-    assert 0 <= chain.bound(long, offer.workers(long, 2), 0.0) <= long.chain_weight
+    assert 0 <= chain.bound(long, optimum.workers(long, 2), 0.0) <= long.chain_weight
 
 
 @settings(max_examples=20, deadline=None)
@@ -137,4 +138,4 @@ def test_falls_convexly_in_the_price_and_rises_in_attempts(x: float, y: float, h
     assert ends[0] >= ends[1] >= 0
     assert chain.value(config, 2, (low + high) / 2) <= sum(ends) / 2 + 1e-12
     assert chain.value(more, 2, low) >= ends[0] - 1e-12
-    assert chain.bound(config, offer.workers(config, 2), low) >= ends[0] - 1e-9
+    assert chain.bound(config, optimum.workers(config, 2), low) >= ends[0] - 1e-9

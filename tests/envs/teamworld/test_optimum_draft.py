@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from counterpoint.envs.teamworld import optimum
 from counterpoint.envs.teamworld.config import Config
-from counterpoint.envs.teamworld.optimum import draft, offer
+from counterpoint.envs.teamworld.optimum import draft
 
 SHORT = Config(draft_items=1, draft_calls=5, draft_hazard=0.2, draft_loss=0.4, price=(0.01, 0.1))
 
@@ -49,7 +50,7 @@ def test_bound_covers_mixed_families_tightly() -> None:
     for extra in (0.0, 0.05, 0.15):
         terms = [(SHORT.draft_gain[f], SHORT.price[f] + 0.0024 + extra) for f in (0, 1)]
         mixed = _recursion(SHORT, terms)
-        assert mixed - 1e-12 <= draft.bound(SHORT, offer.workers(SHORT, 2), extra) <= mixed + 1e-5
+        assert mixed - 1e-12 <= draft.bound(SHORT, optimum.workers(SHORT, 2), extra) <= mixed + 1e-5
 
 
 def test_two_calls_by_hand() -> None:
@@ -97,4 +98,4 @@ def test_falls_convexly_in_the_price_and_rises_in_calls(x: float, y: float, haza
     assert ends[0] >= ends[1] >= 0
     assert draft.value(config, 2, (low + high) / 2) <= sum(ends) / 2 + 1e-12
     assert draft.value(longer, 2, low) >= ends[0] - 1e-12
-    assert draft.bound(config, offer.workers(config, 2), low) >= ends[0] - 1e-12
+    assert draft.bound(config, optimum.workers(config, 2), low) >= ends[0] - 1e-12

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from counterpoint.envs.teamworld import optimum
 from counterpoint.envs.teamworld.config import Config
-from counterpoint.envs.teamworld.optimum import offer, pool
+from counterpoint.envs.teamworld.optimum import pool
 
 TINY = Config(pool_items=1, pool_mean=1.5, pool_slots=3, pool_calls=4, pool_find=(0.3, 0.5), price=(0.05, 0.15))
 
@@ -75,7 +76,7 @@ def test_bound_covers_mixed_families_tightly() -> None:
     prior = pool.prior(1.5, 2.0, 3)
     for extra in (0.0, 0.02, 0.1, 0.3):
         terms = [(find, price + 0.0024 + extra) for find, price in zip(TINY.pool_find, TINY.price, strict=True)]
-        mixed, bound = _recursion(TINY, terms, prior), pool.bound(TINY, offer.workers(TINY, 2), extra)
+        mixed, bound = _recursion(TINY, terms, prior), pool.bound(TINY, optimum.workers(TINY, 2), extra)
         assert mixed >= pool.value(TINY, 2, extra) - 1e-12
         assert mixed - 1e-12 <= bound <= mixed + 0.45
 
@@ -119,5 +120,5 @@ def test_falls_convexly_in_the_price(x: float, y: float, mean: float, shape: flo
     ends = pool.value(config, 1, low), pool.value(config, 1, high)
     assert ends[0] >= ends[1] >= 0
     assert pool.value(config, 1, (low + high) / 2) <= sum(ends) / 2 + 1e-12
-    assert pool.bound(config, offer.workers(config, 1), low) >= ends[0] - 1e-12
+    assert pool.bound(config, optimum.workers(config, 1), low) >= ends[0] - 1e-12
     assert pool.steps(mean, shape, 12, 0.3, 9).sum(axis=2) == pytest.approx(1.0)

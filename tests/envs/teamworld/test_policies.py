@@ -9,8 +9,7 @@ import pytest
 
 from counterpoint.envs.teamworld.config import RULES, TOPOLOGIES, Config
 from counterpoint.envs.teamworld.engine import Batch
-from counterpoint.envs.teamworld.play import play
-from counterpoint.envs.teamworld.policies import NAMES, named
+from counterpoint.envs.teamworld.policies import NAMES, named, play
 from counterpoint.errors import NotFound
 
 MIXED: dict[str, Any] = {"vote_items": 4, "pool_items": 2, "pool_mean": 5.0, "pool_slots": 12, "pool_calls": 8, "draft_items": 1, "draft_calls": 6,

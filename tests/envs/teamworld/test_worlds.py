@@ -10,10 +10,9 @@ import pytest
 import counterpoint as cpt
 from counterpoint import registry
 from counterpoint.bench.claims import reference_bound, screening
-from counterpoint.envs.teamworld.play import play
-from counterpoint.envs.teamworld.policies import NAMES, named
+from counterpoint.bench.claims.screening import PLANTED, SUB_DECISIONS, losses, worst
+from counterpoint.envs.teamworld.policies import NAMES, named, play
 from counterpoint.envs.teamworld.policies.composed import ComposedPolicy, Parts
-from counterpoint.envs.teamworld.screening import PLANTED, SUB_DECISIONS, losses, worst
 from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.errors import InputError, NotFound
 

@@ -12,15 +12,32 @@ from msgspec.structs import replace
 
 from counterpoint import registry
 from counterpoint.errors import InputError, NotIdentified, Refused
-from counterpoint.train.stopping._fit import GRID, ridge_cv
-from counterpoint.train.stopping.basis import Basis, quadratic
+from counterpoint.train.stopping.basis import GRID, Basis, quadratic, ridge_cv
 from counterpoint.train.stopping.certificate import Bracket, bracket, dual
-from counterpoint.train.stopping.choice import TRAINERS, Choice, _mean_error, _undecided, choose, vote_of
+from counterpoint.train.stopping.choice import (
+    TRAINERS,
+    Choice,
+    _first_head,
+    _mean_error,
+    _sigmoid,
+    _undecided,
+    choose,
+    sampled_score,
+    vote_of,
+)
 from counterpoint.train.stopping.expected import _best_split, _grow, _levels, calmest, expected, tree_cv
-from counterpoint.train.stopping.gradient import _first_head, _sigmoid, sampled_score
 from counterpoint.train.stopping.paths import StopPaths, checked, from_traces, said, subset
-from counterpoint.train.stopping.rule import Rule, first_stop, load_rule, paid
-from counterpoint.train.stopping.simple import FOLDS, best_cap, folds_of, paid_by_thresholds, threshold
+from counterpoint.train.stopping.rule import (
+    FOLDS,
+    Rule,
+    best_cap,
+    first_stop,
+    folds_of,
+    load_rule,
+    paid,
+    paid_by_thresholds,
+    threshold,
+)
 from counterpoint.train.stopping.values import last_useful
 
 RNG = np.random.default_rng

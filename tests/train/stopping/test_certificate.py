@@ -12,7 +12,7 @@ from counterpoint.envs.stopping.optimum import state_of
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.train.stopping.certificate import bracket, dual
 from counterpoint.train.stopping.choice import stacked
-from counterpoint.train.stopping.simple import best_cap
+from counterpoint.train.stopping.rule import best_cap
 
 S1, S2, S3 = (registry.get("env", name).replace(horizon=12) for name in ("s1", "s2", "s3"))
 

@@ -15,8 +15,7 @@ from counterpoint.errors import InputError, NotFound, NotIdentified, Refused
 from counterpoint.train.stopping.choice import TRAINERS, _undecided, choose, stacked
 from counterpoint.train.stopping.expected import calmest, expected
 from counterpoint.train.stopping.paths import StopPaths, checked, from_traces
-from counterpoint.train.stopping.rule import Rule, load_rule
-from counterpoint.train.stopping.simple import best_cap
+from counterpoint.train.stopping.rule import Rule, best_cap, load_rule
 
 S0, S1, S2, S3 = (registry.get("env", name) for name in ("s0", "s1", "s2", "s3"))
 

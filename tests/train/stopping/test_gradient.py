@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoint.train.stopping.gradient import all_stops, all_stops_gradient, sampled_gradient, sampled_score, stop_value
+from counterpoint.train.stopping.choice import all_stops, all_stops_gradient, sampled_gradient, sampled_score, stop_value
 from counterpoint.train.stopping.paths import StopPaths
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from counterpoint.train.stopping.paths import StopPaths
-from counterpoint.train.stopping.simple import best_cap, hindsight, threshold
+from counterpoint.train.stopping.rule import best_cap, hindsight, threshold
 from counterpoint.train.stopping.values import longstaff_schwartz
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoint.train.stopping._fit import GRID, ridge, ridge_cv
+from counterpoint.train.stopping.basis import GRID, ridge, ridge_cv
 from counterpoint.train.stopping.expected import tree_cv
 from counterpoint.train.stopping.paths import StopPaths
 from counterpoint.train.stopping.values import last_useful, longstaff_schwartz, pooled, returns

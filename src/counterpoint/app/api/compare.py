@@ -18,8 +18,7 @@ from typing import Any, ClassVar
 import counterpoint.registry as registry
 from counterpoint.app.api.train import train_one
 from counterpoint.app.run_groups import grouped, groups_of
-from counterpoint.bench.comparable import Group, Sides, budget_gap, reasons, sides
-from counterpoint.bench.comparison import DRAWS, Comparison, Difference
+from counterpoint.bench.comparison import DRAWS, Comparison, Difference, Group, Sides, budget_gap, reasons, sides
 from counterpoint.bench.comparison import compare as compared
 from counterpoint.envs.world import world as world_named
 from counterpoint.errors import InputError, NotFound, Refused, did_you_mean

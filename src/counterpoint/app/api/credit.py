@@ -6,18 +6,18 @@ it or `replay` asks for it, and no endpoint is asked that is not named here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import counterpoint.registry as registry
 from counterpoint.app.api.inputs import many_traces
-from counterpoint.app.crediting import credit_of
 from counterpoint.app.forking import named_model, replay_for, replay_of
 from counterpoint.errors import InputError
 
 if TYPE_CHECKING:
     from counterpoint.app.api.inputs import Source, StorePlace
     from counterpoint.credit.call_rows import CallRows
+    from counterpoint.credit.mechanism import Mechanism
     from counterpoint.trace import Trace
     from counterpoint.trace.rows import Credit, Signals
 
@@ -104,3 +104,31 @@ def reward(traces: Source, kind: str = "team_outcome", *, store: StorePlace = No
     if not isinstance(found, Reward):
         raise InputError(f"is a {type(found).__name__}, not a reward", where=kind, fix="name one of counterpoint.reward.rewards")
     return found.many(many_traces(traces, store), **options)
+
+
+# -- Credit of traces by the name of a mechanism, with the replay that the trace's world gives ------------------------
+# For the command and the page alike.
+#
+# Always true: the mechanisms are those of the registry, run as they are; nothing is forked that was not asked for by name.
+
+
+def mechanism(name: str) -> Mechanism:
+    """The mechanism of that name; dashes will do for underscores."""
+    from counterpoint.credit.mechanism import Mechanism
+
+    found = registry.get("credit", name if ":" in name else name.replace("-", "_"))
+    if not isinstance(found, Mechanism):
+        raise InputError(f"is a {type(found).__name__}, not a mechanism", where=name, fix="see counterpoint credit --list")
+    return found
+
+
+def credit_of(
+    name: str, traces: list[Trace], options: Mapping[str, Any] | None = None, *, replay: Callable[[Trace], Any] = replay_of
+) -> Credit:
+    """The credit of these traces; a world is the replay of its own traces where the mechanism can use one."""
+    chosen, given = mechanism(name), dict(options or {})
+    # who can do without a replay is asked for it with the option replay=true: forks cost time
+    is_wanted = "replay" in chosen.needs or given.pop("replay", False)
+    if is_wanted and "replay" in chosen.options:
+        given["replay"] = replay(traces[0])
+    return chosen(traces, **given)

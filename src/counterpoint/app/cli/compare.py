@@ -18,7 +18,7 @@ from counterpoint.errors import InputError
 
 if TYPE_CHECKING:
     from counterpoint.app.api.compare import RunComparison
-    from counterpoint.bench.comparable import Group
+    from counterpoint.bench.comparison import Group
 
 _LOSSES_SHOWN = 3
 

@@ -144,7 +144,7 @@ def show(key: str, extra: tuple[Path, ...], as_json: bool) -> None:
 @json_option
 def stats(extra: tuple[Path, ...], as_json: bool) -> None:
     """Counts and cross-tables, from the rows."""
-    from counterpoint.corpus.stats import statistics
+    from counterpoint.corpus.query import statistics
 
     pool = load.pool(extra)
     numbers = statistics(pool.papers, pool.excluded)
@@ -173,7 +173,7 @@ def claims(ids: tuple[str, ...], extra: tuple[Path, ...], as_json: bool) -> None
 
     With an ID also the boundary, the rows behind each number, and what came since.
     """
-    from counterpoint.corpus import claims as counting
+    from counterpoint.corpus import query as counting
 
     specs = load.claim_specs()
     for asked in ids:
@@ -301,21 +301,21 @@ def add(source: Path | None, pairs: tuple[str, ...], target: Path, dry_run: bool
 
     The record is checked against the vocabulary and against what is already there; `--with FILE` then reads it.
     """
-    from counterpoint.corpus import append
+    from counterpoint.corpus import load
 
     if source is None and not pairs:
         raise InputError("nothing to add", fix="give --file RECORD.json or --set FIELD=VALUE")
     where = str(source) if source is not None else "--set"
     raw = _record(source) | _pairs(pairs)
     paper = load.as_paper(raw, where=where)
-    count = append.add(paper, target, dry_run=dry_run)
+    count = load.add(paper, target, dry_run=dry_run)
     for left_out in load.excluded():
         if paper.arxiv_id is not None and left_out.identifier == f"arXiv:{paper.arxiv_id}":
             note(f"the survey left this paper out as {left_out.record_id}: {left_out.exclusion_reason}")
     if as_json:
         _emit(added=not dry_run, file=str(target), count=count, paper=_dict(paper))
     elif dry_run:
-        click.echo(append.line(paper))
+        click.echo(load.line(paper))
         note(f"would add {paper.key} to {target}; nothing was written")
     else:
         click.echo(f"added {paper.key} to {target} (papers in it: {count})")

@@ -64,8 +64,7 @@ def credit(
         return _list(as_json)
     if not traces:
         raise InputError("no trace was named", fix="counterpoint credit TRACE, or --list")
-    from counterpoint.app.api.credit import forked_by
-    from counterpoint.app.crediting import credit_of
+    from counterpoint.app.api.credit import credit_of, forked_by
     from counterpoint.app.library import load
 
     loaded = [load(ref, store=store) for ref in traces]

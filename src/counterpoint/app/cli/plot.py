@@ -19,7 +19,7 @@ from counterpoint.app.run_groups import groups_of
 from counterpoint.errors import InputError, NotFound, Refused
 
 if TYPE_CHECKING:
-    from counterpoint.bench.comparable import Group
+    from counterpoint.bench.comparison import Group
 
 _WHAT = ("curves", "stops", "width", "compare")
 _KINDS = ("png", "svg")

@@ -25,7 +25,7 @@ from counterpoint.app.viewer.prepared import Prepared, prepared
 from counterpoint.app.words import number, plain_text
 from counterpoint.audit.facts import Facts
 from counterpoint.audit.rollups import rollup
-from counterpoint.credit.shares import agent_shares
+from counterpoint.credit.rows import agent_shares
 from counterpoint.errors import NotFound, did_you_mean
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.lanes import EMPTY, KINDS, WAIT, Cells, Lane, cells, folded

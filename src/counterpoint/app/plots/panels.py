@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from counterpoint.bench.claim import mean_interval
-from counterpoint.bench.comparable import Group, reasons, sides
-from counterpoint.bench.comparison import Difference, compare
+from counterpoint.bench.comparison import Difference, Group, compare, reasons, sides
 
 _POINTS = 200
 

@@ -9,7 +9,7 @@ that leads to other code cannot.
 from __future__ import annotations
 
 import counterpoint.registry as registry
-from counterpoint.app.crediting import credit_of, mechanism
+from counterpoint.app.api.credit import credit_of, mechanism
 from counterpoint.app.forking import can_fork, world_of
 from counterpoint.app.viewer.prepared import Prepared, prepared
 from counterpoint.app.viewer.shapes import Credit, CreditRow, MethodInfo

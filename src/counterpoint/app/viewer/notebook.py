@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from counterpoint.app.viewer.card import card as drawn
 from counterpoint.app.viewer.one_file import OneFile, one_file
-from counterpoint.credit.shares import agent_shares
+from counterpoint.credit.rows import agent_shares
 from counterpoint.errors import CounterpointError, Refused
 from counterpoint.files import put
 from counterpoint.formats.masking import masked as without_secrets

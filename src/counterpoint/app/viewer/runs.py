@@ -23,8 +23,7 @@ from counterpoint.errors import CounterpointError, InputError, NotFound, Refused
 from counterpoint.trace.steered import STEERED
 
 if TYPE_CHECKING:
-    from counterpoint.bench.comparable import Group
-    from counterpoint.bench.comparison import Comparison
+    from counterpoint.bench.comparison import Comparison, Group
     from counterpoint.train.folder import RunFolder
 
 _POINTS = 1_000
@@ -147,7 +146,7 @@ def compared(collection: Collection, spec: str, metric: str = "value", *, anyway
     """Groups of runs side by side; `spec` is like `a=runs/x,runs/y b=runs/z`. What may not be compared says why."""
     from counterpoint.app.api.compare import joined_reasons
     from counterpoint.app.run_groups import grouped
-    from counterpoint.bench.comparable import reasons
+    from counterpoint.bench.comparison import reasons
 
     try:
         groups = grouped([pair for word in spec.split() for pair in _sides(collection, word)])
@@ -183,8 +182,7 @@ def _refused(metric: str, why: str, groups: Sequence[Group]) -> Compare:
 
 def _compare(collection: Collection, groups: list[Group], metric: str, against: list[str]) -> Compare:
     from counterpoint.app.api.compare import difference_row, joined_reasons
-    from counterpoint.bench.comparable import is_steered, sides
-    from counterpoint.bench.comparison import compare
+    from counterpoint.bench.comparison import compare, is_steered, sides
 
     found = sides(groups, metric)
     result = compare(found.sides)

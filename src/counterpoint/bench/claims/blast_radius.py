@@ -17,9 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 import counterpoint.registry as registry
-from counterpoint.audit.blast import Blast, cut_off
+from counterpoint.audit.blast import Blast, cut_off, edge_audit, other
 from counterpoint.audit.blast import blast_radius as reach
-from counterpoint.audit.edge_audit import edge_audit, other
 from counterpoint.audit.facts import Facts
 from counterpoint.bench.claim import ClaimRow, at_least, at_most
 from counterpoint.envs.keyed import child_seed, purpose

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from counterpoint.bench.claim import ClaimRow, at_least, at_most
 from counterpoint.credit.games import VoteGame
-from counterpoint.credit.team_games import Solved, solve
-from counterpoint.credit.vote_games import exact_votes
+from counterpoint.credit.team_games import Solved, exact_votes, solve
 from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.errors import InputError
 

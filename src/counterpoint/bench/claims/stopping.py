@@ -20,8 +20,7 @@ from counterpoint.envs.stopping.world import StoppingWorld
 from counterpoint.errors import InputError
 from counterpoint.train.stopping.certificate import bracket
 from counterpoint.train.stopping.choice import choose, stacked, vote_of
-from counterpoint.train.stopping.rule import Rule
-from counterpoint.train.stopping.simple import hindsight
+from counterpoint.train.stopping.rule import Rule, hindsight
 from counterpoint.train.stopping.values import longstaff_schwartz
 
 _MANY, _FEW, _TEST, _FRESH, _FORKS = 1_600, 100, 20_000, 400, 64

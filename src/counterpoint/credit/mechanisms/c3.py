@@ -24,8 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from counterpoint.credit.groups import Convention, group_advantages, group_codes, leave_one_out
 from counterpoint.credit.mechanism import Mechanism, team_reward
-from counterpoint.credit.prefix_tree import tree_of
-from counterpoint.credit.rows import Key, TraceUnit, credit_of, event_unit, keys_of, values_of
+from counterpoint.credit.rows import Key, TraceUnit, credit_of, event_unit, keys_of, tree_of, values_of
 from counterpoint.errors import InputError
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts

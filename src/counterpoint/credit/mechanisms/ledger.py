@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterpoint.credit.accounts import Account, Ledger
-from counterpoint.credit.agent_orders import extension
+from counterpoint.credit.games import extension
 from counterpoint.credit.mechanism import Mechanism, team_reward
 from counterpoint.credit.team_games import roles_of
 from counterpoint.errors import InputError, NotIdentified, did_you_mean

@@ -14,8 +14,7 @@ from collections.abc import Callable, Hashable, Sequence
 from itertools import product
 
 from counterpoint.credit.mechanism import Mechanism, team_reward
-from counterpoint.credit.prefix_tree import tree_of
-from counterpoint.credit.rows import Key, TraceUnit, credit_of, event_unit, keys_of
+from counterpoint.credit.rows import Key, TraceUnit, credit_of, event_unit, keys_of, tree_of
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit

@@ -17,8 +17,7 @@ from numpy.typing import ArrayLike
 
 from counterpoint.credit.groups import Convention, Floats, convention_of, group_codes, leave_one_out
 from counterpoint.credit.mechanism import Mechanism
-from counterpoint.credit.prefix_tree import tree_of
-from counterpoint.credit.rows import Key, TraceUnit, credit_of, event_unit, grouped_credit, keys_of
+from counterpoint.credit.rows import Key, TraceUnit, credit_of, event_unit, grouped_credit, keys_of, tree_of
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts

@@ -16,8 +16,7 @@ from collections.abc import Callable, Hashable, Sequence
 
 from counterpoint.credit.groups import Convention, convention_of
 from counterpoint.credit.mechanism import Mechanism
-from counterpoint.credit.prefix_tree import tree_of
-from counterpoint.credit.rows import Key, TraceUnit, credit_of, event_unit, grouped_credit, keys_of, paid, unit_events
+from counterpoint.credit.rows import Key, TraceUnit, credit_of, event_unit, grouped_credit, keys_of, paid, tree_of, unit_events
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit, Signals

@@ -21,13 +21,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from counterpoint.credit.doubly_robust import Ridge, ridge
 from counterpoint.credit.example import Recount
-from counterpoint.credit.forks import Contrast, added, effects, needed
+from counterpoint.credit.forks import MESSAGES, Contrast, added, effects, messages_of, needed
 from counterpoint.credit.masked_replay import Aggregate, Verify, Vote, gains, masked, smoothed, votes_of
 from counterpoint.credit.mechanism import Mechanism
 from counterpoint.credit.mechanisms.message_delete import message_delete
-from counterpoint.credit.messages import MESSAGES, messages_of
-from counterpoint.credit.ridge import Ridge, ridge
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from counterpoint.credit.forks import MESSAGES, check_ids, messages_of
 from counterpoint.credit.masked_replay import Aggregate, Verify, masked, votes_of
 from counterpoint.credit.mechanism import Mechanism
-from counterpoint.credit.messages import MESSAGES, check_ids, messages_of
 from counterpoint.errors import NotIdentified
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts

@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from counterpoint.credit.example import Recount
-from counterpoint.credit.forks import Contrast, fork_credit
+from counterpoint.credit.forks import Contrast, check_ids, fork_credit, messages_of
 from counterpoint.credit.mechanism import Mechanism
-from counterpoint.credit.messages import check_ids, messages_of
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.replay import Replay, Substitute

@@ -17,9 +17,8 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from counterpoint.credit.example import Recount
-from counterpoint.credit.forks import Contrast, fork_credit
+from counterpoint.credit.forks import Contrast, check_ids, fork_credit
 from counterpoint.credit.mechanism import Mechanism, team_reward
-from counterpoint.credit.messages import check_ids
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from counterpoint.envs.stopping import ahead as next_round
+from counterpoint.envs.stopping import optimum as next_round
 from counterpoint.envs.stopping.config import Config
 from counterpoint.envs.stopping.optimum import Solution, solve
 from counterpoint.envs.stopping.policies import BY_HAND, NAMES, chances, label, rule, stops

@@ -9,8 +9,21 @@ from __future__ import annotations
 from bisect import bisect_left
 from heapq import heapify, heappop, heappush
 
-from counterpoint.envs.synthetic.acts import Actor, aggregate, decide, despawn, give_back, lead, report, say, spawn, work
-from counterpoint.envs.synthetic.script import Dice, Script, shares
+from counterpoint.envs.synthetic.script import (
+    Actor,
+    Dice,
+    Script,
+    aggregate,
+    decide,
+    despawn,
+    give_back,
+    lead,
+    report,
+    say,
+    shares,
+    spawn,
+    work,
+)
 from counterpoint.trace.vocabulary import EdgeType
 
 _ROLES = ("researcher", "coder", "analyst", "checker")

@@ -9,24 +9,238 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from counterpoint.envs.keyed import purpose
 from counterpoint.envs.teamworld import attacks
-from counterpoint.envs.teamworld.action import Action, Calls
-from counterpoint.envs.teamworld.calls import answered, kind_of, spoken
-from counterpoint.envs.teamworld.config import KINDS, Config
-from counterpoint.envs.teamworld.delivery import arrivals, deliver, put_off
-from counterpoint.envs.teamworld.edits import Edit, check_edit, edited_action, edited_calls
+from counterpoint.envs.teamworld.action import BAYES, Action, Calls, Spawns
+from counterpoint.envs.teamworld.calls import answered, kind_of, passed, spoken
+from counterpoint.envs.teamworld.config import DIFFICULTIES, KINDS, RULES, Config
+from counterpoint.envs.teamworld.edits import Edit, check_edit, edited_action, edited_calls, find
 from counterpoint.envs.teamworld.events import EventLog, Writer
-from counterpoint.envs.teamworld.kinds import add_at
+from counterpoint.envs.teamworld.kinds import VoteState, add_at
 from counterpoint.envs.teamworld.legal import check_action, limits
 from counterpoint.envs.teamworld.observation import Observation, observation
-from counterpoint.envs.teamworld.population import despawn, spawn
-from counterpoint.envs.teamworld.running import Running, ranks
+from counterpoint.envs.teamworld.running import Running, Table, despawn, ranks, spawn
 from counterpoint.envs.teamworld.state import COSTS, BatchState, blank, copied, picked
 from counterpoint.errors import InputError
+from counterpoint.trace.replay import Delete, Insert
+
+# -- The way back (O4): late returns wait, what arrives passes the topology, and enters the draft by the rule ---------
+# Always true: a return is written to the log whether or not it is read; what is not delivered, rejected, or dropped by a lossy
+# summary enters no draft. Nothing here looks at a worker's truth except to score it.
+
+_SUMMARY = purpose("lossy summary")
+_LOSSY = RULES.index("lossy")
+
+
+def put_off(batch: Running, name: str, table: Table, longest: np.ndarray) -> np.ndarray:
+    """Keep late returns for the round in which they arrive, or wait the `longest` delay; returns which rows come now."""
+    s = batch.state
+    if batch.config.advance == "completion":
+        np.maximum.at(longest, table["ep"], table["delay"])
+        return np.ones(len(table["ep"]), np.bool_)
+    late = table["delay"] > 0
+    rows = {k: v[late] for k, v in table.items()}
+    rows["arrives"] = s.round[rows["ep"]] + rows["delay"]
+    s.busy[rows["ep"], rows["agent"]] = rows["arrives"] + 1
+    np.add.at(s.flying, (rows["ep"], rows["item"] + getattr(s.kinds, name).first_item), 1)
+    s.counts[:, 2] -= np.bincount(rows["ep"][rows["agent"] != 0], minlength=s.episodes)
+    old = s.pending.get(name)
+    s.pending[name] = rows if old is None else {k: np.concatenate([old[k], rows[k]]) for k in rows}
+    return ~late
+
+
+def arrivals(batch: Running, goes: np.ndarray) -> dict[str, list[Table]]:
+    """Late returns that arrive in this round."""
+    s, out = batch.state, {}
+    for name, table in list(s.pending.items()):
+        due = (table["arrives"] <= s.round[table["ep"]]) & goes[table["ep"]]
+        if due.any():
+            s.pending[name] = {k: v[~due] for k, v in table.items()}
+            order = np.flatnonzero(due)[np.argsort(table["ep"][due], kind="stable")]
+            rows = {k: v[order] for k, v in table.items() if k != "arrives"}
+            np.subtract.at(s.flying, (rows["ep"], rows["item"] + getattr(s.kinds, name).first_item), 1)
+            s.counts[:, 2] += np.bincount(rows["ep"][rows["agent"] != 0], minlength=s.episodes)
+            out[name] = [rows]
+    return out
+
+
+def deliver(batch: Running, arrived: dict[str, list[Table]], action: Action, goes: np.ndarray, edits: list[Edit]) -> None:
+    """The way back, then aggregation by each episode's rule."""
+    s, c = batch.state, batch.config
+    rule = np.full(s.episodes, BAYES) if action.rule is None else np.asarray(action.rule, np.int64)
+    heard = np.zeros(s.episodes, np.bool_) if action.broadcast is None else np.asarray(action.broadcast, np.bool_) & goes
+    s.costs[heard, _MESSAGES] += c.broadcast_price * (s.alive[heard].sum(axis=1) - 1)
+    kept: list[tuple[str, Table]] = []
+    read = np.zeros(s.episodes, np.bool_)
+    for edit in find(edits, "insert"):
+        read[edit.ep] |= goes[edit.ep]
+    for name in s.kinds.__dataclass_fields__:
+        parts = arrived.get(name, [])
+        if not parts:
+            continue
+        table = parts[0] if len(parts) == 1 else {k: np.concatenate([p[k] for p in parts]) for k in parts[0]}
+        if len(parts) > 1:
+            order = np.argsort(table["ep"], kind="stable")
+            table = {k: v[order] for k, v in table.items()}
+        sent, delivered, rejected = passed(batch, name, table, edits)
+        if c.topology == "planner_executor_critic" and name == "vote":
+            verdicts = np.bincount(table["ep"][sent], minlength=s.episodes)
+            s.costs[:, _TOPOLOGY] += c.critic_price * verdicts
+            s.counts[:, 2] += verdicts
+            votes: Any = s.kinds.vote
+            np.add.at(votes.rejected, tuple(table[k][rejected] for k in ("ep", "item", "family")), 1)
+        if batch.writer:
+            batch.writer.returned(name, table, sent, delivered, rejected)
+        _obeyed(batch, table, delivered, edits)
+        s.counts[:, 2] -= np.bincount(table["ep"][~sent], minlength=s.episodes)
+        read[table["ep"][delivered]] = True
+        counted = delivered & ~rejected
+        lossy = rule[table["ep"]] == _LOSSY
+        if lossy.any():
+            counted &= ~(lossy & (batch.way_back(name, table)(_SUMMARY) < c.summary_loss))
+        kept.append((name, table if counted.all() else {k: v[counted] for k, v in table.items()}))
+    frozen = {e.ep for e in find(edits, "aggregate") if isinstance(e.do, Delete)}
+    for name, table in kept:
+        _absorb(batch, name, table, rule, heard, frozen)
+    _inserted(batch, edits, rule, goes)
+    s.counts[:, 2] += read
+    if batch.writer:
+        batch.writer.aggregated(np.flatnonzero(goes), action, rule, batch.value(), batch.quality())
+
+
+def _obeyed(batch: Running, table: Table, delivered: np.ndarray, edits: list[Edit]) -> None:
+    """Spawns that injected returns asked for, and got, as far as there is room (AV6)."""
+    heard = np.flatnonzero(table["asks"] & delivered)
+    if not len(heard):
+        return
+    s, ep = batch.state, table["ep"][heard]
+    s.asks += np.bincount(ep, minlength=s.episodes)
+    heard = heard[ranks(ep) < (batch.config.max_agents - s.spawned)[ep]]
+    because = table["back"][heard] if batch.writer else None
+    spawn(batch, Spawns.of(table["ep"][heard], 1, 0), edits, injected=True, because=because)
+
+
+def _absorb(batch: Running, name: str, t: Table, rule: np.ndarray, heard: np.ndarray, frozen: set[int]) -> None:
+    """Returns of one kind enter the draft; the draft answers of `frozen` episodes stay as they are."""
+    s = batch.state
+    kind: Any = getattr(s.kinds, name)
+    s.counts[:, 1] += np.bincount(t["ep"], minlength=s.episodes)
+    match name:
+        case "vote":
+            kind.absorb(t["ep"], t["item"], t["family"], t["claim"], t["confidence"])
+            thaw = ~np.isin(t["ep"], list(frozen)) if frozen else slice(None)
+            ep, item = t["ep"][thaw], t["item"][thaw]
+            kind.answer[ep, item] = answers(batch.config, kind, ep, item, rule[ep])
+            kind.public[t["ep"], t["item"]] = heard[t["ep"]]
+        case "pool":
+            kind.absorb(t["ep"], t["item"], t["finds"])
+        case "draft":
+            kind.absorb(t["ep"], t["item"], t["claim"])
+        case "chain":
+            kind.absorb(t["ep"], t["item"], t["claim"], t["right"], t["purpose"])
+        case "node":
+            kind.absorb(t["ep"], t["item"], t["agent"], t["right"])
+
+
+def _inserted(batch: Running, edits: list[Edit], rule: np.ndarray, goes: np.ndarray) -> None:
+    """Messages that a fork puts in: votes from outside the team."""
+    for edit in find(edits, "insert"):
+        if not isinstance(edit.do, Insert) or not goes[edit.ep]:
+            continue
+        votes, item = batch.state.kinds.vote, edit.do.about["item"]
+        ep, items = np.array([edit.ep]), np.array([item])
+        family = np.array(["AB".index(edit.do.about.get("family", "A"))])
+        votes.absorb(ep, items, family, np.array([int(edit.do.value)]), np.array([0.8]))  # type: ignore[union-attr]
+        votes.answer[ep, items] = answers(batch.config, votes, ep, items, rule[ep])  # type: ignore[union-attr, arg-type]
+        batch.state.counts[edit.ep, 2] += 1
+        if batch.writer:
+            batch.writer.inserted(edit.ep, item, int(edit.do.value))
+
+
+# -- how votes become an answer ----------------------------------------------------------------------------------------
+
+
+_EDGE = 1e-12
+
+
+@lru_cache(maxsize=64)
+def _likelihood(config: Config, naive: bool) -> np.ndarray:
+    """(family, difficulty, right votes, wrong votes): the chance of those votes of one family, given the difficulty."""
+    size = config.max_votes + 1
+    right, wrong = np.arange(size)[:, None], np.arange(size)[None]
+    out = np.empty((2, DIFFICULTIES, size, size))
+    for f in (0, 1):
+        for z in range(DIFFICULTIES):
+            s, r, m = (
+                np.clip(p, _EDGE, 1 - _EDGE) for p in (config.skill[f][z], config.right_if_misled, config.misconception[f][z])
+            )
+            if naive:
+                s, m = m * r + (1 - m) * s, 0.0
+            out[f, z] = m * r**right * (1 - r) ** wrong + (1 - m) * s**right * (1 - s) ** wrong
+    return out
+
+
+def posterior(config: Config, tally: np.ndarray, *, naive: bool = False) -> np.ndarray:
+    """P(yes) for tallies (..., 2 families, 2 answers), at knowledge 1.
+
+    bayes   argmax_y Σ_z share_z Π_f [ m·r^c (1−r)^w + (1−m)·s^c (1−s)^w ],  c and w the votes of f for and against y,
+            s = skill[f][z], r = right_if_misled, m = misconception[f][z], all seen through the knowledge g
+    naive   the same with each vote on its own: s' = m·r + (1−m)·s per vote, no shared misconception
+    """
+    table = _likelihood(config, naive)
+    no, yes = np.minimum(tally[..., 0], config.max_votes), np.minimum(tally[..., 1], config.max_votes)
+    if_yes = if_no = 0.0
+    for z, share in enumerate(config.difficulty_shares):
+        if_yes = if_yes + share * table[0, z, yes[..., 0], no[..., 0]] * table[1, z, yes[..., 1], no[..., 1]]
+        if_no = if_no + share * table[0, z, no[..., 0], yes[..., 0]] * table[1, z, no[..., 1], yes[..., 1]]
+    return np.asarray(if_yes / (if_yes + if_no))
+
+
+_SMALL = 1 << 17
+
+
+@lru_cache(maxsize=64)
+def _leans(config: Config, naive: bool) -> np.ndarray:
+    """P(yes) − ½ for every tally, flat; for limits on votes that leave the table small."""
+    every = np.indices((config.max_votes + 1,) * 4).reshape(4, -1).T.reshape(-1, 2, 2)
+    return posterior(config, every, naive=naive) - 0.5
+
+
+def _lean(config: Config, tally: np.ndarray, *, naive: bool) -> np.ndarray:
+    """P(yes) − ½ for tallies (rows, 2 families, 2 answers)."""
+    side = config.max_votes + 1
+    if side**4 > _SMALL:
+        return posterior(config, tally, naive=naive) - 0.5
+    t = np.minimum(tally, config.max_votes).reshape(-1, 4)
+    return _leans(config, naive)[((t[:, 0].astype(np.int64) * side + t[:, 1]) * side + t[:, 2]) * side + t[:, 3]]
+
+
+def answers(config: Config, votes: VoteState, ep: np.ndarray, item: np.ndarray, rule: np.ndarray) -> np.ndarray:
+    """The draft answer of these questions under the rule of each."""
+    old, tally = votes.answer[ep, item], votes.tally[ep, item]
+    lean = np.zeros(len(ep))
+    for number in rule[:1] if (rule == rule[:1]).all() else np.unique(rule):
+        rows = np.flatnonzero(rule == number)
+        match RULES[int(number)]:
+            case "bayes" | "naive" as name:
+                lean[rows] = _lean(config, tally[rows], naive=name == "naive")
+            case "weighted":
+                sums = votes.confidence[ep[rows], item[rows]]
+                lean[rows] = sums[:, 1] - sums[:, 0]
+            case "first":
+                first = votes.first[ep[rows], item[rows]]
+                lean[rows] = np.where(first < 0, 0, 2.0 * first - 1)
+            case _:
+                counts = tally[rows].sum(axis=1, dtype=np.int64)
+                lean[rows] = counts[:, 1] - counts[:, 0]
+    lean[np.abs(lean) < _EDGE] = 0
+    return np.where(lean == 0, old, lean > 0).astype(np.int8)
+
 
 _CALLS, _MESSAGES, _, _TIME, _HARM, _TOPOLOGY = range(len(COSTS))
 

@@ -16,8 +16,7 @@ import numpy as np
 
 from counterpoint.envs.teamworld.config import Config
 from counterpoint.envs.teamworld.engine import Batch
-from counterpoint.envs.teamworld.play import Policy
-from counterpoint.envs.teamworld.policies import NAMES, named
+from counterpoint.envs.teamworld.policies import NAMES, Policy, named
 from counterpoint.envs.teamworld.state import COSTS
 from counterpoint.envs.teamworld.traces import Episodes, agent_names
 from counterpoint.envs.world import changed

@@ -22,8 +22,7 @@ from typing import Any
 from msgspec import structs
 
 from counterpoint.errors import InputError
-from counterpoint.formats.agent_lightning.events import is_event, put_attempt
-from counterpoint.formats.agent_lightning.spans import Attempts, is_span
+from counterpoint.formats.agent_lightning.events import Attempts, is_event, is_span, put_attempt
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.files import File
 from counterpoint.formats.importing.values import as_list, compact, decode, string

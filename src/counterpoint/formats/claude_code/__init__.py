@@ -30,8 +30,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from counterpoint.errors import InputError
-from counterpoint.formats.claude_code.conversation import Conversations
-from counterpoint.formats.claude_code.spawns import SpawnLinks, workflow_agents
+from counterpoint.formats.claude_code.conversation import Conversations, SpawnLinks, workflow_agents
 from counterpoint.formats.claude_code.transcript import Transcript
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.files import File

@@ -13,8 +13,18 @@ import re
 from collections import Counter
 from typing import Any
 
-from counterpoint.formats.claude_code.conversation import SYNTHETIC, Conversation, Reply, user_text
-from counterpoint.formats.claude_code.spawns import SPAWNS, Notice, ResultBlock, SpawnLinks, WorkflowAgent, notices
+from counterpoint.formats.claude_code.conversation import (
+    SPAWNS,
+    SYNTHETIC,
+    Conversation,
+    Notice,
+    Reply,
+    ResultBlock,
+    SpawnLinks,
+    WorkflowAgent,
+    notices,
+    user_text,
+)
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.importing.lane import Lane
 from counterpoint.formats.importing.values import as_dict, as_list, compact, number, seconds, string, text_of

@@ -27,8 +27,7 @@ from counterpoint.formats.importing.chat import Message, messages_of
 from counterpoint.formats.importing.files import first_keys
 from counterpoint.formats.importing.values import as_dict, as_list, count, number, string
 from counterpoint.formats.inspect.agents import MAIN
-from counterpoint.formats.inspect.archive import MAGIC
-from counterpoint.formats.inspect.eval_log import EvalLog, Sample, read_log, scores_of, usage_of
+from counterpoint.formats.inspect.eval_log import MAGIC, EvalLog, Sample, read_log, scores_of, usage_of
 from counterpoint.formats.inspect.sample import SamplePlay
 from counterpoint.trace import Trace
 

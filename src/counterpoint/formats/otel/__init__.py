@@ -17,16 +17,164 @@ exporter wrote (`otlp.py`), brought back by a collector or a backend, are the tr
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from counterpoint.errors import InputError
 from counterpoint.formats.importer import Importer, Session
-from counterpoint.formats.otel.bodies import count_records, read_file, spans_of_records
-from counterpoint.formats.otel.ours import TRACE, is_ours, restored
+from counterpoint.formats.importing.files import File
+from counterpoint.formats.importing.report import Report
+from counterpoint.formats.importing.values import as_dict, as_list, decode
+from counterpoint.formats.otel.dialects import TRACE, is_ours, joined, restored, spans_for
+from counterpoint.formats.otel.log_records import add_logs
+from counterpoint.formats.spans.genai import settled
 from counterpoint.formats.spans.raw_records import Records
+from counterpoint.formats.spans.span import Span
 from counterpoint.formats.spans.trees import traces_of
 from counterpoint.trace import Trace
+
+# -- OTLP bodies and files as spans: what an importer reads from a file and a receiver from a request -----------------
+# `records_of` reads one body, JSON or protobuf; `spans_of_records` gives the spans of all records so far (joins reach across
+# bodies, so a receiver collects records and asks again); `spans_of` does both for one body.
+#
+# Always true: a body that is neither JSON nor protobuf is an `InputError`; a strange value inside is left out or counted.
+
+
+def spans_of(data: bytes, content_type: str = "") -> tuple[list[Span], Report]:
+    """The spans in one OTLP body (traces or logs; gzip is taken off), and what was wrong with it.
+
+    `content_type` is the request's: `application/json` or `application/x-protobuf`; by content where it is empty.
+    """
+    records, report = records_of(data, content_type)
+    return spans_of_records(records, report), report
+
+
+def records_of(data: bytes, content_type: str = "") -> tuple[Records, Report]:
+    """The records in one OTLP body, before anybody says what they mean."""
+    records, report = Records(), Report()
+    data = File.of(data).data()
+    is_binary = "protobuf" in content_type or ("json" not in content_type and not _is_text(data))
+    records.add(_protobuf(data) if is_binary else decode(data))
+    count_records(records, report, "body")
+    return records, report
+
+
+def spans_of_records(records: Records, report: Report) -> list[Span]:
+    """Spans in our form: read by dialect, joined across traces, with what logs say about them."""
+    spans = spans_for(records.spans)
+    together = joined(spans, records.spans)
+    if together:
+        report.mended["traces that are one, by the links between them"] += together
+    return add_logs(records.logs, settled(spans), report)
+
+
+def count_records(records: Records, report: Report, where: str, *, before: int = 0) -> None:
+    """Add how much was read, apart from the records there were before, to a report."""
+    report.records += len(records.spans) + len(records.logs) - before
+    for _ in range(min(records.broken, 1000)):
+        report.broke(where, None, "a span without an id")
+    records.broken = 0
+
+
+def _is_text(data: bytes) -> bool:
+    return data[:64].lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
+
+
+def _protobuf(data: bytes) -> Any:
+    """An export request for traces or for logs, as the document that OTLP JSON would be."""
+    try:
+        from google.protobuf.json_format import MessageToDict
+        from google.protobuf.message import DecodeError
+        from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+    except ImportError as error:
+        raise InputError(
+            "is OTLP in protobuf, and opentelemetry-proto is not installed", fix="pip install 'counterpoint[otel]'"
+        ) from error
+    for made in (ExportTraceServiceRequest, ExportLogsServiceRequest):
+        message = made()
+        try:
+            message.ParseFromString(data)
+        except DecodeError:
+            continue
+        document = as_dict(MessageToDict(message))
+        if _holds_records(document):
+            return document
+    raise InputError("is not an OTLP export request", why="it holds neither spans nor log records")
+
+
+def _holds_records(document: dict[str, Any]) -> bool:
+    """The two requests have one layout: told apart by whether what was read has the ids of a span or the shape of a log."""
+    for group in as_list(document.get("resourceSpans")):
+        for scope in as_list(as_dict(group).get("scopeSpans")):
+            if any("spanId" in as_dict(span) and "traceId" in as_dict(span) for span in as_list(as_dict(scope).get("spans"))):
+                return True
+    for group in as_list(document.get("resourceLogs")):
+        for scope in as_list(as_dict(group).get("scopeLogs")):
+            for log in map(as_dict, as_list(as_dict(scope).get("logRecords"))):
+                if "timeUnixNano" in log or "observedTimeUnixNano" in log:
+                    return True
+    return False
+
+
+# -- files -----------------------------------------------------------------------------------------------------------------
+
+
+def read_file(file: File, session: Session, records: Records) -> None:
+    """Take a file's records in: one document, one object per line, objects one after the other, or a protobuf body."""
+    head = file.head(1 << 12)
+    if head and not _is_text(head):
+        try:
+            records.add(_protobuf(file.data()))
+        except InputError as error:
+            session.report.broke(file.name, None, error.one_line())
+    elif _is_lines(file):
+        for _, record in session.records(file):
+            session.report.records -= 1  # counted below, by what is in it
+            records.add(record)
+    else:
+        for document in _documents(file, session):
+            records.add(document)
+
+
+def _is_lines(file: File) -> bool:
+    """Whether the first line is a whole object and not the last."""
+    try:
+        lines = file.lines()
+        _, first = next(lines)
+        return first is not None and isinstance(decode(first), dict) and next(lines, None) is not None
+    except (InputError, StopIteration):
+        return False
+
+
+def _documents(file: File, session: Session) -> Iterator[Any]:
+    """The document that a file is; or several, as a console exporter prints them."""
+    try:
+        text = file.data().decode("utf-8", "replace").lstrip("\ufeff")
+    except InputError as error:
+        session.report.broke(file.name, None, error.one_line())
+        return
+    try:
+        yield decode(text)
+        return
+    except InputError as error:
+        whole = error
+    decoder, at, found = json.JSONDecoder(), 0, 0
+    while at < len(text):
+        while at < len(text) and text[at] in " \t\r\n,":
+            at += 1
+        try:
+            document, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            break
+        found += 1
+        yield document
+    if at < len(text) or not found:
+        line = text.count("\n", 0, at) + 1
+        session.report.broke(file.name, line, whole.one_line() if not found else "the rest is not JSON")
+
 
 _OURS = f'"{TRACE}"'.encode()
 _OTLP = re.compile(rb'"(?:resource_?[sS]pans|resource_?[lL]ogs|scope_?[sS]pans|instrumentationLibrarySpans)"\s*:')

@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from counterpoint.formats.importing.values import as_dict, as_list, compact, string, text_of
-from counterpoint.formats.spans.messages import opened
-from counterpoint.formats.spans.span import Span
+from counterpoint.formats.spans.span import Span, opened
 
 KEPT = ("thread_id", "langgraph_node", "langgraph_step", "langgraph_checkpoint_ns", "ls_agent_type", "lc_agent_name")
 """Metadata worth keeping on events."""

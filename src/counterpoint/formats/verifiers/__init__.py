@@ -21,8 +21,7 @@ from counterpoint.formats.draft import Draft
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.files import HEAD, File, first_keys
 from counterpoint.formats.importing.values import as_dict, as_list, number, string
-from counterpoint.formats.verifiers.message_graph import GraphTalk
-from counterpoint.formats.verifiers.rows import MAIN, play_rollout, usage_of
+from counterpoint.formats.verifiers.message_graph import MAIN, GraphTalk, play_rollout, usage_of
 from counterpoint.trace import Trace
 
 _METADATA = re.compile(r"(?:^|/)evals/[^/]+--[^/]+/[^/]+/metadata\.json$")

@@ -10,14 +10,213 @@ Always true: a node is put down once; tokens stand on the call that states them.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 from counterpoint.formats.draft import Draft
-from counterpoint.formats.importing.chat import Message, message_of
+from counterpoint.formats.importing.chat import Heard, Message, message_of, messages_of
 from counterpoint.formats.importing.lane import Lane
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, count, number, seconds, string
-from counterpoint.formats.verifiers.rows import usage_of
+
+# -- A rollout of verifiers as rows hold it: prompt and completion, or a trajectory with one entry per model call -----
+# Where the row has its trajectory, each entry is a step with its own tokens, and entries of another trajectory (a sub-model
+# that the agent's code called) are sub-agents. Else the completion's messages are the steps, and only the row knows the tokens.
+#
+# Always true: a prompt that the completion repeats is heard once; what the environment says after the first answer is a message
+# from outside, not a human's; a tool's message that names no call answers the oldest one that is open.
+
+MAIN = "main"
+_STATED, _CONCLUDED = "extras.parent_turn", "its place among the agent's own steps"
+
+
+def usage_of(usage: Any) -> Usage | None:
+    """Tokens by either spelling; cached ones are part of the input."""
+    got = as_dict(usage)
+    given = got.get("prompt_tokens", got.get("input_tokens"))
+    out = got.get("completion_tokens", got.get("output_tokens"))
+    details = as_dict(got.get("prompt_tokens_details")) or as_dict(got.get("input_tokens_details"))
+    cached = details.get("cached_tokens", got.get("cached_input_tokens", got.get("cache_read_tokens")))
+    thought = as_dict(got.get("completion_tokens_details")).get("reasoning_tokens", got.get("reasoning_tokens"))
+    return Usage.whole(given, out, cached=cached, reasoning=thought)
+
+
+def play_rollout(draft: Draft, row: dict[str, Any], model: str | None) -> None:
+    """Put a row's conversation into a draft."""
+    steps = [s for s in as_list(row.get("trajectory")) if isinstance(s, dict)]
+    role = string(row.get("task")) if isinstance(row.get("task"), str) else None
+    talk = _Talk(draft, draft.lane(MAIN, role=role, leads=True), model)
+    if steps:
+        _Steps(draft, talk, steps).play(string(row.get("trajectory_id")))
+        return
+    prompt, completion = messages_of(row.get("prompt")), row.get("completion")
+    answered = [Message("assistant", text=completion)] if isinstance(completion, str) and completion else messages_of(completion)
+    for k, message in enumerate(talk.heard.new(prompt)):
+        talk.hear(message, f"prompt/{k}")
+    told = [(m.role, m.text) for m in prompt]
+    if told and [(m.role, m.text) for m in answered[: len(told)]] == told:
+        answered = answered[len(told) :]
+    spoken = sum(m.role == "assistant" for m in answered)
+    usage = usage_of(row.get("token_usage")) or usage_of(row.get("usage"))
+    for k, message in enumerate(answered):
+        if message.role == "assistant":
+            talk.say(message, f"completion/{k}", usage=usage if spoken == 1 else None)
+        else:
+            talk.hear(message, f"completion/{k}")
+    if usage is None or spoken > 1:
+        draft.report.lacks["tokens per model call" + ("" if usage is None else ": the row has their sum")] += spoken
+    if usage is not None and spoken != 1:
+        draft.metrics |= {"tokens_in": usage.input, "tokens_out": usage.output}
+
+
+class _Talk:
+    """One agent's conversation."""
+
+    def __init__(self, draft: Draft, lane: Lane, model: str | None, prefix: str = "") -> None:
+        self.draft, self.lane, self.model, self.prefix = draft, lane, model, prefix
+        self.heard = Heard()
+        self.returned: list[str] = []
+        """What sub-agents gave back to the agent's code: part of the next thing it hears."""
+        self._open: list[str] = []
+        self._has_spoken = False
+
+    def hear(self, message: Message, key: str, at: float | None = None) -> None:
+        """A message that is not the agent's own."""
+        key = f"{self.prefix}{key}"
+        if message.role == "tool":
+            event = self._answer(message, key, at)
+        elif message.role == "user" and not self._has_spoken:
+            event = self.lane.told(message.text, id=key, at=at)
+        elif message.role == "user":
+            event = self.lane.told(message.text, by="environment", source="tool", trusted=False, id=key, at=at)
+        else:
+            extra = {"prompted_role": message.role} if message.role != "system" else None
+            event = self.lane.told(message.text, by="system", source="system", id=key, at=at, extra=extra)
+        if message.role in ("tool", "user"):
+            for back in self.returned:
+                self.draft.edge(back, event, "return")
+            self.returned = []
+
+    def _answer(self, message: Message, key: str, at: float | None) -> str:
+        call = message.call
+        if call is None and self._open:
+            call = self._open[0]
+            self.draft.report.lacks["which call a tool's message answers: taken in order"] += 1
+        if call in self._open:
+            self._open.remove(call)
+        ok = False if message.error else None
+        return self.lane.result(call, message.text or message.error or "", id=key, at=at, tool=message.tool, ok=ok)
+
+    def say(self, message: Message, key: str, *, usage: Usage | None, at: float | None = None, **fields: Any) -> str | None:
+        """The agent's own answer; the event it is, or the first of its calls."""
+        key = f"{self.prefix}{key}"
+        for back in self.returned:
+            self.lane.hears(back, "return")
+        self.returned, self._has_spoken = [], True
+        step = self.lane.step(
+            id=key,
+            at=at,
+            text=message.text,
+            thinking=message.thinking,
+            usage=usage,
+            model=self.model,
+            only_calls=bool(message.calls),
+            **fields,
+        )
+        self._open = []
+        for k, call in enumerate(message.calls):
+            name = call.id or f"{key}/call{k}"
+            self._open.append(name)
+            event = self.lane.call(call.tool, call.text, call=name, id=f"{self.prefix}{name}" if call.id else name, at=at)
+            step = step or event
+        return step
+
+
+class _Steps:
+    """The entries of a trajectory: the agent's own, and those of the sub-models between."""
+
+    def __init__(self, draft: Draft, talk: _Talk, steps: list[dict[str, Any]]) -> None:
+        self.draft, self.talk, self.steps = draft, talk, steps
+
+    def play(self, main: str | None) -> None:
+        """The agent's steps in order, each followed by the sub-agents of its turn."""
+        own: list[dict[str, Any]] = []
+        subs: dict[int, dict[str, list[dict[str, Any]]]] = defaultdict(dict)
+        home: dict[str, int] = {}
+        main = main or next((string(s.get("trajectory_id")) for s in self.steps if not _is_sub(s)), None)
+        for step in self.steps:
+            name = string(step.get("trajectory_id"))
+            if not _is_sub(step) and (name is None or main is None or name == main):
+                own.append(step)
+                continue
+            extras = as_dict(step.get("extras"))
+            asked = [str(extras[k]) for k in ("batch_id", "request_id") if extras.get(k) is not None]
+            agent = ":".join(asked) or name or "sub"
+            stated = count(extras.get("parent_turn"))
+            turn = home.setdefault(agent, stated if stated is not None else max(len(own) - 1, 0))
+            subs[turn].setdefault(agent, []).append(step)
+        for turn in sorted({*range(len(own)), *subs}):
+            if turn < len(own):
+                _entry(self.draft, self.talk, own[turn], f"step/{turn}")
+            self._subs(subs.get(turn, {}))
+        for back in self.talk.returned:
+            self.talk.lane.hears(back, "return")
+
+    def _subs(self, agents: dict[str, list[dict[str, Any]]]) -> None:
+        parent, talks = self.talk.lane, {}
+        for agent, steps in agents.items():
+            prompt = messages_of(steps[0].get("prompt"))
+            words = next((m.text for m in prompt if m.role == "user"), "")
+            fields: dict[str, Any] = {"text": words, "to": agent, "role": "sub-model", "extra": {"by_code": True}}
+            spawn = self.draft.event("spawn", parent.agent, id=f"{agent}/spawn", **fields)
+            self.draft.edge(parent.last, spawn, "causal")
+            lane = self.draft.lane(agent, role="sub-model")
+            lane.hears(spawn, "spawn")
+            talks[agent] = _Talk(self.draft, lane, string(as_dict(steps[0].get("extras")).get("sub_call_model")), f"{agent}/")
+            is_stated = count(as_dict(steps[0].get("extras")).get("parent_turn")) is not None
+            self.draft.report.linked(_STATED if is_stated else _CONCLUDED, exact=is_stated)
+            # The words of the spawn are what it hears first: they are no message of their own.
+            list(talks[agent].heard.new(m for m in prompt if m.role == "user" and m.text == words))
+        for agent, steps in agents.items():
+            for k, step in enumerate(steps):
+                _entry(self.draft, talks[agent], step, f"step/{k}")
+            self.talk.returned.append(talks[agent].lane.returns(parent.agent, id=f"{agent}/return", heard=False))
+
+
+def _is_sub(step: dict[str, Any]) -> bool:
+    return as_dict(step.get("extras")).get("is_sub_llm_call") is True
+
+
+def _entry(draft: Draft, talk: _Talk, step: dict[str, Any], key: str) -> None:
+    """One model call: what is new in its prompt, then its answer."""
+    response, tokens = as_dict(step.get("response")), as_dict(step.get("tokens"))
+    at = seconds(response.get("created"))
+    prompt = messages_of(step.get("prompt"))
+    for k, message in enumerate(talk.heard.new(prompt)):
+        if message.role != "assistant" or not talk.lane.last:
+            talk.hear(message, f"{key}/heard{k}", at)
+    usage = usage_of(response.get("usage"))
+    if usage is None and isinstance(tokens.get("completion_ids"), list):
+        usage = Usage(len(as_list(tokens.get("prompt_ids"))), 0, 0, len(tokens["completion_ids"]))
+    if usage is None:
+        draft.report.lacks["tokens of some model calls"] += 1
+    answers = step.get("completion")
+    said = [Message("assistant", text=answers)] if isinstance(answers, str) else messages_of(answers)
+    answer = next((m for m in said if m.role == "assistant"), None) or message_of(response.get("message")) or Message("assistant")
+    logprobs = [p for value in as_list(tokens.get("completion_logprobs")) if (p := number(value)) is not None]
+    extra = {"advantage": number(step.get("advantage")), "is_truncated": step.get("is_truncated") or None}
+    event = talk.say(
+        answer,
+        key,
+        usage=usage,
+        at=at,
+        logp=sum(logprobs) if logprobs else None,
+        extra={k: v for k, v in extra.items() if v is not None} or None,
+    )
+    if event is not None and (reward := number(step.get("reward"))) is not None:
+        draft.set(event, reward={"step": reward})
+    talk.heard.said(prompt, answer)
+
 
 _SAME = frozenset({"continuation", "compaction", "compaction_attempt"})
 _KNOWN = _SAME | {"subagent_call", "subagent_return", "agent_message", "subagent_cancel"}

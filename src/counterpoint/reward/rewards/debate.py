@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from counterpoint.errors import InputError, did_you_mean
-from counterpoint.reward.logged import Judge, amounts, chosen, combined
-from counterpoint.reward.reward import Reward
+from counterpoint.reward.reward import Judge, Reward, amounts, chosen, combined
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from counterpoint.reward.logged import amounts, gathered, members
-from counterpoint.reward.reward import Reward
+from counterpoint.reward.reward import Reward, amounts, gathered, members
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal

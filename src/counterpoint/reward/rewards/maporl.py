@@ -17,8 +17,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from counterpoint.errors import InputError
-from counterpoint.reward.logged import amounts, gathered, turn_of
-from counterpoint.reward.reward import Reward
+from counterpoint.reward.reward import Reward, amounts, gathered, turn_of
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal

@@ -15,8 +15,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from counterpoint.reward.logged import amounts, gathered
-from counterpoint.reward.reward import Reward
+from counterpoint.reward.reward import Reward, amounts, gathered
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal

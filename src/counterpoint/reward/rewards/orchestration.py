@@ -24,8 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from counterpoint.errors import InputError, did_you_mean
-from counterpoint.reward.logged import Judge, chosen
-from counterpoint.reward.reward import Reward
+from counterpoint.reward.reward import Judge, Reward, chosen
 from counterpoint.reward.schedules import weight_at
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts

@@ -16,8 +16,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from counterpoint.errors import InputError
-from counterpoint.reward.logged import Judge, amounts, chosen, gathered, turn_of
-from counterpoint.reward.reward import Reward
+from counterpoint.reward.reward import Judge, Reward, amounts, chosen, gathered, turn_of
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal

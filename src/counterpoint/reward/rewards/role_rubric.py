@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from counterpoint.errors import InputError
-from counterpoint.reward.logged import amounts, gathered
-from counterpoint.reward.reward import Reward
+from counterpoint.reward.reward import Reward, amounts, gathered
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal

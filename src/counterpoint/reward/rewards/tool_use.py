@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from counterpoint.reward.logged import results_of
-from counterpoint.reward.reward import Reward
+from counterpoint.reward.reward import Reward, results_of
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal

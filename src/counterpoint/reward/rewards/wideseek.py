@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 
-from counterpoint.reward.logged import results_of
-from counterpoint.reward.reward import Reward
+from counterpoint.reward.reward import Reward, results_of
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal

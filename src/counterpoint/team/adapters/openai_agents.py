@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import Any
 
 from counterpoint.errors import InputError
-from counterpoint.formats.spans.messages import said, told
+from counterpoint.formats.spans.span import said, told
 from counterpoint.team.adapters import Places, do, name_root
 from counterpoint.team.record import Recording
 from counterpoint.team.record.lanes import Scope

@@ -18,8 +18,8 @@ from counterpoint.envs.teamworld.action import ANSWER, DECISIONS, Action, Calls,
 from counterpoint.envs.teamworld.config import KINDS
 from counterpoint.envs.teamworld.observation import Observation
 from counterpoint.train.policies import features as f
+from counterpoint.train.policies.features import Pointed, point
 from counterpoint.train.policies.network import PURPOSES, Network
-from counterpoint.train.policies.pointing import Pointed, point
 from counterpoint.train.policies.record import Record
 
 SPAWN_EVERY = 16

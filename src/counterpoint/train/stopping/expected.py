@@ -20,10 +20,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from counterpoint.train.stopping._fit import ridge_cv
-from counterpoint.train.stopping.basis import Basis
+from counterpoint.train.stopping.basis import Basis, ridge_cv
 from counterpoint.train.stopping.paths import StopPaths
-from counterpoint.train.stopping.simple import FOLDS, folds_of, paid_by_thresholds
+from counterpoint.train.stopping.rule import FOLDS, folds_of, paid_by_thresholds
 
 _ENOUGH = 400  # traces for the test whether features tell anything
 _ERRORS = 2.0

@@ -15,11 +15,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from counterpoint.train.stopping._fit import GRID, Linear, ridge, ridge_cv
-from counterpoint.train.stopping.basis import Basis, quadratic
+from counterpoint.train.stopping.basis import GRID, Basis, Linear, quadratic, ridge, ridge_cv
 from counterpoint.train.stopping.paths import HasPaths, StopPaths, checked
-from counterpoint.train.stopping.rule import Rule, first_stop, paid
-from counterpoint.train.stopping.simple import folds_of, rule_of
+from counterpoint.train.stopping.rule import Rule, first_stop, folds_of, paid, rule_of
 
 _PENALTY = 1e-3
 _ROUNDS, _SEARCHED = 8, 3

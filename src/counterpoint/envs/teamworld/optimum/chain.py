@@ -18,9 +18,9 @@ from math import comb
 
 import numpy as np
 
+from counterpoint.envs.teamworld import optimum as offers
 from counterpoint.envs.teamworld.config import Config
-from counterpoint.envs.teamworld.optimum import offer as offers
-from counterpoint.envs.teamworld.optimum.offer import Offer, Term
+from counterpoint.envs.teamworld.optimum.draft import Offer, Term
 from counterpoint.errors import InputError
 
 STOP, ANSWER, VERIFY, NEXT = 0, 1, 2, 3

@@ -15,9 +15,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from counterpoint.envs.teamworld import optimum as offers
 from counterpoint.envs.teamworld.config import Config
-from counterpoint.envs.teamworld.optimum import offer as offers
-from counterpoint.envs.teamworld.optimum.offer import Offer, Term
+from counterpoint.envs.teamworld.optimum import Offer, Term
 
 _GRID = 2049
 

@@ -18,9 +18,9 @@ from math import ceil, inf, lgamma, log, log1p
 
 import numpy as np
 
+from counterpoint.envs.teamworld import optimum as offers
 from counterpoint.envs.teamworld.config import Config
-from counterpoint.envs.teamworld.optimum import offer as offers
-from counterpoint.envs.teamworld.optimum.offer import Offer
+from counterpoint.envs.teamworld.optimum.draft import Offer
 
 
 @lru_cache(maxsize=64)

@@ -20,9 +20,9 @@ from math import comb
 
 import numpy as np
 
+from counterpoint.envs.teamworld import optimum as offers
 from counterpoint.envs.teamworld.config import DIFFICULTIES, Config
-from counterpoint.envs.teamworld.optimum import offer as offers
-from counterpoint.envs.teamworld.optimum.offer import Offer
+from counterpoint.envs.teamworld.optimum.draft import Offer
 
 STOP, CALL_A, CALL_B = 0, 1, 2
 
