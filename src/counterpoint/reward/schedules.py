@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -46,7 +46,7 @@ def weight_at(weight: float | Schedule | Mapping[str, Any], step: float, name: s
     if isinstance(weight, int | float) and not isinstance(weight, bool):
         return float(weight)
     if not isinstance(weight, Mapping) or not {"from", "to"} <= set(weight) <= _KEYS:
-        fix = 'a number, or {"from": 0.2, "to": 0.0}, with "until" and "form" where wanted'
+        fix = 'a number, or {"from": 0.2, "to": 0.0}, with "until" and "form" where wanted; in a preset also {"indicator": 0.2}'
         raise InputError(f"the weight of {name} is {weight!r}", fix=fix)
     form, until = weight.get("form", "linear"), weight.get("until", 1.0)
     if form not in _FORMS:
@@ -168,6 +168,20 @@ class Scaffold:
         after = replace(state, count_CA=count_CA, mean_CA=mean_CA, square_CA=square_CA, resolved_C=resolved_C, seen_C=seen_C)
         level = state.level * self.fall if after.kappa > self.enough else min(1.0, state.level * self.rise)
         return replace(after, level=level)
+
+
+def scaffold_of(weight: Any, name: str = "reward") -> Scaffold | None:
+    """The indicator's schedule of a weight given as data, {"indicator": 0.2}: 0.2 at first, with other constants of `Scaffold`
+    where wanted; None for a weight that is not driven by the indicator."""
+    if not isinstance(weight, Mapping) or "indicator" not in weight:
+        return None
+    known = ["indicator", *(f.name for f in fields(Scaffold) if f.name != "first")]
+    for key, value in weight.items():
+        if key not in known:
+            raise InputError(f"the weight of {name} has no {key!r}", fix=did_you_mean(key, known))
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InputError(f"{key} of the weight of {name} is {value!r}", fix="a number")
+    return Scaffold(float(weight["indicator"]), **{k: float(v) for k, v in weight.items() if k != "indicator"})
 
 
 def resolved(mean_CA: np.ndarray, var_CA: np.ndarray, count_CA: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ draft's value so far + what the team critic expects of going on; before the firs
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import msgspec
@@ -27,7 +27,7 @@ from counterpoint.credit.mechanism import Mechanism
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
 from counterpoint.reward.balance import gdpo, variance_weights, variation_weights, weighted
 from counterpoint.reward.reward import Reward
-from counterpoint.reward.schedules import weight_at
+from counterpoint.reward.schedules import Indicator, scaffold_of, weight_at
 from counterpoint.trace import Trace
 from counterpoint.trace.keys import make_key, parse_key
 from counterpoint.trace.rows import Credit, Signal, Signals
@@ -51,6 +51,8 @@ class Assigned:
     uncovered: dict[str, int]
     """Rows that no credit covers, by decision type; they got 0."""
     credit: Credit
+    primary: np.ndarray
+    """(N,) what the first reward pays the team, by episode."""
 
 
 def advantages(preset: Preset, out: Rollout, traces: Sequence[Trace], net: Network, *, progress: float) -> dict[str, np.ndarray]:
@@ -58,13 +60,16 @@ def advantages(preset: Preset, out: Rollout, traces: Sequence[Trace], net: Netwo
     return assigned(preset, out, traces, net, progress=progress).advantages
 
 
-def assigned(preset: Preset, out: Rollout, traces: Sequence[Trace], net: Network, *, progress: float) -> Assigned:
-    """The same, with what was not covered and the credit itself."""
+def assigned(
+    preset: Preset, out: Rollout, traces: Sequence[Trace], net: Network, *, progress: float,
+    weights: Mapping[str, float] | None = None,
+) -> Assigned:  # fmt: skip
+    """The same, with what was not covered and the credit itself; `weights` are those that an indicator has set."""
     if len(traces) != len(out.values):
         raise InputError(f"{len(traces)} traces for {len(out.values)} episodes", fix="log the rollouts")
     mechanism: Mechanism = registry.get("credit", preset.credit_name)
     options = dict(preset.credit[preset.credit_name])
-    paid, signals = _paid(preset, out, traces, mechanism, progress)
+    paid, signals, primary = _paid(preset, out, traces, mechanism, progress, weights or {})
     if signals is not None:
         options["signals"] = signals
     if "value" in mechanism.options and "critic" in mechanism.needs:
@@ -79,9 +84,16 @@ def assigned(preset: Preset, out: Rollout, traces: Sequence[Trace], net: Network
         books[kept[i]].refuse(unit_id)
     found = _rows(out, books, preset.delegate == "agent")
     lacking = {name: int(np.isnan(v).sum()) for name, v in found.items()}
-    return Assigned(
-        {name: np.nan_to_num(v, nan=0.0) for name, v in found.items()}, {n: k for n, k in lacking.items() if k}, credit
-    )
+    covered = {name: np.nan_to_num(v, nan=0.0) for name, v in found.items()}
+    return Assigned(covered, {n: k for n, k in lacking.items() if k}, credit, primary)
+
+
+def by_reward(
+    preset: Preset, out: Rollout, traces: Sequence[Trace], net: Network, *, progress: float
+) -> list[dict[str, np.ndarray]]:
+    """Advantages of each reward of the preset, as if it were the only one and weighed 1."""
+    alone = [{name: {o: v for o, v in given.items() if o != "weight"}} for name, given in preset.reward.items()]
+    return [advantages(replace(preset, reward=own), out, traces, net, progress=progress) for own in alone]
 
 
 # -- names
@@ -96,11 +108,21 @@ def check(preset: Preset) -> None:
     """Raise where a preset names a reward, a mechanism or an option that there is not; before anything is played."""
     for name, given in preset.reward.items():
         _known("reward", name, Reward, given, more=_OURS)
-        weight_at(given.get("weight", 1.0), 0.0, name)
+        if scaffold_of(given.get("weight"), name) is None:
+            weight_at(given.get("weight", 1.0), 0.0, name)
+        elif name == next(iter(preset.reward)):
+            fix = "an indicator for the rewards after it: it tells when the first alone is enough"
+            raise InputError(f"the weight of {name}, the first reward, is driven by an indicator", fix=fix)
     _known("credit", preset.credit_name, Mechanism, preset.credit[preset.credit_name])
     if not preset.uses_traces:
         _on_rows(preset)
-    _known("loss", preset.loss_name, Loss, preset.loss[preset.loss_name]).resolved(preset.loss[preset.loss_name])
+    loss = _known("loss", preset.loss_name, Loss, preset.loss[preset.loss_name])
+    loss.resolved(preset.loss[preset.loss_name])
+    if preset.balance == "gradient" and not loss.balances:
+        fix = "a preset with loss clip or reinforce, or balance gdpo"
+        raise InputError(f"loss {preset.loss_name} cannot balance rewards by gradient", fix=fix)
+    if preset.balance == "gradient" and len(preset.reward) < 2:
+        raise InputError("there is one reward, and nothing to balance", fix="a second reward, or balance sum")
 
 
 def _on_rows(preset: Preset) -> None:
@@ -135,14 +157,15 @@ def _known(
 
 
 def _paid(
-    preset: Preset, out: Rollout, traces: Sequence[Trace], mechanism: Mechanism, progress: float
-) -> tuple[list[Trace], Signals | None]:
-    """Traces whose team reward is what the preset pays, and signals of finer units, where it pays any."""
+    preset: Preset, out: Rollout, traces: Sequence[Trace], mechanism: Mechanism, progress: float, set_weights: Mapping[str, float]
+) -> tuple[list[Trace], Signals | None, np.ndarray]:
+    """Traces whose team reward is what the preset pays, signals of finer units, where it pays any, and the first reward."""
     parts_KN, weights = np.zeros((len(preset.reward), len(traces))), []
     fine: list[dict[tuple[str, str], float]] = [{} for _ in traces]
     for k, (name, given) in enumerate(preset.reward.items()):
         options = {o: v for o, v in given.items() if o not in _OURS}
-        weight, reward = weight_at(given.get("weight", 1.0), progress, name), registry.get("reward", name)
+        weight = set_weights[name] if name in set_weights else weight_at(given.get("weight", 1.0), progress, name)
+        reward = registry.get("reward", name)
         weights.append(weight)
         parts_KN[k] -= out.value_TE[0] if given.get("gain") else 0.0
         for i, trace in enumerate(traces):
@@ -157,10 +180,10 @@ def _paid(
     totals = _balanced(preset.balance, parts_KN, np.array(weights), out.seeds)
     paid = [msgspec.structs.replace(t, rewards={**t.rewards, "team": float(x)}) for t, x in zip(traces, totals, strict=True)]
     if not any(fine):
-        return paid, None
+        return paid, None, parts_KN[0]
     units = {unit for own in fine for unit, _ in own}
     rows = {t.trace_id: [*_topped(t, own, units, float(x))] for t, own, x in zip(traces, fine, totals, strict=True)}
-    return paid, Signals.of(rows)
+    return paid, Signals.of(rows), parts_KN[0]
 
 
 def _balanced(how: str, parts_KN: np.ndarray, weights_K: np.ndarray, task_N: np.ndarray) -> np.ndarray:
@@ -180,6 +203,35 @@ def _topped(trace: Trace, own: Mapping[tuple[str, str], float], units: set[str],
     for unit in sorted(units):
         for name in names[unit]:
             yield Signal(unit, name, "team", total + own.get((unit, name), 0.0))
+
+
+class Scaffolds:
+    """Weights that leave by themselves: of rewards whose weight is {"indicator": a}, by what spawning each role was worth."""
+
+    def __init__(self, preset: Preset, roles: int) -> None:
+        found = {name: scaffold_of(given.get("weight"), name) for name, given in preset.reward.items()}
+        self._scaffolds = {name: scaffold for name, scaffold in found.items() if scaffold is not None}
+        self._states = {name: Indicator.of(roles) for name in self._scaffolds}
+
+    def weights(self) -> dict[str, float]:
+        """Reward to its weight now."""
+        return {name: scaffold.weight(self._states[name]) for name, scaffold in self._scaffolds.items()}
+
+    def update(self, out: Rollout, primary_N: np.ndarray) -> None:
+        """Take in a batch: which roles were spawned in an episode, and what the first reward paid for it."""
+        if "spawn" not in out.tables:
+            return
+        t = out.tables["spawn"]
+        for name, scaffold in self._scaffolds.items():
+            self._states[name] = scaffold.update(self._states[name], t["role"], t["choice"], primary_N[t["ep"]])
+
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return {name: asdict(state) for name, state in self._states.items()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """From a checkpoint."""
+        self._states |= {name: Indicator(**held) for name, held in state.items()}
 
 
 # -- credit

@@ -8,8 +8,8 @@ changes nothing: `NotFinite` is raised before the step.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from counterpoint.errors import CounterpointError
+from counterpoint.reward.balance import Balance, GradientMemory
 from counterpoint.train.policies.network import Network
 
 TYPES = ("item", "brief", "point", "stop", "spawn", "size", "talk", "rule", "worker")
@@ -183,10 +184,11 @@ def rows_of(tables: Mapping[str, Table], advantages: Mapping[str, np.ndarray], *
 
 def update(
     net: Network, optimizer: torch.optim.Optimizer, tables: Mapping[str, Table], advantages: Mapping[str, np.ndarray],
-    episodes: int, options: Steps, rng: np.random.Generator, skip: Collection[str] = (),
+    episodes: int, options: Steps, rng: np.random.Generator, skip: Collection[str] = (), balancer: Balancer | None = None,
 ) -> dict[str, float]:  # fmt: skip
     """Several clipped steps on one batch of rollouts, some episodes at a time."""
     rows = {k: v for k, v in rows_of(tables, advantages, scale=options.scale).items() if k not in skip}
+    each = [] if balancer is None else balancer.rows(tables, advantages)
     tables, rows = _needed(tables, rows)
     stats: dict[str, float] = {}
     sums: dict[str, list[float]] = {}
@@ -200,7 +202,10 @@ def update(
                 continue  # none of these episodes made a decision that counts
             loss = _policy_loss(net, small, small_rows, options, sums if epoch == options.epochs - 1 else None)
             optimizer.zero_grad()
-            finite(loss, "policy").backward()
+            if balancer is None:
+                finite(loss, "policy").backward()
+            else:
+                balancer.backward(net, tables, [_with(rows, own) for own in each], part, episodes, options)
             torch.nn.utils.clip_grad_norm_(net.policy_parameters(), options.max_norm)
             optimizer.step()
     stats |= {k: float(np.mean(v)) for k, v in sums.items()}
@@ -227,6 +232,72 @@ def _policy_loss(
             sums.setdefault(f"kl_{name}", []).append(float((ratio - 1 - log_ratio).mean().detach()))
             sums.setdefault(f"entropy_{name}", []).append(float(entropy[name][at].mean().detach()))
     return loss
+
+
+def _with(rows: Mapping[str, Rows], own: Mapping[str, Rows]) -> dict[str, Rows]:
+    """The rows of an update, with one reward's own advantages."""
+    return {name: replace(r, advantage=own[name].advantage) for name, r in rows.items() if name in own}
+
+
+class Balancer:
+    """Several rewards followed by their gradients: reliable ones that point where the first one's points (`reward/balance.py`).
+
+    A step's episodes are cut into two halves; each reward has its own advantages, divided by their spread whatever the loss says,
+    so that its scale cancels. Decisions that only the sum has advantages for (sub-agents, where they learn) go with the first.
+    """
+
+    def __init__(self) -> None:
+        self.memory: GradientMemory | None = None
+        self.weights: list[float] = []
+        """Of the last step, by reward."""
+        self.advantages: Sequence[Mapping[str, np.ndarray]] = ()
+        """Of the batch that is learned from, by reward."""
+
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return {} if self.memory is None else dict(vars(self.memory))
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """From a checkpoint."""
+        self.memory = GradientMemory(**state) if state else None
+
+    def rows(self, tables: Mapping[str, Table], summed: Mapping[str, np.ndarray]) -> list[dict[str, Rows]]:
+        """The rows of every reward, in the order of those of their sum."""
+        first, *others = self.advantages
+        return [rows_of(tables, own) for own in ({**summed, **first}, *others)]
+
+    def backward(
+        self, net: Network, tables: Mapping[str, Table], each: Sequence[Mapping[str, Rows]], part: np.ndarray, episodes: int,
+        options: Steps,
+    ) -> None:  # fmt: skip
+        """Leave the balanced gradient, and the entropy bonus's, at the parameters that act."""
+        halves, plain = [], replace(options, entropy=0.0)
+        for half in np.array_split(part, 2):
+            member = np.zeros(episodes, np.bool_)
+            member[half] = True
+            halves.append(np.stack([_gradient(net, *_part(tables, rows, member), plain) for rows in each]))
+        memory = self.memory or GradientMemory.of(*halves[0].shape)
+        total, weights, self.memory = Balance().step(memory, *halves)
+        self.weights = [float(w) for w in weights]
+        if options.entropy:
+            member = np.zeros(episodes, np.bool_)
+            member[part] = True
+            silent = {name: replace(r, advantage=np.zeros_like(r.advantage)) for name, r in each[0].items()}
+            total = total + _gradient(net, *_part(tables, silent, member), options)
+        place = 0
+        for p in net.policy_parameters():
+            p.grad = torch.from_numpy(total[place : place + p.numel()].astype(np.float32)).view_as(p)
+            place += p.numel()
+
+
+def _gradient(net: Network, tables: Mapping[str, Table], rows: Mapping[str, Rows], options: Steps) -> np.ndarray:
+    """(D,) the gradient of the loss on some rows, over all parameters that act; zero where there are no rows."""
+    own = net.policy_parameters()
+    if not rows:
+        return np.zeros(sum(p.numel() for p in own))
+    found = torch.autograd.grad(finite(_policy_loss(net, tables, rows, options, None), "policy"), own, allow_unused=True)
+    flat = [torch.zeros_like(p).reshape(-1) if g is None else g.reshape(-1) for p, g in zip(own, found, strict=True)]
+    return torch.cat(flat).numpy().astype(np.float64)
 
 
 _TABLE = {"brief": "item", "point": "item", "size": "spawn"}

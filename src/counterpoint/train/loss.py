@@ -16,6 +16,7 @@ import torch
 
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace
+from counterpoint.train.learner import Balancer
 from counterpoint.train.policies.network import Network
 from counterpoint.train.rollouts import Rollout
 from counterpoint.train.spawn_head import SpawnGradient
@@ -44,6 +45,9 @@ class Learner(Protocol):
     def advantages(self, out: Rollout, traces: Sequence[Trace]) -> tuple[dict[str, np.ndarray], dict[str, float]]:
         """Advantages of the preset's credit by decision type, critics fitted first where it rests on them; what to report."""
 
+    def balancer(self, out: Rollout, traces: Sequence[Trace]) -> Balancer | None:
+        """With balance "gradient": what follows each reward's own gradient, for `learner.update`; else None."""
+
     def teach_workers(self, out: Rollout, advantages: dict[str, np.ndarray]) -> dict[str, float]:
         """Add advantages of the sub-agents' decisions, where they learn; what to report."""
 
@@ -58,6 +62,8 @@ class Loss:
     """A frozen dataclass: every option with its default and what it means."""
     learn: Callable[[Learner, Any, Rollout, Sequence[Trace]], dict[str, float]]
     """(learner, options, rollout, traces) -> what to report: `loss`, and names that begin with kl_, entropy_ or critic_."""
+    balances: bool = False
+    """Whether it hands `Learner.balancer` on to `learner.update`, so that balance "gradient" means something."""
     module: Callable[[], torch.nn.Module] | None = None
     """Makes weights of its own, which are learned with the policy's and kept in checkpoints."""
 

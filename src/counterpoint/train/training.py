@@ -23,7 +23,7 @@ from counterpoint.train import assign
 from counterpoint.train.critics import fit, taught, worker_advantages
 from counterpoint.train.folder import FORMAT, check_format
 from counterpoint.train.jobs import WORK, one_core, world_of
-from counterpoint.train.learner import log_probs
+from counterpoint.train.learner import Balancer, log_probs
 from counterpoint.train.loss import Loss
 from counterpoint.train.policies.network import Network
 from counterpoint.train.preset import Preset, named_preset
@@ -69,7 +69,8 @@ class Training:
         self.critic: torch.optim.Optimizer = torch.optim.Adam(self.net.critic_parameters(), fused=True)
         self.mean = {k: v.clone() for k, v in self.net.state_dict().items()}
         """A running mean of the weights: what plays when it counts."""
-        self.spawning, self.trials = SpawnGradient(), Trials()
+        self.spawning, self.trials, self._balancer = SpawnGradient(), Trials(), Balancer()
+        self.scaffolds = assign.Scaffolds(self.preset, max(2 * world.config.types for world in self.worlds))
         self.update = 0
         self.totals = {"episodes": 0, "forks": 0, "calls": 0, "decisions": 0}
         self.recent: list[Rollout] = []
@@ -226,11 +227,21 @@ class Training:
         """Advantages of the preset's credit by decision type; critics are fitted first, hardly where it does not rest on them."""
         stats = self.fit_critics(out) if assign.needs_critic(self.preset) else self.fit_critics(out, keep=1, steps=4)
         if self.preset.uses_traces:
-            found = assign.advantages(self.preset, out, traces, self.net, progress=self.progress)
+            weights = self.scaffolds.weights()
+            told = assign.assigned(self.preset, out, traces, self.net, progress=self.progress, weights=weights)
+            found = told.advantages
+            self.scaffolds.update(out, told.primary)
         else:
             rows = lesson(self.net, out)
             found = {} if rows is None else row_advantages(self.net, out, rows)
         return found, stats | self.teach_workers(out, found)
+
+    def balancer(self, out: Rollout, traces: Sequence[Trace]) -> Balancer | None:
+        """With balance "gradient": what follows each reward's own gradient; else None."""
+        if self.preset.balance != "gradient":
+            return None
+        self._balancer.advantages = assign.by_reward(self.preset, out, traces, self.net, progress=self.progress)
+        return self._balancer
 
     def teach_workers(self, out: Rollout, advantages: dict[str, np.ndarray]) -> dict[str, float]:
         """Advantages of the sub-agents where they learn: what their calls got (B), their own R2 (C); given ones are kept."""
@@ -279,7 +290,12 @@ class Training:
             "loss": stats.get("loss", 0.0),
             "lr": self.policy.param_groups[0]["lr"],
             "tau": stats.get("tau"),
+            **({"weights": weights} if (weights := self._weights()) else {}),
         }
+
+    def _weights(self) -> dict[str, float]:
+        """Weights of rewards that are not a function of time alone: set by an indicator, or by gradients in the last step."""
+        return self.scaffolds.weights() | dict(zip(self.preset.reward, self._balancer.weights, strict=False))
 
     # -- rest
 
@@ -299,6 +315,8 @@ class Training:
             "past": self.past,
             "spawning": self.spawning.state(),
             "trials": self.trials.state(),
+            "scaffolds": self.scaffolds.state(),
+            "balancer": self._balancer.state(),
         })  # fmt: skip
 
     def restore(self, data: bytes, where: str) -> None:
@@ -319,6 +337,8 @@ class Training:
         self.critic.load_state_dict(held["critic"])
         self.spawning.restore(held["spawning"])
         self.trials.restore(held["trials"])
+        self.scaffolds.restore(held.get("scaffolds", {}))  # older versions had neither
+        self._balancer.restore(held.get("balancer", {}))
         self.update, self.totals, self.recent, self.past = held["update"], held["totals"], held["recent"], held["past"]
 
 

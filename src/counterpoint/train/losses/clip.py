@@ -27,7 +27,8 @@ class Options(Steps):
 def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) -> dict[str, float]:
     advantages, stats = learner.advantages(out, traces)
     steps = replace(o, entropy=o.entropy * (1 - learner.progress))
-    return stats | update(learner.net, learner.policy, out.tables, advantages, len(out.values), steps, learner.rng(1))
+    each, episodes = learner.balancer(out, traces), len(out.values)
+    return stats | update(learner.net, learner.policy, out.tables, advantages, episodes, steps, learner.rng(1), balancer=each)
 
 
-clip = Loss(source="PPO, arXiv 1707.06347", takes=Options, learn=_learn)
+clip = Loss(source="PPO, arXiv 1707.06347", takes=Options, learn=_learn, balances=True)

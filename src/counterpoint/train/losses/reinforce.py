@@ -32,7 +32,8 @@ def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) 
     advantages, stats = learner.advantages(out, traces)
     bonus = o.entropy * (1 - learner.progress)
     steps = Steps(epochs=1, parts=1, entropy=bonus, scale=o.scale, max_norm=o.max_norm)
-    return stats | update(learner.net, learner.policy, out.tables, advantages, len(out.values), steps, learner.rng(1))
+    each, episodes = learner.balancer(out, traces), len(out.values)
+    return stats | update(learner.net, learner.policy, out.tables, advantages, episodes, steps, learner.rng(1), balancer=each)
 
 
-reinforce = Loss(source="REINFORCE, Williams 1992", takes=Options, learn=_learn)
+reinforce = Loss(source="REINFORCE, Williams 1992", takes=Options, learn=_learn, balances=True)
