@@ -15,7 +15,7 @@ from _timing import arguments
 
 from counterpoint.credit.advantages import gae
 from counterpoint.credit.groups import group_advantages, whiten
-from counterpoint.train.objectives import clip_loss, kl, token_weights, value_loss
+from counterpoint.train.objectives import clip_loss, kl, token_weights
 
 TOLERANCE = 1e-5
 INSTALL = (
@@ -89,9 +89,6 @@ def _losses(
         yield f"aggregation {mode}", _far(float(theirs), float((token_weights(lengths, scheme)[:, None] * every).sum()))  # type: ignore[arg-type]
     for name, estimator in (("kl", "k1"), ("mse", "k2"), ("low_var_kl", "k3")):
         yield f"KL {estimator}", _far(of("kl_penalty", tensor(new), tensor(old), name).numpy(), kl(new, old, estimator=estimator))  # type: ignore[operator, arg-type]
-    v, v_old, ret = (rng.normal(size=shape) for _ in range(3))
-    theirs = of("compute_value_loss", tensor(v), tensor(ret), tensor(v_old), tensor(mask), 0.2)[0]  # type: ignore[operator]
-    yield "value loss", _far(float(theirs), float(np.mean(value_loss(v[mask], v_old[mask], ret[mask], clip=0.2))))
 
 
 def _far(theirs: np.ndarray | float, ours: np.ndarray | float) -> float:

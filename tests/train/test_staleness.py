@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoint.credit.advantages import reward_to_go
 from counterpoint.credit.off_policy import inclusion_weights
 from counterpoint.errors import InputError, NotIdentified
-from counterpoint.train.staleness import Inclusion, correct, stale_vtrace
+from counterpoint.train.staleness import Inclusion, correct
 
 
 def test_engine_mismatch_and_staleness_are_two_factors() -> None:
@@ -33,14 +32,6 @@ def test_the_step_shrinks_with_the_effective_sample_and_is_skipped_below_a_tenth
     lone[0] = 0
     assert correct(lone, np.zeros(20), np.zeros(20)).step == 0
     assert correct(zero, zero, zero, weights=[1, 1, 0, 0]).step == pytest.approx(0.5**0.5)
-
-
-def test_on_policy_targets_are_plain_returns() -> None:
-    rng = np.random.default_rng(0)
-    r, v, logp = rng.normal(size=60), rng.normal(size=60), rng.normal(size=60)
-    chains = np.arange(60) // 12
-    targets, _ = stale_vtrace(correct(logp, logp, logp), r, v, segments=chains, gamma=0.9)
-    assert np.abs(targets - reward_to_go(r, segments=chains, gamma=0.9)).max() < 1e-9
 
 
 launches = st.lists(st.tuples(st.sampled_from([0.0, 4.0]), st.integers(0, 2), st.booleans()), min_size=1, max_size=60)
@@ -121,19 +112,6 @@ def test_the_least_share_is_the_callers_to_say() -> None:
     zero = np.zeros(4)
     assert correct(zero, zero, zero, weights=[1, 1, 0, 0], least=0.5).step == pytest.approx(0.5**0.5)
     assert correct(zero, zero, zero, weights=[1, 1, 0, 0], least=0.51).step == 0
-
-
-def test_v_trace_by_hand() -> None:
-    # one chain, rho = 2 and 0.5, r = 1, 4, V = 1, 2; all bars 1, lam 1, gamma 1
-    found = correct(np.log([0.5, 0.25]), np.log([0.25, 0.5]), np.log([0.25, 0.5]))
-    # d_0 = 1 (1 + 2 - 1) = 2, d_1 = 0.5 (4 - 2) = 1;  v_1 = 2 + 1 = 3, v_0 = 1 + 2 + 1 * 1 = 4
-    targets, advantages = stale_vtrace(found, [1.0, 4.0], [1.0, 2.0])
-    assert targets == pytest.approx([4.0, 3.0])
-    assert advantages == pytest.approx([1 * (1 + 3 - 1), 0.5 * (4 - 2)])
-    # rho_bar 3 lets the 2 through, in the targets and in the advantages; lam halves what is carried; gamma discounts
-    targets, advantages = stale_vtrace(found, [1.0, 4.0], [1.0, 2.0], rho_bar=3.0, lam=0.5, gamma=0.5)
-    assert targets == pytest.approx([1 + 2 * (1 + 1 - 1) + 0.5 * 0.5 * 1, 3.0])
-    assert advantages == pytest.approx([2 * (1 + 0.5 * 3 - 1), 1.0])
 
 
 def test_fates_are_counted_over_all_arms() -> None:

@@ -1,12 +1,12 @@
-"""Losses as pure functions of flat arrays: clipped policy losses, token weights, KL, ratios, value losses, DPO.
+"""Losses as pure functions of flat arrays: clipped policy losses, token weights, KL, ratios, DPO.
 
-Always true: a loss is minimised, an objective maximised; one entry per token (or turn, or sequence) in, one out, and sums or
+Always true: a loss is minimised; one entry per token (or turn, or sequence) in, one out, and sums or
 means are taken by the caller with weights from `token_weights`. Nothing here reads a file, a clock or a model. Ratios are
 computed from log-probabilities. These are values, not gradients: a trainer writes the same line in its own array library and
 tests it against this.
 
 Sources: PPO arXiv 1707.06347, dual clip 1912.09729, clip-higher (DAPO) 2503.14476, GSPO 2507.18071, AReaL 2505.24298, ReMA
-2503.09501, Kimi K2.5 2602.02276, DPO 2305.18290; verl, OpenRLHF and MAPPO code.
+2503.09501, DPO 2305.18290; verl's and OpenRLHF's code.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from counterpoint.credit.off_policy import decoupled_weights
 from counterpoint.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -135,61 +134,7 @@ def turn_loss(
     return losses, float(losses.mean())
 
 
-def decoupled_loss(
-    logp: ArrayLike,
-    logp_proximal: ArrayLike,
-    logp_behaviour: ArrayLike,
-    advantages: ArrayLike,
-    *,
-    eps: float = 0.2,
-    dual: float | None = None,
-    cap: float | None = None,
-) -> Floats:
-    """AReaL: w max(-A rho, -A clip(rho)), w = pi_prox / pi_behave held constant, rho = pi / pi_prox. Divide by ALL tokens."""
-    weight, rho = decoupled_weights(logp, logp_proximal, logp_behaviour, cap=cap)
-    return weight * clip_loss(rho, advantages, eps_low=eps, dual=dual, dual_both_signs=True)
-
-
-def reinforce(logp: ArrayLike, advantages: ArrayLike, sequences: ArrayLike | None = None) -> float:
-    """-A sum_j log p_j, averaged over sequences (MAGRPO as released, CoLLM-MAAC): no ratio, no clip."""
-    p, a = _one_shape(logp=logp, advantages=advantages)
-    return float(-(a * p).sum() / (1 if sequences is None else len(np.unique(np.asarray(sequences)))))
-
-
-def parl_objective(
-    log_ratio: ArrayLike, advantages: ArrayLike, *, log_low: float, log_high: float, tau: float
-) -> tuple[float, NDArray[np.bool_]]:
-    """Kimi K2.5: 1/N sum [clip(rho) A - tau (log rho)^2], and which tokens keep their policy gradient.
-
-    Outside [log_low, log_high] a token has none, whatever the sign of A; bounds are on the log ratio.
-    """
-    d, a = _one_shape(log_ratio=log_ratio, advantages=advantages)
-    value = np.exp(np.clip(d, log_low, log_high)) * a - tau * d * d
-    return float(value.mean()), (d >= log_low) & (d <= log_high)
-
-
-def value_loss(
-    values: ArrayLike, old_values: ArrayLike, returns: ArrayLike, *, clip: float | None = 0.2, huber: float | None = None
-) -> Floats:
-    """max(l(V - ret), l(clip(V, V_old +- clip) - ret)), l = x^2 / 2, or Huber's with delta `huber` (MAPPO, MARFT: 10)."""
-    v, old, target = _one_shape(values=values, old_values=old_values, returns=returns)
-
-    def size(x: Floats) -> Floats:
-        square = x * x / 2
-        return square if huber is None else np.where(np.abs(x) <= huber, square, huber * (np.abs(x) - huber / 2))
-
-    if clip is None:
-        return size(v - target)
-    return np.maximum(size(v - target), size(np.clip(v, old - clip, old + clip) - target))
-
-
 def dpo(logp_w: ArrayLike, logp_w_ref: ArrayLike, logp_l: ArrayLike, logp_l_ref: ArrayLike, *, beta: float = 0.1) -> Floats:
     """-log sigmoid(beta [(log pi/ref)(preferred) - (log pi/ref)(rejected)])."""
     w, wr, lose, lr = _one_shape(logp_w=logp_w, logp_w_ref=logp_w_ref, logp_l=logp_l, logp_l_ref=logp_l_ref)
     return np.logaddexp(0.0, -beta * ((w - wr) - (lose - lr)))
-
-
-def polyak(target: ArrayLike, online: ArrayLike, *, tau: float = 0.01) -> Floats:
-    """The slow copy of a network's weights: (1 - tau) target + tau online (MADDPG)."""
-    slow, fast = _one_shape(target=target, online=online)
-    return (1 - tau) * slow + tau * fast

@@ -5,7 +5,7 @@
     step      = min(1, sqrt(ESS / B)), and 0 where ESS / B < 0.1      of the product of both
 
 Always true: the log-probabilities of sampling are never overwritten by recomputed ones; on-policy data with an exact engine
-has all ratios 1, so targets are plain returns and the step is whole. Inclusion is judged from what was known at launch, over
+has all ratios 1, so the step is whole. Inclusion is judged from what was known at launch, over
 all launches whose fate is known, and an arm of which nothing ever came in time is refused (`NotIdentified`), not guessed.
 
 V-trace arXiv 1802.01561, truncated importance sampling as in verl, decoupling as in AReaL 2505.24298,
@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from counterpoint.credit.off_policy import decoupled_weights, effective_size, step_scale, vtrace
+from counterpoint.credit.off_policy import decoupled_weights, effective_size, step_scale
 from counterpoint.errors import InputError, NotIdentified
 
 Floats = NDArray[np.float64]
@@ -69,21 +69,6 @@ def correct(
     whole = mismatch * staleness * (1.0 if weights is None else np.asarray(weights, np.float64))
     kept = np.minimum(mismatch, mismatch_cap) * np.minimum(staleness, staleness_cap)
     return Correction(mismatch, staleness, kept, effective_size(whole) / len(whole), step_scale(whole, least=least))
-
-
-def stale_vtrace(
-    found: Correction,
-    rewards: ArrayLike,
-    values: ArrayLike,
-    *,
-    segments: ArrayLike | None = None,
-    gamma: float = 1.0,
-    lam: float = 1.0,
-    rho_bar: float = 1.0,
-) -> tuple[Floats, Floats]:
-    """V-trace (targets, advantages) over decisions, rho = mismatch times staleness, c = lam min(1, rho)."""
-    rho = found.mismatch_N * found.staleness_N
-    return vtrace(rho, rewards, values, segments=segments, gamma=gamma, lam=lam, rho_bar=rho_bar, pg_rho_bar=rho_bar)
 
 
 class Inclusion:
