@@ -187,6 +187,29 @@ def fork_credit(
     )
 
 
+def message_credit(
+    mechanism: str,
+    estimand: str,
+    do: Do,
+    traces: Sequence[Trace],
+    replay: Replay | None,
+    *,
+    types: Collection[str],
+    ids: Collection[str] | None,
+    k: int,
+    seed: int,
+    coupled: bool,
+    channel: str,
+) -> Credit:
+    """Credit of messages: each as it was recorded against the same fork in which `do` was done to it."""
+    check_ids(traces, ids)
+
+    def asked(trace: Trace) -> dict[str, Contrast]:
+        return {e.id: Contrast(e.id, None, do) for e in messages_of(trace, types, ids)}
+
+    return fork_credit(mechanism, estimand, "message", traces, replay, asked, k=k, seed=seed, coupled=coupled, channel=channel)
+
+
 def _fork(at: str, do: Do | None, i: int, seed: int, coupled: bool) -> Fork | None:
     """Replicate i of an arm; None is the recorded trace. Each replicate of a redraw is another draw."""
     if isinstance(do, Substitute) and do.value is None:

@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +39,7 @@ from counterpoint.credit.mechanism import team_reward
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
 from counterpoint.trace import Trace
 from counterpoint.trace.replay import Delete, Replay
-from counterpoint.trace.rows import Cost
+from counterpoint.trace.rows import Cost, Credit, CreditRow
 from counterpoint.trace.team import Team
 
 # -- Exact values of majority-vote games of any number of agents, item by item, and the votes that a trace holds ------
@@ -218,7 +219,7 @@ class Played:
         """All forks together."""
         return Cost(sum(c.forks for c in self.spent), sum(c.tokens for c in self.spent))
 
-    @property
+    @cached_property
     def all_and_nobody(self) -> tuple[float, float]:
         """v(N) and v(nobody)."""
         everybody = np.ones(self.game.n, np.bool_)
@@ -329,3 +330,35 @@ def _exact(game: TeamGame, value: str, parent_A: Ints) -> Floats:
     if value == "nested_owen":
         return exact_owen(table(game), parent_A)
     return exact_shapley(table(game, parent_A if value == "permission" else None))
+
+
+def game_credit(
+    mechanism: str,
+    estimand: str,
+    traces: Sequence[Trace],
+    give: Callable[[int, Played], list[CreditRow]],
+    *,
+    worth: Worth | None,
+    replay: Replay | None,
+    tie: float,
+    notes: dict[str, Any] | None = None,
+) -> Credit:
+    """Credit that shares v(N) - v(nobody) of every trace's game: `give` solves the game of a trace, given with its place."""
+    rows: list[CreditRow] = []
+    declared, costs = [], []
+    for k, trace in enumerate(traces):
+        played = play(trace, worth=worth, replay=replay, tie=tie)
+        rows += give(k, played)
+        everybody, nobody = played.all_and_nobody
+        declared.append(everybody - nobody)
+        costs.append(played.cost)
+    return Credit(
+        mechanism=mechanism,
+        estimand=estimand,
+        additive=True,
+        trace_ids=tuple(t.trace_id for t in traces),
+        rows=tuple(rows),
+        declared=np.array(declared),
+        cost=Cost(sum(c.forks for c in costs), sum(c.tokens for c in costs)),
+        notes=notes or {},
+    )

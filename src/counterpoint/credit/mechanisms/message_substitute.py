@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from counterpoint.credit.example import Recount
-from counterpoint.credit.forks import Contrast, check_ids, fork_credit, messages_of
+from counterpoint.credit.forks import message_credit
 from counterpoint.credit.mechanism import Mechanism
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
@@ -34,14 +34,10 @@ def _run(
     ids: Collection[str] | None = None,
     channel: str = "team",
 ) -> Credit:
-    check_ids(traces, ids)
-
-    def asked(trace: Trace) -> dict[str, Contrast]:
-        return {e.id: Contrast(e.id, None, Substitute()) for e in messages_of(trace, types, ids)}
-
-    return fork_credit(
-        "message_substitute", _ESTIMAND, "message", traces, replay, asked, k=k, seed=seed, coupled=coupled, channel=channel
-    )
+    return message_credit(
+        "message_substitute", _ESTIMAND, Substitute(), traces, replay,
+        types=types, ids=ids, k=k, seed=seed, coupled=coupled, channel=channel,
+    )  # fmt: skip
 
 
 message_substitute = Mechanism(

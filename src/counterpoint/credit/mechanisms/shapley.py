@@ -23,11 +23,11 @@ import numpy as np
 
 from counterpoint.credit.games import MOST_EXACT, TeamGame, VoteGame
 from counterpoint.credit.mechanism import Mechanism
-from counterpoint.credit.team_games import Worth, play, solve
+from counterpoint.credit.team_games import Played, Worth, game_credit, solve
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.replay import Replay
-from counterpoint.trace.rows import Cost, Credit, CreditRow
+from counterpoint.trace.rows import Credit, CreditRow
 
 
 def _run(
@@ -41,28 +41,18 @@ def _run(
     seed: int = 0,
     tie: float = 0.5,
 ) -> Credit:
-    rows: list[CreditRow] = []
-    declared, costs, about = [], [], []
-    for k, trace in enumerate(traces):
-        played = play(trace, worth=worth, replay=replay, tie=tie)
+    about: list[dict[str, Any]] = []
+
+    def give(k: int, played: Played) -> list[CreditRow]:
         asked = _pick(value, played.game, orders)
         found = solve(played.game, asked, played.parent_A, orders=orders, seed=[seed, k], stop_se=stop_se)
+        about.append(_note(traces[k], played, found.orders))
         se = [None] * len(played.names) if found.se_A is None else [float(s) if np.isfinite(s) else None for s in found.se_A]
-        rows += [CreditRow(k, "agent", *row) for row in zip(played.names, found.value_A.tolist(), se, strict=True)]
-        everybody, nobody = played.all_and_nobody
-        declared.append(everybody - nobody)
-        costs.append(played.cost)
-        about.append(_note(trace, played.worth, everybody, nobody, found.orders))
-    return Credit(
-        mechanism="shapley",
-        estimand=_ESTIMANDS[value],
-        additive=True,
-        trace_ids=tuple(t.trace_id for t in traces),
-        rows=tuple(rows),
-        declared=np.array(declared),
-        cost=Cost(sum(c.forks for c in costs), sum(c.tokens for c in costs)),
-        notes={"value": value, "traces": about},
-    )
+        return [CreditRow(k, "agent", *row) for row in zip(played.names, found.value_A.tolist(), se, strict=True)]
+
+    notes = {"value": value, "traces": about}
+    estimand = _ESTIMANDS.get(value, "")  # `solve` refuses a value that is not one of these
+    return game_credit("shapley", estimand, traces, give, worth=worth, replay=replay, tie=tie, notes=notes)
 
 
 def _pick(value: str, game: TeamGame, orders: int | None) -> str:
@@ -73,9 +63,10 @@ def _pick(value: str, game: TeamGame, orders: int | None) -> str:
     return "exact" if is_cheap else "sampled"
 
 
-def _note(trace: Trace, worth: str, everybody: float, nobody: float, orders: int) -> dict[str, Any]:
-    note: dict[str, Any] = {"worth": worth, "v_all": everybody, "v_nobody": nobody, "orders": orders}
-    recorded = trace.rewards.get("R1" if worth == "votes" else "team")
+def _note(trace: Trace, played: Played, orders: int) -> dict[str, Any]:
+    everybody, nobody = played.all_and_nobody
+    note: dict[str, Any] = {"worth": played.worth, "v_all": everybody, "v_nobody": nobody, "orders": orders}
+    recorded = trace.rewards.get("R1" if played.worth == "votes" else "team")
     return note if recorded is None else note | {"recorded": float(recorded), "gap": float(recorded) - everybody}
 
 

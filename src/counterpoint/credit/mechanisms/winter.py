@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from counterpoint.credit.games import Game, TeamGame, VoteGame
 from counterpoint.credit.mechanism import Mechanism
-from counterpoint.credit.team_games import Worth, play, solve
+from counterpoint.credit.team_games import Played, Worth, game_credit, solve
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.replay import Replay
-from counterpoint.trace.rows import Cost, Credit, CreditRow
+from counterpoint.trace.rows import Credit, CreditRow
 
 
 def _widened(game: TeamGame, more: int) -> TeamGame:
@@ -49,33 +49,20 @@ def _run(
     seed: int = 0,
     tie: float = 0.5,
 ) -> Credit:
-    rows: list[CreditRow] = []
-    declared, costs = [], []
-    for k, trace in enumerate(traces):
-        played = play(trace, worth=worth, replay=replay, tie=tie)
+    def give(k: int, played: Played) -> list[CreditRow]:
         roles, parent_A = _levels(played.roles)
         n = len(played.names)
         game = _widened(played.game, len(roles))
         found = solve(game, "nested_owen", parent_A, orders=orders, seed=[seed, k], stop_se=stop_se)
         shares = np.bincount(parent_A[:n] - n, found.value_A[:n], len(roles))
         se = None if found.se_A is None or not np.isfinite(found.se_A).all() else found.se_A
-        rows += [CreditRow(k, "role", role, float(shares[r])) for r, role in enumerate(roles)]
-        rows += [
+        own = [
             CreditRow(k, "agent", name, float(found.value_A[a]), None if se is None else float(se[a]))
             for a, name in enumerate(played.names)
         ]
-        everybody, nobody = played.all_and_nobody
-        declared.append(everybody - nobody)
-        costs.append(played.cost)
-    return Credit(
-        mechanism="winter",
-        estimand=winter.estimand,
-        additive=True,
-        trace_ids=tuple(t.trace_id for t in traces),
-        rows=tuple(rows),
-        declared=np.array(declared),
-        cost=Cost(sum(c.forks for c in costs), sum(c.tokens for c in costs)),
-    )
+        return [CreditRow(k, "role", role, float(shares[r])) for r, role in enumerate(roles)] + own
+
+    return game_credit("winter", winter.estimand, traces, give, worth=worth, replay=replay, tie=tie)
 
 
 winter = Mechanism(
