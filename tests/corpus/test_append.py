@@ -104,7 +104,8 @@ def test_only_a_plain_file_is_replaced(tmp_path: Path, record: dict[str, Any]) -
     assert pipe.is_fifo()
 
 
-def test_many_writers_lose_nothing(tmp_path: Path, record: dict[str, Any]) -> None:
+def test_many_writers_lose_nothing(tmp_path: Path, record: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load, "_PATIENCE_S", 600.0)  # a slow machine may take longer than anybody would wait
     path = tmp_path / "mine.jsonl"
     papers = [_paper(record, key=f"k{n}", title=f"T{n}", arxiv_id=None) for n in range(12)]
     threads = [threading.Thread(target=load.add, args=(p, path)) for p in papers]
