@@ -21,7 +21,7 @@ from counterpoint.envs.synthetic import SHAPES, synthetic_trace
 from counterpoint.store import Store
 from counterpoint.trace import Trace
 from counterpoint.trace.critical_path import critical_path
-from counterpoint.trace.team import Team
+from counterpoint.trace.team import TraceTeam
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "logs"
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "logs"
@@ -203,7 +203,7 @@ def test_hand_computed(traces: list[Trace]) -> None:
 
 
 def _path(trace: Trace) -> tuple[str, float] | None:
-    found = critical_path(Team(trace))
+    found = critical_path(TraceTeam(trace))
     return None if found is None else (found.unit, found.length)
 
 

@@ -62,7 +62,7 @@ def serving(folder: Path, *, idle_s: float = 300.0, keep_s: float = 3600.0, **li
     with Store(folder) as store:
         sock = bound("127.0.0.1", 0)
         intake = Intake(store, idle_s=idle_s, keep_s=keep_s, note=notes.append)
-        server = receiver.server(intake, receiver.Limits(**limits))
+        server = receiver.server(intake, receiver.ReceiverLimits(**limits))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
         thread.start()
         try:

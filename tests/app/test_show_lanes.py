@@ -18,7 +18,7 @@ from counterpoint.testing import synthetic_trace
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.lanes import EMPTY, FAMILIES, KINDS, WAIT, Clock, cells, folded, kind_of
 from counterpoint.trace.rows import Shares
-from counterpoint.trace.team import Team
+from counterpoint.trace.team import TraceTeam
 
 KIND = {kind.name: k for k, kind in enumerate(KINDS)}
 
@@ -52,7 +52,7 @@ def readers(tmp_path: Path) -> Path:
 
 
 def test_agents_alike_are_one_lane_in_the_tree() -> None:
-    team = Team(team_of_readers())
+    team = TraceTeam(team_of_readers())
     lanes = folded(team)
     assert [(lane.label(), lane.parent, lane.depth) for lane in lanes] == [("lead", -1, 0), ("reader ×6", 0, 1)]
     assert len(folded(team, is_whole=True)) == 7
@@ -60,7 +60,7 @@ def test_agents_alike_are_one_lane_in_the_tree() -> None:
 
 
 def test_a_cell_says_what_took_most_of_it_and_marks_win() -> None:
-    team = Team(team_of_readers())
+    team = TraceTeam(team_of_readers())
     drawn = cells(team, folded(team), 65, [])
     lead, reader = drawn.kind.tolist()
     assert lead[:5] == [KIND["think"]] * 5
@@ -76,7 +76,7 @@ def test_a_cell_says_what_took_most_of_it_and_marks_win() -> None:
 
 def test_one_failure_in_a_crowd_is_not_the_cell() -> None:
     events = [Event(id=f"e{k}", t=k, dur=1, type="tool_call", agent="x", ok=k != 5) for k in range(100)]
-    team = Team(Trace(trace_id="t", task_id="q", events=events))
+    team = TraceTeam(Trace(trace_id="t", task_id="q", events=events))
     assert cells(team, folded(team), 2, []).kind.tolist() == [[KIND["tool"], KIND["tool"]]]
     assert KIND["error"] in cells(team, folded(team), 20, []).kind
 
@@ -135,7 +135,7 @@ def test_names_in_any_script_and_hostile_ones(tmp_path: Path) -> None:
 
 
 def test_colour_repeats_the_signs_and_nothing_else() -> None:
-    team = Team(team_of_readers())
+    team = TraceTeam(team_of_readers())
     lanes = folded(team)
     plain, colour = (
         lanes_text(team, lanes, [0], {}, Screen(80, True, is_colour), tainted=set(), limit=0) for is_colour in (False, True)
@@ -147,7 +147,7 @@ def test_colour_repeats_the_signs_and_nothing_else() -> None:
 
 
 def test_the_credit_bar_has_signs_and_closes() -> None:
-    team = Team(team_of_readers())
+    team = TraceTeam(team_of_readers())
     shares = Shares("ledger", 0.7, {"lead": 0.6, "reader-1": -0.1}, 0.2)
     text = credit_bar(shares, folded(team), team.names, Screen(60, True, False))
     assert "R 0.7 = agents +0.5 + unassigned +0.2" in text

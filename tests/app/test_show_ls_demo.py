@@ -14,7 +14,7 @@ from counterpoint.app.cli import cli
 from counterpoint.errors import InputError, NotFound
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.critical_path import critical_path
-from counterpoint.trace.team import Team
+from counterpoint.trace.team import TraceTeam
 
 SIX = ["assistant", "build", "code-team", "crawl", "panel", "research-team"]
 
@@ -91,7 +91,7 @@ def test_a_query_that_means_nothing_is_an_error(query: str, store: str) -> None:
 def test_show_prints_the_team_and_the_path(store: str) -> None:
     card = json.loads(run("show", "research-team", "--store", store, "--json"))
     trace = counterpoint.load("research-team", store=store)
-    path = critical_path(Team(trace))
+    path = critical_path(TraceTeam(trace))
     assert path is not None
     assert card["critical_path"]["length"] == path.length
     assert card["critical_path"]["events"] == [trace.events[i].id for i in path.events]

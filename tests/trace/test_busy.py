@@ -14,13 +14,13 @@ from counterpoint.trace import Event, Trace
 from counterpoint.trace import trace as trace_module
 from counterpoint.trace.critical_path import Pieces, pieces, profile
 from counterpoint.trace.steered import STEERED, is_steered, order_of
-from counterpoint.trace.team import Team
+from counterpoint.trace.team import TraceTeam
 from counterpoint.trace.trace import content_ref, summed_costs
 
 
-def team_of(spans: list[tuple[str, int, int]]) -> tuple[Team, np.ndarray, np.ndarray]:
+def team_of(spans: list[tuple[str, int, int]]) -> tuple[TraceTeam, np.ndarray, np.ndarray]:
     events = [Event(id=f"e{i}", t=t, type="tool_call", agent=a, dur=d) for i, (a, t, d) in enumerate(spans)]
-    team = Team(Trace(trace_id="t", task_id="q", events=events))
+    team = TraceTeam(Trace(trace_id="t", task_id="q", events=events))
     return team, np.array([float(t) for _, t, _ in spans]), np.array([float(d) for *_, d in spans])
 
 

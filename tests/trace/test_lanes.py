@@ -13,7 +13,7 @@ from counterpoint.app.viewer.card import LIMIT, card
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.lanes import EMPTY, FAMILIES, KINDS, WAIT, Clock, Lane, cells, folded, kind_of, stem
 from counterpoint.trace.rows import Shares
-from counterpoint.trace.team import Team
+from counterpoint.trace.team import TraceTeam
 
 KIND = {kind.name: k for k, kind in enumerate(KINDS)}
 LETTER = {EMPTY: ".", WAIT: "-"} | {k: kind.ascii for k, kind in enumerate(KINDS)}
@@ -87,7 +87,7 @@ def test_siblings_alike_share_a_lane_and_so_do_their_children() -> None:
     rows = [("lead", "r-1", "reader"), ("lead", "critic", None), ("lead", "r-2", "reader"), ("lead", "r-3", "writer"), ("r-1", "h1", None), ("r-2", "h2", None)]
     events = [ev(f"s{k}", k, a, "spawn", to=b, role=r) for k, (a, b, r) in enumerate(rows)]
     events += [ev("u1", 9, "user"), ev("x1", 10, "x1", "tool_result", tool="x"), ev("x2", 11, "x2", "tool_result", tool="x")]
-    team = Team(trace(events))
+    team = TraceTeam(trace(events))
     lanes = folded(team)
     assert [(x.label(), x.parent, x.depth, x.role) for x in lanes] == [
         ("lead", -1, 0, None),
@@ -106,8 +106,8 @@ def test_siblings_alike_share_a_lane_and_so_do_their_children() -> None:
 
 def test_who_only_answers_for_another_has_no_lane() -> None:
     call, answer = ev("c", 0, "w", "tool_call", tool="s"), ev("r", 1, "s", "tool_result", tool="s")
-    assert [x.name for x in folded(Team(trace([call, answer], [("c", "r")])))] == ["w"]
-    assert folded(Team(trace([]))) == []
+    assert [x.name for x in folded(TraceTeam(trace([call, answer], [("c", "r")])))] == ["w"]
+    assert folded(TraceTeam(trace([]))) == []
 
 
 # -- time --------------------------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ def test_a_silence_longer_than_the_longest_takes_a_fiftieth_of_the_rest() -> Non
 
 
 def drawn(events: list[Event], width: int = 10, path: list[int] | None = None, lanes: list[Lane] | None = None) -> Any:
-    team = Team(trace(events))
+    team = TraceTeam(trace(events))
     return cells(team, folded(team) if lanes is None else lanes, width, path or [])
 
 
@@ -217,7 +217,7 @@ def test_where_the_critical_path_goes_and_how_many_work() -> None:
 
 def test_only_the_lanes_asked_for_are_drawn() -> None:
     events = [ev("a", 0, "v", "tool_call", dur=5), ev("b", 5, "w", "tool_call", dur=5)]
-    lanes = folded(Team(trace(events)))
+    lanes = folded(TraceTeam(trace(events)))
     found = drawn(events, lanes=lanes[1:], path=[0, 1])
     assert letters(found.kind) == [".....*****"]
     assert found.on_path.astype(int).tolist() == [[0] * 5 + [1] * 5]

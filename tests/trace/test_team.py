@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from audit.made import Story, fan_out, random_traces
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.critical_path import pieces, profile
-from counterpoint.trace.team import Team, critical_steps, story
+from counterpoint.trace.team import TraceTeam, critical_steps, story
 
 
 def _stages(plan: list[tuple[int, list[int]]]) -> Trace:
@@ -32,7 +32,7 @@ def _stages(plan: list[tuple[int, list[int]]]) -> Trace:
 
 
 def test_critical_steps_of_the_formula_sheet() -> None:
-    found = critical_steps(Team(_stages([(1, [3, 5, 2]), (1, []), (1, [4])])))
+    found = critical_steps(TraceTeam(_stages([(1, [3, 5, 2]), (1, []), (1, [4])])))
     assert (found.critical, found.total) == (12, 17)
     assert (found.spawned, found.ended) == (4, 4)
     assert int(found.events_E.sum()) == 12
@@ -45,7 +45,7 @@ def test_a_stage_ends_at_a_spawn_too_where_no_decision_is_recorded() -> None:
         serial.add("tool_call", name)
         serial.add("tool_call", name)
         serial.add("return", name, to="main")
-    found = critical_steps(Team(serial.trace()))
+    found = critical_steps(TraceTeam(serial.trace()))
     assert (found.critical, found.total) == (6, 6)
 
 
@@ -62,7 +62,7 @@ def test_critical_steps_are_recursive() -> None:
     for name, to in (("a1", "a"), ("a2", "a"), ("a", "main"), ("b", "main")):
         deep.add("return", name, to=to)
     deep.add("aggregate", "main")
-    found = critical_steps(Team(deep.trace()))
+    found = critical_steps(TraceTeam(deep.trace()))
     assert found.total == 12
     assert found.critical == 1 + max(1 + max(4, 2), 3) + 1
 
@@ -72,7 +72,7 @@ def test_a_turn_is_one_step() -> None:
     for turn in (0, 0, 1, 1, 1):
         turns.add("tool_call", "solo", turn=turn)
     turns.add("message", "solo")
-    assert critical_steps(Team(turns.trace())).total == 3
+    assert critical_steps(TraceTeam(turns.trace())).total == 3
 
 
 def test_roots_that_wait_for_each_other_are_not_parallel() -> None:
@@ -80,18 +80,18 @@ def test_roots_that_wait_for_each_other_are_not_parallel() -> None:
     last: list[str] = []
     for name in ("a", "b", "c"):
         last = [chain.add("message", name, reads=last)]
-    assert critical_steps(Team(chain.trace())).critical == 3
+    assert critical_steps(TraceTeam(chain.trace())).critical == 3
     apart = Story()
     for name in ("a", "b", "c"):
         apart.add("message", name)
-    assert critical_steps(Team(apart.trace())).critical == 1
+    assert critical_steps(TraceTeam(apart.trace())).critical == 1
 
 
 def test_spawn_tree_survives_loops_self_spawns_and_double_spawns() -> None:
     odd = Story()
     for agent, to in (("a", "b"), ("b", "a"), ("b", "b"), ("c", "b"), ("b", "d"), ("d", "a")):
         odd.add("spawn", agent, to=to)
-    team = Team(odd.trace())
+    team = TraceTeam(odd.trace())
     parent = {name: int(team.parent_A[a]) for name, a in team.number.items()}
     assert parent == {"a": -1, "b": team.number["a"], "c": -1, "d": team.number["b"]}
     assert team.depth_A[team.number["d"]] == 2
@@ -102,7 +102,7 @@ def test_spawn_tree_survives_loops_self_spawns_and_double_spawns() -> None:
 def test_a_long_chain_of_spawns_is_no_trouble() -> None:
     n = 20_000
     events = [Event(id=f"e{k}", t=k, type="spawn", agent=f"a{k}", to=f"a{k + 1}") for k in range(n)]
-    team = Team(Trace(trace_id="t", task_id="k", events=events))
+    team = TraceTeam(Trace(trace_id="t", task_id="k", events=events))
     assert int(team.depth_A.max()) == n
     assert int(team.with_children(np.ones(n + 1, np.int64))[team.number["a0"]]) == n + 1
 
@@ -112,7 +112,7 @@ def test_a_tool_is_no_agent_and_its_answer_counts_for_the_caller() -> None:
     call = one.add("tool_call", "worker", tool="search")
     one.add("tool_result", "search", tool="search", reads=call)
     one.add("tool_result", "clock", tool="clock")
-    team = Team(one.trace())
+    team = TraceTeam(one.trace())
     assert [team.names[a] for a in team.agent_E] == ["worker", "worker", "clock"]
     assert [team.names[a] for a in team.roots] == ["worker"]
 
@@ -121,13 +121,13 @@ def test_the_user_is_heard_but_not_in_the_team() -> None:
     one = Story()
     one.add("message", "user", to="lead")
     one.add("message", "lead", to="user")
-    team = Team(one.trace())
+    team = TraceTeam(one.trace())
     assert team.main == team.number["lead"]
     assert critical_steps(team).total == 1
 
 
 def test_main_is_the_one_with_the_team() -> None:
-    team = Team(fan_out().trace())
+    team = TraceTeam(fan_out().trace())
     assert team.main is not None
     assert team.names[team.main] == "lead"
 
@@ -149,7 +149,7 @@ def test_pieces_count_nested_and_overlapping_spans_once() -> None:
         one.add("tool_call", "a", t=t, dur=dur)
     one.add("tool_call", "b", t=5, dur=10)
     trace = one.trace()
-    team = Team(trace)
+    team = TraceTeam(trace)
     t_E, dur_E = (np.array([float(getattr(e, f)) for e in trace.events]) for f in ("t", "dur"))
     cut = pieces(team, t_E, dur_E)
     assert cut.length_E.tolist() == [10, 0, 2, 1, 10]
@@ -161,7 +161,7 @@ def test_pieces_count_nested_and_overlapping_spans_once() -> None:
 @given(random_traces())
 @settings(max_examples=60, deadline=None)
 def test_laws_of_the_team(trace: Trace) -> None:
-    team = Team(trace)
+    team = TraceTeam(trace)
     assert sorted(team.down) == list(range(len(team)))
     assert all(team.down.index(int(p)) < team.down.index(a) for a, p in enumerate(team.parent_A) if p >= 0)
     graph = trace.graph
@@ -178,5 +178,5 @@ def test_laws_of_the_team(trace: Trace) -> None:
 
 @pytest.mark.parametrize("team_size", [1, 4])
 def test_critical_steps_of_a_fan_out(team_size: int) -> None:
-    found = critical_steps(Team(fan_out(team_size).trace()))
+    found = critical_steps(TraceTeam(fan_out(team_size).trace()))
     assert (found.critical, found.total) == (1 + 3 + 2, 1 + 3 * team_size + 2)

@@ -10,7 +10,7 @@ import pytest
 
 from audit.made import Story
 from counterpoint.trace import Edge, Event, Trace
-from counterpoint.trace.team import Team, critical_steps, story
+from counterpoint.trace.team import TraceTeam, critical_steps, story
 from counterpoint.trace.vocabulary import ACTING, OUTSIDE_ROLES
 
 
@@ -22,7 +22,7 @@ def trace(events: list[Event], edges: list[tuple[str, str]] | None = None) -> Tr
     return Trace(trace_id="t", task_id="q", events=events, edges=[Edge(a, b, "causal") for a, b in edges or []])
 
 
-def named(team: Team, numbers: Any) -> list[str]:
+def named(team: TraceTeam, numbers: Any) -> list[str]:
     return [team.names[a] for a in numbers]
 
 
@@ -54,7 +54,7 @@ def test_an_effect_that_is_said_to_come_first_counts_from_its_latest_cause() -> 
 
 def test_agents_are_numbered_as_they_appear_and_the_spawned_who_never_act_come_last() -> None:
     events = [ev("s", 0, "lead", "spawn", to="idle"), ev("x", 2, "w"), ev("y", 1, "v"), ev("u", 3, "lead", "spawn", to=None)]
-    team = Team(trace(events))
+    team = TraceTeam(trace(events))
     assert team.names == ["lead", "v", "w", "idle"]
     assert len(team) == 4
     assert team.number == {"lead": 0, "v": 1, "w": 2, "idle": 3}
@@ -76,27 +76,27 @@ def test_outsiders_by_role_or_name_are_no_members_unless_they_spawn_or_are_spawn
         ev("e5", 4, "watch", "safety_event"),
         ev("e6", 5, "system", "spawn", to="tool", role="tool"),
     ]
-    team = Team(trace(events))
+    team = TraceTeam(trace(events))
     assert {n for n in team.names if team.is_member_A[team.number[n]]} == {"w", "system", "tool"}
     assert named(team, team.roots) == ["w", "system"]
     # The role on a spawn is that of the one who is created: the spawner stays what it is.
-    assert Team(trace([ev("s", 0, "lead", "spawn", to="x", role="user"), ev("m", 1, "lead")])).is_member_A.all()
+    assert TraceTeam(trace([ev("s", 0, "lead", "spawn", to="x", role="user"), ev("m", 1, "lead")])).is_member_A.all()
 
 
 def test_an_answer_under_a_tools_name_counts_for_its_earliest_caller() -> None:
     calls = [ev("c2", 2, "late", "tool_call", tool="s"), ev("c1", 1, "early", "tool_call", tool="s"), ev("m", 0, "other")]
     answer = ev("r", 3, "s", "tool_result", tool="s")
-    team = Team(trace([*calls, answer], [("c2", "r"), ("c1", "r"), ("m", "r")]))
+    team = TraceTeam(trace([*calls, answer], [("c2", "r"), ("c1", "r"), ("m", "r")]))
     assert named(team, team.agent_E) == ["late", "early", "other", "early"]
-    alone = Team(trace([*calls, answer], [("m", "r")]))
+    alone = TraceTeam(trace([*calls, answer], [("m", "r")]))
     assert named(alone, alone.agent_E)[3] == "s"
-    own = Team(trace([*calls, ev("r", 3, "other", "tool_result", tool="s")], [("c1", "r")]))
+    own = TraceTeam(trace([*calls, ev("r", 3, "other", "tool_result", tool="s")], [("c1", "r")]))
     assert named(own, own.agent_E)[3] == "other"
 
 
 def test_the_spawn_tree() -> None:
     rows = [("a", "c"), ("a", "b"), ("b", "d"), ("x", "y"), ("x", "b")]
-    team = Team(trace([ev(f"s{k}", k, a, "spawn", to=b) for k, (a, b) in enumerate(rows)]))
+    team = TraceTeam(trace([ev(f"s{k}", k, a, "spawn", to=b) for k, (a, b) in enumerate(rows)]))
     assert named(team, team.children[team.number["a"]]) == ["c", "b"]
     assert named(team, team.down) == ["a", "x", "c", "b", "y", "d"]
     assert {n: int(team.depth_A[a]) for n, a in team.number.items()} == {"a": 0, "x": 0, "c": 1, "b": 1, "y": 1, "d": 2}
@@ -122,7 +122,7 @@ def test_the_spawn_tree() -> None:
     ],
 )
 def test_which_root_is_the_orchestrator(events: list[Event], main: str | None) -> None:
-    team = Team(trace(events))
+    team = TraceTeam(trace(events))
     assert (None if team.main is None else team.names[team.main]) == main
 
 
@@ -136,10 +136,10 @@ def test_a_role_is_the_first_one_acted_in_else_the_one_spawned_for() -> None:
         ev("d", 5, "v"),
         ev("e", 6, "lead", role="boss"),
     ]
-    team = Team(trace(events))
+    team = TraceTeam(trace(events))
     assert dict(zip(team.names, team.role_A, strict=True)) == {"lead": "boss", "w": "early", "v": "reader"}
     call = ev("c", 0, "w", "tool_call", tool="s")
-    tool = Team(trace([call, ev("r", 1, "s", "tool_result", role="engine")], [("c", "r")]))
+    tool = TraceTeam(trace([call, ev("r", 1, "s", "tool_result", role="engine")], [("c", "r")]))
     assert dict(zip(tool.names, tool.role_A, strict=True)) == {"w": None, "s": None}
 
 
@@ -147,7 +147,7 @@ def test_a_role_is_the_first_one_acted_in_else_the_one_spawned_for() -> None:
 
 
 def test_sums_per_agent_keep_their_kind() -> None:
-    team = Team(trace([ev("1", 0, "x"), ev("2", 1, "y"), ev("3", 2, "x")]))
+    team = TraceTeam(trace([ev("1", 0, "x"), ev("2", 1, "y"), ev("3", 2, "x")]))
     assert team.per_agent(np.array([2**60, 1, 2**60])).tolist() == [2**61, 1]
     assert team.per_agent(np.array([0.5, 1.0, 0.25])).tolist() == [0.75, 1.0]
     assert team.per_agent(np.array([True, False, True])).tolist() == [2, 0]
@@ -156,7 +156,7 @@ def test_sums_per_agent_keep_their_kind() -> None:
 
 def test_ties_of_the_critical_path_go_by_the_story() -> None:
     events = [ev("z", 3), ev("b2", 2), ev("b1", 1), ev("a", 0)]
-    team = Team(trace(events, [("a", "b1"), ("a", "b2"), ("b1", "z"), ("b2", "z")]))
+    team = TraceTeam(trace(events, [("a", "b1"), ("a", "b2"), ("b1", "z"), ("b2", "z")]))
     assert team.critical_path(np.ones(4)) == (3.0, [3, 2, 0])
     assert team.critical_path(np.array([1.0, 5.0, 1.0, 1.0])) == (7.0, [3, 1, 0])
 
@@ -168,17 +168,17 @@ def test_what_is_a_step() -> None:
     assert ACTING == ("orchestrator_decision", "message", "tool_call", "aggregate")
     events = [ev("1", 0, "w", "tool_call", turn=1), ev("2", 1, "w", turn=1), ev("3", 2, "v", turn=1), ev("4", 3, "w"), ev("5", 4, "w", turn=2)]
     events += [ev("6", 5, "w", "return"), ev("7", 6, "user", turn=3), ev("8", 7, "w", "tool_result", turn=2)]
-    team = Team(trace(events))
+    team = TraceTeam(trace(events))
     assert np.flatnonzero(team.steps_E()).tolist() == [0, 2, 3, 4]
     assert np.flatnonzero(team.steps_E(("return",))).tolist() == [5]
-    backwards = Team(trace(events[::-1]))
+    backwards = TraceTeam(trace(events[::-1]))
     assert np.flatnonzero(backwards.steps_E()).tolist() == [3, 4, 5, 7]
-    bare = Team(trace([msgspec.structs.replace(e, turn=None) for e in events]))
+    bare = TraceTeam(trace([msgspec.structs.replace(e, turn=None) for e in events]))
     assert np.flatnonzero(bare.steps_E()).tolist() == [0, 1, 2, 3, 4]
 
 
 def stages(of: Story) -> list[tuple[str, int, list[str], list[int]]]:
-    team = Team(of.trace())
+    team = TraceTeam(of.trace())
     return [(team.names[s.agent], s.own, named(team, s.children), s.critical) for s in critical_steps(team).stages]
 
 
@@ -199,7 +199,7 @@ def test_stages_by_hand() -> None:
     one.add("return", "c", to="main")
     one.add("aggregate", "main")
     assert sorted(stages(one)) == [("main", 1, [], []), ("main", 1, ["a", "b"], [1, 2]), ("main", 2, ["c"], [1])]
-    found = critical_steps(Team(one.trace()))
+    found = critical_steps(TraceTeam(one.trace()))
     assert (found.critical, found.total, found.spawned, found.ended) == (1 + 2 + 2 + 1 + 1, 8, 3, 3)
     # On the way: main's own steps, and those of b and c, who were the slowest.
     assert np.flatnonzero(found.events_E).tolist() == [0, 4, 5, 7, 9, 11, 13]
@@ -212,7 +212,7 @@ def test_an_agent_without_a_return_ends_with_its_last_event() -> None:
     one.add("message", "main")
     one.add("tool_call", "a")
     one.add("message", "main")
-    found = critical_steps(Team(one.trace()))
+    found = critical_steps(TraceTeam(one.trace()))
     assert (found.ended, found.spawned) == (0, 1)
     assert found.critical == 1 + 2 + 1
     assert sorted((s.own, len(s.children)) for s in found.stages) == [(1, 0), (1, 1)]
@@ -229,7 +229,7 @@ def test_only_the_first_return_after_its_spawn_ends_an_agent() -> None:
         ev("r3", 6, "stranger", "return", from_="nobody", to="main"),
         ev("m2", 7, "main"),
     ]
-    found = critical_steps(Team(trace(events)))
+    found = critical_steps(TraceTeam(trace(events)))
     assert found.ended == 1
     assert sorted((s.own, len(s.children)) for s in found.stages) == [(0, 1), (2, 0)]
 
@@ -241,26 +241,26 @@ def test_a_spawned_agent_that_never_acts_ends_no_stage() -> None:
     one.add("message", "main")
     one.add("spawn", "main", to="busy")
     one.add("tool_call", "busy")
-    found = critical_steps(Team(one.trace()))
+    found = critical_steps(TraceTeam(one.trace()))
     assert [(s.own, len(s.children)) for s in found.stages] == [(2, 2)]
     assert found.critical == 3
 
 
 def test_of_several_roots_the_longest_or_the_chain_between_them() -> None:
     apart = trace([ev("1", 0, "x"), ev("2", 1, "y"), ev("3", 2, "y"), ev("4", 3, "z"), ev("5", 4, "z")])
-    found = critical_steps(Team(apart))
+    found = critical_steps(TraceTeam(apart))
     assert (found.critical, found.total, np.flatnonzero(found.events_E).tolist()) == (2, 5, [1, 2])
     chained = trace(apart.events, [("1", "2"), ("2", "5")])
-    found = critical_steps(Team(chained))
+    found = critical_steps(TraceTeam(chained))
     assert (found.critical, np.flatnonzero(found.events_E).tolist()) == (3, [0, 1, 4])
-    tied = critical_steps(Team(trace(apart.events, [("1", "2")])))  # a chain that is no longer changes nothing
+    tied = critical_steps(TraceTeam(trace(apart.events, [("1", "2")])))  # a chain that is no longer changes nothing
     assert np.flatnonzero(tied.events_E).tolist() == [1, 2]
     through = trace([ev("1", 0, "x"), ev("r", 1, "x", "return"), ev("2", 2, "y")], [("1", "r"), ("r", "2")])
-    assert np.flatnonzero(critical_steps(Team(through)).events_E).tolist() == [0, 2]
+    assert np.flatnonzero(critical_steps(TraceTeam(through)).events_E).tolist() == [0, 2]
 
 
 def test_nobody_and_nothing() -> None:
-    found = critical_steps(Team(trace([])))
+    found = critical_steps(TraceTeam(trace([])))
     assert (found.critical, found.total, found.stages, found.ended, found.spawned) == (0, 0, [], 0, 0)
-    found = critical_steps(Team(trace([ev("1", 0, "user")])))
+    found = critical_steps(TraceTeam(trace([ev("1", 0, "user")])))
     assert (found.critical, found.total) == (0, 0)

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from counterpoint.train.learner import (
+    LossRows,
     NotFinite,
-    Rows,
     Steps,
     _needed,
     _part,
@@ -171,8 +171,8 @@ def test_advantages_in_units_of_their_kind_shrunk_to_the_types() -> None:
 # -- the loss
 
 
-def one_stop(advantage: float, chance_then: float) -> dict[str, Rows]:
-    return {"stop": Rows(np.array([0]), np.array([LOG(chance_then)]), np.array([advantage]), np.ones(1))}
+def one_stop(advantage: float, chance_then: float) -> dict[str, LossRows]:
+    return {"stop": LossRows(np.array([0]), np.array([LOG(chance_then)]), np.array([advantage]), np.ones(1))}
 
 
 @pytest.mark.parametrize(
@@ -193,15 +193,15 @@ def test_a_clipped_loss(advantage: float, then: float, options: dict[str, float]
 def test_a_far_ratio_is_held_at_ten_in_the_log() -> None:
     loss = _policy_loss(net_of(), {"stop": team_table([True])}, one_stop(-1.0, 1e-9), Steps(entropy=0.0), None)
     assert float(loss.detach()) == pytest.approx(np.exp(10), rel=1e-4)
-    old = {"stop": Rows(np.array([0]), np.array([40.0]), np.array([1.0]), np.ones(1))}
+    old = {"stop": LossRows(np.array([0]), np.array([40.0]), np.array([1.0]), np.ones(1))}
     assert float(_policy_loss(net_of(), {"stop": team_table([True])}, old, Steps(entropy=0.0), None).detach()) == pytest.approx(-np.exp(-10))
 
 
 def test_types_add_up_and_each_is_a_mean() -> None:
     tables = {"stop": team_table([True, True]), "rule": team_table([0])}
     rows = {
-        "stop": Rows(np.array([0, 1]), LOG([0.75, 0.75]), np.array([1.0, 3.0]), np.ones(2)),
-        "rule": Rows(np.array([0]), LOG([0.125]), np.array([10.0]), np.ones(1)),
+        "stop": LossRows(np.array([0, 1]), LOG([0.75, 0.75]), np.array([1.0, 3.0]), np.ones(2)),
+        "rule": LossRows(np.array([0]), LOG([0.125]), np.array([10.0]), np.ones(1)),
     }
     sums: dict[str, list[float]] = {}
     loss = _policy_loss(net_of(), tables, rows, Steps(entropy=0.1), sums)
@@ -209,7 +209,7 @@ def test_types_add_up_and_each_is_a_mean() -> None:
     assert float(loss.detach()) == pytest.approx(-2 - 10 - 0.1 * (entropy(0.25, 0.75) + spread), abs=1e-5)
     assert sums["entropy_rule"] == pytest.approx([spread], abs=1e-5)
     assert sums["kl_stop"] == pytest.approx([0], abs=1e-6)
-    _policy_loss(net_of(), tables, {"stop": Rows(np.array([0]), LOG([0.5]), np.ones(1), np.ones(1))}, Steps(), sums)
+    _policy_loss(net_of(), tables, {"stop": LossRows(np.array([0]), LOG([0.5]), np.ones(1), np.ones(1))}, Steps(), sums)
     assert sums["kl_stop"] == pytest.approx([0, 1.5 - 1 - LOG(1.5)], abs=1e-6)
 
 

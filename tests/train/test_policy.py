@@ -10,7 +10,7 @@ import counterpoint as cpt
 from counterpoint.envs.teamworld.engine import Batch
 from counterpoint.train.learner import log_probs
 from counterpoint.train.policies import features as f
-from counterpoint.train.policies.acting import Force, TeamPolicy
+from counterpoint.train.policies.acting import Forced, TeamPolicy
 from counterpoint.train.policies.network import Network
 from counterpoint.train.rollouts import merged, play_out
 
@@ -126,7 +126,7 @@ def test_forced_gates_are_obeyed_and_marked() -> None:
     world, net = cpt.world("W1", vote_items=8), network()
     gate = np.full((2, 4), -1)
     gate[0], gate[1, 2] = 0, 1
-    spawn = play_out(world.config, net, np.arange(2), np.arange(2), force=Force(gate)).tables["spawn"]
+    spawn = play_out(world.config, net, np.arange(2), np.arange(2), force=Forced(gate)).tables["spawn"]
     start = spawn["round"] == 0
     nobody = start & (spawn["ep"] == 0)
     assert not spawn["choice"][nobody].any()
@@ -142,7 +142,7 @@ def test_items_that_are_kept_are_never_left_while_something_can_be_done() -> Non
         net.purpose.bias.copy_(torch.tensor([6.0, 0.0, 0.0, 0.0]))  # leaves at once, if it may
     keeps = np.zeros((2, world.config.items), np.bool_)
     keeps[0, :3] = True
-    item = play_out(world.config, net, np.arange(2), np.arange(2), force=Force(keeps=keeps)).tables["item"]
+    item = play_out(world.config, net, np.arange(2), np.arange(2), force=Forced(keeps=keeps)).tables["item"]
     kept = keeps[item["ep"], item["item"]]
     assert kept.any()
     assert (item["choice"][kept] > 0).all()

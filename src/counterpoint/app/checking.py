@@ -21,7 +21,7 @@ from counterpoint.trace import Findings, Trace, check, lines, wire
 UNREADABLE = frozenset({"empty", "encoding", "json", "truncated", "nesting", "non-finite"})
 
 
-class Report(Struct, frozen=True, kw_only=True):
+class FileReport(Struct, frozen=True, kw_only=True):
     """What was found in one file or trace."""
 
     file: str
@@ -60,17 +60,17 @@ class Report(Struct, frozen=True, kw_only=True):
         return named | counted | listed | totals | by_code
 
 
-def check_trace(trace: Trace, *, name: str | None = None, format_: str | None = None, limit: int | None = 50) -> Report:
+def check_trace(trace: Trace, *, name: str | None = None, format_: str | None = None, limit: int | None = 50) -> FileReport:
     """A report on a trace in memory or from the store."""
     return _report(name or trace.trace_id, format_, trace, check.findings(trace, limit))
 
 
-def _report(name: str, format_: str | None, trace: Trace, found: Findings) -> Report:
+def _report(name: str, format_: str | None, trace: Trace, found: Findings) -> FileReport:
     shape = {"events": len(trace.events), "edges": len(trace.edges), "agents": len(trace.members)}
-    return Report(file=name, format=format_, findings=found, **shape)
+    return FileReport(file=name, format=format_, findings=found, **shape)
 
 
-def check_file(path: str | os.PathLike[str], limit: int | None = 50) -> Report:
+def check_file(path: str | os.PathLike[str], limit: int | None = 50) -> FileReport:
     """A report on a file, in the survey's format or in lines."""
     name = os.fspath(path)
     with opened(path) as data:
@@ -84,7 +84,7 @@ def check_file(path: str | os.PathLike[str], limit: int | None = 50) -> Report:
             loose = wire.decode_loosely(data, limit=limit)
             return _report(name, "survey", loose, check.findings(loose, limit, known="schema"))
         except InvalidTrace as error:
-            return Report(file=name, format=None, findings=_of_error(error, limit), **_sizes(data))
+            return FileReport(file=name, format=None, findings=_of_error(error, limit), **_sizes(data))
 
 
 def _of_error(error: InvalidTrace, limit: int | None) -> Findings:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from counterpoint.trace import Event, Graph, Trace
 from counterpoint.trace.critical_path import CriticalPath, Pieces, critical_path, has_seconds, pieces, seconds, work
 from counterpoint.trace.quantities import has_times, span_s
-from counterpoint.trace.team import CriticalSteps, Team, critical_steps
+from counterpoint.trace.team import CriticalSteps, TraceTeam, critical_steps
 from counterpoint.trace.vocabulary import ACTING, EDGE_TYPES, OUTSIDE_ROLES
 
 Mask = NDArray[np.bool_]
@@ -33,7 +33,7 @@ class Facts:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self.team = Team(trace)
+        self.team = TraceTeam(trace)
         self.graph: Graph = trace.graph
 
     @property
@@ -183,7 +183,7 @@ class Facts:
         """The events that are the result, and the rule by which they are.
 
         Every aggregate of the orchestrator and its last stop decision (what it aggregated once stays in its context); else
-        the last return to it; else its last act. The orchestrator is `Team.main`.
+        the last return to it; else its last act. The orchestrator is `TraceTeam.main`.
         """
         team, main = self.team, self.team.main
         if main is None:

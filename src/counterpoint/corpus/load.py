@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from counterpoint.corpus.records import ClaimSpec, Erratum, Excluded, Mark, Paper
-from counterpoint.corpus.validate import Problem, Seen, problems, shape_problems
+from counterpoint.corpus.validate import CorpusProblem, Seen, problems, shape_problems
 from counterpoint.errors import InputError, NotFound, TryAgain
 from counterpoint.files import put, read_plain, refuse
 
@@ -72,7 +72,7 @@ def claim_specs() -> tuple[ClaimSpec, ...]:
 
 def as_paper(raw: dict[str, Any], *, where: str) -> Paper:
     """A checked paper from its fields, or one `InputError` that lists everything wrong with it."""
-    found: list[Problem] = shape_problems(raw)
+    found: list[CorpusProblem] = shape_problems(raw)
     if not found:
         paper = msgspec.convert(raw, Paper)
         found = problems([paper], [])

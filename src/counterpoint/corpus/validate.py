@@ -25,7 +25,7 @@ _FIRST_YEAR, _LAST_YEAR = 1950, 2100
 _MAY_BE_EMPTY = {"notes"}
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
+class CorpusProblem(msgspec.Struct, frozen=True, kw_only=True):
     """One finding: a code, the record and field, what is wrong, what would work."""
 
     code: str
@@ -44,44 +44,45 @@ def required_names() -> tuple[str, ...]:
     return tuple(f.name for f in msgspec.structs.fields(Paper) if f.required)
 
 
-def shape_problems(raw: Mapping[str, Any]) -> list[Problem]:
+def shape_problems(raw: Mapping[str, Any]) -> list[CorpusProblem]:
     """Unknown, missing and wrongly typed fields of a paper that is still a plain object."""
     where = str(raw.get("key", "?"))
     found = [
-        Problem(code="unknown_field", where=f"{where}.{name}", what=f"no field {name!r}", hint=_meant(name, field_names()))
+        CorpusProblem(code="unknown_field", where=f"{where}.{name}", what=f"no field {name!r}", hint=_meant(name, field_names()))
         for name in raw
         if name not in field_names()
     ]
     missing = [name for name in required_names() if name not in raw]
     if missing:
-        found.append(Problem(code="missing_field", where=where, what=f"missing: {', '.join(missing)}"))
+        found.append(CorpusProblem(code="missing_field", where=where, what=f"missing: {', '.join(missing)}"))
     for name in field_names():
         if name not in raw:
             continue
         value = raw[name]
         if name == "year":
             if not isinstance(value, int) or isinstance(value, bool):
-                found.append(Problem(code="type", where=f"{where}.year", what=f"year must be a whole number, not {value!r}"))
+                what = f"year must be a whole number, not {value!r}"
+                found.append(CorpusProblem(code="type", where=f"{where}.year", what=what))
         elif not isinstance(value, str) and not (name == "arxiv_id" and value is None):
-            found.append(Problem(code="type", where=f"{where}.{name}", what=f"{name} must be text, not {value!r}"))
+            found.append(CorpusProblem(code="type", where=f"{where}.{name}", what=f"{name} must be text, not {value!r}"))
     return found
 
 
-def problems(papers: Iterable[Paper], excluded: Iterable[Excluded]) -> list[Problem]:
+def problems(papers: Iterable[Paper], excluded: Iterable[Excluded]) -> list[CorpusProblem]:
     """Everything wrong with these records, in their order; an empty list means none."""
-    found: list[Problem] = []
+    found: list[CorpusProblem] = []
     seen = Seen()
     for paper in papers:
         found += _words(paper, paper.key, PAPER_VOCABULARY) + _paper_facts(paper)
         clash = seen.clash(paper)
         if clash:
-            found.append(Problem(code="duplicate", where=paper.key, what=clash))
+            found.append(CorpusProblem(code="duplicate", where=paper.key, what=clash))
         seen.add(paper)
     ids: set[str] = set()
     for record in excluded:
         found += _words(record, record.record_id, EXCLUDED_VOCABULARY) + _excluded_facts(record)
         if record.record_id in ids:
-            found.append(Problem(code="duplicate", where=record.record_id, what=f"record_id {record.record_id!r} is taken"))
+            found.append(CorpusProblem(code="duplicate", where=record.record_id, what=f"record_id {record.record_id!r} is taken"))
         ids.add(record.record_id)
     return found
 
@@ -125,7 +126,7 @@ def _meant(word: str, known: Iterable[str]) -> str:
     return did_you_mean(word, known)
 
 
-def _words(record: Paper | Excluded, name: str, vocabulary: Mapping[str, Sequence[str]]) -> list[Problem]:
+def _words(record: Paper | Excluded, name: str, vocabulary: Mapping[str, Sequence[str]]) -> list[CorpusProblem]:
     """Empty and unprintable texts, and tags that are not in the vocabulary."""
     found = []
     for field in record.__struct_fields__:
@@ -136,19 +137,19 @@ def _words(record: Paper | Excluded, name: str, vocabulary: Mapping[str, Sequenc
         if field in vocabulary:
             if value not in vocabulary[field]:
                 what = f"{field} has no value {value!r}"
-                found.append(Problem(code="vocabulary", where=where, what=what, hint=_meant(value, vocabulary[field])))
+                found.append(CorpusProblem(code="vocabulary", where=where, what=what, hint=_meant(value, vocabulary[field])))
         elif not value.strip() and field not in _MAY_BE_EMPTY:
-            found.append(Problem(code="empty", where=where, what=f"{field} is empty"))
+            found.append(CorpusProblem(code="empty", where=where, what=f"{field} is empty"))
         elif not value.isprintable():
-            found.append(Problem(code="unprintable", where=where, what=f"{field} holds a control character or line break"))
+            found.append(CorpusProblem(code="unprintable", where=where, what=f"{field} holds a control character or line break"))
     return found
 
 
-def _paper_facts(paper: Paper) -> list[Problem]:
+def _paper_facts(paper: Paper) -> list[CorpusProblem]:
     found = []
 
     def add(code: str, field: str, what: str, hint: str = "") -> None:
-        found.append(Problem(code=code, where=f"{paper.key}.{field}", what=what, hint=hint))
+        found.append(CorpusProblem(code=code, where=f"{paper.key}.{field}", what=what, hint=hint))
 
     if not _KEY.fullmatch(paper.key):
         add("key", "key", f"key {paper.key!r} has the wrong form", "use lower-case letters, digits, - and .")
@@ -170,14 +171,14 @@ def _paper_facts(paper: Paper) -> list[Problem]:
     return found
 
 
-def _excluded_facts(record: Excluded) -> list[Problem]:
+def _excluded_facts(record: Excluded) -> list[CorpusProblem]:
     checks = (
         ("record_id", _RECORD_ID, "as in E033"),
         ("url", _URL, "an http(s) address"),
         ("date_screened", _DATE, "as in 2026-04-26"),
     )
     return [
-        Problem(
+        CorpusProblem(
             code=field,
             where=f"{record.record_id}.{field}",
             what=f"{field} {getattr(record, field)!r} has the wrong form",

@@ -23,7 +23,7 @@ from counterpoint.errors import CounterpointError, InputError, NotIdentified
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.model_calls import model_call
 from counterpoint.trace.rows import Cost, Credit, CreditRow, Shares, Signals
-from counterpoint.trace.team import Team
+from counterpoint.trace.team import TraceTeam
 from counterpoint.trace.vocabulary import ACTING, OUTSIDE_ROLES
 
 Key = str | Callable[[Trace], Hashable]
@@ -63,7 +63,7 @@ def event_unit(event: Event) -> str:
 
 def main_of(trace: Trace) -> str:
     """The name of the orchestrator."""
-    team = Team(trace)
+    team = TraceTeam(trace)
     if team.main is None:
         raise NotIdentified(
             "nobody leads this trace: it has no agent that acts", "record the team's actions", where=trace.trace_id

@@ -28,7 +28,7 @@ _TIERS = ((16, 32), (128, 16))
 STRAY_AGE_S = 3600.0
 
 
-class Report(Struct, frozen=True):
+class Compacted(Struct, frozen=True):
     """What a compaction did."""
 
     merged: int
@@ -39,7 +39,7 @@ class Report(Struct, frozen=True):
     """Files deleted: of parts that died a grace period ago, and strays of killed writers."""
 
 
-def compact(log: Log, lake: Lake, *, grace_s: float) -> Report:
+def compact(log: Log, lake: Lake, *, grace_s: float) -> Compacted:
     """Merge all that is small or holds dead rows, then delete what died `grace_s` ago."""
     merged = written = 0
     state = log.refresh()
@@ -51,10 +51,10 @@ def compact(log: Log, lake: Lake, *, grace_s: float) -> Report:
         for group in _groups(worth):
             if (len(group) > 1 or state.live[group[0].name] < group[0].traces) and _merge(log, lake, group):
                 merged, written = merged + len(group), written + 1
-    return Report(merged, written, _delete_dead(log, lake, grace_s))
+    return Compacted(merged, written, _delete_dead(log, lake, grace_s))
 
 
-def purge(log: Log, lake: Lake) -> Report:
+def purge(log: Log, lake: Lake) -> Compacted:
     """Rewrite the parts that hold removed or replaced traces, delete what is dead at once, and name it in the log no more."""
     merged = 0
     state = log.refresh()
@@ -62,7 +62,7 @@ def purge(log: Log, lake: Lake) -> Report:
         merged += _merge(log, lake, [part])
     deleted = _delete_dead(log, lake, 0.0)
     log.checkpoint(sweep_all=True)
-    return Report(merged, merged, deleted)
+    return Compacted(merged, merged, deleted)
 
 
 def tidy(log: Log, lake: Lake) -> None:

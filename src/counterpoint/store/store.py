@@ -191,7 +191,7 @@ class Store:
         if self._log.commit(drop) is None and not had_journal:
             raise self._not_found(trace_id, self._log.state.rows)
 
-    def purge(self) -> compaction.Report:
+    def purge(self) -> compaction.Compacted:
         """Erase at once what was removed or replaced: from the lake's files, from the log, and from the hot file."""
         self._writable()
         report = compaction.purge(self._log, self._lake)
@@ -200,7 +200,7 @@ class Store:
         self._hot = None
         return report
 
-    def compact(self, *, grace_s: float = 600.0) -> compaction.Report:
+    def compact(self, *, grace_s: float = 600.0) -> compaction.Compacted:
         """Merge small parts, drop the rows of removed and superseded traces, delete files that died `grace_s` ago."""
         self._writable()
         return compaction.compact(self._log, self._lake, grace_s=grace_s)

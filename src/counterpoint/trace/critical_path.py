@@ -21,7 +21,7 @@ import numpy as np
 from counterpoint.trace.graph import Graph
 from counterpoint.trace.link import Ints
 from counterpoint.trace.quantities import has_times
-from counterpoint.trace.team import Floats, Mask, Team, begins
+from counterpoint.trace.team import Floats, Mask, TraceTeam, begins
 
 # -- Busy time: how much each event adds to its agent's, and how many agents run at once ------------------------------
 # Always true: the pieces of one agent are disjoint, so nested and overlapping spans count once, and their sum over agents is
@@ -43,12 +43,12 @@ class Pieces(NamedTuple):
         return self.end_E - self.start_E
 
 
-def work(team: Team) -> Mask:
+def work(team: TraceTeam) -> Mask:
     """Events that are work of a member of the team."""
     return ~team.of_types(_NO_WORK) & team.is_member_A[team.agent_E]
 
 
-def has_seconds(team: Team) -> Mask:
+def has_seconds(team: TraceTeam) -> Mask:
     """Events whose duration in seconds is recorded: none of a source without times."""
     events = team.trace.events
     if not has_times(team.trace.meta):
@@ -56,7 +56,7 @@ def has_seconds(team: Team) -> Mask:
     return np.fromiter((e.dur is not None and e.dur >= 0 for e in events), np.bool_, len(events))
 
 
-def seconds(team: Team) -> tuple[Floats, Floats]:
+def seconds(team: TraceTeam) -> tuple[Floats, Floats]:
     """Start and duration of each event that is work, 0 for what is no work or has no duration."""
     events = team.trace.events
     start_E = np.array([e.t for e in events], np.float64)
@@ -64,7 +64,7 @@ def seconds(team: Team) -> tuple[Floats, Floats]:
     return start_E, np.where(work(team) & has_seconds(team), dur_E, 0.0)
 
 
-def pieces(team: Team, start_E: Floats, dur_E: Floats) -> Pieces:
+def pieces(team: TraceTeam, start_E: Floats, dur_E: Floats) -> Pieces:
     """Cut each agent's intervals [start, start + dur) into disjoint pieces: an event gets what no earlier one covers.
 
     The pieces of an agent sum to the length of the union of its intervals, so no chain of events is longer than all work.
@@ -112,7 +112,7 @@ class CriticalPath(NamedTuple):
     """What each of its events adds; they sum to `length`."""
 
 
-def critical_path(team: Team, *, cut: Pieces | None = None) -> CriticalPath | None:
+def critical_path(team: TraceTeam, *, cut: Pieces | None = None) -> CriticalPath | None:
     """The path in seconds where durations are recorded, else in tokens, else in steps; None where no edge says what waited.
 
     `cut`, when given, is the team's busy time, worked out before.
@@ -126,7 +126,7 @@ def critical_path(team: Team, *, cut: Pieces | None = None) -> CriticalPath | No
     return path_in(team, unit, tokens_E if unit == "tokens" else team.steps_E().astype(np.float64))
 
 
-def path_in(team: Team, unit: Unit, weight_E: np.ndarray) -> CriticalPath | None:
+def path_in(team: TraceTeam, unit: Unit, weight_E: np.ndarray) -> CriticalPath | None:
     """The heaviest chain where each event has its weight; None without edges or weight."""
     if not _is_linked(team):
         return None
@@ -134,7 +134,7 @@ def path_in(team: Team, unit: Unit, weight_E: np.ndarray) -> CriticalPath | None
     return CriticalPath(unit, length, path, weight_E[path].tolist()) if length else None
 
 
-def path_in_seconds(team: Team, cut: Pieces) -> CriticalPath | None:
+def path_in_seconds(team: TraceTeam, cut: Pieces) -> CriticalPath | None:
     """The longest chain in time; None without edges or durations."""
     if not _is_linked(team):
         return None
@@ -148,11 +148,11 @@ def path_in_seconds(team: Team, cut: Pieces) -> CriticalPath | None:
     return CriticalPath("s", length, order[places].tolist(), adds) if length else None
 
 
-def _is_linked(team: Team) -> bool:
+def _is_linked(team: TraceTeam) -> bool:
     return bool(len(team.trace.edges)) or len(team.trace.events) == 1
 
 
-def _with_shortcuts(team: Team, graph: Graph, begin: np.ndarray, end: np.ndarray) -> tuple[Ints, Ints]:
+def _with_shortcuts(team: TraceTeam, graph: Graph, begin: np.ndarray, end: np.ndarray) -> tuple[Ints, Ints]:
     """The edges in the story's numbers, with one from each longer event to what depends on an event inside it."""
     cover = _covers(team.agent_E[team.order_E], begin, end)
     inside = cover[graph.src]

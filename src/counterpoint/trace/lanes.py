@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.trace.records import Event
-from counterpoint.trace.team import Floats, Team
+from counterpoint.trace.team import Floats, TraceTeam
 
 
 class Family(NamedTuple):
@@ -98,7 +98,7 @@ class Lane(NamedTuple):
         return self.name if len(self.agents) == 1 else f"{self.name} {times}{len(self.agents)}"
 
 
-def folded(team: Team, *, is_whole: bool = False) -> list[Lane]:
+def folded(team: TraceTeam, *, is_whole: bool = False) -> list[Lane]:
     """The spawn tree as lanes, depth first; `is_whole`: a lane for every agent."""
     out: list[Lane] = []
     acts = np.bincount(team.agent_E, minlength=len(team)) > 0
@@ -114,7 +114,7 @@ def folded(team: Team, *, is_whole: bool = False) -> list[Lane]:
     return out
 
 
-def _alike(team: Team, agents: list[int], *, is_whole: bool) -> list[list[int]]:
+def _alike(team: TraceTeam, agents: list[int], *, is_whole: bool) -> list[list[int]]:
     groups: dict[object, list[int]] = {}
     for a in agents:
         key = a if is_whole or not team.is_member_A[a] else (stem(team.names[a]), team.role_A[a])
@@ -164,7 +164,7 @@ class Cells(NamedTuple):
     clock: Clock
 
 
-def cells(team: Team, lanes: list[Lane], width: int, path: list[int]) -> Cells:
+def cells(team: TraceTeam, lanes: list[Lane], width: int, path: list[int]) -> Cells:
     """Lanes cut into `width` cells; `path` are the events of the critical path."""
     events = team.trace.events
     t_E = np.array([e.t for e in events], np.float64)

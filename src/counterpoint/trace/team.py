@@ -54,7 +54,7 @@ def begins(trace: Trace) -> Floats:
     return np.array(begin)
 
 
-class Team:
+class TraceTeam:
     """The agents of a trace as arrays: numbers follow their first appearance in the story."""
 
     def __init__(self, trace: Trace) -> None:
@@ -256,7 +256,7 @@ class CriticalSteps(NamedTuple):
     spawned: int
 
 
-def critical_steps(team: Team, acting: Collection[str] = ACTING) -> CriticalSteps:
+def critical_steps(team: TraceTeam, acting: Collection[str] = ACTING) -> CriticalSteps:
     """Critical steps (PARL, Kimi K2.5, arXiv 2602.02276): sum over stages t of S_main(t) + max_i S_sub,i(t).
 
     Main is the root; a sub-agent's S is, in turn, the critical steps of its own subtree. A stage ends at the spawner's first
@@ -293,7 +293,7 @@ def critical_steps(team: Team, acting: Collection[str] = ACTING) -> CriticalStep
     return CriticalSteps(best, int(steps_E.sum()), stages[::-1], events_E, returned, int((team.parent_A >= 0).sum()))
 
 
-def _ends(team: Team) -> tuple[list[int], int]:
+def _ends(team: TraceTeam) -> tuple[list[int], int]:
     """Where in the story each spawned agent ends (-1: it never acts), and how many did so by a return."""
     events, place = team.trace.events, team.place_E
     end = np.full(len(team), -1, np.int64)
@@ -307,7 +307,7 @@ def _ends(team: Team) -> tuple[list[int], int]:
     return end.tolist(), len(seen)
 
 
-def _entries(team: Team, steps_E: Mask, ends: list[int]) -> dict[int, list[tuple[int, int, int]]]:
+def _entries(team: TraceTeam, steps_E: Mask, ends: list[int]) -> dict[int, list[tuple[int, int, int]]]:
     """For every agent that spawned: its steps (0), its spawns (1) and the ends of the spawned (2), in the story's order."""
     has_children = np.zeros(len(team), np.bool_)
     has_children[team.parent_A[team.parent_A >= 0]] = True

@@ -53,7 +53,7 @@ class Alert:
 
 
 @dataclass(frozen=True)
-class Signals:
+class AlertSignals:
     """What a batch shows: numbers for its row of metrics, and the episodes that show most of each."""
 
     row: dict[str, float | None]
@@ -70,7 +70,7 @@ def _most(score: np.ndarray, which: np.ndarray | None = None) -> tuple[int, ...]
     return tuple(int(i) for i in at[np.argsort(-score[at], kind="stable")][:SHOWN])
 
 
-def signals(out: Rollout) -> Signals:
+def signals(out: Rollout) -> AlertSignals:
     """The numbers of one batch."""
     c = out.columns
     costs = np.sum([v for k, v in c.items() if k.startswith("cost_")], axis=0)
@@ -93,7 +93,7 @@ def signals(out: Rollout) -> Signals:
         "held_out_flat": _most(out.values),
         "mask_mismatch": _most(masked, masked > 0),
     }
-    return Signals(row, worst)
+    return AlertSignals(row, worst)
 
 
 def _top_share(out: Rollout) -> tuple[np.ndarray, np.ndarray]:

@@ -49,7 +49,7 @@ def play(payload: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Trace
     import torch
 
     from counterpoint.envs.teamworld.setting import traced
-    from counterpoint.train.policies.acting import Force
+    from counterpoint.train.policies.acting import Forced
     from counterpoint.train.policies.network import Network
     from counterpoint.train.recorded import DECISIONS, noted
     from counterpoint.train.rollouts import TracedRollout, play_out
@@ -61,7 +61,7 @@ def play(payload: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Trace
     gate, keeps = payload.get("gate"), payload.get("keeps")
     out = play_out(
         world.config, net, payload["seeds"], payload["salts"], log=payload["log"], goes_on=payload["goes_on"],
-        force=Force(gate, keeps), name=payload["name"], workers=payload.get("workers", False),
+        force=Forced(gate, keeps), name=payload["name"], workers=payload.get("workers", False),
     )  # fmt: skip
     traces: list[Trace] = []
     if out.batch is not None:

@@ -133,7 +133,7 @@ def _teams(net: Network, tables: Mapping[str, Table], logp: dict[str, Tensor], e
 
 
 @dataclass(frozen=True)
-class Rows:
+class LossRows:
     """What an update reads of one decision type: which rows count, their old log-probabilities, advantages and weights."""
 
     at: np.ndarray
@@ -142,10 +142,10 @@ class Rows:
     weight: np.ndarray
 
 
-def rows_of(tables: Mapping[str, Table], advantages: Mapping[str, np.ndarray], *, scale: bool = True) -> dict[str, Rows]:
+def rows_of(tables: Mapping[str, Table], advantages: Mapping[str, np.ndarray], *, scale: bool = True) -> dict[str, LossRows]:
     """Rows by decision type; with `scale`, advantages are divided by their spread in the type and kind of item, shrunk to the
     type's: (n_k s_k^2 + n_0 s^2) / (n_k + n_0) (docs/research/staleness.md). Types without advantages are left out."""
-    out: dict[str, Rows] = {}
+    out: dict[str, LossRows] = {}
 
     def put(name: str, at: np.ndarray, old: np.ndarray, adv: np.ndarray, sort: np.ndarray | None = None) -> None:
         if len(at) and scale:
@@ -156,9 +156,9 @@ def rows_of(tables: Mapping[str, Table], advantages: Mapping[str, np.ndarray], *
             pooled = each.sum() / count.sum()
             spread = np.sqrt((each + _SHRINK * pooled) / (count + _SHRINK))[code]
             unit = np.maximum(spread, 1e-6)
-            out[name] = Rows(at, old[at], adv[at] / (unit if adv.ndim == 1 else unit[:, None]), np.ones(len(at)))
+            out[name] = LossRows(at, old[at], adv[at] / (unit if adv.ndim == 1 else unit[:, None]), np.ones(len(at)))
         elif len(at):
-            out[name] = Rows(at, old[at], adv[at], np.ones(len(at)))
+            out[name] = LossRows(at, old[at], adv[at], np.ones(len(at)))
 
     if "item" in tables and "item" in advantages:
         t = tables["item"]
@@ -214,7 +214,7 @@ def update(
 
 
 def _policy_loss(
-    net: Network, tables: Mapping[str, Table], rows: Mapping[str, Rows], options: Steps, sums: dict[str, list[float]] | None
+    net: Network, tables: Mapping[str, Table], rows: Mapping[str, LossRows], options: Steps, sums: dict[str, list[float]] | None
 ) -> Tensor:  # fmt: skip
     logp, entropy = log_probs(net, tables)
     loss = torch.zeros(())
@@ -234,7 +234,7 @@ def _policy_loss(
     return loss
 
 
-def _with(rows: Mapping[str, Rows], own: Mapping[str, Rows]) -> dict[str, Rows]:
+def _with(rows: Mapping[str, LossRows], own: Mapping[str, LossRows]) -> dict[str, LossRows]:
     """The rows of an update, with one reward's own advantages."""
     return {name: replace(r, advantage=own[name].advantage) for name, r in rows.items() if name in own}
 
@@ -261,13 +261,13 @@ class Balancer:
         """From a checkpoint."""
         self.memory = GradientMemory(**state) if state else None
 
-    def rows(self, tables: Mapping[str, Table], summed: Mapping[str, np.ndarray]) -> list[dict[str, Rows]]:
+    def rows(self, tables: Mapping[str, Table], summed: Mapping[str, np.ndarray]) -> list[dict[str, LossRows]]:
         """The rows of every reward, in the order of those of their sum."""
         first, *others = self.advantages
         return [rows_of(tables, own) for own in ({**summed, **first}, *others)]
 
     def backward(
-        self, net: Network, tables: Mapping[str, Table], each: Sequence[Mapping[str, Rows]], part: np.ndarray, episodes: int,
+        self, net: Network, tables: Mapping[str, Table], each: Sequence[Mapping[str, LossRows]], part: np.ndarray, episodes: int,
         options: Steps,
     ) -> None:  # fmt: skip
         """Leave the balanced gradient, and the entropy bonus's, at the parameters that act."""
@@ -290,7 +290,7 @@ class Balancer:
             place += p.numel()
 
 
-def _gradient(net: Network, tables: Mapping[str, Table], rows: Mapping[str, Rows], options: Steps) -> np.ndarray:
+def _gradient(net: Network, tables: Mapping[str, Table], rows: Mapping[str, LossRows], options: Steps) -> np.ndarray:
     """(D,) the gradient of the loss on some rows, over all parameters that act; zero where there are no rows."""
     own = net.policy_parameters()
     if not rows:
@@ -308,7 +308,7 @@ _READ = {
 }  # fmt: skip
 
 
-def _needed(tables: Mapping[str, Table], rows: Mapping[str, Rows]) -> tuple[dict[str, Table], dict[str, Rows]]:
+def _needed(tables: Mapping[str, Table], rows: Mapping[str, LossRows]) -> tuple[dict[str, Table], dict[str, LossRows]]:
     """Only the rows that count in some decision type, and of them only what `log_probs` reads: the loss is the same."""
     used: dict[str, np.ndarray] = {}
     for name, r in rows.items():
@@ -320,11 +320,13 @@ def _needed(tables: Mapping[str, Table], rows: Mapping[str, Rows]) -> tuple[dict
         keep = used["item"][tables["candidate"]["row"]]
         small["candidate"] = {k: tables["candidate"][k][keep] for k in _READ["candidate"]}
         small["candidate"]["row"] = place["item"][small["candidate"]["row"]]
-    moved = {n: Rows(place[_TABLE.get(n, n)][r.at], r.old, r.advantage, r.weight) for n, r in rows.items()}
+    moved = {n: LossRows(place[_TABLE.get(n, n)][r.at], r.old, r.advantage, r.weight) for n, r in rows.items()}
     return small, moved
 
 
-def _part(tables: Mapping[str, Table], rows: Mapping[str, Rows], member: np.ndarray) -> tuple[dict[str, Table], dict[str, Rows]]:
+def _part(
+    tables: Mapping[str, Table], rows: Mapping[str, LossRows], member: np.ndarray
+) -> tuple[dict[str, Table], dict[str, LossRows]]:
     """The rows of some episodes."""
     small: dict[str, Table] = {}
     place: dict[str, np.ndarray] = {}
@@ -335,10 +337,10 @@ def _part(tables: Mapping[str, Table], rows: Mapping[str, Rows], member: np.ndar
             place[name] = np.cumsum(keep) - 1
     if "candidate" in small:
         small["candidate"] = {**small["candidate"], "row": place["item"][small["candidate"]["row"]]}
-    out: dict[str, Rows] = {}
+    out: dict[str, LossRows] = {}
     for name, r in rows.items():
         table = _TABLE.get(name, name)
         keep = member[tables[table]["ep"][r.at]]
         if keep.any():
-            out[name] = Rows(place[table][r.at[keep]], r.old[keep], r.advantage[keep], r.weight[keep])
+            out[name] = LossRows(place[table][r.at[keep]], r.old[keep], r.advantage[keep], r.weight[keep])
     return small, out

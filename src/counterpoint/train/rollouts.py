@@ -19,7 +19,7 @@ from counterpoint.envs.teamworld.engine import Batch
 from counterpoint.envs.teamworld.observation import Observation
 from counterpoint.envs.teamworld.setting import columns
 from counterpoint.trace import Trace
-from counterpoint.train.policies.acting import Followed, Force, TeamPolicy
+from counterpoint.train.policies.acting import Followed, Forced, TeamPolicy
 from counterpoint.train.policies.network import Network
 from counterpoint.train.policies.record import Record
 from counterpoint.train.policies.workers import Workers, settle_workers
@@ -81,7 +81,7 @@ class TracedRollout:
 
 
 def play_out(
-    config: Config, net: Network, seeds: np.ndarray, salts: np.ndarray, *, log: bool = False, force: Force | None = None,
+    config: Config, net: Network, seeds: np.ndarray, salts: np.ndarray, *, log: bool = False, force: Forced | None = None,
     greedy: bool = False, goes_on: bool = False, name: str = "learned", workers: bool = False,
     follow: Callable[[Observation], Followed] | None = None, said: Mapping[tuple[int, int, int, int], bool] | None = None,
 ) -> Rollout:  # fmt: skip

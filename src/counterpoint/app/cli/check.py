@@ -6,7 +6,7 @@ import os
 
 import click
 
-from counterpoint.app.checking import Report, check_file, check_trace
+from counterpoint.app.checking import FileReport, check_file, check_trace
 from counterpoint.app.cli._output import emit, json_option, track
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.library import load, looks_like_path
@@ -44,7 +44,7 @@ def check(files: tuple[str, ...], limit: int, quiet: bool, store: str | None, as
     raise SystemExit(next(code for code in _WORST if code in codes))
 
 
-def _report(name: str, limit: int, store: str | None) -> tuple[Report, int]:
+def _report(name: str, limit: int, store: str | None) -> tuple[FileReport, int]:
     try:
         if looks_like_path(name):
             report = check_file(name, limit)
@@ -55,10 +55,10 @@ def _report(name: str, limit: int, store: str | None) -> tuple[Report, int]:
         mended = error if isinstance(error, CounterpointError) else os_error(error)
         found = Findings(limit)
         found.error("unreadable" if mended.exit_code == 2 else "not-found", name, mended.what, mended.fix or "")
-        return Report(file=name, format=None, findings=found), mended.exit_code
+        return FileReport(file=name, format=None, findings=found), mended.exit_code
 
 
-def _print(report: Report) -> None:
+def _print(report: FileReport) -> None:
     found = report.findings
     verdict = "ok" if report.ok else "INVALID"
     shape = f"{report.events:,} events, {report.edges:,} edges, {report.agents:,} agents"

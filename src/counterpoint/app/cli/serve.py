@@ -80,7 +80,7 @@ def serve(
         intake = Intake(opened, idle_s=idle, keep_s=3600 * keep, note=lambda text: note(plain_text(text)))
         try:
             _say(_url(sock.getsockname()), opened.path, as_json=as_json)
-            limits = receiver.Limits(body=max_body, held=4 * max_body, seconds=timeout)
+            limits = receiver.ReceiverLimits(body=max_body, held=4 * max_body, seconds=timeout)
             receiver.server(intake, limits, is_remote=allow_remote).run(sockets=[sock])
         finally:
             intake.close()

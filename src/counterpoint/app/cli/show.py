@@ -31,7 +31,7 @@ from counterpoint.trace import Event, Trace
 from counterpoint.trace.lanes import EMPTY, KINDS, WAIT, Cells, Lane, cells, folded
 from counterpoint.trace.model_calls import prompt_of
 from counterpoint.trace.rows import Shares
-from counterpoint.trace.team import Team
+from counterpoint.trace.team import TraceTeam
 from counterpoint.trace.wire import event_dict
 
 # How much of a text is shown of one event, and how many lanes of a team, before it is cut; --all shows the rest.
@@ -267,7 +267,7 @@ def _padded(text: str, width: int, on: Screen) -> str:
 
 
 def lanes_text(
-    team: Team,
+    team: TraceTeam,
     lanes: list[Lane],
     path: Sequence[int],
     columns: dict[str, list[str]],

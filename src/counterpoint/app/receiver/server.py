@@ -35,7 +35,7 @@ _CODES = {400: 3, 403: 7, 404: 5, 408: 4, 413: 8, 415: 3, 503: 14}
 
 
 @dataclass(frozen=True)
-class Limits:
+class ReceiverLimits:
     """What a receiver takes."""
 
     body: int = 64 << 20
@@ -102,7 +102,7 @@ def _name(url: str) -> str:
 class _Receiver:
     """Answers requests, and knows how much they hold."""
 
-    def __init__(self, intake: Intake, limits: Limits) -> None:
+    def __init__(self, intake: Intake, limits: ReceiverLimits) -> None:
         self._intake, self._limits = intake, limits
         self._held = self._open = 0
         # One batch is taken apart while the next is: more threads would only wait for each other.
@@ -271,7 +271,7 @@ def _error(refusal: _Refusal, *, is_protobuf: bool) -> Response:
     return Response(body, refusal.status, headers, media_type=PROTOBUF if is_protobuf else JSON)
 
 
-def application(intake: Intake, limits: Limits, *, is_remote: bool = False) -> Starlette:
+def application(intake: Intake, limits: ReceiverLimits, *, is_remote: bool = False) -> Starlette:
     """The receiver as an ASGI application; with `is_remote` any Host is taken."""
     receiver = _Receiver(intake, limits)
 
@@ -290,7 +290,7 @@ def application(intake: Intake, limits: Limits, *, is_remote: bool = False) -> S
     return Starlette(routes=routes, middleware=[Middleware(_Guard, is_remote=is_remote)])
 
 
-def server(intake: Intake, limits: Limits, *, is_remote: bool = False) -> Server:
+def server(intake: Intake, limits: ReceiverLimits, *, is_remote: bool = False) -> Server:
     """A server for `application`; call `run(sockets=[bound(host, port)])`."""
     http = patient(limits.connections, limits.seconds)
     return Server(quiet(application(intake, limits, is_remote=is_remote), http=http, grace_s=5))

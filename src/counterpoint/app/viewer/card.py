@@ -16,7 +16,7 @@ from counterpoint.errors import CounterpointError
 from counterpoint.trace.critical_path import critical_path
 from counterpoint.trace.lanes import EMPTY, FAMILIES, KINDS, WAIT, Cells, Lane, cells, folded
 from counterpoint.trace.rows import Shares
-from counterpoint.trace.team import Team
+from counterpoint.trace.team import TraceTeam
 from counterpoint.trace.trace import Trace
 
 LIMIT = 60_000
@@ -40,7 +40,7 @@ def card(trace: Trace, shares: Shares | None = None) -> str:
 
 def _card(trace: Trace, shares: Shares | None, most: int) -> str:
     try:
-        team = Team(trace)
+        team = TraceTeam(trace)
     except CounterpointError as error:  # not a graph: there is no order to draw, but there is still a trace
         return _framed(_title(trace, None) + f"<div>{_text(error.one_line(), 300)}</div>")
     lanes = folded(team)
@@ -78,7 +78,7 @@ def _style() -> str:
     return f"<style>@media (prefers-color-scheme:dark){{{dark('')}}}{''.join(map(dark, hosts))}</style>"
 
 
-def _title(trace: Trace, team: Team | None) -> str:
+def _title(trace: Trace, team: TraceTeam | None) -> str:
     words = [f"{len(trace.events):,} events"]
     if team is not None:
         words.insert(0, f"{len(trace.members):,} agents")
@@ -92,7 +92,7 @@ def _title(trace: Trace, team: Team | None) -> str:
     return f"<div><b>{_text(trace.trace_id, 60)}</b> {soft}<br>{_text(' · '.join(words), 160)}</div>"
 
 
-def _lanes(team: Team, lanes: list[Lane], most: int) -> str:
+def _lanes(team: TraceTeam, lanes: list[Lane], most: int) -> str:
     shown = lanes[:most]
     width = (_WIDE - _LABEL) // _CELL
     path = critical_path(team)

@@ -15,12 +15,12 @@ from msgspec.structs import replace
 from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.trace import Trace, summed_costs
 from counterpoint.trace.quantities import has_times
-from counterpoint.trace.team import Team
+from counterpoint.trace.team import TraceTeam
 
 
 def part(trace: Trace, *, agents: Sequence[str] = (), window: tuple[float, float] | None = None) -> tuple[Trace, str]:
     """The part of a trace, and what it is in words; seconds count from the beginning of the trace."""
-    team = Team(trace)
+    team = TraceTeam(trace)
     keep_E = np.ones(len(trace.events), np.bool_)
     words = []
     if agents:
@@ -46,7 +46,7 @@ def part(trace: Trace, *, agents: Sequence[str] = (), window: tuple[float, float
     return replace(trace, events=events, edges=edges, contents=contents, costs=costs), said
 
 
-def _of_agents(trace: Trace, team: Team, agents: Sequence[str]) -> np.ndarray:
+def _of_agents(trace: Trace, team: TraceTeam, agents: Sequence[str]) -> np.ndarray:
     """Events of the named agents and all below them, and the spawns that made them."""
     is_chosen = np.zeros(len(team), np.bool_)
     for name in agents:

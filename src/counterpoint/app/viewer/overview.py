@@ -1,7 +1,7 @@
 """`About`: everything about a trace but its events.
 
-Always true: agents stand by their number in `Team`, so that an agent's number is its place in the list; totals are own figures
-plus those of all that was spawned below; money and busy time that no event carries are null, not 0.
+Always true: agents stand by their number in `TraceTeam`, so that an agent's number is its place in the list; totals are own
+figures plus those of all that was spawned below; money and busy time that no event carries are null, not 0.
 """
 
 from __future__ import annotations

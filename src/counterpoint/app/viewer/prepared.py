@@ -1,8 +1,8 @@
 """A trace looked at once for the page: its facts as arrays, its marks, its critical path.
 
 Always true: what is worked out is kept beside the trace, as its graph is, and goes with it; the trace itself is not changed.
-Arrays carry `_E` where they stand in file order; the page's order is the story's (`Team.order_E`), and an event's number `n` is
-its place in it.
+Arrays carry `_E` where they stand in file order; the page's order is the story's (`TraceTeam.order_E`), and an event's number
+`n` is its place in it.
 """
 
 from __future__ import annotations

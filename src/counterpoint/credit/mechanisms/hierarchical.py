@@ -22,7 +22,7 @@ from counterpoint.errors import InputError
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit, Signals
-from counterpoint.trace.team import Team
+from counterpoint.trace.team import TraceTeam
 
 _ESTIMAND = "(R - mean of the layer) / std of the layer, over the rollouts of the task"
 
@@ -59,7 +59,7 @@ def _run(
     keys: list[Hashable] = []
     dropped: dict[tuple[int, str], str] = {}
     for i, (trace, task) in enumerate(zip(traces, keys_of(traces, key), strict=True)):
-        team = Team(trace)
+        team = TraceTeam(trace)
         depth = {n: int(team.depth_A[team.number[n]]) for n in rewards[i]}
         subs = [n for n in rewards[i] if depth[n] > 0]
         chosen = subs

@@ -37,7 +37,7 @@ from counterpoint.errors import InputError, NotIdentified, did_you_mean
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit, CreditRow
-from counterpoint.trace.team import Team
+from counterpoint.trace.team import TraceTeam
 
 Floats = NDArray[np.float64]
 Critic = Callable[..., ArrayLike] | ArrayLike | Sequence[ArrayLike] | None
@@ -144,7 +144,7 @@ def accounts(trace: Trace, parts: RewardParts, reward: float) -> Ledger:
 
 
 def _paths(trace: Trace) -> list[Account]:
-    team, roles = Team(trace), roles_of(trace)
+    team, roles = TraceTeam(trace), roles_of(trace)
     main = None if team.main is None else team.names[team.main]
     out: list[Account] = []
     for event, a in zip(trace.events, team.agent_E.tolist(), strict=True):

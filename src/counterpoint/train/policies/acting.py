@@ -27,7 +27,7 @@ _CHAIN = KINDS.index("chain")
 
 
 @dataclass(frozen=True)
-class Force:
+class Forced:
     """What is done whatever the policy wants."""
 
     gate: np.ndarray | None = None
@@ -102,7 +102,7 @@ class TeamPolicy:
         greedy: bool = True,
         salt: np.ndarray | None = None,
         record: Record | None = None,
-        force: Force | None = None,
+        force: Forced | None = None,
         goes_on: bool = False,
         follow: Callable[[Observation], Followed] | None = None,
     ) -> None:
