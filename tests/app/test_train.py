@@ -95,7 +95,7 @@ def test_seeds_make_runs_that_a_second_call_leaves_alone(ends: Any, tmp_path: Pa
     assert code == 0
     assert err.count("is finished already") == 2
     code, _, err = ends(*asked[:-1], "runs/mine", "--budget", "5")
-    assert (code, "is a run of other settings: budget_calls" in err) == (2, True)
+    assert (code, "was begun with other settings: budget_calls" in err) == (2, True)
 
 
 def test_options_override_the_file_and_dry_run_writes_nothing(ends: Any, tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_ctrl_c_keeps_a_checkpoint_says_how_to_go_on_and_does(ends: Any, tmp_pat
         (("--world", "W1", "--preset", "clone"), 2, "clone learns from recorded traces\nfix    --from STORE"),
         (("--world", "W1", "--preset", "grop"), 3, "no preset named 'grop'\nfix    did you mean 'grpo'?"),
         (("--world", "W1", "--preset", "no.such:thing"), 3, "no preset named 'no.such:thing'"),
-        (("--world", "D", "--preset", "train.quick:needy"), 5, "needs votes, which the world has not"),
+        (("--world", "D", "--preset", "train.quick:needy"), 5, "needs votes, which the world does not have"),
         (("--world", "W1", "--set", "vote_itmes=3"), 2, "setting 'vote_itmes'\nfix    did you mean 'vote_items'?"),
         (("--world", "W1", "--set", "vote_items=many"), 2, "vote_items is a whole number, not 'many'"),
         (("--world", "W1", "--set", "eval_every=0"), 2, "eval_every is 0"),

@@ -145,7 +145,7 @@ def flat(gain: float, *, rise: float = 1.0, se: float = 0.0, held: Any = None, u
 def test_held_out_seeds_that_do_not_follow() -> None:
     assert flat(0.0999) is not None  # a tenth of the rise, and no spread
     assert flat(0.101) is None
-    assert flat(0.0)[0] == "reward rose by 1 since update 1, held-out by 0, and is 9.5 above it"
+    assert flat(0.0)[0] == "reward rose by 1 in training since update 1, by 0 on held-out tasks: 9.5 apart"
     # gains 0 and 0.6: mean and standard error both 0.3
     assert flat(0.0, held=[0.999, 2.6]) is not None
     assert flat(0.0, held=[1.01, 2.6]) is None
@@ -174,7 +174,7 @@ def test_training_must_be_above_the_held_out_level_by_two_errors() -> None:
 def test_windows_of_the_training_reward_reach_back_from_each_evaluation() -> None:
     metrics = [{"update": u, "reward": r, "reward_se": 0.0} for u, r in enumerate([99.0, 1.0, 3.0, 0.0, 6.0, 8.0], 1)]
     evals = [{"update": 3, "first_seed": 0, "values": [0.0]}, {}, {}, {"update": 6, "first_seed": 0, "values": [0.0]}]
-    assert _flat(metrics, evals, 2)[0].startswith("reward rose by 5 since update 3")  # type: ignore[index]
+    assert _flat(metrics, evals, 2)[0].startswith("reward rose by 5 in training since update 3")  # type: ignore[index]
 
 
 def test_masks_and_probabilities_that_differ() -> None:

@@ -89,7 +89,7 @@ def test_what_is_not_a_run_is_said_clearly(tmp_path: Path) -> None:
         (_about({**good, "format": 2}), "is of format 2; this version reads format 1"),
         (_about({k: v for k, v in good.items() if k != "format"}), "of no stated format"),
         (_about({k: v for k, v in good.items() if k != "world"}), "does not say world"),
-        (json.dumps(good), "its sum is"),
+        (json.dumps(good), "its checksum is"),
     ]:
         about.write_text(text)
         with pytest.raises(InputError, match=words):

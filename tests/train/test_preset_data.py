@@ -44,7 +44,7 @@ def test_every_default() -> None:
         ({"loss": {"cilp": {}}}, "no loss 'cilp'.*did you mean 'clip'"),
         ({"group": 0}, "24 episodes do not make groups of 0"),
         ({"group": 5}, "24 episodes do not make groups of 5"),
-        ({"needs": ("vote",)}, "nothing is known of the need 'vote'.*did you mean 'votes'"),
+        ({"needs": ("vote",)}, "no need named 'vote'.*did you mean 'votes'"),
     ],
 )
 def test_what_does_not_fit_is_named(changes: dict[str, Any], says: str) -> None:
@@ -80,7 +80,7 @@ def test_a_world_without_what_is_needed_is_refused(need: str, has: dict[str, int
         return type("Config", (), {**{k: getattr(base, k) for k in ("max_agents", "vote_items")}, **values})()
 
     preset.refuse(changed(has), "mine")
-    with pytest.raises(Refused, match=f"preset mine needs {need}, which the world has not"):
+    with pytest.raises(Refused, match=f"preset mine needs {need}, which the world does not have"):
         preset.refuse(changed(lacks), "mine")
 
 

@@ -87,7 +87,7 @@ def test_a_changed_decision_is_noticed() -> None:
         rebuilt(played.traces, training.worlds[0], training.net)
     _, played = drawn("grpo")
     played.traces[1].rewards["team"] += 0.5
-    with pytest.raises(NotIdentified, match="stepped again with what was decided it is worth"):
+    with pytest.raises(NotIdentified, match="played again with the recorded decisions it is worth"):
         rebuilt(played.traces, training.worlds[0], training.net)
 
 
@@ -130,7 +130,7 @@ def test_what_cannot_be_learned_from_says_why(world: TeamWorld, tmp_path: Path) 
     with pytest.raises(NotIdentified, match="of another world, or version"):
         TraceLog(store, store.ids(), other, held_out=0, off_policy=False)
     plain = stored(tmp_path / "b", [synthetic_trace(2, 8)])
-    with pytest.raises(NotIdentified, match="no simulator that can be asked again"):
+    with pytest.raises(NotIdentified, match="not made by a simulator that can be played again"):
         log(plain)
     silent = synthetic_trace(2, 8)
     silent = msgspec.structs.replace(silent, events=[msgspec.structs.replace(e, logp=None) for e in silent.events])
@@ -209,7 +209,7 @@ def test_the_command_chooses_traces_by_the_words_of_ls(world: TeamWorld, tmp_pat
 
 
 def test_settings_of_a_log_belong_together() -> None:
-    for wrong, says in (({"where": "x"}, "about recorded traces"), ({"store": "s"}, "needs an end"), ({"ids": [3]}, "ids is")):
+    for wrong, says in (({"where": "x"}, "runs that learn from a store"), ({"store": "s"}, "needs an end"), ({"ids": [3]}, "ids is")):
         with pytest.raises(InputError, match=says):
             settings_of({"preset": "clone", "world": "W1", **wrong})
     with pytest.raises(CounterpointError, match="there is no store here"):

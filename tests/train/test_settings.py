@@ -42,7 +42,7 @@ def test_defaults_and_a_round_trip_through_toml(tmp_path: Path) -> None:
         ({"set": 3}, "set is 3"),
         ({"mix": "W1"}, "mix is 'W1'"),
         ({"mix": [1, 2]}, "mix is"),
-        ({"budget_calls": 0}, "a run without an end"),
+        ({"budget_calls": 0}, "nothing says when the run ends"),
     ],
 )
 def test_bad_settings_are_named(given: dict[str, Any], words: str) -> None:
@@ -104,7 +104,7 @@ def test_the_least_of_every_number(name: str, least: int) -> None:
 def test_a_run_ends_by_calls_or_by_updates() -> None:
     assert settings_of(LEAST | {"budget_calls": 0, "updates": 1}).updates == 1
     assert settings_of(LEAST | {"budget_calls": 1}).budget_calls == 1
-    with pytest.raises(InputError, match="a run without an end; budget_calls or updates"):
+    with pytest.raises(InputError, match="nothing says when the run ends; set budget_calls or updates"):
         settings_of(LEAST | {"budget_calls": 0, "updates": 0})
 
 
@@ -119,7 +119,7 @@ def test_lists_become_tuples_in_every_table_and_nothing_else_does() -> None:
 
 def test_a_gpu_is_refused_whether_or_not_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
-    for there, words in ((False, "no GPU is there"), (True, "no GPU path")):
+    for there, words in ((False, "there is no GPU"), (True, "runs on the CPU only")):
         monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
         for device in ("cuda", "cuda:1"):
             with pytest.raises(Refused, match=words):

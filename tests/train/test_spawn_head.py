@@ -199,5 +199,5 @@ def test_the_flagship_may_learn_its_gate_by_classes() -> None:
     assert again.module is not None
     assert torch.equal(again.module.get_buffer("sums"), training.module.get_buffer("sums"))  # type: ignore[union-attr]
     assert float(again.module.get_buffer("sums")[0].sum()) > 0
-    with pytest.raises(InputError, match=r"no spawn 'clases'.*did you mean 'classes'"):
+    with pytest.raises(InputError, match=r"option spawn is 'clases'.*did you mean 'classes'"):
         Training(settings_of({"preset": "counterpoint", "world": "W1", "change": {"loss": {"spawn": "clases"}}}))

@@ -268,9 +268,9 @@ def test_a_team_that_calls_nobody_ends_the_run(tmp_path: Path, monkeypatch: pyte
         ({"world": "W9"}, NotFound, "no world named 'W9'"),
         ({"world": "s1", "set": {}}, InputError, "is no TeamWorld"),
         ({"set": {"vote_itemz": 4}}, InputError, "no parameter named 'vote_itemz'.*vote_items"),
-        ({"preset": "train.quick:needy", "world": "D", "set": {}}, Refused, "needs votes, which the world has not"),
+        ({"preset": "train.quick:needy", "world": "D", "set": {}}, Refused, "needs votes, which the world does not have"),
         ({"episodes": 3}, InputError, "3 episodes do not make groups of 2"),
-        ({"device": "cuda"}, Refused, "no GPU is there"),
+        ({"device": "cuda"}, Refused, "there is no GPU"),
     ],
 )
 def test_what_cannot_be_is_told_before_anything_is_written(
@@ -286,7 +286,7 @@ def test_what_cannot_be_is_told_before_anything_is_written(
 def test_a_folder_that_is_taken_is_refused(whole: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"exists already and is not empty.*--resume"):
         train_run(whole, CONFIG)
-    with pytest.raises(InputError, match="is a run of other settings: seed"):
+    with pytest.raises(InputError, match="was begun with other settings: seed"):
         train_run(whole, CONFIG | {"seed": 4}, resume=True)
     with pytest.raises(NotFound, match="there is no run here"):
         train_run(tmp_path / "none", {}, resume=True, allow=[CONFIG["preset"]])
@@ -307,7 +307,7 @@ def test_a_run_that_somebody_writes_is_left_alone(cut: Path, tmp_path: Path) -> 
             "checkpoint of another version",
         ),
         (lambda held: {k: v for k, v in held.items() if k != "totals"}, "checkpoint of another version"),
-        (lambda held: {**held, "settings": {**held["settings"], "seed": 7}}, "of other settings: seed"),
+        (lambda held: {**held, "settings": {**held["settings"], "seed": 7}}, "with other settings: seed"),
         (None, "not a checkpoint, or a broken one"),
     ],
 )

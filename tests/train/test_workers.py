@@ -180,7 +180,7 @@ def test_advantages_by_hand() -> None:
     given = worker_advantages(out, credit=[{first: 2.5} if e == t["ep"][0] else {} for e in range(2)])
     assert given[0] == 2.5
     assert given[1:].sum() == 0
-    with pytest.raises(InputError, match="two sources"):
+    with pytest.raises(InputError, match="given credit twice"):
         worker_advantages(out, left=left, credit=[{}, {}])
 
 

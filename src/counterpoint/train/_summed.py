@@ -168,7 +168,7 @@ def _refuse_whole(tail: bytes, before: bytes, where: str) -> None:
         checked_object(tail, before, where, is_summed=True, fix=_FIX)
     except InputError:
         return
-    raise InputError("is damaged: the end of the line is another byte", where=where, fix=_FIX)
+    raise InputError("is damaged: the line does not end as it was written", where=where, fix=_FIX)
 
 
 def read_rows(path: Path, *, is_summed: bool = False) -> Rows:

@@ -212,7 +212,7 @@ def _collapse(windows: Sequence[Sequence[Row]]) -> Text:
     if not (before >= 2 and after < 1.5 and after <= before / 2 and (rose or after < 1)):
         return None
     how = "while reward rose" if rose else "and reward fell"
-    fix = "right where the work is serial; else more forced forks (a preset's `forks`), or a cheaper spawn to see whether it pays"
+    fix = "fine where the work is serial; otherwise more forced forks (a preset's `forks`), or a lower price of spawning"
     return f"spawning collapsed {before:.1f} -> {after:.1f} agents {how}", fix
 
 
@@ -263,7 +263,8 @@ def _flat(metrics: Sequence[Row], evals: Sequence[Row], window: int, back: int =
     spread = float(gains.std(ddof=1) / math.sqrt(len(gains))) if len(gains) > 1 else 0.0
     if not (rise > 3 * se and gain <= max(spread, 0.1 * rise) and above > 2 * _se(rows_new)):
         return None
-    what = f"reward rose by {rise:.3g} since update {old['update']}, held-out by {gain:.3g}, and is {above:.3g} above it"
+    since = f"since update {old['update']}"
+    what = f"reward rose by {rise:.3g} in training {since}, by {gain:.3g} on held-out tasks: {above:.3g} apart"
     return what, "more seeds or variants to train on (mix), or a lower rate; `counterpoint plot` shows both curves"
 
 
@@ -273,6 +274,6 @@ def _mismatched(metrics: Sequence[Row]) -> Text:
     if masked > 0:
         return f"{masked:.0f} decisions took an action that was masked", "acting and its mask differ: a defect, report it"
     if gap > _CLOSE:
-        what = f"recomputed log-probabilities differ by {gap:.3g} from those of the sampling, same weights"
-        return what, "ratios start off 1: check masks and features of acting against the learner's"
+        what = f"recomputed log-probabilities differ by {gap:.3g} from those that were sampled with, at the same weights"
+        return what, "ratios do not begin at 1: compare the masks and features used in acting with the learner's"
     return None

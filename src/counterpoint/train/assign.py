@@ -66,7 +66,7 @@ def assigned(
 ) -> Assigned:  # fmt: skip
     """The same, with what was not covered and the credit itself; `weights` are those that an indicator has set."""
     if len(traces) != len(out.values):
-        raise InputError(f"{len(traces)} traces for {len(out.values)} episodes", fix="log the rollouts")
+        raise InputError(f"{len(traces)} traces for {len(out.values)} episodes", fix="play with traces: log=True")
     mechanism: Mechanism = registry.get("credit", preset.credit_name)
     options = dict(preset.credit[preset.credit_name])
     paid, signals, primary = _paid(preset, out, traces, mechanism, progress, weights or {})
@@ -129,12 +129,18 @@ def _on_rows(preset: Preset) -> None:
     """Raise where a preset wants of rollout rows what only traces have."""
     name = preset.credit_name
     if preset.credit[name]:
-        raise InputError(f"credit {name} is computed on rollout rows here and takes no options", fix="options of the loss")
+        raise InputError(
+            f"credit {name} is computed without traces here and takes no options", fix="set options of the loss instead"
+        )
     if dict(preset.reward) != {"team_outcome": {}}:
-        raise InputError(f"credit {name} on rollout rows is paid by team_outcome alone", fix="a mechanism on traces")
+        raise InputError(
+            f"credit {name}, computed without traces, knows the reward team_outcome alone",
+            fix="a credit mechanism that reads traces",
+        )
     if preset.balance != "sum":
         raise InputError(
-            f"credit {name} on rollout rows has one reward: there is nothing to balance", fix="a mechanism on traces"
+            f"credit {name}, computed without traces, has one reward: there is nothing to balance",
+            fix="a credit mechanism that reads traces",
         )
     if (name == "qmix") != (preset.loss_name == "td"):
         raise InputError(f"credit {name} and loss {preset.loss_name} do not go together", fix="credit qmix with loss td")

@@ -152,7 +152,7 @@ def worker_advantages(
 def _signal(out: Rollout, left: np.ndarray | None, credit: Sequence[Mapping[str, float]] | None) -> np.ndarray:
     t = out.tables["worker"]
     if left is not None and credit is not None:
-        raise InputError("two sources of credit for workers", fix="left or credit")
+        raise InputError("workers are given credit twice", fix="give left or credit, not both")
     if left is not None:
         return np.asarray(left, np.float64)[t["row"]]
     if credit is not None:

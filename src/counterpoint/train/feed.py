@@ -53,7 +53,9 @@ class _Feed:
 
     def __init__(self, runner: Runner, *, batch: int, staleness: int, window: int | None = None) -> None:
         if batch < 1 or staleness < 0:
-            raise InputError(f"a batch of {batch} and a staleness of {staleness}", fix="at least 1, and at least 0")
+            raise InputError(
+                f"a batch of {batch} and a staleness of {staleness}", fix="a batch of 1 or more, a staleness of 0 or more"
+            )
         self.runner, self.batch, self.staleness = runner, batch, staleness
         self.window = (staleness + 1) * batch if window is None else window
         if self.window < batch:
@@ -72,7 +74,7 @@ class _Feed:
     def launch(self, job: Job) -> None:
         """Launch one job."""
         if self.room < 1:
-            raise InputError(f"{self.window} launches wait to be consumed", fix="take a batch first")
+            raise InputError(f"{self.window} rollouts were launched and none of them was taken", fix="take a batch first")
         number = self.runner.submit(job)
         self.first = number if self.first is None else self.first
         self._jobs[number] = job

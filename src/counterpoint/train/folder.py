@@ -93,7 +93,7 @@ def _read_about(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise InputError("is not a JSON object", where=os.fspath(file), fix=_RESTORE)
     if last == _ABOUT and SUMS in found:
-        raise InputError("is damaged: its sum is missing", where=os.fspath(file), fix=_RESTORE)
+        raise InputError("is damaged: its checksum is missing", where=os.fspath(file), fix=_RESTORE)
     return found
 
 
@@ -305,7 +305,8 @@ class RunFolder:
             found = read_rows(path, is_summed=self.is_summed)
             if self._are_missing(name, found, self._about):
                 count = self._about["rows"][name][0]
-                what = f"is not what was written: of {count:,} rows {min(len(found.rows), count):,} are left, or others"
+                left = min(len(found.rows), count)
+                what = f"is not what was written: {count:,} rows were, {left:,} of them are left, or some were changed"
                 raise InputError(what, where=os.fspath(path), fix="restore the file from a copy, or begin the run again")
         return found.rows
 

@@ -80,5 +80,5 @@ class Loss:
             default = getattr(self.takes, name)
             wanted = (int, float) if default is None or isinstance(default, float) else (type(default),)
             if (isinstance(value, bool) and not isinstance(default, bool)) or not (isinstance(value, wanted) or value is default):
-                raise InputError(f"{name} is {value!r}", fix=f"like its default, {default!r}")
+                raise InputError(f"{name} is {value!r}", fix=f"a value of the type of its default, {default!r}")
         return self.takes(**given)

@@ -104,10 +104,10 @@ class Preset:
             if name not in _RATES:
                 raise InputError(f"no learning rate of {name!r}", fix=did_you_mean(name, _RATES))
         if self.group < 1 or self.episodes % self.group:
-            raise InputError(f"{self.episodes} episodes do not make groups of {self.group}", fix="a multiple of it")
+            raise InputError(f"{self.episodes} episodes do not make groups of {self.group}", fix=f"a multiple of {self.group}")
         for need in self.needs:
             if need not in CAPABILITIES:
-                raise InputError(f"nothing is known of the need {need!r}", fix=did_you_mean(need, CAPABILITIES))
+                raise InputError(f"no need named {need!r}", fix=did_you_mean(need, CAPABILITIES))
 
     @property
     def loss_name(self) -> str:
@@ -149,7 +149,9 @@ class Preset:
         """Raise where the world lacks what this preset needs."""
         for need in self.needs:
             if not CAPABILITIES[need](config):
-                raise Refused(f"preset {name} needs {need}, which the world has not", fix="another world, or another preset")
+                raise Refused(
+                    f"preset {name} needs {need}, which the world does not have", fix="another world, or another preset"
+                )
 
 
 def named_preset(name: str) -> Preset:

@@ -190,7 +190,10 @@ class Entry:
 
 
 _WHY = {
-    "made": ("no simulator that can be asked again made them", "traces of `counterpoint world run --store` or of a run's store"),
+    "made": (
+        "they were not made by a simulator that can be played again",
+        "traces of `counterpoint world run --store` or of a run's store",
+    ),
     "world": ("they are of another world, or version of it", "--world as the traces name it, or --where to choose them"),
     "config": ("the world had other parameters", "--set as in the traces (counterpoint show names them), or --where"),
     "edited": ("somebody forked or edited them", "the traces that were forked"),
@@ -202,7 +205,7 @@ _WHY = {
     ),
     "certain": (
         "a hand-made policy chose with certainty, so what else it could have done was never seen",
-        "clone it (--preset clone), or record a policy that draws: counterpoint train --set keep_episodes=8",
+        "clone it (--preset clone), or record a policy that samples its actions: counterpoint train --set keep_episodes=8",
     ),
 }
 
@@ -234,7 +237,7 @@ class TraceLog:
         absent = sorted(set(_TYPES) - {name for e in self.entries for name in e.types})
         if off_policy and absent:
             what = f"no decision of type {', '.join(absent)} in {len(self.entries)} traces"
-            raise NotIdentified(what, "record more episodes, in which the team is asked for it", where=where)
+            raise NotIdentified(what, "record more episodes in which the team has to take such a decision", where=where)
 
     def about(self) -> dict[str, Any]:
         """What is used and what is not, for the run's about.json."""
@@ -338,7 +341,8 @@ def _refuse_other(out: Rollout, traces: Sequence[Trace]) -> None:
     gap = np.abs(out.values - np.array([t.rewards["team"] for t in traces]))
     worst = int(gap.argmax())
     if not gap[worst] <= _EXACT:
-        what = f"stepped again with what was decided it is worth {out.values[worst]:.6g}, not {traces[worst].rewards['team']:.6g}"
+        paid = traces[worst].rewards["team"]
+        what = f"played again with the recorded decisions it is worth {out.values[worst]:.6g}, not {paid:.6g}"
         raise NotIdentified(what, "the trace as it was recorded, by this version of the world", where=traces[worst].trace_id)
 
 

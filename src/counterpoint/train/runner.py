@@ -77,7 +77,9 @@ def resolve(work: str) -> Work:
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:
-        raise NotFound(f"no work {work!r}: {error}", fix="a module that other processes can import, not a script") from error
+        raise NotFound(
+            f"cannot import the work {work!r}: {error}", fix="a module that other processes can import, not a script"
+        ) from error
     function = getattr(module, name, None)
     if not callable(function):
         raise NotFound(f"module {module_name!r} has no function {name!r}", fix=did_you_mean(name, dir(module)))

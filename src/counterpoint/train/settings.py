@@ -74,11 +74,11 @@ class Settings:
         if self.runner not in ("here", "processes"):
             raise InputError(f"runner is {self.runner!r}", fix="here or processes")
         if self.budget_calls < 1 and self.updates < 1:
-            raise InputError("a run without an end", fix="budget_calls or updates")
+            raise InputError("nothing says when the run ends", fix="set budget_calls or updates")
         if self.store and not self.updates:
             raise InputError("a run on recorded traces spends no calls, so it needs an end", fix="updates = 200")
         if (self.ids or self.where or self.clone) and not self.store:
-            raise InputError("ids, where and clone are about recorded traces", fix="store = the store they are in")
+            raise InputError("ids, where and clone are for runs that learn from a store", fix="store = the folder of the store")
         for name, least in _LEAST.items():
             if getattr(self, name) < least:
                 raise InputError(f"{name} is {getattr(self, name)}", fix=f"{least} or more")
@@ -108,8 +108,10 @@ class Settings:
         if kind != "cuda":
             raise InputError(f"no device {self.device!r}", fix="cpu, or cuda")
         if not torch.cuda.is_available():
-            raise Refused("no GPU is there: device is 'cuda'", fix='device = "cpu"; the networks here are small')
-        raise Refused("this learner has no GPU path: device is 'cuda'", fix='device = "cpu"; the networks here are small')
+            raise Refused("there is no GPU, and device is 'cuda'", fix='device = "cpu"; the networks here are small')
+        raise Refused(
+            "this learner runs on the CPU only, and device is 'cuda'", fix='device = "cpu"; the networks here are small'
+        )
 
 
 _LEAST = {
@@ -218,5 +220,7 @@ def _text(text: str, path: tuple[str, ...]) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise InputError("holds half a character, which no file can", where=ascii(".".join(path))) from error
+        raise InputError(
+            "holds half of a character (a lone surrogate), which cannot be written as UTF-8", where=ascii(".".join(path))
+        ) from error
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -127,7 +127,9 @@ def _reopened(path: Path, config: Mapping[str, Any], allow: Collection[str]) -> 
             given_ = dataclasses.replace(given_, store=settings.store, ids=settings.ids)
         if given_ != settings:
             differ = [k for k, v in given_.as_dict().items() if v != settings.as_dict()[k]]
-            raise InputError(f"is a run of other settings: {', '.join(differ)}", where=os.fspath(path), fix="begin another run")
+            raise InputError(
+                f"was begun with other settings: {', '.join(differ)}", where=os.fspath(path), fix="begin another run"
+            )
         given = {str(config[k]) for k in ("preset", "world") if k in config}
         registry.check_consent(settings.names(), {*allow, *given}, where=os.fspath(path / "run.toml"))
         training = Training(settings)
@@ -262,7 +264,7 @@ class _Session(RunSession):
 
     def _refuse_weights(self, error: Exception | None) -> None:
         if not all(bool(torch.isfinite(p).all()) for p in self.training.net.state_dict().values()):
-            raise NotFinite("the weights are no finite numbers any more") from error
+            raise NotFinite("the network's weights are no longer finite numbers") from error
 
     def _mismatch(self, taken: Taken) -> tuple[float, tuple[int, ...]]:
         """Recomputed against recorded log-probabilities, each job with its own weights."""

@@ -327,7 +327,7 @@ class Training:
         then = {"change": {}, **held["settings"]}  # runs of older versions change nothing
         differ = [k for k in ("preset", "world", "change", "set", "mix", "seed") if then.get(k) != mine[k]]
         if differ:
-            said = f"the checkpoint is of other settings: {', '.join(differ)}"
+            said = f"the checkpoint was written with other settings: {', '.join(differ)}"
             raise InputError(said, where=where, fix="resume with the run's own run.toml")
         self.net.load_state_dict(held["net"])
         if self.module is not None and held["mixer"] is not None:  # None: begun by a version whose loss had nothing to keep

@@ -29,7 +29,7 @@ def test_windows() -> None:
     assert Deadline(Slow(), batch=3).window == 6
     assert Deadline(Slow(), batch=3, staleness=0, window=3).window == 3
     for wrong in ({"batch": 0}, {"batch": 1, "staleness": -1}):
-        with pytest.raises(InputError, match="at least 1, and at least 0"):
+        with pytest.raises(InputError, match="a batch of 1 or more, a staleness of 0 or more"):
             Ordered(Here(), **wrong)
     with pytest.raises(InputError, match="a window of 2 cannot hold a batch of 3"):
         Deadline(Slow(), batch=3, window=2)
@@ -43,7 +43,7 @@ def test_launches_are_counted_and_the_first_is_remembered() -> None:
     seen: list[int] = []
     feed.fill(lambda i: seen.append(i) or job(payload=i))  # type: ignore[func-returns-value]
     assert (seen, feed.first, feed.launched, feed.room) == ([10, 11, 12, 13], 1, 14, 0)
-    with pytest.raises(InputError, match="4 launches wait to be consumed; take a batch first"):
+    with pytest.raises(InputError, match="4 rollouts were launched and none of them was taken; take a batch first"):
         feed.launch(job())
     taken = feed.take(0)
     assert [d.result for d in taken.done] == [20, 22]
@@ -143,7 +143,7 @@ def test_work_by_name() -> None:
     for wrong in ("double", ":double", "train.runner.runner_works:"):
         with pytest.raises(InputError, match="names no function"):
             resolve(wrong)
-    with pytest.raises(NotFound, match=r"no work 'no\.module:f': No module named 'no'"):
+    with pytest.raises(NotFound, match=r"cannot import the work 'no\.module:f': No module named 'no'"):
         resolve("no.module:f")
     with pytest.raises(NotFound, match=r"module 'train\.runner\.runner_works' has no function 'doubel'.*did you mean 'double'"):
         resolve(WORK + "doubel")

@@ -131,10 +131,10 @@ def test_files_that_are_no_rules(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="format 1, kind odd"):
         load_rule(path)
     rule("threshold", feature=3, sign=1, level=0.0, per_round=False).save(path)  # it reads a feature that is not there
-    with pytest.raises(InputError, match="is no stop rule"):
+    with pytest.raises(InputError, match="is not a stop rule"):
         load_rule(path)
     np.savez(path, cap=np.array(1))
-    with pytest.raises(InputError, match="is no stop rule"):
+    with pytest.raises(InputError, match="is not a stop rule"):
         load_rule(path)
 
 
@@ -155,7 +155,7 @@ def test_paths_are_checked_once() -> None:
     for wrong in (np.inf, np.nan):
         bad = x.copy()
         bad[4, 2, 0] = wrong
-        with pytest.raises(InputError, match="trace 4, checkpoint 2: features hold what is no number"):
+        with pytest.raises(InputError, match="trace 4, checkpoint 2: features hold a value that is not a number"):
             checked(StopPaths(payoffs=y, features=bad))
     flat = np.zeros((6, 3))
     flat[:, 2] = [1, 2, 3, 4, 5, 6]

@@ -157,5 +157,5 @@ def test_bad_input_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         load_rule(tmp_path / "none.npz")
     (tmp_path / "no.npz").write_bytes(b"PK\x03\x04nothing")
-    with pytest.raises(InputError, match="is no stop rule"):
+    with pytest.raises(InputError, match="is not a stop rule"):
         load_rule(tmp_path / "no.npz")

@@ -62,7 +62,7 @@ class Options:
 
     def __post_init__(self) -> None:
         if self.spawn not in _SPAWN:
-            raise InputError(f"no spawn {self.spawn!r}", fix=did_you_mean(self.spawn, _SPAWN))
+            raise InputError(f"option spawn is {self.spawn!r}", fix=did_you_mean(self.spawn, _SPAWN))
 
 
 class SpawnClasses(nn.Module):

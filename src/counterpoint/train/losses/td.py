@@ -60,7 +60,7 @@ class Options:
 
     def __post_init__(self) -> None:
         if self.mix not in _MIXES:
-            raise InputError(f"no mix {self.mix!r}", fix=did_you_mean(self.mix, _MIXES))
+            raise InputError(f"option mix is {self.mix!r}", fix=did_you_mean(self.mix, _MIXES))
 
 
 class Mixer(nn.Module):

@@ -60,7 +60,8 @@ class Processes:
         count = (os.cpu_count() or 1) if workers is None else workers
         if count < 1 or not 0 < beat_s < silent_s:
             raise InputError(
-                f"{count} workers, a beat of {beat_s} s, silent for {silent_s} s", fix="at least 1 worker, beat < silent"
+                f"{count} workers, a beat of {beat_s} s, silent for {silent_s} s",
+                fix="1 worker or more, and a beat shorter than the silence allowed",
             )
         context = multiprocessing.get_context("spawn")
         self._silent_s, self._began = silent_s, time.monotonic()
@@ -191,7 +192,7 @@ class Processes:
         except OSError:  # a pipe went while it was written to: closing, or a worker that died
             with self._changed:
                 if not self._is_closed:
-                    self._error = self._error or CounterpointError("a worker's pipe broke", where="runner")
+                    self._error = self._error or CounterpointError("the connection to a worker process broke", where="runner")
                 self._changed.notify_all()
 
     def _send(self) -> None:
@@ -255,7 +256,7 @@ class Processes:
         for place, w in enumerate(self._workers):
             last = self._beats[place] or self._began + START_S  # no beat yet: it is importing
             if w.job is not None and now - last > self._silent_s:
-                what = f"no heartbeat of its worker for {self._silent_s:g} s"
+                what = f"its worker process has sent no sign of life for {self._silent_s:g} s"
                 raise failed(
                     w.job.number, w.job.work, what, fix="it is stopped, or holds the interpreter; allow a longer silent_s"
                 )

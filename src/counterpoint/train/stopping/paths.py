@@ -62,7 +62,7 @@ def checked(paths: HasPaths, *, least: int = 6) -> StopPaths:
     for name, values in (("payoffs", y), ("features", x)):
         if not np.isfinite(values).all():
             e, t = (int(i[0]) for i in np.nonzero(~np.isfinite(values))[:2])
-            raise InputError(f"{name} hold what is no number", where=f"trace {e}, checkpoint {t}")
+            raise InputError(f"{name} hold a value that is not a number", where=f"trace {e}, checkpoint {t}")
     if y.shape[1] > 2 and np.ptp(y[:, :-1]) < 1e-12 * max(1.0, np.abs(y).max()):
         reason = "no payoff before the last checkpoint differs from another, so the labels degenerate to never"
         raise NotIdentified(reason, "score the drafts in between, or stop by a cap")
@@ -100,7 +100,11 @@ def from_traces(traces: Iterable[Trace], evidence: Callable[[Trace], np.ndarray]
     for trace, y in zip(rows, ys, strict=True):
         given = np.asarray(evidence(trace), np.float64)
         if given.shape != y.shape:
-            raise InputError(f"{given.shape} numbers of evidence for {len(y)} checkpoints", where=trace.trace_id, fix="one each")
+            raise InputError(
+                f"{given.shape} numbers of evidence for {len(y)} checkpoints",
+                where=trace.trace_id,
+                fix="one row of evidence per checkpoint",
+            )
         seen.append(given)
     values = np.array(seen)
     about = [_about(trace) for trace in rows]

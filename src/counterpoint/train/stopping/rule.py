@@ -119,13 +119,15 @@ def load_rule(path: str | Path) -> Rule:
             arrays = {name: found[name] for name in found.files}
         head = json.loads(bytes(arrays.pop("head")))
         if head["format"] != _FORMAT or head["kind"] not in _SCORES:
-            raise InputError(f"a rule of format {head['format']}, kind {head['kind']}", where=where, fix="train it again")
+            raise InputError(
+                f"cannot read a rule of format {head['format']}, kind {head['kind']}", where=where, fix="train it again"
+            )
         rule = Rule(kind=head["kind"], arrays=arrays, horizon=head["horizon"], width=head["width"], about=head["about"])
         rule.goes_on(0, np.zeros((1, rule.width)))
     except (OSError, ValueError, KeyError, IndexError, TypeError, EOFError, zipfile.BadZipFile) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError("is no stop rule", where=where, fix="Rule.save writes one") from error
+        raise InputError("is not a stop rule", where=where, fix="name a file that Rule.save wrote") from error
     return rule
 
 
