@@ -76,6 +76,8 @@ def test_a_package_in_a_package_has_its_whole_name(here: Path, capsys: pytest.Ca
     ("args", "says"),
     [
         (("credt", "mine"), "did you mean 'credit'"),
+        (("env", "mine"), "did you mean 'world'"),
+        (("panel", "mine"), "(?s)no template for a panel.*panels/safety.py"),
         (("credit", "my-mech"), "my_mech"),
         (("credit", "Mine"), "mine"),
         (("credit", "class"), "my_class"),

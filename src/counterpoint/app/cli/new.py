@@ -59,7 +59,7 @@ def new(kind: str, name: str, into: Path, ours: bool, as_json: bool) -> None:
     KIND is credit, reward, preset, loss, format, world, topology, tool or command.
     """
     if kind not in _USE:
-        raise InputError(f"no kind of plug-in named {kind!r}", fix=did_you_mean(kind, _USE))
+        raise _no_template(kind)
     _check_name(kind, name, ours=ours)
     files, module, path = _ours(kind, name) if ours else _outside(kind, name, into)
     _write(files)
@@ -85,6 +85,16 @@ def new(kind: str, name: str, into: Path, ours: bool, as_json: bool) -> None:
     click.echo(f"use it   {use}")
     if kind == "command" and not ours:
         click.echo(f'a short name, once installed: [project.entry-points."counterpoint.commands"] {name} = "{module}:{name}"')
+
+
+def _no_template(kind: str) -> InputError:
+    """The error for a kind without a template: one of ours to begin from, or the word that was meant."""
+    if kind not in registry.kinds() or kind in _KINDS.values():
+        meant = {known: name for name, known in _KINDS.items()}.get(kind)
+        fix = f"did you mean {meant!r}?" if meant else did_you_mean(kind, _USE)
+        return InputError(f"no kind of plug-in named {kind!r}", fix=fix)
+    ours = f"src/counterpoint/{registry.folder(kind)}/{registry.ids(kind)[0]}.py"
+    return InputError(f"there is no template for a {kind}", fix=f"begin from one of ours, such as {ours}; see docs/plugins.md")
 
 
 def _check_name(kind: str, name: str, *, ours: bool) -> None:
