@@ -14,8 +14,7 @@ import counterpoint
 from app.conftest import Ends
 from audit.made import Story, fan_out
 from counterpoint.app.cli import main
-from counterpoint.app.viewer.collection import Collection
-from counterpoint.app.viewer.listing import Listing
+from counterpoint.app.viewer.collection import Collection, Listing
 from counterpoint.app.viewer.overview import overview
 from counterpoint.envs.synthetic import SHAPES, synthetic_trace
 from counterpoint.store import Store

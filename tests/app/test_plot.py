@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from app.runs_made import TASKS, made
+from counterpoint.app.api.compare import groups_of
 from counterpoint.app.plots import panels
-from counterpoint.app.run_groups import groups_of
 from counterpoint.train.folder import RunFolder
 
 pytest.importorskip("matplotlib")

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from counterpoint.app.viewer import card as picture
-from counterpoint.app.viewer.card import LIMIT, card
+from counterpoint.app.viewer import notebook as picture
+from counterpoint.app.viewer.notebook import LIMIT
+from counterpoint.app.viewer.notebook import drawn as card
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.lanes import EMPTY, FAMILIES, KINDS, WAIT, Clock, Lane, cells, folded, kind_of, stem
 from counterpoint.trace.rows import Shares

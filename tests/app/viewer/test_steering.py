@@ -11,8 +11,7 @@ import pytest
 
 from app.viewer.served import Answer, Viewer, viewing
 from app.viewer.test_server_live import Stream
-from counterpoint.app.viewer.collection import Collection
-from counterpoint.app.viewer.listing import Listing
+from counterpoint.app.viewer.collection import Collection, Listing
 from counterpoint.store import Store
 from counterpoint.team.orders import Order, control_path, send
 from counterpoint.testing import synthetic_trace

@@ -51,8 +51,7 @@ def compare(
     RUN is a folder of counterpoint train, a pattern, or a name in ./runs. Runs of one label are its training seeds; without a
     label it is the run's preset. The last evaluation on held-out tasks counts.
     """
-    from counterpoint.app.api.compare import compare_groups, trained_groups
-    from counterpoint.app.run_groups import groups_of
+    from counterpoint.app.api.compare import compare_groups, groups_of, trained_groups
 
     if bool(runs) == bool(presets):
         raise InputError("name runs, or give --presets, one of the two", fix="counterpoint compare runs/a* runs/b*")

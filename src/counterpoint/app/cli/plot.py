@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from counterpoint.app.api.compare import groups_of
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
-from counterpoint.app.run_groups import groups_of
 from counterpoint.errors import InputError, NotFound, Refused
 
 if TYPE_CHECKING:

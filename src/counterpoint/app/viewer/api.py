@@ -13,8 +13,7 @@ import msgspec
 
 from counterpoint.app.viewer import columns, crediting, diffing, events, finding, overview
 from counterpoint.app.viewer.panel import panels
-from counterpoint.app.viewer.run_shapes import Diff
-from counterpoint.app.viewer.shapes import EventDetail
+from counterpoint.app.viewer.shapes import Diff, EventDetail
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
 

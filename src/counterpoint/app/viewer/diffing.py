@@ -11,7 +11,7 @@ import numpy as np
 
 from counterpoint.app.viewer.events import said
 from counterpoint.app.viewer.prepared import Prepared, prepared
-from counterpoint.app.viewer.run_shapes import Diff, DiffRow
+from counterpoint.app.viewer.shapes import Diff, DiffRow
 from counterpoint.audit.diff import aligned, fingerprint
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.steered import is_steered

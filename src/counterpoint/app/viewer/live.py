@@ -19,7 +19,7 @@ import msgspec
 
 from counterpoint.app.viewer.collection import is_store
 from counterpoint.app.viewer.events import fields, said
-from counterpoint.app.viewer.run_shapes import LiveBatch, LiveTrace
+from counterpoint.app.viewer.shapes import LiveBatch, LiveTrace
 from counterpoint.app.viewer.steering import Steering
 from counterpoint.errors import CounterpointError, InvalidTrace
 from counterpoint.store import Store

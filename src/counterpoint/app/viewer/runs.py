@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from counterpoint.app.viewer.collection import Collection
-from counterpoint.app.viewer.run_shapes import Compare, CompareRow, Run, RunRow, Series
-from counterpoint.app.viewer.shapes import Alert
+from counterpoint.app.viewer.shapes import Alert, Compare, CompareRow, Run, RunRow, Series
 from counterpoint.errors import CounterpointError, InputError, NotFound, Refused, did_you_mean
 from counterpoint.trace.steered import STEERED
 
@@ -144,8 +143,7 @@ def _flat(row: Mapping[str, Any]) -> dict[str, float | None]:
 
 def compared(collection: Collection, spec: str, metric: str = "value", *, anyway: bool = False) -> Compare:
     """Groups of runs side by side; `spec` is like `a=runs/x,runs/y b=runs/z`. What may not be compared says why."""
-    from counterpoint.app.api.compare import joined_reasons
-    from counterpoint.app.run_groups import grouped
+    from counterpoint.app.api.compare import grouped, joined_reasons
     from counterpoint.bench.comparison import reasons
 
     try:

@@ -26,10 +26,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 import counterpoint
 from counterpoint.app import serving
 from counterpoint.app.viewer import api, runs, steering
-from counterpoint.app.viewer.collection import Collection
+from counterpoint.app.viewer.collection import ROWS, Collection, Listing
 from counterpoint.app.viewer.forks import Forks
 from counterpoint.app.viewer.guard import Door, Guard
-from counterpoint.app.viewer.listing import ROWS, Listing
 from counterpoint.app.viewer.live import Live
 from counterpoint.app.viewer.policy import policy
 from counterpoint.app.viewer.responses import JSON, Answers, error_response, in_our_words

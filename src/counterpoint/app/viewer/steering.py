@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from counterpoint.app.viewer.run_shapes import LiveOrder, Ordered
+from counterpoint.app.viewer.shapes import LiveOrder, Ordered
 from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.team import orders
 from counterpoint.team.orders import ACTIONS, Order

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from counterpoint.app.search import EVENT_FIELDS, EVENT_FLAGS
-from counterpoint.app.viewer import run_shapes, shapes
+from counterpoint.app.viewer import shapes
 from counterpoint.app.viewer.panel import panels
 from counterpoint.trace.vocabulary import EDGE_TYPES, EVENT_TYPES, TOPOLOGIES
 
@@ -34,8 +34,7 @@ def source() -> str:
     parts.append(f"export const EVENT_FLAGS = {json.dumps(EVENT_FLAGS)} as const;")
     listed = [{"id": name, "name": panel.name, "key": panel.key} for name, panel in panels().items()]
     parts.append(f"export const PANELS = {json.dumps(listed)} as const;")
-    own = [*_structs(shapes), *_structs(run_shapes)]
-    parts.append(interfaces([*own, *(shape for panel in panels().values() for shape in panel.shapes)]))
+    parts.append(interfaces([*_structs(shapes), *(shape for panel in panels().values() for shape in panel.shapes)]))
     return "\n".join(parts) + "\n"
 
 

@@ -22,8 +22,7 @@ from counterpoint.envs.teamworld.config import DIFFICULTIES, KINDS, RULES, Confi
 from counterpoint.envs.teamworld.edits import Edit, check_edit, edited_action, edited_calls, find
 from counterpoint.envs.teamworld.events import EventLog, Writer
 from counterpoint.envs.teamworld.kinds import VoteState, add_at
-from counterpoint.envs.teamworld.legal import check_action, limits
-from counterpoint.envs.teamworld.observation import Observation, observation
+from counterpoint.envs.teamworld.observation import Observation, check_action, limits, observation
 from counterpoint.envs.teamworld.running import Running, Table, despawn, ranks, spawn
 from counterpoint.envs.teamworld.state import COSTS, BatchState, blank, copied, picked
 from counterpoint.errors import InputError

@@ -15,11 +15,205 @@ from typing import Any
 import numpy as np
 
 from counterpoint.envs.keyed import purpose, uniform
-from counterpoint.envs.teamworld.action import DECISIONS
-from counterpoint.envs.teamworld.config import KINDS, Config
-from counterpoint.envs.teamworld.legal import limits
+from counterpoint.envs.teamworld.action import ANSWER, DECISIONS, Action, Calls, Spawns
+from counterpoint.envs.teamworld.config import KINDS, RULES, Config
 from counterpoint.envs.teamworld.running import Running
 from counterpoint.envs.teamworld.state import BatchState
+from counterpoint.errors import InputError
+
+# -- Whether an action is legal, asked before anything changes --------------------------------------------------------
+# Always true: an illegal action raises one `InputError` that names the first offence (episode, agent or item, what would work)
+# and leaves the state as it was.
+
+
+def limits(config: Config) -> np.ndarray:
+    """(N,) calls allowed per item."""
+    chain = config.chain_hops * config.hop_attempts * (1 + config.hop_checks)
+    return np.repeat([config.max_votes, config.pool_calls, config.draft_calls, chain, config.node_calls], config.counts)
+
+
+def _refuse(bad: np.ndarray, ep: np.ndarray, what: Any, fix: str) -> None:
+    """Raise for the first offending row; `what(row)` says it."""
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise InputError(what(row), where=f"episode {int(ep[row])}", fix=fix)
+
+
+def _inside(values: np.ndarray, low: int, high: int, ep: np.ndarray, name: str) -> None:
+    _refuse((values < low) | (values >= high), ep, lambda r: f"no {name} {int(values[r])}", f"{low} to {high - 1}")
+
+
+_KINDS = {"b": "yes/no", "iu": "whole", "f": "real"}
+
+
+def _of_kind(name: str, value: Any, kind: str) -> None:
+    if np.asarray(value).dtype.kind not in kind:
+        raise InputError(f"{name} holds {np.asarray(value).dtype}", fix=f"an array of {_KINDS[kind]} numbers")
+
+
+def _pair(despawns: Any) -> dict[str, Any]:
+    if despawns is None:
+        return {}
+    if not isinstance(despawns, tuple) or len(despawns) != 2:
+        raise InputError("despawns is no pair", fix="(episodes, agents)")
+    return {"ep": despawns[0], "agent": despawns[1]}
+
+
+def _flat(name: str, columns: dict[str, Any]) -> None:
+    """Columns of whole numbers, flat and of one length."""
+    for column, value in columns.items():
+        if not isinstance(value, np.ndarray) or value.ndim != 1 or len(value) != len(columns["ep"]):
+            raise InputError(f"{name}.{column} has shape {np.shape(value)}", fix="flat arrays of one length")
+        _of_kind(f"{name}.{column}", value, "iu")
+
+
+def check_action(config: Config, state: BatchState, action: Action, call_limits: np.ndarray) -> None:
+    """Every part of the action, in the order of the round."""
+    e, n = state.episodes, config.items
+    shapes = [
+        ("stop", action.stop, (e,)),
+        ("close", action.close, (e, n)),
+        ("full_return", action.full_return, (e,)),
+        ("broadcast", action.broadcast, (e,)),
+        ("rule", action.rule, (e,)),
+        ("logp", action.logp, (e, 5)),
+    ]
+    for name, value, shape in shapes:
+        if value is not None and np.shape(value) != shape:
+            raise InputError(f"{name} has shape {np.shape(value)}", fix=f"shape {shape}")
+        if value is not None:
+            _of_kind(name, value, {"rule": "iu", "logp": "f"}.get(name, "b"))
+    if action.logp is not None and not np.isfinite(action.logp).all():
+        raise InputError("logp is not finite", fix="log-probabilities of what was chosen")
+    for name, columns in (("spawns", vars(action.spawns)), ("calls", vars(action.calls)), ("despawns", _pair(action.despawns))):
+        _flat(name, columns)
+    if action.rule is not None:
+        _inside(np.asarray(action.rule), 0, len(RULES), np.arange(e), "rule")
+    acts = ~state.done & ~np.asarray(action.stop)
+    _check_spawns(config, state, action.spawns, acts)
+    if action.despawns is not None:
+        _check_despawns(state, *action.despawns, calls=action.calls, acts=acts)
+    if len(action.calls):
+        _check_calls(config, state, action.calls, acts, call_limits)
+
+
+def _check_spawns(config: Config, state: BatchState, s: Spawns, acts: np.ndarray) -> None:
+    if not len(s):
+        return
+    _inside(s.ep, 0, state.episodes, s.ep, "episode")
+    _refuse(~acts[s.ep], s.ep, lambda r: "spawns after it has stopped", "spawn only while it runs")
+    _refuse(s.number < 0, s.ep, lambda r: f"spawns {int(s.number[r])} agents", "a number of 0 or more")
+    _inside(s.family, 0, 2, s.ep, "family")
+    _inside(s.type, 0, config.types, s.ep, "type of work")
+    _inside(s.parent, 0, state.alive.shape[1], s.ep, "agent slot")
+    _refuse(
+        ~state.alive[s.ep, s.parent],
+        s.ep,
+        lambda r: f"agent {int(s.parent[r])} is not alive and cannot be a parent",
+        "a live parent",
+    )
+    if config.topology == "hierarchical":
+        deep = state.depth[s.ep, s.parent] >= config.max_depth
+        _refuse(
+            deep, s.ep, lambda r: f"agent {int(s.parent[r])} is at the lowest of {config.max_depth} levels", "a parent further up"
+        )
+    else:
+        _refuse(s.parent != 0, s.ep, lambda r: f"only the orchestrator spawns in a {config.topology} team", "parent 0")
+    if config.topology == "debate":
+        _refuse(state.round[s.ep] > 0, s.ep, lambda r: "spawns after the debate began", "spawn in the first round")
+    total = state.spawned + np.bincount(s.ep, s.number, state.episodes).astype(np.int64)
+    over = total > config.max_agents
+    _refuse(
+        over,
+        np.arange(state.episodes),
+        lambda r: f"would have spawned {int(total[r])} agents, over the limit of {config.max_agents}",
+        "spawn fewer, or set max_agents",
+    )
+
+
+def _check_despawns(state: BatchState, ep: np.ndarray, agent: np.ndarray, *, calls: Calls, acts: np.ndarray) -> None:
+    _inside(ep, 0, state.episodes, ep, "episode")
+    _inside(agent, 1, state.alive.shape[1], ep, "agent slot")
+    _refuse(~acts[ep] | ~state.alive[ep, agent], ep, lambda r: f"agent {int(agent[r])} is not alive", "despawn a live agent")
+    width = state.alive.shape[1]
+    _, where, count = np.unique(ep * width + agent, return_inverse=True, return_counts=True)
+    _refuse(count[where] > 1, ep, lambda r: f"agent {int(agent[r])} is despawned twice", "once")
+    called = np.isin(ep * width + agent, calls.ep * width + calls.agent)
+    _refuse(called, ep, lambda r: f"agent {int(agent[r])} is called and despawned in one round", "one of the two")
+
+
+def _check_calls(config: Config, state: BatchState, c: Calls, acts: np.ndarray, call_limits: np.ndarray) -> None:
+    width, n = state.alive.shape[1], config.items
+    _inside(c.ep, 0, state.episodes, c.ep, "episode")
+    _refuse(~acts[c.ep], c.ep, lambda r: "calls after it has stopped", "call only while it runs")
+    _inside(c.agent, 0, width, c.ep, "agent slot")
+    _inside(c.item, 0, n, c.ep, "item")
+    _inside(c.brief, 0, 4, c.ep, "size of brief")
+    _inside(c.purpose, 0, 3, c.ep, "purpose")
+    if not config.orchestrator_works:
+        _refuse(
+            c.agent == 0, c.ep, lambda r: "the orchestrator takes no calls here", "call a sub-agent, or set orchestrator_works"
+        )
+    _refuse(~state.alive[c.ep, c.agent], c.ep, lambda r: f"agent {int(c.agent[r])} is not alive", "call an agent that is alive")
+    busy = state.busy[c.ep, c.agent] > state.round[c.ep]
+    _refuse(busy, c.ep, lambda r: f"agent {int(c.agent[r])} is busy", "call a free agent")
+    _refuse(~state.open[c.ep, c.item], c.ep, lambda r: f"item {int(c.item[r])} is closed", "call an open item")
+    load = np.bincount(c.ep * width + c.agent, minlength=0)
+    over = load[c.ep * width + c.agent] > config.calls_per_round
+    _refuse(
+        over, c.ep, lambda r: f"agent {int(c.agent[r])} gets more than {config.calls_per_round} calls in a round", "fewer calls"
+    )
+    per_item = np.bincount(c.ep * n + c.item, minlength=0)[c.ep * n + c.item]
+    too_many = state.calls[c.ep, c.item] + per_item > call_limits[c.item]
+    _refuse(
+        too_many, c.ep, lambda r: f"item {int(c.item[r])} has had its {int(call_limits[c.item[r]])} calls", "call another item"
+    )
+    if (per_item > 1).any():
+        pair = (c.ep * n + c.item) * width + c.agent
+        _, where, count = np.unique(pair, return_inverse=True, return_counts=True)
+        twice = count[where] > 1
+        _refuse(twice, c.ep, lambda r: f"agent {int(c.agent[r])} is called twice on item {int(c.item[r])}", "once a round")
+    if config.topology == "harness":
+        spent = state.counts[:, 0] + np.bincount(c.ep, minlength=state.episodes)
+        _refuse(
+            spent > config.call_budget,
+            np.arange(state.episodes),
+            lambda r: f"over the budget of {config.call_budget} calls",
+            "stop",
+        )
+    _check_kinds(config, state, c, per_item)
+
+
+def _check_kinds(config: Config, state: BatchState, c: Calls, per_item: np.ndarray) -> None:
+    """What each kind of item forbids."""
+    starts = np.concatenate([[0], np.cumsum(config.counts)])
+    for kind, kind_state in state.kinds.present():
+        first, end = starts[KINDS.index(kind)], starts[KINDS.index(kind) + 1]
+        rows = np.flatnonzero((c.item >= first) & (c.item < end))
+        x = c.where(rows)
+        if not len(x):
+            continue
+        if kind in ("draft", "chain", "node"):
+            taken = (per_item[rows] > 1) | (state.flying[x.ep, x.item] > 0)
+            _refuse(taken, x.ep, lambda r, x=x: f"item {int(x.item[r])} takes one call at a time", "one call")
+        if kind != "chain":
+            _refuse(x.purpose != ANSWER, x.ep, lambda r, x=x: f"item {int(x.item[r])} can only be answered", f"purpose {ANSWER}")
+        bad = kind_state.refusals(config, x.ep, x.item - first, x.purpose)
+        _refuse(
+            bad,
+            x.ep,
+            lambda r, x=x, kind=kind: f"item {int(x.item[r])} ({kind}) cannot take this call now",
+            "see what is ready in the observation",
+        )
+        if kind == "vote" and config.votes_per_agent < config.max_votes:
+            before = (kind_state.callers[x.ep, x.item - first] == x.agent[:, None]).sum(axis=1)
+            _refuse(
+                before >= config.votes_per_agent,
+                x.ep,
+                lambda r, x=x: f"agent {int(x.agent[r])} has voted on item {int(x.item[r])}",
+                "another agent",
+            )
+
 
 _POLICY = purpose("policy")
 # What is seen of each kind.

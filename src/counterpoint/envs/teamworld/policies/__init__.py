@@ -16,8 +16,7 @@ from counterpoint.envs.teamworld.action import DECISIONS, Action, Calls, Spawns
 from counterpoint.envs.teamworld.config import RULES, Config
 from counterpoint.envs.teamworld.edits import Edit
 from counterpoint.envs.teamworld.engine import Batch
-from counterpoint.envs.teamworld.legal import limits
-from counterpoint.envs.teamworld.observation import Observation
+from counterpoint.envs.teamworld.observation import Observation, limits
 from counterpoint.envs.teamworld.policies._assign import assigned, within_budget
 from counterpoint.envs.teamworld.policies.composed import ComposedPolicy, Parts
 from counterpoint.errors import NotFound, did_you_mean
