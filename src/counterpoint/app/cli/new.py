@@ -19,8 +19,10 @@ from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option
 from counterpoint.errors import InputError, NotFound, did_you_mean
 
 _TEMPLATES = Path(__file__).parents[1] / "templates"
-_HERE = "counterpoint.app.templates"
 _NAME = "plugin_name"
+# A template is the plug-in and, below this line, its test, which needs an import for what stands above it here.
+_CUT = re.compile(rf"\n+# -- test_{_NAME}\.py -+\n")
+_IMPORT = "# from here import"
 # Kind to how its plug-in is used, once it is importable.
 _USE = {
     "credit": "counterpoint credit TRACE --method {at}",
@@ -120,7 +122,8 @@ def _outside(kind: str, name: str, into: Path) -> tuple[dict[Path, str], str, Pa
                 fix=f"--into {re.sub(r'[^a-zA-Z0-9_]', '_', part)}",
             )
     module = ".".join([*names, name])
-    files = {into / f"{name}.py": _text(kind, name, module), into / f"test_{name}.py": _text(f"{kind}_test", name, module)}
+    plugin, test = _texts(kind, name, module)
+    files = {into / f"{name}.py": plugin, into / f"test_{name}.py": test}
     if not (into / "__init__.py").exists():
         files = {into / "__init__.py": f'"""Plug-ins of {names[-1]}."""\n', **files}
     try:
@@ -139,16 +142,15 @@ def _ours(kind: str, name: str) -> tuple[dict[Path, str], str, Path]:
     place = registry.folder(_KINDS.get(kind, kind))
     module = ".".join(["counterpoint", *place.split("/"), name])
     room = root / "tests" / place.split("/")[0]
-    files = {
-        root / "src" / "counterpoint" / place / f"{name}.py": _text(kind, name, module),
-        room / f"test_{name}.py": _text(f"{kind}_test", name, module),
-    }
+    plugin, test = _texts(kind, name, module)
+    files = {root / "src" / "counterpoint" / place / f"{name}.py": plugin, room / f"test_{name}.py": test}
     return files, module, root
 
 
-def _text(template: str, name: str, module: str) -> str:
-    text = (_TEMPLATES / f"{template}.py").read_text(encoding="utf-8")
-    return text.replace(f"{_HERE}.{template.removesuffix('_test')}", module).replace(_NAME, name)
+def _texts(kind: str, name: str, module: str) -> tuple[str, str]:
+    """The plug-in, and its test."""
+    plugin, test = _CUT.split((_TEMPLATES / f"{kind}.py").read_text(encoding="utf-8"))
+    return f"{plugin}\n".replace(_NAME, name), test.replace(_IMPORT, f"from {module} import").replace(_NAME, name)
 
 
 def _write(files: Mapping[Path, str]) -> None:

@@ -1,4 +1,5 @@
-"""What `counterpoint new` writes: a small plug-in of each kind with its test, as real modules that are checked like all others.
+"""What `counterpoint new` writes: a small plug-in of each kind and, below the line, its test; checked like all other modules.
 
-Always true: the object is called `plugin_name`, and a test imports it from its own file; the command puts the names in.
+Always true: the object is called `plugin_name`. The command cuts a file at the line that names the test, makes an import of the
+test's comment `from here import`, and puts the names in.
 """

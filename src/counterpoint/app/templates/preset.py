@@ -19,3 +19,18 @@ plugin_name = Preset(
     group=4,
     episodes=16,
 )
+
+
+# -- test_plugin_name.py -----------------------------------------------------------------------------------------------
+"""plugin_name keeps the contract of a preset: it names what there is, and learns on a small world."""
+
+# from here import plugin_name
+from counterpoint.testing import check_preset
+
+
+def test_it_keeps_the_contract() -> None:
+    check_preset(plugin_name)
+
+
+def test_an_update_by_hand() -> None:
+    assert plugin_name.episodes / plugin_name.group == 4  # tasks per update, each played four times
