@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from counterpoint import Trace, registry
-from counterpoint.app.crediting import credit_of
+from counterpoint.app.api.credit import credit_of
 from counterpoint.credit.call_rows import call_rows, cause_of
 from counterpoint.credit.example import running_mean
 from counterpoint.credit.mechanisms.message_amortised import fit

@@ -57,8 +57,8 @@ def write_rl(
     kind = _kind(refs, output)
     if output != "-":
         refuse(Path(str(output)), overwrite=force)
+    from counterpoint.app.api.credit import credit_of
     from counterpoint.app.api.inputs import many_traces
-    from counterpoint.app.crediting import credit_of
     from counterpoint.credit.call_rows import call_rows
 
     traces = many_traces(list(refs), store)

@@ -46,13 +46,16 @@ def scaled(count: int, least: int = 2) -> int:
 
 def device() -> str:
     """The GPU; without one the claim is refused, but for a trial."""
-    import torch
+    from counterpoint.train.lm.policies import check_device
 
-    if torch.cuda.is_available():
-        return "cuda"
-    if scale() < 1:
-        return "cpu"
-    raise Refused("this claim trains a language model and needs a GPU with CUDA", fix="run it on a machine with one")
+    try:
+        check_device("cuda")
+    except Refused:
+        if scale() < 1:
+            return "cpu"
+        fix = "run it on a machine with one"
+        raise Refused("this claim trains a language model and needs a GPU with CUDA", fix=fix) from None
+    return "cuda"
 
 
 def folder_of(claim: str) -> Path:
@@ -123,12 +126,10 @@ def demonstrator(task: Mapping[str, Any], who: str, options: Mapping[str, Any], 
 
 
 def _played(mix: Any, who: str, options: Mapping[str, Any], count: int) -> list[Any]:
-    import torch
-
     from counterpoint.train.lm.driver import Driver, Rollout
-    from counterpoint.train.lm.policies import read_model
+    from counterpoint.train.lm.policies import check_device, read_model
 
-    folder = read_model(model(), torch.device("cpu")).folder
+    folder = read_model(model(), check_device("cpu")).folder
     with Driver(folder, workers=max(1, (os.cpu_count() or 2) - 1)) as driver:
         return driver.play(
             [Rollout(spec=mix.spec(seed, who, options), trace_id=f"by-hand-{seed}") for seed in range(count)], None

@@ -1,4 +1,4 @@
-"""A language model learns more than it was shown: from a weak demonstrator, reinforcement beats it, and beats more imitation.
+"""A language model learns more than it was shown: reinforcement beats a weak demonstrator, and more imitation.
 
 A 135M model imitates teams of `fake:0.7` on the ledger hunt at its easiest, good and bad ones alike. From there it goes on in two
 ways for the same device time: paid for its teams' scores (group-relative credit, clipped policy gradient), or imitating on. All
