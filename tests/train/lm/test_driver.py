@@ -301,3 +301,30 @@ def test_nothing_is_left_running(how: signal.Signals, folder: Path, tmp_path: Pa
     for pid in pids if how == signal.SIGINT else ():  # else the system may keep their numbers for a while
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+def test_a_repeatable_driver_asks_in_the_same_batches_whoever_is_faster(folder: Path) -> None:
+    rollouts = [Rollout(spec=T1, seed=k, trace_id=f"r{k}") for k in range(4)]
+
+    class Listening(LegalEngine):
+        def __init__(self) -> None:
+            super().__init__(CHAT)
+            self.batches: list[list[int]] = []
+            self._now: list[int] = []
+
+        def add(self, ask: Any) -> int:
+            self._now.append(len(ask.prompt))
+            return super().add(ask)
+
+        def step(self) -> Any:
+            self.batches.append(self._now)
+            self._now = []
+            return super().step()
+
+    heard = []
+    for workers in (1, 2):
+        engine = Listening()
+        with Driver(folder, workers=workers, is_repeatable=True) as repeatable:
+            traces = repeatable.play(rollouts, engine)
+        heard.append((engine.batches, as_bytes(traces)))
+    assert heard[0] == heard[1]

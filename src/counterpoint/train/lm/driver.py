@@ -37,6 +37,7 @@ from counterpoint.train.lm.rollout_messages import (
     Order,
     Play,
     Played,
+    Quiet,
     Ready,
     Stop,
     Told,
@@ -115,6 +116,8 @@ class _Worker:
         self.asked = 0
         """Calls of its teams that the engine has not answered."""
         self.is_ready = False
+        self.sent = self.quiet = 0
+        """Orders that it was given, and how many it knew of when all of its teams waited for the next ones."""
         self.silent_s = 0.0
         self.cpu_s = 0.0
         self.news: list[Order] = []
@@ -129,6 +132,11 @@ class _Worker:
     def owes(self) -> bool:
         """Whether it has something to say: it loads, or plays teams that do not all wait for the engine."""
         return not self.is_ready or (bool(self.live) and not self.asked)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether all of its teams wait for this process."""
+        return self.is_ready and not self.has_unsent and self.quiet == self.sent
 
     @property
     def has_unsent(self) -> bool:
@@ -153,6 +161,7 @@ class _Worker:
     def write(self) -> None:
         """Send what there is to send, as far as it goes."""
         if self.news:
+            self.sent += len(self.news)
             self._unsent += framed(self.news)
             self.news = []
         with suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):  # whoever is gone is found by reading
@@ -173,13 +182,23 @@ class _Worker:
 class Driver:
     """Worker processes that play teams; also a context manager that closes them."""
 
-    def __init__(self, chat: Path | str, *, workers: int = 0, patience_s: float = 120.0, per_worker: int = 64) -> None:
+    def __init__(
+        self,
+        chat: Path | str,
+        *,
+        workers: int = 0,
+        patience_s: float = 120.0,
+        per_worker: int = 64,
+        is_repeatable: bool = False,
+    ) -> None:
         """`chat`: the folder of the tokeniser; `workers`: processes, one per core for 0; `patience_s`: how long a worker may be
-        silent while it has something to say; `per_worker`: teams that one plays at once."""
+        silent while it has something to say; `per_worker`: teams that one plays at once; `is_repeatable`: the engine computes
+        only when every team waits for it, so that who is in a batch with whom does not depend on speed either."""
         if workers < 0 or per_worker < 1 or not patience_s > 0:
             what = f"{workers} workers, {per_worker} teams each, a patience of {patience_s} s"
             raise InputError(what, fix="0 or more workers, at least 1 team, more than 0 s")
         self._chat, self.patience_s, self.per_worker = str(Path(chat).absolute()), patience_s, per_worker
+        self.is_repeatable = is_repeatable
         self.count = workers or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
         self._context = multiprocessing.get_context("spawn")
         self.workers: list[_Worker] = []
@@ -276,6 +295,8 @@ class _Round:
         self._traces: dict[int, Trace] = {}
         self._tickets: dict[int, tuple[_Worker, int, int]] = {}
         """Ticket of a call to who asked: worker, rollout, number of the call."""
+        self._asked: list[tuple[Asked, _Worker]] = []
+        """Calls that wait until every team waits."""
         self._selector = selectors.DefaultSelector()
 
     def traces(self) -> list[Trace]:
@@ -284,9 +305,11 @@ class _Round:
             for w in self._driver.workers:
                 self._selector.register(w.conn, selectors.EVENT_READ, w)
             while len(self._traces) < len(self._rollouts):
-                self._assign()
+                if self._is_moment:
+                    self._assign()
                 self._exchange()
-                self._step()
+                if self._is_moment:
+                    self._step()
         except CounterpointError:
             with suppress(Exception):  # what went wrong is told already
                 self._drain()
@@ -295,6 +318,11 @@ class _Round:
             self._selector.close()
         self._drain()
         return [self._traces[number] for number in range(len(self._rollouts))]
+
+    @property
+    def _is_moment(self) -> bool:
+        """Whether rollouts may be given out and the engine may compute: always, or only when every team waits."""
+        return not self._driver.is_repeatable or all(w.is_quiet for w in self._driver.workers)
 
     def _assign(self) -> None:
         """Give out rollouts: a fair share to each worker, the least busy first; then suspects to workers with nothing else."""
@@ -322,7 +350,7 @@ class _Round:
         for w in self._driver.workers:
             w.write()
             self._selector.modify(w.conn, selectors.EVENT_READ | (selectors.EVENT_WRITE if w.has_unsent else 0), w)
-        is_waiting = not self._tickets
+        is_waiting = not self._tickets or not self._is_moment
         begin = time.monotonic()
         found = self._selector.select(min(_LOOK_S, self._driver.patience_s / 4) if is_waiting else 0)
         waited = time.monotonic() - begin
@@ -357,6 +385,9 @@ class _Round:
         if isinstance(one, Ready):
             w.is_ready, self._driver.early_ends = True, 0
             return
+        if isinstance(one, Quiet):
+            w.quiet = one.heard
+            return
         if isinstance(one, Failed) and one.rollout == -1:
             raise _told(one, "a worker cannot begin", "driver")
         if one.rollout not in w.live:
@@ -365,7 +396,10 @@ class _Round:
         if isinstance(one, Failed):
             raise _told(one, f"rollout {one.rollout} failed", rollout.name)
         if isinstance(one, Asked):
-            self._ask(w, one, rollout)
+            self._asked.append((one, w))
+            w.asked += 1
+            if not self._driver.is_repeatable:
+                self._ask_all()
         else:
             self._traces[one.rollout] = _trace(one, rollout)
             del w.live[one.rollout]
@@ -373,6 +407,12 @@ class _Round:
             self._stats.calls += one.calls
             self._stats.worker_cpu_s += one.cpu_s - w.cpu_s
             w.cpu_s = one.cpu_s
+
+    def _ask_all(self) -> None:
+        """Ask the engine what was asked, in the order of the rollouts."""
+        asked, self._asked = sorted(self._asked, key=lambda pair: (pair[0].rollout, pair[0].call)), []
+        for one, w in asked:
+            self._ask(w, one, self._rollouts[one.rollout])
 
     def _ask(self, w: _Worker, one: Asked, rollout: Rollout) -> None:
         if self._engine is None or not rollout.is_asking or not one.prompt or len(one.prompt) % 4:
@@ -391,12 +431,13 @@ class _Round:
             ticket = self._engine.add(ask)
         except TooLong as error:
             w.news.append(Unreadable(one.rollout, one.call, error.one_line()))
+            w.asked -= 1
             return
         self._tickets[ticket] = w, one.rollout, one.call
-        w.asked += 1
 
     def _step(self) -> None:
         """Let the engine compute, and pass its answers on."""
+        self._ask_all()
         if not self._tickets or self._engine is None:
             return
         begin = time.monotonic()
@@ -426,6 +467,7 @@ class _Round:
         self._selector.unregister(w.conn)
         for ticket in [t for t, asked in self._tickets.items() if asked[0] is w]:
             del self._tickets[ticket]
+        self._asked = [(one, asking) for one, asking in self._asked if asking is not w]
         live, names = list(w.live), [self._rollouts[number].name for number in w.live]
         before = list(self._driver.workers)
         self._driver.replace(w, why, names)

@@ -56,6 +56,12 @@ class Failed(Struct, frozen=True, tag=True, array_like=True):
     trace: str
 
 
+class Quiet(Struct, frozen=True, tag=True, array_like=True):
+    """Every team of the worker waits for the parent, which has told it so many things until now."""
+
+    heard: int
+
+
 class Play(Struct, frozen=True, tag=True, array_like=True):
     """A team to be played."""
 
@@ -85,7 +91,7 @@ class Stop(Struct, frozen=True, tag=True, array_like=True):
     """Nothing more is wanted."""
 
 
-Told = Ready | Asked | Played | Failed
+Told = Ready | Asked | Played | Failed | Quiet
 """What a worker says."""
 Order = Play | Answered | Unreadable | Stop
 """What a worker is told."""

@@ -43,6 +43,7 @@ from counterpoint.train.lm.rollout_messages import (
     Frames,
     Play,
     Played,
+    Quiet,
     Ready,
     Stop,
     Told,
@@ -274,6 +275,8 @@ class _Worker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._unsent: list[Told] = [Ready()]
         self._over = asyncio.Event()
+        self._heard = self._quiet = 0
+        """Orders that were read, and how many of them the last word of quiet knew of."""
 
     async def serve(self) -> None:
         """Play what comes until told to stop."""
@@ -287,6 +290,9 @@ class _Worker:
         # A team in which a tool is at work has something left to do, though the loop has not.
         if is_idle and sum([p.model.give() for p in self._live.values() if not p.team.toolbox.is_busy]):
             return True
+        if is_idle and self._quiet != self._heard and not any(p.team.toolbox.is_busy for p in self._live.values()):
+            self._quiet = self._heard
+            self._tell(Quiet(self._heard))
         if self._unsent and (is_idle or len(self._unsent) >= _MOST_UNSENT):
             unsent, self._unsent = self._unsent, []
             write_all(self._fd, framed(unsent))
@@ -298,6 +304,7 @@ class _Worker:
             self._over.set()  # the parent is gone
         for frame in self._frames.add(data):
             for order in orders_of(frame):
+                self._heard += 1
                 if isinstance(order, Play):
                     task = asyncio.get_running_loop().create_task(self._play(order))
                     self._tasks.add(task)

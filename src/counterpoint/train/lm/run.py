@@ -97,7 +97,7 @@ def _go_on(
         what = f"the model {settings.model} is not the one that the run began with"
         raise InputError(what, where=os.fspath(run.path), fix=f"the weights with the digest {run.about['model']['digest']}")
     workers = settings.workers or max(1, (os.cpu_count() or 2) - 1)
-    with Driver(files.folder, workers=workers) as driver:
+    with Driver(files.folder, workers=workers, is_repeatable=device.type == "cpu") as driver:
         roles = _roles(settings, driver) if settings.adapters == "role" else ()
         training = LanguageTraining(settings, Policies(settings, files, roles), driver)
         if is_resumed:
