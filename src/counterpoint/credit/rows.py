@@ -231,6 +231,8 @@ def agent_shares(trace: Trace) -> Shares | None:
 # content. The last action of a trace is a sample of its own even where another trace ends on the same words. A node's value is
 # the mean reward of the traces that pass through it.
 #
+# What was passed over (a noop) has no words: it is told by what was not done.
+#
 # Two samples of the same text in the middle of a trace cannot be told apart by content; `sample` (a function of an event) can.
 
 
