@@ -37,6 +37,17 @@ def test_the_hot_file_says_what_the_lake_says(tmp_path: Path) -> None:
         assert words == [None if c < 0 else b.categories[c] for c in b.codes], name
 
 
+def test_a_part_of_a_batch_in_another_order(tmp_path: Path) -> None:
+    store = _store(tmp_path)
+    batch = store.hot().batch(["t7", "t0", "t3"], columns=["t", "agent"])
+    part = batch.select([2, 0])
+    assert (part.ids, part.columns, len(part)) == (["t3", "t7"], ["t", "agent"], 2)
+    assert part.column("agent").tolist() == [e.agent for name in ("t3", "t7") for e in store.get(name).events]
+    for wrong in ([], [3], [-1]):
+        with pytest.raises(InputError, match=r"must be in 0\.\.2, and at least one"):
+            batch.select(wrong)
+
+
 def test_sampling_draws_traces_by_id(tmp_path: Path) -> None:
     hot = _store(tmp_path).hot()
     batch = hot.sample(4, np.random.default_rng(0), columns=["t", "tokens_in"])

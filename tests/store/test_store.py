@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from pathlib import Path
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 
 import counterpoint
 from counterpoint.errors import InputError, InvalidTrace, NotFound, TryAgain
-from counterpoint.store import Store, disk, parts
+from counterpoint.store import Store, parts
 from counterpoint.store.journal import path_of
 from counterpoint.testing import synthetic_trace
 from counterpoint.trace import Edge, Event, Trace
@@ -218,17 +219,29 @@ def test_a_closed_store_has_let_go_of_its_runs_and_a_finished_run_is_not_looked_
         assert again.ids() == ["t1", "t2"]
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="open files are listed on Linux only")
 def test_a_part_is_durable_with_its_folder_before_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
-    sync, create = disk.sync_folder, disk.create
-    monkeypatch.setattr(disk, "sync_folder", lambda folder: (done.append(Path(folder).name), sync(folder))[1])
-    monkeypatch.setattr(disk, "create", lambda path, *more: (done.append("commit"), create(path, *more))[1])
+    fsync, link = os.fsync, os.link
+
+    def synced(fd: int) -> None:
+        done.append(Path(os.readlink(f"/proc/self/fd/{fd}")).name)
+        fsync(fd)
+
+    def linked(source: str, target: str) -> None:
+        link(source, target)
+        done.append("commit")
+
     with Store(tmp_path) as store:
-        done.clear()
+        monkeypatch.setattr(os, "fsync", synced)
+        monkeypatch.setattr(os, "link", linked)
         store.add(_trace("t1"))
-    shard = next(name for name in done if name.startswith("shard="))
-    assert done.index(shard) < done.index("commit")
-    assert "log" in done[done.index("commit") :], "and so is the name"
+        monkeypatch.undo()
+    before, after = done[: done.index("commit")], done[done.index("commit") :]
+    shard = next(name for name in before if name.startswith("shard="))
+    files = [name.split(".")[1] for name in before[: before.index(shard)] if name.endswith(".parquet")]
+    assert files == ["events", "edges", "traces"]  # it has no texts
+    assert "log" in after, "and so is the name"
 
 
 def test_batches_hold_what_was_asked_for(tmp_path: Path) -> None:
