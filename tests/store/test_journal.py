@@ -367,6 +367,8 @@ def test_wrong_records_are_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="this run is over"):
         run.content("late")
     with pytest.raises(InputError, match="this run is over"):
+        asyncio.run(_asynced(run))
+    with pytest.raises(InputError, match="this run is over"):
         run.finish()
 
 
