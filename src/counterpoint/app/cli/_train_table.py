@@ -104,6 +104,8 @@ class Lines:
                 self._how_far(row)
             case "eval":
                 self._held, self._stored = row, row["stored"]
+            case "note":
+                click.echo(plain_text(str(row["what"])), err=True)
             case "alert":
                 self._alerts.append(row)
                 if self._held is None:
@@ -136,7 +138,8 @@ class Lines:
         """The line of an evaluation: means over the updates since the last one."""
         rows = self._since
         seconds, made = math.fsum(r["seconds"] for r in rows), held["decisions"] - self._decided
-        se = math.sqrt(math.fsum(r["reward_se"] ** 2 for r in rows)) / len(rows) if rows else None
+        errors = [r["reward_se"] for r in rows if "reward_se" in r]  # imitation plays nothing
+        se = math.sqrt(math.fsum(e**2 for e in errors)) / len(errors) if errors else None
         kl = _mean(rows, "kl")
         cells = {
             "step": f"{held['update']:,}", "reward": _with_se(_mean(rows, "reward"), se), "R1": _short(_mean(rows, "R1"), 2),
@@ -175,7 +178,8 @@ class Lines:
         if now - self._begin < _AFTER_S or now - self._told < (0.2 if is_terminal else _EVERY_S):
             return
         share = row["progress"]
-        line = f"update {row['update']:,}  {share:.0%}  reward {row['reward']:.2f}" + self._left(now, share)
+        level = f"reward {row['reward']:.2f}" if "reward" in row else f"loss {row['loss']:.3f}"
+        line = f"update {row['update']:,}  {share:.0%}  {level}" + self._left(now, share)
         click.echo(f"\r{line}\x1b[K" if is_terminal else line, nl=not is_terminal, err=True)
         self._told, self._is_shown = now, is_terminal
 
@@ -274,4 +278,6 @@ def ending(run: Any) -> list[str]:
     traces = [t for e in reversed(evals) for t in e.get("traces", ())]
     lines.append(f"next      counterpoint plot {path}")
     lines += [f"          counterpoint show {traces[0]} --store {path}/store"] if traces else []
+    is_language = about.get("kind") == "language model" and about["status"] == "finished"
+    lines += [f"          counterpoint record --task {about['world'].split('+')[0]} --model local:{path}"] if is_language else []
     return [plain_text(line) for line in [*lines, f"          counterpoint compare {path} OTHER_RUN"]]

@@ -189,9 +189,8 @@ class LanguageSession(RunSession):
 
     def _wrote(self, row: dict[str, Any], played: Played | None, begin: float) -> None:
         t = self.training
-        full = {"update": t.update, **t.totals, "reward": None, "reward_se": 0.0, **row, "seconds": time.perf_counter() - begin}
-        full["R1"] = row.get("score")
-        self.wrote({k: v for k, v in full.items() if v is not None or k == "reward"} | {"reward": full["reward"] or 0.0})
+        full = {"update": t.update, **t.totals, **row, "R1": row.get("score"), "seconds": time.perf_counter() - begin}
+        self.wrote({k: v for k, v in full.items() if v is not None})
         if played is not None and self.settings.keep_episodes:
             self.keep(played.traces[: self.settings.keep_episodes], "training")
 
