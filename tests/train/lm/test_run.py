@@ -132,6 +132,24 @@ def test_a_loss_that_is_no_number_keeps_the_last_checkpoint(model: Path, tmp_pat
     assert RunFolder.open(tmp_path / "run").about["status"] == "failed"
 
 
+def test_a_model_that_does_not_fit_is_refused_with_what_would(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from counterpoint.train.lm.policies import check_memory
+
+    shape, _ = read(model)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (100_000, 200_000))
+    with pytest.raises(Refused, match="are needed") as refused:
+        check_memory(shape, "", torch.device("cuda"))
+    assert "--adapters shared" in str(refused.value)
+    check_memory(shape, "", torch.device("cpu"))
+
+
+def test_the_harness_of_functions_is_refused(model: Path, tmp_path: Path) -> None:
+    told = config(model)
+    told["task"][0] |= {"harness": "tools"}
+    with pytest.raises(InputError, match="lines of text"):
+        train_language(tmp_path / "run", told)
+
+
 def test_bad_input_is_one_clear_error_and_nothing_is_written(model: Path, tmp_path: Path) -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"device": "cuda"}, "no GPU"), ({"device": "tpu"}, "no device"), ({"learn": {"samples": 1}}, "groups of one"),

@@ -214,6 +214,9 @@ class LanguageSettings:
             spec = mix.spec(0, "engine")
             spec.make_task()
             spec.make_topology()
+            if mix.harness != "text":
+                why = "a model that learns speaks in lines of text"
+                raise InputError(f"the harness {mix.harness!r} for {mix.name}", why=why, fix='harness = "text"')
             if mix.share < 1:
                 raise InputError(f"the share of {mix.name} is {mix.share}", fix="1 or more")
         for name in self.learn.credit:
