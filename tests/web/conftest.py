@@ -53,9 +53,9 @@ def viewer(store: Path) -> Iterator[Viewer]:
         process.wait(20)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Debian's Chromium."""
+    """Debian's Chromium, for one file: while it is open, this process has a running event loop, which other files cannot have."""
     if CHROMIUM is None:
         pytest.skip("there is no Chromium on this machine")
     from playwright.sync_api import sync_playwright

@@ -183,13 +183,7 @@ class Driver:
     """Worker processes that play teams; also a context manager that closes them."""
 
     def __init__(
-        self,
-        chat: Path | str,
-        *,
-        workers: int = 0,
-        patience_s: float = 120.0,
-        per_worker: int = 64,
-        is_repeatable: bool = False,
+        self, chat: Path | str, *, workers: int = 0, patience_s: float = 120.0, per_worker: int = 64, is_repeatable: bool = False
     ) -> None:
         """`chat`: the folder of the tokeniser; `workers`: processes, one per core for 0; `patience_s`: how long a worker may be
         silent while it has something to say; `per_worker`: teams that one plays at once; `is_repeatable`: the engine computes
