@@ -421,4 +421,7 @@ class _Reading:
         # What was moved out of a part that a lost commit had named: here is its only mention.
         rows = [r for r in commit.rows if r.id not in self.state.rows and r.id not in self.drops]
         if rows:
-            self.state.apply(Commit(at=commit.at, parts=commit.parts, rows=rows))
+            unheld = [p for p in commit.parts if p.name not in self.state.parts]
+            self.state.apply(Commit(at=commit.at, parts=unheld, rows=rows))
+            for part in unheld:
+                self.state.dead.pop(part.name, None)  # it died a line above, when none of its traces was known
