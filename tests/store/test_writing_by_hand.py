@@ -83,7 +83,7 @@ def test_the_digest_is_of_all_that_a_trace_says() -> None:
 def test_a_row_says_what_the_trace_says() -> None:
     trace = Trace(
         trace_id="t1", task_id="d", system="sim", topology="swarm", meta={"k": 1}, metrics={"m": 2}, rewards={"team": 1},
-        costs={"tokens": 3, "cost_usd": 0.25}, events=[_event("e1", dur=2), replace(_event("e2", decision="pick"), t=5)],
+        costs={"tokens": 3, "cost_usd": 0.25}, events=[_event("e1", dur=2), replace(_event("e2", decision="spawn"), t=5)],
         contents={"r1": "one", "r2": "two"},
     )  # fmt: skip
     before = time.time()
