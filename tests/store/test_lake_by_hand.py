@@ -100,6 +100,7 @@ def test_how_columns_are_packed(tmp_path: Path) -> None:
     assert [key for key, used in found.items() if "DELTA_BYTE_ARRAY" in used] == [("events", "id")]
     coded = {key[1] for key, used in found.items() if key[0] == "events" and "RLE_DICTIONARY" in used}
     assert coded == {"trace_id", "ints", *parts.WORDS}
+    assert {"task_id", "rewards", "costs"} <= {key[1] for key, used in found.items() if key[0] == "traces" and "RLE_DICTIONARY" in used}
     assert {key[1] for key, used in found.items() if key[0] in ("edges", "contents") and "RLE_DICTIONARY" in used} == {"trace_id", "type"}
 
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from counterpoint.errors import CounterpointError, InputError, NotFound, TryAgain
@@ -406,3 +407,35 @@ def test_who_only_reads_lets_other_readers_in(log: Log, monkeypatch: pytest.Monk
     with pytest.raises(InputError, match="is missing"):
         Log(log.folder, log.head.path).refresh()
     assert kinds == [False, True, True]
+
+
+def test_what_a_row_says_where_an_older_version_said_nothing() -> None:
+    bare = msgspec.json.decode(b'["t","d",null,null,[0,0,1],[0,0,0],null,0,2,null,null,{},{},null,false,0,0,"x",null,1.5]', type=Row)
+    assert bare == Row(id="t", task="d", events=Span(0, 0, 1), edges=Span(0, 0, 0), head=0, agents=2, digest="x", added=1.5)
+    assert (bare.tokens, bare.wall_clock_s, bare.rewards, bare.costs, bare.metrics) == (None, None, {}, {}, None)
+    assert (bare.has_meta, bare.errors, bare.decisions, bare.source, bare.part) == (False, 0, 0, None, "")
+    assert (bare.present, bare.is_steered, bare.cost_usd, bare.system, bare.topology, bare.contents) == (0, False, None, None, None, None)
+    part = msgspec.json.decode(b'{"name":"A","day":"1","traces":1,"events":1,"bytes":0}', type=Part)
+    assert (part.sums, part.has_rewards) == ({}, False)
+    commit = msgspec.json.decode(b'{"at":1}', type=Commit)
+    assert (commit.parts, commit.rows, commit.drop, commit.replaces) == ([], [], [], [])
+
+
+def test_how_old_a_draft_must_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    swept: list[tuple[str, float]] = []
+    monkeypatch.setattr(disk, "sweep", lambda folder, age: swept.append((folder.name, age)))
+    store = Store(tmp_path)
+    store._log.checkpoint()
+    assert swept == [("journal", 3600.0), ("log", 60.0)]
+
+
+def test_files_of_parts_that_are_gone_are_closed(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.add(_trace(0))
+    store.add(_trace(1))
+    store.compact(grace_s=600)
+    (part,) = store._log.state.parts
+    assert {key[0] for key in store._lake._files} != {part}
+    store.compact(grace_s=0)
+    assert {key[0] for key in store._lake._files} <= {part}
+    assert {key[0] for key in store._lake._verified} <= {part}

@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from counterpoint.errors import CounterpointError, InputError, InvalidTrace, NotFound, Refused, TryAgain
 from counterpoint.store import Store, disk, journal, opening
 from counterpoint.store.journal import Journal, path_of
+from counterpoint.store.lake import Gone
 from counterpoint.store.log import Row, Span
 from counterpoint.store.parts import part_path
 from counterpoint.store.query import Result
@@ -430,6 +432,20 @@ def test_only_what_a_query_reads_is_compared(store: Store) -> None:
     path.unlink()
     with pytest.raises(InputError, match="a file of the lake is missing"):
         Store(store.path).sql("select count(*) from edges")
+
+
+def test_a_file_that_went_while_a_query_ran_is_gone(store: Store) -> None:
+    store.add(_trace())
+    store.sql("select 1")
+    asked = store._query
+    assert asked is not None
+    assert len(asked._files) == 3
+    error = duckdb.IOException(f"cannot open {asked._files[0]}")
+    asked._look_for_files(error)
+    Path(asked._files[0]).unlink()
+    asked._look_for_files(duckdb.IOException("cannot open something else"))
+    with pytest.raises(Gone):
+        asked._look_for_files(error)
 
 
 def test_where_a_wrong_query_is_wrong(store: Store) -> None:

@@ -153,6 +153,7 @@ def test_what_is_said_of_mark_and_head(tmp_path: Path) -> None:
     (tmp_path / "counterpoint.json").write_bytes(b"{")
     done = repair(tmp_path).done
     assert done[0].startswith("the mark was damaged: ")
+    assert "the store's mark" not in done[0]
     assert done[1:] == ["the mark was written anew"]
     assert _aside(tmp_path) == ["counterpoint.json"]
     (tmp_path / "head").unlink()
@@ -162,8 +163,26 @@ def test_what_is_said_of_mark_and_head(tmp_path: Path) -> None:
     assert done.done == ["the head of the log was damaged"]
     assert (done.restored, done.lost) == ([], [])
     assert _aside(tmp_path) == ["counterpoint.json", "head"]
+    (tmp_path / "counterpoint.json").write_bytes(b'{"counterpoint_store":0}')
+    assert repair(tmp_path).done[0] == "the mark was damaged: the store's mark names a form that never was: 0"
     with Store(tmp_path) as store:
         assert store.ids() == ["t0"]
+
+
+def test_parts_that_were_merged_live_on_when_the_log_lost_where_they_came_from(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store.add(_trace(0))
+        store.add(_trace(1))
+        store.compact()
+        store.remove("t1")
+    for lost in ((2,), (1, 2)):
+        for number in lost:
+            (tmp_path / "log" / f"{number:012d}.json").unlink(missing_ok=True)
+        repair(tmp_path)
+        with Store(tmp_path) as store:
+            store.compact(grace_s=-1)
+            assert store.get("t0") == _trace(0)
+            assert store._log.state.dead == {}
 
 
 # -- which of two is believed ------------------------------------------------------------------------------------

@@ -101,6 +101,40 @@ def test_what_an_event_closes_with(store: Store) -> None:
     assert three == _event("e3", extra={"a": 1})
 
 
+def test_the_usual_fields_are_not_looked_at_twice_and_the_first_unknown_is_named(store: Store) -> None:
+    with store.record("t1", task_id="demo") as run:
+        run.open(_event("e1"))
+        with pytest.raises(InputError, match="no field 'tokns_in' to close with; did you mean 'tokens_in'"):
+            run.close("e1", tokns_in=1, dr=2)
+        run._odd = None  # type: ignore[assignment, method-assign]
+        usual = {"dur": 1.5, "ok": True, "tokens_in": 1, "tokens_out": 2, "cost_usd": 0.5, "content_ref": "r", "error": "x", "model": "m"}
+        run.close("e1", **usual)
+        run.open(_event("e2"))
+        run.close("e2", dur=1, cost_usd=1, **dict.fromkeys(("ok", "tokens_in", "tokens_out", "content_ref", "error", "model")))
+        one, two = run.finish().events
+    assert {name: getattr(one, name) for name in usual} == usual
+    assert (two.dur, two.cost_usd, two.ok) == (1, 1, None)
+
+
+def test_a_task_that_waits_wakes_the_flusher_for_its_run_alone(store: Store) -> None:
+    flushed: list[list[Run]] = []
+    real = store._flusher.flush
+
+    def flush(runs: list[Run]) -> None:
+        flushed.append(runs)
+        real(runs)
+
+    store._flusher.flush = flush  # type: ignore[method-assign]
+    with store.record("t1", task_id="demo") as run, store.record("t2", task_id="demo") as other:
+        other.event(_event("e1"))
+        for name in ("e1", "e2"):
+            run.event(_event(name))
+            asyncio.run(_asynced(run))
+        assert [runs for runs in flushed if runs] == [[run], [run]]
+        assert store.get("t2").events == []
+        assert store._flusher._asked == set()
+
+
 def test_after_its_end_a_run_takes_nothing(store: Store) -> None:
     with store.record("t1", task_id="demo") as run:
         run.open(_event("e1"))
