@@ -357,12 +357,25 @@ def test_finding_among_many_and_drawing_among_some(store: Store) -> None:
     rng = np.random.default_rng(0)
     assert sorted(store.sample(2, rng, ["t"], among=["run-1", "run-3"]).ids) == ["run-1", "run-3"]
     assert store.sample(1, rng, ["t"], edges=True, among=["run-1"]).n_edges == len(_trace("run-1").edges)
+    assert store.sample(1, rng, ["t"]).edges is None
     with pytest.raises(NotFound, match="did you mean 'run-1'"):
         store.batch(["rum-1"])
     with pytest.raises(InputError, match="no column"):
         store.batch(["run-1"], columns=["ints"])
     with pytest.raises(NotFound, match="no trace 'nobody'"):
         store.resume("nobody")
+
+
+def test_a_damaged_journal_hides_no_other(store: Store) -> None:
+    for name in ("a", "b", "c"):
+        store.record(name, task_id="d").release()
+    bad = path_of(store.path / "journal", "b")
+    bad.write_bytes(bad.read_bytes().replace(b'"d"', b'"x"'))
+    assert store.open_ids() == ["a", "c"]
+    assert list(store.damaged) == [bad]
+    bad.unlink()
+    assert store.open_ids() == ["a", "c"]
+    assert store.damaged == {}
 
 
 def test_orders_to_an_earlier_trace_of_the_name_are_gone(store: Store) -> None:
