@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import os
 import time
 from datetime import UTC, datetime
@@ -16,6 +17,10 @@ from counterpoint.errors import CounterpointError, InputError, NotFound, TryAgai
 from counterpoint.store import Store, compaction, disk, writing
 from counterpoint.store.head import Head, Position
 from counterpoint.store.log import Commit, Log, Part, Row, Span, State
+from counterpoint.store.parts import Note
+from counterpoint.store.repair import Repaired
+from counterpoint.store.summary import Day, Info, Summary
+from counterpoint.store.verify import Fault, Verified
 from counterpoint.testing import synthetic_trace
 from counterpoint.trace import Trace
 
@@ -439,3 +444,15 @@ def test_files_of_parts_that_are_gone_are_closed(tmp_path: Path) -> None:
     store.compact(grace_s=0)
     assert {key[0] for key in store._lake._files} <= {part}
     assert {key[0] for key in store._lake._verified} <= {part}
+
+
+def test_records_are_made_by_name_and_have_one_form() -> None:
+    """Fields of the same type in a row are not told apart by place; what the log holds is never changed in memory."""
+    for kind in (Row, Part, Commit, Summary, Day, Info, Fault, Verified, Repaired, Note):
+        assert {p.kind for p in inspect.signature(kind).parameters.values()} == {inspect.Parameter.KEYWORD_ONLY}, kind
+    for kind in (Row, Part, Commit, Span, Summary, Fault, compaction.Compacted):
+        assert kind.__struct_config__.frozen, kind
+    assert msgspec.json.encode(Span(1, 2, 3)) == b"[1,2,3]"
+    assert msgspec.json.encode(_row("a", "A")).startswith(b'["a","d",null')
+    assert msgspec.json.encode(Commit(at=1.0)) == b'{"at":1.0}'
+    assert msgspec.json.encode(_part("A")) == b'{"name":"A","day":"1","traces":1,"events":1,"bytes":0}'
