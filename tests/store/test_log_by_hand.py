@@ -456,3 +456,9 @@ def test_records_are_made_by_name_and_have_one_form() -> None:
     assert msgspec.json.encode(_row("a", "A")).startswith(b'["a","d",null')
     assert msgspec.json.encode(Commit(at=1.0)) == b'{"at":1.0}'
     assert msgspec.json.encode(_part("A")) == b'{"name":"A","day":"1","traces":1,"events":1,"bytes":0}'
+    bare = dict.fromkeys(("system", "topology", "tokens", "wall_clock_s", "team_reward", "source"))
+    line = Summary(id="t", task_id="d", events=0, edges=0, agents=0, errors=0, added=0.0, **bare)
+    assert (line.is_open, line.cost_usd, line.is_steered) == (False, None, False)
+    assert Verified() == Verified(files=0, bytes=0, traces=0, faults=[], strays=0)
+    assert Repaired() == Repaired(aside=None, done=[], restored=[], lost=[])
+    assert Day(day="1") == Day(day="1", traces=0, events=0)

@@ -61,7 +61,6 @@ def _faults(path: Path, log: Log, report: Verified) -> Iterator[Fault]:
         state = log.refresh()
     except CounterpointError as error:
         yield _fault(Path(error.where or log.folder), error)
-        state = State()
     else:
         report.traces = len(state.rows)
         yield from _lake_files(path / "lake", log, report)
