@@ -7,6 +7,7 @@ the old manifest, and are deleted by a later compaction. Parts are merged within
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import defaultdict
@@ -60,7 +61,7 @@ def purge(log: Log, lake: Lake) -> Compacted:
     state = log.refresh()
     for part in [p for name, p in state.parts.items() if state.live[name] < p.traces]:
         merged += _merge(log, lake, [part])
-    deleted = _delete_dead(log, lake, 0.0)
+    deleted = _delete_dead(log, lake, -math.inf)  # also what died, by a clock that was set back since, in the future
     log.checkpoint(sweep_all=True)
     return Compacted(merged, merged, deleted)
 
