@@ -296,7 +296,7 @@ class _Repair:
     def _is_wanted(self, state: State, reading: _Reading, row: Row, at: float) -> bool:
         stored = state.rows.get(row.id)
         if stored is None:
-            return reading.drops.get(row.id, -1.0) < at
+            return row.id not in reading.drops or reading.drops[row.id] < at
         if stored.digest == row.digest:
             return False
         try:
