@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -332,3 +333,34 @@ def test_a_process_that_ends_leaves_what_it_recorded(store: Store) -> None:
     run_module._at_exit()
     assert b'"e1"' in _bytes(store.path)
     run.release()
+
+
+def test_the_flusher_keeps_its_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a clock by hand: every ten seconds all runs, in between those that are asked for, and an end without runs."""
+    flusher = run_module.Flusher(10.0)
+    now = [100.0]
+    asked: list[float] = []
+    flushed: list[int] = []
+    flusher._runs = {object()}  # type: ignore[arg-type]
+    steps = iter((4.0, 6.0, 12.0, 3.0, 0.0))
+
+    class Wakes:
+        def wait(self, timeout: float) -> None:
+            asked.append(timeout)
+            now[0] += next(steps)
+            if len(asked) == 4:
+                flusher._asked = set(flusher._runs)
+            if len(asked) == 5:
+                flusher._runs = set()
+
+        def clear(self) -> None:
+            pass
+
+    flusher._wakes = Wakes()  # type: ignore[assignment]
+    flusher._thread = threading.current_thread()
+    flusher.flush = lambda runs: flushed.append(len(runs))  # type: ignore[method-assign]
+    monkeypatch.setattr(run_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    flusher._work()
+    assert asked == [10.0, 6.0, 10.0, 10.0, 7.0]
+    assert flushed == [0, 1, 1, 1]
+    assert (flusher._asked, flusher._thread) == (set(), None)
