@@ -91,10 +91,23 @@ SLOW = [b"", b"POST /v1/tra", HEAD + b"Content-Length: 50\r\n\r\n{", HEAD + b"Tr
 
 @pytest.mark.parametrize("start", SLOW, ids=["nothing", "half a head", "half a body", "no chunk", "an answered request"])
 def test_connections_that_are_left_open_lock_nobody_out(start: bytes, tmp_path: Path) -> None:
-    """A full house for as long as anybody waits: only making room lets others in."""
+    """A full house for as long as anybody waits: only making room lets others in.
+
+    While the twenty are still coming in, whoever has said nothing yet may have to make room as well, and comes again.
+    """
     with serving(tmp_path / "store", connections=4, seconds=600, requests=2) as live, left_open(live, *[start] * 20):
         for number in range(1, 9):
-            assert post(live.url, traces(agent(trace_id(number), SPAN))).status == 200
+            assert patient_post(live.url, traces(agent(trace_id(number), SPAN))) == 200
+
+
+def patient_post(url: str, body: bytes, tries: int = 25) -> int:
+    """The answer to a request that is sent again where its connection was closed."""
+    for _ in range(tries - 1):
+        try:
+            return int(post(url, body).status)
+        except ConnectionError:
+            continue
+    return int(post(url, body).status)
 
 
 def test_half_a_body_takes_no_place_among_the_requests(tmp_path: Path) -> None:
