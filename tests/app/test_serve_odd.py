@@ -7,6 +7,7 @@ import http.client
 import json
 import socket
 import threading
+import urllib.error
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -107,6 +108,9 @@ def patient_post(url: str, body: bytes, tries: int = 25) -> int:
             return int(post(url, body).status)
         except ConnectionError:
             continue
+        except urllib.error.URLError as error:
+            if not isinstance(error.reason, ConnectionError):
+                raise
     return int(post(url, body).status)
 
 
