@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -46,7 +47,7 @@ def marked(traces: Iterable[Trace], **about: Any) -> list[Trace]:
     return [msgspec.structs.replace(t, meta={**t.meta, **about}) for t in traces]
 
 
-class RunSession:
+class RunSession(ABC):
     """What every kind of run shares; `loop` is the run's own, and so is `batch`, which names what was being learnt."""
 
     def __init__(self, run: RunFolder, learning: Learning, tell: Progress) -> None:
@@ -59,13 +60,13 @@ class RunSession:
         self.number = learning.update
         """The update that is being made."""
 
+    @abstractmethod
     def loop(self) -> None:
         """Until nothing is left to spend."""
-        raise NotImplementedError
 
+    @abstractmethod
     def batch(self) -> str:
         """What is being learnt, in words."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """Let go of what the run has opened."""

@@ -63,15 +63,9 @@ def test_together_is_as_alone(tokens: int) -> None:
     for x, y in zip(together, alone, strict=True):
         assert x == pytest.approx(y, abs=1e-5)
     batches = list(learner._batches(calls))
-    whole = sum(len(c) for c in calls)
-    laid = sum(len(conversation([(calls[i].prompt, calls[i].said) for i in t])) for batch in batches for t in batch)
-    assert laid < 0.7 * whole
-    loss = -torch.cat([learner._said(weights, calls, batch) for batch in batches]).sum()
-    apart = -torch.cat([learner._said(weights, [call], [[0]]) for call in calls]).sum()
-    for weight, x, y in zip(
-        weights,
-        torch.autograd.grad(loss, list(weights.values())),
-        torch.autograd.grad(apart, list(weights.values())),
-        strict=True,
-    ):
-        assert torch.allclose(x, y, atol=1e-4), weight
+    assert sum(len(one.tokens) for batch in batches for one in batch) < 0.7 * sum(len(c) for c in calls)
+    loss = -torch.cat([learner._said(weights, batch) for batch in batches]).sum()
+    apart = -torch.cat([learner._said(weights, batch) for call in calls for batch in learner._batches([call])]).sum()
+    learnt = list(weights.values())
+    for name, x, y in zip(weights, torch.autograd.grad(loss, learnt), torch.autograd.grad(apart, learnt), strict=True):
+        assert torch.allclose(x, y, atol=1e-4), name

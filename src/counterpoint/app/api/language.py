@@ -67,11 +67,10 @@ def language_config(
     for mix in config["task"]:
         mix |= {} if topology is None else {"topology": topology}
     named = {*tasks, *([topology] if topology else []), *credit}
-    learn, imitate = dict(config.get("learn") or {}), dict(config.get("imitate") or {})
-    learn |= {"credit": list(credit)} if credit else {}
-    imitate |= {} if demos is None else {"demos": demos}
-    config |= {name: value for name, value in options.items() if value is not None}
-    config |= {"learn": learn, "imitate": imitate}
+    tables = {name: {**(config.get(name) or {}), **(options.pop(name, None) or {})} for name in ("learn", "imitate")}
+    tables["learn"] |= {"credit": list(credit)} if credit else {}
+    tables["imitate"] |= {} if demos is None else {"demos": demos}
+    config |= {name: value for name, value in options.items() if value is not None} | tables
     for pair in pairs:
         _set(config, pair)
     _defaults(config, demos is not None)

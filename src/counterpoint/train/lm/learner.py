@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 
-from counterpoint.credit.call_rows import CallRows, common_prefix
+from counterpoint.credit.call_rows import CallRows
 from counterpoint.errors import InputError
 from counterpoint.team.lm.adapter import Adapter
 from counterpoint.team.lm.network import Network, Packed, Weights
 from counterpoint.train.learner import NotFinite
 from counterpoint.train.lm.objective import Objective
-from counterpoint.train.lm.packing import Conversations, conversation, threads
+from counterpoint.train.lm.packing import Conversation, Conversations, conversation, threads
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,6 +74,13 @@ class Options:
     """Optimiser steps that the sequences of an update are divided among."""
 
 
+class _Laid(NamedTuple):
+    """Calls of one conversation, by number, and their tokens in one row."""
+
+    calls: Sequence[int]
+    tokens: Conversation
+
+
 class LanguageLearner:
     """Weights that learn: all of them, or an adapter over them."""
 
@@ -115,8 +121,8 @@ class LanguageLearner:
         with torch.no_grad():
             used = self.now() if weights is None else weights
             for batch in self._batches(sequences):
-                got = self._said(used, sequences, batch).double().cpu().numpy()
-                calls = [i for thread in batch for i in thread]
+                got = self._said(used, batch).double().cpu().numpy()
+                calls = [i for one in batch for i in one.calls]
                 ends = np.cumsum([len(sequences[i].said) for i in calls])
                 for i, part in zip(calls, np.split(got, ends[:-1]), strict=True):
                     out[i] = part
@@ -178,8 +184,8 @@ class LanguageLearner:
         self.optimizer.zero_grad(set_to_none=True)
         total = 0.0
         for batch in self._batches(sequences):
-            calls = [i for thread in batch for i in thread]
-            value = loss(self._said(self.now(), sequences, batch), calls)
+            calls = [i for one in batch for i in one.calls]
+            value = loss(self._said(self.now(), batch), calls)
             if not torch.isfinite(value):
                 self.optimizer.zero_grad(set_to_none=True)
                 what = f"the loss is {float(value.detach())}"
@@ -194,31 +200,24 @@ class LanguageLearner:
         self.optimizer.step()
         return {"loss": total, "gradient": norm}
 
-    def _batches(self, sequences: Sequence[Said]) -> Iterator[list[list[int]]]:
-        """Conversations (calls by number) of nearly one length together, up to `tokens` with padding."""
+    def _batches(self, sequences: Sequence[Said]) -> Iterator[list[_Laid]]:
+        """Conversations of nearly one length together, up to `tokens` with padding."""
         found = threads([(s.prompt, s.said) for s in sequences])
-        size = {id(t): sum(len(sequences[i]) for i in t) - sum(self._shared(sequences, t)) for t in found}
-        batch: list[list[int]] = []
-        for thread in sorted(found, key=lambda t: size[id(t)]):
-            if batch and (len(batch) + 1) * size[id(thread)] > self.options.tokens:
+        laid = [_Laid(t, conversation([(sequences[i].prompt, sequences[i].said) for i in t])) for t in found]
+        batch: list[_Laid] = []
+        for one in sorted(laid, key=lambda one: len(one.tokens)):
+            if batch and (len(batch) + 1) * len(one.tokens) > self.options.tokens:
                 yield batch
                 batch = []
-            batch.append(thread)
+            batch.append(one)
         if batch:
             yield batch
 
-    @staticmethod
-    def _shared(sequences: Sequence[Said], thread: Sequence[int]) -> Iterator[int]:
-        """Tokens of each further call that the one before has laid out."""
-        for before, after in pairwise(thread):
-            yield min(common_prefix(sequences[before].prompt, sequences[after].prompt), len(sequences[before].prompt) - 1)
-
-    def _said(self, weights: Weights, sequences: Sequence[Said], batch: Sequence[Sequence[int]]) -> Tensor:
+    def _said(self, weights: Weights, batch: Sequence[_Laid]) -> Tensor:
         """float32 log-probabilities of the tokens said by the calls of a batch, one after the other."""
-        device = self.network.device
-        parts = [conversation([(sequences[i].prompt, sequences[i].said) for i in thread]) for thread in batch]
+        device, parts = self.network.device, [one.tokens for one in batch]
         ids = torch.as_tensor(np.concatenate([p.ids for p in parts]), device=device)
-        if all(len(thread) == 1 for thread in batch):
+        if all(len(one.calls) == 1 for one in batch):
             attend: Packed | Conversations = Packed([len(p) for p in parts], device)
         else:
             attend = Conversations(parts, device, self.network.dtype)

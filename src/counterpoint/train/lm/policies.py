@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -25,9 +24,6 @@ from counterpoint.team.lm.network import Network, Shape, Weights, read
 from counterpoint.team.lm.weights import find, lasting_name
 from counterpoint.train.lm.learner import LanguageLearner, Options
 from counterpoint.train.lm.settings import LanguageSettings
-
-if TYPE_CHECKING:
-    pass
 
 SHARED = "shared"
 """The name of the one policy where roles have none of their own."""

@@ -157,9 +157,6 @@ class LanguageSettings:
     prices: Prices = field(default_factory=Prices)
     imitate: Imitate = field(default_factory=Imitate)
     learn: Learn = field(default_factory=Learn)
-    constrained: bool = False
-    """Hold answers to the grammar while they are sampled. Log-probabilities are then those under the mask, and learning is
-    refused: evaluation and recording only."""
     eval_every: int = 10
     eval_episodes: int = 32
     is_eval_first: bool = True
@@ -200,9 +197,6 @@ class LanguageSettings:
                     raise InputError(f"{at}.{name} is {getattr(table, name)}", fix="1 or more")
         if not (i.steps or i.seconds or l.updates or l.seconds):
             raise InputError("nothing to learn", fix="[imitate] steps = 300, or [learn] updates = 40")
-        if self.constrained and (l.updates or l.seconds):
-            what = "learning from answers that were held to the grammar"
-            raise InputError(what, why="their log-probabilities are not the model's", fix="constrained = false")
         if (l.updates or l.seconds) and l.samples < 2:
             raise InputError("groups of one sample have nothing to be compared with", fix="learn.samples = 8")
         l.objective()
@@ -282,11 +276,6 @@ def _known(given: Mapping[str, Any], kind: Any, prefix: str, where: str | None) 
     for key in given:
         if key not in names:
             raise InputError(f"no setting {prefix}{key}", where=where, fix=did_you_mean(key, names))
-
-
-def is_language(given: Mapping[str, Any]) -> bool:
-    """Whether settings are of a run of this kind."""
-    return "model" in given
 
 
 def read_language_settings(path: Path) -> dict[str, Any]:

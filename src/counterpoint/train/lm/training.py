@@ -168,7 +168,7 @@ class LanguageTraining:
         rollouts = [
             Rollout(
                 spec=self.mix_of(seed).spec(seed, model, options), seed=hash_of(s.seed, name, seed, k), temperature=temperature,
-                trace_id=f"{name}-{seed}-{k}", policies=self.policies.speaks_for(), constrained=s.constrained,
+                trace_id=f"{name}-{seed}-{k}", policies=self.policies.speaks_for(),
             )
             for seed in seeds for k in range(samples)
         ]  # fmt: skip
