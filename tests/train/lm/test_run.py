@@ -116,6 +116,29 @@ def test_stored_traces_are_shown_and_tokenised_again(model: Path, tmp_path: Path
     assert run.metrics()[-1]["loss"] > 0
 
 
+def test_calls_that_do_not_fit_are_left_out_and_that_is_said(model: Path, tmp_path: Path) -> None:
+    told = config(model, **SHORT)
+    told["task"][0] |= {"topology": "centralized"}
+    told["learn"] |= {"updates": 0}
+    notes: list[str] = []
+    short = told | {"context": 190}  # the first calls of the lead fit, later ones do not
+    train_language(tmp_path / "run", short, progress=lambda kind, row: notes.append(row["what"]) if kind == "note" else None)
+    assert len(notes) == 1
+    assert "left out" in notes[0]
+    with pytest.raises(InputError, match="can be learnt"):
+        train_language(tmp_path / "none", told | {"context": 20})
+
+
+def test_tables_and_pairs_from_python_are_kept() -> None:
+    from counterpoint.app.api.language import language_config
+
+    learn = {"updates": 3, "groups": 2}
+    told = language_config(None, model="x", tasks=("T1",), learn=learn, pairs=["learn.lr=0.5", "documents=9", "limits.width=3"])
+    assert told["learn"] == {"updates": 3, "groups": 2, "lr": 0.5}
+    assert told["task"] == [{"name": "T1", "set": {"documents": 9}, "limits": {"width": 3}}]
+    assert language_config(None, model="x", tasks=("T1",), demos="fake:0.7")["imitate"] == {"demos": "fake:0.7", "steps": 300}
+
+
 def test_a_loss_that_is_no_number_keeps_the_last_checkpoint(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real, calls = LanguageLearner.imitate, []
 

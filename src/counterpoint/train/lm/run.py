@@ -174,9 +174,12 @@ class LanguageSession(RunSession):
     def _show(self) -> None:
         i, t = self.settings.imitate, self.training
         traces = self._faked() if i.demos.startswith("fake") else [paid(x, t.settings.prices) for x in _stored(i.demos, i.ids)]
-        retold = t.show(traces)
+        retold, left_out = t.show(traces)
         if retold:
-            self.tell("note", {"what": f"{retold:,} demonstrations have no token ids: tokenised again"})
+            self.tell("note", {"what": f"{retold:,} calls that were shown have no token ids: tokenised again"})
+        if left_out:
+            why = f"no prompt, or longer than {t.policies.context:,} tokens"
+            self.tell("note", {"what": f"{left_out:,} calls that were shown are left out: {why}"})
         shown = sum(len(said) for _, said in t.shown)
         t.demonstrators = Played(list(traces)).row() | {"teams": len(traces), "calls_shown": shown, "by": i.demos}
         if "demonstrators" not in self.run.about:

@@ -18,6 +18,7 @@ import torch
 
 from counterpoint.credit.call_rows import CallRows, call_rows
 from counterpoint.errors import InputError
+from counterpoint.team.edits import keyed_seed
 from counterpoint.team.lm.chat import Chat
 from counterpoint.team.model import Message
 from counterpoint.trace import Trace
@@ -167,16 +168,16 @@ class LanguageTraining:
         options = s.imitate.options if model.startswith("fake") else {}
         rollouts = [
             Rollout(
-                spec=self.mix_of(seed).spec(seed, model, options), seed=hash_of(s.seed, name, seed, k), temperature=temperature,
-                trace_id=f"{name}-{seed}-{k}", policies=self.policies.speaks_for(),
+                spec=self.mix_of(seed).spec(seed, model, options), seed=keyed_seed(s.seed, f"{name} {seed} {k}"),
+                temperature=temperature, trace_id=f"{name}-{seed}-{k}", policies=self.policies.speaks_for(),
             )
             for seed in seeds for k in range(samples)
         ]  # fmt: skip
         traces = self.driver.play(rollouts, self.policies.engines if model == "engine" else None)
         return Played([paid(t, s.prices) for t in traces])
 
-    def show(self, traces: Sequence[Trace]) -> int:
-        """What is to be imitated; gives how many calls had no token ids and were tokenised again."""
+    def show(self, traces: Sequence[Trace]) -> tuple[int, int]:
+        """What is to be imitated; gives how many calls had no token ids and were tokenised again, and how many are left out."""
         wanted = [t for t in traces if self.settings.imitate.keep == "all" or (t.metrics or {}).get("task_success")]
         if not wanted:
             raise InputError(
@@ -184,24 +185,27 @@ class LanguageTraining:
             )
         rows = call_rows(wanted, Credit("shown", "", False, tuple(t.trace_id for t in wanted), ()))
         found: dict[tuple[int, str], tuple[str, list[Said]]] = {}
-        retold = 0
+        retold = left_out = 0
         for i, row in enumerate(rows.rows):
             prompt, said = rows.prompt_ids(i), row.token_ids
             if prompt is None or said is None:
                 again = retokenised(wanted[row.trace], row.event, self.policies.files.chat)
                 if again is None:
+                    left_out += 1
                     continue
                 retold += 1
                 prompt, said = (np.asarray(ids, np.int64) for ids in again)
             if len(prompt) + len(said) > self.policies.context:
+                left_out += 1
                 continue
             name = f"{rows.trace_ids[row.trace]} {row.event}"
             thread = found.setdefault((row.trace, row.agent), (self.policies.policy_of(row.role), []))
             thread[1].append(Said(name, prompt.astype(np.int32), said.astype(np.int32)))
         self.shown = list(found.values())
         if not self.shown:
-            raise InputError("no demonstration has prompts", where="imitate.demos", fix="traces of `counterpoint record`")
-        return retold
+            what = f"no call that was shown can be learnt: no prompt, or longer than {self.policies.context:,} tokens"
+            raise InputError(what, where="imitate.demos", fix="traces of `counterpoint record`, or a longer context")
+        return retold, left_out
 
     # -- one update
 
@@ -389,10 +393,3 @@ def retokenised(trace: Trace, event_id: str, chat: Chat) -> tuple[list[int], lis
     messages = [Message("system", texts[0])]
     messages += [Message("assistant" if text in said else "user", text) for text in texts[1:]]
     return chat.prompt(messages), chat.answer(answer)
-
-
-def hash_of(*parts: int | str) -> int:
-    """A seed from several numbers and names, the same everywhere."""
-    import hashlib
-
-    return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=6).digest(), "big")
