@@ -114,15 +114,12 @@ def last_eval(run: RunFolder) -> dict[str, Any]:
     return run.evals()[-1]
 
 
-def demonstrator(task: Mapping[str, Any], who: str, options: Mapping[str, Any], count: int) -> dict[str, float]:
-    """How a fake does on the held-out tasks: the share solved, and the mean score."""
+def demonstrator(task: Mapping[str, Any], who: str, options: Mapping[str, Any], count: int) -> float:
+    """The share of the held-out tasks that a fake solves."""
     from counterpoint.train.lm.settings import TaskMix
 
     traces = _played(TaskMix(**task), who, options, count)
-    return {
-        "solved": float(np.mean([(t.metrics or {})["task_success"] for t in traces])),
-        "score": float(np.mean([t.rewards["team"] for t in traces])),
-    }
+    return float(np.mean([(t.metrics or {})["task_success"] for t in traces]))
 
 
 def _played(mix: Any, who: str, options: Mapping[str, Any], count: int) -> list[Any]:

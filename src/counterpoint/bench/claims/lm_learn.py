@@ -39,7 +39,7 @@ def lm_learn(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     chosen = range(seed, seed + seeds)
     side_by_side(_part, [(folder, one, seeds) for one in chosen])
     runs = {arm: [RunFolder.open(folder / f"{arm}-{one}") for one in chosen] for arm in ("start", "learn", "more")}
-    shown = demonstrator(T1, "fake:0.7", {"explore": 0.0}, scaled(512))["solved"]
+    shown = demonstrator(T1, "fake:0.7", {"explore": 0.0}, scaled(512))
     yield reported("demonstrator fake:0.7, solved", [shown])
     solved = {arm: [last_eval(run)["solved"] for run in some] for arm, some in runs.items()}
     greedy = {arm: [last_eval(run)["greedy_solved"] for run in some] for arm, some in runs.items()}
