@@ -96,6 +96,7 @@ def made(folder: Path, config: Mapping[str, Any]) -> RunFolder:
 
 def side_by_side(part: Callable[..., Any], given: Sequence[tuple[Any, ...]]) -> None:
     """A part for each of some arguments, each in a process of its own; one that fails is named when all have ended."""
+    device()  # what is refused is refused before anything begins
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=part, args=args) for args in given]
     for process in processes:
@@ -104,9 +105,8 @@ def side_by_side(part: Callable[..., Any], given: Sequence[tuple[Any, ...]]) -> 
         process.join()
     failed = [args for args, process in zip(given, processes, strict=True) if process.exitcode]
     if failed:
-        raise CounterpointError(
-            f"{len(failed)} of {len(given)} parts failed, the first with {failed[0]}", fix="its .log tells more"
-        )
+        what = f"{len(failed)} of {len(given)} parts failed, the first with {failed[0]}"
+        raise CounterpointError(what, fix="what it printed, and its .log, tell more")
 
 
 def last_eval(run: RunFolder) -> dict[str, Any]:
