@@ -31,7 +31,7 @@ def test_prompts_are_those_of_transformers(folder: Path) -> None:
     expected = theirs(theirs.apply_chat_template(plain, tokenize=False, add_generation_prompt=True), add_special_tokens=False)["input_ids"]
     chat = Chat.read(folder)
     assert chat.prompt(SAID) == expected == chat.prompt(SAID)
-    assert chat.ends == (2,)
+    assert chat.ends == (2, 1)  # what opens a turn ends an answer too
     assert chat.decode([*chat.encode("STOP: naïve"), 2]) == "STOP: naïve"
 
 
@@ -63,7 +63,7 @@ def test_the_byte_tokenizer_goes_to_a_folder_and_back(tmp_path: Path) -> None:
     chat.save(tmp_path)
     again = Chat.read(tmp_path)
     assert again.prompt(SAID) == chat.prompt(SAID)
-    assert again.ends == chat.ends == (2,)
+    assert again.ends == chat.ends == (2, 1)
     assert chat.decode(chat.prompt(SAID)).endswith("assistant\n")
     assert chat.size == 259
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from counterpoint.team.lm.network import Network, Rope, Shape  # noqa: E402
 from counterpoint.train.lm.learner import LanguageLearner, Options, Said  # noqa: E402
-from counterpoint.train.lm.packing import conversation, threads  # noqa: E402
+from counterpoint.train.lm.packing import Conversations, conversation, long_row, row_length, threads  # noqa: E402
 
 SHAPE = Shape(layers=2, heads=4, kv_heads=2, head_width=8, width=16, inner=32, vocabulary=40, context=256, eps=1e-5, rope=Rope())
 
@@ -21,6 +23,15 @@ def weights_of() -> dict[str, torch.Tensor]:
     for i in range(2):
         out |= {f"{i}.norm1": torch.ones(16), f"{i}.norm2": torch.ones(16), f"{i}.qkv": drawn(64, 16), f"{i}.o": drawn(16, 32)}
         out |= {f"{i}.gate_up": drawn(64, 16), f"{i}.down": drawn(16, 32)}
+    return out
+
+
+def wide_weights() -> dict[str, torch.Tensor]:
+    """With heads of 16, which FlexAttention needs."""
+    drawn, out = np.random.default_rng(1), weights_of()
+    for i in range(2):
+        for name, rows, columns in (("qkv", 128, 16), ("o", 16, 64)):
+            out[f"{i}.{name}"] = torch.as_tensor(drawn.normal(0, 0.3, (rows, columns)), dtype=torch.float32)
     return out
 
 
@@ -69,3 +80,54 @@ def test_together_is_as_alone(tokens: int) -> None:
     learnt = list(weights.values())
     for name, x, y in zip(weights, torch.autograd.grad(loss, learnt), torch.autograd.grad(apart, learnt), strict=True):
         assert torch.allclose(x, y, atol=1e-4), name
+
+
+@pytest.mark.parametrize("length", [512, 1024])
+def test_one_long_row_sees_what_squares_see(length: int) -> None:
+    """FlexAttention has no gradients on a CPU; `tests/team/lm/test_cuda.py` holds those."""
+    rng = np.random.default_rng(5)
+    parts = [
+        conversation([(s.prompt, s.said) for s in grown(rng, calls, name)]) for calls, name in ((6, "a"), (1, "b"), (9, "c"))
+    ]
+    total = sum(map(len, parts))
+    q, k, v = (torch.randn(length, heads, 16, generator=torch.Generator().manual_seed(heads)) for heads in (4, 2, 2))
+    row, squares = long_row(parts, length, "cpu"), Conversations(parts)
+    assert row.positions[:total].equal(squares.positions)
+    got, wanted = row(0, q, k, v), squares(0, q[:total], k[:total], v[:total])
+    assert torch.allclose(got[:total], wanted, atol=1e-5)
+    assert got.isfinite().all()
+    network, weights = Network(replace(SHAPE, head_width=16)), wide_weights()
+    ids = torch.randint(0, 40, (length,), generator=torch.Generator().manual_seed(2))
+    with torch.no_grad():
+        whole = network.hidden(weights, ids, row.positions, row)[:total]
+        assert torch.allclose(whole, network.hidden(weights, ids[:total], squares.positions, squares), atol=1e-4)
+    at = torch.arange(length)
+    seen = row.mask.mask_mod(None, None, at[:, None], at[None])
+    blocks = seen.view(length // 128, 128, length // 128, 128).any(1).any(-1)
+    listed = row.mask.to_dense()[0, 0].bool()
+    assert (listed | ~blocks).all()  # what somebody sees is looked at
+    assert listed.sum() < listed.numel() / 2 + length // 128  # and no block of the future
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+def test_a_gpu_gives_the_log_probabilities_and_gradients_of_a_cpu() -> None:
+    shape, weights = replace(SHAPE, head_width=16), wide_weights()
+    rng = np.random.default_rng(3)
+    calls = [said for k in range(12) for said in grown(rng, 1 + k % 5, f"a{k}")]
+    found = []
+    for device in ("cpu", "cuda"):
+        own = {n: w.detach().to(device, copy=True) for n, w in weights.items()}
+        learner = LanguageLearner(Network(shape, device=device, is_compiled=device == "cuda"), own, Options(tokens=512))
+        loss = -torch.cat([learner._said(own, batch) for batch in learner._batches(calls)]).sum()
+        gradients = torch.autograd.grad(loss, list(own.values()))
+        found.append((learner.logps(calls), [g.cpu() for g in gradients]))
+    (here, gradients), (there, on_gpu) = found
+    for x, y in zip(here, there, strict=True):
+        assert x == pytest.approx(y, abs=2e-2)  # sums in another order, products in TF32
+    for name, x, y in zip(weights, gradients, on_gpu, strict=True):
+        assert torch.allclose(x, y, atol=2e-2 * float(x.abs().max())), name
+
+
+def test_rows_have_few_lengths() -> None:
+    assert [row_length(n, 4096) for n in (1, 1024, 1025, 4096, 4097, 9000)] == [2048, 2048, 2048, 4096, 6144, 10240]
+    assert row_length(3, 64) == 128

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -21,6 +21,8 @@ from counterpoint.train.folder import RunFolder  # noqa: E402
 from counterpoint.train.learner import NotFinite  # noqa: E402
 from counterpoint.train.lm.learner import LanguageLearner  # noqa: E402
 from counterpoint.train.lm.run import train_language  # noqa: E402
+from counterpoint.train.lm.settings import language_settings  # noqa: E402
+from counterpoint.train.lm.training import LanguageTraining  # noqa: E402
 
 TIMES = ("seconds", "play_s", "learn_s")
 
@@ -96,6 +98,16 @@ def test_adapters_learn_and_the_model_stays(model: Path, tmp_path: Path, adapter
     assert files == (["adapter.safetensors"] if adapters == "shared" else roles)
     assert not (tmp_path / "run" / "model").exists()
     assert find(str(tmp_path / "run")).policies == (("shared",) if adapters == "shared" else ("orchestrator", "worker"))
+
+
+def test_the_rate_falls_evenly(model: Path) -> None:
+    for limit in ({"updates": 3}, {"seconds": 4.0}):
+        given = config(model) | {"learn": limit | {"lr": 0.5, "last_rate": 0.2}}
+        training = LanguageTraining(language_settings(given), cast("Any", None), cast("Any", None))
+        rates = []
+        for training.learned, training.seconds["learn"] in ((0, 0.0), (1, 2.0), (2, 5.0)):
+            rates.append(training.rate())
+        assert rates == pytest.approx([0.5, 0.3, 0.1])
 
 
 def test_stored_traces_are_shown_and_tokenised_again(model: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the claims about language models share: runs in folders that are gone on with, seeds side by side on one GPU.
+"""What the claims about language models share: runs in folders that are gone on with, several of them at once on one GPU.
 
 Always true: a run that is finished is read and not made again; one that was cut off goes on. So a claim can be made in parts: the
 same command again goes on where the last one ended. Delete the folder (`$COUNTERPOINT_RUNS`, else ./runs, then claims/NAME) to
@@ -11,22 +11,35 @@ import json
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from counterpoint.bench.claim import ClaimRow, reported
 from counterpoint.errors import CounterpointError, Refused
 from counterpoint.train.folder import RunFolder
 
-T1 = {
-    "name": "T1",
-    "set": {"documents": 8, "rows": 2, "parts": 2, "firms": 6, "alias_rate": 0.0, "contradictions": 0.0},
-    "limits": {"width": 2, "turns": 12, "steps": 14, "max_tokens": 96, "context": 5000},
-}
-"""The ledger hunt at its easiest."""
 HELD_OUT = 512
+AT_ONCE = 5
+"""Runs that share one GPU."""
+_FEW_ROWS = {"firms": 6, "alias_rate": 0.0, "contradictions": 0.0}
+_TURNS = {"turns": 16, "steps": 14, "max_tokens": 96, "context": 4096}
+WEAK = {"demos": "fake:0.7", "options": {"explore": 0.0}, "keep": "all", "lr": 3e-4}
+"""A demonstrator that errs in three steps of ten, good teams and bad ones alike."""
+
+
+def ledger_hunt(documents: int, parts: int, *, width: int, topology: str = "centralized") -> dict[str, Any]:
+    """The ledger hunt with as many rows to find as it has parts, without aliases and rumours."""
+    more = {"turns": 40, "steps": 40} if topology == "harness" or width > 4 else {}
+    dials = {"documents": documents, "rows": parts, "parts": parts, **_FEW_ROWS}
+    return {"name": "T1", "topology": topology, "set": dials, "limits": {**_TURNS, **more, "width": width}}
+
+
+T1 = ledger_hunt(8, 2, width=2)
+"""The ledger hunt at its easiest."""
 
 
 def model() -> str:
@@ -67,11 +80,22 @@ def usual(seed: int, at_once: int, **more: Any) -> dict[str, Any]:
     """Settings that all runs of the claims share, with `at_once` of them on one GPU."""
     cores, is_gpu = os.cpu_count() or 2, device() == "cuda"
     return {
-        "model": model(), "device": device(), "seed": seed, "eval_every": 10_000, "checkpoint_every": 8,
+        "model": model(), "device": device(), "seed": seed, "eval_every": 10_000, "checkpoint_every": 10_000,
         "eval_episodes": scaled(HELD_OUT), "is_greedy_too": True, "is_eval_first": False, "keep_traces": 2,
-        "workers": max(1, (cores - at_once) // at_once), "slots": max(64, 1024 // at_once) if is_gpu else 32,
-        "tokens": 32_768 if is_gpu else 4096, **more,
+        "workers": max(1, (cores - at_once) // at_once), "slots": max(128, 768 // at_once) if is_gpu else 32,
+        "tokens": (49_152 if at_once == 1 else 24_576) if is_gpu else 4096, "context": 4096, **more,
     }  # fmt: skip
+
+
+def shown(steps: int, **more: Any) -> dict[str, Any]:
+    """How long the weak demonstrator is imitated."""
+    return {**WEAK, "teams": scaled(2500), "steps": scaled(steps), "batch": scaled(192), **more}
+
+
+def played(updates: int, *, groups: int = 16, samples: int = 12, **more: Any) -> dict[str, Any]:
+    """How reinforcement is made: clipped policy gradient, four steps an update, the rate falling to a tenth."""
+    told = {"updates": scaled(updates), "groups": scaled(groups), "samples": scaled(samples)}
+    return {**told, "lr": 1e-4, "last_rate": 0.1, "steps": 4, "cap": 0.0, **more}
 
 
 def made(folder: Path, config: Mapping[str, Any]) -> RunFolder:
@@ -94,40 +118,101 @@ def made(folder: Path, config: Mapping[str, Any]) -> RunFolder:
         return train_language(folder, config, progress=tell)
 
 
-def side_by_side(part: Callable[..., Any], given: Sequence[tuple[Any, ...]]) -> None:
-    """A part for each of some arguments, each in a process of its own; one that fails is named when all have ended."""
+def is_made(folder: Path) -> bool:
+    """Whether a run is there and finished."""
+    return (folder / "about.json").is_file() and RunFolder.open(folder).about["status"] == "finished"
+
+
+def side_by_side(part: Callable[..., Any], given: Sequence[tuple[Any, ...]], *, at_once: int = AT_ONCE) -> None:
+    """A part for each of some arguments (the first is the folder of the run that it makes), each in a process of its own.
+
+    Those whose run is finished are left out; one that fails is named when all have ended.
+    """
+    waiting = [args for args in given if not is_made(args[0])]
+    if not waiting:
+        return
     device()  # what is refused is refused before anything begins
     context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=part, args=args) for args in given]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    failed = [args for args, process in zip(given, processes, strict=True) if process.exitcode]
+    running: dict[Any, tuple[Any, tuple[Any, ...]]] = {}
+    failed: list[tuple[Any, ...]] = []
+    while waiting or running:
+        while waiting and len(running) < at_once:
+            args = waiting.pop(0)
+            process = context.Process(target=part, args=args)
+            process.start()
+            running[process.sentinel] = process, args
+        for ended in wait(list(running)):
+            process, args = running.pop(ended)
+            process.join()
+            if process.exitcode:
+                failed.append(args)
     if failed:
         what = f"{len(failed)} of {len(given)} parts failed, the first with {failed[0]}"
         raise CounterpointError(what, fix="what it printed, and its .log, tell more")
 
 
-def last_eval(run: RunFolder) -> dict[str, Any]:
+def begun(folder: Path, seed: int, settings: Mapping[str, Any]) -> Path:
+    """The run that all others of a claim begin with: imitation, made alone on the GPU."""
+    start = folder / f"start-{seed}"
+    side_by_side(go_on, [(start, {**settings, "learn": {"updates": 0}})], at_once=1)
+    return start
+
+
+def go_on(folder: Path, config: dict[str, Any]) -> None:
+    """A run of a claim, for `side_by_side`."""
+    made(folder, config)
+
+
+def last_eval(folder: Path) -> dict[str, Any]:
     """The final evaluation."""
-    return run.evals()[-1]
+    return RunFolder.open(folder).evals()[-1]
 
 
-def demonstrator(task: Mapping[str, Any], who: str, options: Mapping[str, Any], count: int) -> float:
-    """The share of the held-out tasks that a fake solves."""
-    from counterpoint.train.lm.settings import TaskMix
-
-    traces = _played(TaskMix(**task), who, options, count)
-    return float(np.mean([(t.metrics or {})["task_success"] for t in traces]))
+def solved_rows(name: str, folders: Sequence[Path]) -> Iterator[ClaimRow]:
+    """Solved shares of some runs, sampled and greedy."""
+    yield reported(f"{name}, solved, sampled", [last_eval(one)["solved"] for one in folders])
+    yield reported(f"{name}, solved, greedy", [last_eval(one)["greedy_solved"] for one in folders])
 
 
-def _played(mix: Any, who: str, options: Mapping[str, Any], count: int) -> list[Any]:
+def seconds_per_step(folder: Path) -> float:
+    """How long a step of imitation took, by the median row of a run; the first row, which compiles, is left out."""
+    rows = [r for r in RunFolder.open(folder).metrics() if r.get("phase") == "imitate"]
+    steps = np.diff([0, *(r["steps"] for r in rows)])
+    each = [r["seconds"] / max(1, n) for r, n in zip(rows, steps, strict=True)]
+    return float(np.median(each[1:] or each))
+
+
+def by_hand(tasks: Sequence[Mapping[str, Any]], who: str, options: Mapping[str, Any], prices: Mapping[str, float]) -> np.ndarray:
+    """What a fake earns on each of the held-out tasks, with prices taken off; and whether it solved them: [2, tasks]."""
+    from counterpoint.train.lm.advantages import paid
     from counterpoint.train.lm.driver import Driver, Rollout
     from counterpoint.train.lm.policies import check_device, read_model
+    from counterpoint.train.lm.settings import Prices, TaskMix
 
-    folder = read_model(model(), check_device("cpu")).folder
+    count, folder = scaled(HELD_OUT), read_model(model(), check_device("cpu")).folder
+    mixes = [TaskMix(**task) for task in tasks]
+    rollouts = [
+        Rollout(spec=mixes[seed % len(mixes)].spec(seed, who, options), trace_id=f"by-hand-{seed}") for seed in range(count)
+    ]
     with Driver(folder, workers=max(1, (os.cpu_count() or 2) - 1)) as driver:
-        return driver.play(
-            [Rollout(spec=mix.spec(seed, who, options), trace_id=f"by-hand-{seed}") for seed in range(count)], None
-        )
+        traces = [paid(t, Prices(**prices)) for t in driver.play(rollouts, None)]
+    return np.array([[t.rewards["team"] for t in traces], [(t.metrics or {})["task_success"] for t in traces]])
+
+
+def held_out(folder: Path, run: Path, task: Mapping[str, Any], at_once: int) -> None:
+    """What a trained model does on other tasks, as it is: written into `folder` like the last evaluation of a run."""
+    from counterpoint.train.lm.driver import Driver
+    from counterpoint.train.lm.policies import Policies, check_device, read_model
+    from counterpoint.train.lm.run import about_of
+    from counterpoint.train.lm.settings import language_settings
+    from counterpoint.train.lm.training import LanguageTraining
+
+    settings = language_settings(usual(0, at_once, task=[task], model=str(run), learn={"updates": 1}))
+    files = read_model(settings.model, check_device(settings.device))
+    with (
+        RunFolder.create(folder, settings.as_dict(), about_of(settings, files)) as written,
+        Driver(files.folder, workers=settings.workers) as driver,
+    ):
+        row, _ = LanguageTraining(settings, Policies(settings, files, ()), driver).evaluate()
+        written.append_eval(row)
+        written.set_status("finished")

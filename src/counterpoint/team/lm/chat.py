@@ -68,12 +68,17 @@ class Chat:
             raise InputError("the tokenizer cannot be read", where=f"{folder.name}/tokenizer.json", why=str(error)) from error
         about = _json(folder / "tokenizer_config.json")
         names = {k: v for k in ("bos_token", "eos_token", "unk_token", "pad_token") if (v := _text(about.get(k)))}
-        ends = [tokenizer.token_to_id(names["eos_token"])] if "eos_token" in names else []
+        template = _template(folder, about)
+        ends: list[Any] = []
         for name in ("generation_config.json", "config.json"):
             given = _json(folder / name).get("eos_token_id")
             ends += given if isinstance(given, list) else [given]
+        ends += [tokenizer.token_to_id(names["eos_token"])] if "eos_token" in names else []
+        # a token that the template opens or closes a turn with ends an answer too: what follows is not the model's to say
+        special = {t.content: i for i, t in tokenizer.get_added_tokens_decoder().items() if t.special}
+        ends += [i for text, i in sorted(special.items()) if template and text in template]
         known = list(dict.fromkeys(e for e in ends if type(e) is int))
-        return cls(tokenizer, template=_template(folder, about), ends=known, names=names)
+        return cls(tokenizer, template=template, ends=known, names=names)
 
     @classmethod
     def bytes(cls) -> Chat:
@@ -85,7 +90,7 @@ class Chat:
         raw = Tokenizer(models.BPE({token: i for i, token in enumerate([*special, *letters])}, []))
         raw.pre_tokenizer, raw.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
         raw.add_special_tokens([AddedToken(token, special=True) for token in special])
-        return cls(raw, template=CHATML, ends=(2,), names={"eos_token": "<|im_end|>", "bos_token": "<|im_start|>"})
+        return cls(raw, template=CHATML, ends=(2, 1), names={"eos_token": "<|im_end|>", "bos_token": "<|im_start|>"})
 
     def save(self, folder: Path) -> None:
         """Write what `read` and transformers read."""

@@ -218,6 +218,22 @@ def _after(h: Tensor, seen: Tensor, w: _Layer, s: Shape) -> Tensor:
     return h + _linear(silu(gate) * up, w.down)
 
 
+def _looked(q: Tensor, k: Tensor, v: Tensor, mask: Any) -> Tensor:
+    """Attention in one long row, block by block (FlexAttention, arXiv 2412.05496): what the mask leaves out is not computed."""
+    from torch.nn.attention.flex_attention import flex_attention
+
+    q, k, v = (x[None].transpose(1, 2).contiguous() for x in (q, k, v))
+    seen: Any = flex_attention(q, k, v, block_mask=mask, enable_gqa=True)
+    out: Tensor = seen[0].transpose(0, 1)
+    return out
+
+
+def _layer(h: Tensor, w: _Layer, turn: tuple[Tensor, Tensor], s: Shape, mask: Any) -> Tensor:
+    """A whole layer over one long row."""
+    q, k, v = _before(h, w, turn, s)
+    return _after(h, _looked(q, k, v, mask).reshape(len(h), -1), w, s)
+
+
 class Network:
     """What a shape computes, over weights that are given each time."""
 
@@ -236,6 +252,7 @@ class Network:
         self._turns: tuple[Tensor, Tensor] | None = None
         self._before: Any = torch.compile(_before, dynamic=True) if is_compiled else _before
         self._after: Any = torch.compile(_after, dynamic=True) if is_compiled else _after
+        self._layer: Any = torch.compile(_layer, dynamic=False) if is_compiled else _layer
 
     def turns(self) -> tuple[Tensor, Tensor]:
         """cos and sin of every position's angles, float32 [context, width / 2]."""
@@ -256,6 +273,9 @@ class Network:
         cos, sin = (table[positions][:, None] for table in self.turns())
         for i in range(s.layers):
             w = _Layer(*(weights.get(f"{i}.{name}") for name in _Layer._fields))  # type: ignore[arg-type]
+            if isinstance(attend, LongRow):
+                h = self._layer(h, w, (cos, sin), s, attend.mask)
+                continue
             q, k, v = self._before(h, w, (cos, sin), s)
             h = self._after(h, attend(i, q, k, v).reshape(len(h), -1), w, s)
         return h
@@ -311,3 +331,13 @@ class Packed:
         rows = len(self.lengths)
         padded = x.new_zeros((rows * self.longest, *x.shape[1:])).index_copy(0, self.at, x)
         return padded.view(rows, self.longest, *x.shape[1:]).transpose(1, 2)
+
+
+class LongRow:
+    """`attend` for whole rows of blocks, on a GPU: which tokens see which is said by a block mask."""
+
+    def __init__(self, mask: Any, positions: Tensor) -> None:
+        self.mask, self.positions = mask, positions
+
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return _looked(q, k, v, self.mask)

@@ -5,7 +5,8 @@ Always true: a completion is a function of the prompt, the options and the call'
 It goes wrong with chance 1 - skill at each step of a task (`TextTask.work`), follows planted instructions with chance `gullible`,
 chooses another legal action with chance `explore` (and reports the log-probability of every choice), and writes nonsense with
 chance `babble`. As an orchestrator it spawns a worker per part, gives out the parts, waits, merges by the task's first rule, and
-stops.
+stops. Where it could work alone as well, it does, or hires workers with chance `hires`; each worker after the first with chance
+`crew`.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ class Fake:
     explore: float = 0.05
     gullible: float = 0.5
     babble: float = 0.0
+    hires: float = 0.0
+    crew: float = 1.0
 
     @property
     def name(self) -> str:
@@ -59,7 +62,8 @@ class Fake:
     @property
     def version(self) -> str:
         """Its other dials, and how it plays."""
-        return f"1/{self.explore:g}/{self.gullible:g}/{self.babble:g}/{self.task.name}-{self.task.version}"
+        hiring = "" if (self.hires, self.crew) == (0.0, 1.0) else f"{self.hires:g}/{self.crew:g}/"
+        return f"1/{self.explore:g}/{self.gullible:g}/{self.babble:g}/{hiring}{self.task.name}-{self.task.version}"
 
     is_instant = True
     """Its seconds are invented, so a team of it is recorded in logical time: the same bytes each time."""
@@ -79,14 +83,20 @@ class Fake:
         """Nothing to let go of."""
 
     def _prefers(self, view: View, draw: _Draws) -> Act:
-        if view.purpose in _TURNS and view.role != "agent":
-            return orchestrate(view)
+        if view.purpose in _TURNS and (view.role != "agent" or self._leads(view, draw)):
+            own = {s.text for s in view.seen if s.kind == "own"}
+            return orchestrate(view, is_enough=self.crew < 1 and bool(own) and ("NOOP" in own or draw("crew") >= self.crew))
         if view.purpose in _TURNS:  # alone with tools: what a worker would return is its answer
             tools = tuple(c for c in view.choices if c.verb == "tool")
             back = Choice("return", "", None)
             act = self.task.work(replace(view, purpose="work", choices=(*tools, back)), draw, self.skill)
             return Act("stop", "", act.text) if act.verb == "return" else act
         return self.task.work(view, draw, self.skill)
+
+    def _leads(self, view: View, draw: _Draws) -> bool:
+        """Whether who could work alone hires others: decided at the first turn, and kept."""
+        own = [s.text for s in view.seen if s.kind == "own"]
+        return any(line.startswith("SPAWN") for line in own) if own else draw("hires") < self.hires
 
     def _noisy(self, act: Act, choices: Sequence[Choice], draw: _Draws) -> tuple[Act, tuple[float, ...] | None]:
         """The act, or with chance `explore` another one; with the log-probability of each start."""
@@ -106,8 +116,11 @@ class Fake:
         return Act(taken.verb, taken.target, text), logps
 
 
-def orchestrate(view: View) -> Act:
-    """What a competent orchestrator does: a worker per part, every part given out, merged by the first rule, then stop."""
+def orchestrate(view: View, *, is_enough: bool = False) -> Act:
+    """What a competent orchestrator does: a worker per part, every part given out, merged by the first rule, then stop.
+
+    `is_enough`: nobody more is spawned.
+    """
     offered: dict[str, list[Choice]] = {}
     for choice in view.choices:
         offered.setdefault(choice.verb, []).append(choice)
@@ -133,7 +146,7 @@ def orchestrate(view: View) -> Act:
     is_all_sent = sent >= parts or any(
         line.startswith("SPAWN") and not later.startswith("DELEGATE") for line, later in pairwise([*own, ""])
     )
-    if "spawn" in offered and not is_all_sent and spawned < parts:
+    if "spawn" in offered and not is_all_sent and spawned < parts and not is_enough:
         return first("spawn")
     if not is_all_sent and sent and own[-1] != "NOOP":
         return Act("noop")  # everybody works, and there is more to give

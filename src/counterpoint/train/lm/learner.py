@@ -16,10 +16,10 @@ import torch
 from counterpoint.credit.call_rows import CallRows
 from counterpoint.errors import InputError
 from counterpoint.team.lm.adapter import Adapter
-from counterpoint.team.lm.network import Network, Packed, Weights
+from counterpoint.team.lm.network import LongRow, Network, Packed, Weights
 from counterpoint.train.learner import NotFinite
 from counterpoint.train.lm.objective import Objective
-from counterpoint.train.lm.packing import Conversation, Conversations, conversation, threads
+from counterpoint.train.lm.packing import Conversation, Conversations, conversation, long_row, row_length, threads
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -69,7 +69,7 @@ class Options:
     weight_decay: float = 0.0
     clip_norm: float = 1.0
     tokens: int = 16_384
-    """Tokens of a micro-batch, padding included."""
+    """Tokens of a micro-batch; on a CPU padding is counted."""
     steps: int = 1
     """Optimiser steps that the sequences of an update are divided among."""
 
@@ -90,9 +90,9 @@ class LanguageLearner:
         for weight in weights.values():
             weight.requires_grad_(adapter is None)
         self.learned = list(weights.values()) if adapter is None else adapter.parameters()
-        self.optimizer = torch.optim.AdamW(
-            self.learned, lr=options.lr, betas=options.betas, weight_decay=options.weight_decay, foreach=True
-        )
+        kernel = {"fused": True} if self._is_gpu else {"foreach": True}
+        told = {"lr": options.lr, "betas": options.betas, "weight_decay": options.weight_decay}
+        self.optimizer = torch.optim.AdamW(self.learned, **told, **kernel)  # type: ignore[arg-type]
 
     def set_rate(self, lr: float) -> None:
         """Another learning rate from now on."""
@@ -201,26 +201,38 @@ class LanguageLearner:
         return {"loss": total, "gradient": norm}
 
     def _batches(self, sequences: Sequence[Said]) -> Iterator[list[_Laid]]:
-        """Conversations of nearly one length together, up to `tokens` with padding."""
+        """Conversations up to `tokens`; on a CPU those of nearly one length together, since there the shorter ones are padded."""
         found = threads([(s.prompt, s.said) for s in sequences])
         laid = [_Laid(t, conversation([(sequences[i].prompt, sequences[i].said) for i in t])) for t in found]
         batch: list[_Laid] = []
-        for one in sorted(laid, key=lambda one: len(one.tokens)):
-            if batch and (len(batch) + 1) * len(one.tokens) > self.options.tokens:
+        total = 0
+        for one in laid if self._is_gpu else sorted(laid, key=lambda one: len(one.tokens)):
+            total = total + len(one.tokens) if self._is_gpu else (len(batch) + 1) * len(one.tokens)
+            if batch and total > self.options.tokens:
                 yield batch
-                batch = []
+                batch, total = [], len(one.tokens)
             batch.append(one)
         if batch:
             yield batch
 
+    @property
+    def _is_gpu(self) -> bool:
+        return self.network.device.type == "cuda"
+
     def _said(self, weights: Weights, batch: Sequence[_Laid]) -> Tensor:
         """float32 log-probabilities of the tokens said by the calls of a batch, one after the other."""
         device, parts = self.network.device, [one.tokens for one in batch]
-        ids = torch.as_tensor(np.concatenate([p.ids for p in parts]), device=device)
-        if all(len(one.calls) == 1 for one in batch):
-            attend: Packed | Conversations = Packed([len(p) for p in parts], device)
+        flat = np.concatenate([p.ids for p in parts])
+        attend: Packed | Conversations | LongRow
+        if self._is_gpu:
+            length = row_length(len(flat), self.options.tokens)
+            flat = np.concatenate([flat, np.zeros(length - len(flat), np.int64)])
+            attend = long_row(parts, length, device)
+        elif all(len(one.calls) == 1 for one in batch):
+            attend = Packed([len(p) for p in parts], device)
         else:
             attend = Conversations(parts, device, self.network.dtype)
+        ids = torch.as_tensor(flat, device=device)
         hidden = self.network.hidden(weights, ids, attend.positions, attend)
         starts = np.cumsum([len(p) for p in parts]) - [len(p) for p in parts]
         places = torch.as_tensor(np.concatenate([b + p.said for b, p in zip(starts, parts, strict=True)]), device=device)

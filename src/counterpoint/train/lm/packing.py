@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from counterpoint.team.lm.network import LongRow
 from counterpoint.trace.model_calls import common_prefix
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 _ROUND = 8
 """Squares are a multiple of this wide: kernels with masks want it."""
+_BLOCK = 128
+"""Tokens that FlexAttention looks at, or passes over, at once."""
 
 
 @dataclass(frozen=True)
@@ -110,3 +113,38 @@ class Conversations:
     def _square(self, x: Tensor) -> Tensor:
         padded = x.new_zeros((self.rows * self.longest, *x.shape[1:])).index_copy(0, self.at, x)
         return padded.view(self.rows, self.longest, *x.shape[1:]).transpose(1, 2)
+
+
+def long_row(parts: Sequence[Conversation], length: int, device: str | torch.device) -> LongRow:
+    """`attend` for conversations one after the other in one long row, on a GPU.
+
+    What no token of a block of 128 sees is not computed: the cost of attention is that of the conversations themselves, without
+    the squares that a mask fills. A row has `length` tokens; those behind the last conversation fill it up, and see little.
+    """
+    from torch.nn.attention.flex_attention import BlockMask
+
+    missing = length - sum(map(len, parts))
+    blocks = length // _BLOCK
+    filled = -1 - np.arange(length - missing, length) // _BLOCK
+    owner = np.concatenate([*(np.full(len(p), i) for i, p in enumerate(parts)), filled])
+    begins = np.flatnonzero(np.diff(owner, prepend=-length))
+    first = begins[np.searchsorted(begins, np.arange(blocks) * _BLOCK, side="right") - 1] // _BLOCK
+    nothing = np.zeros(missing, np.int64)
+    positions = torch.as_tensor(np.concatenate([*(p.positions for p in parts), nothing]), device=device)
+    owner_T = torch.as_tensor(owner.astype(np.int32), device=device)
+    branch_T = torch.as_tensor(np.concatenate([*(p.branch for p in parts), nothing]).astype(np.int32), device=device)
+
+    def seen(batch: Tensor, head: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        in_sight = (branch_T[k] == 0) | (branch_T[k] == branch_T[q])
+        return (owner_T[q] == owner_T[k]) & in_sight & (k <= q)
+
+    count = torch.as_tensor((np.arange(blocks) - first + 1).astype(np.int32), device=device)
+    which = torch.as_tensor(((np.arange(blocks) + first[:, None]) % blocks).astype(np.int32), device=device)
+    mask: Any = BlockMask.from_kv_blocks(count[None, None], which[None, None], BLOCK_SIZE=_BLOCK, mask_mod=seen)
+    return LongRow(mask, positions)
+
+
+def row_length(tokens: int, most: int) -> int:
+    """How long a row is made for some tokens: a few lengths only, since each is compiled once."""
+    unit = max(_BLOCK, most // 2 // _BLOCK * _BLOCK)
+    return -(-tokens // unit) * unit

@@ -160,13 +160,15 @@ class LanguageSession(RunSession):
                 is_end = t.is_done or (was_imitating and not t.is_imitating)
                 is_best = self._evaluate() if is_end or t.update % s.eval_every == 0 else False
                 self._alert(played)
-                if t.is_done or t.update % s.checkpoint_every == 0:
-                    self.save(is_best=is_best)
                 if t.is_done:
                     self._finish()
+                elif t.update % s.checkpoint_every == 0:
+                    self.save(is_best=is_best)
 
     def _finish(self) -> None:
+        """The model that was made is what is kept: a last checkpoint would hold it again, with its optimiser's numbers."""
         self.training.policies.export(self.run.path)
+        self.saved = self.training.update
         self.finish()
 
     # -- one update

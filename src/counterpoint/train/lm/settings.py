@@ -122,6 +122,8 @@ class Learn:
     steps: int = 4
     """Optimiser steps of one update."""
     lr: float = 3e-5
+    last_rate: float = 1.0
+    """What is left of the rate at the end; it falls evenly from update to update."""
     level: Literal["token", "geometric", "product"] = "token"
     clip_low: float = 0.2
     clip_high: float = 0.28
@@ -199,6 +201,8 @@ class LanguageSettings:
             raise InputError("nothing to learn", fix="[imitate] steps = 300, or [learn] updates = 40")
         if (l.updates or l.seconds) and l.samples < 2:
             raise InputError("groups of one sample have nothing to be compared with", fix="learn.samples = 8")
+        if not 0 < l.last_rate <= 1:
+            raise InputError(f"learn.last_rate is {l.last_rate}", fix="above 0 and at most 1")
         l.objective()
         self._look_up()
 

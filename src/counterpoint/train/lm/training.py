@@ -152,6 +152,13 @@ class LanguageTraining:
             parts.append(min(1.0, max(by)))
         return min(1.0, sum(parts) / len(parts)) if parts else 1.0
 
+    def rate(self) -> float:
+        """The rate of the next update of reinforcement."""
+        learn = self.settings.learn
+        by_updates = self.learned / max(1, learn.updates - 1) if learn.updates else 0.0
+        by_seconds = self.seconds["learn"] / learn.seconds if learn.seconds else 0.0
+        return learn.lr * (1 - (1 - learn.last_rate) * min(1.0, max(by_updates, by_seconds)))
+
     def rng(self, purpose: int) -> np.random.Generator:
         """Noise of the update that is being made, for one purpose."""
         return np.random.default_rng((self.settings.seed, self.update, purpose))
@@ -295,7 +302,7 @@ class LanguageTraining:
 
     def _improve(self, name: str, mine: list[Said]) -> dict[str, float]:
         learn, learner = self.settings.learn, self.policies.learners[name]
-        learner.set_rate(learn.lr)
+        learner.set_rate(self.rate())
         learner.options = replace(learner.options, steps=learn.steps)
         told = with_old(learner, mine) if learn.cap else mine
         return learner.improve(told, learn.objective(), None if self.reference is None else self.reference[name])
@@ -339,6 +346,7 @@ class LanguageTraining:
             "update": self.update, **self.totals, "first_seed": s.first_eval_seed, "mean": told["reward"],
             "se": told["reward_se"], "values": values.tolist(),
             "solved": told["solved"], "score": told["score"], "malformed": told["malformed"],
+            "successes": played.column("task_success").tolist(),
             "agents": [len({e.to for e in t.events if e.type == "spawn"}) for t in played.traces],
             "rounds": [sum(c["role"] == "orchestrator" for c in _calls(t)) for t in played.traces],
             "calls_made": [len(list(_calls(t))) for t in played.traces], "decisions_made": decisions(played.traces),
@@ -347,7 +355,8 @@ class LanguageTraining:
         if s.is_greedy_too:
             greedy = self.play(seeds, temperature=0.0, name=f"greedy-u{self.update}")
             row |= {"greedy": greedy.values.tolist(), "greedy_mean": float(greedy.values.mean())}
-            row["greedy_solved"] = greedy.row()["solved"]
+            row["greedy_successes"] = greedy.column("task_success").tolist()
+            row["greedy_solved"] = float(np.mean(row["greedy_successes"]))
         return row, played
 
     # -- checkpoints
