@@ -110,7 +110,7 @@ def from_traces(traces: Iterable[Trace], evidence: Callable[[Trace], np.ndarray]
     about = [_about(trace) for trace in rows]
     if any(a != about[0] for a in about):
         raise Refused("the traces are of different worlds, versions or policies", fix="one rule for each: stop values do not mix")
-    return StopPaths(payoffs=np.array(ys), features=_features(values), names=FEATURES, about=about[0])
+    return StopPaths(payoffs=np.array(ys), features=features_of(values), names=FEATURES, about=about[0])
 
 
 def _about(trace: Trace) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def _drafts(trace: Trace) -> list[Any]:
     return sorted(scored, key=lambda e: e.t)
 
 
-def _features(values: np.ndarray) -> np.ndarray:
+def features_of(values: np.ndarray) -> np.ndarray:
     """(E, H+1, 5) round, evidence, last gain, quiet rounds, drop: cumulative, so no column looks ahead."""
     rounds = np.broadcast_to(np.arange(values.shape[1], dtype=float), values.shape)
     change = np.diff(values, axis=1, prepend=0.0)

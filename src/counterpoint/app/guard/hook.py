@@ -1,0 +1,250 @@
+"""The hook: a call that an agent is about to make comes in as JSON, and a refusal, a warning or nothing goes out.
+
+Claude Code and Codex share the contract (PreToolUse): exit 0 and nothing on stdout lets the call go on; a JSON object with
+`permissionDecision: deny` refuses it, and its reason is what the agent reads; `additionalContext` is read by the agent,
+`systemMessage` by the person. `--answer exit` refuses by exit code 2 and stderr instead, for versions that ignore the object.
+
+Always true: whatever goes wrong in here (a file that cannot be read, a wrong limit, a defect of ours), the call goes on and the
+log has a line about it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from counterpoint.app.guard.quick_json import dumps, loads
+from counterpoint.app.guard.state import GuardState, StateLock, log, remove_old, state_path
+from counterpoint.team.guard import MARK, GuardCall, GuardLimits, limit_option, limits_of, refusal, warnings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from counterpoint.app.guard.reader import SessionReader
+
+_OPTIONS = ("--limit", "--limits", "--prices", "--answer")
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Answer one call from stdin, and end the process."""
+    import gc
+
+    gc.disable()  # a process of some milliseconds needs no collector
+    code = 0
+    try:
+        options = _options(sys.argv[1:] if argv is None else argv)
+        code = _tell(answer(loads(sys.stdin.buffer.read()), options), options)
+        sys.stdout.flush()
+    except BaseException as error:  # it never blocks: not for a defect, not for a signal
+        log(f"let through, because of {type(error).__name__}: {error}")
+    os._exit(code)
+
+
+def _options(argv: Sequence[str]) -> dict[str, list[str]]:
+    out: dict[str, list[str]] = {}
+    for name, value in zip(argv[::2], argv[1::2], strict=True):
+        if name not in _OPTIONS:
+            raise ValueError(f"unknown option {name!r}")
+        out.setdefault(name, []).append(value)
+    return out
+
+
+def _tell(said: dict[str, Any], options: Mapping[str, Sequence[str]]) -> int:
+    inside = said.get("hookSpecificOutput", {})
+    if inside.get("permissionDecision") == "deny" and options.get("--answer") == ["exit"]:
+        sys.stderr.write(inside["permissionDecisionReason"] + "\n")
+        sys.stderr.flush()
+        return 2
+    if said:
+        sys.stdout.write(dumps(said) + "\n")
+    return 0
+
+
+def answer(given: Any, options: Mapping[str, Sequence[str]], now: float | None = None) -> dict[str, Any]:
+    """What the hook says to a call: an empty object where it may go on."""
+    if not isinstance(given, dict) or given.get("hook_event_name", "PreToolUse") != "PreToolUse":
+        return {}
+    session, transcript = given.get("session_id"), given.get("transcript_path")
+    if not isinstance(session, str) or not isinstance(transcript, str) or not isinstance(given.get("tool_name"), str):
+        raise ValueError("the call names no session, transcript or tool")
+    now = time.time() if now is None else now
+    path = state_path(session)
+    with StateLock(path) as lock:
+        is_first = not os.path.exists(path)
+        state = GuardState(path)
+        reader = reader_of(state, session, os.path.expanduser(transcript))
+        try:
+            limits = read_limits(state, options)
+        except (ValueError, LookupError, OSError) as error:  # InputError and NotFound among them: a wrong limits file
+            said = _once(state, "limits", f"{MARK} off, because the limits cannot be read: {error}")
+        else:
+            said = decide(reader, limits, given, now)
+        if lock.is_held:
+            state.save()
+        else:
+            log(f"{session}: another hook holds the state; this call was decided by what it had written")
+        if is_first:
+            remove_old(now)
+    return said
+
+
+def _once(state: GuardState, name: str, text: str) -> dict[str, Any]:
+    """Tell the person something, once in a session."""
+    told = state.notes.setdefault("told", [])
+    if name in told:
+        return {}
+    told.append(name)
+    log(text)
+    return {"systemMessage": text}
+
+
+def reader_of(state: GuardState, session: str, transcript: str, *, to_end: bool = False) -> SessionReader:
+    """The reader for the session's format, up to date; what it cannot read is logged, and what is known so far holds."""
+    state.format = state.format or _format_of(transcript)
+    reader: SessionReader
+    if state.format == "codex":
+        from counterpoint.app.guard.codex import CodexReader
+
+        reader = CodexReader(state)
+    else:
+        from counterpoint.app.guard.claude_code import ClaudeCodeReader
+
+        reader = ClaudeCodeReader(state)
+    try:
+        reader.update(transcript, to_end=to_end)
+    except OSError as error:
+        log(f"{session}: {error}")
+    return reader
+
+
+def _format_of(transcript: str) -> str:
+    """The format by the beginning of a file; while there is none, by its name."""
+    try:
+        with open(transcript, "rb") as file:
+            head = file.read(512)
+    except OSError:
+        head = b""
+    if not head:
+        return "codex" if os.path.basename(transcript).startswith("rollout-") else ""
+    return "codex" if b'"session_meta"' in head else "claude_code"
+
+
+# -- limits and prices ----------------------------------------------------------------------------------------------------
+
+
+def read_limits(state: GuardState, options: Mapping[str, Sequence[str]]) -> GuardLimits:
+    """The limits of a file and of options, options winning; the file is parsed again only when it has changed."""
+    stamps = [_stamp(path) for path in options.get("--limits", ())]
+    key = dumps([stamps, options.get("--limit"), options.get("--prices")])
+    kept = state.notes.get("limits")
+    if kept is not None and kept[0] == key:
+        return GuardLimits(kept[1])
+    table: dict[str, Any] = {}
+    for path in options.get("--limits", ()):
+        table |= read_table(path)
+    for scope, pairs in limit_option(options.get("--limit", ())).items():
+        table[scope] = {**table.get(scope, {}), **pairs}
+    for path in options.get("--prices", ()):
+        table["prices"] = path
+    limits = limits_of(table, ", ".join(options.get("--limits", ())) or "--limit")
+    state.notes["limits"] = [key, limits.as_dict()]
+    state.notes.pop("prices", None)
+    return limits
+
+
+def read_table(path: str) -> dict[str, Any]:
+    """A limits file, as a table with paths that lead somewhere."""
+    from counterpoint.errors import NotFound
+    from counterpoint.files import read_toml
+
+    if not os.path.exists(path):
+        raise NotFound("no such file", where=path, fix="make one: counterpoint guard limits > guard.toml")
+    table = read_toml(path, fix="write [session] and below it agents = 50")
+    folder = os.path.dirname(os.path.abspath(path))
+    if isinstance(table.get("prices"), str):
+        table["prices"] = os.path.join(folder, os.path.expanduser(table["prices"]))
+    if isinstance(table.get("advice"), dict) and isinstance(table["advice"].get("rule"), str):
+        table["advice"]["rule"] = os.path.join(folder, os.path.expanduser(table["advice"]["rule"]))
+    limits_of(table, path)
+    return table
+
+
+def _stamp(path: str) -> list[Any]:
+    try:
+        about = os.stat(path)
+    except OSError:
+        return [path, None]
+    return [path, about.st_mtime_ns, about.st_size]
+
+
+def with_packages() -> None:
+    """Make installed packages importable where Python was started without them."""
+    if sys.flags.no_site and "site" not in sys.modules:
+        import site
+
+        site.main()
+
+
+class ModelPrices:
+    """Prices of a session's models, kept in its state: looking one up the first time costs more than everything else here."""
+
+    def __init__(self, state: GuardState, file: str | None) -> None:
+        self._known: dict[str, list[float] | None] = state.notes.setdefault("prices", {})
+        self._file = file
+
+    def __call__(self, model: str) -> list[float] | None:
+        """Dollars per million tokens, one for each field of a usage."""
+        if model not in self._known:
+            with_packages()
+            from counterpoint.app.guard.prices import price_of
+
+            self._known[model] = price_of(model, self._file)
+        return self._known[model]
+
+
+# -- deciding --------------------------------------------------------------------------------------------------------------
+
+
+def decide(reader: SessionReader, limits: GuardLimits, given: Mapping[str, Any], now: float) -> dict[str, Any]:
+    """What is said to a call, after the session was read."""
+    state, tally = reader.state, reader.tally
+    tool, inside, agent = given["tool_name"], given.get("tool_input"), reader.caller(given)
+    is_spawn = reader.is_spawn(tool)
+    call = GuardCall(agent, tool, reader.key(tool, inside), is_spawn=is_spawn, depth=reader.depth(agent))
+    price = ModelPrices(state, limits.prices) if "dollars" in {**limits.session, **limits.prompt} else None
+    why = None
+    if not (is_spawn and reader.is_granted(given.get("tool_use_id"))):
+        why = refusal(limits, tally, call, now, price)
+    if why is not None:
+        state.notes["refused"] = state.notes.get("refused", 0) + 1
+        state.notes["last_refusal"] = [now, agent, tool, *why]
+        return _deny(why[1])
+    if is_spawn and isinstance(given.get("tool_use_id"), str):
+        reader.grant(given["tool_use_id"], agent, inside, now)
+    told = state.notes.setdefault("told", [])
+    if price is not None and "price" not in told and (unpriced := tally.unpriced(price)):
+        text = f"{MARK} the limit of dollars cannot be held, because {', '.join(unpriced)} has no price: give --prices FILE"
+        return _once(state, "price", text)
+    spoken = f"@{tally.prompt_at}"  # what is counted since a person spoke is warned about again when one has
+    words = {name + spoken: text for name, text in warnings(limits, tally, now, price).items() if name + spoken not in told}
+    if limits.advice and agent == "main":
+        words |= _advice(state, limits, now)
+    state.notes["told"] = [*told, *words]
+    if not words:
+        return {}
+    text = "\n".join(words.values())
+    return {"systemMessage": text, "hookSpecificOutput": {"hookEventName": "PreToolUse", "additionalContext": text}}
+
+
+def _deny(why: str) -> dict[str, Any]:
+    inside = {"hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": why}
+    return {"hookSpecificOutput": inside}
+
+
+def _advice(state: GuardState, limits: GuardLimits, now: float) -> dict[str, str]:
+    from counterpoint.app.guard.advice import advice
+
+    return advice(state, limits, now)
