@@ -157,7 +157,7 @@ class ClaudeCodeReader(SessionReader):
             return
         given = block.get("input")
         self.tally.called(at)
-        self.state.pending[call] = [call_key(tool, given), agent, self._is_gain(tool, given)]
+        self.state.waits(call, [call_key(tool, given), agent, self._is_gain(tool, given)])
         if tool in self.spawns and call not in self.state.spawns:
             prompt = given.get("prompt") if isinstance(given, dict) else None
             self.state.spawns[call] = [agent, None, prompt_sum(prompt), False]

@@ -172,7 +172,7 @@ class CodexReader(SessionReader):
                 return
             self.tally.called(at)
             if isinstance(call, str):
-                self.state.pending[call] = [self.key(tool, given), agent]
+                self.state.waits(call, [self.key(tool, given), agent])
                 if self.is_spawn(tool) and call not in self.state.spawns:
                     message = given.get("message") if isinstance(given, dict) else None
                     self.state.spawns[call] = [agent, None, prompt_sum(message), False]

@@ -24,7 +24,7 @@ except ImportError:  # Windows: hooks of one session may then read the same line
     fcntl = None  # type: ignore[assignment]
 
 VERSION = 1
-_WAIT_S, _CHUNK, _MARGIN, _MANY = 5.0, 1 << 23, 64, 100
+_WAIT_S, _CHUNK, _MARGIN, _MANY, _PENDING = 5.0, 1 << 23, 64, 100, 1000
 _LOG_BYTES, _OLD_S = 1 << 20, 60 * 86400
 
 
@@ -72,8 +72,8 @@ class GuardState:
         self._seen = b""
         self._fresh: list[str] = []
         self._all: set[str] | None = None
-        # Records, messages and calls that were counted: the ends of their ids. Old ones are one text, which is searched as it
-        # is; only who reads very much makes a set of it.
+        # Records, messages and calls that were counted: sums and ends of their ids. Old ones are one text, which is searched as
+        # it is; only who reads very much makes a set of it.
         self.recent: dict[str, list[Any]] = {}
         """The last messages with their tokens: a message is written in several records, each with its usage so far."""
         self.pending: dict[str, list[Any]] = {}
@@ -134,9 +134,15 @@ class GuardState:
         """Whether nothing was counted."""
         return not (self._seen or self._fresh or self.tally.models)
 
+    def waits(self, call: str, about: list[Any]) -> None:
+        """A call was made, and its result has not come; those that never come are forgotten after many others."""
+        self.pending[call] = about
+        if len(self.pending) > _PENDING:
+            del self.pending[next(iter(self.pending))]
+
     def is_new(self, kind: str, name: str) -> bool:
         """Whether this id of a record, message or call was not counted before; from now on it is."""
-        end = kind + name[-12:]
+        end = f"{kind}{crc32(name.encode('utf-8', 'replace')):08x}{name[-4:]}".replace("\n", " ")
         if self._all is None and len(self._fresh) < _MANY:
             if end in self._fresh or f"{end}\n".encode() in self._seen:
                 return False
