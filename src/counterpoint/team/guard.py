@@ -75,6 +75,24 @@ def limits_of(given: Mapping[str, Any], where: str = "limits") -> GuardLimits:
     return GuardLimits(given if has_limits else {**DEFAULTS, **given})
 
 
+def limits_file(path: str) -> dict[str, Any]:
+    """The table of a limits file, checked, with paths that lead somewhere."""
+    import os
+
+    from counterpoint.errors import NotFound
+    from counterpoint.files import read_toml
+
+    if not os.path.exists(path):
+        raise NotFound("no such file", where=path, fix="make one: counterpoint guard limits > guard.toml")
+    table = read_toml(path, fix="write [session] and below it agents = 50")
+    limits_of(table, path)
+    folder = os.path.dirname(os.path.abspath(path))
+    for within, name in ((table, "prices"), (table.get("advice", {}), "rule")):
+        if name in within:
+            within[name] = os.path.join(folder, os.path.expanduser(within[name]))
+    return table
+
+
 def _check_scope(scope: str, table: Any, where: str) -> None:
     if not isinstance(table, dict):
         raise _wrong(f"{scope} is {table!r}, not a table", where, fix=f"write [{scope}] and below it agents = 50")

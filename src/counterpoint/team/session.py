@@ -24,7 +24,9 @@ from counterpoint.team.budget import Budget, Meter, Metered, Spent
 from counterpoint.team.control import Control, FileControl, NoControl
 from counterpoint.team.edits import Edits
 from counterpoint.team.endpoint.address import shown
+from counterpoint.team.guard import GuardLimits
 from counterpoint.team.harness import Harness, harness
+from counterpoint.team.live_guard import GuardedControl, LiveGuard
 from counterpoint.team.memory import Memory
 from counterpoint.team.model import BudgetSpent, Model
 from counterpoint.team.recorder import LogicalClock, MemorySink, Recorder, WallClock
@@ -227,8 +229,14 @@ async def record_team(
     model: Model | None = None,
     budget: Budget | None = None,
     watch: Watch | None = None,
+    limits: GuardLimits | None = None,
 ) -> Trace:
-    """Run a team and store its trace; a run that breaks off stays in the journal under its id."""
+    """Run a team and store its trace; a run that breaks off stays in the journal under its id.
+
+    With `limits` a guard stands beside the operator: an agent past one of them is told so, and stopped if it goes on.
+    """
+    guard = None if limits is None else LiveGuard(limits)
+    watch = _watches(watch, guard)
     task = spec.make_task()
     instance = task.instance(spec.seed)
     made = model or make_model(spec.model, task, **spec.options)
@@ -239,8 +247,20 @@ async def record_team(
     team = assemble(spec, task, instance, _metered(made, meter), Recorder(MemorySink(), LogicalClock()), watch=watch)
     with store.record(name, task_id=_task_id(task, spec), system=_SYSTEM, topology=_label(spec), meta=meta) as run:
         team.recorder = Recorder(run, _clock(made))
-        team.control = FileControl(store.path, name, is_over=_out_of_time(meter))
+        control: Control = FileControl(store.path, name, is_over=_out_of_time(meter))
+        team.control = control if guard is None else GuardedControl(control, guard)
         return await _finish(team, spec, run, made)
+
+
+def _watches(watch: Watch | None, guard: LiveGuard | None) -> Watch | None:
+    if guard is None or watch is None:
+        return watch if guard is None else guard.watch
+
+    def both(what: str, agent: AgentState, fields: Mapping[str, Any]) -> None:
+        guard.watch(what, agent, fields)
+        watch(what, agent, fields)
+
+    return both
 
 
 async def resume_team(

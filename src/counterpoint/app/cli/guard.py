@@ -52,8 +52,8 @@ def _clients(command: Any) -> Any:
 def _given(pairs: tuple[str, ...], file: str | None, prices: str | None) -> dict[str, list[str]]:
     """The options as the hook takes them, checked."""
     from counterpoint.app.guard.hook import read_limits
-    from counterpoint.app.guard.prices import price_of
     from counterpoint.app.guard.state import GuardState
+    from counterpoint.team.prices import price_of
 
     out: dict[str, list[str]] = {}
     if pairs:

@@ -79,6 +79,7 @@ _RESUMABLE |= {"budget_tokens", "budget_usd", "budget_seconds"}
 @click.option("--budget-tokens", type=click.IntRange(min=1), help="Tokens that the run may spend.")
 @click.option("--budget-usd", type=click.FloatRange(min=0, min_open=True), help="Dollars that the run may spend.")
 @click.option("--budget-seconds", type=click.FloatRange(min=0, min_open=True), help="Seconds that the run may take.")
+@click.option("--guard", metavar="FILE", help="Limits, as `counterpoint guard limits` prints them; who goes past one is stopped.")
 @click.option("--id", "trace_id", metavar="ID", help="The trace's id (default: made from task and topology).")
 @click.option("--resume", metavar="ID", help="Continue a run that broke off, with its own task and team.")
 @click.option(
@@ -207,6 +208,7 @@ def _budget(options: dict[str, Any]) -> Budget | None:
 
 
 def _run(spec: Spec | None, opened: Any, name: str, budget: Budget | None, options: dict[str, Any]) -> Trace:
+    from counterpoint.team.live_guard import given_limits
     from counterpoint.team.session import record_team, resume_team
 
     with watching(quiet=options["quiet"]) as watch:
@@ -214,7 +216,8 @@ def _run(spec: Spec | None, opened: Any, name: str, budget: Budget | None, optio
             found, consent = opened.find(name), frozenset(options["allow"])
             more = _model_options(str((opened.get(found).meta.get("team") or {}).get("model")), options)
             return asyncio.run(resume_team(found, opened, budget=budget, consent=consent, options=more, watch=watch))
-        return asyncio.run(record_team(spec, opened, trace_id=name, budget=budget, watch=watch))
+        limits = given_limits(options["guard"])
+        return asyncio.run(record_team(spec, opened, trace_id=name, budget=budget, watch=watch, limits=limits))
 
 
 def _print(trace: Trace, store: Path | None, *, as_json: bool) -> None:

@@ -153,7 +153,7 @@ def learn(work: Sequence[tuple[float, float, list[float]]], *, minutes: float, c
     series = [rounds_of(gains, begin, end, minutes * 60) for begin, end, gains in work if gains]
     series = [known for known in series if len(known) > _LEAST_ROUNDS]
     if len(series) < 12:
-        what = f"{len(series)} stretches of work have {_LEAST_ROUNDS + 1} rounds of {minutes:g} minutes and a gain"
+        what = f"too few stretches of work with {_LEAST_ROUNDS + 1} rounds of {minutes:g} minutes and a gain: {len(series)}"
         raise InputError(what, fix="give more sessions (12 stretches at least), or shorter rounds: --round-minutes 2")
     width = min(_MOST_ROUNDS, max(map(len, series))) + 1
     known = np.array([(row + [row[-1]] * width)[:width] for row in series], dtype=float)

@@ -16,7 +16,7 @@ import time
 
 from counterpoint.app.guard.quick_json import dumps, loads
 from counterpoint.app.guard.state import GuardState, StateLock, log, remove_old, state_path
-from counterpoint.team.guard import MARK, GuardCall, GuardLimits, limit_option, limits_of, refusal, warnings
+from counterpoint.team.guard import MARK, GuardCall, GuardLimits, limit_option, limits_file, limits_of, refusal, warnings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def read_limits(state: GuardState, options: Mapping[str, Sequence[str]]) -> Guar
         return GuardLimits(kept[1])
     table: dict[str, Any] = {}
     for path in options.get("--limits", ()):
-        table |= read_table(path)
+        table |= limits_file(path)
     for scope, pairs in limit_option(options.get("--limit", ())).items():
         table[scope] = {**table.get(scope, {}), **pairs}
     for path in options.get("--prices", ()):
@@ -153,23 +153,6 @@ def read_limits(state: GuardState, options: Mapping[str, Sequence[str]]) -> Guar
     state.notes["limits"] = [key, limits.as_dict()]
     state.notes.pop("prices", None)
     return limits
-
-
-def read_table(path: str) -> dict[str, Any]:
-    """A limits file, as a table with paths that lead somewhere."""
-    from counterpoint.errors import NotFound
-    from counterpoint.files import read_toml
-
-    if not os.path.exists(path):
-        raise NotFound("no such file", where=path, fix="make one: counterpoint guard limits > guard.toml")
-    table = read_toml(path, fix="write [session] and below it agents = 50")
-    folder = os.path.dirname(os.path.abspath(path))
-    if isinstance(table.get("prices"), str):
-        table["prices"] = os.path.join(folder, os.path.expanduser(table["prices"]))
-    if isinstance(table.get("advice"), dict) and isinstance(table["advice"].get("rule"), str):
-        table["advice"]["rule"] = os.path.join(folder, os.path.expanduser(table["advice"]["rule"]))
-    limits_of(table, path)
-    return table
 
 
 def _stamp(path: str) -> list[Any]:
@@ -199,7 +182,7 @@ class ModelPrices:
         """Dollars per million tokens, one for each field of a usage."""
         if model not in self._known:
             with_packages()
-            from counterpoint.app.guard.prices import price_of
+            from counterpoint.team.prices import price_of
 
             self._known[model] = price_of(model, self._file)
         return self._known[model]

@@ -11,10 +11,10 @@
     with rec:
         asyncio.run(lead("find it"))     # @rec.agent functions called inside others are their sub-agents
 
-Always true: what is recorded behaves as it did without: no call here raises once recording has begun, and where it has not, a
-decorated function is the function. Leaving the context seals the trace; by an exception too, and `meta["failed"]` names it; but
-what breaks a program off (Ctrl-C, a cancelled task, exit with a code) leaves the trace unfinished in the journal, its open events
-marked.
+Always true: what is recorded behaves as it did without: no call here raises once recording has begun (but where limits were
+given and are reached), and where it has not, a decorated function is the function. Leaving the context seals the trace; by an
+exception too, and `meta["failed"]` names it; but what breaks a program off (Ctrl-C, a cancelled task, exit with a code) leaves
+the trace unfinished in the journal, its open events marked.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from typing import Any
 
 from counterpoint.errors import CounterpointError, InputError, did_you_mean
 from counterpoint.store import Store
+from counterpoint.team.guard import GuardLimits
+from counterpoint.team.live_guard import LiveGuard, given_limits
 from counterpoint.team.record.acts import Acts
 from counterpoint.team.record.lanes import RecordingSession, current, say
 from counterpoint.trace import Trace
@@ -49,9 +51,11 @@ class Recording(Acts):
         trace_id: str | None,
         agent: str,
         about: Mapping[str, Any],
+        limits: GuardLimits | None = None,
     ) -> None:
         """Use `counterpoint.record`."""
         super().__init__()
+        self._limits = limits
         self.task, self.agent_name = task, agent
         self.trace_id: str | None = trace_id
         """The trace's id; if none was given, it is made on entering."""
@@ -87,7 +91,7 @@ class Recording(Acts):
             self.problems = [str(error)]
             say(f"counterpoint: nothing is recorded: {error}; the program goes on")
             return
-        self.session = RecordingSession(run, self.agent_name)
+        self.session = RecordingSession(run, self.agent_name, None if self._limits is None else LiveGuard(self._limits))
         self.problems = self.session.problems
 
     def _end(self, error: BaseException | None) -> None:
@@ -174,12 +178,14 @@ def record(
     system: str | None = None,
     agent: str = ROOT,
     meta: Mapping[str, Any] | None = None,
+    limits: GuardLimits | Mapping[str, Any] | str | os.PathLike[str] | None = None,
 ) -> Recording:
     """Record a team that runs on its own: use it with `with` or `async with`, and its decorators on the team's functions.
 
     `store` is a folder or an open `Store` (default: `$COUNTERPOINT_STORE`, else `./traces`). `task` says what was asked: traces
     of one task can be compared. `agent` names the agent that acts where no other does, the code around the team; a decorated
-    function of that name is that agent. `topology` is one of the survey's shapes, `system` who runs the team.
+    function of that name is that agent. `topology` is one of the survey's shapes, `system` who runs the team. With `limits` (a
+    limits file, or a table like one: `{"session": {"agents": 20}}`) what would go past them raises `LimitReached` instead.
     """
     if not isinstance(task, str) or not task:
         raise InputError(f"task={task!r} is not a name", fix='record(task="what was asked")')
@@ -187,7 +193,9 @@ def record(
         raise InputError(f"no topology {topology!r}", fix=did_you_mean(str(topology), TOPOLOGIES))
     if not isinstance(agent, str) or not agent:
         raise InputError(f"agent={agent!r} is not a name", fix='record(agent="lead")')
-    return Recording(store, task, trace_id, agent, {"topology": topology, "system": system, "meta": dict(meta or {})})
+    return Recording(
+        store, task, trace_id, agent, {"topology": topology, "system": system, "meta": dict(meta or {})}, given_limits(limits)
+    )
 
 
 def _fresh_id(task: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from counterpoint.team.live_guard import LimitReached
 from counterpoint.team.record.lanes import Reads, RecordingSession, Scope, current
 from counterpoint.team.record.values import clean, given, parameters, text_of, usage_of
 from counterpoint.team.record.wrap import wrapped
@@ -81,6 +82,30 @@ class Acts:
         if scope is not None:
             self._tell(scope, fields)
 
+    def _permit(self, scope: Scope, tool: str, given: str | None, *, is_spawn: bool = False) -> None:
+        """Raise where a limit refuses this: the trace has it as a safety event, and the caller gets the words for its agent."""
+        guard, lanes = scope.session.guard, scope.session.lanes
+        if guard is None or scope.session.is_over:
+            return
+        agent = "main" if scope.lane is lanes.root.lane else scope.lane.agent
+        try:
+            guard.permit(agent, tool, given, is_spawn=is_spawn, depth=_depth(scope))
+        except LimitReached as refused:
+            scope.session.do(lanes.event, scope, "safety_event", text=refused.what, ok=False, error="limit", tool=tool)
+            raise
+
+    def _enter(self, scope: Scope, name: str, role: str | None, text: str | None, reads: Reads | None = None) -> Scope | None:
+        """An agent begins, if it may; a new one is counted."""
+        lanes, known = scope.session.lanes, scope.session.lanes.lanes.get(name)
+        is_root = scope is lanes.root and name == lanes.root.lane.agent and not lanes.root.lane.is_running
+        is_new = not is_root and (known is None or known.is_running or known is lanes.root.lane)
+        if is_new:
+            self._permit(scope, name, text, is_spawn=True)
+        entered: Scope | None = scope.session.do(lanes.enter, scope, name, role, text, reads)
+        if is_new and entered is not None and scope.session.guard is not None:
+            scope.session.guard.started(entered.lane.agent, _depth(entered))
+        return entered
+
     # -- decorators ------------------------------------------------------------------------------------------------------
 
     def agent(self, function: Fn | None = None, /, *, name: Name | None = None, role: str | None = None) -> Any:
@@ -97,12 +122,9 @@ class Acts:
                 if scope is None:
                     return None
 
-                def enter() -> Any:
-                    called = str(name(*args, **kwargs) if callable(name) else name or own)
-                    return scope.session.lanes.enter(scope, called, role or own, given(names, args, kwargs))
-
-                entered: Scope | None = scope.session.do(enter)
-                return entered
+                called = scope.session.do(lambda: str(name(*args, **kwargs) if callable(name) else name or own))
+                text = scope.session.do(lambda: given(names, args, kwargs))
+                return None if called is None else self._enter(scope, called, role or own, text)
 
             return wrapped(function, begin, _leave)
 
@@ -124,17 +146,16 @@ class Acts:
         """
 
         def decorate(function: Fn) -> Fn:
-            tool, names = name or getattr(function, "__name__", "tool"), parameters(function)
+            tool, names = str(name or getattr(function, "__name__", "tool")), parameters(function)
 
             def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Scope | None:
                 scope = self.here()
                 if scope is None:
                     return None
-                lanes = scope.session.lanes
-                begun: Scope | None = scope.session.do(
-                    lambda: lanes.begin(scope, "tool_call", tool=tool, text=given(names, args, kwargs))
-                )
-                return begun
+                lanes, text = scope.session.lanes, scope.session.do(lambda: given(names, args, kwargs))
+                self._permit(scope, tool, text)
+                begun: Scope | None = scope.session.do(lambda: lanes.begin(scope, "tool_call", tool=tool, text=text))
+                return _begun(begun, tool, text)
 
             def end(scope: Scope, value: Any, error: BaseException | None) -> None:
                 lanes = scope.session.lanes
@@ -146,6 +167,7 @@ class Acts:
                     "error": _name(error),
                 }
                 scope.session.do(lambda: lanes.end_call(scope, _text(text, value), **said))
+                _answered(scope, error is None)
 
             return wrapped(function, begin, end)
 
@@ -167,12 +189,13 @@ class Acts:
         """
 
         def decorate(function: Fn) -> Fn:
-            model = name or getattr(function, "__name__", "model")
+            model = str(name or getattr(function, "__name__", "model"))
 
             def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Scope | None:
                 scope = self.here()
                 if scope is None:
                     return None
+                self._permit(scope, model, None)
                 begun: Scope | None = scope.session.do(scope.session.lanes.begin_step, scope, model=model)
                 return begun
 
@@ -196,9 +219,7 @@ class Acts:
     ) -> Iterator[Doing]:
         """An agent at work that is not one function: `with rec.acting("ada", role="worker") as ada: ... ada.result("42")`."""
         scope = self.here()
-        inner = (
-            None if scope is None else scope.session.do(scope.session.lanes.enter, scope, str(name), role, text_of(text), reads)
-        )
+        inner = None if scope is None else self._enter(scope, str(name), role, text_of(text), reads)
         yield from self._during(inner, lambda doing, error: _leave(inner, doing.text, error))  # type: ignore[arg-type]
 
     @contextmanager
@@ -218,7 +239,9 @@ class Acts:
         if scope is not None:
             more = clean(fields, scope.session.note)
             text = text_of(arguments)
+            self._permit(scope, tool, text)
             inner = scope.session.do(scope.session.lanes.begin, scope, "tool_call", tool=tool, text=text, reads=reads, **more)
+            _begun(inner, tool, text)
 
         def end(doing: Doing, error: BaseException | None) -> None:
             assert inner is not None
@@ -226,6 +249,7 @@ class Acts:
             why = _name(error) or inner.told.pop("error", None)
             said: dict[str, Any] = {"tool": tool, "trusted": trusted, "source": source, "ok": ok, "error": why}
             inner.session.do(lambda: inner.session.lanes.end_call(inner, doing.text, **said))
+            _answered(inner, ok)
 
         yield from self._during(inner, end)
 
@@ -236,6 +260,7 @@ class Acts:
         inner: Scope | None = None
         if scope is not None:
             more = clean(fields, scope.session.note)
+            self._permit(scope, model, None)
             inner = scope.session.do(scope.session.lanes.begin_step, scope, reads=reads, model=model, **more)
 
         def end(doing: Doing, error: BaseException | None) -> None:
@@ -299,7 +324,10 @@ class Acts:
         scope = self.here()
         if scope is None:
             return ""
+        self._permit(scope, str(name), text_of(text), is_spawn=True)
         made = self._do("spawn", str(name), role, text_of(text), reads, **clean(fields, scope.session.note))
+        if made and scope.session.guard is not None:
+            scope.session.guard.started(made[1].agent, _depth(scope) + 1)
         return made[0] if made else ""
 
     def message(self, from_: str | None, to: str | None, text: Any, *, reads: Reads | None = None, **fields: Any) -> str:
@@ -348,6 +376,26 @@ def _leave(scope: Scope, value: Any, error: BaseException | None) -> None:
         session.do(lambda: session.lanes.leave(scope, text_of(value), ok=scope.told.get("ok"), error=scope.told.get("error")))
     else:
         session.do(lambda: session.lanes.leave(scope, text_of(value), ok=False, error=_name(error)))
+
+
+def _depth(scope: Scope) -> int:
+    """Spawns between the root and the agent of a scope."""
+    lanes, boss, depth = scope.session.lanes.lanes, scope.lane.boss, 0
+    while boss is not None and depth < len(lanes):
+        boss, depth = lanes[boss].boss if boss in lanes else None, depth + 1
+    return depth
+
+
+def _begun(scope: Scope | None, tool: str, text: str | None) -> Scope | None:
+    if scope is not None and scope.session.guard is not None:
+        scope.session.guard.began(str(scope.event), tool, text)
+    return scope
+
+
+def _answered(scope: Scope, ok: bool) -> None:
+    if scope.session.guard is not None:
+        is_root = scope.lane is scope.session.lanes.root.lane
+        scope.session.guard.answered("main" if is_root else scope.lane.agent, str(scope.event), ok)
 
 
 def _name(error: BaseException | None) -> str | None:

@@ -21,6 +21,7 @@ from typing import Any
 
 from counterpoint.errors import CounterpointError
 from counterpoint.store import Run
+from counterpoint.team.live_guard import LiveGuard
 from counterpoint.team.recorder import Recorder, WallClock
 from counterpoint.trace import Trace
 
@@ -366,6 +367,8 @@ class Lanes:
     def _pay(self, fields: Mapping[str, Any]) -> None:
         if fields.get("cost_usd") is not None:
             self.cost_usd = (self.cost_usd or 0.0) + fields["cost_usd"]
+        if self.session.guard is not None:
+            self.session.guard.paid(fields)
 
 
 current: ContextVar[Scope | None] = ContextVar("counterpoint_scope", default=None)
@@ -380,8 +383,8 @@ class RecordingSession:
     nothing.
     """
 
-    def __init__(self, run: Run, root: str) -> None:
-        self.run = run
+    def __init__(self, run: Run, root: str, guard: LiveGuard | None = None) -> None:
+        self.run, self.guard = run, guard
         self.is_over = False
         self.problems: list[str] = []
         self.rewards: dict[str, int | float] = {}
