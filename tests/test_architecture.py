@@ -322,6 +322,10 @@ def test_help_loads_no_command_and_no_library() -> None:
     assert not loaded & {"numpy", "pyarrow", "duckdb", "rich", "msgspec", "numba", "torch"}
 
 
+def test_listing_a_store_loads_neither_arrays_nor_tables() -> None:
+    assert not _loaded_by("import counterpoint.app.cli.ls, counterpoint.store.listing") & {"numpy", "pyarrow", "duckdb", "numba"}
+
+
 def test_reading_a_small_trace_needs_no_columnar_library() -> None:
     assert not _loaded_by("from counterpoint.trace import decode") & {"pyarrow", "duckdb", "numba", "torch"}
 

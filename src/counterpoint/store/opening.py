@@ -11,6 +11,7 @@ import errno
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,7 +20,9 @@ import counterpoint.store.head as head
 from counterpoint.errors import CounterpointError, InputError, NotFound
 from counterpoint.store.journal import Journal, journals
 from counterpoint.store.log import Log
-from counterpoint.store.writing import Writer
+
+if TYPE_CHECKING:  # who lists a store loads no lake
+    from counterpoint.store.writing import Writer
 
 VERSION = 2
 """2: every file of the log ends with its sum, and the log has a head. 1: neither."""

@@ -31,8 +31,9 @@ import counterpoint.store.disk as disk
 import counterpoint.store.opening as recovery
 from counterpoint.errors import CounterpointError, InputError, NotFound, TryAgain, did_you_mean
 from counterpoint.store.hot import Hot
-from counterpoint.store.journal import Journal, journals, path_of, peek
+from counterpoint.store.journal import Journal, path_of, peek
 from counterpoint.store.lake import REPAIR, Gone, Lake
+from counterpoint.store.listing import listing, open_summaries
 from counterpoint.store.log import Commit, Row, State
 from counterpoint.store.opening import open_folder, open_log
 from counterpoint.store.parts import SCHEMAS, part_path
@@ -144,21 +145,7 @@ class Store:
         return [s.id for s in self._open_summaries()]
 
     def _open_summaries(self) -> list[Summary]:
-        sealed = self._log.refresh().rows
-        found = []
-        self.damaged = {}
-        for path in journals(self._journal_folder):
-            try:
-                reader = peek(path)
-            except InputError as error:
-                self.damaged[path] = error
-                continue
-            if reader is not None and reader.header is not None and reader.header.trace_id not in sealed:
-                try:
-                    at = path.stat().st_mtime
-                except FileNotFoundError:
-                    continue  # sealed while we looked
-                found.append(Summary.of_lines(reader, at))
+        found, self.damaged = open_summaries(self._journal_folder, self._log.refresh().rows)
         return found
 
     # -- adding --------------------------------------------------------------------------------------------------
@@ -219,8 +206,8 @@ class Store:
 
     def rows(self) -> list[Summary]:
         """A line per trace, finished and open, by the time it was added. Reads the manifest, not the lake."""
-        done = [Summary.of_row(r) for r in list(self._log.refresh().rows.values())]
-        return sorted(done + self._open_summaries(), key=lambda s: s.added)
+        rows, self.damaged = listing(self._journal_folder, self._log)
+        return rows
 
     def info(self) -> Info:
         """The store in numbers: what it holds, how large it is, how it grew."""

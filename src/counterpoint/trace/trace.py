@@ -10,15 +10,17 @@ import hashlib
 import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
 import counterpoint.trace.quantities as quantities
 from counterpoint.display import display
-from counterpoint.trace.graph import Graph
 from counterpoint.trace.records import Edge, Event, Number
 from counterpoint.trace.vocabulary import Topology
+
+if TYPE_CHECKING:
+    from counterpoint.trace.graph import Graph
 
 
 class Trace(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True, weakref=True):
@@ -50,6 +52,8 @@ class Trace(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True, we
     @cached_property
     def graph(self) -> Graph:
         """The event graph as arrays; raises `InvalidTrace` when the records are not a graph."""
+        from counterpoint.trace.graph import Graph  # with numpy, which a list of traces does without
+
         return Graph.of(self.events, self.edges)
 
     @cached_property

@@ -17,7 +17,6 @@ from msgspec import Meta, Raw, Struct
 
 import counterpoint.trace.schema_check as schema_check
 from counterpoint.errors import InputError, InvalidTrace
-from counterpoint.trace.edges import scan
 from counterpoint.trace.problem import DEFAULT_LIMIT
 from counterpoint.trace.records import AMOUNTS, FIELDS, Edge, Event, Name, Number, wire_name
 from counterpoint.trace.trace import Trace
@@ -90,6 +89,8 @@ def decode_strictly(data: Data) -> Trace | None:
             edges = file.edges
         else:
             file = _large_file.decode(data)
+            from counterpoint.trace.edges import scan
+
             edges = scan(file.edges, file.events) or _edges.decode(file.edges)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None

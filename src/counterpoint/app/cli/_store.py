@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 import click
 
 from counterpoint.app.library import store_path
-from counterpoint.errors import NotFound
+from counterpoint.errors import CounterpointError, NotFound
 
 if TYPE_CHECKING:
     from counterpoint.store import Store
+    from counterpoint.store.summary import Summary
 
 store_option = click.option(
     "--store",
@@ -31,7 +32,21 @@ def open_store(store: str | os.PathLike[str] | None = None, *, create: bool = Fa
     from counterpoint.store import Store
 
     path = store_path(store)
-    if not create and not path.exists():
+    if not create:
+        _check_there(path)
+    return Store(path, create=create, read_only=read_only)
+
+
+def list_store(store: str | os.PathLike[str] | None = None) -> tuple[list[Summary], dict[Path, CounterpointError]]:
+    """A line per trace of the store, by the time it was added, and the journals that cannot be read; no lake is opened."""
+    from counterpoint.store.listing import list_folder
+
+    path = store_path(store)
+    _check_there(path)
+    return list_folder(path)
+
+
+def _check_there(path: Path) -> None:
+    if not path.exists():
         fix = "name one with --store DIR, or make one: counterpoint demo"
         raise NotFound("there is no store here", where=os.fspath(path), fix=fix)
-    return Store(path, create=create, read_only=read_only)

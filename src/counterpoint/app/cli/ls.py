@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from counterpoint.app.cli._output import emit, json_option, note, table
-from counterpoint.app.cli._store import open_store, store_option
+from counterpoint.app.cli._store import list_store, store_option
 from counterpoint.app.search import FIELDS, matcher
 from counterpoint.app.words import number
 from counterpoint.errors import InputError, did_you_mean
@@ -30,10 +30,9 @@ def ls(query: tuple[str, ...], sort: str, limit: int, store: Path | None, as_jso
     key = FIELDS.get(sort, sort)
     if sort not in FIELDS and sort != "added":
         raise InputError(f"cannot sort by {sort!r}", fix=did_you_mean(sort, [*FIELDS, "added"]))
-    with open_store(store, read_only=True) as opened:
-        every = opened.rows()
-        for path, error in opened.damaged.items():
-            note(f"damaged, and not listed: {path.name}: {error.what}; counterpoint store repair")
+    every, damaged = list_store(store)
+    for path, error in damaged.items():
+        note(f"damaged, and not listed: {path.name}: {error.what}; counterpoint store repair")
     rows = sorted((row for row in every if matches(row)), key=lambda row: _rank(getattr(row, key)))
     shown = rows[-limit:] if limit else rows
     if as_json:

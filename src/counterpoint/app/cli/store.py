@@ -1,4 +1,4 @@
-"""A store itself: how it is, whether every byte is as it was written, and how to mend and tidy it.
+"""A store itself: its size, whether it is whole, how to repair it.
 
 Always true: `info` and `verify` write nothing; `repair` deletes nothing; each works while others use the store.
 """

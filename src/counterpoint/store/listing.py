@@ -1,0 +1,56 @@
+"""The list of a store: a line per trace, from the manifest and the journals alone.
+
+Always true: nothing is written, and nothing of the lake is opened or loaded: a list costs what reading the manifest costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from pathlib import Path
+
+import counterpoint.store.disk as disk
+from counterpoint.errors import CounterpointError, InputError
+from counterpoint.store.journal import journals, peek
+from counterpoint.store.log import Log
+from counterpoint.store.opening import open_folder, open_log
+from counterpoint.store.summary import Summary
+
+Damaged = dict[Path, CounterpointError]
+"""Journals that cannot be read, each with the reason."""
+
+
+def list_folder(path: Path) -> tuple[list[Summary], Damaged]:
+    """The list of the store in a folder."""
+    with disk.explained(path):
+        log = open_log(path, open_folder(path, create=False), read_only=True)
+    try:
+        return listing(path / "journal", log)
+    finally:
+        log.close()
+
+
+def listing(journal_folder: Path, log: Log) -> tuple[list[Summary], Damaged]:
+    """A line per trace, finished and open, by the time it was added."""
+    sealed = log.refresh().rows
+    done = [Summary.of_row(row) for row in list(sealed.values())]
+    found, damaged = open_summaries(journal_folder, sealed)
+    return sorted(done + found, key=lambda summary: summary.added), damaged
+
+
+def open_summaries(journal_folder: Path, sealed: Container[str]) -> tuple[list[Summary], Damaged]:
+    """The traces that are running, or were cut off: in the journal and not yet in the lake."""
+    found: list[Summary] = []
+    damaged: Damaged = {}
+    for path in journals(journal_folder):
+        try:
+            reader = peek(path)
+        except InputError as error:
+            damaged[path] = error
+            continue
+        if reader is not None and reader.header is not None and reader.header.trace_id not in sealed:
+            try:
+                at = path.stat().st_mtime
+            except FileNotFoundError:
+                continue  # sealed while we looked
+            found.append(Summary.of_lines(reader, at))
+    return found, damaged
