@@ -41,7 +41,7 @@ class Span(Struct, frozen=True, array_like=True, gc=False):
     rows: int
 
 
-class Row(Struct, frozen=True, kw_only=True, array_like=True):
+class Row(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """One trace as the manifest knows it: enough to list it, and to find it. An array in JSON: new fields go to the end."""
 
     id: str

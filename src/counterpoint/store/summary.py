@@ -17,7 +17,7 @@ from counterpoint.trace.lines import LineReader
 from counterpoint.trace.steered import order_of
 
 
-class Summary(Struct, frozen=True, kw_only=True):
+class Summary(Struct, frozen=True, kw_only=True, gc=False):
     """What `counterpoint ls` shows of a trace."""
 
     id: str

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -25,7 +26,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import counterpoint
 from counterpoint.app import serving
-from counterpoint.app.viewer import api, runs, steering
+from counterpoint.app.viewer import runs, steering
 from counterpoint.app.viewer.collection import ROWS, Collection, Listing
 from counterpoint.app.viewer.forks import Forks
 from counterpoint.app.viewer.guard import Door, Guard
@@ -59,6 +60,13 @@ class _WrongMethod(CounterpointError):
     """A page or question that was asked in another way than it can be."""
 
 
+def _questions() -> ModuleType:
+    """What answers questions about one trace. The list comes first, and does not wait for what these need."""
+    from counterpoint.app.viewer import api
+
+    return api
+
+
 class Site:
     """Answers requests."""
 
@@ -72,7 +80,7 @@ class Site:
 
     def warm(self, trace_id: str) -> None:
         """Open a trace while the browser starts, so that the page need not wait for it."""
-        self._answers.begin(lambda: api.ASKED[""](self.collection.get(trace_id), {}))
+        self._answers.begin(lambda: _questions().ASKED[""](self.collection.get(trace_id), {}))
 
     async def answer(self, request: Request) -> Response:
         """Any request."""
@@ -116,7 +124,7 @@ class Site:
         make: Callable[[], Any]
         if len(rest) == 2 and rest[0] == "event":
             make = partial(self._event, trace_id, rest[1], words)
-        elif len(rest) <= 1 and (ask := api.asked(rest[0] if rest else "")) is not None:
+        elif len(rest) <= 1 and (ask := _questions().asked(rest[0] if rest else "")) is not None:
             make = partial(lambda ask: ask(self.collection.get(trace_id), words), ask)
         else:
             raise NotFound("no such address", where="/".join(rest), fix="reload the page; docs/view.md lists the addresses")
@@ -126,7 +134,7 @@ class Site:
 
     def _event(self, trace_id: str, number: str, words: dict[str, str]) -> Any:
         trace = self.collection.get(trace_id)
-        return api.event_of(trace, number, words, self._forks.badges(trace))
+        return _questions().event_of(trace, number, words, self._forks.badges(trace))
 
     async def _fork(self, request: Request, trace_id: str) -> Response:
         body = await _body(request)
@@ -150,12 +158,14 @@ class Site:
     async def _traces(self, request: Request) -> Response:
         query, limit = request.query_params.get("q", ""), request.query_params.get("limit", "")
         count = min(int(limit), 100_000) if limit.isascii() and limit.isdigit() else ROWS
-        return await self._answers.answer(request, None, partial(self._listing.traces, query, count))
+        found = await self._answers.answer(request, None, partial(self._listing.traces, query, count))
+        self._answers.begin(_questions)  # who has the list opens a trace next
+        return found
 
     async def _diff(self, request: Request) -> Response:
         a, b = (_word(request, name) for name in ("a", "b"))
         versions = await self._answers.call(lambda: (self.collection.version(a), self.collection.version(b)))
-        make = lambda: api.diff(self.collection.get(a), self.collection.get(b))  # noqa: E731
+        make = lambda: _questions().diff(self.collection.get(a), self.collection.get(b))  # noqa: E731
         return await self._answers.answer(request, ("diff", a, b, *versions), make)
 
     async def _runs(self, request: Request) -> Response:
