@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 import counterpoint
-from counterpoint.app.guard import hook, quick_json
+from counterpoint.app.guard import advice, hook, quick_json
 from counterpoint.app.guard.advice import learn, rounds_of, stretches, would_stop
+from counterpoint.app.guard.claude_code import ClaudeCodeReader
 from counterpoint.app.guard.reader import SessionReader, seconds
 from counterpoint.app.guard.replay import replay
 from counterpoint.app.guard.settings import install, installed, uninstall
@@ -47,6 +48,10 @@ def call(path: Path, tool: str = "Bash", given: Any = None, **more: Any) -> dict
 def denied(said: dict[str, Any]) -> str:
     assert said["hookSpecificOutput"]["permissionDecision"] == "deny"
     return str(said["hookSpecificOutput"]["permissionDecisionReason"])
+
+
+def denial(said: dict[str, Any]) -> bool:
+    return "permissionDecision" in said.get("hookSpecificOutput", {})
 
 
 def process(given: Any, *options: str) -> subprocess.CompletedProcess[bytes]:
@@ -204,25 +209,27 @@ def test_a_refusal_is_an_object_or_an_exit_code() -> None:
     assert process(call(SHOP), "--limit", "agents=1").stdout == b""  # other calls may go on
 
 
-def test_recorded_sessions_are_refused_when_the_count_is_reached(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("source", "most"),
+    [
+        pytest.param(SHOP, 1, id="sample"),
+        pytest.param(REAL / "claude_code" / "oh-my-posh" / "22_523a93a015_0_full.jsonl", 10, id="real", marks=pytest.mark.shared),
+    ],
+)
+def test_recorded_sessions_are_refused_when_the_count_is_reached(source: Path, most: int, tmp_path: Path) -> None:
     """Each record is written, then each of its calls asks: what is refused is what the replay of the whole says."""
-    path, lines = tmp_path / SHOP.name, SHOP.read_text().splitlines(keepends=True)
-    shutil.copytree(SHOP.with_suffix(""), path.with_suffix(""))
-    for p in path.with_suffix("").rglob("*.jsonl"):
-        p.unlink()
-    refused = []
-    reader = read(SHOP)
-    for k, line in enumerate(lines):
-        path.write_text("".join(lines[: k + 1]))
-        if not line.startswith("{") or not line.endswith("}\n"):
-            continue
-        entry = json.loads(line)
-        blocks = [b for b in entry.get("message", {}).get("content", []) if isinstance(b, dict) and b.get("type") == "tool_use"]
-        for block in blocks if entry["type"] == "assistant" else ():
-            given = call(path, block["name"], block["input"], tool_use_id=block["id"])
-            said = hook.answer(given, {"--limit": ["agents=1"]}, now=seconds(entry["timestamp"]))
-            refused += [block["name"]] if said else []
-    found = replay(type(reader)(GuardState()), str(SHOP), limits_of(limit_option(["agents=1"]))).fired
+    path, refused, options = tmp_path / source.name, [], {"--limit": [f"agents={most}"]}
+    for line in source.read_text().splitlines(keepends=True):
+        with path.open("a") as out:
+            out.write(line)
+        entry = json.loads(line) if _is_whole(line) else {}
+        content = entry.get("message", {}).get("content", []) if entry.get("type") == "assistant" else []
+        for block in content:
+            if block["type"] == "tool_use":
+                given = call(path, block["name"], block["input"], tool_use_id=block["id"])
+                said = hook.answer(given, options, now=seconds(entry["timestamp"]))
+                refused += [block["name"]] if denial(said) else []
+    found = replay(ClaudeCodeReader(GuardState()), str(path), limits_of(limit_option(options["--limit"]))).fired
     assert refused
     assert set(refused) <= {"Task", "Agent"}
     assert len(refused) == found["agents"].calls
@@ -265,6 +272,17 @@ def test_a_spawn_that_failed_does_not_count_and_one_that_began_counts_once(tmp_p
     talk += [result(5, "toolu_b", "done", agentId="abc"), tool_use(6, "Agent", {"prompt": "c"}, "toolu_c")]
     denied(hook.answer(call(write(path, *talk), "Agent", {"prompt": "c"}, tool_use_id="toolu_c"), options))
     assert GuardState(state_path("s")).tally.agents == {"abc": [1, pytest.approx(seconds("2026-01-01T10:00:04Z"), abs=1e12)]}
+
+
+def test_a_workflow_is_refused_like_a_spawn_and_counted_by_its_agents(tmp_path: Path) -> None:
+    path = write(tmp_path / "s.jsonl", record("user", 0, "go"))
+    assert hook.answer(call(path, "Workflow", {"script": "x"}), {"--limit": ["agents=1"]}) == {}
+    folder = tmp_path / "s" / "subagents" / "workflows" / "wf_1"
+    folder.mkdir(parents=True)
+    for name in ("a1", "a2"):
+        write(folder / f"agent-{name}.jsonl", record("user", 4, name, isSidechain=True, agentId=name))
+    why = denied(hook.answer(call(path, "Workflow", {"script": "x"}), {"--limit": ["agents=1"]}))
+    assert "2 sub-agents have been started" in why
 
 
 def test_depth_is_that_of_who_asks(tmp_path: Path) -> None:
@@ -500,6 +518,30 @@ def test_a_rule_learned_from_sessions_that_stalled_stops_when_one_stalls(tmp_pat
         (begin, begin + 60, [begin + 60]),
         (begin + 600, begin + 610, []),
     ]
+
+
+def test_a_rule_is_asked_once_a_round_and_its_answer_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+
+    def start(words: list[str]) -> None:
+        asked.append(words)
+        advice.main(*words[3:])
+
+    monkeypatch.setattr(advice, "_start", start)
+    work = [(0.0, 60.0 * (20 + n % 5), [60.0 * k for k in range(3 + n % 7)]) for n in range(40)]
+    advice.learn(work, minutes=1.0, cost=0.02).save(tmp_path / "stop.npz")
+    limits = tmp_path / "guard.toml"
+    limits.write_text('[session]\nagents = 5\n[advice]\nrule = "stop.npz"\nround_minutes = 1\n')
+    talk = [record("user", 0, "go"), tool_use(1, "Write", {}, "c1"), result(30, "c1", "ok")]
+    path, options, said = write(tmp_path / "s.jsonl", *talk), {"--limits": [str(limits)]}, []
+    for second in (40, 50, 90, 95, 20 * 60, 20 * 60 + 1, 25 * 60):
+        said.append(hook.answer(call(path), options, now=(seconds("2026-01-01T10:00:00Z") or 0) + second))
+    assert len(asked) == 2  # in the first round nothing is known, and once it was told nobody asks again
+    assert [bool(one) for one in said] == [False] * 4 + [True] + [False] * 2
+    assert "a stop rule learned from 40 runs would stop here" in said[4]["systemMessage"]
+    (tmp_path / "stop.npz").write_bytes(b"no rule")
+    advice.main(*asked[0][3:])
+    assert "no advice" in (Path(state_path("s")).parent / "guard.log").read_text()
 
 
 # -- commands ------------------------------------------------------------------------------------------------------------------

@@ -39,6 +39,7 @@ _client_options = (
     click.option("--claude-code", "client", flag_value="claude_code", default=True, help="Claude Code (the default)."),
     click.option("--codex", "client", flag_value="codex", help="Codex."),
     click.option("--project", "where", flag_value="project", default=True, help="For this folder's project (the default)."),
+    click.option("--local", "where", flag_value="local", help="For this project on this machine: settings that are not shared."),
     click.option("--user", "where", flag_value="user", help="For all projects of this user."),
 )
 
@@ -85,7 +86,7 @@ def install_(
     from counterpoint.app.guard.settings import CLIENTS, hook_command, install
 
     given = _given(pairs, file, prices) | ({"--answer": [answer]} if answer != "json" else {})
-    path = CLIENTS[client].path(for_user=where == "user", folder=Path.cwd())
+    path = CLIENTS[client].path(where, Path.cwd())
     command = hook_command([word for name, values in given.items() for value in values for word in (name, value)])
     changed = install(path, command)
     if as_json:
@@ -104,7 +105,7 @@ def uninstall_(client: str, where: str, as_json: bool) -> None:
     """Take the hook out of the client's settings again, and nothing else."""
     from counterpoint.app.guard.settings import CLIENTS, uninstall
 
-    path = CLIENTS[client].path(for_user=where == "user", folder=Path.cwd())
+    path = CLIENTS[client].path(where, Path.cwd())
     if not uninstall(path):
         raise NotFound("no guard is installed here", where=str(path), fix="counterpoint guard status shows where one is")
     emit({"schema": SCHEMA_VERSION, "settings": str(path)}) if as_json else click.echo(f"taken out of {path}")
@@ -320,24 +321,19 @@ def learn_(logs: tuple[Path, ...], out: Path, minutes: float, cost: float, seed:
 @json_option
 def status_(most: int, as_json: bool) -> None:
     """Where guards are installed, which sessions they have seen, and what they refused."""
-    from counterpoint.app.guard.settings import CLIENTS, installed
+    from counterpoint.app.guard.settings import installed, places
     from counterpoint.app.guard.state import GuardState, home
 
-    places: dict[str, Any] = {}
-    for client in CLIENTS.values():
-        for for_user in (False, True):
-            path = client.path(for_user=for_user, folder=Path.cwd())
-            for command in installed(path):
-                places[str(path)] = command
+    there = {str(path): command for path in places(Path.cwd()) for command in installed(path)}
     folder = Path(home())
     states = sorted(folder.glob("*.json"), key=lambda p: p.stat().st_mtime)[-most:] if folder.is_dir() else []
     rows = [_session_row(path.stem, GuardState(str(path)), path.stat().st_mtime) for path in states]
     if as_json:
-        emit({"schema": SCHEMA_VERSION, "installed": places, "sessions": rows, "log": str(folder / "guard.log")})
+        emit({"schema": SCHEMA_VERSION, "installed": there, "sessions": rows, "log": str(folder / "guard.log")})
         return
-    for place, command in places.items():
+    for place, command in there.items():
         click.echo(plain_text(f"installed in {place}: {command}"))
-    if not places:
+    if not there:
         click.echo("no guard is installed for this folder or this user")
     if rows:
         header = ("session", "last call", "agents", "calls", "tokens", "minutes", "refused", "last refusal")

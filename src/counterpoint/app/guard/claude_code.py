@@ -61,6 +61,7 @@ class ClaudeCodeReader(SessionReader):
     """Takes the new records of a Claude Code session into a state."""
 
     spawns = ("Task", "Agent")
+    starters = ("Workflow",)
 
     def root(self, transcript: str) -> str:
         """The session's own transcript, also where a sub-agent's file is named."""

@@ -206,7 +206,7 @@ def decide(reader: SessionReader, limits: GuardLimits, given: Mapping[str, Any],
         state.notes["last_refusal"] = [now, agent, tool, *why]
         return _deny(why[1])
     if is_spawn and isinstance(given.get("tool_use_id"), str):
-        reader.grant(given["tool_use_id"], agent, inside, now)
+        reader.grant(given["tool_use_id"], tool, agent, inside, now)
     told = state.notes.setdefault("told", [])
     if price is not None and "price" not in told and (unpriced := tally.unpriced(price)):
         text = f"{MARK} the limit of dollars cannot be held, because {', '.join(unpriced)} has no price: give --prices FILE"

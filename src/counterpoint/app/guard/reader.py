@@ -60,7 +60,9 @@ class SessionReader:
     """Takes a session's new records into a state; a format says how they are read."""
 
     spawns: tuple[str, ...] = ()
-    """The tools that start an agent."""
+    """The tools that start one agent."""
+    starters: tuple[str, ...] = ()
+    """The tools that start any number of them: refused like a spawn, and counted by the agents that appear."""
 
     def __init__(self, state: GuardState) -> None:
         self.state, self.tally = state, state.tally
@@ -111,8 +113,8 @@ class SessionReader:
             yield agent, record, at
 
     def is_spawn(self, tool: str) -> bool:
-        """Whether a tool starts an agent."""
-        return tool in self.spawns
+        """Whether a tool starts an agent, or several."""
+        return tool in self.spawns or tool in self.starters
 
     def key(self, tool: str, given: Any) -> str:
         """One call with its input, as `Tally.answered` was told about earlier ones."""
@@ -133,8 +135,10 @@ class SessionReader:
             return 0
         return int(self.tally.agents[agent][0]) if agent in self.tally.agents else 1
 
-    def grant(self, call: str, agent: str, given: Any, now: float | None) -> None:
+    def grant(self, call: str, tool: str, agent: str, given: Any, now: float | None) -> None:
         """A spawn may go on: it counts from now, before anything of it is written."""
+        if tool not in self.spawns:
+            return
         prompt = next((given[name] for name in ("prompt", "message") if name in given), None) if isinstance(given, dict) else None
         spawn = self.state.spawns.setdefault(call, [agent, None, prompt_sum(prompt), False])
         self.start(call, spawn, now)

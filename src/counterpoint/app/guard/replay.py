@@ -50,6 +50,6 @@ def replay(reader: SessionReader, transcript: str, limits: GuardLimits) -> Repla
                 first = out.fired.setdefault(why[0], Fired(why[0], at, agent, tool, why[1], counts))
                 first.calls += 1
             elif call.is_spawn:
-                reader.grant(name, agent, given, at)
+                reader.grant(name, tool, agent, given, at)
         reader.take(record, agent)
     return out

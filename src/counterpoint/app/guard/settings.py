@@ -35,21 +35,35 @@ class Client:
     """Its file for all projects of a person, below the home folder."""
     project: str
     """Its file in a project."""
+    local: str | None
+    """Its file in a project for this machine alone, where it has one."""
     home_variable: str
     """The environment variable that moves the first."""
 
-    def path(self, *, for_user: bool, folder: Path) -> Path:
-        """The file to change."""
+    def path(self, where: str, folder: Path) -> Path:
+        """The file to change: of this `project`, of the project on this machine (`local`), or of the `user`."""
         moved = os.environ.get(self.home_variable)
-        if not for_user:
-            return folder / self.project
+        if where == "local" and self.local is None:
+            raise InputError(
+                f"{self.name} has no settings of a project for one machine", where="--local", fix="--project or --user"
+            )
+        if where != "user":
+            return folder / str(self.local if where == "local" else self.project)
         return Path(moved) / Path(self.user).name if moved else Path.home() / self.user
 
 
 CLIENTS = {
-    "claude_code": Client("Claude Code", ".claude/settings.json", ".claude/settings.json", "CLAUDE_CONFIG_DIR"),
-    "codex": Client("Codex", ".codex/hooks.json", ".codex/hooks.json", "CODEX_HOME"),
+    "claude_code": Client(
+        "Claude Code", ".claude/settings.json", ".claude/settings.json", ".claude/settings.local.json", "CLAUDE_CONFIG_DIR"
+    ),
+    "codex": Client("Codex", ".codex/hooks.json", ".codex/hooks.json", None, "CODEX_HOME"),
 }
+
+
+def places(folder: Path) -> list[Path]:
+    """Every file that may hold a hook for work in a folder."""
+    asked = [(client, where) for client in CLIENTS.values() for where in ("project", "local", "user")]
+    return [client.path(where, folder) for client, where in asked if where != "local" or client.local]
 
 
 def hook_command(options: list[str]) -> str:
