@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -94,8 +95,8 @@ def _sessions() -> Iterator[Any]:
 def test_it_counts_what_the_importer_counts(folder: Path) -> None:
     seen = 0
     for trace in counterpoint.read_logs(folder):
-        if trace.meta.get("resumed_from") or any("@" in member for member in trace.members):
-            continue  # the hook sees a whole file, with what it copied; teammates are sessions of their own
+        if trace.meta.get("resumed_from"):
+            continue  # the hook sees a whole file, with what it copied
         path = next(iter(folder.rglob(f"*{trace.trace_id}.jsonl")), None)
         if path is None or trace.tokens is None:
             continue
@@ -149,6 +150,39 @@ def test_a_file_that_was_cut_or_written_anew_is_not_counted_twice(tmp_path: Path
     assert state.tally.as_dict() == before | {"last_at": seconds("2026-01-01T10:00:09Z")}
     assert state.tally.repeats
     assert state.tally.calls == [1, 1]
+
+
+@pytest.mark.parametrize("path", [SHOP, *sorted(CODEX.glob("*-000000000000.jsonl"))], ids=["claude_code", "codex"])
+def test_strange_records_are_passed_over(path: Path, tmp_path: Path) -> None:
+    strange: list[Any] = [
+        None,
+        0,
+        -1.5,
+        True,
+        "x",
+        "2026-13-45T99:99:99Z",
+        [],
+        [[]],
+        {},
+        {"type": []},
+        {"type": "tool_use", "id": 3},
+        1e400,
+    ]
+    rng = random.Random(0)
+
+    def changed(value: Any) -> Any:
+        if rng.random() < 0.08:
+            return rng.choice(strange)
+        if isinstance(value, dict):
+            return {name: changed(inner) for name, inner in value.items()}
+        return [changed(inner) for inner in value] if isinstance(value, list) else value
+
+    records = [json.loads(line) for line in path.read_text().splitlines() if _is_whole(line)]
+    for turn in range(20):
+        copy = write(tmp_path / f"{turn}-{path.name}", *(changed(record) for record in records))
+        reader = read(copy)
+        hook.decide(reader, limits_of({}), call(copy, given=changed({"a": [1]})), 0.0)
+        assert json.dumps(reader.tally.as_dict())
 
 
 def test_a_message_in_several_records_counts_once_with_its_largest_usage(tmp_path: Path) -> None:

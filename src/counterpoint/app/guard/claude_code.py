@@ -26,6 +26,7 @@ _NOT_HUMAN = (
 _NOT_FAILED = ("The user doesn't want to proceed", "[Request interrupted", "Request interrupted")
 _CHANGES = ("Edit", "MultiEdit", "NotebookEdit", "Write")
 _RECENT = 64
+_HEAD = 1 << 16
 
 
 def agent_files(state: GuardState, transcript: str) -> Iterator[tuple[str, str]]:
@@ -33,18 +34,19 @@ def agent_files(state: GuardState, transcript: str) -> Iterator[tuple[str, str]]
     folder, name = os.path.split(transcript)
     session = name.removesuffix(".jsonl")
     below = os.path.join(folder, session, "subagents")
-    for place, _, names in os.walk(below) if os.path.isdir(below) else ():
-        for name in sorted(names):
-            if name.startswith("agent-") and name.endswith(".jsonl"):
-                yield os.path.join(place, name), name[6:-6]
-    beside = [entry.name for entry in os.scandir(folder or ".") if entry.name.startswith("agent-")]
-    for name in sorted(beside):
-        path = os.path.join(folder, name)
-        if name.endswith(".jsonl") and path not in state.foreign:
-            if path in state.files or _session_in(path) in (None, session):
-                yield path, name[6:-6]
-            else:
-                state.foreign.append(path)
+    if os.path.isdir(below):
+        for place, _, names in os.walk(below):
+            for name in sorted(names):
+                if name.startswith("agent-") and name.endswith(".jsonl"):
+                    yield os.path.join(place, name), name[6:-6]
+    elif state.spawns:  # the folder may hold thousands of other sessions' agents: each is looked into once
+        for name in sorted(entry.name for entry in os.scandir(folder or ".") if entry.name.startswith("agent-")):
+            path = os.path.join(folder, name)
+            if name.endswith(".jsonl") and path not in state.foreign:
+                if path in state.files or _session_in(path) in (None, session):
+                    yield path, name[6:-6]
+                else:
+                    state.foreign[path] = 1
 
 
 def _session_in(path: str) -> str | None:
@@ -55,6 +57,24 @@ def _session_in(path: str) -> str | None:
         return None
     found = record.get("sessionId") if isinstance(record, dict) else None
     return found if isinstance(found, str) else None
+
+
+def _teammate(path: str, team: Any) -> str | None:
+    """Whose transcript this is, if it is one of the team's and not the lead's."""
+    try:
+        with open(path, "rb") as file:
+            lines = file.read(_HEAD).split(b"\n")
+    except OSError:
+        return None
+    for line in lines[:-1]:
+        try:
+            record = loads(line) if b'"teamName"' in line else None
+        except ValueError:
+            continue
+        if isinstance(record, dict) and record.get("teamName") == team:
+            name = record.get("agentName")
+            return name if isinstance(name, str) and name != "team-lead" else None
+    return None
 
 
 class ClaudeCodeReader(SessionReader):
@@ -74,6 +94,23 @@ class ClaudeCodeReader(SessionReader):
         if os.path.exists(path):
             yield path, "main"
             yield from agent_files(self.state, path)
+            yield from self._teammates(path)
+
+    def _teammates(self, path: str) -> Iterator[tuple[str, str]]:
+        """The transcripts of a team's other members, which are sessions of their own beside the lead's; each is looked at until
+        it is long enough to know."""
+        team, folder = self.state.notes.get("team"), os.path.dirname(path)
+        looked: dict[str, int] = self.state.notes.setdefault("looked", {})
+        for name in sorted(os.listdir(folder or ".")) if team else ():
+            other = os.path.join(folder, name)
+            if other in self.state.files and "@" in self.state.files[other][2]:
+                yield other, self.state.files[other][2]
+            elif name.endswith(".jsonl") and not name.startswith("agent-") and other != path:
+                size = os.path.getsize(other)
+                if looked.get(other, 0) < min(size, _HEAD):
+                    looked[other] = size
+                    if (mate := _teammate(other, team)) is not None:
+                        yield other, f"{mate}@{team}"
 
     def calls_of(self, record: dict[str, Any]) -> list[tuple[str, str, Any]]:
         """The tool calls in a record: id, tool and input."""
@@ -94,6 +131,8 @@ class ClaudeCodeReader(SessionReader):
             return
         if agent == "main" and record.get("isSidechain"):
             agent = self._inline(record, at)
+        if agent == "main" and isinstance(record.get("teamName"), str) and record.get("agentName") in (None, "team-lead"):
+            self.state.notes["team"] = record["teamName"]
         message = record.get("message")
         message = message if isinstance(message, dict) else {}
         if kind == "assistant":

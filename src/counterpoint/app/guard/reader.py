@@ -92,7 +92,10 @@ class SessionReader:
             if path not in self.state.files:
                 self.found(path, agent)
             for record in self.state.lines(path, agent, to_end=to_end):
-                self.take(record, agent)
+                try:
+                    self.take(record, agent)
+                except (TypeError, ValueError, KeyError, AttributeError, IndexError, OverflowError):
+                    self.state.unread += 1  # a record like no other: the next ones are read all the same
 
     def in_order(self, transcript: str) -> Iterator[tuple[str, dict[str, Any], float | None]]:
         """Every record of a session that is over, with its agent, by time; without a time, behind the one before it."""

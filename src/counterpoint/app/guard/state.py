@@ -67,7 +67,7 @@ class GuardState:
         self.format = ""
         self.files: dict[str, list[Any]] = {}
         """Path to how far it is read, a sum of the bytes before that, and the agent whose file it is."""
-        self.foreign: list[str] = []
+        self.foreign: dict[str, int] = {}
         """Files that were looked at and belong to other sessions."""
         self._seen = b""
         self._fresh: list[str] = []
@@ -230,5 +230,5 @@ def remove_old(now: float) -> None:
     """Remove the states of sessions that nobody has touched for two months."""
     with os.scandir(home()) as entries:
         for entry in entries:
-            if entry.name.endswith((".json", ".lock", ".seen")) and now - entry.stat().st_mtime > _OLD_S:
+            if entry.name.endswith((".json", ".lock", ".seen", ".advice")) and now - entry.stat().st_mtime > _OLD_S:
                 os.remove(entry.path)
