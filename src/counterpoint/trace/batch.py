@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
@@ -173,6 +172,8 @@ class TraceBatch:
     @cached_property
     def edge_type(self) -> NDArray[np.uint8]:
         """Codes into `EDGE_TYPES`."""
+        import pyarrow.compute as pc  # as slow to import as all else of pyarrow, and needed here alone
+
         column = self._edges["type"]
         column = column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
         return pc.index_in(column, value_set=pa.array(EDGE_TYPES)).cast(pa.uint8()).to_numpy()
