@@ -406,10 +406,17 @@ def test_a_broken_session_state_or_limit_goes_on_and_is_logged(tmp_path: Path, h
     assert "unknown option" in (home / "guard.log").read_text()
     (home / f"{SHOP.stem}.json").write_text('{"version": 1}')
     assert denied(json.loads(process(call(SHOP, "Task"), "--limit", "agents=1").stdout))
-    said = json.loads(process(call(SHOP), "--limits", str(tmp_path / "none.toml")).stdout)
-    assert "off" in said["systemMessage"]
-    assert "none.toml" in said["systemMessage"]
-    assert process(call(SHOP), "--limits", str(tmp_path / "none.toml")).stdout == b""
+    limits = tmp_path / "guard.toml"
+    limits.write_text("[session]\nagents = 1\n")
+    assert denied(json.loads(process(call(SHOP, "Task"), "--limits", str(limits)).stdout))
+    limits.write_text("[session]\nagents = ")  # half of an edit: what was read before holds
+    said = json.loads(process(call(SHOP), "--limits", str(limits)).stdout)
+    assert "those that were read before hold" in said["systemMessage"]
+    assert denied(json.loads(process(call(SHOP, "Task"), "--limits", str(limits)).stdout))
+    assert process(call(SHOP), "--limits", str(limits)).stdout == b""  # told once
+    said = json.loads(process(call(SHOP) | {"session_id": "new"}, "--limits", str(tmp_path / "none.toml")).stdout)
+    assert "nothing is refused" in said["systemMessage"]
+    assert denied(json.loads(process(call(SHOP), "--limit", "calls=0", "--limit", "dollars=1", "--prices", "/none.toml").stdout))
     shutil.rmtree(home)
     home.write_text("a file where the folder should be")
     assert process(call(SHOP, "Task"), "--limit", "agents=0").stdout == b""

@@ -76,19 +76,35 @@ def answer(given: Any, options: Mapping[str, Sequence[str]], now: float | None =
         is_first = not os.path.exists(path)
         state = GuardState(path)
         reader = reader_of(state, session, os.path.expanduser(transcript))
-        try:
-            limits = read_limits(state, options)
-        except (ValueError, LookupError, OSError) as error:  # InputError and NotFound among them: a wrong limits file
-            said = _once(state, "limits", f"{MARK} off, because the limits cannot be read: {error}")
-        else:
-            said = decide(reader, limits, given, now)
-        if lock.is_held:
+        limits, said = _limits_or_words(state, options)
+        if limits is not None:
+            said = decide(reader, limits, given, now) or said
+        _keep(state, now, is_ours=lock.is_held, is_first=is_first)
+    return said
+
+
+def _limits_or_words(state: GuardState, options: Mapping[str, Sequence[str]]) -> tuple[GuardLimits | None, dict[str, Any]]:
+    """The limits; where they cannot be read, those that were read last, and what to tell the person once."""
+    try:
+        return read_limits(state, options), {}
+    except (ValueError, LookupError, OSError) as error:  # InputError and NotFound among them: a wrong limits file
+        last = state.notes.get("limits")
+        holds = "those that were read before hold" if last is not None else "nothing is refused"
+        said = _once(state, f"limits: {error}", f"{MARK} the limits cannot be read, and {holds}: {error}")
+        return None if last is None else GuardLimits(last[1]), said
+
+
+def _keep(state: GuardState, now: float, *, is_ours: bool, is_first: bool) -> None:
+    """Write the state for the next call; what was decided stands, also where that fails."""
+    try:
+        if is_ours:
             state.save()
         else:
-            log(f"{session}: another hook holds the state; this call was decided by what it had written")
+            log(f"{state.path}: another hook holds it; this call was decided by what that one had written")
         if is_first:
             remove_old(now)
-    return said
+    except OSError as error:
+        log(f"{state.path}: {error}")
 
 
 def _once(state: GuardState, name: str, text: str) -> dict[str, Any]:
@@ -174,18 +190,28 @@ def with_packages() -> None:
 class ModelPrices:
     """Prices of a session's models, kept in its state: looking one up the first time costs more than everything else here."""
 
-    def __init__(self, state: GuardState, file: str | None) -> None:
+    def __init__(self, state: GuardState, file: str | None, *, is_strict: bool = True) -> None:
+        """Unless `is_strict`, a price that cannot be looked up is none, and is logged."""
         self._known: dict[str, list[float] | None] = state.notes.setdefault("prices", {})
-        self._file = file
+        self._file, self._is_strict = file, is_strict
 
     def __call__(self, model: str) -> list[float] | None:
         """Dollars per million tokens, one for each field of a usage."""
         if model not in self._known:
+            self._known[model] = self._look_up(model)
+        return self._known[model]
+
+    def _look_up(self, model: str) -> list[float] | None:
+        try:
             with_packages()
             from counterpoint.team.prices import price_of
 
-            self._known[model] = price_of(model, self._file)
-        return self._known[model]
+            return price_of(model, self._file)
+        except Exception as error:
+            if self._is_strict:
+                raise
+            log(f"{model}: {error}")
+            return None
 
 
 # -- deciding --------------------------------------------------------------------------------------------------------------
@@ -197,7 +223,7 @@ def decide(reader: SessionReader, limits: GuardLimits, given: Mapping[str, Any],
     tool, inside, agent = given["tool_name"], given.get("tool_input"), reader.caller(given)
     is_spawn = reader.is_spawn(tool)
     call = GuardCall(agent, tool, reader.key(tool, inside), is_spawn=is_spawn, depth=reader.depth(agent))
-    price = ModelPrices(state, limits.prices) if "dollars" in {**limits.session, **limits.prompt} else None
+    price = ModelPrices(state, limits.prices, is_strict=False) if "dollars" in {**limits.session, **limits.prompt} else None
     why = None
     if not (is_spawn and reader.is_granted(given.get("tool_use_id"))):
         why = refusal(limits, tally, call, now, price)
@@ -230,4 +256,8 @@ def _deny(why: str) -> dict[str, Any]:
 def _advice(state: GuardState, limits: GuardLimits, now: float) -> dict[str, str]:
     from counterpoint.app.guard.advice import advice
 
-    return advice(state, limits, now)
+    try:
+        return advice(state, limits, now)
+    except Exception as error:  # advice is the least of it
+        log(f"no advice: {error}")
+        return {}
