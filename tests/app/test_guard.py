@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import random
@@ -541,9 +542,15 @@ def test_quiet_work_is_a_warning(tmp_path: Path) -> None:
     assert hook.answer(call(path), options, now=seconds("2026-01-01T10:45:00Z")) == {}
 
 
-def test_a_rule_learned_from_sessions_that_stalled_stops_when_one_stalls(tmp_path: Path) -> None:
+@functools.cache
+def stalled() -> Any:
+    """A rule from forty stretches of work whose gains came early."""
     work = [(0.0, 60.0 * (20 + n % 5), [60.0 * k for k in range(3 + n % 7)]) for n in range(40)]
-    rule = learn(work, minutes=1.0, cost=0.02)
+    return learn(work, minutes=1.0, cost=0.02)
+
+
+def test_a_rule_learned_from_sessions_that_stalled_stops_when_one_stalls(tmp_path: Path) -> None:
+    rule = stalled()
     known = rounds_of([0.0, 60.0, 120.0], 0.0, 60.0 * 18, 60.0)
     assert known[:4] == [1, 2, 3, 3]
     assert would_stop(rule, known, 1.0)
@@ -551,7 +558,7 @@ def test_a_rule_learned_from_sessions_that_stalled_stops_when_one_stalls(tmp_pat
     with pytest.raises(PermissionError, match=r"rounds of 1\.0 minutes"):
         would_stop(rule, known, 5.0)
     with pytest.raises(InputError, match="12 stretches"):
-        learn(work[:3], minutes=1.0, cost=0.02)
+        learn([(0.0, 1200.0, [0.0])] * 3, minutes=1.0, cost=0.02)
     talk = [record("user", 0, "go"), tool_use(1, "Write", {}, "c1"), result(60, "c1", "ok"), record("user", 600, "more")]
     path = write(tmp_path / "s.jsonl", *talk, tool_use(610, "Bash", {}, "c2"))
     begin = seconds("2026-01-01T10:00:00Z") or 0.0
@@ -569,8 +576,7 @@ def test_a_rule_is_asked_once_a_round_and_its_answer_is_told_once(tmp_path: Path
         advice.main(*words[3:])
 
     monkeypatch.setattr(advice, "_start", start)
-    work = [(0.0, 60.0 * (20 + n % 5), [60.0 * k for k in range(3 + n % 7)]) for n in range(40)]
-    advice.learn(work, minutes=1.0, cost=0.02).save(tmp_path / "stop.npz")
+    stalled().save(tmp_path / "stop.npz")
     limits = tmp_path / "guard.toml"
     limits.write_text('[session]\nagents = 5\n[advice]\nrule = "stop.npz"\nround_minutes = 1\n')
     talk = [record("user", 0, "go"), tool_use(1, "Write", {}, "c1"), result(30, "c1", "ok")]
