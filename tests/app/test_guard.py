@@ -103,7 +103,11 @@ def test_it_counts_what_the_importer_counts(folder: Path) -> None:
         if path is None or trace.tokens is None:
             continue
         reader = read(path)
-        assert reader.tally.counts("session", None)["tokens"] == trace.tokens, trace.trace_id
+        price = hook.ModelPrices(reader.state, None)
+        counts = reader.tally.counts("session", None, price)
+        assert counts["tokens"] == trace.tokens, trace.trace_id
+        if trace.cost_usd is not None:
+            assert counts["dollars"] == pytest.approx(trace.cost_usd), trace.trace_id
         spawned = {e.to for e in trace.events if e.type == "spawn" and e.to} & set(trace.members)
         assert len(reader.tally.agents) == len(spawned), trace.trace_id
         seen += 1

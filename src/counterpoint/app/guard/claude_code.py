@@ -280,8 +280,10 @@ def _usage(usage: Any) -> list[int] | None:
         return None
     read, wrote = _count(usage.get("cache_read_input_tokens")) or 0, _count(usage.get("cache_creation_input_tokens")) or 0
     kinds = usage.get("cache_creation")
-    hour = _count(kinds.get("ephemeral_1h_input_tokens")) if isinstance(kinds, dict) else None
-    hour = min(hour or 0, wrote)
+    kinds = kinds if isinstance(kinds, dict) else {}
+    hour, minutes = (_count(kinds.get(f"ephemeral_{kept}_input_tokens")) or 0 for kept in ("1h", "5m"))
+    wrote = wrote or hour + minutes
+    hour = min(hour, wrote)
     return [fresh or 0, read, wrote - hour, hour, out or 0]
 
 
