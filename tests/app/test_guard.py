@@ -341,6 +341,9 @@ def test_failures_are_told_apart(tmp_path: Path) -> None:
     path = write(tmp_path / "s.jsonl", *talk)
     limits = {"--limit": ["repeats=3", "failures=9"]}
     assert "failed 3 times with the same input" in denied(hook.answer(call(path, given={"command": "make"}), limits))
+    edited = [tool_use(8, "Edit", {"file": "a"}, "e1"), result(9, "e1", "ok")]
+    other = write(tmp_path / "edited.jsonl", *talk, *edited)
+    assert hook.answer(call(other, given={"command": "make"}), limits) == {}  # what failed may work now
     assert hook.answer(call(path, given={"command": "make -n"}), limits) == {}
     why = denied(hook.answer(call(path, given={"command": "ls"}), {"--limit": ["failures=3"]}))
     assert "your last 3 tool calls all failed" in why

@@ -27,7 +27,7 @@ COUNTED = {
     "dollars": "US dollars",
     "minutes": "minutes of work, without the time spent waiting for a person",
     "failures": "tool calls of one agent that failed one after another",
-    "repeats": "failures of one and the same call",
+    "repeats": "failures of one and the same call, with nothing changed in between",
 }
 """What can be limited."""
 SCOPES = {
@@ -252,8 +252,9 @@ class Tally:
             del self.repeats[next(iter(self.repeats))]
 
     def gained(self, at: float | None) -> None:
-        """Something was changed or completed: going on has paid."""
+        """Something was changed or completed: going on has paid, and a call that failed before may work now."""
         if at is not None and self.is_recent(at):
+            self.repeats.clear()
             self.gains.append(at)
             del self.gains[:-500]
 
@@ -301,7 +302,7 @@ def refusal(
     times = tally.repeats.get(call.key, 0)
     most = limits.session.get("repeats")
     if most is not None and times >= most > 0:
-        what = f"this very call of {call.tool} has failed {times:,} times with the same input"
+        what = f"this very call of {call.tool} has failed {times:,} times with the same input, and nothing was changed in between"
         return _say(what, "repeats", most, "Do not make it again. Find out why it fails, or go on without it.")
     if call.tool in limits.allow and not call.is_spawn:
         return None
