@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
@@ -63,8 +64,56 @@ def test_two_methods_side_by_side_and_one_unit(stored: tuple[str, list[str]]) ->
     store, ids = stored
     out = run(ids[0], "--store", store, "--method", "shapley", "--compare", "uniform", "--unit", "agent")
     assert out.exit_code == 0, out.output
-    assert out.output.splitlines()[1].split() == ["unit", "id", "credit", "se", "uniform"]
+    assert out.output.splitlines()[1].split() == ["unit", "id", "agent", "shapley", "uniform"]
+    assert "rank correlation of agents, shapley and uniform: not defined" in out.output
     assert len(run(ids[0], "--store", store, "--compare", "shapley", "--json").output.splitlines()) == 2
+    three = run(ids[0], "--store", store, "--methods", "shapley,ledger,group_relative", "--unit", "agent")
+    assert three.exit_code == 0, three.output
+    assert "rank correlation of agents, shapley and ledger: " in three.output
+    assert "group_relative: not identified" in three.output  # one that has no answer does not hide the others
+
+
+def test_the_best_method_is_chosen_and_named_with_its_reason(stored: tuple[str, list[str]], tmp_path: Path) -> None:
+    store, ids = stored
+    out = run(ids[0], "--store", store).output
+    assert f"{ids[0]}: by difference" in out
+    assert "chosen: the run can be replayed without each agent" in out
+    told = json.loads(run(ids[0], "--store", store, "--json").output)
+    assert told["method"] == "difference"
+    path = log_of(tmp_path)
+    out = run(str(path))
+    assert out.exit_code == 0, out.output
+    assert "by provenance" in out.output
+    assert "passed over difference: this run cannot be replayed" in out.output
+    assert re.search(r"agent +ann +0\.6667 +the key is under the stone", out.output)
+    assert "67% traced to the team" in out.output
+    assert re.search(r"bob .* read, not in the result", out.output)
+    rows = [json.loads(line) for line in run(str(path), "--json").output.splitlines()]
+    assert [r["used"] for r in rows[1]["contributions"]] == ["in the result", "read, not in the result", "leads"]
+
+
+def log_of(tmp_path: Path) -> Path:
+    """A log of a lead with two helpers: texts, no reward."""
+    said = [("ann", "return", "the key is under the stone"), ("bob", "return", "no"), ("lead", "aggregate", "key")]
+    texts = {f"t{k}": text for k, (_, _, text) in enumerate(said)} | {"t2": "Ann knows it: the key is under the stone"}
+    events = [cpt.Event(id=f"s{k}", t=0, type="spawn", agent="lead", to=name) for k, name in enumerate(("ann", "bob"))]
+    events += [
+        cpt.Event(id=f"e{k}", t=k + 1, type=kind, agent=who, to="lead", content_ref=f"t{k}", tokens_out=9)  # type: ignore[arg-type]
+        for k, (who, kind, _) in enumerate(said)
+    ]
+    edges = [cpt.Edge("s0", "e0", "spawn"), cpt.Edge("s1", "e1", "spawn"), cpt.Edge("e0", "e2", "return"),
+             cpt.Edge("e1", "e2", "return")]  # fmt: skip
+    trace = cpt.Trace(trace_id="log", task_id="q", events=events, edges=edges, contents=texts)
+    cpt.save(trace, tmp_path / "log.trace.jsonl")
+    return tmp_path / "log.trace.jsonl"
+
+
+def test_what_forks_cost_is_said_first(stored: tuple[str, list[str]]) -> None:
+    store, ids = stored
+    out = run(ids[0], "--store", store, "--method", "message_delete", "--dry-run")
+    assert re.search(r"message_delete: [\d,]+ forks of a simulated world, no model calls", out.output)
+    assert run(ids[0], "--store", store, "--method", "ledger", "--dry-run").output == "ledger: no forks, no model calls\n"
+    assert json.loads(run(ids[0], "--store", store, "--method", "difference", "--dry-run", "--json").output)["tokens"] == 0
 
 
 def test_a_group_is_several_traces_of_a_task(stored: tuple[str, list[str]]) -> None:
@@ -93,7 +142,10 @@ def test_the_mechanisms_are_listed() -> None:
         (["{0}", "--method", "shaply"], 3, "did you mean 'shapley'"),
         (["{0}", "--method", "counterpoint.errors:did_you_mean"], 2, "not a mechanism"),
         (["{0}", "--option", "x"], 2, "not NAME=VALUE"),
-        (["{0}", "--option", "by_tokns=1"], 2, "no option 'by_tokns'"),
+        (["{0}", "--method", "uniform", "--option", "by_tokns=1"], 2, "no option 'by_tokns'"),
+        (["{0}", "--option", "by=1"], 2, "belongs to a mechanism"),
+        (["{0}", "--methods", "uniform", "--compare", "ledger"], 2, "--methods names all"),
+        (["{0}", "--dry-run"], 2, "asks no model"),
         (["{0}", "--unit", "token"], 3, "gives no token rows"),
         (["{0}", "--method", "group_relative"], 5, "not identified"),
         (["nowhere"], 3, "nowhere"),

@@ -45,8 +45,7 @@ def test_the_card_says_who_what_and_how_much() -> None:
     assert trace.trace_id in html
     assert f"R {trace.rewards['team']:.4g}" in html
     assert f"{len(trace.events):,} events" in html
-    assert html.count("<svg") == 2
-    assert "even shares, which judge nobody" in html
+    assert html.count("<svg") == 1  # the lanes; without texts, votes or drafts there is no credit to draw
 
 
 def test_without_a_reward_there_is_no_credit_bar() -> None:

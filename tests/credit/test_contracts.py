@@ -175,6 +175,7 @@ PROMISES: dict[str, tuple[str, bool, tuple[str, ...], dict[str, Any]]] = {
     "stop": ("orchestrator", False, ("logp", "drafts", "replay"), {"estimator": "drafts", "value": None, "k": 2, **FORKS}),
     "token_spread": ("token", True, ("credit", "tokens"), {"credit": None, "weights": "even"}),
     "tool_call": ("tool", False, ("replay",), {"estimator": "delete", "k": 1, "ids": None, **FORKS}),
+    "provenance": ("message", True, ("contents",), {"words": 4, "result": None, "unit": "all"}),
     "uniform": ("agent", True, (), {"unit": "agent", "by": "equal", "channel": "team"}),
     "task_returns": ("message", False, ("critic",), {"value": None, "steps": None, "lam": 0.9, "left": False, "channel": "team"}),
     "vdn": ("agent", True, ("critic",), {"q": None, "channel": "team"}),
@@ -194,7 +195,7 @@ MECHANISMS = {name: registry.get("credit", name) for name in registry.ids("credi
 
 def test_every_mechanism_has_promised() -> None:
     assert set(PROMISES) == set(MECHANISMS)
-    free = {"marshal", "puppeteer", "spiral", "uniform"}
+    free = {"marshal", "provenance", "puppeteer", "spiral", "uniform"}
     assert {name for name, mechanism in MECHANISMS.items() if mechanism.cost == "nothing"} == free
 
 
@@ -375,7 +376,7 @@ def test_a_reward_that_is_missing_or_no_number_names_trace_and_channel() -> None
     with pytest.raises(InputError, match=r"no reward 'tean'.*did you mean 'team'") as error:
         team_reward(trace, "tean")
     assert error.value.where == "nine"
-    with pytest.raises(InputError, match="score it first"):
+    with pytest.raises(InputError, match="counterpoint score"):
         team_reward(team("ten", None, [said("a")]))
     bad = replace(trace, trace_id="bad", rewards={"team": 1.0, "R1": float("inf")})
     with pytest.raises(InputError, match="reward 'R1' is inf") as error:

@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from counterpoint import registry
 from counterpoint.credit.forks import check_ids, messages_of
 from counterpoint.credit.groups import Convention
 from counterpoint.credit.rows import (
     TraceUnit,
     actions,
-    agent_shares,
     compared,
     credit_of,
     event_unit,
@@ -283,22 +281,3 @@ def test_which_events_are_messages() -> None:
     with pytest.raises(NotFound, match="no event 'e77'") as error:
         check_ids([trace, team("t", 1.0, [])], ["e6", "e77"])
     assert error.value.where == "worked"
-
-
-def test_credit_by_agent_for_a_picture_adds_up() -> None:
-    drafts = [
-        Event(id="e0", t=0, type="orchestrator_decision", agent="lead", role="orchestrator", turn=0),
-        Event(id="e1", t=1, type="message", agent="w", role="worker", turn=0),
-        Event(id="e2", t=2, type="aggregate", agent="lead", role="orchestrator", turn=1, reward={"draft": 0.75}),
-        Event(id="e3", t=3, type="message", agent="w", role="worker", turn=1),
-    ]
-    told = agent_shares(Trace(trace_id="d", task_id="q", events=drafts, rewards={"team": 0.5}))
-    assert told is not None
-    assert (told.method, told.reward, told.unassigned) == ("ledger", 0.5, 0.0)
-    assert told.agents == pytest.approx({"lead": 0.75, "w": -0.25})
-    even = agent_shares(team("e", 0.5, [said("a"), said("b")]))
-    assert even is not None
-    assert (even.method, even.reward, even.agents, even.unassigned) == ("uniform", 0.5, {"a": 0.25, "b": 0.25}, 0.0)
-    assert agent_shares(team("n", None, [said("a")])) is None
-    assert agent_shares(team("n", 1.0, [])) is None
-    assert registry.get("credit", "uniform")(team("n", 1.0, [])).rows == ()

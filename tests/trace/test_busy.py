@@ -135,10 +135,10 @@ def test_a_trace_asks_whoever_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-def test_a_notebook_gets_the_card_with_the_credit_bar() -> None:
+def test_a_notebook_gets_the_card() -> None:
     html = one(rewards={"team": 1.0})._repr_html_()
     assert html.startswith('<div class="cpt-card"')
-    assert "even shares, which judge nobody" in html
+    assert "R 1" in html
 
 
 # -- the mark of a hand ------------------------------------------------------------------------------------------

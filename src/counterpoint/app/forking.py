@@ -59,6 +59,12 @@ def world_of(trace: Trace) -> Any:
         return None
 
 
+def free_replay(trace: Trace) -> ManyReplay | None:
+    """The shipped world that made the trace, which can fork it without asking a model; None where there is none."""
+    found = None if isinstance(trace.meta.get("team"), dict) else world_of(trace)
+    return found if isinstance(found, ManyReplay) else None
+
+
 def can_fork(trace: Trace) -> bool:
     """Whether an edit of this trace can be followed."""
     return isinstance(world_of(trace), ManyReplay)

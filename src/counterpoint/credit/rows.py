@@ -9,20 +9,18 @@ never becomes 0.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
 
-import counterpoint.registry as registry
 from counterpoint.credit.groups import Convention, group_advantages, group_codes
 from counterpoint.credit.mechanism import team_reward
-from counterpoint.errors import CounterpointError, InputError, NotIdentified
+from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.model_calls import model_call
-from counterpoint.trace.rows import Cost, Credit, CreditRow, Shares, Signals
+from counterpoint.trace.rows import Cost, Credit, CreditRow, Signals
 from counterpoint.trace.team import TraceTeam
 from counterpoint.trace.vocabulary import ACTING, OUTSIDE_ROLES
 
@@ -202,28 +200,6 @@ def grouped_credit(
     advantages = group_advantages(values, codes, convention, episodes=[r.trace for r in rows])
     table = {**compared(rows, keys, traces, convention), **(notes or {})}
     return credit_of(mechanism, estimand, traces, zip(rows, advantages.tolist(), strict=True), notes=table)
-
-
-# -- Each agent's share of the team reward: the best answer that one trace can give alone, for a picture --------------
-# Always true: what is shown adds up: agents plus `unassigned` are the team reward. The ledger where drafts are scored, else
-# even shares, which judge nobody; a trace without a team reward has no answer. The name of the mechanism goes with the numbers.
-
-_METHODS = ("ledger", "uniform")
-
-
-def agent_shares(trace: Trace) -> Shares | None:
-    """Each agent's share of the team reward, or None where the trace has none or nobody acts."""
-    if "team" not in trace.rewards:
-        return None
-    for method in _METHODS:
-        try:
-            agents = registry.get("credit", method)([trace], unit="agent").of(0, "agent")
-            reward = team_reward(trace, "team")
-        except CounterpointError:  # not identified from this trace alone: the next one asks for less
-            continue
-        if agents:
-            return Shares(method, reward, agents, reward - math.fsum(agents.values()))
-    return None
 
 
 # -- Traces that share their beginning, as a tree: siblings are what was said next after the same words ---------------

@@ -43,13 +43,14 @@ class CreditRow(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """Who earned the team reward of one trace: agents and the unassigned rest add up to it."""
+    """Who earned what one trace brought: agents and the unassigned rest add up to it."""
 
     method: str
     reward: float
+    """What is shared out: the team reward; the whole result, which is 1, where a mechanism gives shares of the result."""
     agents: dict[str, float]
     unassigned: float
-    """What the mechanism gives to nobody: the prior, and luck."""
+    """What the mechanism gives to nobody: the prior and luck, or what can be traced to nobody."""
 
 
 class Cost(NamedTuple):

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import counterpoint.registry as registry
 from counterpoint.app.api.inputs import many_traces
-from counterpoint.app.forking import named_model, replay_for, replay_of
-from counterpoint.errors import InputError
+from counterpoint.app.forking import free_replay, named_model, replay_for, replay_of
+from counterpoint.errors import InputError, Refused
 
 if TYPE_CHECKING:
     from counterpoint.app.api.inputs import Source, StorePlace
     from counterpoint.credit.call_rows import CallRows
+    from counterpoint.credit.fork_price import ForkPrice
     from counterpoint.credit.mechanism import Mechanism
     from counterpoint.trace import Trace
     from counterpoint.trace.rows import Credit, Signals
@@ -24,20 +25,24 @@ if TYPE_CHECKING:
 
 def credit(
     traces: Source,
-    method: str = "uniform",
+    method: str | None = None,
     *,
     store: StorePlace = None,
     model: Any = None,
     base_url: str | None = None,
     key_env: str | None = None,
     allow: Sequence[str] = (),
+    budget_tokens: int | None = None,
     **options: Any,
 ) -> Credit:
     """Who earned the reward: credit per unit by any mechanism of `counterpoint credit --list`.
 
+    Without a method the best one that is identified for these traces is chosen; `notes["chosen"]` says why.
+
     `options` are the mechanism's own. Mechanisms that compare with what might have been fork the trace by the world or the live
     team that made it: `replay=True` asks for it where a mechanism can do without, and an object with `fork` is used as it is.
-    `model` (a name such as `openai:NAME`, or a model) answers changed calls of a live team; `allow` names what may run in forks.
+    `model` (a name such as `openai:NAME`, or a model) answers changed calls of a live team; `allow` names what may run in forks;
+    forks that ask a model for more than `budget_tokens` are refused.
 
     >>> import counterpoint as cpt
     >>> trace = cpt.world("W1", vote_items=12).run("reference", [0], log=True).trace(0)
@@ -48,10 +53,22 @@ def credit(
     True
     """
     given = options.get("replay")
+    many = many_traces(traces, store)
+    if method is None:
+        return chosen_credit(many, options)
     if given is not None and not isinstance(given, bool):
-        return credit_of(method, many_traces(traces, store), options, replay=lambda trace: given)
+        return credit_of(method, many, options, replay=lambda trace: given)
     replay = forked_by(model=model, base_url=base_url, key_env=key_env, allow=allow)
-    return credit_of(method, many_traces(traces, store), options, replay=replay)
+    return credit_of(method, many, options, replay=replay, budget_tokens=budget_tokens)
+
+
+def chosen_credit(traces: list[Trace], options: Mapping[str, Any] | None = None) -> Credit:
+    """The credit of the best mechanism that is identified for these traces, with the reason in its notes."""
+    from counterpoint.credit.choosing import choose
+
+    if options:
+        raise InputError(f"option {next(iter(options))!r} belongs to a mechanism", fix="name the mechanism too")
+    return choose(traces, replay=free_replay(traces[0])).credit
 
 
 def forked_by(*, model: Any, base_url: str | None, key_env: str | None, allow: Sequence[str]) -> Callable[[Trace], Any]:
@@ -123,12 +140,50 @@ def mechanism(name: str) -> Mechanism:
 
 
 def credit_of(
-    name: str, traces: list[Trace], options: Mapping[str, Any] | None = None, *, replay: Callable[[Trace], Any] = replay_of
+    name: str,
+    traces: list[Trace],
+    options: Mapping[str, Any] | None = None,
+    *,
+    replay: Callable[[Trace], Any] = replay_of,
+    budget_tokens: int | None = None,
 ) -> Credit:
     """The credit of these traces; a world is the replay of its own traces where the mechanism can use one."""
     chosen, given = mechanism(name), dict(options or {})
-    # who can do without a replay is asked for it with the option replay=true: forks cost time
-    is_wanted = "replay" in chosen.needs or given.pop("replay", False)
-    if is_wanted and "replay" in chosen.options:
+    if is_forking(chosen, given):
         given["replay"] = replay(traces[0])
+        if budget_tokens is not None and given["replay"] is not None and asks_model(traces[0]):
+            given["replay"] = _budgeted(name, traces, given, budget_tokens)
+    else:
+        given.pop("replay", None)
     return chosen(traces, **given)
+
+
+def is_forking(chosen: Mechanism, options: Mapping[str, Any]) -> bool:
+    """Whether a mechanism forks: where it must, or where it can and the option replay=true asks for it, for forks cost time."""
+    return bool("replay" in chosen.needs or options.get("replay", False)) and "replay" in chosen.options
+
+
+def asks_model(trace: Trace) -> bool:
+    """Whether a fork of this trace may ask a model: it is the recording of a live team."""
+    return isinstance(trace.meta.get("team"), dict)
+
+
+def fork_price(name: str, traces: list[Trace], options: Mapping[str, Any] | None = None) -> ForkPrice | None:
+    """What the forks of a mechanism would cost, without making any; None for one that makes none."""
+    from counterpoint.credit.fork_price import price_of
+
+    chosen, given = mechanism(name), dict(options or {})
+    if not is_forking(chosen, given):
+        return None
+    return price_of(chosen, traces, given, asks_model=asks_model(traces[0]))
+
+
+def _budgeted(name: str, traces: list[Trace], options: dict[str, Any], budget: int) -> Any:
+    from counterpoint.credit.fork_price import BudgetedReplay
+
+    price = fork_price(name, traces, {**options, "replay": True})
+    if price is not None and price.tokens > budget:
+        what = f"{name} would make {price.forks:,} forks and ask a model for up to {price.tokens:,} tokens"
+        fix = f"--budget-tokens {price.tokens}, or a mechanism that needs no fork"
+        raise Refused(what, where=traces[0].trace_id, why=f"the budget is {budget:,}", fix=fix)
+    return BudgetedReplay(options["replay"], budget)

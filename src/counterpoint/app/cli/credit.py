@@ -1,43 +1,54 @@
-"""Who earned it: credit per unit by any mechanism, sums checked.
+"""Who earned it: credit per unit by the best mechanism that is identified, or by any named; sums checked.
 
-Always true: an additive mechanism's rows are shown with what they sum to; an estimate with its standard error; a unit without an
-answer with the reason. A trace of one of our worlds is forked where a mechanism needs it.
+Always true: every number stands under the name of its mechanism, and the reason for a choice is printed with it; a row says whose
+it is and what was said, the largest first; an estimate has its standard error, a unit without an answer the reason. What forks
+may ask of a model is said before any is made.
 """
 
 from __future__ import annotations
 
 import json
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 import counterpoint.registry as registry
 from counterpoint.app.cli._dials import options_of
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, table
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
 from counterpoint.app.cli._store import store_option
-from counterpoint.app.words import number
-from counterpoint.errors import InputError, NotFound, did_you_mean
+from counterpoint.app.words import number, plain_text
+from counterpoint.errors import InputError, NotFound, NotIdentified, Refused, did_you_mean
 
 if TYPE_CHECKING:
+    from counterpoint.credit.row_places import RowPlaces
     from counterpoint.trace import Trace
     from counterpoint.trace.rows import Credit, CreditRow
 
 _SHOWN = 25
 _WIDE = 160
+_EXCERPT = 60
+_HIDDEN = ("chosen", "passed", "traces")
+"""Notes that are printed in words of their own, or are of single traces."""
 
 
 @click.command(
-    epilog="\b\nExamples:\n  counterpoint credit wide_verify-0-reference --method message_delete\n"
-    "  counterpoint credit run-1 run-2 run-3 --method group_relative --compare uniform --json\n\n"
-    "\b\nExit codes: 0 fine, 2 usage or unreadable input, 3 not found, 5 not identified."
+    epilog="\b\nExamples:\n  counterpoint credit run-1\n  counterpoint credit run-1 --methods provenance,uniform\n"
+    "  counterpoint credit wide_verify-0-reference --method message_delete --dry-run\n"
+    "  counterpoint credit run-1 run-2 run-3 --method group_relative --json\n\n"
+    "\b\nExit codes: 0 fine, 2 usage or unreadable input, 3 not found, 5 not identified, or over the budget."
 )
 @click.argument("traces", nargs=-1, metavar="TRACE...")
-@click.option("--method", default="uniform", show_default=True, help="A mechanism of --list, or package.module:object.")
+@click.option("--method", help="A mechanism of --list, or package.module:object. Default: the best that is identified.")
+@click.option("--methods", metavar="M1,M2,...", help="Several mechanisms side by side, with the rank correlation of agents.")
 @click.option("--compare", metavar="M2", help="A second mechanism, beside the first.")
 @click.option("--unit", help="Show the rows of this unit only.")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="An option of the mechanism; JSON, or text.")
-@click.option("--limit", type=click.IntRange(min=0), default=_SHOWN, show_default=True, help="Rows per trace; 0 for all.")
+@click.option("--limit", type=click.IntRange(min=0), default=_SHOWN, show_default=True, help="Rows per table; 0 for all.")
+@click.option("--dry-run", "is_dry", is_flag=True, help="Say what the forks would cost, and make none.")
+@click.option("--budget-tokens", type=click.IntRange(min=0), metavar="N", help="Ask a model for at most this much in forks.")
 @click.option("--model", "model_name", metavar="NAME", help="Who answers changed calls of a live team: openai:NAME, local:NAME.")
 @click.option("--base-url", metavar="URL", help="The endpoint, for --model openai:NAME.")
 @click.option("--key-env", metavar="NAME", help="The variable that holds the endpoint's key.")
@@ -49,41 +60,102 @@ _WIDE = 160
 @json_option
 def credit(
     traces: tuple[str, ...],
-    method: str,
-    compare: str | None,
-    unit: str | None,
-    options: tuple[str, ...],
-    limit: int,
     listing: bool,
+    is_dry: bool,
+    unit: str | None,
+    limit: int,
     store: Path | None,
     as_json: bool,
-    **live: Any,
+    **asked: Any,
 ) -> None:
-    """Say who earned the reward, unit by unit."""
+    """Say who earned the reward, unit by unit.
+
+    Without a method the best mechanism that is identified for the traces is chosen, and the reason is printed. For a log that
+    cannot be replayed this is provenance: where the words of the result stand first.
+    """
     if listing:
         return _list(as_json)
     if not traces:
         raise InputError("no trace was named", fix="counterpoint credit TRACE, or --list")
-    from counterpoint.app.api.credit import credit_of, forked_by
     from counterpoint.app.library import load
 
     loaded = [load(ref, store=store) for ref in traces]
-    replay = forked_by(model=live.pop("model_name"), **live)
-    found = [
-        credit_of(name, loaded, options_of(options if i == 0 else ()), replay=replay)
-        for i, name in enumerate([method, *([compare] if compare else [])])
-    ]
-    if unit is not None:
+    names = _names(asked.pop("method"), asked.pop("methods"), asked.pop("compare"))
+    options = options_of(asked.pop("options"))
+    if is_dry:
+        return _dry_run(names, loaded, options, as_json)
+    found = _asked(names, loaded, options, asked)
+    if found and unit is not None:
         _known_unit(unit, found[0])
     if as_json:
         for one in found:
             emit(_as_dict(one, unit))
-        return None
-    for i, trace in enumerate(loaded):
-        click.echo(_shown(trace, i, found, unit, limit))
-    for one in found:
-        click.echo(_notes(one))
+    else:
+        for i, trace in enumerate(loaded):
+            click.echo(_shown(trace, i, found, unit, limit))
+        for one in found:
+            click.echo(_notes(one))
+    if names == [None]:
+        _contributions(loaded, found[0] if found else None, limit, as_json=as_json)
     return None
+
+
+def _names(method: str | None, methods: str | None, compare: str | None) -> list[str | None]:
+    """The mechanisms that were asked for, in order; None stands for the one that is chosen."""
+    if methods is not None and (method is not None or compare is not None):
+        raise InputError("--methods names all mechanisms", fix="leave out --method and --compare")
+    if methods is not None:
+        named = [name.strip() for name in methods.split(",") if name.strip()]
+        if not named:
+            raise InputError("--methods names no mechanism", fix="--methods shapley,uniform")
+        return list(dict.fromkeys(named))
+    return [method, *([compare] if compare else [])]
+
+
+def _asked(names: list[str | None], traces: list[Trace], options: dict[str, Any], live: dict[str, Any]) -> list[Credit]:
+    """What each mechanism says; what forks may cost is said before they are made."""
+    from counterpoint.app.api.credit import asks_model, chosen_credit, credit_of, fork_price, forked_by
+
+    budget = live.pop("budget_tokens")
+    replay = forked_by(model=live.pop("model_name"), **live)
+    out: list[Credit] = []
+    for i, name in enumerate(names):
+        own = options if i == 0 else {}
+        if name is None:
+            try:
+                out.append(chosen_credit(traces, own))
+            except NotIdentified as error:
+                if len(names) > 1:
+                    raise
+                note(f"note: {error.what}")
+            continue
+        if asks_model(traces[0]) and (price := fork_price(name, traces, own)) is not None:
+            note(f"{name}: {price.forks:,} forks, which may ask a model for up to {price.tokens:,} tokens")
+        try:
+            out.append(credit_of(name, traces, own, replay=replay, budget_tokens=budget))
+        except (Refused, InputError) as error:
+            if len(names) == 1 or (i == len(names) - 1 and not out):
+                raise
+            note(f"{name}: {error.one_line()}")
+    return out
+
+
+def _dry_run(names: list[str | None], traces: list[Trace], options: dict[str, Any], as_json: bool) -> None:
+    from counterpoint.app.api.credit import asks_model, fork_price
+
+    for i, name in enumerate(names):
+        if name is None:
+            raise InputError("the mechanism that is chosen asks no model", fix="name the one whose cost you want: --method NAME")
+        price = fork_price(name, traces, options if i == 0 else {})
+        if as_json:
+            emit({"schema": SCHEMA_VERSION, "method": name, "forks": price.forks if price else 0,
+                  "tokens": price.tokens if price else 0, "asks_model": price is not None and asks_model(traces[0])})  # fmt: skip
+        elif price is None:
+            click.echo(f"{name}: no forks, no model calls")
+        elif asks_model(traces[0]):
+            click.echo(f"{name}: {price.forks:,} forks, which may ask a model for up to {price.tokens:,} tokens")
+        else:
+            click.echo(f"{name}: {price.forks:,} forks of a simulated world, no model calls")
 
 
 def _list(as_json: bool) -> None:
@@ -123,17 +195,28 @@ def _as_dict(one: Credit, unit: str | None) -> dict[str, Any]:
     }
 
 
+# -- one trace as text -----------------------------------------------------------------------------------------------
+
+
 def _shown(trace: Trace, i: int, found: list[Credit], unit: str | None, limit: int) -> str:
-    """One trace's credit as text: a table, what it sums to, what was refused."""
-    first = found[0]
-    rows = [r for r in first.rows if r.trace == i and unit in (None, r.unit)]
-    parts = [f"{trace.trace_id}: {first.mechanism}, {first.estimand}"]
-    parts.append(_table(rows, [one.of(i) for one in found[1:]], found, limit))
+    """One trace's credit as text: why this mechanism, tables by size, what they sum to, what was refused."""
+    from counterpoint.credit.row_places import RowPlaces
+
+    if not found:
+        return f"{trace.trace_id}: no mechanism can say who earned it"
+    first, places = found[0], RowPlaces(trace)
+    parts = [plain_text(f"{trace.trace_id}: by {first.mechanism}, {first.estimand}")]
+    if "chosen" in first.notes:
+        parts.append(f"chosen: {first.notes['chosen']}")
+    for rows in _tables(first, i, unit):
+        parts += [_table(trace, places, rows, [one.of(i) for one in found[1:]], found, limit)]
     parts += [_sum(one, i, unit) for one in found]
+    parts += _provenance(first, i)
+    parts += _correlations(places, found, i)
     refused = [(u, why) for (t, u), why in first.unidentified.items() if t == i]
     if refused:
         parts.append("not identified")
-        parts += [f"  {u or 'team'}: {why}" for u, why in refused[: limit or None]]
+        parts += [plain_text(f"  {u or 'team'}: {why}") for u, why in refused[: limit or None]]
         if limit and len(refused) > limit:
             parts.append(f"  and {len(refused) - limit:,} more")
     if first.cost.forks or first.cost.tokens:
@@ -141,21 +224,102 @@ def _shown(trace: Trace, i: int, found: list[Credit], unit: str | None, limit: i
     return "\n".join(parts) + "\n"
 
 
-def _table(rows: list[CreditRow], others: list[dict[str, float]], found: list[Credit], limit: int) -> str:
+def _tables(one: Credit, i: int, unit: str | None) -> list[list[CreditRow]]:
+    """The rows that are shown: of one unit; else the agents', and the finest unit of an additive mechanism or all others."""
+    if unit is not None:
+        return [[r for r in one.rows if r.trace == i and r.unit == unit]]
+    others = [u for u in one.units if u != "agent"]
+    shown = [["agent"] if "agent" in one.units else [], others[-1:] if one.additive else others]
+    return [[r for r in one.rows if r.trace == i and r.unit in units] for units in shown if units]
+
+
+def _table(
+    trace: Trace, places: RowPlaces, rows: list[CreditRow], others: list[dict[str, float]], found: list[Credit], limit: int
+) -> str:
     ordered = sorted(rows, key=lambda r: -abs(r.value))
     shown = ordered[:limit] if limit else ordered
-    header = ["unit", "id", "credit", "se", *(one.mechanism for one in found[1:])]
-    cells = [
-        [r.unit, r.unit_id or "team", number(r.value), number(r.se), *(number(o.get(r.unit_id)) for o in others)] for r in shown
-    ]
-    text = table(header, cells, right=tuple(range(2, len(header))))
+    has_se = any(r.se is not None for r in ordered)
+    header = ["unit", "id", "agent", found[0].mechanism, *(["se"] if has_se else []), *(one.mechanism for one in found[1:]), ""]
+    cells = []
+    for r in shown:
+        event, agent = places.of(r)
+        who = places.team.names[agent] if agent >= 0 else ""
+        cells.append([
+            r.unit, r.unit_id or "team", who if who != r.unit_id else places.team.role_A[agent] or "", number(r.value),
+            *([number(r.se)] if has_se else []), *(number(o.get(r.unit_id)) for o in others),
+            _excerpt(trace, places, found[0], r, event, agent),
+        ])  # fmt: skip
+    text = table(header, cells, right=tuple(range(3, len(header) - 1)))
     return text + (f"\n{len(ordered) - len(shown):,} smaller rows: --limit 0 shows all" if len(shown) < len(ordered) else "")
 
 
+def _excerpt(trace: Trace, places: RowPlaces, one: Credit, row: CreditRow, event: int, agent: int) -> str:
+    """What was said: the words that the result has from there, the event's text, or the agent's last words."""
+    about = one.notes.get("traces") if one.mechanism == "provenance" else None
+    if about:
+        matched = about[row.trace]["matched"]
+        ids = [trace.events[event].id] if event >= 0 else [e for e in matched if places.team.agent_E[trace.index[e]] == agent]
+        runs = [run for name in ids for run in matched.get(name, ())]
+        return _short(max(runs, key=len)) if runs else ""
+    if event >= 0:
+        return _short(trace.text(trace.events[event]) or "")
+    return _short(_last_words(trace, places, agent)) if agent >= 0 else ""
+
+
+def _last_words(trace: Trace, places: RowPlaces, agent: int) -> str:
+    for i in reversed(places.team.order_E.tolist()):
+        event = trace.events[i]
+        is_said = event.type in ("message", "return", "aggregate", "orchestrator_decision")
+        if is_said and places.team.agent_E[i] == agent and (text := trace.text(event)):
+            return text
+    return ""
+
+
+def _short(text: str) -> str:
+    words = " ".join(text[: 4 * _EXCERPT].split())
+    return words if len(words) <= _EXCERPT else words[: _EXCERPT - 1] + "…"
+
+
+def _provenance(one: Credit, i: int) -> list[str]:
+    """The parts of a result that provenance gives to nobody, and who is not in it."""
+    if one.mechanism != "provenance":
+        return []
+    about = one.notes["traces"][i]
+    parts = [
+        f"of the {about['words']:,} words of the result ({_some(about['result'])}): {about['traced']:.0%} traced to the team, "
+        f"{about['given']:.0%} given by the user or the system, {about['new']:.0%} new in the result, "
+        f"{about['unlinked']:.0%} said before by somebody whom no recorded edge connects"
+    ]
+    if about["unused"]:
+        parts.append(f"not in the result: {_some(about['unused'])}")
+    if about["unread"]:
+        parts.append(f"read by nobody: {_some(about['unread'])}")
+    return [plain_text(part) for part in parts]
+
+
+def _some(names: list[str], most: int = 6) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+
+
+def _correlations(places: RowPlaces, found: list[Credit], i: int) -> list[str]:
+    """How alike two mechanisms rank the agents."""
+    from counterpoint.credit.row_places import rank_correlation
+
+    lines = []
+    for a, b in combinations(found, 2):
+        rho, n = rank_correlation(places.by_agent(a, i), places.by_agent(b, i))
+        said = "not defined" if rho is None else f"{rho:+.2f}"
+        lines.append(f"rank correlation of agents, {a.mechanism} and {b.mechanism}: {said} ({n} agents)")
+    return lines
+
+
 def _notes(one: Credit) -> str:
-    """What to know beside the numbers: who was compared with whom, and by which convention."""
+    """What to know beside the numbers: who was compared with whom, by which convention, and which mechanisms were passed over."""
     lines = [f"{one.mechanism}: {'additive' if one.additive else 'not additive'}"]
+    lines += [f"  passed over {name}: {why}" for name, why in one.notes.get("passed", {}).items()]
     for name, value in one.notes.items():
+        if name in _HIDDEN and ("chosen" in one.notes or one.mechanism == "provenance"):
+            continue
         if isinstance(value, dict):  # a unit of one of many traces is named by both
             value = {" ".join(map(str, k)) if isinstance(k, tuple) else str(k): v for k, v in value.items()}
         text = value if isinstance(value, str) else json.dumps(value, default=str)
@@ -170,3 +334,30 @@ def _sum(one: Credit, i: int, unit: str | None) -> str:
     if one.additive and one.declared is not None:
         text += f"; declared {number(float(one.declared[i]), 6)}, checked to 1e-9"
     return text
+
+
+# -- what each agent cost and what became of it ----------------------------------------------------------------------
+
+
+def _contributions(traces: list[Trace], one: Credit | None, limit: int, *, as_json: bool) -> None:
+    """For traces without a reward, and where no mechanism answers: cost, time, path, use and failures of each agent."""
+    from counterpoint.app.contributions import contributions
+
+    for i, trace in enumerate(traces):
+        if "team" in trace.rewards and one is not None:
+            continue
+        shares = one.of(i, "agent") if one is not None and one.mechanism == "provenance" else None
+        rows = contributions(trace, shares)
+        if as_json:
+            emit({"schema": SCHEMA_VERSION, "trace": trace.trace_id, "contributions": [
+                msgspec.to_builtins(row) | {"used": row.used} for row in rows]})  # fmt: skip
+            continue
+        percent = lambda v: "-" if v is None else f"{v:.0%}"  # noqa: E731
+        cells = [
+            (r.agent, number(r.tokens), "-" if r.cost_usd is None else f"${r.cost_usd:,.2f}",
+             "-" if r.busy_s is None else f"{r.busy_s:,.0f}s", percent(r.path), percent(r.result), r.failures, r.used)
+            for r in (rows[:limit] if limit else rows)
+        ]  # fmt: skip
+        click.echo("\nno outcome is recorded (counterpoint score adds one); what each agent cost and what became of it:")
+        head = ("agent", "tokens", "cost", "busy", "path", "of result", "failures", "used")
+        click.echo(table(head, cells, right=range(1, 7)))

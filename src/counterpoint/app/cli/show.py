@@ -19,13 +19,14 @@ import numpy as np
 
 from counterpoint.app.cli._output import emit, json_option, table
 from counterpoint.app.cli._store import store_option
+from counterpoint.app.forking import free_replay
 from counterpoint.app.library import about, load
 from counterpoint.app.viewer.overview import overview
 from counterpoint.app.viewer.prepared import Prepared, prepared
 from counterpoint.app.words import number, plain_text
 from counterpoint.audit.facts import Facts
 from counterpoint.audit.rollups import rollup
-from counterpoint.credit.rows import agent_shares
+from counterpoint.credit.choosing import agent_shares
 from counterpoint.errors import NotFound, did_you_mean
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.lanes import EMPTY, KINDS, WAIT, Cells, Lane, cells, folded
@@ -86,7 +87,7 @@ def _say(text: str) -> None:
 
 def _show_trace(trace: Trace, *, listed: bool, whole: bool) -> None:
     on, look = screen(), prepared(trace)
-    team, shares = look.team, agent_shares(trace)
+    team, shares = look.team, agent_shares(trace, replay=free_replay(trace))
     lanes = folded(team, is_whole=whole)
     path = _path(look.facts)
     parts = [*_head(trace, on), *wrapped(answers(look, on), on.pick(" · ", " | "), on, "answers  ")]
@@ -407,9 +408,9 @@ def credit_bar(shares: Shares, lanes: list[Lane], names: list[str], on: Screen, 
         rows.append((f"{len(rest):,} more", sum(v for _, v in rest)))
     rows += [("unassigned", shares.unassigned)] if abs(shares.unassigned) > 1e-9 else []
     total = sum(v for _, v in amounts)
-    judge = "even shares, which judge nobody" if shares.method == "uniform" else shares.method
-    closing = f"R {number(shares.reward)} = agents {total:+.3g} + unassigned {shares.unassigned:+.3g}"
-    lines = wrapped([closing, f"by {judge}"], "  ", on, "credit   ")
+    whole = "the result, 1" if shares.method == "provenance" else f"R {number(shares.reward)}"
+    closing = f"{whole} = agents {total:+.3g} + unassigned {shares.unassigned:+.3g}"
+    lines = wrapped([closing, f"by {shares.method}"], "  ", on, "credit   ")
     wide = min(max((span(plain_text(label)) for label, _ in rows), default=0), _MOST_LABEL, max(on.width // 3, 8))
     room = min(max(on.width - wide - 14, 1), 48)
     most = max((abs(v) for _, v in rows), default=0.0) or 1.0

@@ -19,8 +19,9 @@ from urllib.parse import quote
 
 import numpy as np
 
+from counterpoint.app.forking import free_replay
 from counterpoint.app.viewer.one_file import OneFile, one_file
-from counterpoint.credit.rows import agent_shares
+from counterpoint.credit.choosing import agent_shares
 from counterpoint.errors import CounterpointError, Refused
 from counterpoint.files import put
 from counterpoint.formats.masking import masked as without_secrets
@@ -79,7 +80,7 @@ class Viewing:
 
 def card(trace: Trace) -> str:
     """The picture that a notebook shows of a trace: a card, lanes and, where there is a reward, the credit bar."""
-    return drawn(trace, agent_shares(trace))
+    return drawn(trace, agent_shares(trace, replay=free_replay(trace)))
 
 
 def save_html(trace: Trace, path: str | os.PathLike[str], *, masked: bool = True, overwrite: bool = True) -> Path:
@@ -300,8 +301,9 @@ def _credit(shares: Shares, lanes: Sequence[Lane], names: list[str]) -> str:
         right += width if value > 0 else 0.0
         shape = f'x="{x:.1f}" y="2" width="{max(width - 1, 0.5):.1f}" height="14"'
         bars.append(f'<rect class="{name}" fill="{colour}" fill-opacity="{1 if k % 2 == 0 else 0.7}" {shape}/>')
-    judge = "even shares, which judge nobody" if shares.method == "uniform" else _text(shares.method)
+    judge = _text(shares.method)
+    whole = "the result" if shares.method == "provenance" else f"R {shares.reward:.4g}"
     words = " · ".join(f"{_text(label, 30)} <b>{value:+.3g}</b>" for label, value in rows)
     frame = f'viewBox="0 0 {_WIDE} 18" role="img" aria-label="Credit by agent" style="display:block;margin:8px 0 2px"'
     zero = f'<path class="p" stroke="{_INK[0]}" d="M{2 + loss * scale:.1f} 0v18"/>'
-    return f"<svg {frame}>{''.join(bars)}{zero}</svg><div>R {shares.reward:.4g} by {judge}: {words}</div>"
+    return f"<svg {frame}>{''.join(bars)}{zero}</svg><div>{whole} by {judge}: {words}</div>"

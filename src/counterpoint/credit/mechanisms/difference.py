@@ -40,6 +40,8 @@ def _places(trace: Trace, unit: str) -> dict[str, str | None]:
 
 
 def _without(replay: Any, trace: Trace, ids: Sequence[str], channel: str) -> list[float]:
+    if not ids:
+        return []
     if channel == "team" and isinstance(replay, ManyReplay):
         return [float(g) for g in replay.returns(trace, [Fork(at, Delete()) for at in ids])]
     if isinstance(replay, Replay):

@@ -1,0 +1,99 @@
+"""What forks would cost before any is made, and a limit on what they may cost while they are made.
+
+Always true: `CountingReplay` runs nothing: each fork is taken for the recorded trace, and counted with the tokens of all that may
+happen again, which are the recorded events that depend on the changed one. A recording answers what did not change, so this is
+the most that a fork of the recorded length can ask of a model. `BudgetedReplay` stops before a batch of forks once the model's
+tokens that were really spent reach the budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from counterpoint.errors import CounterpointError, Refused
+from counterpoint.trace import Trace
+from counterpoint.trace.replay import Do, Fork
+
+_AT_ONCE = 8
+_ASKED = ("re-run", "simulated")
+"""Badges of events for which a model may have been asked anew."""
+
+
+class ForkPrice(NamedTuple):
+    """Forks, and the most tokens that they ask of a model."""
+
+    forks: int
+    tokens: int
+
+
+class CountingReplay:
+    """A replay that makes no fork and counts what was asked for."""
+
+    def __init__(self, *, asks_model: bool) -> None:
+        self._asks_model = asks_model
+        self.forks_made = 0
+        self.tokens = 0
+        self._known: dict[tuple[str, str], int] = {}
+
+    def fork(self, trace: Trace, at: str, do: Do | None = None, seed: int | None = None) -> Trace:
+        """The trace as it is; counted."""
+        self.forks_made += 1
+        if self._asks_model:
+            self.tokens += self._after(trace, at)
+        return trace
+
+    def returns(self, trace: Trace, forks: Sequence[Fork]) -> np.ndarray:
+        """The recorded reward for each."""
+        return np.array([float(self.fork(trace, f.at).rewards.get("team", 0.0)) for f in forks], np.float64)
+
+    def _after(self, trace: Trace, at: str) -> int:
+        key = (trace.trace_id, at)
+        if key not in self._known:
+            cone = trace.graph.descendants(trace.index[at]) if at in trace.index else ()
+            picked = (trace.events[i] for i in np.flatnonzero(cone).tolist())
+            self._known[key] = sum((e.tokens_in or 0) + (e.tokens_out or 0) for e in picked)
+        return self._known[key]
+
+
+def price_of(mechanism: Any, traces: Sequence[Trace], options: dict[str, Any], *, asks_model: bool) -> ForkPrice:
+    """What a mechanism would fork for these traces. One that looks at its answers before it goes on may need more or fewer."""
+    counting = CountingReplay(asks_model=asks_model)
+    try:
+        mechanism(list(traces), **{**options, "replay": counting})
+    except CounterpointError:
+        if not counting.forks_made:
+            raise
+    return ForkPrice(counting.forks_made, counting.tokens)
+
+
+class BudgetedReplay:
+    """A replay that refuses further forks once they have asked a model for `budget` tokens."""
+
+    def __init__(self, replay: Any, budget: int) -> None:
+        self._replay, self.budget, self.spent = replay, budget, 0
+
+    def fork(self, trace: Trace, at: str, do: Do | None = None, seed: int | None = None) -> Trace:
+        """One fork, if there is budget left."""
+        return self._forks(trace, [Fork(at, do, seed)])[0]
+
+    def returns(self, trace: Trace, forks: Sequence[Fork]) -> np.ndarray:
+        """The team reward of each fork, a few at a time."""
+        made = [t for k in range(0, len(forks), _AT_ONCE) for t in self._forks(trace, forks[k : k + _AT_ONCE])]
+        return np.array([t.rewards["team"] for t in made], np.float64)
+
+    def _forks(self, trace: Trace, forks: Sequence[Fork]) -> list[Trace]:
+        if self.spent >= self.budget:
+            fix = "a larger --budget-tokens, fewer units, or a mechanism that needs no fork"
+            raise Refused(f"forks have spent {self.spent:,} tokens of a budget of {self.budget:,}", where=trace.trace_id, fix=fix)
+        many = getattr(self._replay, "forks", None)
+        made = many(trace, forks) if many else [self._replay.fork(trace, f.at, f.do, f.seed) for f in forks]
+        self.spent += sum(_asked(t) for t in made)
+        return list(made)
+
+
+def _asked(fork: Trace) -> int:
+    again = (e for e in fork.events if e.extra and e.extra.get("badge") in _ASKED)
+    return sum((e.tokens_in or 0) + (e.tokens_out or 0) for e in again)

@@ -1,0 +1,110 @@
+"""Which mechanism is chosen when nobody names one, what it costs to fork, and how two mechanisms compare."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from counterpoint.credit.choosing import agent_shares, choose
+from counterpoint.credit.example import Recount
+from counterpoint.credit.fork_price import BudgetedReplay, CountingReplay, price_of
+from counterpoint.credit.mechanisms.message_delete import message_delete
+from counterpoint.credit.row_places import RowPlaces, rank_correlation
+from counterpoint.errors import NotIdentified, Refused
+from counterpoint.trace import Event, Trace
+from counterpoint.trace.example import rollouts
+from counterpoint.trace.replay import Delete, Fork
+
+
+def without(trace: Trace, *channels: str) -> Trace:
+    """The trace without some rewards of events."""
+    kept = [
+        replace(e, reward={k: v for k, v in e.reward.items() if k not in channels} or None) if e.reward else e for e in trace.events
+    ]
+    return replace(trace, events=kept)
+
+
+def test_the_best_that_is_identified_is_chosen_and_the_rest_is_said() -> None:
+    trace = rollouts()[0]
+    assert choose([trace], replay=Recount()).credit.mechanism == "difference"
+    votes = choose([trace])
+    assert votes.credit.mechanism == "shapley"
+    assert "cannot be replayed" in votes.passed["difference"]
+    assert votes.credit.notes["chosen"] == votes.why
+    drafts = without(trace, "R2")
+    assert choose([drafts]).credit.mechanism == "ledger"
+    bare = [without(t, "R2", "draft") for t in rollouts()[:3]]
+    assert choose(bare).credit.mechanism == "agent_wise"
+    log = choose(bare[:1])
+    assert log.credit.mechanism == "provenance"
+    assert set(log.passed) == {"difference", "shapley", "ledger", "agent_wise"}
+    unscored = choose([replace(bare[0], rewards={})])
+    assert unscored.credit.mechanism == "provenance"
+    assert "counterpoint score" in unscored.passed["shapley"]
+    with pytest.raises(NotIdentified, match="no mechanism can say"):
+        choose([replace(bare[0], contents={})])
+
+
+def test_even_shares_are_never_chosen_and_a_picture_adds_up() -> None:
+    trace = rollouts()[0]
+    for one in (trace, without(trace, "R2"), without(trace, "R2", "draft")):
+        shares = agent_shares(one)
+        assert shares is not None
+        assert shares.method != "uniform"
+        assert sum(shares.agents.values()) + shares.unassigned == pytest.approx(shares.reward)
+    assert agent_shares(replace(without(trace, "R2", "draft"), contents={})) is None
+    drafts = [
+        Event(id="e0", t=0, type="orchestrator_decision", agent="lead", role="orchestrator", turn=0),
+        Event(id="e1", t=1, type="message", agent="w", role="worker", turn=0),
+        Event(id="e2", t=2, type="aggregate", agent="lead", role="orchestrator", turn=1, reward={"draft": 0.75}),
+        Event(id="e3", t=3, type="message", agent="w", role="worker", turn=1),
+    ]
+    told = agent_shares(Trace(trace_id="d", task_id="q", events=drafts, rewards={"team": 0.5}))
+    assert told is not None
+    assert (told.method, told.reward, told.unassigned) == ("ledger", 0.5, 0.0)
+    assert told.agents == pytest.approx({"lead": 0.75, "w": -0.25})
+
+
+def test_rows_are_summed_at_one_unit() -> None:
+    trace = without(rollouts()[0], "R2")
+    found = choose([trace]).credit  # the ledger has rows of agents, turns and messages, each of which sum to the whole
+    assert sum(RowPlaces(trace).by_agent(found).values()) == pytest.approx(float(found.declared[0]))  # type: ignore[index]
+
+
+def test_rank_correlation_by_hand() -> None:
+    assert rank_correlation({"a": 1, "b": 2, "c": 3}, {"a": 10, "b": 30, "c": 20, "d": 0}) == (pytest.approx(0.5), 3)
+    # ranks 1.5 1.5 3 and 1 2 3: cov 1.5, sizes 1.5 and 2
+    rho, _ = rank_correlation({"a": 0, "b": 0, "c": 5}, {"a": 1, "b": 2, "c": 3})
+    assert rho == pytest.approx(1.5 / 3**0.5)
+    assert rank_correlation({"a": 1, "b": 1}, {"a": 1, "b": 2}) == (None, 2)
+
+
+def test_forks_are_priced_without_making_any() -> None:
+    trace = rollouts()[0]
+    told = price_of(message_delete, [trace], {}, asks_model=True)
+    messages = [e.id for e in trace.events if e.type in ("message", "return")]
+    after = CountingReplay(asks_model=True)
+    for at in messages:
+        after.fork(trace, at)
+    assert (told.forks, told.tokens) == (len(messages), after.tokens)
+    # the last claim is read by the draft and the stop: 5 in and 4 out, 5 and 6, 5 and 2
+    alone = CountingReplay(asks_model=True)
+    alone.fork(trace, messages[-1])
+    assert alone.tokens == 27
+    assert price_of(message_delete, [trace], {}, asks_model=False).tokens == 0
+
+
+def test_a_budget_stops_forks() -> None:
+    trace = rollouts()[0]
+
+    class Asking(Recount):
+        def fork(self, trace: Trace, at: str, do: object = None, seed: int | None = None) -> Trace:
+            fork = super().fork(trace, at, do, seed)  # type: ignore[arg-type]
+            return replace(fork, events=[replace(e, extra={**(e.extra or {}), "badge": "re-run"}) for e in fork.events])
+
+    replay = BudgetedReplay(Asking(), 1)
+    forks = [Fork(e.id, Delete()) for e in trace.events if e.type == "return"]
+    assert len(replay.returns(trace, forks)) == len(forks)
+    assert replay.spent > 1
+    with pytest.raises(Refused, match="of a budget of 1"):
+        replay.fork(trace, forks[0].at, Delete())
