@@ -42,6 +42,7 @@ from counterpoint.store.summary import Info, Summary, info
 from counterpoint.store.writing import Writer, check
 from counterpoint.trace import Trace
 from counterpoint.trace.batch import TraceBatch
+from counterpoint.trace.outcome import Outcome
 
 if TYPE_CHECKING:
     from counterpoint.store.query import Query, Result
@@ -163,6 +164,20 @@ class Store:
         whats = self._writer.add_many(traces, source, is_open=lambda name: path_of(self._journal_folder, name).exists())
         compaction.tidy(self._log, self._lake)
         return whats
+
+    def score(self, trace_id: str, outcomes: Sequence[Outcome]) -> Trace:
+        """Give a finished trace outcomes, which become its rewards; all that were given before stay on record.
+
+        Whoever scores at the same time, or imports the trace again, loses nothing of it.
+        """
+        self._writable()
+        if path_of(self._journal_folder, trace_id).exists():
+            raise InputError(f"trace {trace_id!r} is being recorded, or was cut off", fix="score it when it is finished")
+        found = self._writer.score(trace_id, outcomes)
+        if found is None:
+            raise self._not_found(trace_id, self._log.state.rows)
+        compaction.tidy(self._log, self._lake)
+        return found
 
     def remove(self, trace_id: str) -> None:
         """Drop a trace. Its bytes go with the next compaction."""

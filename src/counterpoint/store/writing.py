@@ -18,12 +18,13 @@ from msgspec.structs import replace
 
 import counterpoint.store.disk as disk
 from counterpoint.errors import InputError, InvalidTrace
-from counterpoint.store.lake import Lake
+from counterpoint.store.lake import Gone, Lake
 from counterpoint.store.log import Commit, Log, Row, Span, State
 from counterpoint.store.parts import SCHEMAS, PartGone, PartWriter, Unit, is_whole
 from counterpoint.trace import Trace, findings
 from counterpoint.trace.columns import edge_table, event_table, present
 from counterpoint.trace.link import link
+from counterpoint.trace.outcome import Outcome, carried_over, outcomes_of, with_outcomes
 from counterpoint.trace.steered import is_steered
 
 # Errors that edges as numbers, or typed columns, cannot represent. Others (a cycle, time running backwards) are kept and counted.
@@ -129,6 +130,43 @@ class Writer:
         batch.take(trace, None)
         batch.commit()
 
+    def score(self, name: str, given: Sequence[Outcome]) -> Trace | None:
+        """Put outcomes on a stored trace; None when there is no such trace. Who comes second adds to the first."""
+        while True:
+            row = self._log.refresh().rows.get(name)
+            if row is None:
+                return None
+            try:
+                trace = with_outcomes(self._lake.trace(row), given)
+            except Gone:
+                if self._log.refresh().rows.get(name) == row:
+                    raise
+                continue  # a compaction moved it meanwhile
+            done: list[Row] = []
+
+            def decide(state: State, rows: list[Row], row: Row = row, done: list[Row] = done) -> list[Row]:
+                stored = state.rows.get(name)
+                done[:] = [replace(r, added=row.added) for r in rows] if stored and stored.digest == row.digest else []
+                return done
+
+            self.write([unit_of(trace, row.source, digest_of(trace), check(trace))], decide)
+            if done:
+                return trace
+
+    def outcomes(self, row: Row) -> list[Outcome]:
+        """The outcomes that people gave a stored trace."""
+        try:
+            return outcomes_of(self._lake.meta(row)) if row.has_meta else []
+        except Gone:
+            moved = self._log.refresh().rows.get(row.id)
+            if moved is None or moved == row:
+                raise
+            return self.outcomes(moved)
+
+    def refreshed(self) -> State:
+        """What is stored now."""
+        return self._log.refresh()
+
     def write(self, units: list[Unit], decide: Callable[[State, list[Row]], list[Row]]) -> None:
         """Write units as one part and commit the rows that `decide` keeps, looking at the newest state."""
         while not self._wrote(units, decide):
@@ -173,6 +211,8 @@ class _Batch:
         self.whats: list[str] = []
         self._units: dict[str, Unit] = {}
         self._places: dict[str, int] = {}
+        self._taken: dict[str, tuple[Trace, str | None, Row]] = {}
+        """What is held of traces that were stored before, and what was stored when they were taken."""
         self._events = 0
 
     def take(self, trace: Trace, source: str | None) -> None:
@@ -182,6 +222,10 @@ class _Batch:
             self.commit()
         errors = check(trace)
         digest = digest_of(trace)
+        stored = self._state.rows.get(name)
+        if stored is not None and stored.digest != digest and (given := self._writer.outcomes(stored)):
+            trace = carried_over(trace, given)
+            digest = digest_of(trace)
         what = self._what(self._state.rows.get(name), digest, source)
         self.whats.append(what)
         if what == "unchanged":
@@ -191,6 +235,8 @@ class _Batch:
         except OverflowError as error:
             raise InvalidTrace(f"cannot be stored: {error}", where=f"trace {name!r}", fix="write finite numbers") from error
         self._places[name] = len(self.whats) - 1
+        if stored is not None:
+            self._taken[name] = (trace, source, stored)
         self._events += len(trace.events)
         if len(self._units) >= _PART_TRACES or self._events >= _PART_EVENTS:
             self.commit()
@@ -215,15 +261,37 @@ class _Batch:
         """Write and commit what is held."""
         if not self._units:
             return
-        units, places = list(self._units.values()), self._places
-        self._units, self._places, self._events = {}, {}, 0
-        self._writer.write(units, lambda state, rows: self._decide(state, rows, places))
+        units, places, taken = list(self._units.values()), self._places, self._taken
+        self._units, self._places, self._taken, self._events = {}, {}, {}, 0
+        scored: list[str] = []
+        self._writer.write(units, lambda state, rows: self._decide(state, rows, places, taken, scored))
+        if scored:
+            self._state, whats = self._writer.refreshed(), self.whats
+            for name in scored:
+                self.whats = []
+                self.take(*taken[name][:2])
+                self.commit()
+                whats[places[name]] = self.whats[0]
+            self.whats = whats
 
-    def _decide(self, state: State, rows: list[Row], places: dict[str, int]) -> list[Row]:
-        """Again, with what others committed while we wrote."""
+    def _decide(
+        self,
+        state: State,
+        rows: list[Row],
+        places: dict[str, int],
+        taken: dict[str, tuple[Trace, str | None, Row]],
+        scored: list[str],
+    ) -> list[Row]:
+        """Again, with what others committed while we wrote; what somebody scored meanwhile is taken once more."""
         kept = []
+        scored.clear()
         for row in rows:
             stored = state.rows.get(row.id)
+            was = taken[row.id][2].digest if row.id in taken else None
+            is_other = stored is not None and was is not None and stored.digest not in (was, row.digest)
+            if is_other and stored is not None and self._writer.outcomes(stored):
+                scored.append(row.id)
+                continue
             what = self.whats[places[row.id]] = self._what(stored, row.digest, row.source)
             if what == "updated" and stored is not None:
                 kept.append(replace(row, added=stored.added, source=row.source or stored.source))

@@ -99,7 +99,7 @@ def test_a_refusal_is_an_answer() -> None:
     assert other.fix == "it has: agent"
     unscored = credit(replace(team(), rewards={}), "uniform")
     assert "no reward 'team'" in (unscored.refusal or "")
-    assert "rewards=" in (unscored.fix or "")
+    assert "counterpoint score" in (unscored.fix or "")
 
 
 def test_only_shipped_mechanisms_can_be_asked_for() -> None:

@@ -1,0 +1,79 @@
+"""Outcomes: rewards that a person gave a trace, each with its author and time, kept in `meta`.
+
+Always true: the last outcome of a channel is the trace's reward in it; those before stay on record, and what the source itself
+stated comes first, under the author `source`. The same outcomes put on a trace that was imported again give the same rewards.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from counterpoint.errors import InputError
+from counterpoint.trace.records import Number
+from counterpoint.trace.trace import Trace
+
+OUTCOMES = "outcomes"
+"""The name in `meta`."""
+SOURCE = "source"
+"""The author of what a log states itself."""
+
+
+class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One verdict on one trace."""
+
+    channel: str
+    value: Number
+    by: str
+    """Who says so."""
+    at: float
+    """When, seconds since the epoch."""
+    note: str | None = None
+    """Why, in the author's words."""
+    basis: str | None = None
+    """What in the log it rests on, where it was proposed from there."""
+
+
+def outcomes(trace: Trace) -> list[Outcome]:
+    """The outcomes of a trace, the oldest first; what cannot be read as one is left out."""
+    return outcomes_of(trace.meta)
+
+
+def outcomes_of(meta: dict[str, Any]) -> list[Outcome]:
+    """The same, of a trace's `meta`."""
+    kept = meta.get(OUTCOMES)
+    out = []
+    for one in kept if isinstance(kept, list) else ():
+        try:
+            out.append(msgspec.convert(one, Outcome))
+        except msgspec.ValidationError:
+            continue
+    return out
+
+
+def with_outcomes(trace: Trace, given: Sequence[Outcome]) -> Trace:
+    """The trace with these outcomes after those that it has; a channel that the source stated keeps that on record."""
+    known = outcomes(trace)
+    rewards = dict(trace.rewards)
+    for one in given:
+        if not one.channel or not math.isfinite(one.value):
+            raise InputError(f"{one.channel!r}={one.value} is no outcome", fix="a name and a finite number, such as team=1")
+        if one in known:
+            continue
+        if one.by == SOURCE and any(k.by == SOURCE and k.channel == one.channel for k in known):
+            continue
+        if one.channel in trace.rewards and not any(k.channel == one.channel for k in known) and one.by != SOURCE:
+            known.append(Outcome(channel=one.channel, value=trace.rewards[one.channel], by=SOURCE, at=0.0))
+        known.append(one)
+        rewards[one.channel] = one.value
+    return replace(trace, rewards=rewards, meta={**trace.meta, OUTCOMES: [msgspec.to_builtins(one) for one in known]})
+
+
+def carried_over(trace: Trace, given: Sequence[Outcome]) -> Trace:
+    """A trace that was imported again, with the outcomes that people gave it before; what the source states now counts."""
+    return with_outcomes(trace, [one for one in given if one.by != SOURCE]) if given else trace
