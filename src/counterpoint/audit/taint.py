@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from counterpoint.audit.diff import aligned, fingerprint
 from counterpoint.audit.facts import Facts
+from counterpoint.audit.injection import suspicious
 from counterpoint.errors import NotFound, did_you_mean
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.replay import Do, Replay, Substitute
@@ -27,8 +28,6 @@ from counterpoint.trace.replay import Do, Replay, Substitute
 LABELS = ("user", "tool", "peer", "memory", "unknown")
 """The sources of untrusted content; `trusted` is none of them. A label is a set of these, as bits."""
 Mask = NDArray[np.bool_]
-# What asks its reader to do something, in text that nobody in the team wrote.
-_ORDER = re.compile(r"\b(ignore (?:all|any|your|the|previous)|disregard|do not tell|you must|instead of|as told here)\b", re.I)
 
 
 # -- layer 1: may-taint ----------------------------------------------------------------------------------------------
@@ -45,14 +44,14 @@ def planted(trace: Trace) -> list[str]:
 
 
 def suspects(trace: Trace) -> list[str]:
-    """Events that look wrong to somebody who reads the record: untrusted text that gives orders, content of the shared memory, a
-    return that says otherwise than the tool result that it rests on. Benign orders are among them; layer 2 tells."""
+    """Events that look wrong to somebody who reads the record: untrusted text that gives orders (`audit.injection`) and content
+    of the shared memory; in a simulated team also a return that says otherwise than the tool result that it rests on, for there
+    both are one short statement. Benign orders may be among them; layer 2 tells."""
+    out = {i for i, _ in suspicious(trace)}
+    out |= {i for i, e in enumerate(trace.events) if e.trusted is False and e.source == "memory"}
+    if "world" not in trace.meta:
+        return [trace.events[i].id for i in sorted(out)]
     facts = Facts(trace)
-    out = set()
-    for i, event in enumerate(trace.events):
-        text = trace.text(event) or ""
-        if event.trusted is False and (event.source == "memory" or _ORDER.search(text)):
-            out.add(i)
     for s, d in zip(facts.info.src.tolist(), facts.info.dst.tolist(), strict=True):
         before, after = trace.events[s], trace.events[d]
         if (before.type, after.type) == ("tool_result", "return") and before.agent == after.agent:

@@ -17,6 +17,7 @@ from counterpoint.audit.collusion import collusion_over
 from counterpoint.audit.cost import Prices
 from counterpoint.audit.facts import Facts
 from counterpoint.audit.hacks import hacks
+from counterpoint.audit.injection import Injection, injections
 from counterpoint.audit.measures import measures, summary
 from counterpoint.audit.records import DEFINITIONS, HACKS, Finding, Measure, Summary
 from counterpoint.audit.taint import MayTaint, may_taint, suspects
@@ -244,6 +245,8 @@ class TraceTaint:
     """What untrusted content may have reached."""
     suspects: list[str]
     """Events that look wrong by what they say."""
+    injections: list[Injection]
+    """Texts from outside that give the team orders, with what they reached."""
     sinks: list[Sink]
     """What has an effect, with the content that decided it."""
 
@@ -285,4 +288,4 @@ def taint_of(trace: Trace, *, facts: Facts | None = None) -> TraceTaint:
     """Taint of one trace: what it may have reached, what looks wrong, what it decided."""
     facts = facts or Facts(trace)
     may = may_taint(trace, facts=facts)
-    return TraceTaint(trace, may, suspects(trace), authority(trace, may, facts=facts))
+    return TraceTaint(trace, may, suspects(trace), injections(trace, facts=facts), authority(trace, may, facts=facts))

@@ -16,13 +16,24 @@ import click
 import msgspec
 import numpy as np
 
-from counterpoint.app.api.audit import ALIKE, AuditSummary, TraceAudit, audit_of, chosen_by, prices_of, summary_of, taint_of
+from counterpoint.app.api.audit import (
+    ALIKE,
+    AuditSummary,
+    TraceAudit,
+    TraceTaint,
+    audit_of,
+    chosen_by,
+    prices_of,
+    summary_of,
+    taint_of,
+)
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.library import about, load
 from counterpoint.app.words import number, plain_text
 from counterpoint.audit.authority import Sink
 from counterpoint.audit.facts import Facts
+from counterpoint.audit.injection import Injection, verdict_of
 from counterpoint.audit.records import Finding, Measure
 from counterpoint.audit.taint import MayTaint
 from counterpoint.trace import Trace
@@ -166,9 +177,9 @@ def report(traces: Sequence[str], store: Path | str | None, *, as_json: bool) ->
             found = taint_of(trace, facts=facts)
         violations += len(found.violations)
         if as_json:
-            emit(_object(trace, facts, found.may, found.sinks, found.suspects))
+            emit(_object(trace, facts, found))
         else:
-            click.echo(("\n" if k else "") + _taint_text(trace, facts, found.may, found.sinks, found.suspects))
+            click.echo(("\n" if k else "") + _taint_text(trace, facts, found))
     return violations
 
 
@@ -185,14 +196,16 @@ def _layers(trace: Trace, facts: Facts, may: MayTaint, seen: list[str]) -> dict[
     }
 
 
-def _object(trace: Trace, facts: Facts, may: MayTaint, sinks: list[Sink], seen: list[str]) -> dict[str, Any]:
-    counts = {status: sum(s.status == status for s in sinks) for status in ("violation", "blocked", "possible")}
+def _object(trace: Trace, facts: Facts, one: TraceTaint) -> dict[str, Any]:
+    counts = {status: sum(s.status == status for s in one.sinks) for status in ("violation", "blocked", "possible")}
     about_ = {"schema": SCHEMA_VERSION, "trace_id": trace.trace_id, "task_id": trace.task_id}
-    return about_ | _layers(trace, facts, may, seen) | {"counts": counts, "sinks": msgspec.to_builtins(sinks)}
+    said = {"verdict": verdict_of(one.injections), "injections": msgspec.to_builtins(one.injections)}
+    told = _layers(trace, facts, one.may, one.suspects) | said
+    return about_ | told | {"counts": counts, "sinks": msgspec.to_builtins(one.sinks)}
 
 
-def _taint_text(trace: Trace, facts: Facts, may: MayTaint, sinks: list[Sink], seen: list[str]) -> str:
-    told = _layers(trace, facts, may, seen)
+def _taint_text(trace: Trace, facts: Facts, one: TraceTaint) -> str:
+    sinks, told = one.sinks, _layers(trace, facts, one.may, one.suspects)
     reach = told["may_taint"]
     found = [s for s in sinks if s.status == "violation"]
     blocked, possible = (sum(s.status == status for s in sinks) for status in ("blocked", "possible"))
@@ -204,9 +217,15 @@ def _taint_text(trace: Trace, facts: Facts, may: MayTaint, sinks: list[Sink], se
             "reach",
             f"{reach['events']:,} of {reach['of']:,} events, {reach['agents']:,} of {reach['of_agents']:,} agents (may-taint)",
         ),
-        ("suspects", _some(seen, "look wrong by what they say; whether they changed anything takes a fork")),
+        ("verdict", verdict_of(one.injections)),
     ]
+    others = [name for name in one.suspects if name not in {i.event for i in one.injections}]
+    if others:
+        rows.append(("suspects", _some(others, "look wrong by what they say; whether they changed anything takes a fork")))
     parts = ["\n".join(plain_text(f"{label:9}{text}") for label, text in rows)]
+    parts += [_order(i) for i in one.injections[:_SHOWN]]
+    if len(one.injections) > _SHOWN:
+        parts.append(f"and {len(one.injections) - _SHOWN:,} more texts that give orders: --json")
     parts += [_incident(s) for s in found[:_SHOWN]]
     if len(found) > _SHOWN:
         parts.append(f"and {len(found) - _SHOWN:,} more violations: --json")
@@ -218,6 +237,21 @@ def _some(ids: list[str], what: str) -> str:
         return "none"
     more = f" and {len(ids) - _SHOWN:,} more" if len(ids) > _SHOWN else ""
     return f"{' '.join(ids[:_SHOWN])}{more}: {what}"
+
+
+def _order(one: Injection) -> str:
+    """A text that gives orders: the words in their context, what they reached, and what came of it."""
+    acts = [f"{e.what} ({e.event}) holds {e.target!r}{', and failed' if e.failed else ''}" for e in one.effects if e.is_act]
+    said = [e.event for e in one.effects if not e.is_act]
+    acts += [f"said again in {' '.join(said[:5])}"] if said else []
+    rows = [
+        ("text", f"{one.event}{f'  {one.tool}' if one.tool else ''}{f', {one.source}' if one.source else ''}"),
+        ("does", "; ".join(one.kinds[:5])),
+        *((("words" if not k else ""), line) for k, line in enumerate(textwrap.wrap(one.excerpt, 100)[:8])),
+        ("reached", f"{one.events:,} events of {one.agents:,} agents, at most" if one.events else "nothing"),
+        *((("effects" if not k else ""), line) for k, line in enumerate(acts[:5])),
+    ]
+    return table(("INJECTION", f"{one.status} (score {one.score:g} of {one.bar:g})"), rows)
 
 
 def _incident(sink: Sink) -> str:

@@ -15,6 +15,7 @@ from msgspec import Struct
 from counterpoint.app.viewer.panel import Panel
 from counterpoint.app.viewer.prepared import Prepared, prepared, sinks
 from counterpoint.audit.authority import Sink
+from counterpoint.audit.injection import injections, verdict_of
 from counterpoint.audit.taint import MayTaint, may_taint, suspects
 from counterpoint.trace import Graph, Trace
 
@@ -23,6 +24,8 @@ PATHS = 200
 _TRACED = 50
 _RULE = 2000
 _SOURCES = 1000
+_TOLD, _WORDS = 5, 600
+"""Texts that give orders which are told in the notes, and characters of their words."""
 
 _SEVERITY = {"violation": "high", "blocked": "medium", "possible": "low"}
 
@@ -127,9 +130,14 @@ def _notes(look: Prepared, may: MayTaint, found: list[Sink]) -> list[str]:
         notes.append(f"The first {_SOURCES:,} of {len(may.sources):,} sources are listed.")
     if len(found) > PATHS:
         notes.append(f"{len(found) - PATHS:,} more sinks: counterpoint audit --taint --json lists all.")
-    if not look.is_large and (odd := suspects(look.trace)):
-        more = f" and {len(odd) - 8:,} more" if len(odd) > 8 else ""
-        notes.append(f"Look wrong by what they say: {' '.join(odd[:8])}{more}. Whether they changed anything takes a fork.")
+    if not look.is_large:
+        given = injections(look.trace, facts=look.facts)
+        notes.append(f"Injection: {verdict_of(given)}.")
+        notes += [f"{one.says}. Words: {one.excerpt[:_WORDS]}" for one in given[:_TOLD]]
+        told = {one.event for one in given}
+        if odd := [name for name in suspects(look.trace) if name not in told]:
+            more = f" and {len(odd) - 8:,} more" if len(odd) > 8 else ""
+            notes.append(f"Look wrong by what they say: {' '.join(odd[:8])}{more}. Whether they changed anything takes a fork.")
     return notes
 
 
