@@ -3,7 +3,7 @@
 import { decodeBins, decodeColumns, fromBase64, unzip } from "./decode";
 import { search, terms } from "./search";
 import type {
-  About, Compare, Credit, Diff, EventDetail, MethodInfo, Neighbour, Run, RunRow, Talk, TalkRow, TraceRow, Traces,
+  About, Compare, Credit, Diff, EventDetail, MethodInfo, Neighbour, Outcomes, Run, RunRow, Talk, TalkRow, TraceRow, Traces,
 } from "./shapes.gen";
 import { VERSION } from "./shapes.gen";
 import { SourceError, type Bins, type Columns, type Source } from "./source";
@@ -18,6 +18,7 @@ export interface Packed {
   texts: Record<string, string>;
   events: Record<string, Record<string, unknown>>;
   credit: Record<string, Credit>;
+  outcomes?: Outcomes;
   methods: MethodInfo[];
   /** Panel to what it answers. */
   panels: Record<string, unknown>;
@@ -138,6 +139,10 @@ export class FileSource implements Source {
   async runs(): Promise<RunRow[]> { return []; }
   async run(): Promise<Run> { throw absent("show training runs", "counterpoint view"); }
   async compare(): Promise<Compare> { throw absent("compare runs", "counterpoint compare"); }
+  async outcomes(id: string): Promise<Outcomes> { return this.packed(id).outcomes ?? { given: [], proposed: [] }; }
+
+  async score(): Promise<Outcomes> { throw absent("score", "counterpoint score"); }
+
   async fork(): Promise<{ id: string; line: string }> { throw absent("fork", "counterpoint fork"); }
   async steer(): Promise<never> { throw absent("steer", "counterpoint steer"); }
 

@@ -1,9 +1,9 @@
-// The local server as a source. Always true: reads are GET to this page's own server; only `fork` and `steer` write, and they
+// The local server as a source. Always true: reads are GET to this page's own server; only `fork`, `score` and `steer` write, and they
 // carry the token.
 import { decodeBins, decodeColumns } from "./decode";
 import { listen } from "./stream";
 import type {
-  About, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Ordered, Run, RunRow, Talk, Traces,
+  About, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Ordered, Outcomes, Run, RunRow, Talk, Traces,
 } from "./shapes.gen";
 import { SourceError, type Bins, type Columns, type Source, type Wanted } from "./source";
 
@@ -65,6 +65,7 @@ export class HttpSource implements Source {
     query: string): Promise<number[]> { return (await this.json<{ events: number[] }>(`${at(id)}/find`, { q: query })).events; }
   methods(id: string): Promise<MethodInfo[]> { return this.json(`${at(id)}/methods`); }
   credit(id: string, method: string, unit: string): Promise<Credit> { return this.json(`${at(id)}/credit`, { method, unit }); }
+  outcomes(id: string): Promise<Outcomes> { return this.json(`${at(id)}/outcomes`); }
   panel<T>(id: string, panel: string): Promise<T> { return this.json(`${at(id)}/${panel}`); }
   diff(a: string, b: string): Promise<Diff> { return this.json("diff", { a, b }); }
   runs(): Promise<RunRow[]> { return this.json("runs"); }
@@ -74,6 +75,10 @@ export class HttpSource implements Source {
 
   async fork(id: string, edit: { kind: string; event: string; value: string | null }): Promise<{ id: string; line: string }> {
     return this.write(`${at(id)}/fork`, edit);
+  }
+
+  score(id: string, said: { channel?: string; value?: number; note?: string; proposal?: number }): Promise<Outcomes> {
+    return this.write(`${at(id)}/score`, said);
   }
 
   steer(id: string, order: Wanted): Promise<Ordered> { return this.write(`steer/${encodeURIComponent(id)}`, order); }

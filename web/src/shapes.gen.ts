@@ -189,6 +189,7 @@ export interface MethodInfo {
   unit: string;
   is_additive: boolean;
   refusal: string | null;
+  why: string | null;
 }
 
 /** Credit of one thing. */
@@ -199,6 +200,7 @@ export interface CreditRow {
   value: number;
   low: number | null;
   high: number | null;
+  excerpt: string;
 }
 
 /** What a method says about a trace at a unit. `refusal` says why it says nothing. */
@@ -210,11 +212,37 @@ export interface Credit {
   by_agent: Record<string, number>;
   total: number | null;
   target: number | null;
+  whole: string;
+  notes: string[];
   unassigned: number | null;
   is_additive: boolean;
   closes: boolean | null;
   refusal: string | null;
   fix: string | null;
+}
+
+/** How a run came out, as somebody said. */
+export interface OutcomeInfo {
+  channel: string;
+  value: number;
+  by: string;
+  at: number;
+  why: string;
+}
+
+/** An outcome that the log suggests; it counts only once somebody accepts it. */
+export interface ProposalInfo {
+  channel: string;
+  value: number;
+  kind: string;
+  says: string;
+  event: number;
+}
+
+/** What was said about how a run came out, and what its log suggests. */
+export interface Outcomes {
+  given: OutcomeInfo[];
+  proposed: ProposalInfo[];
 }
 
 /** Two events side by side. `what`: same, edited, changed, only-a, only-b. */

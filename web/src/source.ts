@@ -1,6 +1,6 @@
 // Where the page's data comes from: the local server, or the block inside a one-file page. Views know only this interface.
 import type {
-  About, BinsHead, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Ordered, Run, RunRow, Talk, Traces,
+  About, BinsHead, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Ordered, Outcomes, Run, RunRow, Talk, Traces,
 } from "./shapes.gen";
 
 /** The arrays of a trace, decoded. */
@@ -60,6 +60,9 @@ export interface Source {
   find(id: string, query: string): Promise<number[]>;
   methods(id: string): Promise<MethodInfo[]>;
   credit(id: string, method: string, unit: string): Promise<Credit>;
+  outcomes(id: string): Promise<Outcomes>;
+  /** Gives the trace an outcome, or accepts a proposal by its place; what there is then. */
+  score(id: string, said: { channel?: string; value?: number; note?: string; proposal?: number }): Promise<Outcomes>;
   /** What a panel of `app/viewer/panels` answers; its shape is in shapes.gen.ts. */
   panel<T>(id: string, panel: string): Promise<T>;
   diff(a: string, b: string): Promise<Diff>;

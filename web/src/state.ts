@@ -39,8 +39,11 @@ export const methods = signal<string[]>([]);
 export const methodList = signal<MethodInfo[] | null>(null);
 /** Credit of the first method by event, for colours, badges and the filter; null until it is there. */
 export const credit = signal<Credit | null>(null);
-/** The method that colours: the first one chosen, or else the one that answered. */
-export const method = computed<string | null>(() => methods.value[0] ?? credit.value?.method ?? null);
+/**
+ * The one active method, whose numbers every view shows under its name: the reader's choice, or else the best that is identified
+ * for this trace, as `counterpoint credit` chooses it.
+ */
+export const method = computed<string | null>(() => methods.value[0] ?? chosenMethod(methodList.value ?? []));
 /** Seconds from and to; null is everything. */
 export const zoom = signal<[number, number] | null>(null);
 /** A range the user marked (M), in seconds. */
@@ -277,22 +280,18 @@ async function loadMethods(current: Current): Promise<void> {
   methodList.value = found;
 }
 
-/** Methods to try where none is chosen: those whose shares add up, by agent before by event. */
-export function firstMethods(all: readonly MethodInfo[]): string[] {
-  const additive = all.filter((one) => !one.refusal && one.is_additive);
-  return additive.sort((a, b) => Number(b.unit === "agent") - Number(a.unit === "agent")).map((one) => one.id);
+/** The method that is shown where the reader chose none; null where none answers. */
+export function chosenMethod(all: readonly MethodInfo[]): string | null {
+  return all.find((one) => one.why !== null)?.id ?? null;
 }
 
-/** Credit by event, or by what the method has; a method that refuses makes room for the next. */
-async function loadCredit(current: Current, wanted: readonly string[]): Promise<void> {
-  const ask = (id: string, unit: string): Promise<Credit | null> => source.value!.credit(current.id, id, unit).catch(() => null);
-  for (const id of wanted) {
-    const byEvent = await ask(id, "event");
-    // A method that only speaks of agents or turns still has something to say.
-    const found = byEvent?.refusal && byEvent.units.length ? await ask(id, "") : byEvent;
-    if (trace.value !== current || (methods.value.length && methods.value[0] !== id)) return;
-    if ((found && !found.refusal) || wanted.length === 1) { credit.value = found; return; }
-  }
+/** Credit of the active method by event, or by what it has. */
+async function loadCredit(current: Current, id: string): Promise<void> {
+  const ask = (unit: string): Promise<Credit | null> => source.value!.credit(current.id, id, unit).catch(() => null);
+  const byEvent = await ask("event");
+  // A method that only speaks of agents or turns still has something to say.
+  const found = byEvent?.refusal && byEvent.units.length ? await ask("") : byEvent;
+  if (trace.value === current && method.value === id) credit.value = found;
 }
 
 /** Keeps a preference on this machine. */
@@ -322,11 +321,14 @@ export function start(from: Source, addressBar: Bar = browserBar(from.kind === "
   dark.addEventListener("change", () => { systemShade.value = dark.matches ? "dark" : "light"; });
   addressBar.listen(() => arrive(parse(addressBar.read())));
   effect(() => { const current = trace.value; const text = query.value; if (current) void filterBy(text, current); });
-  effect(() => { const current = trace.value; if (current?.about.has_reward) void loadMethods(current); });
+  effect(() => { const current = trace.value; if (current) void loadMethods(current); });
   effect(() => {
     const current = trace.value;
-    const wanted = methods.value[0] ? [methods.value[0]] : firstMethods(methodList.value ?? []);
-    if (current && wanted.length) void loadCredit(current, wanted);
+    const active = method.value;
+    if (!current || !active) return;
+    // numbers of another method must not stand under this one's name
+    if (credit.peek()?.method !== active) credit.value = null;
+    void loadCredit(current, active);
   });
   let timer = 0;
   effect(() => {

@@ -3,11 +3,12 @@ import { add, barParts, bySize, closing, disagreements, nearestUnit, sharedScale
 import type { Credit, CreditRow } from "../src/shapes.gen";
 
 const row = (label: string, event: number, value: number, agent = 0): CreditRow =>
-  ({ label, event, agent, value, low: null, high: null });
+  ({ label, event, agent, value, low: null, high: null, excerpt: "" });
 
 function credit(some: Partial<Credit>): Credit {
   return {
-    method: "c3", unit: "event", units: ["event"], rows: [], by_agent: {}, total: null, target: null, unassigned: null,
+    method: "c3", unit: "event", units: ["event"], rows: [], by_agent: {}, total: null, target: null, unassigned: null, whole: "R",
+    notes: [],
     is_additive: true, closes: null, refusal: null, fix: null, ...some,
   };
 }

@@ -20,7 +20,7 @@ from counterpoint.trace import Trace
 from counterpoint.trace.replay import Replay
 from counterpoint.trace.rows import Credit, Shares
 
-MOST_REPLAYED = 200_000
+MOST_REPLAYED = 50_000
 """Agents times events up to which all agents are taken out in turn, without being asked for."""
 MOST_READ = 20_000
 """Events up to which a picture looks for the origin of words."""

@@ -85,7 +85,9 @@ def test_the_numbers_are_those_of_the_command() -> None:
         found = credit_of(name, [trace])
         for unit in found.units:
             told = credit(trace, name, unit)
-            assert [row.value for row in told.rows] == [row.value for row in found.rows if row.unit == unit]
+            assert [row.value for row in told.rows] == sorted(
+                (row.value for row in found.rows if row.unit == unit), key=lambda value: -abs(value)
+            )
 
 
 def test_a_refusal_is_an_answer() -> None:
@@ -133,3 +135,20 @@ def test_answers_travel() -> None:
     for name in registry.ids("credit"):
         msgspec.json.encode(credit(team(), name))
     msgspec.json.encode(methods(team()))
+
+
+def test_one_method_is_chosen_with_its_reason_and_shows_the_same_everywhere(simulated: Trace) -> None:
+    told = [method for method in methods(simulated) if method.why]
+    assert [method.id for method in told] == ["difference"]
+    assert methods(simulated)[0].id == "difference"
+    assert credit(simulated, "difference").by_agent  # which the page need not ask for again
+    log = replace(team(), rewards={})
+    (chosen,) = [method for method in methods(log) if method.why]
+    assert (chosen.id, chosen.unit, chosen.refusal) == ("provenance", "agent", None)
+    by_agent, by_event = credit(log, "provenance", "agent"), credit(log, "provenance", "event")
+    assert by_agent.by_agent == by_event.by_agent
+    assert (by_agent.whole, by_agent.target) == ("result", 1.0)
+    assert by_agent.unassigned == pytest.approx(1 - sum(by_agent.by_agent.values()))
+    assert by_agent.notes[0].startswith("Of 3 words: 33% traced to the team")
+    assert [abs(row.value) for row in by_event.rows] == sorted((abs(row.value) for row in by_event.rows), reverse=True)
+    assert by_event.rows[0].excerpt == "12"

@@ -94,6 +94,24 @@ def test_other_methods_are_refused(viewer: Viewer, method: str) -> None:
     assert viewer.ask("/api/traces", method="POST", body={}, x_counterpoint_token=viewer.token).status == 405
 
 
+# -- outcomes ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_thumb_is_stored_with_its_author_and_seen_at_once(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COUNTERPOINT_AUTHOR", "ann")
+    assert viewer.ask("/api/t/plain/score", method="POST", body={"value": 1}).status == 403
+    token = {"x_counterpoint_token": viewer.token}
+    for body, status in (({}, 400), ({"value": "x"}, 400), ({"proposal": 9}, 404)):
+        assert viewer.ask("/api/t/plain/score", method="POST", body=body, **token).status == status
+    before = viewer.of("plain").json["rewards"]
+    answer = viewer.ask("/api/t/plain/score", method="POST", body={"value": 0.25, "note": "meh"}, **token)
+    assert answer.status == 201
+    said = [(o["channel"], o["value"], o["by"], o["why"]) for o in answer.json["given"]]
+    assert said == [("team", before["team"], "source", ""), ("team", 0.25, "ann", "meh")]
+    assert viewer.of("plain", "/outcomes").json == answer.json
+    assert viewer.of("plain").json["rewards"]["team"] == 0.25
+
+
 # -- forks ---------------------------------------------------------------------------------------------------------------
 
 

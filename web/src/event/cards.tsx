@@ -1,8 +1,9 @@
 // The right panel when no event is selected: an agent, or the whole trace. Always true: a number that is absent is a dash.
 import { compact, money, percent, plain, signed, span } from "../numbers";
+import { Outcome } from "./Outcome";
 import { Link } from "../shell/Link";
 import { traceLink } from "../router";
-import { agentName, creditByAgent, selectAgent, selectEvent, selectedAgent, showView, trace } from "../state";
+import { agentName, creditByAgent, method, selectAgent, selectEvent, selectedAgent, showView, trace } from "../state";
 
 function Facts({ all }: { all: [string, string][] }) {
   return <dl class="fields">{all.map(([name, value]) => <div key={name}><dt>{name}</dt><dd>{value}</dd></div>)}</dl>;
@@ -26,7 +27,7 @@ export function AgentCard({ agent }: { agent: number }) {
             ["cost, own", money(one.cost_own)],
           ["cost, with sub-agents", money(one.cost_total)], ["busy", span(one.busy_s)],
             ["share of the critical path", percent(one.path_share)],
-          ["events", compact(one.events)], ["from, to", `${span(one.start)} – ${span(one.end)}`], ["credit", signed(credit)],
+          ["events", compact(one.events)], ["from, to", `${span(one.start)} – ${span(one.end)}`], [`credit (${method.value ?? "no method"})`, signed(credit)],
         ]} />
         <div class="row">
           <button type="button" onClick={() => showView("text")}>Read its text</button>
@@ -72,6 +73,7 @@ export function TraceCard() {
         {about.alerts.length > 0 && <Alerts />}
         <h3>Rewards</h3>
         {about.has_reward ? <Facts all={numbers(about.rewards)} /> : <p class="quiet">No reward in this trace.</p>}
+        <Outcome />
         <h3>Costs and measures</h3>
         <Facts all={[...numbers(about.costs), ...numbers(about.metrics)]} />
         <h3>Where it is from</h3>

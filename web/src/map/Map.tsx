@@ -102,7 +102,7 @@ export default function AgentMap({ isWide = false }: { isWide?: boolean }) {
       {isWide && (
         <div class="map-heads" aria-hidden="true">
           <span>agent</span>{HEADS.map((head) => <span key={head} class="number">{head}</span>)}<span
-            class="number">{method.value ?? "credit"}</span>
+            class="number" title="credit by this method">{method.value ?? "credit"}</span>
         </div>
       )}
       <div ref={box} class="map-box" role="tree" aria-label="Agents" tabIndex={0} onKeyDown={onKeyDown}

@@ -2,7 +2,7 @@
 // its twin for keyboard and screen readers; both show the same rows and the same selection.
 import { signed } from "../numbers";
 import { creditColour } from "../palette";
-import { hover, selectAgent, shade } from "../state";
+import { hover, method, selectAgent, shade } from "../state";
 import { arcsAt, DASHES } from "./Lines";
 import type { Line, LineKind, Row } from "./layout";
 import { place, type Node } from "./picture";
@@ -86,7 +86,7 @@ export function Picture({ rows, tokens, credits, lines, shown, places, focus, ch
             stroke-width={Math.min(3.5, 1.2 + Math.log10(arc.count))} marker-end="url(#map-arrow)" />
         ))}
       </svg>
-      <p class="quiet picture-note">Area: own tokens. Colour: credit, orange below 0,
+      <p class="quiet picture-note">Area: own tokens. Colour: credit{method.value ? ` by ${method.value}` : ""}, orange below 0,
         blue above. Point at an agent to see whom it spoke with.</p>
     </div>
   );

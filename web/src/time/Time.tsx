@@ -4,7 +4,8 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { compact, count, money, signed, span } from "../numbers";
 import {
-  agentName, colourBy, columns, eventName, groupBy, marked, rowOf, selectedEvent, trace, type ColourBy, type GroupBy,
+  agentName, colourBy, columns, eventName, groupBy, marked, method, rowOf, selectedEvent, trace, type ColourBy,
+  type GroupBy,
 } from "../state";
 import { COLOUR_BY } from "./colour";
 import { fitNext, listenToCommands, mark } from "./commands";
@@ -76,7 +77,7 @@ function Marked() {
   if (totals && isWhole(range[0], range[1])) {
     parts.push(count(totals.events, "event"), count(totals.agents, "agent"), `${compact(totals.tokens)} tokens`);
     parts.push(totals.cost > 0 ? `${totals.isLeast ? "at least " : ""}${money(totals.cost)}` : "no known cost");
-    if (totals.credit !== null) parts.push(`credit ${signed(totals.credit)}`);
+    if (totals.credit !== null) parts.push(`${method.value ?? "credit"} ${signed(totals.credit)}`);
     if (totals.failed) parts.push(`${totals.failed} failed`);
     if (totals.tainted) parts.push(`${totals.tainted} tainted`);
   } else parts.push("zoom in for its sums");

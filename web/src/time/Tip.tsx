@@ -1,7 +1,7 @@
 // What is under the pointer, beside it. Always true: everything it says is text.
 import { compact, money, signed, span } from "../numbers";
 import { glyphOf } from "../palette";
-import { agentName, columns, eventName, hover, rowOf, trace } from "../state";
+import { agentName, columns, eventName, hover, method, rowOf, trace } from "../state";
 import { RULER } from "./draw";
 import * as model from "./model";
 import type { Stage } from "./stage";
@@ -15,7 +15,7 @@ function lines(row: number): string[] {
   const tool = about.tools[at.tool[row]! - 1];
   const spent = [
     at.tokens[row]! > 0 ? `${compact(at.tokens[row]!)} tokens` : "", Number.isNaN(at.cost[row]!) ? "" : money(at.cost[row]!),
-    Number.isNaN(credit) ? "" : `credit ${signed(credit, 3)}`,
+    Number.isNaN(credit) ? "" : `${method.value ?? "credit"} ${signed(credit, 3)}`,
   ].filter(Boolean).join(" · ");
   const lasted = Number.isNaN(at.dur[row]!) ? "" : ` · ${span(at.dur[row]!)}`;
   const marks = flagWords(at.flags[row]!).join(", ");

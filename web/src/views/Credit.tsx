@@ -8,7 +8,7 @@ import { Command, useLoaded, Waiting } from "../loaded";
 import { plain, signed } from "../numbers";
 import { Empty, Failure } from "../shell/states";
 import type { Credit as Answer, CreditRow, MethodInfo } from "../shapes.gen";
-import { eventName, methodList, methods, selectAgent, selectEvent, source, trace } from "../state";
+import { eventName, method, methodList, methods, selectAgent, selectEvent, source, trace } from "../state";
 import { Agents, CreditTable, HeatStrip, type Pair, SumBar } from "./creditparts";
 import "./views.css";
 
@@ -20,24 +20,20 @@ const UNITS = ["token", "turn", "event", "agent", "team"];
 export default function Credit() {
   const { id, about } = trace.value!;
   useEffect(() => onCommand("second-method", toggleSecond), []);
-  if (!about.has_reward) return <NoReward id={id} />;
   const list = methodList.value;
   if (!list) return <Waiting what="Asking which methods can answer" />;
-  const first = methods.value[0] ?? firstThatAnswers(list);
+  const first = method.value;
+  if (!first && !about.has_reward) return <NoReward id={id} />;
   if (!first) return <div class="credit"><Empty title="No method can answer for this trace." />
     <Methods list={list} first={null} second={null} /></div>;
   return <Chosen id={id} list={list} first={first} second={methods.value[1] ?? null} />;
 }
 
-function firstThatAnswers(list: MethodInfo[]): string | null {
-  const able = list.filter((one) => !one.refusal);
-  return (able.find((one) => one.is_additive) ?? able[0])?.id ?? null;
-}
-
 /** A second method beside the first, or the first alone again. */
 function toggleSecond(): void {
   const list = methodList.peek() ?? [];
-  const [first = firstThatAnswers(list), second] = methods.peek();
+  const [, second] = methods.peek();
+  const first = method.peek();
   if (!first) return;
   const other = list.find((one) => !one.refusal && one.id !== first)?.id;
   methods.value = second || !other ? [first] : [first, other];
@@ -47,9 +43,8 @@ function NoReward(props: { id: string }) {
   return (
     <Empty title="No reward, so there is no credit to give.">
       <p>This trace has no team reward: nothing says how well the team did. Credit divides that reward, so it must come first.</p>
-      <p>Add one in the trace's <code>rewards</code>, for example <code>{'{"team": 1.0}'}
-        </code>, and import it again; or train or simulate a team, which scores its own runs:</p>
-      <p><Command text="counterpoint demo" /></p>
+      <p>Say how it came out, with a thumb in the panel on the right, or:</p>
+      <p><Command text={`counterpoint score ${props.id} team=1`} /></p>
       <p class="quiet">What needs no reward: <code>counterpoint audit {props.id}
         </code>, the Safety view (5), tokens and time (2).</p>
     </Empty>
@@ -117,6 +112,7 @@ function Title(props: { info: MethodInfo | undefined; name: string }) {
     <h3 class="method-title">
       {props.name} <span class="badge">{props.info?.is_additive ? "additive" : "not additive"}</span>
       {props.info && <span class="quiet about" title={props.info.about}> {props.info.about}</span>}
+      {props.info?.why && <span class="quiet about method-why"> Chosen: {props.info.why}.</span>}
     </h3>
   );
 }
@@ -143,6 +139,7 @@ function One(props: { credit: Answer; scale: number; wanted: string }) {
         </p>
       )}
       <SumBar credit={credit} />
+      {credit.notes.map((note) => <p key={note} class="quiet">{note}</p>)}
       {credit.unit !== "agent" && <Agents credit={credit} scale={scale} />}
     </>
   );

@@ -29,12 +29,12 @@ export function SumBar(props: { credit: Credit }) {
         })}
         <span class="sum-zero" style={{ left: `${zero * 100}%` }} />
       </div>
-      <SumLine found={found} />
+      <SumLine found={found} whole={props.credit.whole} />
     </div>
   );
 }
 
-function SumLine(props: { found: Closing }) {
+function SumLine(props: { found: Closing; whole: string }) {
   const { state, sum, agents, nobody, target, difference } = props.found;
   if (state === "none") return <p class="quiet">Nothing to add up.</p>;
   if (state === "own") {
@@ -43,7 +43,7 @@ function SumLine(props: { found: Closing }) {
         </span></p>;
   }
   if (state
-    === "closes") return <p>R {plain(target, 4)} = agents {plain(agents, 4)} + unassigned {plain(nobody,
+    === "closes") return <p>{props.whole === "R" ? `R ${plain(target, 4)}` : "the whole result, 1,"} = agents {plain(agents, 4)} + unassigned {plain(nobody,
       4)} <span class="ok">✓ closes</span></p>;
   return (
     <p class="broken" role="alert">
@@ -101,7 +101,7 @@ export interface Pair {
 /** What earned what: a row for each thing, a column for each method. */
 export function CreditTable(props: { pairs: Pair[]; methods: string[]; scale: number; unit: string }) {
   const hasAgent = props.unit !== "agent" && props.unit !== "team" && props.unit !== "role";
-  const columns = `minmax(6rem, 1fr) ${hasAgent ? "minmax(5rem, 0.8fr) "
+  const columns = `minmax(8rem, 2fr) ${hasAgent ? "minmax(5rem, 0.8fr) "
     : ""}repeat(${props.methods.length}, minmax(8rem, 1.4fr))`;
   return (
     <div class="credit-table" role="table" aria-label={`Credit by ${props.unit}`} aria-rowcount={props.pairs.length + 1}>
@@ -127,6 +127,7 @@ function TableRow(props: { pair: Pair; index: number; scale: number; columns: st
       style={{ gridTemplateColumns: props.columns }} onClick={open}>
       <span role="cell">
         {isOpen ? <button type="button" class="crumb" onClick={open}><bdi>{row.label}</bdi></button> : <bdi>{row.label}</bdi>}
+        {row.excerpt && <span class="quiet excerpt" title={row.excerpt}> {row.excerpt}</span>}
           </span>
       {props.hasAgent && <span role="cell" class="quiet"><bdi>{row.agent >= 0 ? agentName(row.agent) : ""}</bdi></span>}
       {values.map((value, i) =>

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import counterpoint.registry as registry
 from counterpoint.app.api.credit import credit_of, mechanism
-from counterpoint.app.forking import can_fork, world_of
+from counterpoint.app.forking import can_fork, free_replay, world_of
 from counterpoint.app.viewer.prepared import Prepared, prepared
 from counterpoint.app.viewer.shapes import Credit, CreditRow, MethodInfo
+from counterpoint.credit.choosing import MOST_READ, Chosen, choose
 from counterpoint.credit.mechanism import Mechanism
+from counterpoint.credit.row_places import EVENT_UNITS, RowPlaces
 from counterpoint.errors import CounterpointError, NotFound, did_you_mean
 from counterpoint.trace import Trace
 from counterpoint.trace.rows import Credit as Earned
@@ -23,7 +25,7 @@ _Z = 1.959963984540054
 """Half the width of a 95 % interval, in standard errors."""
 # Up to this many events every mechanism is tried to see whether it answers; beyond it only what it says it needs is looked at.
 _TRIED = 5_000
-_EVENT_UNITS = ("orchestrator", "message", "tool")
+_EXCERPT = 120
 # What a mechanism may need that no trace holds.
 _NOT_IN_TRACES = ("critic", "weights", "credit")
 
@@ -32,20 +34,36 @@ def methods(trace: Trace) -> list[MethodInfo]:
     """Every mechanism, those that answer first."""
     look = prepared(trace)
     if "methods" not in look.kept:
-        every = [_info(look, name) for name in registry.ids("credit")]
-        look.kept["methods"] = sorted(every, key=lambda method: method.refusal is not None)
+        best = chosen(look)
+        every = [_info(look, name, best) for name in registry.ids("credit")]
+        look.kept["methods"] = sorted(every, key=lambda method: (method.why is None, method.refusal is not None))
     kept: list[MethodInfo] = look.kept["methods"]
     return kept
 
 
-def _info(look: Prepared, name: str) -> MethodInfo:
-    chosen = mechanism(name)
+def chosen(look: Prepared) -> Chosen | None:
+    """The method that is shown where nobody chose another, as `counterpoint credit` chooses it; None where none answers."""
+    if "chosen" not in look.kept:
+        try:
+            found = choose([look.trace], replay=free_replay(look.trace), most_read=MOST_READ)
+            look.kept["credit", found.credit.mechanism] = found.credit
+        except CounterpointError:
+            found = None
+        look.kept["chosen"] = found
+    kept: Chosen | None = look.kept["chosen"]
+    return kept
+
+
+def _info(look: Prepared, name: str, best: Chosen | None) -> MethodInfo:
+    known = mechanism(name)
+    is_best = best is not None and best.credit.mechanism == name
     return MethodInfo(
         id=name,
         about=registry.summary("credit", name),
-        unit=chosen.unit,
-        is_additive=chosen.additive,
-        refusal=_refusal(look, name, chosen),
+        unit="agent" if is_best else known.unit,
+        is_additive=known.additive,
+        refusal=None if is_best else _refusal(look, name, known),
+        why=best.why if is_best and best is not None else None,
     )
 
 
@@ -90,7 +108,7 @@ def credit(trace: Trace, method: str, unit: str = "") -> Credit:
     if name not in known:
         raise NotFound(f"no credit method named {method!r}", fix=did_you_mean(name, known))
     additive = mechanism(name).additive
-    if look.is_large:
+    if look.is_large and ("credit", name) not in look.kept:
         why = f"{look.n:,} events are more than the page waits for"
         return _refused(name, unit, [], additive, why, f"counterpoint credit {trace.trace_id} --method {name}")
     found = _earned(look, name)
@@ -112,29 +130,36 @@ def _units(found: Earned) -> list[str]:
 
 def _on_events(found: Earned) -> list[str]:
     """The units of `event`: all whose ids are events; of an additive mechanism the finest alone, for each adds up by itself."""
-    units = [unit for unit in found.units if unit in _EVENT_UNITS]
+    units = [unit for unit in found.units if unit in EVENT_UNITS]
     return units[-1:] if found.additive else units
 
 
 def _refused(method: str, unit: str, units: list[str], additive: bool, why: str, fix: str | None) -> Credit:
     return Credit(
         method=method, unit=unit, units=units, rows=[], by_agent={}, total=None, target=None, unassigned=None,
-        is_additive=additive, closes=None, refusal=why, fix=fix,
+        whole="R", notes=[], is_additive=additive, closes=None, refusal=why, fix=fix,
     )  # fmt: skip
 
 
 def _told(look: Prepared, found: Earned, unit: str) -> Credit:
     wanted = _on_events(found) if unit == "event" else [unit]
-    rows = [_row(look, row) for row in found.rows if row.unit in wanted]
+    rows = [_row(look, found, row) for row in found.rows if row.unit in wanted]
+    if unit != "token":  # tokens are read in their order
+        rows.sort(key=lambda row: -abs(row.value))
     by_agent: dict[str, float] = {}
-    for row in rows:
-        if row.agent >= 0:
-            name = look.team.names[row.agent]
-            by_agent[name] = by_agent.get(name, 0.0) + row.value
+    if unit == "event" and "agent" in found.units:  # the method's own word on agents, who may have no event of their own
+        by_agent = _places(look).by_agent(found)
+    else:
+        for row in rows:
+            if row.agent >= 0:
+                name = look.team.names[row.agent]
+                by_agent[name] = by_agent.get(name, 0.0) + row.value
     total, size = sum(row.value for row in rows), sum(abs(row.value) for row in rows)
     declared = float(found.declared[0]) if found.additive and found.declared is not None else None
     reward = look.trace.rewards.get("team")
     target = (float(reward) if reward is not None else declared) if declared is not None else None
+    is_share = found.mechanism == "provenance"
+    target = 1.0 if is_share else target
     return Credit(
         method=found.mechanism,
         unit=unit,
@@ -143,6 +168,8 @@ def _told(look: Prepared, found: Earned, unit: str) -> Credit:
         by_agent=by_agent,
         total=total,
         target=target,
+        whole="result" if is_share else "R",
+        notes=_notes(found) if is_share else [],
         unassigned=None if target is None else target - sum(by_agent.values()),
         is_additive=found.additive,
         closes=None if declared is None else abs(total - declared) <= 1e-9 * max(1.0, size),
@@ -151,9 +178,22 @@ def _told(look: Prepared, found: Earned, unit: str) -> Credit:
     )
 
 
-def _row(look: Prepared, row: Row) -> CreditRow:
-    """A row with the event and the agent that its id names."""
-    event, agent = _where(look, row)
+def _notes(found: Earned) -> list[str]:
+    """What provenance gives to nobody, and who is not in the result."""
+    about = found.notes["traces"][0]
+    parts = f"{about['given']:.0%} given by the user or the system, {about['new']:.0%} new in the result"
+    out = [f"Of {about['words']:,} words: {about['traced']:.0%} traced to the team, {parts}, {about['unlinked']:.0%} said before "
+           "by somebody whom no recorded edge connects."]  # fmt: skip
+    for name, said in (("unused", "Not in the result"), ("unread", "Read by nobody")):
+        if about[name]:
+            more = f" and {len(about[name]) - 8:,} more" if len(about[name]) > 8 else ""
+            out.append(f"{said}: {', '.join(about[name][:8])}{more}.")
+    return out
+
+
+def _row(look: Prepared, found: Earned, row: Row) -> CreditRow:
+    """A row with the event and the agent that its id names, and what was said there."""
+    event, agent = _places(look).of(row)
     half = None if row.se is None else _Z * row.se
     return CreditRow(
         label=row.unit_id or "team",
@@ -162,35 +202,23 @@ def _row(look: Prepared, row: Row) -> CreditRow:
         value=row.value,
         low=None if half is None else row.value - half,
         high=None if half is None else row.value + half,
+        excerpt=_excerpt(look, found, event, agent),
     )
 
 
-def _where(look: Prepared, row: Row) -> tuple[int, int]:
-    """The event (in file order) and the agent of a unit's id, -1 for none."""
-    team, index = look.team, look.trace.index
-    if row.unit in ("team", "role"):
-        return -1, -1
-    if row.unit_id in index and row.unit not in ("agent", "turn"):
-        return index[row.unit_id], int(team.agent_E[index[row.unit_id]])
-    if row.unit_id in team.number:
-        return -1, team.number[row.unit_id]
-    first, _, last = row.unit_id.rpartition("#")
-    if row.unit == "token" and first in index:
-        return index[first], int(team.agent_E[index[first]])
-    if row.unit == "turn":
-        event = _turns(look).get((first, last), index.get(first or row.unit_id, -1))
-        return event, team.number.get(first, int(team.agent_E[event]) if event >= 0 else -1)
-    return -1, -1
-
-
-def _turns(look: Prepared) -> dict[tuple[str, str], int]:
-    """(agent, turn) to its first event in the story."""
-    if "turns" not in look.kept:
-        first: dict[tuple[str, str], int] = {}
-        for i in look.team.order_E.tolist():
-            event = look.trace.events[i]
-            if event.turn is not None:
-                first.setdefault((event.agent, str(event.turn)), i)
-        look.kept["turns"] = first
-    kept: dict[tuple[str, str], int] = look.kept["turns"]
+def _places(look: Prepared) -> RowPlaces:
+    if "places" not in look.kept:
+        look.kept["places"] = RowPlaces(look.trace, look.team)
+    kept: RowPlaces = look.kept["places"]
     return kept
+
+
+def _excerpt(look: Prepared, found: Earned, event: int, agent: int) -> str:
+    """The words that the result has from there, where the method says so; else the beginning of the event's text."""
+    if found.mechanism == "provenance":
+        matched = found.notes["traces"][0]["matched"]
+        trace, team = look.trace, look.team
+        ids = [trace.events[event].id] if event >= 0 else [e for e in matched if team.agent_E[trace.index[e]] == agent]
+        return max((run for name in ids for run in matched.get(name, ())), key=len, default="")[:_EXCERPT]
+    text = look.trace.text(look.trace.events[event]) if event >= 0 else None
+    return " ".join((text or "")[: 2 * _EXCERPT].split())[:_EXCERPT]

@@ -9,7 +9,7 @@ content base64 of gzip of JSON:
     version   of the shapes (`shapes.VERSION`)
     made_by   name and version of what wrote it
     masked    kind of secret to how many were masked, null where masking was off
-    traces    id to {about, columns, bins?, texts, events, credit, methods, panels}
+    traces    id to {about, columns, bins?, texts, events, credit, methods, outcomes, panels}
 
 `about` and `methods` are the shapes of that name, `panels` what each panel answers; `columns` and `bins` are base64 of the bytes
 that the server sends;
@@ -37,6 +37,7 @@ from counterpoint import __version__, registry
 from counterpoint.app.viewer.columns import bins, columns
 from counterpoint.app.viewer.crediting import credit, methods
 from counterpoint.app.viewer.events import fields
+from counterpoint.app.viewer.outcomes import outcomes
 from counterpoint.app.viewer.overview import overview
 from counterpoint.app.viewer.panel import panels
 from counterpoint.app.viewer.policy import policy
@@ -107,6 +108,7 @@ def packed(trace: Trace, *, longest: int | None, notes: Sequence[str] = ()) -> d
         "events": {},
         "credit": credits_,
         "methods": told,
+        "outcomes": outcomes(trace),
         "panels": {name: panel.answer(trace) for name, panel in panels().items()},
     }
     if look.is_large:
@@ -122,7 +124,8 @@ def _credits(trace: Trace, *, is_coarse: bool) -> tuple[list[MethodInfo], dict[s
     told: list[MethodInfo] = []
     out: dict[str, Credit] = {}
     for method in methods(trace):
-        why = method.refusal or _unasked(trace, method, is_coarse=is_coarse)
+        # the one that is shown first was asked already
+        why = method.refusal or (None if method.why else _unasked(trace, method, is_coarse=is_coarse))
         if why is None:
             first = credit(trace, method.id)
             why = first.refusal

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from counterpoint.app.forking import can_fork, parent_of
-from counterpoint.app.viewer.crediting import credit
+from counterpoint.app.viewer.crediting import chosen, credit
 from counterpoint.app.viewer.prepared import Prepared, finite, is_dear, prepared, sinks
 from counterpoint.app.viewer.shapes import VERSION, About, Agent, Alert, Fact
 from counterpoint.audit.collaboration import collaboration
@@ -116,12 +116,13 @@ def _dearest(agents: list[Agent]) -> Iterable[Fact]:
 
 
 def _credited(look: Prepared) -> Iterable[Fact]:
-    """Who earned most: by Shapley values, where a simulated trace holds what they take. Else a method must be chosen."""
-    if look.n <= _MEASURED and can_fork(look.trace):
-        told = credit(look.trace, "shapley", "agent")
+    """Who earned most, by the method that the page shows."""
+    best_method = chosen(look) if look.n <= _MEASURED else None
+    if best_method is not None and len(look.trace.members) > 1:
+        told = credit(look.trace, best_method.credit.mechanism, "agent")
         best = max(told.by_agent, key=lambda name: told.by_agent[name], default=None)
-        if best is not None:
-            text = f"credit: {best} {told.by_agent[best]:+.3g} (shapley)"
+        if best is not None and told.by_agent[best]:
+            text = f"credit: {best} {told.by_agent[best]:+.3g} ({best_method.credit.mechanism})"
             yield Fact(kind="credit", text=text, agent=look.team.number[best])
 
 

@@ -26,7 +26,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import counterpoint
 from counterpoint.app import serving
-from counterpoint.app.viewer import runs, steering
+from counterpoint.app.viewer import outcomes, runs, steering
 from counterpoint.app.viewer.collection import ROWS, Collection, Listing
 from counterpoint.app.viewer.forks import Forks
 from counterpoint.app.viewer.guard import Door, Guard
@@ -45,7 +45,7 @@ _MISSING = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Counte
 _PAGES = frozenset({"", "t", "d", "r", "c", "b", "live"})
 _BODY = 1 << 20
 _CONNECTIONS, _SECONDS = 256, 30.0
-_WRITES = "POST /api/t/ID/fork and POST /api/steer/ID"
+_WRITES = "POST /api/t/ID/fork, POST /api/t/ID/score and POST /api/steer/ID"
 
 
 class _Edit(Struct):
@@ -104,6 +104,8 @@ class Site:
         if request.method == "POST":
             if len(parts) == 3 and parts[0] == "t" and parts[2] == "fork":
                 return await self._fork(request, parts[1])
+            if len(parts) == 3 and parts[0] == "t" and parts[2] == "score":
+                return await self._score(request, parts[1])
             if len(parts) == 2 and parts[0] == "steer":
                 return await self._steer(request, parts[1])
             raise _WrongMethod("nothing can be written here", fix=f"{_WRITES} write")
@@ -146,6 +148,13 @@ class Site:
         value = edit.value if edit.value is None or isinstance(edit.value, str) else json.dumps(edit.value)
         made = await self._answers.call(partial(self._forks.fork, trace_id, edit.kind, edit.event, value))
         return Response(msgspec.json.encode(made), 201, {"cache-control": "no-store"}, JSON)
+
+    async def _score(self, request: Request, trace_id: str) -> Response:
+        """How a run came out, as the reader says."""
+        said = outcomes.read(await _body(request))
+        keep = lambda: outcomes.store(self.collection.store_path, self.collection.get(trace_id), said)  # noqa: E731
+        kept = await self._answers.call(keep)
+        return Response(msgspec.json.encode(kept), 201, {"cache-control": "no-store"}, JSON)
 
     async def _steer(self, request: Request, trace_id: str) -> Response:
         """An order to a running team; 202, because it acts later: the stream says when it has."""

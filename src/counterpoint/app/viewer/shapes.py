@@ -262,6 +262,8 @@ class MethodInfo(Struct, frozen=True, kw_only=True):
     unit: str
     is_additive: bool
     refusal: str | None
+    why: str | None
+    """Why this method is the one that is shown where nobody chose another; None for all others."""
 
 
 class CreditRow(Struct, frozen=True, kw_only=True):
@@ -273,6 +275,8 @@ class CreditRow(Struct, frozen=True, kw_only=True):
     value: float
     low: float | None
     high: float | None
+    excerpt: str
+    """What was said there: the words that the result has from it, or the beginning of the text."""
 
 
 class Credit(Struct, frozen=True, kw_only=True):
@@ -286,12 +290,43 @@ class Credit(Struct, frozen=True, kw_only=True):
     total: float | None
     """What the rows add up to."""
     target: float | None
-    """What they should add up to, for an additive method: the team reward."""
+    """What they should add up to, for an additive method: the team reward, or 1 where shares of the result are given."""
+    whole: str
+    """What the target is: `R`, or `result`."""
+    notes: list[str]
+    """What to know beside the numbers: the parts that nobody gets, and who is not in the result."""
     unassigned: float | None
     is_additive: bool
     closes: bool | None
     refusal: str | None
     fix: str | None
+
+
+class OutcomeInfo(Struct, frozen=True, kw_only=True):
+    """How a run came out, as somebody said."""
+
+    channel: str
+    value: float
+    by: str
+    at: float
+    why: str
+
+
+class ProposalInfo(Struct, frozen=True, kw_only=True):
+    """An outcome that the log suggests; it counts only once somebody accepts it."""
+
+    channel: str
+    value: float
+    kind: str
+    says: str
+    event: int
+
+
+class Outcomes(Struct, frozen=True, kw_only=True):
+    """What was said about how a run came out, and what its log suggests."""
+
+    given: list[OutcomeInfo]
+    proposed: list[ProposalInfo]
 
 
 # -- What the page is told about several traces: two side by side, runs, comparisons, and what is running -------------

@@ -1,0 +1,72 @@
+"""How a run came out, for the page: what people said, what the log suggests, and a thumb that becomes a reward.
+
+Always true: an outcome from the page is stored like one of `counterpoint score`, by whom the server runs as; a proposal counts
+only once somebody accepts it. A trace that lies in no store cannot be scored here.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from counterpoint.app.scoring import accepted, outcomes_from, score
+from counterpoint.app.viewer.prepared import prepared
+from counterpoint.app.viewer.shapes import OutcomeInfo, Outcomes, ProposalInfo
+from counterpoint.errors import InputError, NotFound
+from counterpoint.reward.proposals import proposals
+from counterpoint.trace import Trace
+from counterpoint.trace.outcome import outcomes as given_to
+
+
+class Scored(Struct, forbid_unknown_fields=True):
+    """What the page sends: a value for a channel, or the number of a proposal."""
+
+    channel: str = "team"
+    value: float | None = None
+    note: str | None = None
+    proposal: int | None = None
+
+
+def outcomes(trace: Trace) -> Outcomes:
+    """What was said about a run, and what its log suggests."""
+    place = prepared(trace).team.place_E
+    return Outcomes(
+        given=[
+            OutcomeInfo(channel=o.channel, value=float(o.value), by=o.by, at=o.at, why=o.note or o.basis or "")
+            for o in given_to(trace)
+        ],
+        proposed=[
+            ProposalInfo(channel=p.channel, value=p.value, kind=p.kind, says=p.says,
+                         event=-1 if p.event is None else int(place[trace.index[p.event]]))
+            for p in proposals(trace)
+        ],
+    )  # fmt: skip
+
+
+def read(body: bytes) -> Scored:
+    """What the page sent."""
+    try:
+        return msgspec.json.decode(body, type=Scored)
+    except msgspec.MsgspecError as error:
+        raise InputError(f"is no score: {error}", where="body", fix='as in {"channel": "team", "value": 1}') from error
+
+
+def store(folder: Path | None, trace: Trace, said: Scored) -> Outcomes:
+    """Keep what the page said, and tell what there is then."""
+    if folder is None:
+        raise InputError("this trace lies in no store", where=trace.trace_id, fix="counterpoint import FILE, and view the store")
+    by = os.environ.get("COUNTERPOINT_AUTHOR") or getpass.getuser()
+    if said.proposal is not None:
+        offered = proposals(trace)
+        if not 0 <= said.proposal < len(offered):
+            raise NotFound(f"the log suggests {len(offered)} outcomes", where="proposal", fix="reload the page")
+        given = [accepted(offered[said.proposal], by=by, note=said.note)]
+    elif said.value is not None:
+        given = outcomes_from({said.channel: said.value}, by=by, note=said.note)
+    else:
+        raise InputError("neither a value nor a proposal", where="body", fix='as in {"channel": "team", "value": 1}')
+    return outcomes(score(trace.trace_id, given, store=folder))
