@@ -86,9 +86,21 @@ def test_two_credit_methods_side_by_side_and_sums_that_close(page: Any, viewer: 
     trace(page, viewer, simulated(viewer), "?v=credit")
     page.get_by_role("region", name="Credit").wait_for()
     first = page.get_by_role("region", name="First method")
+    first.get_by_text("Chosen: the run can be replayed").wait_for()
+    page.get_by_role("navigation", name="Credit methods").get_by_role("button", name=re.compile("^ledger")).click()
     first.get_by_text("✓").first.wait_for()
     page.keyboard.press("b")
     page.get_by_role("region", name="Second method").wait_for()
+
+
+def test_one_credit_method_stands_under_its_name_everywhere_and_a_thumb_is_kept(page: Any, viewer: Viewer) -> None:
+    trace(page, viewer, "code-team", "?v=map")
+    page.locator(".map-heads").get_by_text("provenance").wait_for()
+    page.get_by_text("(provenance)").first.wait_for()
+    page.get_by_role("button", name="It did not: team = 0").click()
+    page.get_by_role("group", name="How it came out").get_by_text(re.compile("^team 0")).wait_for()
+    trace(page, viewer, "code-team", "?v=credit")
+    page.get_by_role("region", name="First method").get_by_role("heading", name=re.compile("^provenance")).wait_for()
 
 
 def test_safety_shows_where_untrusted_content_came_from(page: Any, viewer: Viewer) -> None:
