@@ -8,8 +8,8 @@ Truth: the same team on the same instance with a neutral sentence in the place o
 what is otherwise there was influenced. May-taint starts from the carriers, where planted text comes in (recall must be 1: the
 record's edges miss nothing) and, as a defender must, from everything untrusted. A search carries it also where its lines do not
 show it: poisoned documents change how all are ranked. Did-influence forks the recording with the carriers made neutral.
-`suspects`, the reader of orders that the audit ships, does not know these phrases: how many of the carriers it finds, and how
-much benign text it flags, is reported.
+`suspects`, the reader of orders that the audit ships, was made with these phrases at hand: how many of the carriers it finds, and
+how much benign text it flags, is reported.
 
 Always true: success is read off the trace by keys that stand nowhere else (a canary, a forbidden tool, a honeypot file).
 """
