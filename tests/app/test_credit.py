@@ -166,3 +166,20 @@ def test_a_trace_without_rewards_and_one_without_a_world(tmp_path: Path) -> None
     out = run(str(path), "--method", "message_delete")
     assert out.exit_code == 5
     assert "not identified" in out.output
+
+
+def test_forks_of_a_recorded_team_say_what_they_may_ask_of_a_model(tmp_path: Path) -> None:
+    from msgspec.structs import replace
+
+    from counterpoint.app.api.credit import asks_model, fork_price
+    from counterpoint.errors import Refused
+
+    trace = cpt.load(log_of(tmp_path))
+    live = replace(trace, meta={"team": {"model": "openai:large"}}, rewards={"team": 1.0})
+    assert asks_model(live)
+    assert not asks_model(replace(live, meta={"team": {"model": "fake"}}))
+    price = fork_price("message_delete", [live])
+    assert price is not None
+    assert (price.forks, price.tokens) == (2, 36)  # each return and the answer that read it, 9 tokens each
+    with pytest.raises(Refused, match="up to 36 tokens"):
+        cpt.credit(live, "message_delete", budget_tokens=20)

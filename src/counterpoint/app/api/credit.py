@@ -150,9 +150,14 @@ def credit_of(
     """The credit of these traces; a world is the replay of its own traces where the mechanism can use one."""
     chosen, given = mechanism(name), dict(options or {})
     if is_forking(chosen, given):
+        is_limited = budget_tokens is not None and asks_model(traces[0])
+        if is_limited and budget_tokens is not None:
+            _check_price(name, traces, given, budget_tokens)
         given["replay"] = replay(traces[0])
-        if budget_tokens is not None and given["replay"] is not None and asks_model(traces[0]):
-            given["replay"] = _budgeted(name, traces, given, budget_tokens)
+        if is_limited and given["replay"] is not None:
+            from counterpoint.credit.fork_price import BudgetedReplay
+
+            given["replay"] = BudgetedReplay(given["replay"], budget_tokens or 0)
     else:
         given.pop("replay", None)
     return chosen(traces, **given)
@@ -164,8 +169,9 @@ def is_forking(chosen: Mechanism, options: Mapping[str, Any]) -> bool:
 
 
 def asks_model(trace: Trace) -> bool:
-    """Whether a fork of this trace may ask a model: it is the recording of a live team."""
-    return isinstance(trace.meta.get("team"), dict)
+    """Whether a fork of this trace may ask a model that costs something: it is the recording of a live team, and not of fakes."""
+    team = trace.meta.get("team")
+    return isinstance(team, dict) and str(team.get("model", "")).partition(":")[0] != "fake"
 
 
 def fork_price(name: str, traces: list[Trace], options: Mapping[str, Any] | None = None) -> ForkPrice | None:
@@ -178,12 +184,10 @@ def fork_price(name: str, traces: list[Trace], options: Mapping[str, Any] | None
     return price_of(chosen, traces, given, asks_model=asks_model(traces[0]))
 
 
-def _budgeted(name: str, traces: list[Trace], options: dict[str, Any], budget: int) -> Any:
-    from counterpoint.credit.fork_price import BudgetedReplay
-
+def _check_price(name: str, traces: list[Trace], options: dict[str, Any], budget: int) -> None:
+    """Refuse what may cost more than the budget, before anything is asked."""
     price = fork_price(name, traces, {**options, "replay": True})
     if price is not None and price.tokens > budget:
         what = f"{name} would make {price.forks:,} forks and ask a model for up to {price.tokens:,} tokens"
         fix = f"--budget-tokens {price.tokens}, or a mechanism that needs no fork"
         raise Refused(what, where=traces[0].trace_id, why=f"the budget is {budget:,}", fix=fix)
-    return BudgetedReplay(options["replay"], budget)
