@@ -1,4 +1,4 @@
-"""Say how a run came out: a person's verdict becomes its reward, with author and time.
+"""Say how a run came out: a verdict becomes its reward.
 
 Always true: outcomes that a log merely suggests are shown as proposals, and count only once somebody accepts them.
 """
