@@ -74,6 +74,13 @@ def with_outcomes(trace: Trace, given: Sequence[Outcome]) -> Trace:
     return replace(trace, rewards=rewards, meta={**trace.meta, OUTCOMES: [msgspec.to_builtins(one) for one in known]})
 
 
+def in_words(trace: Trace) -> list[str]:
+    """The outcomes that count now and that a person gave: `team 0.5 by ann: one source is missing`."""
+    last = {one.channel: one for one in outcomes(trace)}
+    said = [one for one in last.values() if one.by != SOURCE]
+    return [f"{o.channel} {o.value:g} by {o.by}" + (f": {o.note or o.basis}" if o.note or o.basis else "") for o in said]
+
+
 def carried_over(trace: Trace, given: Sequence[Outcome]) -> Trace:
     """A trace that was imported again, with the outcomes that people gave it before; what the source states now counts."""
     return with_outcomes(trace, [one for one in given if one.by != SOURCE]) if given else trace

@@ -201,6 +201,7 @@ def _as_dict(one: Credit, unit: str | None) -> dict[str, Any]:
 def _shown(trace: Trace, i: int, found: list[Credit], unit: str | None, limit: int) -> str:
     """One trace's credit as text: why this mechanism, tables by size, what they sum to, what was refused."""
     from counterpoint.credit.row_places import RowPlaces
+    from counterpoint.trace.outcome import in_words
 
     if not found:
         return f"{trace.trace_id}: no mechanism can say who earned it"
@@ -208,6 +209,7 @@ def _shown(trace: Trace, i: int, found: list[Credit], unit: str | None, limit: i
     parts = [plain_text(f"{trace.trace_id}: by {first.mechanism}, {first.estimand}")]
     if "chosen" in first.notes:
         parts.append(f"chosen: {first.notes['chosen']}")
+    parts += [plain_text(f"outcome: {said}") for said in in_words(trace)]
     for rows in _tables(first, i, unit):
         parts += [_table(trace, places, rows, [one.of(i) for one in found[1:]], found, limit)]
     parts += [_sum(one, i, unit) for one in found]

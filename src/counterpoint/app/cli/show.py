@@ -31,6 +31,7 @@ from counterpoint.errors import NotFound, did_you_mean
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.lanes import EMPTY, KINDS, WAIT, Cells, Lane, cells, folded
 from counterpoint.trace.model_calls import prompt_of
+from counterpoint.trace.outcome import in_words
 from counterpoint.trace.rows import Shares
 from counterpoint.trace.team import TraceTeam
 from counterpoint.trace.wire import event_dict
@@ -93,6 +94,7 @@ def _show_trace(trace: Trace, *, listed: bool, whole: bool) -> None:
     parts = [*_head(trace, on), *wrapped(answers(look, on), on.pick(" · ", " | "), on, "answers  ")]
     for name, values in (("rewards", trace.rewards), ("costs", trace.known_costs), ("metrics", trace.metrics or {})):
         parts += wrapped([f"{plain_text(k)} {number(v)}" for k, v in values.items()], "  ", on, f"{name:8} ")
+    parts += wrapped([plain_text(said) for said in in_words(trace)], "  ", on, "outcome  ")
     parts += [*_path_lines(path, on, whole=whole), ""]
     tainted = set(team.agent_E[look.tainted_E].tolist())
     on_path = [trace.index[name] for name in path["events"]]
