@@ -1,4 +1,4 @@
-"""Texts from outside that give orders are found by their words, among letters, bills, pages and manuals that only ask.
+"""Texts from outside that give orders are found by their words, among letters, pages and manuals that only ask.
 
 Always true: tool answers are made up from a seed in the manner of AgentDojo's suites (mail, money, travel, chat) and of coding
 sessions; an attack is one of the goals in one of the pretexts below, at a random place, and folded as YAML does in half of the
