@@ -28,7 +28,7 @@ LAYERS = [
     {"formats", "store", "envs", "reward", "credit", "audit", "corpus"},
     {"team"},
     {"train"},
-    {"bench"},
+    {"bench", "trainers"},
     {"app"},
 ]
 HEIGHT = {room: height for height, row in enumerate(LAYERS) for room in row}
@@ -37,8 +37,12 @@ ALLOWED = {("registry", "errors"), ("files", "errors")}
 
 # Who may import what is slow to import, optional, or reaches out.
 HEAVY = {
-    "torch": ("train/", "team/"),
+    "torch": ("train/", "team/", "trainers/"),
     "transformers": ("train/", "team/"),
+    "trl": ("trainers/trl/",),
+    "verl": ("trainers/verl/",),
+    "datasets": ("trainers/trl/",),
+    "tinker": ("trainers/tinker.py",),
     # Two servers: the viewer's, and the OTLP receiver, with what both share, imported only by `serve` and `view`.
     "starlette": ("app/viewer/", "app/receiver/server.py"),
     "uvicorn": ("app/viewer/", "app/receiver/server.py", "app/serving.py"),
@@ -244,6 +248,7 @@ NOUNS = {
     "train/runner.py": "train/runners",
     "bench/claim.py": "bench/claims",
     "formats/format.py": "formats",
+    "trainers/trainer.py": "trainers",
     "app/viewer/panel.py": "app/viewer/panels",
 }
 

@@ -34,6 +34,7 @@ _ROOMS = {
     "preset": "train/presets",
     "loss": "train/losses",
     "claim": "bench/claims",
+    "trainer": "trainers",
     "command": "app/cli",
     "panel": "app/viewer/panels",
 }

@@ -46,6 +46,7 @@ from counterpoint.trace.lines import encode_lines
 from counterpoint.trace.rows import Credit, Signal
 from counterpoint.trace.vocabulary import REWARD_FAMILIES, UNITS
 from counterpoint.train.preset import Preset
+from counterpoint.trainers.contract import check_trainer as check_trainer_files
 
 __all__ = [
     "CHECKS",
@@ -65,6 +66,7 @@ __all__ = [
     "check_task",
     "check_tool",
     "check_topology",
+    "check_trainer",
     "odd_trace",
     "synthetic_trace",
 ]
@@ -444,6 +446,12 @@ def _refuses_options(call: Callable[[], Any]) -> None:
     raise ConformanceError("takes an option that it does not have")
 
 
+def check_trainer(trainer: Any) -> None:
+    """A trainer says what it holds and what is lost; rows come back from its files the same, in their order, as far as 1e-6, and
+    those with too few of anything, or with what is no number, are refused."""
+    check_trainer_files(trainer, _require)
+
+
 CHECKS: Mapping[str, Callable[..., None]] = {
     "panel": check_panel,
     "format": check_format,
@@ -458,5 +466,6 @@ CHECKS: Mapping[str, Callable[..., None]] = {
     "model": check_model,
     "tool": check_tool,
     "topology": check_topology,
+    "trainer": check_trainer,
 }
 """Kind of plug-in to its check; a kind that is not here has no contract yet."""

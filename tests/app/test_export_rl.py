@@ -20,8 +20,8 @@ from team_help import WithIds, record
 
 Ends = Callable[..., tuple[int, str, str]]
 DIALS = {"documents": 8, "rows": 2, "parts": 2, "firms": 6}
-COLUMNS = ["trace_id", "event_id", "agent", "role", "model", "policy", "group", "level", "advantage", "share", "prompt_ids",
-           "completion_ids", "completion_mask", "logps", "token_advantages"]  # fmt: skip
+COLUMNS = ["trace_id", "event_id", "agent", "role", "model", "policy", "version", "group", "level", "advantage", "share",
+           "prompt_ids", "completion_ids", "completion_mask", "logps", "token_advantages"]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,8 @@ def test_a_plain_reader_finds_what_each_call_read_wrote_and_earned(export: Ends,
         assert row["completion_mask"] == [1] * n
         assert row["logps"] == [-0.25] * n
         assert row["token_advantages"] == [row["advantage"]] * n
-        assert (row["agent"], row["role"], row["model"], row["policy"]) == (event.agent, event.role, event.model, event.policy)
+        assert (row["agent"], row["role"], row["model"], row["version"]) == (event.agent, event.role, event.model, event.policy)
+        assert row["policy"] == event.model
         assert row["group"] == trace.task_id
     worse, better = ({r["advantage"] for r in found if r["trace_id"] == name} for name in ("hunt-0.5", "hunt-1"))
     assert worse == {-a for a in better}

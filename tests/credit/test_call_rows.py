@@ -166,8 +166,8 @@ def test_rows_are_a_table_with_whole_prompts() -> None:
     found = call_rows([_team()], _credit(("agent", "w", 0.5), ("agent", "ghost", 0.25)))
     table = found.to_arrow().to_pylist()
     assert table[2] == {
-        "trace_id": "t1", "event_id": "returns", "agent": "w", "role": "worker", "model": None, "policy": None, "group": "demo",
-        "sampled": True, "level": "agent", "advantage": 0.5, "share": 0.25, "prompt_ids": [4, 5, 9, 6], "completion_ids": [1, 2, 3],
+        "trace_id": "t1", "event_id": "returns", "agent": "w", "role": "worker", "model": None, "policy": None, "version": None,
+        "group": "demo", "sampled": True, "level": "agent", "advantage": 0.5, "share": 0.25, "prompt_ids": [4, 5, 9, 6], "completion_ids": [1, 2, 3],
         "completion_mask": [1, 1, 1], "logps": [-0.5] * 3, "token_advantages": [0.5] * 3,
     }  # fmt: skip
     assert found.caption() == "4 model calls of 1 traces, 2 with an advantage; 1 amounts, 0.25 in all, found no call"

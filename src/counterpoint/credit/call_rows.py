@@ -75,6 +75,8 @@ class CallRow:
     """The model that spoke."""
     policy: str | None
     """Its adapter, or else its version: rows of different ones belong to different learners, or to older weights."""
+    version: str | None
+    """The version of the model that spoke, as its event tells it."""
     group: str
     """Traces of one task are compared with each other."""
     prefix: int | None
@@ -109,7 +111,7 @@ class CallRows(Tabular):
 
     TABLE: ClassVar = {
         "trace_id": "string", "event_id": "string", "agent": "string", "role": "string", "model": "string", "policy": "string",
-        "group": "string", "sampled": "bool", "level": "string", "advantage": "double", "share": "double",
+        "version": "string", "group": "string", "sampled": "bool", "level": "string", "advantage": "double", "share": "double",
         "prompt_ids": "list:int64", "completion_ids": "list:int64", "completion_mask": "list:int64", "logps": "list:double",
         "token_advantages": "list:double",
     }  # fmt: skip
@@ -124,9 +126,9 @@ class CallRows(Tabular):
     def table_rows(self) -> Iterator[Sequence[Any]]:
         """A row per call, prompts whole."""
         for i, row in enumerate(self.rows):
-            about = (self.trace_ids[row.trace], row.event, row.agent, row.role, row.model, row.policy, row.group, row.sampled)
+            about = (self.trace_ids[row.trace], row.event, row.agent, row.role, row.model, row.policy, row.version, row.group)
             arrays = (self.prompt_ids(i), row.token_ids, row.mask, row.logps, row.token_advantages)
-            yield (*about, row.level, row.advantage, row.share, *(None if a is None else a.tolist() for a in arrays))
+            yield (*about, row.sampled, row.level, row.advantage, row.share, *(None if a is None else a.tolist() for a in arrays))
 
     def row_count(self) -> int:
         """How many calls there are."""
@@ -288,6 +290,7 @@ def _rows(i: int, calls: _Calls, earned: Mapping[int, _Earned], first: int) -> I
             role=event.role,
             model=event.model,
             policy=str(note["policy"]) if note.get("policy") else event.policy,
+            version=event.policy,
             group=trace.task_id or trace.trace_id,
             prefix=before[0] if before is not None and shared else None,
             shared=shared,

@@ -8,7 +8,7 @@ call that had ended when it was written, so that what a killed recorder left can
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -54,6 +54,29 @@ def prompt_of(trace: Trace, event: Event) -> list[str]:
     Empty where the event has no such call, or what it has cannot be followed: a trace may come from anywhere.
     """
     return [_text(trace, kept) for kept in _messages(trace, event)]
+
+
+class Chat(NamedTuple):
+    """A model call as a conversation."""
+
+    prompt: list[tuple[Literal["system", "user", "assistant"], str]]
+    answer: str
+
+
+def chat_of(trace: Trace, event: Event) -> Chat | None:
+    """An event's model call as a conversation; None where its texts were not recorded.
+
+    The first message is the system's; what the agent has said itself before is the assistant's; the rest is the user's.
+    """
+    texts, note = prompt_of(trace, event), model_call(event) or {}
+    answer = trace.contents.get(str(note.get("completion")))
+    if not texts or answer is None:
+        return None
+    notes = [(e.extra or {})["call"] for e in trace.events if e.agent == event.agent and "call" in (e.extra or {})]
+    own = {str(made.get("completion")) for made in notes}
+    said = {trace.contents[ref] for ref in own if ref in trace.contents}
+    rest: list[Any] = [("assistant" if text in said else "user", text) for text in texts[1:]]
+    return Chat([("system", texts[0]), *rest], answer)
 
 
 def prompt_parts(trace: Trace, event: Event) -> list[str]:

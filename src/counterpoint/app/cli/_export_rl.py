@@ -7,15 +7,13 @@ that are counted with the reason; credit that no call carries is reported with i
 from __future__ import annotations
 
 import hashlib
-import io
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from counterpoint.app.cli._masked import many
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, note
@@ -26,19 +24,17 @@ if TYPE_CHECKING:
     from counterpoint.credit.call_rows import CallRows
     from counterpoint.trace import Trace
     from counterpoint.trace.rows import Credit
+    from counterpoint.trainers.row import Chosen, TrainingRow
 
 RL = "rl"
 RL_SUFFIXES = (".jsonl", ".parquet")
 RL_LOST = "texts, events and edges: rows hold token ids; not read back"
-_SECRET = "that read or wrote a secret (--no-mask keeps them)"
-_encode = msgspec.json.Encoder().encode
-
-
-class _Kept(NamedTuple):
-    """What goes into the file, and why the rest does not."""
-
-    rows: list[dict[str, Any]]
-    left_out: Counter[str]
+RL_COLUMNS = {
+    "trace_id": "string", "event_id": "string", "agent": "string", "role": "string", "model": "string", "policy": "string",
+    "version": "string", "group": "string", "level": "string", "advantage": "double", "share": "double",
+    "prompt_ids": "list:int64", "completion_ids": "list:int64", "completion_mask": "list:int64", "logps": "list:double",
+    "token_advantages": "list:double",
+}  # fmt: skip
 
 
 def write_rl(
@@ -60,15 +56,17 @@ def write_rl(
     from counterpoint.app.api.credit import credit_of
     from counterpoint.app.api.inputs import many_traces
     from counterpoint.credit.call_rows import call_rows
+    from counterpoint.trainers.row import training_rows
+    from counterpoint.trainers.tables import to_table
 
     traces = many_traces(list(refs), store)
     given = credit_of(credit, traces, options)
     found = call_rows(traces, given)
-    kept = _kept(found, set() if is_bare else _told(traces))
+    kept = training_rows(found, () if is_bare else secret_calls(traces))
     if not kept.rows:
-        raise InputError("no model call can be learnt from", where=credit, why=_left(kept.left_out) or "the traces have none",
-                         fix=_fix(kept.left_out))  # fmt: skip
-    data = b"".join(_encode(row) + b"\n" for row in kept.rows) if kind == ".jsonl" else _parquet(found, kept.rows)
+        why = left_out_line(kept.left_out) or "the traces have none"
+        raise InputError("no model call can be learnt from", where=credit, why=why, fix=why_none(kept.left_out))
+    data = to_table([_record(row) for row in kept.rows], RL_COLUMNS, kind)
     if output == "-":
         if not is_dry:
             sys.stdout.buffer.write(data)
@@ -78,7 +76,7 @@ def write_rl(
     file = {"path": output, "rows": len(kept.rows), "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     if as_json and output != "-":
         emit({"schema": SCHEMA_VERSION, "to": RL, "traces": list(found.trace_ids), "dry_run": is_dry, "files": [file],
-              "credit": _account(found, given), "left_out": dict(kept.left_out), "lost": RL_LOST})  # fmt: skip
+              "credit": account(found, given), "left_out": dict(kept.left_out), "lost": RL_LOST})  # fmt: skip
         return
     (note if output == "-" else click.echo)(_report(file, found, given, kept, is_dry=is_dry))
 
@@ -94,7 +92,7 @@ def _kind(refs: Sequence[str], output: str | None) -> str:
     return suffix
 
 
-def _told(traces: Sequence[Trace]) -> set[tuple[int, str]]:
+def secret_calls(traces: Sequence[Trace]) -> set[tuple[int, str]]:
     """Places of traces and events whose model calls read or wrote a secret."""
     from counterpoint.formats.masking import masked_all
     from counterpoint.trace.model_calls import model_call
@@ -107,51 +105,19 @@ def _told(traces: Sequence[Trace]) -> set[tuple[int, str]]:
     return out
 
 
-def _kept(found: CallRows, told: set[tuple[int, str]]) -> _Kept:
-    rows, left_out = [], Counter[str]()
-    for row, cells in zip(found.rows, found.table_rows(), strict=True):
-        one = dict(zip(found.TABLE, cells, strict=True))
-        where = f"{one['trace_id']} {row.event}"
-        if one["completion_ids"] is None or one["prompt_ids"] is None:
-            left_out["without token ids"] += 1
-        elif (row.trace, row.event) in told:
-            left_out[_SECRET] += 1
-        elif not row.sampled:
-            left_out["whose answer was put there"] += 1
-        elif row.advantage is None:
-            left_out["without an advantage"] += 1
-        elif not one["completion_ids"]:
-            left_out["that wrote nothing"] += 1
-        else:
-            _check(one, where)
-            del one["sampled"]
-            rows.append(one)
-    return _Kept(rows, left_out)
-
-
-def _check(one: dict[str, Any], where: str) -> None:
-    """A trainer would cut, pad or zero what does not fit."""
-    n = len(one["completion_ids"])
-    for name in ("logps", "token_advantages", "completion_mask"):
-        if one[name] is not None and len(one[name]) != n:
-            raise InputError(f"{len(one[name])} {name} for {n} tokens", where=where, fix="record one for each token")
-
-
-def _parquet(found: CallRows, rows: Sequence[dict[str, Any]]) -> bytes:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    schema = found.to_arrow().schema
-    table = pa.Table.from_pylist(list(rows), schema.remove(schema.get_field_index("sampled")))
-    file = io.BytesIO()
-    pq.write_table(table, file, compression="zstd")
-    return file.getvalue()
+def _record(row: TrainingRow) -> dict[str, Any]:
+    """A row by the names of our own table."""
+    arrays = {"prompt_ids": row.prompt_ids, "completion_ids": row.completion_ids, "completion_mask": row.mask, "logps": row.logps,
+              "token_advantages": row.advantages}  # fmt: skip
+    values = row.about() | {name: None if array is None else array.tolist() for name, array in arrays.items()}
+    return {name: values[name] for name in RL_COLUMNS}
 
 
 # -- what is said ----------------------------------------------------------------------------------------------------------
 
 
-def _account(found: CallRows, given: Credit) -> dict[str, Any]:
+def account(found: CallRows, given: Credit) -> dict[str, Any]:
+    """Where the credit went, for --json."""
     placed = found.placement
     sums = {
         part: {level: float(amounts.sum()) for level, amounts in getattr(placed, part).items()}
@@ -162,33 +128,41 @@ def _account(found: CallRows, given: Credit) -> dict[str, Any]:
     return {"method": given.mechanism, "additive": given.additive, **sums, "unplaced": unplaced, "unidentified": refused}
 
 
-def _report(file: dict[str, Any], found: CallRows, given: Credit, kept: _Kept, *, is_dry: bool) -> str:
-    placed, lead = found.placement, "would write " if is_dry else ""
-    lines = [f"{lead}{file['path']}  {many(file['rows'], 'row')}  {file['bytes']:,} bytes  sha256 {file['sha256']}"]
-    lines.append(f"credit    {given.caption()}")
+def placed_lines(found: CallRows, given: Credit) -> list[str]:
+    """Where the credit went, level by level."""
+    placed, lines = found.placement, [f"credit    {given.caption()}"]
     for level, amounts in placed.given.items():
         carried, replaced = (float(part[level].sum()) for part in (placed.carried, placed.replaced))
         told = f"placed    {level}: {carried:.6g} of {float(amounts.sum()):.6g} carried by calls"
         lines.append(told + (f", {replaced:.6g} replaced by what is finer" if replaced else ""))
-    why = Counter[str]()
-    for one in placed.unplaced:
-        why[one.why] += 1
+    why = Counter(one.why for one in placed.unplaced)
     for reason, n in why.items():
         amount = sum(u.value for u in placed.unplaced if u.why == reason)
         lines.append(f"unplaced  {amount:.6g} in {many(n, 'amount')}: {reason}")
-    bare = sum(row["logps"] is None for row in kept.rows)
+    return lines
+
+
+def _report(file: dict[str, Any], found: CallRows, given: Credit, kept: Chosen, *, is_dry: bool) -> str:
+    lead = "would write " if is_dry else ""
+    lines = [f"{lead}{file['path']}  {many(file['rows'], 'row')}  {file['bytes']:,} bytes  sha256 {file['sha256']}"]
+    lines += placed_lines(found, given)
+    bare = sum(row.logps is None for row in kept.rows)
     lines += [f"note      {many(bare, 'row')} without log-probabilities: the trainer computes them"] if bare else []
-    return "\n".join([*lines, f"left out  {_left(kept.left_out) or 'nothing'}", f"lost      {RL_LOST}"])
+    return "\n".join([*lines, f"left out  {left_out_line(kept.left_out) or 'nothing'}", f"lost      {RL_LOST}"])
 
 
-def _left(left_out: Counter[str]) -> str:
+def left_out_line(left_out: Counter[str]) -> str:
+    """How many calls are left out for which reason."""
     return ", ".join(f"{many(n, 'call')} {why}" for why, n in left_out.items())
 
 
-def _fix(left_out: Counter[str]) -> str:
+def why_none(left_out: Counter[str]) -> str:
+    """What would help, by the reason that left out most calls."""
+    from counterpoint.trainers.row import SECRET
+
     most = left_out.most_common(1)[0][0] if left_out else ""
     if most == "without token ids":
         return "record with a model that tells them: local:NAME, or openai:NAME at vLLM or SGLang with --token-ids"
-    if most == _SECRET:
+    if most == SECRET:
         return "--no-mask, if the file stays with you"
     return "another --credit: docs/rows.md says what each reaches" if most else "traces of live teams: counterpoint record"

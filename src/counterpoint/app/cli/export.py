@@ -19,7 +19,7 @@ import click
 
 import counterpoint.registry as registry
 from counterpoint.app.cli._dials import options_of
-from counterpoint.app.cli._export_rl import RL, RL_LOST, RL_SUFFIXES, write_rl
+from counterpoint.app.cli._export_rl import RL, RL_COLUMNS, RL_LOST, RL_SUFFIXES, write_rl
 from counterpoint.app.cli._masked import counts, hidden, many, report_lines, report_rows
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
 from counterpoint.app.cli._store import store_option
@@ -49,13 +49,15 @@ class _File(NamedTuple):
     epilog="\b\nExamples:\n  counterpoint export run.trace.json --to perfetto -o run.perfetto.json\n"
     "  counterpoint export t1 t2 --to parquet -o tables/ --store traces\n"
     "  counterpoint export t1 --html t1.html\n"
-    "  counterpoint export 'task:T1 finished' --to rl --credit ledger -o rows.parquet"
+    "  counterpoint export 'task:T1 finished' --to rl --credit ledger -o rows.parquet\n"
+    "  counterpoint export finished --to trl --credit ledger -o rows/"
 )
 @click.argument("traces", nargs=-1, metavar="TRACE...")
 @click.option("--to", "target", default="survey", metavar="TARGET", help="survey (default), jsonl, perfetto, ...: see --list.")
 @click.option("-o", "--output", metavar="FILE|DIR|-", help="Where to; a folder for tables or several traces; - is stdout.")
-@click.option("--credit", metavar="NAME", help="With --to rl: who earned it, by a mechanism of `counterpoint credit --list`.")
-@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="With --to rl: an option of the mechanism.")
+@click.option("--credit", metavar="NAME", help="For rows: who earned it, by a mechanism of `counterpoint credit --list`.")
+@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="For rows: an option of the mechanism.")
+@click.option("--policy", metavar="NAME", help="For rows of a trainer: those of this policy alone.")
 @click.option("--html", metavar="FILE", help="The viewer with the trace in it, as one file that opens from disk.")
 @click.option("--agents", metavar="A,B", help="With --html: only these agents and all below them.")
 @click.option("--window", metavar="FROM-TO", help="With --html: only these seconds of the trace.")
@@ -79,24 +81,23 @@ def export(
 ) -> None:
     """Write traces in a form that others read.
 
-    TRACE is a file, or the id (or its unique beginning) of a trace in the store. Parquet and CSV make a folder of tables, rl one
-    file with a row per model call of all traces (a query as in `ls` will do as TRACE), the other targets one file per trace.
-    Texts leave with jsonl, otlp, sft and html. Secrets become labels like [masked:key:0001].
+    TRACE is a file, or the id (or its unique beginning) of a trace in the store. Parquet and CSV make a folder of tables; rl and
+    the trainers (trl, verl, tinker, rllm, verifiers, slime, dpo, kto, and sft with --credit) one file with the model calls of all
+    traces (a query as in `ls` will do as TRACE), or a folder with a file per policy; the other targets one file per trace. Texts
+    leave with jsonl, otlp, sft, dpo, kto and html. Secrets become labels like [masked:key:0001].
     """
     if is_list:
-        _list(as_json=as_json)
-        return
+        return _list(as_json=as_json)
     part = {name: how.pop(name) for name in ("agents", "window", "is_summary")}
-    rows = {name: how.pop(name) for name in ("credit", "options")}
-    _refuse_mixture(traces, target, output, html, any(part.values()), any(rows.values()))
+    rows = {name: how.pop(name) for name in ("credit", "options", "policy")}
+    is_rows = html is None and (target == RL or _is_trainer(target, rows["credit"]))
+    _refuse_mixture(traces, output, html, is_part=any(part.values()), has_credit=any(rows.values()), is_rows=is_rows)
     if html is not None:
         from counterpoint.app.cli._export_html import write_html
 
-        write_html(traces, html, is_report=is_report, as_json=as_json, **part, **how)
-        return
-    if target == RL:
-        write_rl(traces, output, credit=rows["credit"] or _CREDIT, options=options_of(rows["options"]), as_json=as_json, **how)
-        return
+        return write_html(traces, html, is_report=is_report, as_json=as_json, **part, **how)
+    if is_rows:
+        return _write_rows(traces, target, output, rows, as_json=as_json, **how)
     format_ = _target(target)
     output = _refuse_usage(traces, target, output, format_)
     is_dry = how["is_dry"]
@@ -117,6 +118,23 @@ def export(
         emit({"schema": SCHEMA_VERSION, **asked, **written, **({"report": report_rows(secrets)} if is_report else {})})
     else:
         click.echo(said)
+
+
+def _write_rows(traces: tuple[str, ...], target: str, output: str | None, rows: dict[str, Any], **how: Any) -> None:
+    about = {"credit": rows["credit"] or _CREDIT, "options": options_of(rows["options"]), **how}
+    if target == RL and rows["policy"] is not None:
+        raise InputError("rl holds the rows of all policies", where="--policy", fix="choose by its column, or --to trl")
+    if target == RL:
+        write_rl(traces, output, **about)
+        return
+    from counterpoint.app.cli._export_trainer import write_for_trainer
+
+    write_for_trainer(traces, target, output, policy=rows["policy"], **about)
+
+
+def _is_trainer(target: str, credit: str | None) -> bool:
+    """Whether rows are asked for; sft is a format of whole conversations too, and means rows where a credit is named."""
+    return target in registry.ids("trainer") and (credit is not None or target not in registry.ids("format"))
 
 
 def _place(files: Sequence[_File], *, is_dry: bool, force: bool) -> None:
@@ -140,7 +158,7 @@ def _target(name: str) -> Format:
     writers = [n for n in registry.ids("format") if _can_write(registry.get("format", n))]
     if ":" not in name and name not in writers:
         what = "is read, not written" if name in registry.ids("format") else "is not a target we know"
-        raise InputError(f"{name!r} {what}", where="--to", fix=did_you_mean(name, [*writers, RL]))
+        raise InputError(f"{name!r} {what}", where="--to", fix=did_you_mean(name, [*writers, RL, *registry.ids("trainer")]))
     format_: Format = registry.get("format", name)
     return format_
 
@@ -150,10 +168,10 @@ def _can_write(format_: Format) -> bool:
 
 
 def _refuse_mixture(
-    traces: tuple[str, ...], target: str, output: str | None, html: str | None, is_part: bool, has_credit: bool
+    traces: tuple[str, ...], output: str | None, html: str | None, *, is_part: bool, has_credit: bool, is_rows: bool
 ) -> None:
-    if has_credit and (target != RL or html is not None):
-        raise InputError("--credit and --option are for the rows of a trainer", fix="add --to rl")
+    if has_credit and not is_rows:
+        raise InputError("--credit, --option and --policy are for the rows of a trainer", fix="add --to rl, trl, verl, ...")
     if html is None and is_part:
         raise InputError("--agents, --window and --summary are for the viewer's file", fix="add --html FILE")
     if html is not None and output is not None:
@@ -219,7 +237,7 @@ def _summary(files: Sequence[_File], left_out: dict[str, int], secrets: Masked |
 
 
 def _list(*, as_json: bool) -> None:
-    _list_rl(as_json=as_json)
+    _list_rows(as_json=as_json)
     for name in registry.ids("format"):
         format_: Format = registry.get("format", name)
         if not _can_write(format_):
@@ -237,13 +255,21 @@ def _list(*, as_json: bool) -> None:
         click.echo(f"  lost: {format_.lost}\n")
 
 
-def _list_rl(*, as_json: bool) -> None:
-    from counterpoint.credit.call_rows import CallRows
-
-    names = [name for name in CallRows.TABLE if name != "sampled"]
+def _list_rows(*, as_json: bool) -> None:
     if as_json:
         shape = {"suffixes": list(RL_SUFFIXES), "folder": False, "reads_back": False}
-        emit({"schema": SCHEMA_VERSION, "target": RL, **shape, "columns": {"rows": names}, "lost": RL_LOST})
-        return
-    click.echo(f"{RL}: one {' or '.join(RL_SUFFIXES)} file for all traces, not read back\n  rows: {', '.join(names)}")
-    click.echo(f"  lost: {RL_LOST}\n")
+        emit({"schema": SCHEMA_VERSION, "target": RL, **shape, "columns": {"rows": list(RL_COLUMNS)}, "lost": RL_LOST})
+    else:
+        click.echo(f"{RL}: one {' or '.join(RL_SUFFIXES)} file for all traces, not read back\n  rows: {', '.join(RL_COLUMNS)}")
+        click.echo(f"  lost: {RL_LOST}\n")
+    for name in registry.ids("trainer"):
+        trainer = registry.get("trainer", name)
+        if as_json:
+            shape = {"suffixes": list(trainer.suffixes), "folder": True, "reads_back": trainer.read is not None}
+            tried = {"package": trainer.package, "tested": list(trainer.tested)}
+            emit({"schema": SCHEMA_VERSION, "target": name, **shape, **tried, "columns": {"rows": list(trainer.columns)},
+                  "lost": trainer.lost})  # fmt: skip
+            continue
+        tried = f" (tried with {trainer.package} {', '.join(trainer.tested)})" if trainer.tested else ""
+        click.echo(f"{name}: {trainer.about}; {' or '.join(trainer.suffixes)}, or a folder{tried}")
+        click.echo(f"  rows: {', '.join(trainer.columns)}\n  lost: {trainer.lost}\n")

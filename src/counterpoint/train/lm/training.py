@@ -22,7 +22,7 @@ from counterpoint.team.edits import keyed_seed
 from counterpoint.team.lm.chat import Chat
 from counterpoint.team.model import Message
 from counterpoint.trace import Trace
-from counterpoint.trace.model_calls import prompt_of
+from counterpoint.trace.model_calls import chat_of
 from counterpoint.trace.rows import Credit
 from counterpoint.train.folder import FORMAT, check_format
 from counterpoint.train.lm.advantages import advantages, flat_groups, paid
@@ -386,19 +386,8 @@ class LanguageTraining:
 
 
 def retokenised(trace: Trace, event_id: str, chat: Chat) -> tuple[list[int], list[int]] | None:
-    """The tokens of a call that was recorded as text: of its prompt, and of its answer with the token that ends it.
-
-    The first message is the system's; what the agent has said itself before is the assistant's; the rest is the user's.
-    """
-    event = trace.events[trace.index[event_id]]
-    texts, note = prompt_of(trace, event), (event.extra or {}).get("call") or {}
-    answer = trace.contents.get(str(note.get("completion")))
-    if not texts or answer is None:
+    """The tokens of a call that was recorded as text: of its prompt, and of its answer with the token that ends it."""
+    found = chat_of(trace, trace.events[trace.index[event_id]])
+    if found is None:
         return None
-    own = {
-        (e.extra or {})["call"].get("completion") for e in trace.events if e.agent == event.agent and "call" in (e.extra or {})
-    }
-    said = {trace.contents[ref] for ref in own if ref in trace.contents}
-    messages = [Message("system", texts[0])]
-    messages += [Message("assistant" if text in said else "user", text) for text in texts[1:]]
-    return chat.prompt(messages), chat.answer(answer)
+    return chat.prompt([Message(role, text) for role, text in found.prompt]), chat.answer(found.answer)
