@@ -284,7 +284,7 @@ def test_new_files_have_the_usual_mode(run: Run, trace: Trace) -> None:
     ("args", "code", "says"),
     [
         (["run.jsonl", "--to", "perfeto", "-o", "x"], 2, "did you mean 'perfetto'?"),
-        (["run.jsonl", "--to", "zzz", "-o", "x"], 2, "known: csv, jsonl, "),
+        (["run.jsonl", "--to", "zzz", "-o", "x"], 2, "known: csv, dpo, jsonl, "),
         (["run.jsonl"], 2, "-o run.trace.json"),
         (["run.jsonl", "--to", "csv"], 2, "-o csv/"),
         (["-o", "x"], 2, "no trace was named"),
@@ -339,10 +339,13 @@ def test_list_names_every_target_with_columns_and_losses(run: Run) -> None:
     written = {name: registry.get("format", name) for name in registry.ids("format")}
     for name, format_ in written.items():
         if format_.write is None and format_.write_tables is None:
-            assert f"{name}: " not in out, "a source is read, not written"
+            assert name in registry.ids("trainer") or f"{name}: " not in out, "a source is read, not written"
             continue
         assert f"{name}: " in out
         assert f"lost: {format_.lost}" in out
+    for name in registry.ids("trainer"):
+        assert f"{name}: " in out
+        assert f"lost: {registry.get('trainer', name).lost}" in out
     assert "events.parquet: trace_id, id, t," in out
     code, out, _ = run("--list", "--json")
     listed = {row["target"]: row for row in map(json.loads, out.splitlines())}

@@ -54,8 +54,9 @@ def some_rows() -> list[TrainingRow]:
         n, group = 1 + i * 2, ("lab:tâsk/1", "two")[i % 2]
         ids, answer = draw.integers(0, 32_000, 3 + i), draw.integers(0, 32_000, n)
         earned = draw.normal(size=n)
-        out.append(TrainingRow(f"run:{i // 3}-{i % 2}", f"e{i}", f"a{i % 3}", None if i % 2 else "worker", "m", "p", str(i), group, ids,
-                               answer, np.ones(n, np.int64), -draw.random(n), earned, float(earned[0]), "agent", 0.1 * i))  # fmt: skip
+        about = (f"run:{i // 3}-{i % 2}", f"e{i}", f"a{i % 3}", None if i % 2 else "worker", "m", "p", str(i), group)
+        mask, logps = np.ones(n, np.int64), -draw.random(n)
+        out.append(TrainingRow(*about, ids, answer, mask, logps, earned, float(earned[0]), "agent", 0.1 * i))
     return out
 
 

@@ -87,7 +87,8 @@ def export(
     leave with jsonl, otlp, sft, dpo, kto and html. Secrets become labels like [masked:key:0001].
     """
     if is_list:
-        return _list(as_json=as_json)
+        _list(as_json=as_json)
+        return
     part = {name: how.pop(name) for name in ("agents", "window", "is_summary")}
     rows = {name: how.pop(name) for name in ("credit", "options", "policy")}
     is_rows = html is None and (target == RL or _is_trainer(target, rows["credit"]))
@@ -95,9 +96,17 @@ def export(
     if html is not None:
         from counterpoint.app.cli._export_html import write_html
 
-        return write_html(traces, html, is_report=is_report, as_json=as_json, **part, **how)
-    if is_rows:
-        return _write_rows(traces, target, output, rows, as_json=as_json, **how)
+        write_html(traces, html, is_report=is_report, as_json=as_json, **part, **how)
+    elif is_rows:
+        _write_rows(traces, target, output, rows, as_json=as_json, **how)
+    else:
+        _write_format(traces, target, output, is_report=is_report, as_json=as_json, **how)
+
+
+def _write_format(
+    traces: tuple[str, ...], target: str, output: str | None, *, is_report: bool, as_json: bool, **how: Any
+) -> None:
+    """Traces in one of the formats, and what that leaves out."""
     format_ = _target(target)
     output = _refuse_usage(traces, target, output, format_)
     is_dry = how["is_dry"]
