@@ -38,7 +38,7 @@ ALLOWED = {("registry", "errors"), ("files", "errors")}
 # Who may import what is slow to import, optional, or reaches out.
 HEAVY = {
     "torch": ("train/", "team/", "trainers/"),
-    "transformers": ("train/", "team/"),
+    "transformers": ("train/", "team/", "bench/claims/lm_engine.py"),
     "trl": ("trainers/trl/",),
     "verl": ("trainers/verl/",),
     "datasets": ("trainers/trl/",),

@@ -29,7 +29,7 @@ _SHOWN = ("random", "serial", "best_cap", "reference")
 
 
 @click.command(
-    epilog="\b\nExamples:\n  counterpoint demo\n  counterpoint demo --quick --to samples --seed 7",
+    epilog="\b\nExamples:\n  counterpoint demo\n  counterpoint demo --quick --to samples --seed 7\n  counterpoint demo --lm",
 )
 @click.option(
     "--to",
@@ -41,12 +41,18 @@ _SHOWN = ("random", "serial", "best_cap", "reference")
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the traces and of the training.")
 @click.option("--quick", is_flag=True, help="Train nothing: write and audit six sample traces, in seconds.")
+@click.option("--lm", "is_lm", is_flag=True, help="A small language model plays a team, offline, on this machine.")
 @click.option("--world", default="M", show_default=True, help="The TeamWorld to train in.")
 @click.option("--updates", default=50, show_default=True, help="Updates to train for.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="With --quick: check and audit, and write nothing.")
 @json_option
-def demo(folder: Path, seed: int, quick: bool, world: str, updates: int, is_dry: bool, as_json: bool) -> None:
+def demo(
+    folder: Path, seed: int, quick: bool, is_lm: bool, world: str, updates: int, is_dry: bool, as_json: bool
+) -> None:  # fmt: skip
     """Train an orchestrator whose five decisions are all learned; a few minutes on two cores, offline."""
+    if is_lm:
+        _language_demo(folder, seed, as_json=as_json)
+        return
     if quick:
         quick_demo(folder, seed, is_dry=is_dry, as_json=as_json)
         return
@@ -131,6 +137,48 @@ def _next_steps(run: Path, found: dict[str, Any]) -> None:
     click.echo(f"Run     {place} (settings, metrics, checkpoints)\nTraces  {place}/store")
     for i, (arguments, why) in enumerate(steps):
         click.echo(f"{'Next    ' if not i else '        '}{command} {arguments.ljust(width)}  {why}")
+
+
+# -- a language model ------------------------------------------------------------------------------------------------------
+
+
+_SPEAKER = "smollm2-135m-ledger"
+"""An adapter of the package: what was trained, how, and what it solves is in its model.json."""
+_HUNT = {"documents": 8, "rows": 2, "parts": 2, "firms": 6, "alias_rate": 0.0, "contradictions": 0.0}
+
+
+def _language_demo(folder: Path, seed: int, *, as_json: bool) -> None:
+    """A team of a small language model, recorded: an orchestrator and two workers find rows among papers."""
+    import asyncio
+
+    from counterpoint.team.lm.weights import find, require_extra
+    from counterpoint.team.session import Spec, record_team
+    from counterpoint.team.state import Limits
+
+    require_extra()
+    find(_SPEAKER)  # weights that are not installed are said before anything begins
+    note("a model of 135 million weights plays a team of three on this machine: a minute or two", quiet=as_json)
+    limits = Limits.of({"width": 2, "turns": 16, "steps": 14, "max_tokens": 96, "context": 4096, "temperature": 0.0})
+    spec = Spec(task="ledger_hunt", config=_HUNT, seed=seed, model=f"local:{_SPEAKER}", options={}, limits=limits)
+    begin = time.perf_counter()
+    with Store(folder / "lm") as store:
+        name = f"lm-hunt-{seed}" if f"lm-hunt-{seed}" not in store.ids() else f"lm-hunt-{seed}-{int(time.time())}"
+        trace = asyncio.run(record_team(spec, store, trace_id=name))
+    took = time.perf_counter() - begin
+    solved = bool((trace.metrics or {}).get("task_success"))
+    calls = sum("call" in (e.extra or {}) and e.type != "tool_result" for e in trace.events)
+    row = {"trace": name, "store": os.fspath(folder / "lm"), "solved": solved, "reward": trace.rewards["team"], "calls": calls}
+    if as_json:
+        emit(row | {"agents": len(trace.members), "tokens": trace.costs.get("tokens"), "seconds": round(took, 1)})
+        return
+    tokens = number(trace.costs.get("tokens"))
+    click.echo(f"{'solved' if solved else 'not solved'}: reward {number(row['reward'], 3)}, {len(trace.members)} agents, ", nl=False)
+    click.echo(f"{calls} calls, {tokens} tokens, {took:.0f} s\n")
+    command, place = command_name(), row["store"]
+    steps = [(f"show {name} --store {place}", "what each said"), (f"credit {name} --store {place}", "who earned it")]
+    steps.append((f"view --store {place}", "the same in the browser"))
+    for i, (arguments, why) in enumerate(steps):
+        click.echo(f"{'Next  ' if not i else '      '}{command} {arguments.ljust(max(len(a) for a, _ in steps))}  {why}")
 
 
 # -- the quick demo --------------------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ def models(ctx: click.Context, runs: tuple[Path, ...], as_json: bool) -> None:
     """
     if ctx.invoked_subcommand is not None:
         return
-    from counterpoint.team.lm.weights import listed, trained
+    from counterpoint.team.lm.weights import SHIPPED, listed, trained
 
     rows = [*(found for folder in runs for found in trained(folder)), *listed()]
     if as_json:
@@ -51,7 +51,7 @@ def models(ctx: click.Context, runs: tuple[Path, ...], as_json: bool) -> None:
     ]
     click.echo(table(("model", "state", "size", "parameters", "numbers", "licence", "from"), cells, right=(2, 3)))
     for found in rows:
-        if found.state != "ready":
+        if found.state != "ready" and found.path != SHIPPED / found.name:
             note(f"counterpoint models install {found.name}")
 
 
@@ -133,6 +133,29 @@ def export(run: str, folder: Path, policy: str | None, as_json: bool) -> None:
         emit(_row(found))
         return
     click.echo(f"{found.name} is written: {_size(found.size_bytes)}, {number(found.parameters)} parameters")
+    click.echo(f"use it as --model local:{plain_text(str(folder))}")
+
+
+@models.command(epilog=_epilog(" shrink runs/hunt hunt-small --rank 8"))
+@click.argument("run")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--rank", required=True, type=int, help="Of the adapter that is written.")
+@json_option
+def shrink(run: str, folder: Path, rank: int, as_json: bool) -> None:
+    """Write a run's adapter with a lower rank: less to ship, and the nearest that such a rank allows.
+
+    FOLDER must not be there yet; it is used like the run: --model local:FOLDER.
+    """
+    from counterpoint.team.lm.conversion import shrink as write
+    from counterpoint.team.lm.weights import described, find, require_extra
+
+    require_extra()
+    write(find(run), folder, rank)
+    found = described(find(str(folder)))
+    if as_json:
+        emit(_row(found))
+        return
+    click.echo(f"{found.name} is written: {_size(found.size_bytes)}, rank {rank}")
     click.echo(f"use it as --model local:{plain_text(str(folder))}")
 
 

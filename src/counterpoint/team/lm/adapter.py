@@ -64,6 +64,18 @@ class Adapter:
             out[name] = base + self.scale * (b @ a).to(base.dtype)
         return out
 
+    def shrunk(self, rank: int) -> Adapter:
+        """The nearest adapter of a lower rank: B A cut to its largest singular values, which no other comes nearer to."""
+        if not 1 <= rank <= self.rank:
+            raise InputError(f"an adapter of rank {rank}", fix=f"from 1 to {self.rank}, which it has")
+        out = Adapter(rank, self.scale)
+        with torch.no_grad():
+            for name, a in self.a.items():
+                u, s, v = torch.linalg.svd(self.b[name] @ a, full_matrices=False)
+                root = s[:rank].sqrt()
+                out.a[name], out.b[name] = (root[:, None] * v[:rank]).contiguous(), (u[:, :rank] * root).contiguous()
+        return out
+
     def as_tensors(self) -> dict[str, Tensor]:
         """A and B by their names in a file."""
         return {f"{name}.a": t for name, t in self.a.items()} | {f"{name}.b": t for name, t in self.b.items()}

@@ -20,7 +20,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
-from counterpoint.team.lm.weights import KNOWN, MANIFEST, Known, Source, damaged, in_package, models_folder, require_extra, sha256
+from counterpoint.team.lm.weights import (
+    KNOWN,
+    MANIFEST,
+    TRAINED,
+    Known,
+    Source,
+    damaged,
+    in_package,
+    models_folder,
+    require_extra,
+    sha256,
+)
 
 if TYPE_CHECKING:
     from counterpoint.team.lm.network import Shape, Weights
@@ -168,6 +179,27 @@ def export(source: Source, target: Path, policy: str | None = None) -> None:
     shape, weights = read(folder)
     target.parent.mkdir(parents=True, exist_ok=True)
     write_folder(folder, shape, adapted(weights, source.adapters(policy or names[0]), source.name), target)
+
+
+def shrink(source: Source, target: Path, rank: int) -> None:
+    """The adapters of a run with a lower rank, in a folder that is used like the run."""
+    from counterpoint.team.lm.adapter import Adapter
+
+    if target.exists():
+        raise InputError("is there already", where=str(target), fix="another folder")
+    if source.run is None or not source.layers:
+        raise InputError("has no adapter", where=source.name, fix="a run of `counterpoint train --lm MODEL --adapters shared`")
+    said = json.loads((source.run / TRAINED).read_bytes())
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        for _, file in source.layers[-1]:
+            Adapter.load(file).shrunk(rank).save(draft / file.name, base=str(said.get("base_weights")))
+        (draft / TRAINED).write_text(json.dumps(said | {"rank": rank}, indent=1) + "\n")
+        draft.chmod(0o777 & ~_umask())
+        os.rename(draft, target)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
 
 
 def write_folder(like: Path, shape: Shape, weights: Weights, target: Path) -> None:

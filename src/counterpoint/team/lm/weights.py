@@ -25,7 +25,10 @@ from counterpoint.errors import InputError, NotFound, did_you_mean
 
 MANIFEST = "counterpoint.json"
 TRAINED = "model.json"
-"""What the folder of a run says of its adapters: `base` (a name or a path), `base_digest`, and `adapters`, policy to file."""
+"""What the folder of a run says of its adapters: `base` (a name or a path), `base_weights` (their digest), and `adapters`, policy
+to file."""
+SHIPPED = Path(__file__).parent / "trained"
+"""Adapters that come with the package, a folder each, as a run leaves them."""
 _WEIGHTS = ".safetensors"
 _END_BYTES, _PAGE_BYTES, _PAGES = 65_536, 4_096, 62
 
@@ -97,6 +100,15 @@ class Source:
             out.update(f"adapter\0{policy}\0".encode() + file.read_bytes())
         return out.hexdigest()
 
+    def weights_digest(self) -> str:
+        """What the numbers are, whatever the tokeniser's files say: libraries write those differently from version to version."""
+        out = hashlib.blake2b(digest_size=8)
+        for file in [self.path] if self.is_gguf else sorted(self.path.glob(f"*{_WEIGHTS}")):
+            out.update(f"{file.stat().st_size}\0".encode())
+            for part in _pages(file):
+                out.update(part)
+        return out.hexdigest()
+
     @property
     def policies(self) -> tuple[str, ...]:
         """Who speaks with weights of its own, by role; one where all speak with the same."""
@@ -151,6 +163,8 @@ def find(spec: str) -> Source:
         return Source(kept / known.folder)
     if os.sep not in spec and spec not in {".", ".."} and (kept / spec / "config.json").is_file():
         return Source(kept / spec)
+    if os.sep not in spec and (SHIPPED / spec / TRAINED).is_file():
+        return _folder(SHIPPED / spec)
     path = Path(spec).expanduser().resolve()
     if path.is_dir():
         return _folder(path)
@@ -189,7 +203,7 @@ def _adapted(run: Path) -> Source:
     where, fix = f"{run.name}/{TRAINED}", "the folder of a run as `counterpoint train --lm` leaves it"
     try:
         said = json.loads((run / TRAINED).read_bytes())
-        base, digest = str(said["base"]), said.get("base_digest")
+        base, digest = str(said["base"]), said.get("base_weights")
         layer = tuple((str(policy), run / str(file)) for policy, file in said["adapters"].items())
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError("cannot be read", where=where, why=f"{type(error).__name__}: {error}", fix=fix) from error
@@ -197,8 +211,8 @@ def _adapted(run: Path) -> Source:
         raise InputError(f"the adapter {missing[0]} is missing", where=run.name, fix=fix)
     beside = (run / base).resolve()
     found = find(str(beside) if beside.exists() and beside != run else base)
-    if digest is not None and found.digest() != digest:
-        why = f"it was trained over weights with digest {digest}, and {found.name} has {found.digest()}"
+    if digest is not None and found.weights_digest() != digest:
+        why = f"it was trained over weights with digest {digest}, and {found.name} has {found.weights_digest()}"
         raise InputError("an adapter for another model", where=run.name, why=why, fix="the model that it was trained over")
     return Source(found.path, run=run, layers=(*found.layers, layer))
 
@@ -259,7 +273,18 @@ def listed() -> list[FoundWeights]:
     for known in KNOWN.values():
         if known.folder not in rows:
             rows[known.folder] = _absent(known)
+    rows |= {p.name: _with_package(p) for p in sorted(SHIPPED.iterdir()) if (p / TRAINED).is_file()}
     return sorted(rows.values(), key=lambda found: (found.state != "ready", found.name))
+
+
+def _with_package(folder: Path) -> FoundWeights:
+    """An adapter that comes with the package, whether or not its model is installed."""
+    said = json.loads((folder / TRAINED).read_bytes())
+    known, size = KNOWN[said["base"]], sum((folder / file).stat().st_size for file in said["adapters"].values())
+    is_ready = (models_folder() / known.folder / "config.json").is_file()
+    state = "ready" if is_ready else "not installed"
+    about = f"adapter over {known.name}, in this package"
+    return FoundWeights(folder.name, state, size, known.parameters, "bf16", about, known.licence, folder)
 
 
 def described(source: Source) -> FoundWeights:

@@ -144,7 +144,8 @@ class Policies:
             file = "adapter.safetensors" if len(self.names) == 1 else f"adapter-{name}.safetensors"
             learner.adapter.save(run / file, base=self.files.digest)
             names[name] = file
-        about = {"base": lasting_name(self.settings.model), "base_digest": self.files.digest, "rank": self.settings.rank}
+        base = lasting_name(self.settings.model)
+        about = {"base": base, "base_weights": find(base).weights_digest(), "rank": self.settings.rank}
         draft = run / ".model.json.tmp"
         draft.write_text(json.dumps(about | {"adapters": names}, indent=1) + "\n")
         os.replace(draft, run / "model.json")
