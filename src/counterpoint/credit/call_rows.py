@@ -76,7 +76,7 @@ class CallRow:
     policy: str | None
     """Its adapter, or else its version: rows of different ones belong to different learners, or to older weights."""
     version: str | None
-    """The version of the model that spoke, as its event tells it."""
+    """The version of the model that spoke; where an adapter did, that of the model under it, as the trace tells it."""
     group: str
     """Traces of one task are compared with each other."""
     prefix: int | None
@@ -290,7 +290,7 @@ def _rows(i: int, calls: _Calls, earned: Mapping[int, _Earned], first: int) -> I
             role=event.role,
             model=event.model,
             policy=str(note["policy"]) if note.get("policy") else event.policy,
-            version=event.policy,
+            version=_version(trace, event, note),
             group=trace.task_id or trace.trace_id,
             prefix=before[0] if before is not None and shared else None,
             shared=shared,
@@ -305,6 +305,13 @@ def _rows(i: int, calls: _Calls, earned: Mapping[int, _Earned], first: int) -> I
         )
         if prompt is not None:
             last[event.agent] = first + k, prompt if said is None else np.concatenate([prompt, said])
+
+
+def _version(trace: Trace, event: Event, note: Mapping[str, Any]) -> str | None:
+    if not note.get("policy") and event.policy != "forced":
+        return event.policy
+    model = trace.meta.get("model")
+    return str(model["version"]) if isinstance(model, Mapping) and model.get("version") is not None else None
 
 
 def _by_token(event: Event, said: Ints | None, got: _Earned | None) -> Floats | None:

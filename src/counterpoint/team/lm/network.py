@@ -153,13 +153,20 @@ def read(folder: Path, *, device: str = "cpu", dtype: torch.dtype | None = None)
     for file in sorted(folder.glob("*.safetensors")):
         with safe_open(file, framework="pt") as opened:
             found |= {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - not a dict
+    joined = of_transformers(shape, found, folder.name)
+    return shape, {name: w.to(device=device, dtype=dtype or torch.float32).contiguous() for name, w in joined.items()}
+
+
+def of_transformers(shape: Shape, found: Mapping[str, Tensor], where: str | None = None) -> Weights:
+    """Weights by the names of a transformers model or folder, by ours."""
+    import torch
+
     weights: Weights = {}
     for name, parts in _names(shape):
         if missing := [part for part in parts if part not in found]:
-            raise InputError(f"the folder lacks {missing[0]}", where=folder.name, fix="a whole transformers folder")
-        joined = torch.cat([found.pop(part) for part in parts])
-        weights[name] = joined.to(device=device, dtype=dtype or torch.float32).contiguous()
-    return shape, weights
+            raise InputError(f"the weights lack {missing[0]}", where=where, fix="a whole transformers model")
+        weights[name] = torch.cat([found[part] for part in parts])
+    return weights
 
 
 def as_transformers(shape: Shape, weights: Weights) -> Weights:

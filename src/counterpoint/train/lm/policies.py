@@ -82,12 +82,11 @@ class Policies:
         self.device = next(iter(files.weights.values())).device
         self.is_gpu = self.device.type == "cuda"
         self.names = tuple(roles) if settings.adapters == "role" else (SHARED,)
-        dtype = torch.bfloat16 if self.is_gpu else torch.float32
-        self.network = Network(files.shape, device=self.device, dtype=dtype, is_compiled=self.is_gpu)
+        self.network = Network(files.shape, device=self.device, dtype=_dtype(self.device), is_compiled=self.is_gpu)
         self.context = min(files.shape.context, settings.context or _CONTEXT)
         options = Options(tokens=settings.tokens or (65_536 if self.is_gpu else 8192))
         self.learners = {name: self._learner(name, options) for name in self.names}
-        self.engines = Engines({name: self._engine(len(self.names)) for name in self.names})
+        self.engines = Engines({name: engine_of(settings, files, share=len(self.names)) for name in self.names})
 
     def _learner(self, name: str, options: Options) -> LanguageLearner:
         adapter = None
@@ -95,21 +94,6 @@ class Policies:
             seed = zlib.crc32(f"{self.settings.seed} {name}".encode())
             adapter = Adapter.new(self.files.shape, self.files.weights, rank=self.settings.rank, seed=seed)
         return LanguageLearner(self.network, self.files.weights, options, adapter)
-
-    def _engine(self, share: int) -> Engine:
-        chat, shape = self.files.chat, self.files.shape
-        spaces = np.zeros(shape.vocabulary, bool)
-        spaces[: min(chat.size, shape.vocabulary)] = chat.after_space[: shape.vocabulary]
-        ends = sorted(i for i in {*chat.ends, *chat.lines} if i < shape.vocabulary)
-        network = Network(shape, device=self.device, dtype=self.network.dtype)
-        weights = {n: w.detach().to(network.dtype, copy=True) for n, w in self.files.weights.items()}
-        if not self.is_gpu:
-            return Engine(network, weights, ends=ends, after_space=spaces, slots=self.settings.slots or 64)
-        from counterpoint.team.lm.cuda import CudaEngine
-
-        most = max(mix.spec(0, "engine").limits.max_tokens for mix in self.settings.task)
-        slots = self.settings.slots or max(64, 768 // share)
-        return CudaEngine(network, weights, ends=ends, after_space=spaces, slots=slots, most=most, room=1024)
 
     def policy_of(self, role: str | None) -> str:
         """Whose rows a role's calls are."""
@@ -149,6 +133,28 @@ class Policies:
         draft = run / ".model.json.tmp"
         draft.write_text(json.dumps(about | {"adapters": names}, indent=1) + "\n")
         os.replace(draft, run / "model.json")
+
+
+def _dtype(device: torch.device) -> torch.dtype:
+    return torch.bfloat16 if device.type == "cuda" else torch.float32
+
+
+def engine_of(settings: LanguageSettings, files: ModelFiles, *, share: int = 1) -> Engine:
+    """An engine that speaks with a copy of the model's weights; `share` engines divide the device."""
+    chat, shape = files.chat, files.shape
+    device = next(iter(files.weights.values())).device
+    spaces = np.zeros(shape.vocabulary, bool)
+    spaces[: min(chat.size, shape.vocabulary)] = chat.after_space[: shape.vocabulary]
+    ends = sorted(i for i in {*chat.ends, *chat.lines} if i < shape.vocabulary)
+    network = Network(shape, device=device, dtype=_dtype(device))
+    weights = {n: w.detach().to(network.dtype, copy=True) for n, w in files.weights.items()}
+    if device.type != "cuda":
+        return Engine(network, weights, ends=ends, after_space=spaces, slots=settings.slots or 64)
+    from counterpoint.team.lm.cuda import CudaEngine
+
+    most = max(mix.spec(0, "engine").limits.max_tokens for mix in settings.task)
+    slots = settings.slots or max(64, 768 // share)
+    return CudaEngine(network, weights, ends=ends, after_space=spaces, slots=slots, most=most, room=1024)
 
 
 def read_model(spec: str, device: torch.device) -> ModelFiles:
