@@ -9,8 +9,9 @@ and what that would change by more than 1e-6 is refused; nothing is cut.
 from __future__ import annotations
 
 import io
+import json
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,28 @@ def rows_of(data: Any) -> list[TrainingRow]:
         )
         check_row(row)
         out.append(row)
+    return out
+
+
+def tasks(
+    name: str, seeds: Iterable[int], *, held_out: bool = False, agent: str = "counterpoint", **mix: Any
+) -> list[dict[str, Any]]:
+    """Rows of a dataset for verl: a task of ours for each seed, played by the agent loop of `agent_loop`.
+
+    `mix` are the keys of a task in a run's settings (set, topology, limits); `held_out` is for the validation file, whose prompts
+    get rewards instead of advantages. Write them with `pyarrow.parquet.write_table(pyarrow.Table.from_pylist(tasks(...)), path)`.
+    """
+    from counterpoint.train.lm.settings import TaskMix
+
+    made = TaskMix(name=name, **mix)
+    out = []
+    for place, seed in enumerate(seeds):
+        told = {"spec": made.spec(seed, "engine").as_meta(), "held_out": held_out}
+        prompt = [{"role": "user", "content": f"{name} {seed}"}]
+        about = {"index": place, "seed": seed}
+        out.append(
+            {"data_source": "counterpoint", "agent_name": agent, "prompt": prompt, "team": json.dumps(told), "extra_info": about}
+        )
     return out
 
 
