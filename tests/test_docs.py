@@ -19,7 +19,7 @@ import pytest
 from warm_help import programs
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *(p for place in (".", "sources", "research") for p in sorted((ROOT / "docs" / place).glob("*.md")))]
+PAGES = [ROOT / "README.md", *(p for place in (".", "sources", "research", "trainers") for p in sorted((ROOT / "docs" / place).glob("*.md")))]
 # These set up a machine, or run this very test.
 NOT_RUN = ("make ", "pip ", "uv ")
 # The page that everybody follows first is run by fresh interpreters, the others by forks of one that has imported the package.

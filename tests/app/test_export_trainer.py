@@ -52,7 +52,8 @@ def test_every_target_is_written_by_the_command_and_read_back(export: Ends, tmp_
     suffix = trainer.suffixes[0]
     if "torch" in trainer.write_needs:
         pytest.importorskip("torch")
-    code, out, err = export("hunt-0.5", "hunt-1", "--to", target, "--credit", "group_relative", "-o", f"rows{suffix}")
+    named = ("--credit", "group_relative") if target == "sft" else ()  # without a credit it is a format of conversations
+    code, out, err = export("hunt-0.5", "hunt-1", "--to", target, *named, "-o", f"rows{suffix}")
     assert (code, err) == (0, "")
     assert f"lost      {trainer.lost}" in out
     data = (tmp_path / f"rows{suffix}").read_bytes()

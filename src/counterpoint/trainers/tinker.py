@@ -16,7 +16,7 @@ import numpy as np
 
 from counterpoint.errors import InputError
 from counterpoint.trainers.row import TrainingRow, as_float32, check_row, logps_of
-from counterpoint.trainers.trainer import Trainer, need
+from counterpoint.trainers.trainer import Trainer, need, warn_version
 
 TESTED = ("0.36.0",)
 _encode = msgspec.json.Encoder().encode
@@ -101,6 +101,7 @@ def _read(data: bytes, suffix: str) -> list[TrainingRow]:
 
 def datums(data: bytes) -> list[Any]:
     """The `tinker.Datum`s of a file that `counterpoint export --to tinker` wrote."""
+    warn_version("tinker", TESTED)
     return [datum(row) for row in _read(data, ".jsonl")]
 
 

@@ -196,8 +196,8 @@ def _dataset(trainer: Trainer, target: str, some: Mapping[str, list[Any]], names
     counted = ", ".join(f"{name}: {len(rows):,}" for name, rows in some.items())
     about = f"Rows: {counted}. {trainer.about}.\n\nWritten by `counterpoint export --to {target}`.\n\n"
     made = dataset(records, trainer.columns, f"Counterpoint rows for {target}", f"{about}Not in it: {trainer.lost}.")
-    of = {f"{names[name]}/train.parquet": (name, len(rows)) for name, rows in some.items()}
-    return [_File(folder / path, data, *reversed(of.get(path, ("", 0)))) for path, data in made.items()]
+    whose = {f"{names[name]}/train.parquet": name for name in some}
+    return [_File(folder / p, data, len(some.get(whose.get(p, ""), ())), whose.get(p, "")) for p, data in made.items()]
 
 
 def _file_name(policy: str) -> str:

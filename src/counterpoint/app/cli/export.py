@@ -143,7 +143,9 @@ def _write_rows(traces: tuple[str, ...], target: str, output: str | None, rows: 
 
 def _is_trainer(target: str, credit: str | None) -> bool:
     """Whether rows are asked for; sft is a format of whole conversations too, and means rows where a credit is named."""
-    return target in registry.ids("trainer") and (credit is not None or target not in registry.ids("format"))
+    if target not in registry.ids("trainer"):
+        return False
+    return credit is not None or target not in registry.ids("format") or not _can_write(registry.get("format", target))
 
 
 def _place(files: Sequence[_File], *, is_dry: bool, force: bool) -> None:
@@ -275,8 +277,8 @@ def _list_rows(*, as_json: bool) -> None:
         trainer = registry.get("trainer", name)
         if as_json:
             shape = {"suffixes": list(trainer.suffixes), "folder": True, "reads_back": trainer.read is not None}
-            tried = {"package": trainer.package, "tested": list(trainer.tested)}
-            emit({"schema": SCHEMA_VERSION, "target": name, **shape, **tried, "columns": {"rows": list(trainer.columns)},
+            about = {"package": trainer.package, "tested": list(trainer.tested)}
+            emit({"schema": SCHEMA_VERSION, "target": name, **shape, **about, "columns": {"rows": list(trainer.columns)},
                   "lost": trainer.lost})  # fmt: skip
             continue
         tried = f" (tried with {trainer.package} {', '.join(trainer.tested)})" if trainer.tested else ""

@@ -33,7 +33,7 @@ _ROUNDS = 20
 Source = Callable[["CreditGRPOTrainer"], Sequence[TrainingRow]]
 
 
-class CreditGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
+class CreditGRPOTrainer(GRPOTrainer):
     """GRPO whose advantages are ours: no reward function, no groups of one size."""
 
     def __init__(self, model: Any, source: Source | TeamPlay | Sequence[TrainingRow], args: GRPOConfig, **more: Any) -> None:

@@ -39,7 +39,7 @@ from counterpoint.trainers.trainer import warn_version
 from counterpoint.trainers.verl import TESTED
 
 
-class CreditedOutput(AgentLoopOutput):  # type: ignore[misc]
+class CreditedOutput(AgentLoopOutput):
     """An output whose reward is per token: verl's own puts one number at the last."""
 
     token_rewards: list[float]
@@ -108,7 +108,7 @@ def _chat(folder: str) -> Chat:
     return Chat.read(folder)
 
 
-class TeamAgentLoop(AgentLoopBase):  # type: ignore[misc]
+class TeamAgentLoop(AgentLoopBase):
     """One run plays one team; the dataset's `team` says which (`counterpoint.trainers.verl.tasks`)."""
 
     _under_way: ClassVar[dict[str, _Samples]] = {}
