@@ -12,7 +12,7 @@ import pytest
 
 from counterpoint import registry
 from counterpoint.errors import InputError, Refused
-from counterpoint.trainers import rllm, slime
+from counterpoint.trainers import rllm, skyrl, slime
 from counterpoint.trainers.row import as_float32, check_same, only_policy
 from counterpoint.trainers.text_call import same_question
 from counterpoint.trainers.trainer import need, say_version
@@ -82,6 +82,22 @@ def test_rllm_groups_and_lengths() -> None:
     steps[0]["advantage"] = steps[0]["advantage"][:-1]
     with pytest.raises(InputError, match="rLLM would take zeros"):
         rllm.rows_of(made)
+
+
+def test_skyrl_has_rewards_per_token_and_no_two_calls_under_one_id() -> None:
+    made = skyrl.generated(rows())
+    per_call = ("prompt_token_ids", "response_ids", "rewards", "loss_masks", "rollout_logprobs", "stop_reasons", "trajectory_ids")
+    assert {len(made[name]) for name in per_call} == {len(rows())}
+    assert [len(r) for r in made["rewards"]] == [len(s) for s in made["response_ids"]]
+    ids = [(i["instance_id"], i["repetition_id"]) for i in made["trajectory_ids"]]
+    assert len(set(ids)) == len(ids)
+    assert [i[0] for i in ids] == [r.group for r in rows()]
+    torch = pytest.importorskip("torch")
+    earned, mask = torch.tensor([[0.5, -0.25]]), torch.tensor([[1.0, 0.0]])
+    advantages, returns = skyrl.passed_on(earned, mask, index=["a"])
+    assert advantages.tolist() == returns.tolist() == [[0.5, 0.0]]
+    with pytest.raises(InputError, match="rewards of the shape"):
+        skyrl.passed_on(earned[:, :1], mask)
 
 
 def test_slime_finds_its_advantages_by_the_index_of_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

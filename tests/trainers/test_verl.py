@@ -205,7 +205,7 @@ def test_the_outputs_go_through_verls_queue_to_its_trainer(folder: Path) -> None
     from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
-    ray.init(num_cpus=8, include_dashboard=False, log_to_driver=False, object_store_memory=100_000_000)
+    ray.init(address="local", num_cpus=8, include_dashboard=False, log_to_driver=False, object_store_memory=100_000_000)
     try:
         tq.init()
         samples = play(loop(folder, Server(), prices={"call": 0.01}), tasks("T1", [3], **HUNT)[0], 3)

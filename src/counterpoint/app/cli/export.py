@@ -82,9 +82,9 @@ def export(
     """Write traces in a form that others read.
 
     TRACE is a file, or the id (or its unique beginning) of a trace in the store. Parquet and CSV make a folder of tables; rl and
-    the trainers (trl, verl, tinker, rllm, verifiers, slime, dpo, kto, and sft with --credit) one file with the model calls of all
-    traces (a query as in `ls` will do as TRACE), or a folder with a file per policy; the other targets one file per trace. Texts
-    leave with jsonl, otlp, sft, dpo, kto and html. Secrets become labels like [masked:key:0001].
+    the trainers (trl, verl, tinker, skyrl, rllm, verifiers, slime, dpo, kto, and sft with --credit) one file with the model calls
+    of all traces (a query as in `ls` will do as TRACE), or a folder with a file per policy; the other targets one file per trace.
+    Texts leave with jsonl, otlp, sft, dpo, kto and html. Secrets become labels like [masked:key:0001].
     """
     if is_list:
         _list(as_json=as_json)
