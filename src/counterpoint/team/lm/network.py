@@ -153,20 +153,25 @@ def read(folder: Path, *, device: str = "cpu", dtype: torch.dtype | None = None)
     for file in sorted(folder.glob("*.safetensors")):
         with safe_open(file, framework="pt") as opened:
             found |= {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - not a dict
-    joined = of_transformers(shape, found, folder.name)
-    return shape, {name: w.to(device=device, dtype=dtype or torch.float32).contiguous() for name, w in joined.items()}
+    weights: Weights = {}
+    for name, parts in _names(shape):
+        weights[name] = _joined(parts, found, folder.name).to(device=device, dtype=dtype or torch.float32).contiguous()
+        for part in parts:
+            del found[part]  # a large model is not held twice
+    return shape, weights
 
 
 def of_transformers(shape: Shape, found: Mapping[str, Tensor], where: str | None = None) -> Weights:
-    """Weights by the names of a transformers model or folder, by ours."""
+    """Weights by the names of a transformers model, by ours."""
+    return {name: _joined(parts, found, where) for name, parts in _names(shape)}
+
+
+def _joined(parts: tuple[str, ...], found: Mapping[str, Tensor], where: str | None) -> Tensor:
     import torch
 
-    weights: Weights = {}
-    for name, parts in _names(shape):
-        if missing := [part for part in parts if part not in found]:
-            raise InputError(f"the weights lack {missing[0]}", where=where, fix="a whole transformers model")
-        weights[name] = torch.cat([found[part] for part in parts])
-    return weights
+    if missing := [part for part in parts if part not in found]:
+        raise InputError(f"the weights lack {missing[0]}", where=where, fix="a whole transformers folder")
+    return torch.cat([found[part] for part in parts])
 
 
 def as_transformers(shape: Shape, weights: Weights) -> Weights:
