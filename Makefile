@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check fix bench mutate clean page browser
+.PHONY: demo test check fix bench mutate clean page browser trainers
 
 demo: $(VENV)/.train
 	$(BIN)/counterpoint demo
@@ -39,6 +39,14 @@ fix: $(VENV)/.dev
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
+
+# The contracts with other people's trainers, each in an environment of its own with the real package. Not a part of `make test`.
+TRAINERS ?= trl verl tinker verifiers
+trainers:
+	for p in $(TRAINERS); do \
+	  $(PYTHON) -m venv .venvs/$$p && .venvs/$$p/bin/python -m pip install --quiet --disable-pip-version-check -e ".[$$p]" pytest hypothesis && \
+	  .venvs/$$p/bin/python -m pytest tests/trainers || exit 1; \
+	done
 
 # Would the tests notice? Random mutants of a module (store/log) or a room (trace), in a copy; see CONTRIBUTING.md. Not a part of `make test`.
 MODULE ?= trace/check
