@@ -37,7 +37,7 @@ ALLOWED = {("registry", "errors"), ("files", "errors")}
 
 # Who may import what is slow to import, optional, or reaches out.
 HEAVY = {
-    "torch": ("train/", "team/", "trainers/"),
+    "torch": ("train/", "team/", "trainers/", "bench/claims/lm_engine.py"),
     "transformers": ("train/", "team/", "bench/claims/lm_engine.py"),
     "trl": ("trainers/trl/",),
     "verl": ("trainers/verl/",),

@@ -172,8 +172,9 @@ def _language_demo(folder: Path, seed: int, *, as_json: bool) -> None:
         emit(row | {"agents": len(trace.members), "tokens": trace.costs.get("tokens"), "seconds": round(took, 1)})
         return
     tokens = number(trace.costs.get("tokens"))
-    click.echo(f"{'solved' if solved else 'not solved'}: reward {number(row['reward'], 3)}, {len(trace.members)} agents, ", nl=False)
-    click.echo(f"{calls} calls, {tokens} tokens, {took:.0f} s\n")
+    ended = "solved" if solved else "not solved"
+    click.echo(f"{ended}: reward {number(trace.rewards['team'], 3)}, {len(trace.members)} agents, {calls} calls, ", nl=False)
+    click.echo(f"{tokens} tokens, {took:.0f} s\n")
     command, place = command_name(), row["store"]
     steps = [(f"show {name} --store {place}", "what each said"), (f"credit {name} --store {place}", "who earned it")]
     steps.append((f"view --store {place}", "the same in the browser"))
