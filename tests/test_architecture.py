@@ -49,6 +49,7 @@ HEAVY = {
     "triton": ("team/lm/kernels.py",),
     "numba": ("trace/kernels.py", "envs/", "credit/", "train/"),
     "duckdb": ("store/",),
+    "ray": ("train/ray_cluster.py", "train/runners/ray_actors.py", "train/lm/ray_workers.py"),
     "openai": ("team/",),
     "requests": (),
     "networkx": (),

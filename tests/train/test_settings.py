@@ -37,7 +37,7 @@ def test_defaults_and_a_round_trip_through_toml(tmp_path: Path) -> None:
         ({"eval_every": 0}, "eval_every is 0; 1 or more"),
         ({"workers": 0}, "workers is 0"),
         ({"staleness": 0.5}, "staleness is 0.5"),
-        ({"runner": "ray"}, "runner is 'ray'; here or processes"),
+        ({"runner": "rays"}, "runner is 'rays'; one of here, processes, ray"),
         ({"preset": 7}, "preset is 7; a text"),
         ({"set": 3}, "set is 3"),
         ({"mix": "W1"}, "mix is 'W1'"),

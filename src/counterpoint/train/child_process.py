@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from multiprocessing import connection, parent_process, resource_tracker
 from types import ModuleType
 
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 START_S = 120.0
 """How long a child may import before its silence counts: disks of busy machines are slow."""
 
@@ -24,8 +24,8 @@ START_S = 120.0
 def starting() -> Iterator[None]:
     """Children that are started inside inherit one thread each and a blocked Ctrl-C, from before their first line."""
     resource_tracker.ensure_running()  # it would unblock the signal again, were it started below
-    before = {name: os.environ.get(name) for name in _THREADS}
-    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    before = {name: os.environ.get(name) for name in THREADS}
+    os.environ.update(dict.fromkeys(THREADS, "1"))
     can_block = hasattr(signal, "pthread_sigmask")
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if can_block else None
     try:

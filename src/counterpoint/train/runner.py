@@ -9,7 +9,9 @@ version carry the same ones, and an engine may send them once.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import pickle
+import sys
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -86,6 +88,14 @@ def resolve(work: str) -> Work:
     return function
 
 
+def check_ray() -> None:
+    """Raise where Ray is not installed."""
+    found = importlib.util.find_spec("ray")
+    if found is None or found.origin is None:  # without an origin it is some folder of that name, such as Ray's own in /tmp
+        fix = "pip install 'counterpoint[ray]', or --runner processes"
+        raise InputError("the runner ray needs ray, which is not installed", fix=fix)
+
+
 def packed(value: Any, what: str, job: int, work: str) -> bytes:
     """A value as bytes; what cannot travel is one clear error."""
     try:
@@ -121,3 +131,10 @@ def told(error: BaseException) -> tuple[str, str]:
     """An exception as (one line, traceback)."""
     line = f"{type(error).__name__}: {error}" if not isinstance(error, CounterpointError) else str(error)
     return " ".join(line.split()), "".join(traceback.format_exception(error))
+
+
+def one_thread() -> None:
+    """Hold torch to one thread; the others were told by the environment before they were loaded."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.get_num_threads() != 1:
+        torch.set_num_threads(1)

@@ -18,6 +18,8 @@ from typing import Any
 from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
 from counterpoint.files import read_toml
 
+RUNNERS = ("here", "processes", "ray")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
@@ -46,9 +48,9 @@ class Settings:
     eval_episodes: int = 40
     """Held-out episodes per evaluation."""
     runner: str = "here"
-    """"here" (this process) or "processes"."""
+    """"here" (this process), "processes" of this machine, or "ray": actors of a Ray cluster."""
     workers: int = 2
-    """Processes of the runner."""
+    """Processes, or actors, of the runner."""
     staleness: int = 0
     """Updates by which rollouts may lag; they are used in the order of launch."""
     checkpoint_every: int = 20
@@ -71,8 +73,8 @@ class Settings:
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
             _check(f.name, getattr(self, f.name), f.type)
-        if self.runner not in ("here", "processes"):
-            raise InputError(f"runner is {self.runner!r}", fix="here or processes")
+        if self.runner not in RUNNERS:
+            raise InputError(f"runner is {self.runner!r}", fix=f"one of {', '.join(RUNNERS)}")
         if self.budget_calls < 1 and self.updates < 1:
             raise InputError("nothing says when the run ends", fix="set budget_calls or updates")
         if self.store and not self.updates:

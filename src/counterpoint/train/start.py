@@ -30,7 +30,7 @@ from counterpoint.train.learner import NotFinite
 from counterpoint.train.policies.network import Network
 from counterpoint.train.recorded import LEAST_ESS, TraceLog
 from counterpoint.train.rollouts import TracedRollout, merged
-from counterpoint.train.runner import Job, Runner
+from counterpoint.train.runner import Job, Runner, check_ray
 from counterpoint.train.runners.here import Here
 from counterpoint.train.runners.processes import Processes
 from counterpoint.train.session import Progress, RunSession
@@ -56,18 +56,19 @@ def train_run(
     progress: Progress | None = None,
     resume: bool = False,
     allow: Collection[str] = (),
+    address: str | None = None,
 ) -> RunFolder:
     """Train as `config` says (its keys are those of `settings.Settings`) and leave the run in `folder`, which must be new.
 
     With `resume`, go on with the run that is there, by its own run.toml; `config` is empty then, or the same. A finished run is
     left as it is. `KeyboardInterrupt` comes out after a checkpoint was written. Code from outside that run.toml names is run
-    where `allow`, or `config`, names it too.
+    where `allow`, or `config`, names it too. `address` is that of the Ray cluster, for the runner "ray".
     """
     path = Path(folder)
     run, training, log = _reopened(path, config, allow) if resume else _begun(path, resolved(config))
     with run:
         if run.about["status"] != "finished":
-            _Session(run, training, progress or (lambda kind, row: None), log).go()
+            _Session(run, training, progress or (lambda kind, row: None), log, address).go()
     return RunFolder.open(path)
 
 
@@ -100,6 +101,8 @@ def _pinned(settings: Settings) -> Settings:
 
 def _begun(path: Path, settings: Settings) -> tuple[RunFolder, Training, TraceLog | None]:
     settings = _pinned(settings)
+    if settings.runner == "ray":
+        check_ray()
     training = Training(settings)
     training.episodes()  # groups that do not fit are told before anything is written
     if path.exists() and (not path.is_dir() or any(path.iterdir())):  # before the levels below are computed
@@ -134,6 +137,8 @@ def _reopened(path: Path, config: Mapping[str, Any], allow: Collection[str]) -> 
         registry.check_consent(settings.names(), {*allow, *given}, where=os.fspath(path / "run.toml"))
         training = Training(settings)
         if run.about["status"] != "finished":
+            if settings.runner == "ray":
+                check_ray()
             last = run.latest_checkpoint()
             if last is not None:
                 _restore(training, run, last)
@@ -158,8 +163,11 @@ def _restore(training: Training, run: RunFolder, path: Path) -> None:
 class _Session(RunSession):
     """A run of a small policy while it is going on."""
 
-    def __init__(self, run: RunFolder, training: Training, tell: Progress, log: TraceLog | None = None) -> None:
+    def __init__(
+        self, run: RunFolder, training: Training, tell: Progress, log: TraceLog | None = None, address: str | None = None
+    ) -> None:
         super().__init__(run, training, tell)
+        self._address = address
         self.log, self.training, self.settings = log, training, training.settings
         self._spare = Network(apart=training.preset.regime == "C")
         self._playing: Taken | None = None
@@ -181,7 +189,7 @@ class _Session(RunSession):
                 self.finish()
         if self.log is not None:
             return self._read_on(self.log)
-        runner: Runner = Processes(s.workers) if s.runner == "processes" else Here()
+        runner = self._runner()
         try:
             batch = t.jobs_per_update()
             feed = Ordered(runner, batch=batch, staleness=s.staleness, start=t.update * batch)
@@ -196,6 +204,14 @@ class _Session(RunSession):
                         self.finish()
         finally:
             runner.close()
+
+    def _runner(self) -> Runner:
+        s = self.settings
+        if s.runner == "ray":
+            from counterpoint.train.runners.ray_actors import RayActors  # ray is optional
+
+            return RayActors(s.workers, address=self._address, tell=lambda what: self.tell("note", {"what": what}))
+        return Processes(s.workers) if s.runner == "processes" else Here()
 
     def _read_on(self, log: TraceLog) -> None:
         """Learn from recorded traces until the updates are made."""

@@ -112,7 +112,7 @@ class Training:
 
     def jobs_per_update(self) -> int:
         """Jobs into which an update's episodes are cut; groups stay whole."""
-        parts = self.settings.workers if self.settings.runner == "processes" else 1
+        parts = 1 if self.settings.runner == "here" else self.settings.workers
         return max(1, min(parts, self.episodes() // self.preset.group))
 
     def job(self, number: int, version: int, weights: dict[str, np.ndarray]) -> Job:

@@ -49,6 +49,14 @@ def stand_still(payload: int, weights: Any) -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
+def stand_still_once(payload: str, weights: Any) -> str:
+    """Stops its own process the first time; the payload is a file that says that it has."""
+    if not os.path.exists(payload):
+        open(payload, "w").close()
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return "played again"
+
+
 def threads(payload: int, weights: Any) -> tuple[str | None, str]:
     """What numpy and torch are told, and how Ctrl-C is met."""
     return os.environ.get("OMP_NUM_THREADS"), str(signal.getsignal(signal.SIGINT))

@@ -77,6 +77,7 @@ def train(
     resume: str | os.PathLike[str] | None = None,
     allow: Collection[str] = (),
     progress: Progress | None = None,
+    address: str | None = None,
     **settings: Any,
 ) -> TrainedRuns:
     """Train an orchestrator in a world whose optimum is known, and leave the run in a folder.
@@ -88,28 +89,36 @@ def train(
     a run that was cut off. With `store` it learns from the finished traces there that `where` finds (the language of
     `counterpoint ls`), and plays nothing but evaluations. With `lm` (a name of `counterpoint models`, or a folder) a language
     model learns to play `task` (T1 to T6, or several) as a team; `set` then has dials of the tasks and settings of the run, as
-    `--set` does. `progress(kind, row)` is told what happens. Needs `pip install 'counterpoint[train]'`, or `[llm]` with `lm`.
+    `--set` does. `progress(kind, row)` is told what happens. With `runner="ray"` rollouts are played on the Ray cluster at
+    `address` (else $RAY_ADDRESS, else this machine). Needs `pip install 'counterpoint[train]'`, or `[llm]` with `lm`.
 
     >>> import counterpoint as cpt
     >>> trained = cpt.train("W1", preset="grpo", updates=1, episodes=16, eval_episodes=4, set={"vote_items": 8})
     >>> trained.run.about["status"], trained.to_arrow().column("update").to_pylist()
     ('finished', [0, 1])
     """
+    given: dict[str, Any] = {"world": world, "preset": preset, "source": source, "out": out, "seed": seed, "seeds": seeds}
+    given |= {"budget": budget, "store": store, "where": where, "lm": lm, "task": task, "set": set}
+    how: dict[str, Any] = {"allow": allow, "progress": progress, "address": address}
     if resume is not None:
-        told: dict[str, Any] = {"world": world, "preset": preset, "source": source, "out": out, "seed": seed, "seeds": seeds}
-        told |= {"budget": budget, "store": store, "where": where, "lm": lm, "task": task, "set": set}
-        _refuse_with_resume(told | settings)
-        return TrainedRuns((train_one(run_folder(Path(resume)), {}, resume=True, allow=allow, progress=progress),))
-    file, place = (None if given is None else Path(given) for given in (source, out))
-    if lm is not None or is_language_file(file):
-        told = {"model": lm, "tasks": (task,) if isinstance(task, str) else tuple(task or ()), "where": where, "seed": seed}
-        runs = _language_runs(file, {**told, **settings}, set or {}, allow, out=place, seeds=seeds)
-    else:
-        config = settings_named(file, preset, world, allow, store=store, where=where, seed=seed, budget_calls=budget, **settings)
-        config["set"] = {**(config.get("set") or {}), **(set or {})}
-        runs = planned(config, out=place, seeds=seeds, source=file)
+        _refuse_with_resume(given | settings)
+        return TrainedRuns((train_one(run_folder(Path(resume)), {}, resume=True, **how),))
+    runs = _runs(given, settings, allow)
     some = {f: len(runs) > 1 and is_run(f) for f, _ in runs}
-    return TrainedRuns(tuple(train_one(f, c, resume=some[f], allow=allow, progress=progress) for f, c in runs))
+    return TrainedRuns(tuple(train_one(f, c, resume=some[f], **how) for f, c in runs))
+
+
+def _runs(given: Mapping[str, Any], settings: Mapping[str, Any], allow: Collection[str]) -> list[tuple[Path, dict[str, Any]]]:
+    """Every run that `train` was asked for."""
+    file, place = (None if given[name] is None else Path(given[name]) for name in ("source", "out"))
+    task, where, changes = given["task"], {"where": given["where"], "seed": given["seed"]}, given["set"] or {}
+    if given["lm"] is not None or is_language_file(file):
+        told = {"model": given["lm"], "tasks": (task,) if isinstance(task, str) else tuple(task or ()), **where, **settings}
+        return _language_runs(file, told, changes, allow, out=place, seeds=given["seeds"])
+    named = {"store": given["store"], "budget_calls": given["budget"], **where, **settings}
+    config = settings_named(file, given["preset"], given["world"], allow, **named)
+    config["set"] = {**(config.get("set") or {}), **changes}
+    return planned(config, out=place, seeds=given["seeds"], source=file)
 
 
 def _language_runs(
@@ -209,15 +218,16 @@ def planned(
 
 
 def train_one(
-    folder: Path, config: Mapping[str, Any], *, resume: bool, allow: Collection[str], progress: Progress | None
-) -> RunFolder:
+    folder: Path, config: Mapping[str, Any], *, resume: bool, allow: Collection[str], progress: Progress | None,
+    address: str | None = None,
+) -> RunFolder:  # fmt: skip
     """Train one run, or go on with it."""
     is_language = is_language_run(folder) if resume else "model" in config
     try:
         if is_language:
             from counterpoint.train.lm.run import train_language
 
-            return train_language(folder, config, progress=progress, resume=resume, allow=allow)
+            return train_language(folder, config, progress=progress, resume=resume, allow=allow, address=address)
         from counterpoint.train.start import train_run
     except ModuleNotFoundError as error:
         missing = (error.name or "").split(".")[0]
@@ -227,7 +237,7 @@ def train_one(
         raise InputError(
             f"training needs {missing}, which is not installed", fix=f"pip install 'counterpoint[{extra}]'"
         ) from error
-    return train_run(folder, config, progress=progress, resume=resume, allow=allow)
+    return train_run(folder, config, progress=progress, resume=resume, allow=allow, address=address)
 
 
 def run_folder(path: Path) -> Path:

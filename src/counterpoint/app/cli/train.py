@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,7 @@ _SETTINGS = {
     "  counterpoint train run.toml --seeds 5 --out runs/mine --json\n"
     "  counterpoint train --from traces --where 'reward>10' --preset clone\n"
     "  counterpoint train --lm smollm2-135m --task T1 --demos fake:0.7 --device cuda --set learn.updates=40\n"
+    "  counterpoint train --world W1 --runner ray --address 10.0.0.1:6379 --workers 64\n"
     "  counterpoint train --resume runs/mine-seed3\n\n"
     "\b\nExit codes: 0 finished, 1 failed (a loss that is no number, a full disk), 2 a wrong option or setting,\n"
     "3 no such file, run, preset or world, 5 the world or machine lacks what is asked for,\n"
@@ -61,8 +62,9 @@ _SETTINGS = {
 @click.option("--budget", type=click.IntRange(min=1), metavar="CALLS", help="Worker calls to spend, forks included.")
 @click.option("--updates", type=click.IntRange(min=1), metavar="N", help="Updates after which it ends at the latest.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="The run's folder; with --seeds, DIR-seedS each.")
-@click.option("--runner", type=click.Choice(["here", "processes"]), help="Where episodes are played.")
-@click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Processes of the runner (implies --runner processes).")
+@click.option("--runner", type=click.Choice(["here", "processes", "ray"]), help="Where episodes, or teams, are played.")
+@click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Workers of the runner (implies --runner processes).")
+@click.option("--address", metavar="HOST:PORT", help="Of a Ray cluster (implies --runner ray); else $RAY_ADDRESS, else none.")
 @click.option("--staleness", type=click.IntRange(min=0), metavar="K", help="Updates by which episodes may lag.")
 @click.option("--from", "store", metavar="STORE", help="Learn from the traces of a store, and play nothing but evaluations.")
 @click.option("--where", metavar="QUERY", help="Which of them, in the words of counterpoint ls: 'reward>0.5 agents>2'.")
@@ -103,8 +105,12 @@ def train(resume: Path | None, watch: bool, listing: bool, as_json: bool, **give
         unused = [flag for name, flag in _FLAGS.items() if not any(given[name] is x for x in (None, (), False))]
         if unused:
             raise InputError(f"{unused[0]} is for a new run", where="--resume", fix="a run goes on with its own run.toml")
-        _go(run_folder(resume), {}, given["allow"], is_resumed=True, watch=watch, as_json=as_json)
+        _go(run_folder(resume), {}, given, is_resumed=True, watch=watch, as_json=as_json)
         return None
+    if given["address"] is not None:
+        if given["runner"] not in (None, "ray"):
+            raise InputError(f"the runner {given['runner']} has no address", where="--address", fix="--runner ray")
+        given["runner"] = "ray"
     planned = _language(given)
     if planned is None:
         if _stops(given, as_json=as_json):
@@ -113,7 +119,7 @@ def train(resume: Path | None, watch: bool, listing: bool, as_json: bool, **give
     if given["is_dry"]:
         return _show_plan(planned, as_json)
     for folder, config in planned:
-        _go(folder, config, given["allow"], is_resumed=len(planned) > 1 and is_run(folder), watch=watch, as_json=as_json)
+        _go(folder, config, given, is_resumed=len(planned) > 1 and is_run(folder), watch=watch, as_json=as_json)
     if len(planned) > 1 and not as_json:
         first = planned[0][0].name.rsplit("-seed", 1)[0]
         click.echo(plain_text(f"{len(planned)} runs: counterpoint plot {first}={planned[0][0].parent / first}-seed*"))
@@ -121,7 +127,7 @@ def train(resume: Path | None, watch: bool, listing: bool, as_json: bool, **give
 
 
 _FOR_LANGUAGE = ("tasks", "topology", "demos", "credit", "adapters", "device")
-_FOR_WORLDS = ("preset", "world", "budget", "staleness", "runner", "store")
+_FOR_WORLDS = ("preset", "world", "budget", "staleness", "store")
 
 
 def _language(given: Mapping[str, Any]) -> list[tuple[Path, dict[str, Any]]] | None:
@@ -142,7 +148,7 @@ def _language(given: Mapping[str, Any]) -> list[tuple[Path, dict[str, Any]]] | N
         source, model=given["lm"], tasks=_names(given["tasks"]), topology=given["topology"], demos=given["demos"],
         where=given["where"], credit=_names(given["credit"]), allow=given["allow"],
         pairs=[*given["pairs"], *([] if updates is None else [f"learn.updates={updates}"])], seed=given["seed"],
-        device=given["device"], workers=given["workers"], adapters="" if adapters == "none" else adapters,
+        device=given["device"], workers=given["workers"], runner=given["runner"], adapters="" if adapters == "none" else adapters,
     )  # fmt: skip
     return language_planned(config, out=given["out"], seeds=given["seeds"], source=source)
 
@@ -247,7 +253,9 @@ def _show_plan(planned: list[tuple[Path, dict[str, Any]]], as_json: bool) -> Non
 # -- training ------------------------------------------------------------------------------------------------------------
 
 
-def _go(folder: Path, config: dict[str, Any], allow: Sequence[str], *, is_resumed: bool, watch: bool, as_json: bool) -> RunFolder:
+def _go(
+    folder: Path, config: dict[str, Any], given: Mapping[str, Any], *, is_resumed: bool, watch: bool, as_json: bool
+) -> RunFolder:
     from counterpoint.app.api.train import is_run, train_one
     from counterpoint.app.cli._train_table import ending, printer
     from counterpoint.train.folder import RunFolder
@@ -258,7 +266,7 @@ def _go(folder: Path, config: dict[str, Any], allow: Sequence[str], *, is_resume
             note(plain_text(line))
     told = printer(as_json=as_json, watch=watch)
     try:
-        run = train_one(folder, config, progress=told, resume=is_resumed, allow=allow)
+        run = train_one(folder, config, progress=told, resume=is_resumed, allow=given["allow"], address=given["address"])
     except KeyboardInterrupt:
         told.close()
         if is_run(folder) and (about := RunFolder.open(folder).about)["status"] != "finished":

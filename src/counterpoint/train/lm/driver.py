@@ -9,7 +9,6 @@ workers.
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import os
 import selectors
 import time
@@ -28,13 +27,11 @@ from counterpoint.errors import CounterpointError, InputError
 from counterpoint.team.lm.engine import Answer, Ask, TooLong
 from counterpoint.team.lm.sampling import Start
 from counterpoint.trace import Trace
-from counterpoint.train.child_process import START_S, collect_seldom, exit_reason, starting, without_script
+from counterpoint.train.child_process import START_S, collect_seldom
 from counterpoint.train.lm.rollout_messages import (
     Answered,
     Asked,
     Failed,
-    Frames,
-    Order,
     Play,
     Played,
     Quiet,
@@ -42,11 +39,10 @@ from counterpoint.train.lm.rollout_messages import (
     Stop,
     Told,
     Unreadable,
-    framed,
-    told_of,
     unpacked_trace,
 )
-from counterpoint.train.lm.rollout_worker import Rollout, serve
+from counterpoint.train.lm.rollout_worker import Rollout
+from counterpoint.train.lm.worker_link import Host, LocalHost, Started, WorkerLink
 from counterpoint.train.runner import packed
 
 _LOOK_S = 1.0
@@ -106,99 +102,36 @@ class DriverStats:
         return self.under_way / self.batches if self.batches else 0.0
 
 
-class _Worker:
-    """One process, as its parent sees it; nothing here waits for it."""
-
-    def __init__(self, process: Any, conn: Any) -> None:
-        self.process, self.conn = process, conn
-        self.live: dict[int, None] = {}
-        """Rollouts that it plays."""
-        self.asked = 0
-        """Calls of its teams that the engine has not answered."""
-        self.is_ready = False
-        self.sent = self.quiet = 0
-        """Orders that it was given, and how many it knew of when all of its teams waited for the next ones."""
-        self.silent_s = 0.0
-        self.cpu_s = 0.0
-        self.news: list[Order] = []
-        self._unsent, self._frames = bytearray(), Frames()
-        os.set_blocking(self.conn.fileno(), False)
-
-    @property
-    def pid(self) -> int:
-        return int(self.process.pid)
-
-    @property
-    def owes(self) -> bool:
-        """Whether it has something to say: it loads, or plays teams that do not all wait for the engine."""
-        return not self.is_ready or (bool(self.live) and not self.asked)
-
-    @property
-    def is_quiet(self) -> bool:
-        """Whether all of its teams wait for this process."""
-        return self.is_ready and not self.has_unsent and self.quiet == self.sent
-
-    @property
-    def has_unsent(self) -> bool:
-        """Whether there is something that it has not been sent yet."""
-        return bool(self._unsent or self.news)
-
-    def read(self) -> tuple[list[Told], bool]:
-        """What it has said, and whether it is gone; raises where that is nonsense."""
-        out: list[Told] = []
-        while True:
-            try:
-                data = os.read(self.conn.fileno(), 1 << 20)
-            except BlockingIOError:
-                return out, False
-            except OSError:
-                return out, True
-            if not data:
-                return out, True
-            for frame in self._frames.add(data):
-                out += told_of(frame)
-
-    def write(self) -> None:
-        """Send what there is to send, as far as it goes."""
-        if self.news:
-            self.sent += len(self.news)
-            self._unsent += framed(self.news)
-            self.news = []
-        with suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):  # whoever is gone is found by reading
-            while self._unsent:
-                del self._unsent[: os.write(self.conn.fileno(), memoryview(self._unsent)[: 1 << 18].tobytes())]
-
-    def end(self, wait_s: float = 0.0) -> str:
-        """End it, if it does not end by itself in the time given; how it ended."""
-        if wait_s:
-            self.process.join(wait_s)
-        self.process.kill()
-        self.process.join()
-        code = exit_reason(self.process.exitcode)
-        self.conn.close()
-        return code
-
-
 class Driver:
     """Worker processes that play teams; also a context manager that closes them."""
 
     def __init__(
-        self, chat: Path | str, *, workers: int = 0, patience_s: float = 120.0, per_worker: int = 64, is_repeatable: bool = False
-    ) -> None:
+        self, chat: Path | str, *, workers: int = 0, patience_s: float = 120.0, per_worker: int = 64, is_repeatable: bool = False,
+        host: Host | None = None,
+    ) -> None:  # fmt: skip
         """`chat`: the folder of the tokeniser; `workers`: processes, one per core for 0; `patience_s`: how long a worker may be
         silent while it has something to say; `per_worker`: teams that one plays at once; `is_repeatable`: the engine computes
-        only when every team waits for it, so that who is in a batch with whom does not depend on speed either."""
+        only when every team waits for it, so that who is in a batch with whom does not depend on speed either; `host`: where
+        workers are started, processes of this machine where there is none."""
         if workers < 0 or per_worker < 1 or not patience_s > 0:
             what = f"{workers} workers, {per_worker} teams each, a patience of {patience_s} s"
             raise InputError(what, fix="0 or more workers, at least 1 team, more than 0 s")
-        self._chat, self.patience_s, self.per_worker = str(Path(chat).absolute()), patience_s, per_worker
+        self.patience_s, self.per_worker = patience_s, per_worker
         self.is_repeatable = is_repeatable
         self.count = workers or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-        self._context = multiprocessing.get_context("spawn")
-        self.workers: list[_Worker] = []
+        self._host: Host = host or LocalHost(str(Path(chat).absolute()))
+        self.workers: list[WorkerLink] = []
+        self._waiting: list[Started] = []
+        """Workers that have no place yet."""
         self.early_ends = 0
         self.stats = DriverStats()
-        self.fill()
+        try:
+            self.fill()
+            self._host.place(self._waiting)
+            self.fill()
+        except BaseException:
+            self.close()
+            raise
 
     def play(self, rollouts: Sequence[Rollout], engine: Answers | None) -> list[Trace]:
         """The traces of all rollouts, in their order; `engine` answers those whose model is the one that learns."""
@@ -233,6 +166,10 @@ class Driver:
         for w in self.workers:
             w.process.join(2.0)
         self._drop(self.workers)
+        for started in self._waiting:
+            started.kill()
+        self._waiting = []
+        self._host.close()
 
     def __enter__(self) -> Driver:
         return self
@@ -242,19 +179,32 @@ class Driver:
 
     # -- workers -----------------------------------------------------------------------------------------------------
 
-    def fill(self) -> None:
-        """Start workers until there are as many as there should be."""
-        with starting(), without_script():
-            while len(self.workers) < self.count:
-                ours, theirs = self._context.Pipe()
-                process = self._context.Process(
-                    target=serve, args=(theirs, self._chat), daemon=True, name=f"counterpoint-rollouts-{len(self.workers)}"
-                )
-                process.start()
-                theirs.close()  # so that an end of theirs is an end of file here
-                self.workers.append(_Worker(process, ours))
+    def fill(self) -> list[WorkerLink]:
+        """Start workers until there are as many as there should be; those that have found their place since the last time."""
+        missing = self.count - len(self.workers) - len(self._waiting)
+        self._waiting += self._host.start(missing) if missing > 0 else []
+        found = []
+        for started in list(self._waiting):
+            why, conn = started.failure(), started.connected()
+            if why is not None:
+                self._waiting.remove(started)
+                self._ended_early(why)
+            elif conn is not None:
+                self._waiting.remove(started)
+                found.append(WorkerLink(started, conn))
+        self.workers += found
+        return found
 
-    def _drop(self, gone: Sequence[_Worker]) -> None:
+    def check(self) -> None:
+        """Raise where nobody will ever play again."""
+        self._host.check(self._waiting, is_alone=not self.workers)
+
+    def _ended_early(self, why: str) -> None:
+        self.early_ends += 1
+        if self.early_ends >= _MOST_STARTS:
+            raise CounterpointError(f"workers end before they begin: {why}", where="driver", fix="look at what they wrote above")
+
+    def _drop(self, gone: Sequence[WorkerLink]) -> None:
         """End workers, whatever they are doing."""
         self.workers = [w for w in self.workers if w not in gone]
         for w in gone:
@@ -262,18 +212,19 @@ class Driver:
         for w in gone:
             w.end()
 
-    def replace(self, w: _Worker, why: str, names: Sequence[str]) -> None:
-        """End a worker that went wrong, name it, and start another."""
+    def replace(self, w: WorkerLink, why: str, names: Sequence[str]) -> list[WorkerLink]:
+        """End a worker that went wrong, name it, and start another; those that have their place at once."""
         is_early = not w.is_ready
         self.workers.remove(w)
         ended = w.end(0.0 if why else _GRACE_S)  # who has closed its pipe is about to say why
         why = why or f"it died ({ended})"
         self.stats.replaced.append(Replaced(w.pid, why, tuple(names)))
-        self.early_ends = self.early_ends + 1 if is_early else 0
-        if self.early_ends >= _MOST_STARTS:
-            raise CounterpointError(f"workers end before they begin: {why}", where="driver", fix="look at what they wrote above")
+        if is_early:
+            self._ended_early(why)
+        else:
+            self.early_ends = 0
         warnings.warn(f"rollout worker {w.pid} was replaced: {why}", RuntimeWarning, stacklevel=2)
-        self.fill()
+        return self.fill()
 
 
 class _Round:
@@ -287,17 +238,16 @@ class _Round:
         self._ends = [0] * len(rollouts)
         """Workers that ended while they played a rollout."""
         self._traces: dict[int, Trace] = {}
-        self._tickets: dict[int, tuple[_Worker, int, int]] = {}
+        self._tickets: dict[int, tuple[WorkerLink, int, int]] = {}
         """Ticket of a call to who asked: worker, rollout, number of the call."""
-        self._asked: list[tuple[Asked, _Worker]] = []
+        self._asked: list[tuple[Asked, WorkerLink]] = []
         """Calls that wait until every team waits."""
         self._selector = selectors.DefaultSelector()
 
     def traces(self) -> list[Trace]:
         """Play to the end."""
         try:
-            for w in self._driver.workers:
-                self._selector.register(w.conn, selectors.EVENT_READ, w)
+            self._greet(self._driver.workers)
             while len(self._traces) < len(self._rollouts):
                 if self._is_moment:
                     self._assign()
@@ -312,6 +262,10 @@ class _Round:
             self._selector.close()
         self._drain()
         return [self._traces[number] for number in range(len(self._rollouts))]
+
+    def _greet(self, workers: Sequence[WorkerLink]) -> None:
+        for w in workers:
+            self._selector.register(w.conn, selectors.EVENT_READ, w)
 
     @property
     def _is_moment(self) -> bool:
@@ -332,7 +286,7 @@ class _Round:
             if self._suspects and not w.live:
                 self._give(w, self._suspects.popleft())
 
-    def _give(self, w: _Worker, number: int) -> None:
+    def _give(self, w: WorkerLink, number: int) -> None:
         rollout = self._rollouts[number]
         w.live[number] = None
         w.news.append(Play(number, packed(rollout, "rollout", number, rollout.name)))
@@ -341,6 +295,7 @@ class _Round:
 
     def _exchange(self) -> None:
         """Send what there is, and hear who has something to say; waits only where the engine has nothing to compute."""
+        self._greet(self._driver.fill())
         for w in self._driver.workers:
             w.write()
             self._selector.modify(w.conn, selectors.EVENT_READ | (selectors.EVENT_WRITE if w.has_unsent else 0), w)
@@ -353,6 +308,7 @@ class _Round:
             self._stats.worker_s += waited
         for w in heard:
             self._hear(w)
+        self._driver.check()
         for w in list(self._driver.workers):
             # Of a long wait only so much counts: this process may have been stopped itself.
             w.silent_s = 0.0 if w in heard or not w.owes else w.silent_s + min(waited, 2 * _LOOK_S)
@@ -360,7 +316,7 @@ class _Round:
             if w.silent_s > limit:
                 self._replace(w, f"it was silent for {limit:g} s")
 
-    def _hear(self, w: _Worker) -> None:
+    def _hear(self, w: WorkerLink) -> None:
         try:
             said, is_gone = w.read()
         except (ValueError, msgspec.MsgspecError) as error:
@@ -375,7 +331,7 @@ class _Round:
         if is_gone:
             self._replace(w, "")
 
-    def _take(self, w: _Worker, one: Told) -> None:
+    def _take(self, w: WorkerLink, one: Told) -> None:
         if isinstance(one, Ready):
             w.is_ready, self._driver.early_ends = True, 0
             return
@@ -408,7 +364,7 @@ class _Round:
         for one, w in asked:
             self._ask(w, one, self._rollouts[one.rollout])
 
-    def _ask(self, w: _Worker, one: Asked, rollout: Rollout) -> None:
+    def _ask(self, w: WorkerLink, one: Asked, rollout: Rollout) -> None:
         if self._engine is None or not rollout.is_asking or not one.prompt or len(one.prompt) % 4:
             raise _Nonsense(f"a call of rollout {one.rollout} that cannot be")
         prompt: Any = np.frombuffer(one.prompt, np.int32)
@@ -456,18 +412,14 @@ class _Round:
         while self._engine is not None and self._engine.is_busy:
             self._engine.step()
 
-    def _replace(self, w: _Worker, why: str) -> None:
+    def _replace(self, w: WorkerLink, why: str) -> None:
         """Another worker in the place of one that went wrong; what it was playing is played again, each alone."""
         self._selector.unregister(w.conn)
         for ticket in [t for t, asked in self._tickets.items() if asked[0] is w]:
             del self._tickets[ticket]
         self._asked = [(one, asking) for one, asking in self._asked if asking is not w]
         live, names = list(w.live), [self._rollouts[number].name for number in w.live]
-        before = list(self._driver.workers)
-        self._driver.replace(w, why, names)
-        for new in self._driver.workers:
-            if new not in before:
-                self._selector.register(new.conn, selectors.EVENT_READ, new)
+        self._greet(self._driver.replace(w, why, names))
         for number in live:
             self._ends[number] += 1
             if self._ends[number] > 1:

@@ -20,8 +20,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from multiprocessing import connection
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -266,10 +265,17 @@ class _Selector(selectors.DefaultSelector):
         return super().select(0 if self._between(is_idle) else timeout)
 
 
+class Pipe(Protocol):
+    """What a worker is connected to the driver by: a pipe, or a socket."""
+
+    def fileno(self) -> int:
+        """Its descriptor."""
+
+
 class _Worker:
     """Teams under way, and the pipe to the parent."""
 
-    def __init__(self, conn: connection.Connection, chat: Chat) -> None:
+    def __init__(self, conn: Pipe, chat: Chat) -> None:
         self._fd, self._chat, self._frames = conn.fileno(), chat, Frames()
         self._live: dict[int, _Playing] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -330,7 +336,7 @@ class _Worker:
         self._unsent.append(what)
 
 
-def serve(conn: connection.Connection, chat: str) -> None:
+def serve(conn: Pipe, chat: str) -> None:
     """The worker's process: play what comes on the pipe, with the tokeniser of this folder."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.set_inheritable(conn.fileno(), False)

@@ -26,6 +26,8 @@ from counterpoint.train.lm.driver import Driver, Rollout
 from counterpoint.train.lm.policies import ModelFiles, Policies, check_device, check_memory, read_model
 from counterpoint.train.lm.settings import LanguageSettings, language_settings
 from counterpoint.train.lm.training import _SHOW, LanguageTraining, Played, decisions
+from counterpoint.train.lm.worker_link import Host
+from counterpoint.train.runner import check_ray
 from counterpoint.train.session import Progress, RunSession
 
 
@@ -36,11 +38,12 @@ def train_language(
     progress: Progress | None = None,
     resume: bool = False,
     allow: Collection[str] = (),
+    address: str | None = None,
 ) -> RunFolder:
     """Train as `config` says (its keys are those of `LanguageSettings`) and leave the run in `folder`, which must be new.
 
     With `resume`, go on with the run that is there, by its own run.toml. Code from outside that run.toml names is run where
-    `allow` names it.
+    `allow` names it. `address` is that of the Ray cluster, for the runner "ray".
     """
     path, tell = Path(folder), progress or (lambda kind, row: None)
     if resume:
@@ -52,9 +55,13 @@ def train_language(
                 raise InputError("is a run of other settings", where=os.fspath(path), fix="begin another run")
             registry.check_consent(settings.names(), allow, where=where)
             if run.about["status"] != "finished":
-                _go_on(run, settings, tell, is_resumed=True)
+                if settings.runner == "ray":
+                    check_ray()
+                _go_on(run, settings, tell, address=address, is_resumed=True)
         return RunFolder.open(path)
     settings = language_settings(config)
+    if settings.runner == "ray":
+        check_ray()
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         fix = f"another name, or go on with it: counterpoint train --resume {path}"
         raise InputError("exists already and is not empty", where=os.fspath(path), fix=fix)
@@ -62,7 +69,7 @@ def train_language(
     files = read_model(settings.model, device)
     check_memory(files.shape, settings.adapters, device)
     with RunFolder.create(path, settings.as_dict(), about_of(settings, files)) as run:
-        _go_on(run, settings, tell, files=files)
+        _go_on(run, settings, tell, address=address, files=files)
     return RunFolder.open(path)
 
 
@@ -88,8 +95,9 @@ def about_of(settings: LanguageSettings, files: ModelFiles) -> dict[str, Any]:
 
 
 def _go_on(
-    run: RunFolder, settings: LanguageSettings, tell: Progress, *, files: ModelFiles | None = None, is_resumed: bool = False
-) -> None:
+    run: RunFolder, settings: LanguageSettings, tell: Progress, *, address: str | None, files: ModelFiles | None = None,
+    is_resumed: bool = False,
+) -> None:  # fmt: skip
     device = check_device(settings.device)
     torch.set_num_threads(settings.threads)
     files = files or read_model(settings.model, device)
@@ -97,7 +105,8 @@ def _go_on(
         what = f"the model {settings.model} is not the one that the run began with"
         raise InputError(what, where=os.fspath(run.path), fix=f"the weights with the digest {run.about['model']['digest']}")
     workers = settings.workers or max(1, (os.cpu_count() or 2) - 1)
-    with Driver(files.folder, workers=workers, is_repeatable=device.type == "cpu") as driver:
+    host = _host(files, workers, address, tell) if settings.runner == "ray" else None
+    with Driver(files.folder, workers=workers, is_repeatable=device.type == "cpu", host=host) as driver:
         roles = _roles(settings, driver) if settings.adapters == "role" else ()
         training = LanguageTraining(settings, Policies(settings, files, roles), driver)
         if is_resumed:
@@ -106,6 +115,12 @@ def _go_on(
                 _restore(training, run, last)
             run.resume(training.update)
         LanguageSession(run, training, tell).go()
+
+
+def _host(files: ModelFiles, workers: int, address: str | None, tell: Progress) -> Host:
+    from counterpoint.train.lm.ray_workers import RayHost  # ray is optional
+
+    return RayHost(files.folder, workers, address=address, tell=lambda what: tell("note", {"what": what}))
 
 
 def _restore(training: LanguageTraining, run: RunFolder, path: Path) -> None:

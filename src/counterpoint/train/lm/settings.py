@@ -173,8 +173,10 @@ class LanguageSettings:
     """Teams of each update whose traces go to the store."""
     threads: int = 1
     """Threads of one operation on a CPU. More pay for larger models on a machine that has nothing else to do."""
+    runner: Literal["processes", "ray"] = "processes"
+    """Where teams are played: in processes of this machine, or in actors of a Ray cluster. The model is where the run is."""
     workers: int = 0
-    """Processes that run teams; 0: one for each core but one."""
+    """Processes, or actors, that play teams; 0: one for each core but one."""
     slots: int = 0
     """Calls that are answered at once; 0: what suits the device."""
     tokens: int = 0

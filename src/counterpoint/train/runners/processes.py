@@ -16,7 +16,6 @@ import multiprocessing
 import os
 import pickle
 import signal
-import sys
 import threading
 import time
 from collections import deque
@@ -26,7 +25,7 @@ from typing import Any
 
 from counterpoint.errors import CounterpointError, InputError
 from counterpoint.train.child_process import START_S, end_with_parent, exit_reason, starting
-from counterpoint.train.runner import Done, Job, failed, frozen, packed, resolve, told
+from counterpoint.train.runner import Done, Job, failed, frozen, one_thread, packed, resolve, told
 
 _GUARD = 'a script that starts workers does so under `if __name__ == "__main__":`; else Here shows why'
 
@@ -284,17 +283,10 @@ def serve(conn: connection.Connection, beats: Any, place: int, beat_s: float) ->
                 if blob is not None:
                     weights = frozen(pickle.loads(blob))
                 function = resolve(work)
-                _one_thread()
+                one_thread()
                 result = packed(function(pickle.loads(payload), weights), "result", number, work)
                 answer: tuple[Any, ...] = (number, None, time.perf_counter() - begin)
             except Exception as error:
                 result, answer = b"", (number, told(error), time.perf_counter() - begin)
             conn.send(answer)
             conn.send_bytes(result)
-
-
-def _one_thread() -> None:
-    """Hold torch to one thread; the others were told by the environment before they were loaded."""
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.get_num_threads() != 1:
-        torch.set_num_threads(1)
