@@ -35,6 +35,7 @@ from counterpoint import Store
 from counterpoint.app.logs import read_logs
 from counterpoint.app.receiver import intake as intake_module
 from counterpoint.app.receiver import server as receiver
+from counterpoint.app.receiver.collector import Collector
 from counterpoint.app.receiver.intake import Intake
 from counterpoint.app.serving import bound, is_loopback
 from counterpoint.store import disk
@@ -57,12 +58,15 @@ class Live(NamedTuple):
 
 
 @contextmanager
-def serving(folder: Path, *, idle_s: float = 300.0, keep_s: float = 3600.0, **limits: Any) -> Iterator[Live]:
+def serving(
+    folder: Path, *, idle_s: float = 300.0, keep_s: float = 3600.0, token: str = "", is_collecting: bool = True, **limits: Any
+) -> Iterator[Live]:
     notes: list[str] = []
     with Store(folder) as store:
         sock = bound("127.0.0.1", 0)
         intake = Intake(store, idle_s=idle_s, keep_s=keep_s, note=notes.append)
-        server = receiver.server(intake, receiver.ReceiverLimits(**limits))
+        collector = Collector(store, intake.counts) if is_collecting else None
+        server = receiver.server(intake, receiver.ReceiverLimits(**limits), collector=collector, token=token)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
         thread.start()
         try:
@@ -70,6 +74,8 @@ def serving(folder: Path, *, idle_s: float = 300.0, keep_s: float = 3600.0, **li
         finally:
             server.should_exit = True
             thread.join()
+            if collector is not None:
+                collector.close()
             intake.close()
 
 

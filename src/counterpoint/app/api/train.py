@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -78,6 +79,8 @@ def train(
     allow: Collection[str] = (),
     progress: Progress | None = None,
     address: str | None = None,
+    log: Sequence[str] = (),
+    push: str | None = None,
     **settings: Any,
 ) -> TrainedRuns:
     """Train an orchestrator in a world whose optimum is known, and leave the run in a folder.
@@ -90,7 +93,8 @@ def train(
     `counterpoint ls`), and plays nothing but evaluations. With `lm` (a name of `counterpoint models`, or a folder) a language
     model learns to play `task` (T1 to T6, or several) as a team; `set` then has dials of the tasks and settings of the run, as
     `--set` does. `progress(kind, row)` is told what happens. With `runner="ray"` rollouts are played on the Ray cluster at
-    `address` (else $RAY_ADDRESS, else this machine). Needs `pip install 'counterpoint[train]'`, or `[llm]` with `lm`.
+    `address` (else $RAY_ADDRESS, else this machine). `log` names trackers that are told too (tensorboard, wandb, mlflow), `push`
+    a collector (`counterpoint serve`) that gets the traces which are kept. Needs `pip install 'counterpoint[train]'`, or `[llm]`.
 
     >>> import counterpoint as cpt
     >>> trained = cpt.train("W1", preset="grpo", updates=1, episodes=16, eval_episodes=4, set={"vote_items": 8})
@@ -99,7 +103,7 @@ def train(
     """
     given: dict[str, Any] = {"world": world, "preset": preset, "source": source, "out": out, "seed": seed, "seeds": seeds}
     given |= {"budget": budget, "store": store, "where": where, "lm": lm, "task": task, "set": set}
-    how: dict[str, Any] = {"allow": allow, "progress": progress, "address": address}
+    how: dict[str, Any] = {"allow": allow, "progress": progress, "address": address, "log": log, "push": push}
     if resume is not None:
         _refuse_with_resume(given | settings)
         return TrainedRuns((train_one(run_folder(Path(resume)), {}, resume=True, **how),))
@@ -219,15 +223,35 @@ def planned(
 
 def train_one(
     folder: Path, config: Mapping[str, Any], *, resume: bool, allow: Collection[str], progress: Progress | None,
-    address: str | None = None,
+    address: str | None = None, log: Sequence[str] = (), push: str | None = None,
 ) -> RunFolder:  # fmt: skip
-    """Train one run, or go on with it."""
+    """Train one run, or go on with it; `log` and `push`: who is told of it, and where its traces go."""
+    from counterpoint.app.tracking import TRACKERS, tracked
+
+    for name in log:
+        if name not in TRACKERS:
+            raise InputError(f"no tracker named {name!r}", fix=did_you_mean(name, TRACKERS))
+    with tracked(log, folder, progress) as tell, _pushed(folder, push, tell):
+        return _trained(folder, config, resume=resume, allow=allow, progress=tell, address=address)
+
+
+def _pushed(folder: Path, url: str | None, tell: Progress) -> AbstractContextManager[None]:
+    """The traces of a run on their way to a collector while it is trained."""
+    if url is None:
+        return nullcontext()
+    from counterpoint.app.pushing import checked, following
+
+    token = os.environ.get("COUNTERPOINT_TOKEN", "")
+    return following(folder / "store", checked(url), token=token, note=lambda what: tell("note", {"what": what}))
+
+
+def _trained(folder: Path, config: Mapping[str, Any], *, resume: bool, **how: Any) -> RunFolder:
     is_language = is_language_run(folder) if resume else "model" in config
     try:
         if is_language:
             from counterpoint.train.lm.run import train_language
 
-            return train_language(folder, config, progress=progress, resume=resume, allow=allow, address=address)
+            return train_language(folder, config, resume=resume, **how)
         from counterpoint.train.start import train_run
     except ModuleNotFoundError as error:
         missing = (error.name or "").split(".")[0]
@@ -237,7 +261,7 @@ def train_one(
         raise InputError(
             f"training needs {missing}, which is not installed", fix=f"pip install 'counterpoint[{extra}]'"
         ) from error
-    return train_run(folder, config, progress=progress, resume=resume, allow=allow, address=address)
+    return train_run(folder, config, resume=resume, **how)
 
 
 def run_folder(path: Path) -> Path:

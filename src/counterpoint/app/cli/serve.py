@@ -14,6 +14,7 @@ import click
 
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
 from counterpoint.app.cli._store import open_store, store_option
+from counterpoint.app.cli.push import read_token
 from counterpoint.app.words import plain_text
 from counterpoint.errors import InputError, Refused
 
@@ -43,10 +44,13 @@ class _Size(click.ParamType):
 )
 @click.option("--port", default=4318, show_default=True, type=click.IntRange(0, 65535), help="0 takes any that is free.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option("--allow-remote", is_flag=True, help="Listen on an address that other machines reach. There is no password.")
+@click.option(
+    "--allow-remote", is_flag=True, help="Listen on an address that other machines reach. Nothing is encrypted; see --token-file."
+)
 @click.option("--max-body", default="64MB", show_default=True, type=_Size(), help="The largest request, as sent and unpacked.")
 @click.option("--timeout", default=30.0, show_default=True, type=click.FloatRange(0.1), help="Seconds for a request to arrive.")
 @click.option("--idle", default=300.0, show_default=True, type=click.FloatRange(0), help="Seconds before a trace is sealed.")
+@click.option("--token-file", type=click.Path(path_type=Path), metavar="FILE", help="Hear only who sends the token in this file.")
 @click.option("--keep", default=24.0, show_default=True, type=click.FloatRange(0), help="Hours that a sealed trace can go on.")
 @store_option
 @json_option
@@ -58,10 +62,11 @@ def serve(
     timeout: float,
     idle: float,
     keep: float,
+    token_file: Path | None,
     store: Path | None,
     as_json: bool,
 ) -> None:
-    """Receive traces and logs over OTLP/HTTP until Ctrl-C.
+    """Receive traces and logs over OTLP/HTTP, and whole traces from `counterpoint push`, until Ctrl-C.
 
     Any program with OpenTelemetry, Claude Code and Codex can send here: /v1/traces and /v1/logs, JSON or protobuf, gzip or
     not. Traces appear in the store while they run, and are sealed when nothing more has come for --idle seconds.
@@ -74,15 +79,21 @@ def serve(
     if not allow_remote and not serving.is_loopback(host):
         why = "anybody who reaches it could write to your store"
         raise Refused("is not an address of this machine alone", where=host, why=why, fix="add --allow-remote if you mean it")
+    from counterpoint.app.receiver.collector import Collector
     from counterpoint.app.receiver.intake import Intake
+
+    token = "" if token_file is None else read_token(token_file)
 
     with open_store(store, create=True) as opened, serving.bound(host, port) as sock:
         intake = Intake(opened, idle_s=idle, keep_s=3600 * keep, note=lambda text: note(plain_text(text)))
+        collector = Collector(opened, intake.counts)
         try:
             _say(_url(sock.getsockname()), opened.path, as_json=as_json)
             limits = receiver.ReceiverLimits(body=max_body, held=4 * max_body, seconds=timeout)
-            receiver.server(intake, limits, is_remote=allow_remote).run(sockets=[sock])
+            own = {"is_remote": allow_remote, "collector": collector, "token": token}
+            receiver.server(intake, limits, **own).run(sockets=[sock])
         finally:
+            collector.close()
             intake.close()
     _sum_up(intake.status(), as_json=as_json)
 

@@ -77,6 +77,8 @@ _SETTINGS = {
 @click.option("--device", metavar="cpu|cuda", help="With --lm: where the model lives.  [default: cpu]")
 @click.option("--resume", type=click.Path(path_type=Path), metavar="DIR", help="Go on with a run that was cut off.")
 @click.option("--allow", multiple=True, metavar="NAME", help="Code (module:object) that RUN.toml or a run names, and may run.")
+@click.option("--log", multiple=True, type=click.Choice(["tensorboard", "wandb", "mlflow"]), help="Tell a tracker too.")
+@click.option("--push", metavar="URL", help="Send the traces that the run keeps to a collector: counterpoint serve.")
 @click.option("--watch", is_flag=True, help="A live table, where there is a terminal.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Print the settings and train nothing.")
 @click.option("--list", "listing", is_flag=True, help="List the presets.")
@@ -266,7 +268,8 @@ def _go(
             note(plain_text(line))
     told = printer(as_json=as_json, watch=watch)
     try:
-        run = train_one(folder, config, progress=told, resume=is_resumed, allow=given["allow"], address=given["address"])
+        where = {name: given[name] for name in ("allow", "address", "log", "push")}
+        run = train_one(folder, config, progress=told, resume=is_resumed, **where)
     except KeyboardInterrupt:
         told.close()
         if is_run(folder) and (about := RunFolder.open(folder).about)["status"] != "finished":

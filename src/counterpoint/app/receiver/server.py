@@ -8,6 +8,7 @@ was asked for: the Host header must name this machine, and no web page but its o
 from __future__ import annotations
 
 import asyncio
+import hmac
 import zlib
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from urllib.parse import urlsplit
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
@@ -23,6 +25,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from counterpoint.app.receiver import otlp
+from counterpoint.app.receiver.collector import PARCEL, PATH, Collector
 from counterpoint.app.receiver.intake import Intake
 from counterpoint.app.serving import Server, is_loopback, patient, quiet
 from counterpoint.errors import CounterpointError, InputError
@@ -31,7 +34,7 @@ JSON, PROTOBUF = "application/json", "application/x-protobuf"
 # google.rpc.Code, which OTLP answers carry beside the HTTP status.
 _MEMBERS = 1000
 _PIECE = 1 << 20
-_CODES = {400: 3, 403: 7, 404: 5, 408: 4, 413: 8, 415: 3, 503: 14}
+_CODES = {400: 3, 401: 16, 403: 7, 404: 5, 408: 4, 413: 8, 415: 3, 503: 14}
 
 
 @dataclass(frozen=True)
@@ -63,16 +66,24 @@ class _Refusal(Exception):
 
 class _Guard:
     """Refuses what a web page makes, unless it is this server's own, also one on another port of this machine; and, unless
-    everybody may ask, requests under a foreign name."""
+    everybody may ask, requests under a foreign name; and whoever does not know the token, where there is one."""
 
-    def __init__(self, app: ASGIApp, *, is_remote: bool) -> None:
-        self._app, self._is_remote = app, is_remote
+    def __init__(self, app: ASGIApp, *, is_remote: bool, token: str = "") -> None:
+        self._app, self._is_remote, self._token = app, is_remote, token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and (message := self._refusal(scope["headers"])):
             await _error(_Refusal(403, message), is_protobuf=False)(scope, receive, send)
             return
+        if scope["type"] == "http" and self._token and not self._is_known(scope["headers"]):
+            message = "this receiver asks for its token: send the header Authorization: Bearer TOKEN"
+            await _error(_Refusal(401, message), is_protobuf=False)(scope, receive, send)
+            return
         await self._app(scope, receive, send)
+
+    def _is_known(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+        given = [value for name, value in headers if name.lower() == b"authorization"]
+        return len(given) == 1 and hmac.compare_digest(given[0], b"Bearer " + self._token)
 
     def _refusal(self, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
         found: dict[bytes, list[str]] = {}
@@ -102,8 +113,8 @@ def _name(url: str) -> str:
 class _Receiver:
     """Answers requests, and knows how much they hold."""
 
-    def __init__(self, intake: Intake, limits: ReceiverLimits) -> None:
-        self._intake, self._limits = intake, limits
+    def __init__(self, intake: Intake, limits: ReceiverLimits, collector: Collector | None) -> None:
+        self._intake, self._limits, self._collector = intake, limits, collector
         self._held = self._open = 0
         # One batch is taken apart while the next is: more threads would only wait for each other.
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="otlp-read")
@@ -112,6 +123,7 @@ class _Receiver:
     async def about(self, request: Request) -> Response:
         """What this is, for whoever opens it in a browser."""
         what = {"what": "counterpoint: an OTLP/HTTP receiver", "post": ["/v1/traces", "/v1/logs"], "types": [JSON, PROTOBUF]}
+        what |= {"push": PATH} if self._collector is not None else {}
         return JSONResponse(what | {"counts": self._intake.status()})
 
     async def nothing(self, request: Request) -> Response:
@@ -135,7 +147,31 @@ class _Receiver:
         self._intake.counts["requests"] += 1
         return Response(otlp.reply(taken, kind, is_protobuf=is_protobuf), media_type=PROTOBUF if is_protobuf else JSON)
 
+    async def collect(self, request: Request) -> Response:
+        """Take whole traces: answered when they are in the store."""
+        held = _Held(self)
+        try:
+            if self._collector is None:
+                raise _Refusal(404, "this receiver takes no whole traces")
+            if _type(request) != PARCEL:
+                raise _Refusal(415, f"send {PARCEL}: counterpoint push does")
+            body = await self._body(request, held)
+            held.begin()
+            kept = await asyncio.wrap_future(self._collector.put(body))
+        except _Refusal as refusal:
+            self._intake.counts[f"answered {refusal.status}"] += 1
+            return _error(refusal, is_protobuf=False)
+        except InputError as error:
+            return _error(_Refusal(400, f"the body {error.one_line()}"), is_protobuf=False)
+        except (CounterpointError, OSError) as error:
+            return _error(_Refusal(503, f"cannot be kept now: {error}", again_s=10), is_protobuf=False)
+        finally:
+            held.free()
+        return Response(msgspec.json.encode(kept), media_type=JSON)
+
     async def _taken(self, request: Request, kind: otlp.Kind, held: _Held, *, is_protobuf: bool) -> otlp.Taken:
+        if _type(request) not in (JSON, PROTOBUF):
+            raise _Refusal(415, f"send {PROTOBUF} or {JSON}")
         body = await self._body(request, held)
         held.begin()  # not before: who sends slowly takes nobody's place
         loop = asyncio.get_running_loop()
@@ -164,8 +200,6 @@ class _Receiver:
 
     async def _body(self, request: Request, held: _Held) -> bytes:
         limits = self._limits
-        if _type(request) not in (JSON, PROTOBUF):
-            raise _Refusal(415, f"send {PROTOBUF} or {JSON}")
         packing = request.headers.get("content-encoding", "identity").strip().lower()
         if packing not in ("identity", "gzip", ""):
             raise _Refusal(415, "only gzip is unpacked here: set OTEL_EXPORTER_OTLP_COMPRESSION=gzip or none")
@@ -271,9 +305,12 @@ def _error(refusal: _Refusal, *, is_protobuf: bool) -> Response:
     return Response(body, refusal.status, headers, media_type=PROTOBUF if is_protobuf else JSON)
 
 
-def application(intake: Intake, limits: ReceiverLimits, *, is_remote: bool = False) -> Starlette:
-    """The receiver as an ASGI application; with `is_remote` any Host is taken."""
-    receiver = _Receiver(intake, limits)
+def application(
+    intake: Intake, limits: ReceiverLimits, *, is_remote: bool = False, collector: Collector | None = None, token: str = ""
+) -> Starlette:
+    """The receiver as an ASGI application; with `is_remote` any Host is taken, with `collector` whole traces are, and with
+    `token` only who sends it is heard."""
+    receiver = _Receiver(intake, limits, collector)
 
     async def traces(request: Request) -> Response:
         return await receiver.export(request, "traces")
@@ -286,12 +323,15 @@ def application(intake: Intake, limits: ReceiverLimits, *, is_remote: bool = Fal
         Route("/v1/traces", traces, methods=["POST"]),
         Route("/v1/logs", logs, methods=["POST"]),
         Route("/v1/metrics", receiver.nothing, methods=["POST"]),
+        Route(PATH, receiver.collect, methods=["POST"]),
     ]
-    return Starlette(routes=routes, middleware=[Middleware(_Guard, is_remote=is_remote)])
+    return Starlette(routes=routes, middleware=[Middleware(_Guard, is_remote=is_remote, token=token)])
 
 
-def server(intake: Intake, limits: ReceiverLimits, *, is_remote: bool = False) -> Server:
+def server(
+    intake: Intake, limits: ReceiverLimits, *, is_remote: bool = False, collector: Collector | None = None, token: str = ""
+) -> Server:
     """A server for `application`; call `run(sockets=[bound(host, port)])`."""
     http = patient(limits.connections, limits.seconds)
-    return Server(quiet(application(intake, limits, is_remote=is_remote), http=http, grace_s=5))
-
+    app = application(intake, limits, is_remote=is_remote, collector=collector, token=token)
+    return Server(quiet(app, http=http, grace_s=5))
