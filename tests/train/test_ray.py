@@ -17,17 +17,22 @@ import pytest
 
 ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'counterpoint[ray]'")
 
+from tests.lm_help import TEXTS
+from tests.tiny_help import make_tiny
+
 from counterpoint.errors import CounterpointError, InputError, Refused, TryAgain
 from counterpoint.team.lm.chat import Chat
 from counterpoint.train.lm.driver import Driver
 from counterpoint.train.lm.ray_workers import RayHost
 from counterpoint.train.lm.rollout_worker import Rollout
+from counterpoint.train.lm.run import train_language
 from counterpoint.train.runner import Job
 from counterpoint.train.runners.here import Here
 from counterpoint.train.runners.ray_actors import RayActors
 from counterpoint.train.start import train_run
 from driver_help import LegalEngine
 from train.lm.test_driver import SQL, T1
+from train.lm.test_run import SHORT, config, timeless
 from train.quick import CONFIG, same
 from train.runner.test_processes import alive, run
 
@@ -81,7 +86,7 @@ def test_a_run_has_the_same_numbers_on_ray(cluster: Any, spare: Any, tmp_path: P
     for runner in ("processes", "ray"):
         train_run(tmp_path / runner, {**CONFIG, "runner": runner, "workers": 2}, address=cluster.address, progress=tell)
     same(tmp_path / "processes", tmp_path / "ray")
-    assert told == [f"Ray: 2 workers of 1 CPU each, 600 MB of memory for each, on the cluster at {cluster.address}"]
+    assert told == [f"Ray: 2 workers of 1 CPU each, 400 MB of memory for each, on the cluster at {cluster.address}"]
 
 
 def test_workers_have_our_import_path_and_one_thread(cluster: Any) -> None:
@@ -173,6 +178,16 @@ def test_teams_are_played_on_nodes_and_again_when_one_is_killed(cluster: Any, sp
         with pytest.warns(RuntimeWarning, match="was replaced"):
             assert as_bytes(driver.play(rollouts, engine)) == expected
         assert len(driver.stats.replaced) == 1
+
+
+def test_a_language_model_learns_the_same_on_ray(cluster: Any, spare: Any, tmp_path: Path) -> None:
+    tiny = make_tiny(tmp_path / "tiny", texts=TEXTS, words=512, spread=0.15, context=2048)
+    runs = [
+        train_language(tmp_path / runner, config(tiny, **SHORT, runner=runner) | {"workers": 2}, address=cluster.address)
+        for runner in ("processes", "ray")
+    ]
+    assert timeless(runs[0].metrics()) == timeless(runs[1].metrics())
+    assert [e["values"] for e in runs[0].evals()] == [e["values"] for e in runs[1].evals()]
 
 
 def as_bytes(traces: list[Any]) -> list[bytes]:

@@ -228,10 +228,11 @@ def train_one(
     """Train one run, or go on with it; `log` and `push`: who is told of it, and where its traces go."""
     from counterpoint.app.tracking import TRACKERS, tracked
 
-    for name in log:
+    names = (log,) if isinstance(log, str) else tuple(log)
+    for name in names:
         if name not in TRACKERS:
             raise InputError(f"no tracker named {name!r}", fix=did_you_mean(name, TRACKERS))
-    with tracked(log, folder, progress) as tell, _pushed(folder, push, tell):
+    with tracked(names, folder, progress) as tell, _pushed(folder, push, tell):
         return _trained(folder, config, resume=resume, allow=allow, progress=tell, address=address)
 
 

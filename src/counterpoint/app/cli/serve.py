@@ -90,8 +90,8 @@ def serve(
         try:
             _say(_url(sock.getsockname()), opened.path, as_json=as_json)
             limits = receiver.ReceiverLimits(body=max_body, held=4 * max_body, seconds=timeout)
-            own = {"is_remote": allow_remote, "collector": collector, "token": token}
-            receiver.server(intake, limits, **own).run(sockets=[sock])
+            served = receiver.server(intake, limits, is_remote=allow_remote, collector=collector, token=token)
+            served.run(sockets=[sock])
         finally:
             collector.close()
             intake.close()

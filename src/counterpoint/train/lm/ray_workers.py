@@ -45,8 +45,8 @@ _FILES = (
 class _Actor:
     """A worker of the cluster, as the driver sees it."""
 
-    def __init__(self, actor: Any, ref: Any) -> None:
-        self._actor, self.pid = actor, 0
+    def __init__(self, cluster: RayCluster, actor: Any, ref: Any) -> None:
+        self._cluster, self._actor, self.pid = cluster, actor, 0
         self.conn: socket.socket | None = None
         self._over = threading.Event()
         self._why = "its connection closed"
@@ -72,7 +72,8 @@ class _Actor:
 
     def kill(self) -> None:
         """End it, whatever it is doing."""
-        within(_KILL_S, lambda: ray.kill(self._actor, no_restart=True))
+        if self._cluster.is_reachable:  # without its head a cluster ends by itself, and cannot be told to
+            within(_KILL_S, lambda: ray.kill(self._actor, no_restart=True))
 
     def ended(self) -> str:
         """What Ray says of its end."""
@@ -130,7 +131,7 @@ class RayHost:
             actor = self._cluster.actor(TeamActor)
             host, port = self._listener.getsockname()[:2]
             ref = actor.serve.remote(host, port, self._token, len(self._started), self._files)
-            self._started.append(_Actor(actor, ref))
+            self._started.append(_Actor(self._cluster, actor, ref))
             out.append(self._started[-1])
         return out
 

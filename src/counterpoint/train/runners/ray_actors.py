@@ -26,8 +26,8 @@ from counterpoint.train.child_process import START_S
 from counterpoint.train.ray_cluster import PLACE_S, RayCluster, code_digest, within
 from counterpoint.train.runner import Done, Job, failed, frozen, one_thread, packed, resolve, told
 
-WORKER_MB = 600
-"""What is reserved for a worker that plays with torch loaded."""
+WORKER_MB = 400
+"""What is reserved for a worker: one that plays small worlds, with torch loaded, has 220 MB of its own."""
 _MOST_ENDS = 3
 """Actors that one job may end, and actors that may end one after the other before they have begun."""
 _KILL_S = 10.0
