@@ -265,3 +265,33 @@ def test_nothing_of_a_real_tree_is_claimed_by_chance() -> None:
     sniff = importer("claude_code").sniff
     wrong = [f.name for f in files_of(root) if not f.name.startswith("claude_code/") and sniff(f.head())]
     assert wrong == []
+
+
+def line(kind: str, uuid: str, at: int, **more: Any) -> dict[str, Any]:
+    """A record of a session in /r/shop, `at` seconds after ten o'clock."""
+    about = {"type": kind, "uuid": uuid, "timestamp": f"2026-03-01T10:{at // 60:02}:{at % 60:02}.000Z", "sessionId": SHOP}
+    return {**about, "version": "2.1.300", "cwd": "/r/shop", **more}
+
+
+def says(uuid: str, at: int, *blocks: dict[str, Any], **more: Any) -> dict[str, Any]:
+    usage = {"input_tokens": 10, "output_tokens": 5}
+    message = {"id": f"m-{uuid}", "model": "claude-sonnet-4-5", "content": list(blocks), "usage": usage, "stop_reason": "end_turn"}
+    return line("assistant", uuid, at, message={**message, **more.pop("message", {})}, **more)
+
+
+def lines(*records: dict[str, Any]) -> bytes:
+    return "".join(json.dumps(r) + "\n" for r in records).encode()
+
+
+def test_words_for_people_stop_reasons_and_writes_for_an_hour() -> None:
+    kept = {"cache_creation_input_tokens": 300, "cache_creation": {"ephemeral_1h_input_tokens": 200, "ephemeral_5m_input_tokens": 100}}
+    main = lines(
+        line("user", "u1", 0, message={"content": "<note>Please mend\nthe till.</note>"}),
+        says("a1", 2, {"type": "text", "text": "So."}, message={"usage": {"input_tokens": 1, "output_tokens": 2, **kept}, "stop_reason": "max_tokens"}),
+    )
+    (trace,) = imported("claude_code", {f"p/{SHOP}.jsonl": main})
+    about = {key: trace.meta[key] for key in ("title", "project", "models", "began")}
+    assert about == {"title": "Please mend the till.", "project": "shop", "models": ["claude-sonnet-4-5"], "began": 1772359200.0}
+    assert trace.events[1].extra == {"stop_reason": "max_tokens", "tokens_cache_write": 300, "tokens_cache_write_1h": 200}
+    (trace,) = imported("claude_code", {f"p/{SHOP}.jsonl": main + lines({"type": "ai-title", "aiTitle": "The till", "sessionId": SHOP})})
+    assert trace.meta["title"] == "The till"

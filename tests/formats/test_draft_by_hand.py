@@ -146,7 +146,7 @@ def test_sums_rewards_and_remarks() -> None:
     trace = made(draft)
     assert trace.rewards == {"team": 1.0}
     assert trace.metrics == {"score": 2.0}
-    assert (trace.topology, trace.system, trace.meta) == ("debate", "test", {"k": 1, "import": {}})
+    assert (trace.topology, trace.system, trace.meta) == ("debate", "test", {"began": 1.0, "k": 1, "import": {}})
     assert trace.costs == {"tokens": 3, "tool_calls": 1, "messages": 1, "wall_clock_s": 3.0, "cost_usd": 0.75}
     records.unknown["odd"] += 1
     assert made(draft).meta["import"]["session"] == {"unknown": {"odd": 1}}

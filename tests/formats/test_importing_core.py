@@ -536,7 +536,7 @@ ROOM = r"""
   s7 -> s8 (safety_flow)
   s2 -> s8 (causal)
   costs {"messages": 3, "tokens": 0, "tool_calls": 2}
-  meta {"import": {"lacks": {"timestamps: t counts events": 1}, "links": {"inferred": {"the terminal answers whoever spoke before it": 2}, "unlinked": 1}, "unlinked_first": ["s0: a terminal's output that nobody asked for"]}}
+  meta {"import": {"lacks": {"timestamps: t counts events": 1}, "links": {"inferred": {"the terminal answers whoever spoke before it": 2}, "unlinked": 1}, "unlinked_first": ["s0: a terminal's output that nobody asked for"]}, "title": "Count."}
 """
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import heapq
 import math
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -19,11 +21,17 @@ from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.usage import PRICES, Prices
 from counterpoint.formats.importing.values import number, writable
 from counterpoint.trace import Edge, Event, Trace
+from counterpoint.trace.keys import BEGAN, MODELS, NAMES, STOP_REASON, TITLE
 from counterpoint.trace.quantities import NO_TIMES
 from counterpoint.trace.records import FIELDS
 from counterpoint.trace.trace import summed_costs
 
 _TAKEN = frozenset({*FIELDS, "from", "extra"})
+_TITLE = 160
+# What vendors call the reason why a model stopped.
+_STOPS = ("finish_reason", "finish_reasons", "finishReason", "llm.finish_reason", "gen_ai.response.finish_reasons")
+# Marks that clients put around what people wrote; what stands between them is kept.
+_TAGS = re.compile(r"</?[a-zA-Z][\w-]*(?:\s[^<>]*)?>")
 
 
 class Draft(DraftRows):
@@ -73,7 +81,7 @@ class Draft(DraftRows):
         about = self.report.as_dict()
         if self._records is not None and (self._records.broken_count or self._records.unknown):
             about["session"] = self._records.as_dict()
-        meta = {**self.meta, "import": about}
+        meta = {**self._for_people(events), **self.meta, "import": about}
         return Trace(
             trace_id=self.trace_id,
             task_id=self.task_id,
@@ -87,6 +95,29 @@ class Draft(DraftRows):
             meta=meta,
             contents=self.contents,
         )
+
+    def _for_people(self, events: list[Event]) -> dict[str, Any]:
+        """What people look for in a list: what was asked, when, which models answered, what the agents are called."""
+        by_model: Counter[str] = Counter()
+        for e in events:
+            if e.model:
+                by_model[e.model] += (e.tokens_in or 0) + (e.tokens_out or 0)
+        names = {agent: writable(lane.name)[:_TITLE] for agent, lane in self.lanes.items() if lane.name and lane.name != agent}
+        times = [row["at"] for row in self.rows.values() if row["at"] is not None]
+        found = {
+            TITLE: one_line(self._asked(events)),
+            MODELS: [model for model, _ in by_model.most_common()],
+            NAMES: names,
+            BEGAN: round(min(times), 3) if times else None,
+        }
+        return {key: value for key, value in found.items() if value}
+
+    def _asked(self, events: list[Event]) -> str:
+        """The first words of a human; else the first task that anybody was given."""
+        asked = (e for e in events if e.type == "human_intervention" and e.content_ref and not (e.extra or {}).get("interrupted"))
+        given = (e for e in events if e.type in ("message", "spawn") and e.source in ("user", "peer", None) and e.content_ref)
+        first = next(asked, None) or next(given, None)
+        return self.contents[str(first.content_ref)] if first else ""
 
     def _settle_kinds(self) -> None:
         """Steps of an agent that leads are decisions; those of others are messages."""
@@ -153,9 +184,19 @@ class Draft(DraftRows):
         return "hierarchical" if any(boss in parent for boss in parent.values()) else "centralized"
 
 
+def one_line(text: str, most: int = _TITLE) -> str:
+    """The beginning of a text on one line, cut between words."""
+    words = " ".join(_TAGS.sub(" ", text[: 8 * most]).split())
+    return words if len(words) <= most else words[: most - 1].rsplit(" ", 1)[0] + "…"
+
+
 def _event(row: dict[str, Any], t: float) -> Event:
     if "extra" in row:
-        row["extra"] = {f"source_{k}" if k in _TAKEN else writable(str(k)): _safe(v) for k, v in row["extra"].items()}
+        extra = {f"source_{k}" if k in _TAKEN else writable(str(k)): _safe(v) for k, v in row["extra"].items()}
+        if not extra.keys().isdisjoint(_STOPS):
+            said = [v[0] if isinstance(v, list) and v else v for k in _STOPS if (v := extra.pop(k, None))]
+            extra = {**({STOP_REASON: said[0]} if said else {}), **extra}
+        row["extra"] = extra
     return Event(t=t, **row)
 
 

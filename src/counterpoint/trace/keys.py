@@ -1,4 +1,6 @@
-"""Stable keys of a simulated team's events: who, what, and about what, as one type that writer and reader share.
+"""Keys that writers and readers share: those of a simulated team's events, and those of `meta` and `extra` of imported runs.
+
+The keys of events say who, what, and about what, as one type.
 
 Always true: `parse_key(make_key(*key)) == key` for every `EventKey`; a key names an event by what it is and never by its place in
 the trace, so that an edit elsewhere does not change it.
@@ -11,7 +13,8 @@ the trace, so that an edit elsewhere does not change it.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 _BAR = "|"
 
@@ -43,3 +46,29 @@ def parse_key(text: str | None) -> EventKey | None:
     if not rest or not all(part.isascii() and part.isdigit() for part in rest[1:]):
         return None
     return EventKey(who, rest[0], tuple(map(int, rest[1:])))
+
+
+# -- what a log says about its run, in `trace.meta` and `event.extra` ----------------------------------------------------------
+
+TITLE = "title"
+"""In `meta`: what was asked for, in one line; the source's own title where it has one."""
+PROJECT = "project"
+"""In `meta`: the name of the project it was about."""
+MODELS = "models"
+"""In `meta`: the models that answered, those with the most tokens first."""
+NAMES = "names"
+"""In `meta`: agent id to what people call the agent: a nickname, the description of its task, a span's name."""
+BEGAN = "began"
+"""In `meta`: when its first event was, seconds since the epoch; absent where the source has no times."""
+STOP_REASON = "stop_reason"
+"""In `extra` of a model's step: why the model stopped, in the vendor's word."""
+CACHE_WRITE_1H = "tokens_cache_write_1h"
+"""In `extra` of a model's step: the part of `tokens_cache_write` that is kept for an hour, which has a price of its own."""
+STATED = "stated_by"
+"""In `extra` of an event whose tokens and duration are not measured at the agent but stated by another: who states them."""
+
+
+def names_of(meta: Mapping[str, Any]) -> dict[str, str]:
+    """Agent id to name, as `meta` has them; nothing that is no text."""
+    found = meta.get(NAMES)
+    return {k: v for k, v in found.items() if isinstance(v, str) and v} if isinstance(found, dict) else {}

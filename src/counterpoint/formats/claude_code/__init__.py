@@ -157,7 +157,7 @@ def _trace(session: Session, key: str, files: Sequence[File], mates: Sequence[Fi
     if conversations.copied:
         draft.report.mended["copied records"] += conversations.copied
     left_out = {**conversations.notes, **transcript.left_out}
-    draft.meta = {**conversations.facts, "titles": conversations.titles, "left_out": left_out}
+    draft.meta = {**conversations.about(), "left_out": left_out}
     yield from draft.traces()
 
 
@@ -175,6 +175,7 @@ def _read_agents(session: Session, conversations: Conversations, files: Sequence
             conversation.about = as_dict(session.document(sidecar))
             conversation.tool_use = string(conversation.about.get("toolUseId"))
             conversation.role = string(conversation.about.get("agentType"))
+            conversation.name = string(conversation.about.get("description"))
         conversations.read(file, conversation)
         if run := _RUN.search(file.name):
             runs.setdefault(run[1], []).append(found[1])

@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from counterpoint.formats.draft import one_line
 from counterpoint.formats.importer import Session
 from counterpoint.formats.importing.files import File
 from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, compact, seconds, string, text_of
+from counterpoint.trace.keys import PROJECT, TITLE
 
 SYNTHETIC = "<synthetic>"
 # Titles, modes, queues and snapshots: what the client notes for itself. Counted, not part of the story.
@@ -26,7 +28,8 @@ _NOTES = {
     *("summary", "ai-title", "custom-title", "agent-name", "mode", "permission-mode", "last-prompt", "pr-link", "bridge-session"),
     *("frame-link", "file-history-snapshot", "cost-state", "queue-operation", "progress", "started", "result"),
 }
-_TITLES = {"summary": "summary", "ai-title": "title", "custom-title": "customTitle"}
+# Kinds of titles, the best last: a person's own counts before the client's, and both before the summary of a compacted part.
+_TITLES = {"summary": ("summary",), "ai-title": ("aiTitle", "title"), "custom-title": ("customTitle", "title")}
 
 
 @dataclass(slots=True)
@@ -41,6 +44,7 @@ class Reply:
     blocks: list[tuple[dict[str, Any], float | None]] = field(default_factory=list)
     record: dict[str, Any] = field(default_factory=dict)
     """The first of its records."""
+    stop_reason: str | None = None
 
 
 @dataclass
@@ -54,6 +58,8 @@ class Conversation:
     tool_use: str | None = None
     """The call that spawned it, where a sidecar or progress record says so."""
     role: str | None = None
+    name: str | None = None
+    """What people call it: the description of its task."""
     about: dict[str, Any] = field(default_factory=dict)
     """What the sidecar says."""
 
@@ -73,6 +79,8 @@ class Conversations:
         self.others: dict[str, Conversation] = {}
         self.notes: Counter[str] = Counter()
         self.titles: list[str] = []
+        self.titled: dict[str, str] = {}
+        """Kind of title to the latest of that kind."""
         self.facts: dict[str, Any] = {}
         self._seen = seen
         self._messages: dict[tuple[str, str], Reply] = {}
@@ -93,9 +101,11 @@ class Conversations:
 
     def _note(self, kind: str, record: dict[str, Any]) -> None:
         self.notes[kind] += 1
-        title = string(record.get(_TITLES.get(kind, "")))
-        if title and title not in self.titles:
-            self.titles.append(title)
+        title = next((t for name in _TITLES.get(kind, ()) if (t := string(record.get(name)))), None)
+        if title:
+            self.titled[kind] = title
+            if title not in self.titles:
+                self.titles.append(title)
 
     def _whose(self, record: dict[str, Any], conversation: Conversation) -> Conversation:
         """Sub-agents of old versions stand in the main file: by their id, or by the root their records hang on."""
@@ -158,11 +168,20 @@ class Conversations:
         usage = Usage.anthropic(inner.get("usage"))
         if usage is not None and (message.usage is None or usage.output >= message.usage.output):
             message.usage = usage
+        message.stop_reason = string(inner.get("stop_reason")) or message.stop_reason
         content = inner.get("content")
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else as_list(content)
         message.blocks += [(block, at) for block in blocks if isinstance(block, dict)]
         if at is not None:
             message.end = at if message.end is None else max(message.end, at)
+
+
+    def about(self) -> dict[str, Any]:
+        """For the trace's `meta`: where the session ran, and its title and project where the records say so."""
+        title = self.titled.get("custom-title") or self.titled.get("ai-title")
+        where = str(self.facts.get("cwd") or "").replace("\\", "/").rstrip("/")
+        said = {TITLE: one_line(title or ""), PROJECT: where.rpartition("/")[2]}
+        return {**{key: text for key, text in said.items() if text}, **self.facts, "titles": self.titles}
 
 
 def user_text(record: dict[str, Any]) -> str:

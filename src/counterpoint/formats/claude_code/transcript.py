@@ -28,6 +28,7 @@ from counterpoint.formats.claude_code.conversation import (
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.importing.lane import Lane
 from counterpoint.formats.importing.values import as_dict, as_list, compact, number, seconds, string, text_of
+from counterpoint.trace.keys import STOP_REASON
 
 _SENDS = "SendMessage"
 _REMARKS = {"nested_memory": "memory", "file": "tool", "edited_text_file": "tool", "hook_additional_context": "system"}
@@ -74,7 +75,8 @@ class Transcript:
             own = self.conversations.others.get(name)
             role = string(about.get("label")) or (own.role if own else None)
             what = {"workflow": call, "phase": about.get("phaseTitle"), "state": about.get("state")}
-            lane.spawn(name, role=role or "workflow-agent", at=at, id=f"{call}:{name}", extra=what)
+            called = string(about.get("label"))
+            lane.spawn(name, role=role or "workflow-agent", name=called, at=at, id=f"{call}:{name}", extra=what)
             self.draft.report.linked("workflow run")
             self._parent[name], self._results[name] = lane.agent, result
 
@@ -102,7 +104,8 @@ class Transcript:
         if conversation.agent in self._playing:
             return
         self._playing.add(conversation.agent)
-        lane = self.draft.lane(conversation.agent, role=conversation.role, leads=conversation is self.conversations.main)
+        is_main = conversation is self.conversations.main
+        lane = self.draft.lane(conversation.agent, role=conversation.role, name=conversation.name, leads=is_main)
         place = self._place.get(conversation.agent, 0)
         while place < len(conversation.items):
             item = conversation.items[place]
@@ -148,6 +151,7 @@ class Transcript:
             model=reply.model,
             id=reply.id,
             only_calls=len(calls) == 1 and not spawns,  # several at once fan out from the step, which is an event then
+            extra={STOP_REASON: reply.stop_reason},
         )
         for block, at in calls:
             self._call(block, at, lane)
@@ -178,6 +182,7 @@ class Transcript:
         lane.spawn(
             child,
             role=role,
+            name=string(given.get("name")) or string(given.get("description")),
             text=string(given.get("prompt")) or "",
             at=at,
             id=call or None,

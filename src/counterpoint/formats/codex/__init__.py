@@ -37,6 +37,7 @@ from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, compact, decode, string, text_of
 from counterpoint.trace import Trace
+from counterpoint.trace.keys import PROJECT
 
 # -- `codex exec --json`: what a run prints, as a team of the thread that ran and the agents it called ----------------
 # Always true: an item counts once, when it is completed (or when the stream ends before that); the stream has no times, and its
@@ -289,6 +290,7 @@ def _tree(session: Session, threads: list[Thread], report: Report) -> Iterator[T
     root = heads[_root(threads[0].head, heads)]
     draft = session.draft(root.id, root.id, system=_SYSTEM)
     draft.meta.update({"codex": root.about} if root.about else {})
+    draft.meta.update({PROJECT: root.project} if root.project else {})
     draft.report = report
     team = ThreadTeam(draft, [root, *(head for head in heads.values() if head is not root)])
     apply, members = team.apply, team.members

@@ -411,6 +411,9 @@ class Thread(_OpenAnswer):
     def _on_reviewed(self, number: int, event: dict[str, Any]) -> None:
         self.hear("reviewed")
 
+    def _on_named(self, number: int, event: dict[str, Any]) -> None:
+        self.do("titled", string(event.get("thread_name")) or string(event.get("name")))
+
     def _on_error(self, number: int, event: dict[str, Any]) -> None:
         self.do("failed", string(event.get("message")) or "error")
 
@@ -443,5 +446,6 @@ _EVENTS: dict[str, Callable[[Thread, int, dict[str, Any]], None]] = {
     "turn_aborted": Thread._on_aborted,
     "thread_rolled_back": Thread._on_rolled_back,
     "exited_review_mode": Thread._on_reviewed,
+    "thread_name_updated": Thread._on_named,
     "error": Thread._on_error,
 }

@@ -39,7 +39,6 @@ KNOWN_EVENTS = frozenset(
         "thread_settings_applied",
         "thread_goal_updated",
         "entered_review_mode",
-        "thread_name_updated",
         "background_event",
         "plan_update",
         "turn_diff",
@@ -98,6 +97,7 @@ class ThreadHead:
     start_ordinal: int | None = None
     """The first line of its own, in logs that number their lines."""
     about: dict[str, Any] | None = None
+    project: str | None = None
 
 
 def head_of(record: dict[str, Any]) -> ThreadHead | None:
@@ -161,7 +161,14 @@ def head_of_meta(meta: dict[str, Any]) -> ThreadHead:
         created=seconds(meta.get("timestamp")),
         start_ordinal=count(meta.get("subagent_history_start_ordinal")),
         about=about,
+        project=_project(meta),
     )
+
+
+def _project(meta: dict[str, Any]) -> str | None:
+    """The last folder of where the thread ran; the repository's name where that is not said."""
+    where = string(meta.get("cwd")) or (string(as_dict(meta.get("git")).get("repository_url")) or "").removesuffix(".git")
+    return where.replace("\\", "/").rstrip("/").rpartition("/")[2] or None
 
 
 def _kind(made: Any, spawn: dict[str, Any], meta: dict[str, Any]) -> str:

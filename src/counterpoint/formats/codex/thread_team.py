@@ -13,8 +13,10 @@ from typing import Any
 
 from counterpoint.errors import InputError
 from counterpoint.formats.codex.threads import Member, Return, Threads, action_of, is_refused, verdict_of
+from counterpoint.formats.draft import one_line
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, decode, string, text_of
+from counterpoint.trace.keys import TITLE
 
 _TEAM_SPACES = (None, "", "collaboration", "multi_agent_v1")
 _SENDS = ("send_input", "send_message", "followup_task", "assign_agent_task")
@@ -217,6 +219,11 @@ class ThreadTeam(Threads):
         if member.lane.last is not None:
             self.draft.set(member.lane.last, error=error[:500])
 
+    def titled(self, member: Member, at: float | None, title: str | None) -> None:
+        """A thread was given a title: the run's, where it is the one at the top."""
+        if title and member.head.kind in ("root", "fork"):
+            self.draft.meta[TITLE] = one_line(title)
+
     def risk(self, member: Member, at: float | None, score: dict[str, Any]) -> None:
         """A score of risk that Codex gave."""
         event = self.draft.event("safety_event", member.id, at=at, role=member.lane.role, source="system", extra=score)
@@ -238,6 +245,7 @@ _METHODS: dict[str, Callable[..., None]] = {
         "rolled_back",
         "failed",
         "risk",
+        "titled",
         "spawned",
         "reached",
         "status",

@@ -87,6 +87,7 @@ class Threads:
             lane = self.draft.lane(
                 head.id,
                 role=head.role or (None if head.kind == "thread_spawn" else head.kind),
+                name=head.nickname,
                 leads=head.kind in ("root", "fork"),
             )
             self.members[head.id] = Member(head.id, lane, head, has_log)
@@ -141,6 +142,7 @@ class Threads:
         role = role or child.head.role or row.get("role")
         child.lane.role = child.lane.role or role
         named = {"nickname": nickname or child.head.nickname, "path": path or child.head.path}
+        child.lane.name = child.lane.name or named["nickname"] or string(row.get("extra", {}).get("task_name"))
         extra = {name: value for name, value in named.items() if value} or None
         text = prompt if prompt and "content_ref" not in row else None
         self.draft.set(event, to=thread, role=role, text=text, extra=extra)

@@ -13,6 +13,7 @@ from typing import Any
 
 from counterpoint.formats.importing.usage import PRICES, Prices, Usage
 from counterpoint.formats.importing.values import count, number, writable
+from counterpoint.trace.keys import CACHE_WRITE_1H
 from counterpoint.trace.records import FIELDS
 from counterpoint.trace.trace import content_ref
 from counterpoint.trace.vocabulary import EDGE_TYPES, EVENT_TYPES
@@ -98,7 +99,8 @@ class DraftRows:
         elif field in ("ok", "trusted"):
             kept = value if isinstance(value, bool) else None
         elif field == "extra":
-            row["extra"] = {**row.get("extra", {}), **{k: v for k, v in value.items() if v is not None}}
+            if said := {k: v for k, v in value.items() if v is not None}:
+                row["extra"] = {**row.get("extra", {}), **said}
             return
         elif field in ("options", "reward", "logp", "content_ref", "at"):
             kept = value
@@ -109,9 +111,10 @@ class DraftRows:
 
     def _usage(self, row: dict[str, Any], usage: Usage) -> None:
         row["tokens_in"], row["tokens_out"] = usage.input, usage.output
-        parts = {"cache_read": usage.cache_read, "cache_write": usage.cache_write, "reasoning": usage.reasoning}
-        if any(parts.values()):
-            row["extra"] = {**row.get("extra", {}), **{f"tokens_{name}": n for name, n in parts.items() if n}}
+        if usage.cache_read or usage.cache_write or usage.reasoning:
+            read, written, hour, thought = usage.cache_read, usage.cache_write, usage.cache_write_1h, usage.reasoning
+            parts = {"tokens_cache_read": read, "tokens_cache_write": written, CACHE_WRITE_1H: hour, "tokens_reasoning": thought}
+            row["extra"] = {**row.get("extra", {}), **{name: n for name, n in parts.items() if n}}
         if "cost_usd" not in row and (cost := self.prices.cost(row.get("model"), usage)) is not None:
             row["cost_usd"] = round(cost, 9)
 
@@ -137,13 +140,14 @@ class DraftRows:
         self.contents[ref] = text
         return ref
 
-    def lane(self, agent: str, *, role: str | None = None, leads: bool = False) -> Lane:
+    def lane(self, agent: str, *, role: str | None = None, name: str | None = None, leads: bool = False) -> Lane:
         """The lane of an agent, made on first use."""
         agent = writable(agent) or "unnamed"
         lane = self.lanes.get(agent)
         if lane is None:
             lane = self.lanes[agent] = Lane(self, agent)
         lane.role = lane.role or role
+        lane.name = lane.name or name
         lane.leads = lane.leads or leads
         return lane
 
@@ -158,6 +162,8 @@ class Lane:
     def __init__(self, draft: DraftRows, agent: str) -> None:
         self.draft, self.agent = draft, agent
         self.role: str | None = None
+        self.name: str | None = None
+        """What people call it: a nickname, or the description of its task."""
         self.leads = False
         """Whether its steps are orchestrator decisions even where it spawns nobody (the main agent)."""
         self.last: str | None = None
@@ -323,18 +329,19 @@ class Lane:
         child: str | None,
         *,
         role: str | None = None,
+        name: str | None = None,
         text: str = "",
         at: float | None = None,
         id: str | None = None,
         **fields: Any,
     ) -> str:
-        """Make an agent; None for an attempt that made none."""
+        """Make an agent; None for an attempt that made none. `name` is what people call it."""
         event = self.draft.event("spawn", self.agent, id=id, at=at, text=text, to=child, role=role, **fields)
         self._acts(event)
         if self._step is not None:
             self.draft.rows[self._step].setdefault("decision", "spawn")
         if child is not None:
-            self.draft.lane(child, role=role).hears(event, "spawn")
+            self.draft.lane(child, role=role, name=name).hears(event, "spawn")
         return event
 
     def send(

@@ -28,6 +28,8 @@ class Usage(NamedTuple):
     """Everything the model wrote, reasoning included."""
     reasoning: int = 0
     """The part of the output that was reasoning, where the source says so."""
+    cache_write_1h: int = 0
+    """The part of `cache_write` that is kept for an hour and not for minutes."""
 
     @property
     def input(self) -> int:
@@ -47,7 +49,12 @@ class Usage(NamedTuple):
         got = as_dict(usage)
         read, wrote = count(got.get("cache_read_input_tokens")) or 0, count(got.get("cache_creation_input_tokens")) or 0
         fresh, out = count(got.get("input_tokens")), count(got.get("output_tokens"))
-        return None if fresh is None and out is None else cls(fresh or 0, read, wrote, out or 0)
+        if fresh is None and out is None:
+            return None
+        kept = as_dict(got.get("cache_creation"))
+        hour, minutes = count(kept.get("ephemeral_1h_input_tokens")) or 0, count(kept.get("ephemeral_5m_input_tokens")) or 0
+        wrote = wrote or hour + minutes
+        return cls(fresh or 0, read, wrote, out or 0, cache_write_1h=min(hour, wrote))
 
     @classmethod
     def whole(cls, total: Any, out: Any, *, cached: Any = None, written: Any = None, reasoning: Any = None) -> Usage | None:

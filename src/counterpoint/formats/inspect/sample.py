@@ -131,7 +131,7 @@ class SamplePlay:
             "retries": event.get("retries"),
             "pending": event.get("pending"),
         }
-        if stop not in (None, "stop", "tool_calls", "unknown"):
+        if stop not in (None, "unknown"):
             extra["stop_reason"] = stop
         if is_cached:
             extra["cache"] = "read"
