@@ -1,7 +1,7 @@
 """`load` and `save`: a trace by path or by id, whatever form it is in.
 
-Always true: a file is written whole or not at all, and reading changes nothing. A name with a slash, a known suffix or an
-existing file is a path; anything else is an id, or the unique beginning of one, in the store.
+Always true: a file is written whole or not at all, and reading changes nothing. What the store has an id for is that trace,
+also where the id has a slash; a file that is there is that file; `names_file` says which it is where both could be.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import counterpoint.registry as registry
 from counterpoint.errors import InputError, NotFound
@@ -18,6 +19,9 @@ from counterpoint.files import open_plain, put
 from counterpoint.formats.format import Format, detect
 from counterpoint.formats.importing.files import HEAD
 from counterpoint.trace import Trace
+
+if TYPE_CHECKING:
+    from counterpoint.store import Store
 
 DEFAULT_STORE = "traces"
 _SUFFIXES = (".json", ".jsonl", ".parquet", ".csv")
@@ -30,14 +34,42 @@ def store_path(path: str | os.PathLike[str] | None = None) -> Path:
     return Path(path or os.environ.get("COUNTERPOINT_STORE") or DEFAULT_STORE)
 
 
-def looks_like_path(ref: str) -> bool:
-    """Whether a reference names a file rather than a trace in a store."""
-    return os.sep in ref or "/" in ref or ref.endswith(_SUFFIXES) or Path(ref).exists()
+def names_file(ref: str | os.PathLike[str], store: str | os.PathLike[str] | Store | None = None) -> bool:
+    """Whether a reference is a file's path rather than the id of a trace in the store, or the beginning of one.
+
+    A path that begins with `/`, `.` or `~`, or ends like our files, is the file when it is there. Any other name is the trace of
+    that very id, else the file that is there, else what the store finds; what neither has is a path when it looks like one.
+    """
+    if isinstance(ref, os.PathLike):
+        return True
+    is_path, is_there = "/" in ref or os.sep in ref or ref.endswith(_SUFFIXES), Path(ref).exists()
+    if is_there and (ref.startswith(("/", ".", "~")) or ref.endswith(_SUFFIXES)):
+        return True
+    if not is_there and not is_path:
+        return False
+    from counterpoint.store import Store
+
+    if isinstance(store, Store):
+        return not _has(store, ref, is_there=is_there)
+    if not store_path(store).is_dir():
+        return True
+    try:
+        with Store(store_path(store), create=False, read_only=True) as opened_store:
+            return not _has(opened_store, ref, is_there=is_there)
+    except InputError:  # a folder that is no store
+        return True
+
+
+def _has(store: Store, ref: str, *, is_there: bool) -> bool:
+    """Whether the store has a trace of that id; where no file is there, also one whose id begins so."""
+    if ref in store:
+        return True
+    return not is_there and any(name.startswith(ref) for name in (*store.ids(), *store.open_ids()))
 
 
 def load(ref: str | os.PathLike[str], *, store: str | os.PathLike[str] | None = None) -> Trace:
     """The trace in a file, or the one in the store whose id is `ref` or begins with it."""
-    if isinstance(ref, os.PathLike) or looks_like_path(ref):
+    if names_file(ref, store):
         traces = list(read(ref))
         if len(traces) != 1:
             raise InputError(f"holds {len(traces)} traces, not one", where=os.fspath(ref), fix="import it, then name one by id")
@@ -49,7 +81,7 @@ def load(ref: str | os.PathLike[str], *, store: str | os.PathLike[str] | None = 
         fix = "name a file, or a store with --store DIR; `counterpoint demo` makes one to try"
         raise NotFound(f"no trace {ref!r}: there is no file of that name and no store at {os.fspath(folder)!r}", fix=fix)
     with Store(folder, create=False) as opened_store:
-        return opened_store.get(opened_store.find(ref))
+        return opened_store.get(opened_store.find(os.fspath(ref)))
 
 
 def read(path: str | os.PathLike[str]) -> Iterator[Trace]:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from counterpoint.app.library import load, looks_like_path, read, store_path
+from counterpoint.app.library import load, names_file, read, store_path
 from counterpoint.errors import InputError, NotFound
 from counterpoint.trace import Trace
 
@@ -49,7 +49,7 @@ def each_trace(source: Source, store: StorePlace = None) -> Iterator[Trace]:
     """The same, one at a time."""
     if isinstance(source, Trace):
         yield source
-    elif isinstance(source, os.PathLike) or (isinstance(source, str) and looks_like_path(source)):
+    elif isinstance(source, (str, os.PathLike)) and _is_file(source, store):
         yield from read(source)
     elif isinstance(source, str):
         yield from _stored(source, store)
@@ -58,6 +58,14 @@ def each_trace(source: Source, store: StorePlace = None) -> Iterator[Trace]:
             yield from each_trace(one, store)
     else:
         yield from _of_object(source, store)
+
+
+def _is_file(source: str | os.PathLike[str], store: StorePlace) -> bool:
+    """As in `load`; but a query that names a field may have a slash too."""
+    from counterpoint.app.search import is_narrow
+
+    is_query = isinstance(source, str) and not os.path.exists(source) and is_narrow(source)
+    return not is_query and names_file(source, store)
 
 
 def _of_object(source: Any, store: StorePlace) -> Iterator[Trace]:

@@ -9,7 +9,7 @@ import click
 from counterpoint.app.checking import FileReport, check_file, check_trace
 from counterpoint.app.cli._output import emit, json_option, track
 from counterpoint.app.cli._store import store_option
-from counterpoint.app.library import load, looks_like_path
+from counterpoint.app.library import load, names_file
 from counterpoint.app.words import os_error
 from counterpoint.errors import CounterpointError
 from counterpoint.trace import Findings
@@ -46,7 +46,7 @@ def check(files: tuple[str, ...], limit: int, quiet: bool, store: str | None, as
 
 def _report(name: str, limit: int, store: str | None) -> tuple[FileReport, int]:
     try:
-        if looks_like_path(name):
+        if names_file(name, store):
             report = check_file(name, limit)
         else:
             report = check_trace(load(name, store=store), name=name, format_="store", limit=limit)

@@ -18,7 +18,7 @@ from counterpoint.app.api.fork import fork as forked_at
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option
 from counterpoint.app.cli._store import open_store, store_option
 from counterpoint.app.forking import edit
-from counterpoint.app.library import about, load, looks_like_path, save
+from counterpoint.app.library import about, load, names_file, save
 from counterpoint.app.words import number, plain_text
 from counterpoint.trace import Trace
 from counterpoint.trace.replay import Substitute
@@ -113,7 +113,7 @@ def _live_lines(forked: Trace) -> list[str]:
 def _keep(forked: Trace, ref: str, output: Path | None, store: Path | None) -> str | None:
     if output is not None:
         return str(save(forked, output))
-    if looks_like_path(ref) and store is None:
+    if store is None and names_file(ref):
         return None
     with open_store(store, create=True) as opened:
         opened.add(forked)

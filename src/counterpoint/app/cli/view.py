@@ -16,7 +16,7 @@ import click
 
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
 from counterpoint.app.cli._store import store_option
-from counterpoint.app.library import looks_like_path, read, store_path
+from counterpoint.app.library import names_file, read, store_path
 from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _opened(what: str | None, store: Path | None, runs_home: Path) -> _Opened:
             return _Opened(collection, f"/r/{_part(next(iter(collection.runs())))}")
         if collection.runs():
             return _Opened(collection, "/r")
-    if looks_like_path(what) or path.exists():
+    if names_file(what if not what.startswith("~") else path, store):
         traces = _traces(path)
         collection = Collection(traces=traces)
         return _page(collection, traces[0].trace_id) if len(traces) == 1 else _Opened(collection, "/")
