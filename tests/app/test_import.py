@@ -215,7 +215,7 @@ def test_a_bomb_and_a_huge_record_stay_within_their_limits(tmp_path: Path, monke
     (tmp_path / "long.jsonl").write_bytes(b"".join(lines))
     (long,) = read_logs(tmp_path / "long.jsonl")
     assert long.meta["import"]["session"]["broken_first"][0] == {
-        "file": (tmp_path / "long.jsonl").as_posix(), "line": 4, "what": "a record beyond the size limit"
+        "file": "long.jsonl", "line": 4, "what": "a record beyond the size limit"
     }  # fmt: skip
     assert len(long.events) == 7
 
@@ -289,3 +289,133 @@ def test_every_real_file_is_imported_without_a_crash_or_an_error() -> None:
     no_logs += ("eval_set_helm.json", "evalset_k8s_2026-02-20.json", "broken-state-json/state.json")
     assert [name for name in skipped if not name.endswith(no_logs)] == []
     assert len(claimed) >= 10
+
+
+# -- identity ----------------------------------------------------------------------------------------------------------
+
+
+def stored(folder: Path) -> set[str]:
+    with Store(folder, create=False) as store:
+        return set(store.ids())
+
+
+def put_in(folder: Path, *paths: str | Path, **options: Any) -> list[str]:
+    """Import some paths; the status of each session."""
+    with Store(folder) as store:
+        return [o.status for o in import_sessions(sessions_under(paths).sessions, store, **options)]
+
+
+@pytest.mark.parametrize("name", ["who_and_when", "inspect", "autogen", "marble", "verifiers", "claude_code", "codex", "otel", "agentdojo", "mast", "atif"])
+def test_the_same_source_is_the_same_trace_wherever_it_lies(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Typed relative, typed absolute, moved, or in a zip archive."""
+    monkeypatch.chdir(SAMPLES)
+    put_in(tmp_path / "s", name)
+    first = stored(tmp_path / "s")
+    with Store(tmp_path / "s", create=False) as store:
+        before = {one: store.version(one) for one in first}
+    shutil.copytree(SAMPLES / name, tmp_path / "elsewhere" / name)
+    packed = shutil.make_archive(str(tmp_path / "packed"), "zip", SAMPLES / name)
+    for path in (SAMPLES / name, tmp_path / "elsewhere", packed):
+        assert set(put_in(tmp_path / "s", path, is_again=True)) <= {"unchanged", "empty"}, path
+    with Store(tmp_path / "s", create=False) as store:
+        assert {one: store.version(one) for one in store.ids()} == before
+
+
+def run_of_team(k: int) -> dict[str, Any]:
+    turns = [("user", "Plan a trip."), ("MagenticOneOrchestrator", f"Plan {k}."), ("WebSurfer", f"Page {k}.")]
+    return {"question": "Plan a trip.", "question_ID": "same", "ground_truth": "x", "mistake_agent": "WebSurfer", "mistake_step": "1",
+            "history": [{"role": who, "content": text} for who, text in turns]}  # fmt: skip
+
+
+def test_runs_of_one_name_keep_apart_and_nothing_is_lost(tmp_path: Path) -> None:
+    for k in range(5):
+        (tmp_path / "logs" / f"run{k}").mkdir(parents=True)
+        blocks = [("user", "Plan a trip."), ("MagenticOneOrchestrator", f"Plan {k}."), ("WebSurfer", f"Page {k}.")]
+        console = "".join(f"---------- {who} ----------\n{text}\n" for who, text in blocks)
+        (tmp_path / "logs" / f"run{k}" / "console_log.txt").write_text(console)
+        (tmp_path / "logs" / f"run{k}" / "run.json").write_text(json.dumps(run_of_team(k)))
+    (tmp_path / "logs" / "lines.jsonl").write_text("".join(json.dumps(run_of_team(k)) + "\n" for k in (0, 7)))
+    statuses = put_in(tmp_path / "s", tmp_path / "logs")
+    assert set(statuses) <= {"added", "unchanged"}
+    names = stored(tmp_path / "s")
+    assert len(names) == 5 + 6  # the first of the lines is a run that is there already
+    assert sum(name.startswith("hand-crafted/same") for name in names) + sum(name.startswith("algorithm-generated/same") for name in names) == 6
+    assert set(put_in(tmp_path / "s", tmp_path / "logs", is_again=True)) <= {"unchanged", "updated"}  # a file's name may be another
+    assert stored(tmp_path / "s") == names
+
+
+def test_a_log_without_an_id_that_grows_stays_one_trace(tmp_path: Path) -> None:
+    log = tmp_path / "console_log.txt"
+    log.write_text("---------- user ----------\nPlan a trip.\n---------- MagenticOneOrchestrator ----------\nGo.\n")
+    put_in(tmp_path / "s", log)
+    before = stored(tmp_path / "s")
+    with log.open("a") as file:
+        file.write("---------- WebSurfer ----------\nA page.\n")
+    assert put_in(tmp_path / "s", log) == ["updated"]
+    assert stored(tmp_path / "s") == before
+    log.write_text("---------- user ----------\nAnother.\n---------- MagenticOneOrchestrator ----------\nGo.\n---------- WebSurfer ----------\nB.\n")
+    put_in(tmp_path / "s", log)
+    assert len(stored(tmp_path / "s")) == 2
+
+
+def test_exit_0_only_where_something_is_stored(cpt: Run, tmp_path: Path) -> None:
+    empty = {"type": "queue-operation", "operation": "enqueue", "sessionId": SHOP, "timestamp": "2026-01-01T00:00:00Z"}
+    (tmp_path / f"{SHOP}.jsonl").write_text(json.dumps(empty) + "\n")
+    done = cpt("import", f"{SHOP}.jsonl", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "no trace" in done.stderr
+    (tmp_path / "run.json").write_text(json.dumps(run_of_team(1)))
+    for _ in range(2):
+        assert cpt("import", ".", cwd=tmp_path).returncode == 0
+
+
+# -- odd files ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("coding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_utf_16_is_read_as_it_was_meant(coding: str, tmp_path: Path) -> None:
+    text = json.dumps(run_of_team(3), ensure_ascii=False).replace("Plan a trip.", "Plane eine Reise nach Köln.")
+    (tmp_path / "plain.json").write_text(text, encoding="utf-8")
+    (tmp_path / "wide.json").write_bytes(text.encode(coding))
+    (plain,), (wide,) = read_logs(tmp_path / "plain.json"), read_logs(tmp_path / "wide.json")
+    assert wide == plain
+    (tmp_path / "wide.json.gz").write_bytes(gzip.compress(text.encode(coding)))
+    assert next(iter(read_logs(tmp_path / "wide.json.gz"))) == plain
+
+
+def test_what_tells_a_source_may_stand_far_into_the_file(tmp_path: Path) -> None:
+    run = run_of_team(3)
+    run["history"][0]["content"] = "x" * 200_000
+    late = {"history": run.pop("history"), **run}
+    (tmp_path / "late.json").write_text(json.dumps(late))
+    assert [name for name, _ in find([tmp_path]).sessions] == ["who_and_when"]
+    first = {"type": "summary", "summary": "s", "leafUuid": "l"}
+    long = {"type": "user", "uuid": "u", "sessionId": SHOP, "timestamp": "2026-01-01T00:00:00Z", "message": {"content": "x" * 200_000}}
+    (tmp_path / "late.json").write_text(json.dumps(first) + "\n" + json.dumps(long) + "\n")
+    assert [name for name, _ in find([tmp_path]).sessions] == ["claude_code"]
+
+
+def test_a_refused_file_says_what_it_is_nearest_to(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps({"history": [], "question": "q", "answer": 3}))
+    (tmp_path / "b.json").write_text(json.dumps({"colour": 1, "size": 2}))
+    (tmp_path / "c.txt").write_text("just words")
+    why = {Path(s.name).name: s.why for s in find([tmp_path]).skipped}
+    assert why == {
+        "a.json": "is of no source we know; nearest is who_and_when: it has history, question, and lacks ground_truth, mistake_agent, mistake_step",
+        "b.json": "is of no source we know: JSON with colour, size",
+        "c.txt": "is of no source we know: it is not JSON",
+    }
+
+
+def test_an_archive_that_is_broken_locked_or_nested_is_named(tmp_path: Path) -> None:
+    (tmp_path / "broken.zip").write_bytes(b"PK\x03\x04" + b"\0" * 100)
+    inner = shutil.make_archive(str(tmp_path / "inner"), "zip", SAMPLES / "mast")
+    (tmp_path / "in").mkdir()
+    shutil.move(inner, tmp_path / "in" / "inner.zip")
+    shutil.make_archive(str(tmp_path / "outer"), "zip", tmp_path / "in")
+    shutil.rmtree(tmp_path / "in")
+    found = find([tmp_path])
+    assert found.sessions == []
+    why = {Path(s.name).name: s.why for s in found.skipped}
+    assert "cannot be read" in why["broken.zip"]
+    assert "not JSON" in why["inner.zip"]

@@ -43,7 +43,7 @@ def lines(*records: Any) -> bytes:
 
 def test_the_event_log() -> None:
     trace = one("events/team.log")
-    assert trace.trace_id == "team"
+    assert trace.trace_id == f"autogen-{trace.meta['import']['run']}"
     assert [(e.id, e.type, e.agent) for e in trace.events] == [
         ("line2", "human_intervention", "user"),
         ("line6", "message", MANAGER),

@@ -53,9 +53,9 @@ def texts(trace: Trace) -> list[tuple[str, str, str | None]]:
 
 
 def test_every_rollout_is_a_trace_and_a_group_has_one_task(traces: dict[str, Trace]) -> None:
-    assert set(traces) == {"ep-1", "9f00aa", "1a2b3c4d/0/1", "1a2b3c4d/0/2", "1a2b3c4d/1/1", "traj-1"}
-    assert traces["1a2b3c4d/0/1"].task_id == traces["1a2b3c4d/0/2"].task_id == "ferry/0"
-    assert traces["1a2b3c4d/0/1"].meta["run"]["model"] == "mock-model"
+    assert set(traces) == {"ep-1", "9f00aa", "ferry/0/1", "ferry/0/2", "ferry/1/1", "traj-1"}
+    assert traces["ferry/0/1"].task_id == traces["ferry/0/2"].task_id == "ferry/0"
+    assert traces["ferry/0/1"].meta["run"]["model"] == "mock-model"
 
 
 def test_a_torn_last_row_is_counted() -> None:
@@ -67,7 +67,7 @@ def test_a_torn_last_row_is_counted() -> None:
 
 
 def test_a_completion_that_repeats_its_prompt_with_calls_as_text(traces: dict[str, Trace]) -> None:
-    trace = traces["1a2b3c4d/0/1"]
+    trace = traces["ferry/0/1"]
     assert texts(trace) == [
         ("message", "system", "Answer with a time."),
         ("human_intervention", "user", "When does the ferry leave?"),
@@ -89,7 +89,7 @@ def test_a_completion_that_repeats_its_prompt_with_calls_as_text(traces: dict[st
 
 
 def test_the_environment_is_no_human(traces: dict[str, Trace]) -> None:
-    trace = traces["1a2b3c4d/0/2"]
+    trace = traces["ferry/0/2"]
     reply = next(e for e in trace.events if e.agent == "environment")
     assert (reply.type, reply.source, reply.trusted) == ("message", "tool", False)
     assert ("completion/1", "completion/2", "safety_flow") in edges(trace)
@@ -98,7 +98,7 @@ def test_the_environment_is_no_human(traces: dict[str, Trace]) -> None:
 
 
 def test_texts_instead_of_messages_and_one_answer_has_the_rows_tokens(traces: dict[str, Trace]) -> None:
-    trace = traces["1a2b3c4d/1/1"]
+    trace = traces["ferry/1/1"]
     assert texts(trace) == [("human_intervention", "user", "Name the ferry."), ("orchestrator_decision", "main", "The Gull.")]
     assert logs.tokens(trace) == {"main": (4, 3)}
 

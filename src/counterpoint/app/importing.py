@@ -28,6 +28,7 @@ from counterpoint.app.logs import Found, find, importer
 from counterpoint.errors import InputError
 from counterpoint.files import put
 from counterpoint.formats.importer import Session
+from counterpoint.formats.importing.files import File
 from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.usage import PRICES, Prices
 from counterpoint.formats.masking import glance
@@ -126,6 +127,8 @@ class Account:
     seconds: dict[str, float] = field(default_factory=dict)
     report: Report = field(default_factory=Report)
     tokens: int = 0
+    traces: int = 0
+    """Traces that were stored, or were there already."""
     secrets: Counter[str] = field(default_factory=Counter)
     failed: list[Outcome] = field(default_factory=list)
 
@@ -137,6 +140,7 @@ class Account:
         self.seconds[outcome.importer] = self.seconds.get(outcome.importer, 0.0) + outcome.seconds
         self.report.add(outcome.report)
         self.tokens += outcome.tokens
+        self.traces += len(outcome.traces) if outcome.status != "failed" else 0
         self.secrets.update(outcome.secrets)
         if outcome.status == "failed":
             self.failed.append(outcome)
@@ -150,6 +154,7 @@ class Account:
         """For `--json`."""
         return {
             "sources": {name: dict(counts) for name, counts in self.by_importer.items()},
+            "traces": self.traces,
             **self.report.as_dict(),
             "tokens": {"accounted": self.tokens, "model_calls_without_usage": self.without_usage},
             "secrets": dict(self.secrets),
@@ -180,6 +185,7 @@ def import_sessions(
                 yield Outcome(name, session.key, "unchanged", traces=memory.traces(key))
                 continue
             outcome, traces = _read(name, session, is_strict=is_strict)
+            memory.keep_identity(key, session, outcome, traces)
             waiting += [(outcome, trace) for trace in traces]
             done.append((key, print_, outcome))
             if sum(len(t.events) for _, t in waiting) >= _BATCH:
@@ -252,7 +258,8 @@ def _read(name: str, session: Session, *, is_strict: bool) -> tuple[Outcome, lis
     begin = time.perf_counter()
     try:
         for trace in importer(name).read_session(session):
-            trace.meta["import"] = {"format": name, "files": [f.name for f in session.files], **trace.meta.get("import", {})}
+            files = [f.last for f in session.files]  # without folders: a session that was moved is the same session
+            trace.meta["import"] = {"format": name, "files": files, **trace.meta.get("import", {})}
             traces.append(trace)
             outcome.report.add(Report.of(trace.meta["import"]))
             outcome.secrets.update(glance(trace))
@@ -281,33 +288,81 @@ def _strictly(outcome: Outcome) -> InputError:
     return InputError(what, where=where, fix="mend it, or import without --strict: the rest of the session is read")
 
 
+# -- identity ------------------------------------------------------------------------------------------------------------------
+# Where a file lies says nothing about which run it holds. A source with ids of its own is believed: the same id and the same
+# first event are the same run, which may have grown. Where a source has none, all that the run says tells it from others.
+
+
+def source_of(importer: str, trace: Trace) -> str:
+    """Where a trace comes from, as the store keeps it: another run has another one, the same run the same."""
+    run = trace.meta["import"].get("run")
+    if run is None and trace.events:
+        first = trace.events[0]
+        said = f"{first.id}\0{first.at}\0{first.content_ref}"
+        run = f"{trace.trace_id}:{blake2b(said.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"
+    return f"{importer}:{run}"
+
+
 def _store(waiting: list[tuple[Outcome, Trace]], store: Store | None) -> None:
-    """Put the waiting traces away. An id that another source has is stored under its source's name."""
+    """Put the waiting traces away. A run whose id another run has already is stored under an id of its own."""
     batch, waiting[:] = list(waiting), []
     if store is None or not batch:
         return
-    sources = [f"{outcome.importer}:{outcome.session}" for outcome, _ in batch]
-    new = [trace.trace_id not in store for _, trace in batch]
+    longest: dict[tuple[str, str], int] = {}
+    sources = [source_of(outcome.importer, trace) for outcome, trace in batch]
+    for (_, trace), source in zip(batch, sources, strict=True):
+        key = trace.trace_id, source
+        longest[key] = max(longest.get(key, 0), len(trace.events))
+    kept = [
+        (outcome, trace, source)
+        for (outcome, trace), source in zip(batch, sources, strict=True)
+        if len(trace.events) == longest[trace.trace_id, source]  # of two copies of one run, the one that goes further
+    ]
+    new = [trace.trace_id not in store for _, trace, _ in kept]
     try:
-        done = store.add_many([trace for _, trace in batch], sources)
+        done = store.add_many([trace for _, trace, _ in kept], [source for _, _, source in kept])
     except InputError:
-        done = [_store_alone(outcome, trace, source, store) for (outcome, trace), source in zip(batch, sources, strict=True)]
-    for (outcome, _), what, is_new in zip(batch, done, new, strict=True):
+        done = [_store_alone(outcome, trace, source, store) for outcome, trace, source in kept]
+    for (outcome, _, _), what, is_new in zip(kept, done, new, strict=True):
         if outcome.status != "failed" and not is_new:
             outcome.status = what
 
 
 def _store_alone(outcome: Outcome, trace: Trace, source: str, store: Store) -> str:
-    try:
-        return store.add(trace, source)
-    except InputError:
-        other = f"{outcome.importer}-{trace.trace_id}"
-        outcome.traces = [other if name == trace.trace_id else name for name in outcome.traces]
+    """Store a trace whose id may be another run's: then under an id of its own, which it gets again next time."""
+    mark = blake2b(source.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+    others = [f"{outcome.importer}-{trace.trace_id}"] if _importer_of(store, trace.trace_id) != outcome.importer else []
+    for name in (trace.trace_id, *others, f"{trace.trace_id}-{mark}"):
         try:
-            return store.add(msgspec.structs.replace(trace, trace_id=other), source)
+            what = store.add(msgspec.structs.replace(trace, trace_id=name), source)
         except InputError as error:
-            outcome.status, outcome.error = "failed", error.one_line()
-            return "failed"
+            if name == trace.trace_id and not others and _is_same_run(store, trace):
+                return store.add(trace)
+            outcome.error = error.one_line()
+            continue
+        if name != trace.trace_id:
+            outcome.traces[outcome.traces.index(trace.trace_id)] = name
+            outcome.report.mended["runs whose id another run has: stored under another"] += 1
+        outcome.error = None
+        return what
+    outcome.status = "failed"
+    return "failed"
+
+
+def _importer_of(store: Store, trace_id: str) -> str:
+    """Which importer stored a trace."""
+    return next((str(row.source or "").partition(":")[0] for row in store.rows() if row.id == trace_id), "")
+
+
+def _is_same_run(store: Store, trace: Trace) -> bool:
+    """Whether a stored trace is an earlier reading of this one: most events of the shorter are in the longer.
+
+    Asked only where the first event differs, as when an earlier span came in late.
+    """
+    if trace.meta["import"].get("run") is not None:
+        return False
+    stored, own = ({e.id for e in t.events} for t in (store.get(trace.trace_id), trace))
+    return 2 * len(stored & own) > min(len(stored), len(own))
 
 
 def _fingerprint(session: Session) -> str:
@@ -315,30 +370,70 @@ def _fingerprint(session: Session) -> str:
     return blake2b("\n".join(parts).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
+def _beginning(file: File, size: int) -> str:
+    """A digest of the first bytes of a file."""
+    digest, left = blake2b(digest_size=16), size
+    with file.open() as stream:
+        while left > 0 and (data := stream.read(min(left, 1 << 20))):
+            digest.update(data)
+            left -= len(data)
+    return digest.hexdigest()
+
+
+class _Known(msgspec.Struct):
+    """What is remembered about a session: the fingerprint of its files, and the traces they gave."""
+
+    fingerprint: str
+    traces: list[str]
+    run: str | None = None
+    """Of a file that holds one run without an id: what tells it from others, and how the file began."""
+    size: int = 0
+    began: str = ""
+
+
 class _Memory:
-    """What was imported when: session to the fingerprint of its files and the traces they gave."""
+    """What was imported when."""
 
     def __init__(self, store: Store | None) -> None:
         self._store = store
         self._path = None if store is None else store.path / "imports" / "sessions.json"
-        self._known: dict[str, tuple[str, list[str]]] = {}
+        self._known: dict[str, _Known] = {}
+        self._files: dict[str, _Known] = {}
         self._new = False
         if self._path is not None and self._path.exists():
             try:
-                self._known = msgspec.json.decode(self._path.read_bytes(), type=dict[str, tuple[str, list[str]]])
+                self._known = msgspec.json.decode(self._path.read_bytes(), type=dict[str, _Known])
             except (msgspec.MsgspecError, UnicodeDecodeError, OSError):
                 self._known = {}  # then everything is imported once more, which changes nothing
 
     def knows(self, key: str, fingerprint: str) -> bool:
         known = self._known.get(key)
-        return bool(known and known[0] == fingerprint and self._store is not None and all(t in self._store for t in known[1]))
+        if not known or known.fingerprint != fingerprint or self._store is None:
+            return False
+        return all(name in self._store for name in known.traces)
 
     def traces(self, key: str) -> list[str]:
-        return list(self._known[key][1])
+        return list(self._known[key].traces)
+
+    def keep_identity(self, key: str, session: Session, outcome: Outcome, traces: list[Trace]) -> None:
+        """A file of one run without an id that only grew since it was imported keeps the id it got then."""
+        if len(traces) != 1 or len(session.files) != 1 or (run := traces[0].meta["import"].get("run")) is None:
+            return
+        file, before = session.files[0], self._known.get(key)
+        self._files[key] = now = _Known("", [], run, file.size, _beginning(file, file.size))
+        if not before or not before.run or len(before.traces) != 1 or not 0 < before.size <= file.size:
+            return
+        if _beginning(file, before.size) == before.began:
+            now.run = before.run
+            meta = {**traces[0].meta, "import": {**traces[0].meta["import"], "run": before.run}}
+            traces[0] = msgspec.structs.replace(traces[0], trace_id=before.traces[0], meta=meta)
+            outcome.traces = list(before.traces)
 
     def note(self, key: str, fingerprint: str, outcome: Outcome) -> None:
         if outcome.status != "failed":
-            self._known[key] = (fingerprint, outcome.traces)
+            known = self._files.pop(key, None) or _Known("", [])
+            known.fingerprint, known.traces = fingerprint, outcome.traces
+            self._known[key] = known
             self._new = True
 
     def save(self) -> None:

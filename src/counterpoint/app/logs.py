@@ -9,18 +9,26 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import counterpoint.registry as registry
 from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.files import open_plain
 from counterpoint.formats.importer import Importer, Session
-from counterpoint.formats.importing.files import File
+from counterpoint.formats.importing.files import HEAD, MAX_UNPACKED, File, first_keys
 from counterpoint.trace import Trace
+
+_ZIP = b"PK\x03\x04"
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+# How far a file is looked into when its first part shows no source.
+_FURTHER = (1 << 20, 1 << 24)
+# A source of which fewer signs are there is not near.
+_NEAR = 0.4
 
 
 @dataclass(frozen=True)
@@ -70,21 +78,32 @@ def find(paths: Iterable[str | os.PathLike[str]], *, format: str | None = None, 
     found = Found()
     files: dict[str, list[File]] = {}
     seen: set[tuple[int, int]] = set()
-    owner: str | None = None
     for path in paths:
-        for file, why in _walk(Path(path), seen):
-            found.files += 1
-            found.bytes += file.size
-            owner = None if why else forced or _owner(file, owner)
-            if owner is None:
-                found.skipped.append(Skipped(file.name, why or ("is empty" if not file.size else "is of no source we know")))
-            else:
-                files.setdefault(owner, []).append(file)
+        # Absolute, so that who belongs together does not depend on how the path was typed.
+        _sort(_walk(Path(os.path.abspath(path)), seen), forced, found, files)
     for name in sorted(files):
         for session in importer(name).group(files[name]):
             if since is None or any(f.changed >= since for f in session.files):
                 found.sessions.append((name, session))
     return found
+
+
+_Seen = Iterable[tuple[File, str | None]]
+
+
+def _sort(some: _Seen, forced: str | None, found: Found, files: dict[str, list[File]], *, is_inside: bool = False) -> None:
+    """Put files to the importers that know them; what is in a zip archive that nobody knows is looked at one by one."""
+    owner: str | None = None
+    for file, why in some:
+        found.files += 1
+        found.bytes += file.size
+        owner = None if why else forced if forced and not _is_archive(file, forced) else _owner(file, owner)
+        if owner is not None:
+            files.setdefault(owner, []).append(file)
+        elif why is None and not is_inside and _is_archive(file, None):
+            _sort(_members(file), forced, found, files, is_inside=True)
+        else:
+            found.skipped.append(Skipped(file.name, why or _nearest(file)))
 
 
 def importer(name: str) -> Importer:
@@ -111,11 +130,79 @@ def _owner(file: File, before: str | None) -> str | None:
         if importer.sidecar(file.name):
             return name
     head = file.head() if file.size else b""
-    if not head:
-        return None
-    if before is not None and importers()[before].rank >= 0 and importers()[before].sniff(head):
+    if head and before is not None and importers()[before].rank >= 0 and importers()[before].sniff(head):
         return before
-    return next((name for name, importer in importers().items() if importer.sniff(head)), None)
+    for size in (HEAD, *_FURTHER):
+        if not head:
+            return None
+        found = next((name for name, importer in importers().items() if importer.sniff(head)), None)
+        if found is not None or len(head) < size:
+            return found
+        head = file.head(size * 16)  # what tells a source apart may stand behind a long first record
+    return None
+
+
+# -- archives ------------------------------------------------------------------------------------------------------------------
+
+
+def _is_archive(file: File, forced: str | None) -> bool:
+    """Whether a file is a zip archive, and not one that is the log itself."""
+    return file.size > 0 and file.head(4) == _ZIP and (forced is None or not importer(forced).sniff(file.head()))
+
+
+def _members(archive: File) -> Iterator[tuple[File, str | None]]:
+    """Every file in a zip archive, in order of name, with why it cannot be read where that is so."""
+    try:
+        with archive.open() as stream, zipfile.ZipFile(stream) as opened:
+            inside = sorted((i for i in opened.infolist() if not i.is_dir()), key=lambda i: i.filename)
+    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
+        yield archive, f"is a zip archive that cannot be read: {error}"
+        return
+    for info in inside:
+        why = None
+        if info.flag_bits & 1:
+            why = "is encrypted"
+        elif info.compress_type not in _METHODS:
+            why = f"is packed by a method that we do not know ({info.compress_type})"
+        elif info.file_size > MAX_UNPACKED:
+            why = "unpacks to more than the limit"
+        name = f"{archive.name}/{info.filename}"
+        yield File(name, info.file_size, partial(_open_member, archive.open, info.filename), archive.changed), why
+
+
+def _open_member(archive: Callable[[], BinaryIO], name: str) -> BinaryIO:
+    stream = archive()
+    try:
+        return cast(BinaryIO, zipfile.ZipFile(stream).open(name))
+    except (NotImplementedError, RuntimeError, zipfile.BadZipFile) as error:
+        raise InputError("cannot be read from its archive", where=name, why=str(error)) from error
+
+
+# -- what a file that nobody knows is nearest to ---------------------------------------------------------------------------
+
+
+def _nearest(file: File) -> str:
+    """Why a file was not taken: the source it looks most like, with what is missing for it; else what it is."""
+    head = file.head(_FURTHER[0]) if file.size else b""
+    if not head:
+        return "cannot be unpacked" if file.size else "is empty"
+    begins = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if begins[:1] not in (b"{", b"["):
+        return "is of no source we know: it is not JSON"
+    best: tuple[float, str, list[str], list[str]] = (0.0, "", [], [])
+    for name, one in importers().items():
+        there = [sign for sign in one.signs if f'"{sign}"'.encode() in head]
+        share = len(there) / len(one.signs) if one.signs else 0.0
+        if share > best[0] and len(there) > 1:
+            best = share, name, there, [sign for sign in one.signs if sign not in there]
+    if best[0] >= _NEAR:
+        there, lacks = (", ".join(signs[:4]) for signs in best[2:])
+        return f"is of no source we know; nearest is {best[1]}: it has {there}" + (f", and lacks {lacks}" if lacks else "")
+    keys = ", ".join(sorted(first_keys(head))[:6])
+    return f"is of no source we know: JSON with {keys}" if keys else "is of no source we know: JSON without keys at its top"
+
+
+# -- folders -------------------------------------------------------------------------------------------------------------------
 
 
 def _walk(path: Path, seen: set[tuple[int, int]]) -> Iterator[tuple[File, str | None]]:

@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from counterpoint.formats.draft import Draft
-from counterpoint.formats.importer import Importer, Session
+from counterpoint.formats.importer import Importer, Session, run_of
 from counterpoint.formats.importing.files import first_keys
 from counterpoint.formats.importing.lane import Lane
 from counterpoint.formats.importing.values import as_dict, as_list, compact, number, string, text_of
@@ -70,7 +70,7 @@ class _Run:
     def __init__(self, session: Session, run: dict[str, Any]) -> None:
         self.run = run
         task = f"{string(run.get('suite_name')) or 'none'}/{run['user_task_id']}"
-        self.draft: Draft = session.draft(_name(run), task, system="agentdojo")
+        self.draft: Draft = session.draft(_name(run), task, system="agentdojo", run=run_of(run))
         self.lane: Lane = self.draft.lane(_AGENT, role=_AGENT)
         pipeline = string(run.get("pipeline_name")) or ""
         self.model = _DEFENCE.sub("", pipeline) or None
@@ -204,6 +204,7 @@ def folded(text: str) -> str:
 agentdojo = Importer(
     suffixes=(".agentdojo.json",),
     sniff=_sniff,
+    signs=("messages", "suite_name", "pipeline_name", "user_task_id", "injections", "utility", "security"),
     system="agentdojo",
     read_session=_read,
     columns={

@@ -23,7 +23,7 @@ from typing import Any
 
 from counterpoint.errors import InputError
 from counterpoint.formats.draft import Draft
-from counterpoint.formats.importer import Importer, Session
+from counterpoint.formats.importer import Importer, Session, run_of
 from counterpoint.formats.importing.chat import arguments_text
 from counterpoint.formats.importing.files import File, first_keys
 from counterpoint.formats.importing.lane import Lane
@@ -65,11 +65,13 @@ class _TrajectoryTree:
 
     def __init__(self, session: Session, library: _Library, root: _Trajectory) -> None:
         self.library = library
-        stem = root.file.rsplit("/", 1)[-1].split(".", 1)[0]
-        name = root.id or root.session or stem or "trajectory"
+        run = None if root.id or root.session else run_of(root.data)
+        name = root.id or root.session or f"trajectory-{run}"
         asked = next((text_of(s.get("message")) for s in root.steps if s.get("source") == "user"), "")
         task = f"task-{sha256(asked.encode('utf-8', 'replace')).hexdigest()[:12]}" if asked else name
-        self.draft: Draft = session.draft(name, task, system=string(as_dict(root.data.get("agent")).get("name")) or "atif")
+        self.draft: Draft = session.draft(
+            name, task, system=string(as_dict(root.data.get("agent")).get("name")) or "atif", run=run
+        )
         self.draft.meta["agent"] = {
             k: v for k, v in as_dict(root.data.get("agent")).items() if k in ("name", "version", "model_name")
         }
@@ -427,6 +429,7 @@ def _thin(data: Any, depth: int = 0) -> Any:
 atif = Importer(
     suffixes=(".trajectory.json",),
     sniff=_sniff,
+    signs=("schema_version", "session_id", "agent", "steps", "step_id", "source"),
     system="atif",
     read_session=_read,
     group=_group,

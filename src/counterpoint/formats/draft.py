@@ -38,10 +38,18 @@ class Draft(DraftRows):
     """One trace, from the first event that is put down until `traces` makes it."""
 
     def __init__(
-        self, trace_id: str, task_id: str, *, system: str, prices: Prices = PRICES, records: Report | None = None
+        self,
+        trace_id: str,
+        task_id: str,
+        *,
+        system: str,
+        prices: Prices = PRICES,
+        records: Report | None = None,
+        run: str | None = None,
     ) -> None:
-        """`records` is what there is to say about the records of the whole session."""
+        """`records` is what there is to say about the records of the whole session; `run` tells apart runs of one id."""
         super().__init__(prices)
+        self._run = run
         self.trace_id, self.task_id, self.system = writable(trace_id) or "unnamed", writable(task_id) or "unnamed", system
         self.topology: str | None = None
         """Set it where the source says; else it follows from who spawned whom."""
@@ -80,7 +88,9 @@ class Draft(DraftRows):
             costs["cost_usd"] = sum(e.cost_usd or 0 for e in events)
         about = self.report.as_dict()
         if self._records is not None and (self._records.broken_count or self._records.unknown):
-            about["session"] = self._records.as_dict()
+            about["session"] = self._records.as_dict(short=True)
+        if self._run is not None:
+            about["run"] = self._run
         meta = {**self._for_people(events), **self.meta, "import": about}
         return Trace(
             trace_id=self.trace_id,

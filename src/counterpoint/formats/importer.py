@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any
 
 from counterpoint.errors import InputError
@@ -19,7 +20,7 @@ from counterpoint.formats.format import Data, Format
 from counterpoint.formats.importing.files import HEAD, File
 from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.usage import PRICES, Prices
-from counterpoint.formats.importing.values import decode
+from counterpoint.formats.importing.values import compact, decode
 from counterpoint.trace import Trace
 
 
@@ -91,9 +92,15 @@ class Session:
             else:
                 self.report.broke(file.name, number, "an entry that is not an object")
 
-    def draft(self, trace_id: str, task_id: str, *, system: str) -> Draft:
-        """A trace to be."""
-        return Draft(trace_id, task_id, system=system, prices=self.prices, records=self.report)
+    def draft(self, trace_id: str, task_id: str, *, system: str, run: str | None = None) -> Draft:
+        """A trace to be. `run` tells it from other runs where the source has no id for it: `run_of` its records."""
+        return Draft(trace_id, task_id, system=system, prices=self.prices, records=self.report, run=run)
+
+
+def run_of(*records: Any) -> str:
+    """What tells a run from all others where its source gives it no id of its own: a digest of all it says."""
+    data = "\0".join(compact(record) for record in records).encode("utf-8", "replace")
+    return blake2b(data, digest_size=8).hexdigest()
 
 
 def _is_one_document(head: bytes) -> bool:
@@ -144,6 +151,8 @@ class Importer(Format):
     """Which of the source's files belong together; one session per file where nothing is said."""
     sidecar: Callable[[str], bool] = _no_sidecar
     """Whether a file of this name (with its folders) belongs to the source though its content does not show it."""
+    signs: tuple[str, ...] = ()
+    """Names of keys that its files have: a file that nobody knows is told which source has the most of them."""
     rank: int = 0
     """Of two importers that know a file, the higher takes it: dialects above the general form."""
 

@@ -281,6 +281,7 @@ def _sum(details: dict[str, Any], *begins: str) -> int | None:
 langfuse = Importer(
     suffixes=(".json", ".jsonl"),
     sniff=_sniff,
+    signs=("trace", "observations", "parentObservationId", "startTime", "traceId"),
     system="langfuse",
     rank=10,
     read_session=_read,

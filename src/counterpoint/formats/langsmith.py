@@ -192,6 +192,7 @@ def _counts(outputs: dict[str, Any]) -> Iterator[dict[str, Any]]:
 langsmith = Importer(
     suffixes=(".json", ".jsonl"),
     sniff=_sniff,
+    signs=("run_type", "dotted_order", "trace_id", "parent_run_id", "inputs", "outputs"),
     system="langsmith",
     rank=10,
     read_session=_read,

@@ -23,16 +23,15 @@ Always true: ids are made of the entry's place and the agent, so a run that is w
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator
 from typing import Any
 
 from counterpoint.formats.draft import Draft
-from counterpoint.formats.importer import Importer, Session
+from counterpoint.formats.importer import Importer, Session, run_of
 from counterpoint.formats.importing.files import first_keys
 from counterpoint.formats.importing.lane import Lane
-from counterpoint.formats.importing.values import as_dict, as_list, compact, number, string, text_of
+from counterpoint.formats.importing.values import as_dict, as_list, number, string, text_of
 from counterpoint.trace import Trace, content_ref
 
 _PLANNER = "planner"
@@ -50,15 +49,14 @@ def _read(session: Session) -> Iterator[Trace]:
     for file in session.files:
         for line, run in session.entries(file):
             if isinstance(run.get("iterations"), list) and "task" in run:
-                digest = hashlib.sha256(compact(run).encode("utf-8", "replace")).hexdigest()[:8]
-                yield from _run(session, f"{file.stem or 'marble'}-{line}-{digest}", run)
+                yield from _run(session, run)
             else:
                 session.report.broke(file.name, line, "a run without iterations")
 
 
-def _run(session: Session, name: str, run: dict[str, Any]) -> Iterator[Trace]:
-    task = text_of(run["task"])
-    draft = session.draft(name, content_ref(task)[7:23], system="marble")
+def _run(session: Session, run: dict[str, Any]) -> Iterator[Trace]:
+    task, own = text_of(run["task"]), run_of(run)
+    draft = session.draft(f"marble-{own}", content_ref(task)[7:23], system="marble", run=own)
     draft.topology = _TOPOLOGIES.get(str(run.get("coordination_mode")))
     planner = draft.lane(_PLANNER, role=_PLANNER, leads=True)
     planner.told(task, id="task")
@@ -163,6 +161,7 @@ def _outcome(draft: Draft, run: dict[str, Any]) -> None:
 marble = Importer(
     suffixes=(".marble.jsonl",),
     sniff=_sniff,
+    signs=("task", "coordination_mode", "iterations", "task_assignments", "task_results"),
     system="marble",
     read_session=_read,
     columns={

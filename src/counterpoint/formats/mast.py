@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from counterpoint.formats.importer import Importer, Session
+from counterpoint.formats.importer import Importer, Session, run_of
 from counterpoint.formats.importing.chat import Turn, put_down
 from counterpoint.formats.importing.files import first_keys
 from counterpoint.formats.importing.values import as_dict, string, text_of
@@ -48,7 +48,7 @@ def _read(session: Session) -> Iterator[Trace]:
 
 def _run(session: Session, run: dict[str, Any]) -> Iterator[Trace]:
     task = run["instance_id"]
-    draft = session.draft(f"mast/{task}", task, system="mast")
+    draft = session.draft(f"mast/{task}", task, system="mast", run=run_of(run))
     turns = [_turn(as_dict(entry)) for entry in run["trajectory"]]
     put_down(draft, turns, task=text_of(run.get("problem_statement")))
     labels = {"note": as_dict(run.get("note")).get("text"), "other_data": run.get("other_data")}
@@ -72,6 +72,7 @@ def _turn(entry: dict[str, Any]) -> Turn:
 mast = Importer(
     suffixes=(".mast.json",),
     sniff=_sniff,
+    signs=("instance_id", "problem_statement", "trajectory", "note"),
     system="mast",
     read_session=_read,
     columns={

@@ -161,6 +161,7 @@ def _usage(usage: dict[str, Any]) -> Usage | None:
 openai_agents = Importer(
     suffixes=(".json", ".jsonl"),
     sniff=_sniff,
+    signs=("object", "trace_id", "span_data", "started_at", "ended_at"),
     system="openai-agents",
     rank=10,
     read_session=_read,

@@ -399,6 +399,7 @@ def _adopt(spans: list[Span], raws: list[RawSpan], beside: Mapping[str, Beside],
 openinference = Importer(
     suffixes=(".json", ".jsonl", ".pb", ".bin"),
     sniff=_sniff,
+    signs=("openinference.span.kind", "attributes", "context", "span_id", "trace_id", "parent_id"),
     system="openinference",
     rank=10,
     read_session=_read,

@@ -187,6 +187,7 @@ def category(value: Any) -> str:
 trail = Importer(
     suffixes=(".json",),
     sniff=_sniff,
+    signs=("trace_id", "spans", "span_id", "span_name", "span_attributes", "child_spans"),
     system="trail",
     rank=10,
     group=_group,

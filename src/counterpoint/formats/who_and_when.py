@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from counterpoint.formats.draft import Draft
-from counterpoint.formats.importer import Importer, Session
+from counterpoint.formats.importer import Importer, Session, run_of
 from counterpoint.formats.importing.chat import HUMANS, Turn, put_down
 from counterpoint.formats.importing.files import first_keys
 from counterpoint.formats.importing.values import as_dict, number, string, text_of
@@ -67,7 +67,8 @@ def _run(session: Session, run: dict[str, Any]) -> Iterator[Trace]:
     is_magentic = any(turn.speaker == _LEADER for turn in turns)
     question = text_of(run.get("question"))
     task = string(run.get("question_ID")) or content_ref(question)[7:23]
-    draft = session.draft(f"{'hand-crafted' if is_magentic else 'algorithm-generated'}/{task}", task, system="who_and_when")
+    name = f"{'hand-crafted' if is_magentic else 'algorithm-generated'}/{task}"
+    draft = session.draft(name, task, system="who_and_when", run=run_of(run))
     draft.topology = "centralized" if is_magentic else None
     for agent, prompt in as_dict(run.get("system_prompt")).items():
         if any(turn.speaker == agent for turn in turns) and isinstance(prompt, str):
@@ -117,6 +118,7 @@ def _label(draft: Draft, run: dict[str, Any], turns: list[Turn]) -> None:
 who_and_when = Importer(
     suffixes=(".who_and_when.json",),
     sniff=_sniff,
+    signs=("history", "question", "ground_truth", "mistake_agent", "mistake_step"),
     system="who_and_when",
     read_session=_read,
     columns={

@@ -21,13 +21,6 @@ from counterpoint.files import read_toml
 if TYPE_CHECKING:
     from collections import Counter
 
-    from counterpoint.app.importing import Account
-    from counterpoint.app.logs import Found
-
-if TYPE_CHECKING:
-    from counterpoint.formats.importing.usage import Prices
-
-if TYPE_CHECKING:
     from counterpoint.app.importing import Account, Outcome
     from counterpoint.app.logs import Found
     from counterpoint.formats.importing.usage import Prices
@@ -39,8 +32,8 @@ _LARGE = 64 << 20
 @click.command(
     "import",
     epilog="\b\nExamples:\n  counterpoint import --last 7d\n  counterpoint import spans.json ~/logs --store traces --json\n\n"
-    "\b\nExit codes: 0 imported (broken records are counted), 1 a session failed, 2 unreadable input,\n"
-    "3 no such path or no logs.",
+    "\b\nExit codes: 0 traces were stored or were there already (broken records are counted), 1 a session failed,\n"
+    "2 nothing could be read, 3 no such path or no session matches.",
 )
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.option("--last", metavar="SPAN", help="Only sessions changed within a span: 7d, 12h.")
@@ -80,6 +73,9 @@ def import_(paths: tuple[str, ...], format_: str | None, is_following: bool, as_
     _say(account, found, is_dry=options["is_dry"], as_json=as_json)
     if account.failed:
         raise click.exceptions.Exit(1)
+    if not account.traces:
+        what = f"{sum(c['sessions'] for c in account.by_importer.values()):,} sessions were read, and no trace is in them"
+        raise InputError(what, where=", ".join(places), fix="`counterpoint import --json` says what was broken or unknown")
 
 
 def _outcomes(found: Found, table: Prices, options: dict[str, Any], *, quiet: bool) -> Iterator[Outcome]:
@@ -126,7 +122,8 @@ def _nothing(found: Found, places: list[str], options: dict[str, Any]) -> Except
     asked = [f"--{name} {options[name]}" for name in ("last", "project") if options[name]]
     if asked:
         return NotFound(f"no session matches {' '.join(asked)}", fix="leave the option out to see all")
-    why = "; ".join(f"{s.name}: {s.why}" for s in found.skipped[:3]) or "there is no file"
+    here = os.path.join(os.getcwd(), "")
+    why = "; ".join(f"{s.name.removeprefix(here)}: {s.why}" for s in found.skipped[:3]) or "there is no file"
     fix = "`counterpoint import --format list` shows the sources we know; --format NAME forces one"
     return InputError("holds no log of a known format", where=", ".join(places), why=why, fix=fix)
 
@@ -229,7 +226,8 @@ def _listed(counts: Counter[str]) -> str:
 
 
 def _first(lines: list[str], total: int) -> list[str]:
-    shown = [f"         {plain_text(line)}" for line in lines[:_SHOWN]]
+    here = os.path.join(os.getcwd(), "")
+    shown = [f"         {plain_text(line.removeprefix(here))}" for line in lines[:_SHOWN]]
     return shown + ([f"         ... and {total - _SHOWN:,} more"] if total > _SHOWN else [])
 
 

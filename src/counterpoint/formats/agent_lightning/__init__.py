@@ -172,6 +172,7 @@ def _read(session: Session) -> Iterator[Trace]:
 agent_lightning = Importer(
     suffixes=(".jsonl", ".json"),
     sniff=_sniff,
+    signs=("rollout_id", "attempt_id", "sequence_id", "event_type", "span_id"),
     system="agent-lightning",
     read_session=_read,
     group=_group,

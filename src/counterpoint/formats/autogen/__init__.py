@@ -26,7 +26,7 @@ from counterpoint.formats.autogen.console import blocks_of, is_console, put_bloc
 from counterpoint.formats.autogen.event_log import event_in, is_event, put_events, records_of
 from counterpoint.formats.autogen.group_chat import CHAT_TYPES, AgentChat, is_history, is_message, put_history
 from counterpoint.formats.draft import Draft
-from counterpoint.formats.importer import Importer, Session
+from counterpoint.formats.importer import Importer, Session, run_of
 from counterpoint.formats.importing.files import File
 from counterpoint.formats.importing.values import as_dict, as_list, decode
 from counterpoint.trace import Trace
@@ -97,8 +97,8 @@ def _sniff(head: bytes) -> bool:
 
 def _read(session: Session) -> Iterator[Trace]:
     for file in session.files:
-        name = _name(file.name)
-        draft = session.draft(name, name, system="autogen")
+        own = _run_of(file)
+        draft = session.draft(f"autogen-{own}", f"autogen-{own}", system="autogen", run=own)
         form = _form(file.head())
         if form is not None:
             _READERS[form](session, file, draft)
@@ -107,10 +107,12 @@ def _read(session: Session) -> Iterator[Trace]:
         yield from draft.traces()
 
 
-def _name(path: str) -> str:
-    """The file and its folder: many such logs have the same name."""
-    parts = path.rsplit("/", 2)[-2:]
-    return "/".join([*parts[:-1], parts[-1].split(".", 1)[0]]) or "autogen"
+def _run_of(file: File) -> str:
+    """All that the file says tells its run: such logs have no ids, and many have the same name."""
+    try:
+        return run_of(file.data().decode("utf-8", "replace"))
+    except InputError:
+        return run_of(file.last)
 
 
 def _events(session: Session, file: File, draft: Draft) -> None:
@@ -162,6 +164,7 @@ _READERS = {"events": _events, "chat": _chat, "console": _console, "history": _h
 autogen = Importer(
     suffixes=(".autogen.jsonl", ".json", ".log", ".txt"),
     sniff=_sniff,
+    signs=("messages", "source", "models_usage", "content", "type"),
     system="autogen",
     read_session=_read,
     columns={

@@ -193,6 +193,7 @@ claude_code = Importer(
     system="claude-code",
     suffixes=(".jsonl",),
     sniff=_sniff,
+    signs=("sessionId", "uuid", "parentUuid", "type", "message", "timestamp"),
     sidecar=_sidecar,
     group=_group,
     read_session=_read,

@@ -267,7 +267,7 @@ def _thread(session: Session, file: File, report: Report) -> Thread | None:
         if head is None:
             session.report.broke(file.name, number, "a record that no Codex log begins with")
             continue
-        head.id = head.id or session.key or file.stem or "unnamed"
+        head.id = head.id or file.stem or session.key or "unnamed"
         return Thread(head, _chained(number, record, records), report)
     return None
 
@@ -324,6 +324,7 @@ codex = Importer(
     system=_SYSTEM,
     suffixes=(".jsonl", ".jsonl.zst", ".json"),
     sniff=_sniff,
+    signs=("timestamp", "type", "payload", "session_meta", "response_item"),
     sidecar=_sidecar,
     group=_group,
     read_session=_read,

@@ -1,6 +1,6 @@
 """The files of a source, as an importer sees them: named bytes, unpacked, read line by line and within limits.
 
-zstd and gzip are unpacked on the way, whatever the name says.
+zstd and gzip are unpacked on the way, whatever the name says, and UTF-16 becomes UTF-8.
 
 Always true: nothing here opens a file; `File.open` is given by whoever found it. A line or document beyond its limit is an
 `InputError` or a counted record, and never fills the memory.
@@ -8,6 +8,7 @@ Always true: nothing here opens a file; `File.open` is given by whoever found it
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import re
@@ -50,9 +51,14 @@ class File:
         return cls(name, len(data), lambda: io.BytesIO(data))
 
     @property
+    def last(self) -> str:
+        """The last part of the name: what is left of it when the file is moved."""
+        return self.name.rsplit("/", 1)[-1]
+
+    @property
     def stem(self) -> str:
         """The last part of the name up to its first dot."""
-        return self.name.rsplit("/", 1)[-1].split(".", 1)[0]
+        return self.last.split(".", 1)[0]
 
     def head(self, size: int = HEAD) -> bytes:
         """How the file begins, unpacked; empty when it cannot be read."""
@@ -63,16 +69,19 @@ class File:
             return b""
 
     def unpacked(self) -> BinaryIO:
-        """The file's bytes, with zstd or gzip taken off."""
+        """The file's bytes, with zstd or gzip taken off, as UTF-8 where they were UTF-16."""
         stream = self.open()
         magic = stream.read(4)
         stream.seek(0)
         if magic == _ZSTD:
             reader = zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(stream, read_across_frames=True)
-            return bounded(reader, self.name)
-        if magic[:2] == _GZIP:
-            return bounded(gzip.GzipFile(fileobj=stream), self.name)
-        return stream
+            stream = bounded(reader, self.name)
+            magic = stream.peek(4)[:4]  # type: ignore[attr-defined]
+        elif magic[:2] == _GZIP:
+            stream = bounded(gzip.GzipFile(fileobj=stream), self.name)
+            magic = stream.peek(4)[:4]  # type: ignore[attr-defined]
+        coding = _utf16(magic)
+        return stream if coding is None else io.BufferedReader(_Recoded(stream, coding), 1 << 18)
 
     def lines(self) -> Iterator[tuple[int, bytes | None]]:
         """Number and bytes of each line, from 1; None for one beyond the limit. Blank ones are left out."""
@@ -109,6 +118,42 @@ class File:
 def bounded(stream: Any, name: str, limit: int = MAX_UNPACKED) -> BinaryIO:
     """A stream that refuses to give more than `limit` bytes."""
     return io.BufferedReader(_Bounded(stream, name, limit), 1 << 18)
+
+
+def _utf16(begins: bytes) -> str | None:
+    """The coding of a text in UTF-16: by its mark, or by the zero beside its first character, which is one of JSON's."""
+    if begins[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "utf-16"
+    if begins[1:2] == b"\0" and begins[3:4] == b"\0" and begins[:1] in (b"{", b"["):
+        return "utf-16-le"
+    if begins[:1] == b"\0" and begins[2:3] == b"\0" and begins[1:2] in (b"{", b"["):
+        return "utf-16-be"
+    return None
+
+
+class _Recoded(io.RawIOBase):
+    """A text in another coding, as UTF-8; what cannot be read becomes question marks."""
+
+    def __init__(self, stream: BinaryIO, coding: str) -> None:
+        self._stream, self._left = stream, b""
+        self._decoder = codecs.getincrementaldecoder(coding)("replace")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        while not self._left:
+            data = self._stream.read(1 << 18)
+            self._left = self._decoder.decode(data, final=not data).encode("utf-8", "replace")
+            if not data:
+                break
+        n = min(len(buffer), len(self._left))
+        buffer[:n], self._left = self._left[:n], self._left[n:]
+        return n
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
 
 
 class _Bounded(io.RawIOBase):

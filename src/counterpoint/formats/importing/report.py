@@ -60,13 +60,14 @@ class Report:
         for name in ("unknown", "exact", "inferred", "mended", "lacks"):
             getattr(self, name).update(getattr(other, name))
 
-    def as_dict(self) -> dict[str, Any]:
-        """As plain data, without what is empty."""
+    def as_dict(self, *, short: bool = False) -> dict[str, Any]:
+        """As plain data, without what is empty. `short` leaves folders out, so that a file that was moved says the same."""
+        broken = [{**row, "file": row["file"].rsplit("/", 1)[-1]} for row in self.broken] if short else self.broken
         links = {"exact": dict(self.exact), "inferred": dict(self.inferred), "unlinked": self.unlinked_count}
         whole: dict[str, Any] = {
             "records": self.records,
             "broken": self.broken_count,
-            "broken_first": self.broken,
+            "broken_first": broken,
             "unknown": dict(self.unknown),
             "links": {name: found for name, found in links.items() if found},
             "unlinked_first": self.unlinked,

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from counterpoint.formats.draft import Draft
-from counterpoint.formats.importer import Importer, Session
+from counterpoint.formats.importer import Importer, Session, run_of
 from counterpoint.formats.importing.chat import Message, messages_of
 from counterpoint.formats.importing.files import first_keys
 from counterpoint.formats.importing.values import as_dict, as_list, count, number, string
@@ -54,7 +54,7 @@ def _read(session: Session) -> Iterator[Trace]:
         if not log.has_samples:
             session.report.lacks["samples: the log has none, or only summaries of them"] += 1
         for sample in samples:
-            draft = _begun(session, log, sample, string(log.eval.get("eval_id")) or file.stem)
+            draft = _begun(session, log, sample)
             try:
                 _play(draft, sample)
             except RecursionError:
@@ -63,14 +63,15 @@ def _read(session: Session) -> Iterator[Trace]:
             yield from draft.traces()
 
 
-def _begun(session: Session, log: EvalLog, sample: Sample, stem: str) -> Draft:
+def _begun(session: Session, log: EvalLog, sample: Sample) -> Draft:
     data = sample.data
-    key = string(log.eval.get("eval_id")) or string(log.eval.get("run_id")) or stem or "log"
+    own = string(log.eval.get("eval_id")) or string(log.eval.get("run_id"))
+    key = own or string(log.eval.get("created")) or "log"
     if "eval_id" not in log.eval and (task := string(log.eval.get("task_id"))):
         key = f"{key}-{task}"
     task = string(log.eval.get("task")) or "task"
     name = f"{key}/{data.get('id')}/{count(data.get('epoch')) or 1}"
-    draft = session.draft(name, f"{task}/{data.get('id')}", system="inspect")
+    draft = session.draft(name, f"{task}/{data.get('id')}", system="inspect", run=None if own else run_of(data))
     draft.meta["eval"] = {field: log.eval[field] for field in _NAMES if log.eval.get(field) is not None} | {"status": log.status}
     kept = {field: data[field] for field in _SAID if data.get(field) not in (None, {}, [], "")}
     draft.meta["sample"] = {"id": data.get("id"), "epoch": data.get("epoch"), **kept}
@@ -139,6 +140,7 @@ def _is_asked(message: Message, asked: frozenset[str]) -> bool:
 inspect = Importer(
     suffixes=(".eval",),
     sniff=_sniff,
+    signs=("eval", "samples", "status", "version", "task", "plan"),
     system="inspect",
     read_session=_read,
     columns={

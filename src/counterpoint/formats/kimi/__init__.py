@@ -148,8 +148,10 @@ def _read(session: Session) -> Iterator[Trace]:
     for story in stories.values():
         answered(story)
     tell(draft, stories)
+    # Kimi's id of a session is the name of its folder.
     draft.trace_id = draft.task_id = session.key.rpartition("/")[2] or f"kimi-{_began(stories)}"
-    draft.meta["title"] = string(state.get("title")) or string(state.get("custom_title"))
+    if title := string(state.get("custom_title")) or string(state.get("title")):
+        draft.meta["title"] = title
     yield from draft.traces()
 
 
@@ -173,6 +175,7 @@ def _began(stories: dict[str, Story]) -> str:
 kimi = Importer(
     suffixes=(".jsonl",),
     sniff=_sniff,
+    signs=("timestamp", "message", "type", "payload", "TurnBegin"),
     system="kimi",
     read_session=_read,
     group=_group,

@@ -220,6 +220,7 @@ def _read(session: Session) -> Iterator[Trace]:
 otel = Importer(
     suffixes=(".json", ".jsonl", ".pb", ".bin"),
     sniff=_sniff,
+    signs=("resourceSpans", "scopeSpans", "traceId", "spanId", "startTimeUnixNano", "attributes"),
     read_session=_read,
     system="otel",
     rank=-10,

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from counterpoint.formats.draft import Draft
-from counterpoint.formats.importer import Importer, Session
+from counterpoint.formats.importer import Importer, Session, run_of
 from counterpoint.formats.importing.files import HEAD, File, first_keys
 from counterpoint.formats.importing.values import as_dict, as_list, number, string
 from counterpoint.formats.verifiers.message_graph import MAIN, GraphTalk, play_rollout, usage_of
@@ -32,7 +32,6 @@ _BESIDE = frozenset(
 _WRAPPERS = ("outputs", "rollouts", "results")
 _NO_METRIC = frozenset({"example_id", "id", "reward", "is_truncated", "is_completed", "prompt", "completion", "advantage"})
 _LABELS = ("answer", "info", "task", "stop_condition", "is_truncated", "is_completed", "error", "env_id", "policy_version")
-_GENERIC = frozenset({"results", "traces", "rollouts", "rollout", "episodes", "outputs", ""})
 
 
 def _sniff(head: bytes) -> bool:
@@ -92,9 +91,6 @@ class _RolloutFile:
 
     def __init__(self, session: Session, file: File, about: dict[str, Any]) -> None:
         self.session, self.about = session, about
-        parts = file.name.split("/")
-        folder = parts[-2] if len(parts) > 1 else ""
-        self.key = (f"{folder}" if file.stem in _GENERIC else file.stem) or "rollouts"
         self._times: Counter[str] = Counter()
 
     def traces(self, record: dict[str, Any]) -> Iterator[Trace]:
@@ -122,10 +118,11 @@ class _RolloutFile:
         asked = as_dict(row.get("input"))
         row = {**asked, **{k: v for k, v in row.items() if v is not None or k not in asked}}
         example = row.get("example_id", row.get("id", row.get("problem_id", "row")))
-        env = string(about.get("env_id")) or string(row.get("env_id")) or string(row.get("task")) or self.key
+        env = string(about.get("env_id")) or string(row.get("env_id")) or string(row.get("task")) or "rollouts"
         self._times[str(example)] += 1
-        name = string(row.get("trajectory_id")) or f"{self.key}/{example}/{self._times[str(example)]}"
-        draft = self.session.draft(name, f"{env}/{example}", system="verifiers")
+        own = string(row.get("trajectory_id"))
+        name, run = own or f"{env}/{example}/{self._times[str(example)]}", None if own else run_of(row)
+        draft = self.session.draft(name, f"{env}/{example}", system="verifiers", run=run)
         labels = {k: row[k] for k in _LABELS if row.get(k) not in (None, "", {}, [])}
         draft.meta["rollout"] = {"example_id": example, **labels}
         if about:
@@ -178,8 +175,9 @@ class _RolloutFile:
         )
         kind = string(as_dict(record.get("env")).get("id")) or string(task.get("type")) or "verifiers"
         self._times[named] += 1
-        name = string(record.get("id")) or f"{self.key}/{named}/{self._times[named]}"
-        draft = self.session.draft(name, f"{kind}/{named}", system="verifiers")
+        own = string(record.get("id"))
+        name, run = own or f"{kind}/{named}/{self._times[named]}", None if own else run_of(record)
+        draft = self.session.draft(name, f"{kind}/{named}", system="verifiers", run=run)
         kept = ("stop_condition", "is_completed", "ok", "errors", "info", "verifiers", "run", "group")
         draft.meta["rollout"] = {k: record[k] for k in kept if record.get(k) not in (None, "", {}, [])}
         if data:
@@ -238,6 +236,7 @@ def _across(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
 verifiers = Importer(
     suffixes=(".rollouts.jsonl",),
     sniff=_sniff,
+    signs=("prompt", "completion", "reward", "example_id", "trajectory", "metrics"),
     sidecar=lambda name: _METADATA.search(name) is not None,
     group=_group,
     rank=-5,
