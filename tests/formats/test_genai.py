@@ -175,7 +175,7 @@ def test_models_costs_names_and_what_else_is_kept() -> None:
     assert [genai_span(raw("x", **{key: "guide"}), "agent").agent for key in names] == ["guide"] * 5
     assert genai_span(raw("invoke_agent  guide "), "agent").agent == "guide"
     assert genai_span(raw("guide.agent"), "agent").agent == "guide"
-    assert genai_span(raw(agent_name="guide"), "llm").agent is None
+    assert genai_span(raw(agent_name="guide"), "llm").agent == "guide"
     kept = {
         "gen_ai.response.id": "r", "gen_ai.response.finish_reasons": ["stop"], "gen_ai.conversation.id": "c", "gen_ai.agent.id": "d",
         "gen_ai.tool.type": "f", "gen_ai.caller.name": "k", "gen_ai.output.messages": MESSAGE,

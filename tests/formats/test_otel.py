@@ -412,7 +412,10 @@ def test_real_rows_of_autogens_runtime() -> None:
     sent = Counter((a["sender_agent_type"], a["recipient_agent_type"]) for a in worked if "sender_agent_type" in a)
     team = max(traces, key=lambda t: len(t.events))
     assert Counter((e.agent, e.to) for e in team.events if e.type == "message" and e.to) == sent
-    assert logs.kinds(team)["human_intervention"] == sum("sender_agent_type" not in a for a in worked)
+    by_people = [a for a in attrs if a.get("ioa_observe.span.kind") == "agent" or (a in worked and "sender_agent_type" not in a)]
+    assert (len(traces), logs.kinds(team)["human_intervention"]) == (1, len(by_people))
+    names = {"moderator-agent", *(a["recipient_agent_type"].split("_")[0] for a in worked)}
+    assert {next(e.role for e in team.events if e.agent == agent and e.role) for agent in team.members} == names
 
 
 @pytest.mark.shared
@@ -424,3 +427,50 @@ def test_a_real_sub_agent_inside_a_tool() -> None:
     assert [e.to for e in trace.events if e.type == "spawn"] == subs
     tools = [s for s in spans.values() if s["attributes"]["gen_ai.operation.name"] == "execute_tool"]
     assert logs.kinds(trace)["tool_call"] == len(tools) - len(subs)
+
+
+# -- one run over several traces and files ---------------------------------------------------------------------------------
+
+
+def flat(k: int, at: float, trace: str, **attrs: Any) -> dict[str, Any]:
+    ids = {"trace_id": trace, "span_id": f"{k:016x}", "parent_span_id": None}
+    times = {"start_time": int((1.7e9 + at) * 1e9), "end_time": int((1.7e9 + at + 1) * 1e9)}
+    return {**ids, **times, "name": "chat m", "attributes": {"gen_ai.operation.name": "chat", **attrs}}
+
+
+def five_agents() -> list[dict[str, Any]]:
+    used = {"gen_ai.usage.input_tokens": 10, "gen_ai.usage.output_tokens": 2, "gen_ai.request.model": "m"}
+    return [
+        flat(k + 1, k, f"{k % 5 + 1:032x}", **{"gen_ai.agent.id": f"agent-{k % 5}", "gen_ai.agent.name": "worker", "session.id": "day-1", **used})
+        for k in range(20)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", ["session.id", "gen_ai.conversation.id"])
+def test_five_agents_in_five_traces_of_one_session_are_one_team(key: str) -> None:
+    rows = five_agents()
+    for row in rows:
+        row["attributes"][key] = row["attributes"].pop("session.id")
+    (trace,) = read("".join(json.dumps(row) + "\n" for row in rows).encode())
+    assert sorted(trace.members) == [f"agent-{k}" for k in range(5)]
+    assert (trace.trace_id, trace.tokens) == (f"{1:032x}", 240)
+
+
+def test_files_of_one_session_are_read_together() -> None:
+    rows = five_agents()
+    halves = {f"spans-{k}.jsonl": "".join(json.dumps(row) + "\n" for row in rows[k::2]).encode() for k in range(2)}
+    other = json.dumps({**flat(99, 0, "f" * 32), "name": "chat z"}) + "\n"
+    session, alone = logs.sessions("otel", {**halves, "z.jsonl": (other + other.replace("63", "64")).encode()})
+    assert [f.name for f in session.files] == ["spans-0.jsonl", "spans-1.jsonl"]
+    (trace,) = logs.importer("otel").read_session(session)
+    assert trace.tokens == 240
+    assert [f.name for f in alone.files] == ["z.jsonl"]
+
+
+@pytest.mark.parametrize("wrap", [json.dumps, lambda value: value], ids=["text", "object"])
+def test_spans_inside_a_log_routers_raw(wrap: Any) -> None:
+    plain = read("".join(json.dumps(row) + "\n" for row in five_agents()).encode())
+    routed = [{"_time": 1.7e9, "host": "h", "source": "otel", "_raw": wrap(row), "cribl_pipe": "p"} for row in five_agents()]
+    assert read("".join(json.dumps(row) + "\n" for row in routed).encode()) == plain
+    whole = {"_raw": wrap(team()), "_time": 1}
+    assert read(json.dumps([whole]).encode()) == read(json.dumps(team()).encode())

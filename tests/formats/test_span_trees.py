@@ -204,10 +204,72 @@ def test_agents_beside_the_main_agents_steps_are_its_own() -> None:
         S("p", "llm", "w", 1, 2, usage=Usage(1, output=1)),
         S("a", "agent", "w", 3, 4, agent="bot", output="x"),
         S("q", "llm", "w", 5, 6, usage=Usage(1, output=1)),
+        S("b", "agent", "w", 7, 8, agent="other", output="y"),
     )
     assert shown(trace)[1] == ("spawn", "main", "a")
     assert ("a:return", "q") in edges(trace, "return")
-    assert trace.events[0].role == "crew"
+    assert (trace.events[0].role, trace.topology) == ("crew", "centralized")
+
+
+def test_one_agent_is_no_team() -> None:
+    """What is beside the only agent is its work too: no parent is inferred for it."""
+    trace = one(
+        S("w", "chain", None, 0, 20, name="main"),
+        S("p", "llm", "w", 1, 2, usage=Usage(1, output=1)),
+        S("a", "agent", "w", 3, 4, agent="bot", output="x"),
+        S("q", "llm", "w", 5, 6, usage=Usage(1, output=1)),
+        S("b", "agent", "w", 7, 8, agent="bot", output="y"),
+    )
+    assert (trace.agents, trace.topology, links(trace)) == (["a"], "unknown", {})
+    sub = one(
+        S("w", "chain", None, 0, 20, name="main"),
+        S("p", "llm", "w", 1, 2),
+        S("a", "agent", "w", 3, 9, agent="bot"),
+        S("t", "tool", "a", 4, 8, tool="ask"),
+        S("c", "agent", "t", 5, 7, agent="helper"),
+    )
+    assert (sub.agents, sub.topology) == (["a", "c"], "centralized")
+
+
+def test_an_agent_of_an_id_is_one_over_traces_of_its_session() -> None:
+    """No agent spans at all: model calls and tools that say whose they are."""
+    five = [S(f"{kind}{k}{n}", kind, None, 10 * n + k, 10 * n + k + 0.5, agent=f"role{k % 2}", definition=f"id{k}", tool="look" if kind == "tool" else None)
+            for n in range(3) for k in range(5) for kind in ("llm", "tool")]  # fmt: skip
+    trace = one(*five)
+    assert sorted(trace.members) == [f"id{k}" for k in range(5)]
+    assert {e.role for e in trace.events if e.agent == "id3"} == {"role1"}
+    shared = one(S("a", "llm", None, 0, 1, agent="x", definition="d"), S("b", "llm", None, 2, 3, agent="y", definition="d"))
+    assert sorted(shared.members) == ["x", "y"]  # an id that two names share tells nobody apart
+    inside = one(S("a", "agent", None, 0, 9, agent="A", definition="d"), S("l", "llm", "a", 1, 2, definition="d"), S("m", "llm", "a", 3, 4, definition="?"))
+    assert inside.agents == ["a"]
+
+
+def test_an_agent_in_a_trace_of_its_own_hangs_on_the_tool_that_is_called_after_it() -> None:
+    trace = one(
+        S("a", "agent", None, 0, 20, agent="lead"),
+        S("t", "tool", "a", 2, 9, tool="ask_math_helper"),
+        S("u", "tool", "a", 2, 9, tool="ask_weather"),
+        S("c", "agent", None, 3, 8, agent="math_helper"),
+        S("d", "agent", None, 30, 38, agent="weather"),
+    )
+    assert [(e.agent, e.to) for e in trace.events if e.type == "spawn"] == [("a", "c")]
+
+
+def test_spans_that_share_an_id_are_counted_and_kept() -> None:
+    trace = one(
+        S("r", "agent", None, 0, 9, agent="a"),
+        S("x", "llm", "r", 1, 2, name="first", usage=Usage(5, output=1)),
+        S("x", "llm", "r", 3, 4, name="second", usage=Usage(7, output=1)),
+        S("y", "llm", "r", 5, None, name="third"),
+        S("y", "llm", "r", 5, 6, name="third", output="done"),
+        S("z", "llm", "r", 7, 8, name="fourth", output="one"),
+        S("z", "llm", "r", 7, 8, name="fourth", output="two"),
+    )
+    assert sorted(e.id for e in trace.events) == ["x", "x~2", "y", "z"]
+    assert trace.meta["import"]["mended"] == {
+        "spans that share the id of another span: kept under another id": 1,
+        "spans that are told twice and not alike: the later counts": 1,
+    }
 
 
 def test_an_agent_wrapped_in_itself_and_one_that_calls_itself() -> None:

@@ -17,15 +17,16 @@ states it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from counterpoint.formats.importer import Importer, Session
+from counterpoint.formats.importing.files import File
 from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, compact, count, number, string, text_of
-from counterpoint.formats.otel import count_records, read_file
-from counterpoint.formats.spans.raw_records import RawSpan, Records, records_in
+from counterpoint.formats.otel import count_records, join_traces, read_file
+from counterpoint.formats.spans.raw_records import RawSpan, Records, files_together, records_in, unwrapped_head
 from counterpoint.formats.spans.span import Kind, LastAnswer, Span, ToolUse, opened, said, told
 from counterpoint.formats.spans.trees import traces_of
 from counterpoint.trace import Trace
@@ -40,8 +41,13 @@ def _sniff(head: bytes) -> bool:
     if head[:1] == b"\x0a":  # OTLP in protobuf
         return _KIND.strip(b'"') in head
     begins = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
+    head = unwrapped_head(head)
     is_marked = _SCOPE in head or (_KIND in head and (any(own in head for own in _OWN) or b'"gen_ai.' not in head))
     return begins and is_marked and not any(other in head for other in _OTHERS)
+
+
+def _group(files: Sequence[File]) -> list[Session]:
+    return [Session(group[0].name, group) for group in files_together(files)]
 
 
 def _read(session: Session) -> Iterator[Trace]:
@@ -55,6 +61,7 @@ def _read(session: Session) -> Iterator[Trace]:
         if raw.ok is None and raw.id in records.codes:
             raw.ok = records.codes[raw.id]
     spans = spans_of(records.spans, session.report, records.beside)
+    join_traces(spans, records, session.report)
     yield from traces_of(spans, session, system="openinference")
 
 
@@ -403,6 +410,7 @@ openinference = Importer(
     system="openinference",
     rank=10,
     read_session=_read,
+    group=_group,
     columns={
         "AGENT span": ("spawn", "return"),
         "input of the outermost AGENT span": ("human_intervention",),

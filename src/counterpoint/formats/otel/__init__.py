@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from counterpoint.errors import InputError
@@ -30,7 +30,7 @@ from counterpoint.formats.importing.values import as_dict, as_list, decode
 from counterpoint.formats.otel.dialects import TRACE, is_ours, joined, restored, spans_for
 from counterpoint.formats.otel.log_records import add_logs
 from counterpoint.formats.spans.genai import settled
-from counterpoint.formats.spans.raw_records import Records
+from counterpoint.formats.spans.raw_records import Records, files_together, unwrapped_head
 from counterpoint.formats.spans.span import Span
 from counterpoint.formats.spans.trees import traces_of
 from counterpoint.trace import Trace
@@ -64,10 +64,17 @@ def records_of(data: bytes, content_type: str = "") -> tuple[Records, Report]:
 def spans_of_records(records: Records, report: Report) -> list[Span]:
     """Spans in our form: read by dialect, joined across traces, with what logs say about them."""
     spans = spans_for(records.spans)
-    together = joined(spans, records.spans)
-    if together:
-        report.mended["traces that are one, by the links between them"] += together
+    join_traces(spans, records, report)
     return add_logs(records.logs, settled(spans), report)
+
+
+def join_traces(spans: list[Span], records: Records, report: Report) -> None:
+    """Make one trace of those that are one run's, and say so."""
+    by_links, by_session = joined(spans, records.spans)
+    if by_links:
+        report.mended["traces that are one, by the links between them"] += by_links
+    if by_session:
+        report.mended["traces that are one, by the session that they name"] += by_session
 
 
 def count_records(records: Records, report: Report, where: str, *, before: int = 0) -> None:
@@ -191,6 +198,7 @@ _BINARY_SPAN = re.compile(rb"\x0a\x10.{16}\x12\x08.{8}", re.DOTALL)
 
 def _sniff(head: bytes) -> bool:
     start = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    head = unwrapped_head(head)
     if start in (b"{", b"["):
         if _OURS in head[:256]:
             return False  # what our own exporter wrote is `otlp`
@@ -199,6 +207,10 @@ def _sniff(head: bytes) -> bool:
         return False
     has_logs = b"claude_code." in head or b"codex." in head
     return _BINARY_SPAN.search(head) is not None or (has_logs and b"event.name" in head)
+
+
+def _group(files: Sequence[File]) -> list[Session]:
+    return [Session(group[0].name, group) for group in files_together(files)]
 
 
 def _read(session: Session) -> Iterator[Trace]:
@@ -222,6 +234,7 @@ otel = Importer(
     sniff=_sniff,
     signs=("resourceSpans", "scopeSpans", "traceId", "spanId", "startTimeUnixNano", "attributes"),
     read_session=_read,
+    group=_group,
     system="otel",
     rank=-10,
     columns={

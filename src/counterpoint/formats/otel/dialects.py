@@ -5,7 +5,7 @@ out); `.tool` -> tool call; `.tool.blocked_on_user` -> the user's decision; span
 tool span that they nest under. AutoGen: `autogen process X` -> X at work on a message of its sender. AG2: `ag2.span.type`.
 
 Always true: a session of Claude Code is one trace; other traces become one where a span of one names a span of the other as
-its cause (AutoGen and AG2 begin a trace per message).
+its cause (AutoGen and AG2 begin a trace per message), or where their spans name one session.
 """
 
 from __future__ import annotations
@@ -217,8 +217,22 @@ def _ag2(raw: RawSpan) -> list[Span]:
 # -- which traces are one --------------------------------------------------------------------------------------------------
 
 
-def joined(spans: list[Span], raws: list[RawSpan]) -> int:
-    """Give traces that name each other's spans as causes one name: that of the earliest. Returns how many were joined."""
+_SESSIONS = (
+    "session.id", "gen_ai.conversation.id", "langfuse.session.id", "traceloop.association.properties.session_id",
+    "gcp.vertex.agent.session_id", "session_id",
+)  # fmt: skip
+
+
+def session_of(raw: RawSpan) -> str | None:
+    """The session or conversation that a span names, or its resource."""
+    return next((found for attrs in (raw.attrs, raw.resource) for n in _SESSIONS if (found := string(attrs.get(n)))), None)
+
+
+def joined(spans: list[Span], raws: list[RawSpan]) -> tuple[int, int]:
+    """Give traces of one run one name, that of the earliest. Returns how many were joined by links, and how many by session.
+
+    A run's traces name each other's spans as causes, or one session.
+    """
     known = {(raw.trace, raw.id) for raw in raws}
     envelopes = {e: raw.trace for raw in raws if (e := string(raw.attrs.get("ag2.network.envelope_id")))}
     owner: dict[str, str] = {}
@@ -240,9 +254,21 @@ def joined(spans: list[Span], raws: list[RawSpan]) -> int:
             if other is not None and (a := find(other)) != (b := find(raw.trace)):
                 first, second = sorted((a, b), key=lambda t: begins[t])
                 owner[second] = first
+    by_links = len(owner)
+    first_of: dict[str, str] = {}
+    inside: dict[str, set[str]] = {}
+    for raw in raws:
+        inside.setdefault(find(raw.trace), set()).add(raw.id)
+    for raw in raws:
+        if (session := session_of(raw)) is not None:
+            a, b = find(first_of.setdefault(session, raw.trace)), find(raw.trace)
+            if a != b and inside[a].isdisjoint(inside[b]):  # of two copies of one trace, both stay
+                first, second = sorted((a, b), key=lambda t: begins[t])
+                owner[second] = first
+                inside[first] |= inside[second]
     for span in spans:
         span.trace = find(span.trace)
-    return len(owner)
+    return by_links, len(owner) - by_links
 
 
 # -- Spans that our own exporter wrote, as the traces they were, whatever collector or backend they came through ------

@@ -67,6 +67,10 @@ _REASONING = (
 )  # fmt: skip
 
 
+_AGENT_NAMES = ("gen_ai.agent.name", "agent_name", "agent.name")
+_AGENT_IDS = ("gen_ai.agent.id", "agent.id", "agent_id")
+
+
 def _first(attrs: dict[str, Any], names: Sequence[str]) -> Any:
     return next((attrs[n] for n in names if attrs.get(n) is not None), None)
 
@@ -105,10 +109,12 @@ def kind_of(raw: RawSpan) -> Kind:
 
 def _agent_name(raw: RawSpan) -> str | None:
     attrs = raw.attrs
-    named = string(_first(attrs, ("gen_ai.agent.name", "agent_name", "agent.name")))
+    named = string(_first(attrs, _AGENT_NAMES))
     if named is None and raw.name.startswith("invoke_agent "):
         named = raw.name.removeprefix("invoke_agent ").strip()
-    return named or string(_first(attrs, ("traceloop.entity.name", "ioa_observe.entity.name"))) or None
+    if named is None and (entity := string(attrs.get("ioa_observe.entity.name"))):
+        return entity.rsplit(".", 1)[0]  # agent and method: an agent has several
+    return named or string(attrs.get("traceloop.entity.name")) or None
 
 
 def genai_span(raw: RawSpan, kind: Kind | None = None) -> Span:
@@ -122,7 +128,10 @@ def genai_span(raw: RawSpan, kind: Kind | None = None) -> Span:
     span.usage = usage_of(attrs) if kind in ("llm", "agent") else None
     span.cost_usd = number(_first(attrs, ("gen_ai.usage.cost", "gen_ai.usage.cost_usd", "llm.cost.total")))
     span.model = string(_first(attrs, ("gen_ai.response.model", "gen_ai.request.model", "llm.model_name", "ai.model.id")))
-    span.agent = _agent_name(raw) if kind == "agent" else string(attrs.get("gen_ai.agent.name"))
+    span.agent = _agent_name(raw) if kind == "agent" else string(_first(attrs, _AGENT_NAMES))
+    span.definition = string(_first(attrs, _AGENT_IDS))
+    if span.definition and "ioa_observe.workflow.name" in attrs:
+        span.definition = span.definition.rsplit(".", 1)[0]
     if kind == "agent" and span.agent is None:
         span.agent = raw.name.removesuffix(".agent") or None
     span.extra = _extra(attrs, kind)

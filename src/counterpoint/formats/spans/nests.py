@@ -26,7 +26,8 @@ class Nest:
 
     def __init__(self, spans: Iterable[Span], report: Report) -> None:
         self.report = report
-        self.spans = _once(spans)
+        self.spans = _once(spans, report)
+        _forget_shared(self.spans.values())
         self.parent = self._parents()
         self.adopted: dict[str, str] = {}
         """Agent span to the tool span in whose time it ran, where that is all that joins them."""
@@ -178,10 +179,13 @@ class Nest:
         for name in self.order:
             if self.spans[name].kind == "tool" and name not in taken and self.spans[name].end is not None:
                 tools.setdefault(self.root[name], []).append(name)
+        everywhere = [name for some in tools.values() for name in some]
         for name in self.agents:
-            if self.boss[name] is None and self.via[name] is None and self.parent[name] is not None:
-                around = [t for t in tools.get(self.root[name], ()) if self._surrounds(t, name)]
-                if len(around) > 1:
+            if self.boss[name] is None and self.via[name] is None:
+                # The agent may have a trace of its own: then the tool must be called after it, too.
+                is_below = self.parent[name] is not None
+                around = [t for t in (tools.get(self.root[name], ()) if is_below else everywhere) if self._surrounds(t, name)]
+                if len(around) > 1 or not is_below:
                     around = [t for t in around if _names(self.spans[t], self.spans[name])]
                 if len(around) == 1:
                     self.adopted[name] = around[0]
@@ -231,10 +235,14 @@ class Entries:
         self.instances = set(nest.agents.values())
         self.named = {s.agent: nest.agents[n] for n in reversed(agents) if (s := self.spans[n]).agent}
         """Agent name to its first instance."""
+        self.defined = {s.definition: nest.agents[n] for n in reversed(agents) if (s := self.spans[n]).definition}
+        """Id of what was configured to its first instance."""
         self.targets: dict[str, str] = {}
         """Handoff span to the instance that control passes to."""
         self.handed: set[str] = set()
         self._hand_off(agents)
+        self.alone: dict[str, str] = {}
+        """Root to the one agent below it: what is beside that agent is its work too, for one agent is no team."""
         self.led = self._led(acting)
         self.last = {nest.agents[n]: n for n in agents}
         """Instance to its last span."""
@@ -260,15 +268,16 @@ class Entries:
         return paid
 
     def _join_turns(self) -> None:
-        """Spans of one name under one workflow, one after the other, are turns of one agent."""
+        """Spans of one agent under one workflow, one after the other, are its turns; so are its roots in one session."""
         latest: dict[tuple[str, str], str] = {}
         for name in self.tops:
             span, root = self.spans[name], self.nest.root[name]
-            if span.agent_id is None and span.agent and root != name:
-                before = latest.get((root, span.agent))
+            if span.agent_id is None and (called := span.definition or span.agent):
+                key = root if root != name else "", called
+                before = latest.get(key)
                 if before is not None and not self.nest.overlap(before, name):
                     self.nest.agents[name] = self.nest.agents[before]
-                latest[root, span.agent] = name
+                latest[key] = name
 
     def _led(self, acting: set[str]) -> dict[str, str]:
         """Top agents that the main agent leads, with the rule: it acts beside them, or they run at the same time."""
@@ -278,12 +287,20 @@ class Entries:
             if self.nest.root[name] != name and name not in self.handed:
                 groups.setdefault(self.nest.root[name], []).append(name)
         for root, names in groups.items():
+            if len({self.nest.agents[n] for n in names}) == 1 and not self._has_others(root, names):
+                self.alone[root] = self.nest.agents[names[0]]
+                continue
             at_once = any(self.nest.overlap(a, b) for a, b in pairwise(names))
             if root in acting:
                 led.update(dict.fromkeys(names, "agent spans beside steps of the main agent"))
             elif at_once:
                 led.update(dict.fromkeys(names, "agent spans of one workflow at one time"))
         return led
+
+    def _has_others(self, root: str, names: list[str]) -> bool:
+        """Whether the steps beside an agent are of several agents, or a tool of theirs is what set it to work."""
+        beside = [n for n in self.nest.order if self.nest.root[n] == root and self.nest.boss[n] is None and n not in names]
+        return any(s.kind == "agent" or s.agent or s.agent_id or s.definition for n in beside if (s := self.spans[n]))
 
     def _hand_off(self, agents: list[str]) -> None:
         """Each handoff passes control to the next agent span of that name, or to the one of that name that is running."""
@@ -323,14 +340,46 @@ class Entries:
         return MAIN if name in self.led or self.nest.via[name] is not None else None
 
 
-def _once(spans: Iterable[Span]) -> dict[str, Span]:
-    """Spans by id: of a span that is recorded twice, the record that has its end, and the later of those."""
+def _once(spans: Iterable[Span], report: Report) -> dict[str, Span]:
+    """Spans by id: of a span that is recorded twice, the record that has its end, and the later of those.
+
+    Two spans that only share an id are both kept, the second under another; this is counted.
+    """
     found: dict[str, Span] = {}
     for span in spans:
         before = found.get(span.id)
+        if before is not None and _differ(before, span):
+            report.mended["spans that share the id of another span: kept under another id"] += 1
+            k = 2
+            while (name := f"{span.id}~{k}") in found and _differ(found[name], span):
+                k += 1
+            span.id = name
+            before = found.get(name)
+        elif before is not None and before.end is not None and span.end is not None and _said(before) != _said(span):
+            report.mended["spans that are told twice and not alike: the later counts"] += 1
         if before is None or span.end is not None or before.end is None:
             found[span.id] = span
     return found
+
+
+def _forget_shared(spans: Iterable[Span]) -> None:
+    """An id that agents of several names share tells no agent from another."""
+    names: dict[str, set[str]] = {}
+    for span in spans:
+        if span.definition and span.agent:
+            names.setdefault(span.definition, set()).add(span.agent)
+    for span in spans:
+        if span.definition and len(names.get(span.definition, ())) > 1:
+            span.definition = None
+
+
+def _differ(a: Span, b: Span) -> bool:
+    """Whether two records of one id are two spans: another name, kind or start."""
+    return a.name != b.name or a.kind != b.kind or (a.start is not None and b.start is not None and abs(a.start - b.start) > 1e-3)
+
+
+def _said(span: Span) -> tuple[object, ...]:
+    return span.end, span.parent, span.input, span.output, span.usage, span.model, span.ok, span.error
 
 
 def _names(tool: Span, agent: Span) -> bool:

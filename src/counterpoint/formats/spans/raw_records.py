@@ -4,6 +4,8 @@ Known shapes: OTLP JSON (`resourceSpans`, `resourceLogs`) and its snake_case twi
 (`data[].spans[]`), rows of the ClickHouse exporter, and spans as the SDKs print them (`context`, or `trace_id` beside
 `span_id`), alone, in a list, or under `spans`.
 
+Any of them may stand in the `_raw` of a log router's events.
+
 Always true: nothing here raises on a strange value; an id is hex whether it came as hex or as base64; a time is seconds since
 the epoch whatever its unit; a span without an id is counted as broken.
 """
@@ -13,11 +15,13 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from counterpoint.formats.importing.values import as_dict, as_list, number, seconds, string
+from counterpoint.errors import InputError
+from counterpoint.formats.importing.files import File
+from counterpoint.formats.importing.values import as_dict, as_list, decode, number, seconds, string
 
 _HEX = re.compile(r"^(?:0x)?([0-9a-fA-F]{16}|[0-9a-fA-F]{32})$")
 _BASE64 = re.compile(r"^[A-Za-z0-9+/_-]{11}=|^[A-Za-z0-9+/_-]{22}==")
@@ -103,6 +107,9 @@ def records_in(document: Any) -> Iterator[tuple[str, dict[str, Any], dict[str, A
         if isinstance(value, list):
             stack.extend((item, resource, depth + 1) for item in reversed(value))
         elif isinstance(value, dict):
+            if "_raw" in value and (inner := _unwrapped(value["_raw"])) is not None:
+                stack.append((inner, resource, depth + 1))
+                continue
             kind = _kind(value)
             if kind is not None:
                 yield kind, value, resource, string(as_dict(value.get("scope")).get("name")) or ""
@@ -113,6 +120,16 @@ def records_in(document: Any) -> Iterator[tuple[str, dict[str, Any], dict[str, A
                 if name in value and not (name == "batches" and isinstance(value[name], list) and _is_batch(value[name])):
                     below = _processes(value) if name == "spans" and "processes" in value else inside
                     stack.append((value[name], below, depth + 1))
+
+
+def _unwrapped(raw: Any) -> Any:
+    """The document in an event of a log router (Cribl, Splunk), which carries what it received as text in `_raw`."""
+    if isinstance(raw, str) and raw.lstrip()[:1] in ("{", "["):
+        try:
+            return decode(raw)
+        except InputError:
+            return None
+    return raw if isinstance(raw, (dict, list)) else None
 
 
 def _kind(value: dict[str, Any]) -> str | None:
@@ -370,3 +387,54 @@ def _status(code: Any, message: Any, attrs: dict[str, Any], events: list[SpanEve
     thrown = next((e.attrs.get("exception.message") for e in events if e.name == "exception"), None)
     what = string(message) or string(thrown) or string(attrs.get("error.message")) or string(attrs.get("error.type"))
     return False, what
+
+
+# -- files -----------------------------------------------------------------------------------------------------------------
+
+
+_BLOCK = 1 << 20
+_OVERLAP = 512
+_NAMED = re.compile(
+    rb'\\?"(?:trace_?[iI][dD]|TraceId|session\.id|gen_ai\.conversation\.id)\\?"\s*[:,]\s*'
+    rb'(?:\\?"value\\?"\s*:\s*\{\s*\\?"string_?[vV]alue\\?"\s*:\s*)?\\?"([^"\\]{4,})\\?"'
+)
+
+
+def unwrapped_head(head: bytes) -> bytes:
+    """How a file begins, with the quotes of what stands in `_raw` as quotes."""
+    return head.replace(b'\\"', b'"') if b'"_raw"' in head[:65536] else head
+
+
+def files_together(files: Sequence[File]) -> list[list[File]]:
+    """Files that hold spans of one trace or of one session, together: exporters begin a new file when one is full."""
+    owner = list(range(len(files)))
+
+    def find(at: int) -> int:
+        while owner[at] != at:
+            owner[at] = owner[owner[at]]
+            at = owner[at]
+        return at
+
+    first: dict[bytes, int] = {}
+    for i, file in enumerate(files):
+        for name in _ids_in(file):
+            a, b = sorted((find(first.setdefault(name, i)), find(i)))
+            owner[b] = a
+    groups: dict[int, list[File]] = {}
+    for i, file in enumerate(files):
+        groups.setdefault(find(i), []).append(file)
+    return list(groups.values())
+
+
+def _ids_in(file: File) -> set[bytes]:
+    """The ids of traces and sessions that a file names; none where it cannot be read as text."""
+    found: set[bytes] = set()
+    try:
+        with file.unpacked() as stream:
+            rest = b""
+            while data := stream.read(_BLOCK):
+                found.update(_NAMED.findall(rest + data))
+                rest = data[-_OVERLAP:]
+    except (InputError, OSError, EOFError):
+        return set()
+    return found

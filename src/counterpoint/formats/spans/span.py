@@ -36,6 +36,8 @@ class Span:
     """On an agent span: its name. On others: the agent that acts, where the source says so without nesting."""
     agent_id: str | None = None
     """The agent instance, where the source has one; otherwise the agent span's own id is the instance."""
+    definition: str | None = None
+    """The id of what was configured, of which several instances may run; the agent itself where no agent span says more."""
     model: str | None = None
     usage: Usage | None = None
     """Only on spans that are one model call; sums on wrappers are for checking."""

@@ -78,24 +78,33 @@ class _Tree:
     def _lane(self, span: Span) -> Lane:
         """The lane of the agent that a span is the work of."""
         at = boss = self.nest.boss[span.id]
-        is_named = span.agent is not None or span.agent_id is not None
+        is_named = span.agent is not None or span.agent_id is not None or span.definition is not None
         while at is not None and is_named:
-            above = self.spans[at]
-            if above.agent_id == span.agent_id if span.agent_id and above.agent_id else above.agent == span.agent:
+            if _is_of(span, self.spans[at]):
                 return self.draft.lane(self.nest.agents[at])
             at = self.nest.boss[at]
         if span.agent_id is not None:
             return self._own(span.agent_id, span.agent)
+        if span.definition is not None and (span.agent is not None or boss is None):
+            return self._own(span.definition, span.agent)
         if span.agent is not None:
             return self._own(span.agent, span.agent)
         if boss is None:
-            root = self.spans[self.nest.root[span.id]]
-            return self.draft.lane(MAIN, role=root.name if root.kind == "chain" else None, leads=True)
+            return self._main(self.nest.root[span.id])
         return self.draft.lane(self.nest.agents[boss])
+
+    def _main(self, name: str) -> Lane:
+        """The lane of what no agent span is around: the main agent's, or of the only agent there is."""
+        if (sole := self.entries.alone.get(name)) is not None:
+            return self.draft.lane(sole)
+        root = self.spans[name]
+        return self.draft.lane(MAIN, role=root.name if root.kind == "chain" else None, leads=True)
 
     def _own(self, agent: str, role: str | None) -> Lane:
         """The lane of an agent that a span names, by id or by name, beside the nesting."""
-        agent = agent if agent in self.entries.instances else self.entries.named.get(agent, agent)
+        if agent not in self.entries.instances:
+            known = self.entries.defined.get(agent) or self.entries.named.get(role or agent)
+            agent = known or agent
         if not self.draft.has_lane(agent) and agent not in self.entries.instances and self.draft.rows:
             self.draft.report.loose(f"agent {role or agent}: named by its spans, its spawn is in none")
         return self.draft.lane(agent, role=role)
@@ -145,9 +154,13 @@ class _Tree:
             self._entered(agent, event, text)
             self._mark(span, event)
             return
-        if span.input:
+        if span.input and (is_first or agent in self.met or len(self.met) < 2):
             self._mark(span, lane.told(span.input, at=span.start, id=f"{span.id}:input"))
-        if span.id in self.nest.orphans or not (is_first or lane.heard or agent in self.met):
+        elif span.input:  # one more agent in the middle of a run: who asked it is not said
+            told = {"by": "unknown", "source": "peer"}
+            self._mark(span, lane.told(span.input, at=span.start, id=f"{span.id}:input", **told))
+        is_known = is_first or lane.heard or lane.last or agent in self.met
+        if span.id in self.nest.orphans or not is_known:
             self.draft.report.loose(f"agent {role or agent}: no span says who set it to work")
 
     def _entered(self, agent: str, event: str, text: str) -> None:
@@ -361,6 +374,15 @@ class _Tree:
                     self.draft.rewards[_fresh(key, self.draft.rewards)] = value
             if event is not None:
                 self.draft.set(event, reward={**self.draft.rows[event].get("reward", {}), **span.reward})
+
+
+def _is_of(span: Span, above: Span) -> bool:
+    """Whether a span is the work of the agent whose span is above it: by the most exact name that both have."""
+    if span.agent_id and above.agent_id:
+        return span.agent_id == above.agent_id
+    if span.definition and above.definition:
+        return span.definition == above.definition
+    return above.agent == span.agent
 
 
 def _extra(span: Span, **more: Any) -> dict[str, Any]:
