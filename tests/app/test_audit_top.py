@@ -132,7 +132,7 @@ def test_top_by_and_group(run: Run, clean: Path) -> None:
     found = json.loads(run("top", clean, "--group", "tool", "--by", "events", "--json")[1])
     assert (found["group"], found["by"], found["path"]) == ("tool", "events", "time")
     assert {r["name"]: r["calls"] for r in found["rows"]} == {"search": 9, None: 0}
-    assert found["coverage"] == {"accounted": 491, "total": 1000, "share": 0.491, "no_record": 0}
+    assert found["coverage"] == {"accounted": 491, "total": 1000, "share": 0.491, "no_record": 0, "missing": 0}
     role = run("top", clean, "--group", "role")[1]
     assert "worker" in role
     assert run("top", clean, "--by", "colour")[0] == 2

@@ -67,7 +67,7 @@ def test_agents_are_numbered_as_they_appear_and_the_spawned_who_never_act_come_l
 
 
 def test_outsiders_by_role_or_name_are_no_members_unless_they_spawn_or_are_spawned() -> None:
-    assert {"user", "human", "tool", "environment", "system", "memory"} == OUTSIDE_ROLES
+    assert {"user", "human", "tool", "environment", "system", "memory", "unknown"} == OUTSIDE_ROLES
     events = [
         ev("e1", 0, "bob", role="user"),
         ev("e2", 1, "human"),

@@ -34,6 +34,8 @@ from counterpoint.formats.importing.usage import PRICES, Prices
 from counterpoint.formats.masking import glance
 from counterpoint.store import Store
 from counterpoint.trace import Trace
+from counterpoint.trace.keys import STATED
+from counterpoint.trace.quantities import NO_TRANSCRIPT
 
 # Traces wait to be stored until there are this many events: small sessions share a part of the lake.
 _BATCH = 20_000
@@ -106,6 +108,8 @@ class Outcome:
     agents: int = 0
     events: int = 0
     tokens: int = 0
+    stated: int = 0
+    """Tokens of agents whose transcript is not there, as others state them."""
     report: Report = field(default_factory=Report)
     secrets: Counter[str] = field(default_factory=Counter)
     error: str | None = None
@@ -127,6 +131,7 @@ class Account:
     seconds: dict[str, float] = field(default_factory=dict)
     report: Report = field(default_factory=Report)
     tokens: int = 0
+    stated: int = 0
     traces: int = 0
     """Traces that were stored, or were there already."""
     secrets: Counter[str] = field(default_factory=Counter)
@@ -140,6 +145,7 @@ class Account:
         self.seconds[outcome.importer] = self.seconds.get(outcome.importer, 0.0) + outcome.seconds
         self.report.add(outcome.report)
         self.tokens += outcome.tokens
+        self.stated += outcome.stated
         self.traces += len(outcome.traces) if outcome.status != "failed" else 0
         self.secrets.update(outcome.secrets)
         if outcome.status == "failed":
@@ -150,13 +156,23 @@ class Account:
         """Model calls whose tokens the source does not say."""
         return self.report.lacks.get(_NO_USAGE, 0)
 
+    @property
+    def without_transcript(self) -> int:
+        """Agents that are known and whose records are not there."""
+        return self.report.lacks.get(NO_TRANSCRIPT, 0)
+
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
         return {
             "sources": {name: dict(counts) for name, counts in self.by_importer.items()},
             "traces": self.traces,
             **self.report.as_dict(),
-            "tokens": {"accounted": self.tokens, "model_calls_without_usage": self.without_usage},
+            "tokens": {
+                "accounted": self.tokens,
+                "stated": self.stated,
+                "model_calls_without_usage": self.without_usage,
+                "agents_without_transcript": self.without_transcript,
+            },
             "secrets": dict(self.secrets),
             "failed": [o.as_dict() for o in self.failed],
         }
@@ -276,6 +292,8 @@ def _read(name: str, session: Session, *, is_strict: bool) -> tuple[Outcome, lis
     outcome.traces = [t.trace_id for t in traces]
     outcome.agents, outcome.events = sum(len(t.members) for t in traces), sum(len(t.events) for t in traces)
     outcome.tokens = sum(int(t.costs.get("tokens", 0)) for t in traces)
+    stated = [e for t in traces for e in t.events if e.extra and STATED in e.extra]
+    outcome.stated = sum((e.tokens_in or 0) + (e.tokens_out or 0) for e in stated)
     outcome.seconds = time.perf_counter() - begin
     return outcome, traces
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from counterpoint.audit.facts import Facts
 from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.trace import Trace
-from counterpoint.trace.quantities import counted_tokens
+from counterpoint.trace.quantities import counted_tokens, missing_transcripts
 
 By = Literal["agent", "role", "tool", "type", "model"]
 BY = ("agent", "role", "tool", "type", "model")
@@ -61,6 +61,8 @@ class Coverage(Struct, frozen=True, kw_only=True):
     share: float | None
     no_record: int
     """Acting events without a token record."""
+    missing: int = 0
+    """Agents that are known and whose records are not there: then nobody knows the share."""
 
 
 def coverage(trace: Trace, *, facts: Facts | None = None) -> Coverage:
@@ -69,9 +71,9 @@ def coverage(trace: Trace, *, facts: Facts | None = None) -> Coverage:
     accounted = counted_tokens(trace.events)
     total = int(trace.tokens or 0)
     silent = facts.thinks_E & ~facts.has_tokens_E
-    return Coverage(
-        accounted=accounted, total=total, share=accounted / total if total else None, no_record=int(silent.sum())
-    )
+    missing = missing_transcripts(trace.meta)
+    share = accounted / total if total and not missing else None
+    return Coverage(accounted=accounted, total=total, share=share, no_record=int(silent.sum()), missing=missing)
 
 
 def rollup(trace: Trace, by: By = "agent", *, facts: Facts | None = None) -> list[Row]:

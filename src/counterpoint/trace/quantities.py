@@ -17,6 +17,18 @@ NO_TIMES = "timestamps: t counts events"
 """What an importer writes into `meta.import.lacks` when no record of its source has a time."""
 
 
+NO_TRANSCRIPT = "the transcript of a sub-agent"
+"""What an importer writes into `meta.import.lacks`, with how many, when the records of agents that it knows are not there."""
+
+
+def missing_transcripts(meta: Mapping[str, Any]) -> int:
+    """Of how many agents the importer knew and found no records: what the trace counts is then not all that was spent."""
+    about = meta.get("import")
+    lacks = about.get("lacks") if isinstance(about, dict) else None
+    found = lacks.get(NO_TRANSCRIPT) if isinstance(lacks, dict) else None
+    return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else 0
+
+
 def has_times(meta: Mapping[str, Any]) -> bool:
     """Whether `t` and `dur` are seconds; False where the importer found no time in its source."""
     about = meta.get("import")

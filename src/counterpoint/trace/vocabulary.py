@@ -44,8 +44,8 @@ ACTING = ("orchestrator_decision", "message", "tool_call", "aggregate")
 """Event types in which an agent's model acts. Spawn, despawn, return and tool_result are consequences or observations."""
 TEAM_TYPES = (*ACTING, "spawn", "despawn", "return")
 """Event types that only a member of the team brings about."""
-OUTSIDE_ROLES = frozenset({"user", "human", "tool", "environment", "system", "memory"})
-"""Roles and names of those who are heard but are not in the team."""
+OUTSIDE_ROLES = frozenset({"user", "human", "tool", "environment", "system", "memory", "unknown"})
+"""Roles and names of those who are heard but are not in the team, or of whom nobody says who they are."""
 
 REWARD_FAMILIES = {
     "R1": "shared team outcome",

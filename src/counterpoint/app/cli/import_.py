@@ -197,6 +197,9 @@ def summary(account: Account, found: Found, *, is_dry: bool = False) -> str:
     lines.append(f"links    exact {exact:,} · inferred {inferred:,}{by_rule} · unlinked {report.unlinked_count:,}")
     lines += _first(report.unlinked, report.unlinked_count)
     unaccounted = f" · {account.without_usage:,} model calls without a usage record" if account.without_usage else ""
+    if account.without_transcript:
+        unaccounted += f" · {account.without_transcript:,} agents without a transcript"
+        unaccounted += f", whose parents state {account.stated:,}" if account.stated else ""
     lines.append(f"tokens   {account.tokens:,} accounted{unaccounted}")
     if account.secrets:
         lines.append(f"secrets  about {account.secrets.total():,} ({_listed(account.secrets)}): masked in every export")
@@ -208,7 +211,7 @@ def summary(account: Account, found: Found, *, is_dry: bool = False) -> str:
         lines.append(f"unknown  {report.unknown.total():,} records of kinds we do not know ({_listed(report.unknown)})")
     if report.mended:
         lines.append(f"mended   {_listed(report.mended)}")
-    lacks = {what: n for what, n in report.lacks.items() if not what.startswith("the tokens")}
+    lacks = {what: n for what, n in report.lacks.items() if not what.startswith(("the tokens", "the transcript of a sub-agent"))}
     lines += [f"lacking  {what} ({n:,})" for what, n in sorted(lacks.items(), key=lambda row: -row[1])[:5]]
     lines += _skipped(found)
     lines += [f"failed   {o.session}: {plain_text(o.error or '')}" for o in account.failed[:_SHOWN]]

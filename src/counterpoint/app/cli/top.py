@@ -167,7 +167,9 @@ def _percent(value: float | None) -> str:
 def _accounted(covered: Coverage) -> str:
     if not covered.total:
         return "tokens: none recorded"
-    text = f"accounted {_tokens(covered.accounted)} of {_tokens(covered.total)} tokens ({100 * (covered.share or 0):.0f} %)"
+    share = f"{100 * covered.share:.0f} %" if covered.share is not None else f"{covered.missing:,} agents have no transcript"
+    least = "at least " if covered.missing else ""
+    text = f"accounted {_tokens(covered.accounted)} of {least}{_tokens(covered.total)} tokens ({share})"
     left = covered.total - covered.accounted
     text += f"; {_tokens(left)} have no usage record" if left else ""
     return text + (f"; {covered.no_record:,} acts carry no tokens" if covered.no_record else "")

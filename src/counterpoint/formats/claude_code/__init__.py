@@ -27,14 +27,16 @@ Always true: the files of a session make one trace, and its id is the session's.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
 
 from counterpoint.errors import InputError
-from counterpoint.formats.claude_code.conversation import Conversations, SpawnLinks, workflow_agents
+from counterpoint.formats.claude_code.conversation import Conversation, Conversations, SpawnLinks, workflow_agents
 from counterpoint.formats.claude_code.transcript import Transcript
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.files import File
-from counterpoint.formats.importing.values import as_dict, decode, string
+from counterpoint.formats.importing.values import as_dict, decode, seconds, string
 from counterpoint.trace import Trace
 
 _AGENT = re.compile(r"(?:^|/)agent-([A-Za-z0-9_-]+)\.jsonl$")
@@ -46,8 +48,8 @@ _TYPES = {"assistant", "user", "system", "attachment", "progress", "summary", "f
 _NOTES = {"ai-title", "custom-title", "agent-name", "mode", "permission-mode", "last-prompt", "pr-link", "started", "result"}
 _SESSION = re.compile(rb'"sessionId"\s*:\s*"([^"]+)"')
 _UUID = re.compile(rb'"uuid"\s*:\s*"([^"]+)"')
-_TEAM = re.compile(rb'"teamName"\s*:\s*"([^"]+)"')
-_NAME = re.compile(rb'"agentName"\s*:\s*"([^"]+)"')
+_TEAM = re.compile(rb'"team_?[nN]ame"\s*:\s*"([^"\\]+)"')
+_TIME = re.compile(rb'"timestamp"\s*:\s*"([^"]+)"')
 
 
 def _sniff(head: bytes) -> bool:
@@ -77,26 +79,95 @@ def _sidecar(name: str) -> bool:
     return bool(_META.search(name) or (_SNAPSHOT.search(name) and "/subagents/" not in name and _UNDER.search(name)))
 
 
+class _Scan(NamedTuple):
+    """What all records of a transcript say about whose it is: nothing here stands at the head of a file alone."""
+
+    session: str | None
+    root: bytes | None
+    """The uuid of its first record."""
+    teams: frozenset[str]
+    """The teams that it belongs to or makes."""
+    mate: str | None
+    """`name@team` of the teammate whose transcript it is; None for a lead and for a session without a team."""
+    first: float | None
+    last: float | None
+
+
+@lru_cache(maxsize=8192)
+def _scan(file: File) -> _Scan:
+    session = root = first = last = mate = None
+    teams: set[str] = set()
+    try:
+        for _, line in file.lines():
+            if line is None:
+                continue
+            session = session or _SESSION.search(line)
+            root = root or _UUID.search(line)
+            if b'"timestamp"' in line:
+                last = line
+                first = first or line
+            if b'"teamName"' in line or b'"team_name"' in line:
+                teams.update(found.decode("utf-8", "replace") for found in _TEAM.findall(line))
+                mate = mate or _mate_in(line)
+    except InputError:
+        pass
+    return _Scan(_words(session), root[1] if root else None, frozenset(teams), mate, _time_in(first), _time_in(last))
+
+
+def _mate_in(line: bytes) -> str | None:
+    """The teammate that a record is of: it names itself and its team."""
+    if b'"agentName"' not in line:
+        return None
+    try:
+        record = as_dict(decode(line))
+    except InputError:
+        return None
+    name, team = string(record.get("agentName")), string(record.get("teamName"))
+    return f"{name}@{team}" if name and team and name != "team-lead" else None
+
+
+def _time_in(line: bytes | None) -> float | None:
+    found = _TIME.search(line) if line else None
+    return seconds(found[1].decode("ascii", "replace")) if found else None
+
+
 def _group(files: Sequence[File]) -> Iterable[Session]:
     """Files of one session: the transcript, its sub-agents beside or below it, sidecars. Teammates join their lead, and a
     resumed session the one whose records it copied, so that nothing counts twice."""
     by_key: dict[tuple[str, str], list[File]] = {}
     for file in files:
         by_key.setdefault(_session_of(file), []).append(file)
-    joined: dict[tuple[str, str, bytes], tuple[str, str]] = {}
+    scans = {key: [_scan(f) for f in found if _is_main(f)] for key, found in by_key.items()}
+    mates = {key: next(s for s in found if s.mate) for key, found in scans.items() if any(s.mate for s in found)}
+    leads = {key: s for key, found in scans.items() if key not in mates for s in found if s.teams}
+    first_of: dict[tuple[str, object], tuple[str, str]] = {}
+    home = {key: key for key in by_key}
     for key in sorted(by_key):
-        first = key
-        for file in by_key[key]:
-            if not _is_main(file):
-                continue
-            head = file.head()
-            for kind, found in (("team", _TEAM.search(head)), ("root", _UUID.search(head))):
-                if found:
-                    first = joined.setdefault((key[0], kind, found[1]), first)
-        if first != key:
-            by_key[first] += by_key.pop(key)
-    for key in sorted(by_key):
-        yield Session(key[1], sorted(by_key[key], key=lambda f: f.name))
+        for found in scans[key] if key not in mates else ():
+            if found.root:
+                home[key] = home[first_of.setdefault((key[0], found.root), key)]
+    for key in sorted(mates):
+        lead = _lead_of(mates[key], key[0], leads)
+        home[key] = home[lead] if lead else first_of.setdefault((key[0], mates[key].teams), key)
+    together: dict[tuple[str, str], list[File]] = {}
+    for key, found_files in by_key.items():
+        together.setdefault(home[key], []).extend(found_files)
+    for key in sorted(together):
+        yield Session(key[1], sorted(together[key], key=lambda f: f.name))
+
+
+def _lead_of(mate: _Scan, folder: str, leads: Mapping[tuple[str, str], _Scan]) -> tuple[str, str] | None:
+    """The session that leads a teammate: of the same team, running when the teammate began; near it before far from it."""
+    same = [(key, lead) for key, lead in leads.items() if lead.teams & mate.teams]
+    same.sort(key=lambda row: (row[0][0] != folder, not _ran(row[1], mate.first), row[0]))
+    best = next(iter(same), None)
+    if best is None or (best[0][0] != folder and not _ran(best[1], mate.first)):
+        return None  # a team of that name somewhere else, at another time
+    return best[0]
+
+
+def _ran(lead: _Scan, at: float | None) -> bool:
+    return None not in (lead.first, lead.last, at) and lead.first - 60 <= at <= lead.last + 60  # type: ignore[operator]
 
 
 def _is_main(file: File) -> bool:
@@ -110,8 +181,7 @@ def _session_of(file: File) -> tuple[str, str]:
         return file.name[: under.start(1)].rstrip("/"), under[1]
     folder = file.name.rsplit("/", 1)[0] if "/" in file.name else ""
     if _AGENT.search(file.name) or not re.fullmatch(r"[0-9a-f]{8}-[0-9a-f-]{27}", file.stem):
-        found = _SESSION.search(file.head())
-        return folder, _words(found) or file.stem
+        return folder, _words(_SESSION.search(file.head())) or _scan(file).session or file.stem
     return folder, file.stem
 
 
@@ -121,19 +191,23 @@ def _words(found: re.Match[bytes] | None) -> str | None:
 
 def _read(session: Session) -> Iterator[Trace]:
     parts: dict[str, list[File]] = {}
-    lead = None
     for file in session.files:
-        key = _session_of(file)[1]
-        if _is_main(file) and _teammate(file) is None:
-            lead = lead or key
-        parts.setdefault(key, []).append(file)
-    teammates = [f for f in session.files if _is_main(f) and _teammate(f) is not None]
-    seen: set[str] = set()
+        parts.setdefault(_session_of(file)[1], []).append(file)
+    mates = {key: mate for key, files in parts.items() for f in files if _is_main(f) and (mate := _scan(f)).mate}
+    sizes = {key: sum(f.size for f in files if _is_main(f)) for key, files in parts.items()}
+    own = sorted((key for key in parts if key not in mates), key=lambda k: (sizes[k], k))
+    if not own:  # the lead's own transcript is not here
+        own = [min(mates)]
+    leads = {("", k): s for k in own for f in parts[k] if _is_main(f) and k not in mates and (s := _scan(f)).teams}
+    led: dict[str, list[File]] = {}
+    for key, mate in mates.items():
+        lead = (_lead_of(mate, "", leads) or ("", own[0]))[1]
+        led.setdefault(lead, []).extend(parts[key])
+    copied: set[str] = set()
     before = None
-    for key in sorted(parts, key=lambda k: (sum(f.size for f in parts[k] if _is_main(f)), k)):
-        mates = teammates if key == lead else []
-        own = [f for f in parts[key] if f not in teammates or lead is None]
-        for trace in _trace(session, key or "session", own, mates, seen) if own or mates else ():
+    for key in own:
+        files = [f for f in parts[key] if key not in mates]
+        for trace in _trace(session, key or "session", files, led.get(key, []), copied):
             # A resumed session copies the records of the first, which is the smaller: here are those it added.
             if before is not None:
                 trace.meta["resumed_from"] = before
@@ -141,15 +215,19 @@ def _read(session: Session) -> Iterator[Trace]:
             yield trace
 
 
-def _trace(session: Session, key: str, files: Sequence[File], mates: Sequence[File], seen: set[str]) -> Iterator[Trace]:
-    conversations = Conversations(session, seen)
-    runs = _read_agents(session, conversations, files)
+def _trace(session: Session, key: str, files: Sequence[File], mates: Sequence[File], copied: set[str]) -> Iterator[Trace]:
+    """The trace of a session, with the transcripts of its teammates and of all their sub-agents."""
+    conversations = Conversations(session, copied)
+    runs = _read_agents(session, conversations, [*files, *mates])
     for file in files:
         if _is_main(file):
             conversations.read(file, conversations.main)
     for file in mates:
-        conversations.read(file, conversations.other(_teammate(file) or file.stem, "file"))
+        if _is_main(file):
+            conversations.read(file, _teammate(conversations, file))
     draft = session.draft(key, key, system="claude-code")
+    if mates and not any(_is_main(f) for f in files):
+        draft.report.lacks["the transcript of the team's lead"] += 1
     links = SpawnLinks(conversations, draft.report)
     transcript = Transcript(links, draft, workflow_agents(session, links, runs))
     transcript.play()
@@ -182,11 +260,12 @@ def _read_agents(session: Session, conversations: Conversations, files: Sequence
     return runs
 
 
-def _teammate(file: File) -> str | None:
-    """`name@team` of a teammate's own transcript; the lead's has no agent name."""
-    head = file.head()
-    name, team = _words(_NAME.search(head)), _words(_TEAM.search(head))
-    return f"{name}@{team}" if name and team and name != "team-lead" else None
+def _teammate(conversations: Conversations, file: File) -> Conversation:
+    """The conversation of a teammate."""
+    mate = _scan(file).mate
+    conversation = conversations.other(mate or file.stem, "file")
+    conversation.name = conversation.name or (mate.partition("@")[0] if mate else None)
+    return conversation
 
 
 claude_code = Importer(

@@ -19,7 +19,7 @@ from counterpoint.formats.importer import Session
 from counterpoint.formats.importing.files import File
 from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.usage import Usage
-from counterpoint.formats.importing.values import as_dict, as_list, compact, seconds, string, text_of
+from counterpoint.formats.importing.values import as_dict, as_list, compact, count, number, seconds, string, text_of
 from counterpoint.trace.keys import PROJECT, TITLE
 
 SYNTHETIC = "<synthetic>"
@@ -203,7 +203,7 @@ def user_text(record: dict[str, Any]) -> str:
 SPAWNS = ("Task", "Agent")
 _TAIL = re.compile(r"^agentId:\s*([A-Za-z0-9_-]+)|^agent_id:\s*(\S+@\S+)", re.M)
 _NOTICE = re.compile(r"<task-notification>(.*?)(?:</task-notification>|\Z)", re.S)
-_FIELD = re.compile(r"<(task-id|tool-use-id|status|summary|result)>(.*?)</\1>", re.S)
+_FIELD = re.compile(r"<(task-id|tool-use-id|status|summary|result|usage)>(.*?)</\1>", re.S)
 _TASK = re.compile(r"Task ID:\s*(\S+)")
 _LETTER = re.compile(r"<teammate-message\s[^>]*>\s*(.*?)\s*</teammate-message>", re.S)
 
@@ -241,6 +241,46 @@ class Notice:
     tool_use: str | None
     status: str
     text: str
+    usage: str = ""
+
+
+_LAST_REQUEST = "those of its last request alone"
+_SAID = re.compile(r"(total_tokens|tool_uses|duration_ms)\W+(\d+)")
+
+
+class Stated(NamedTuple):
+    """What a lead's records say that a finished sub-agent spent."""
+
+    usage: Usage | None
+    tokens_are: str | None
+    seconds: float | None
+    tools: int | None
+    model: str | None = None
+
+    @classmethod
+    def of_result(cls, made: Mapping[str, Any]) -> Stated | None:
+        """In the structured result of its call. The client's total is that of the agent's last request."""
+        usage, total = Usage.anthropic(made.get("usage")), count(made.get("totalTokens"))
+        usage = usage or (Usage(total) if total else None)
+        spent = number(made.get("totalDurationMs"))
+        stated = cls(
+            usage,
+            _LAST_REQUEST if usage else None,
+            spent / 1e3 if spent is not None else None,
+            count(made.get("totalToolUseCount")),
+            string(made.get("resolvedModel")),
+        )
+        return stated if usage or spent is not None or stated.tools is not None else None
+
+    @classmethod
+    def of_notice(cls, text: str) -> Stated | None:
+        """In the notification that it ended."""
+        said = {name: int(value) for name, value in _SAID.findall(text)}
+        if not said:
+            return None
+        total, spent = said.get("total_tokens"), said.get("duration_ms")
+        usage = Usage(total) if total else None
+        return cls(usage, _LAST_REQUEST if usage else None, None if spent is None else spent / 1e3, said.get("tool_uses"))
 
 
 @lru_cache(maxsize=256)
@@ -251,7 +291,8 @@ def notices(text: str) -> list[Notice]:
         got = {name: value.strip() for name, value in _FIELD.findall(body)}
         if "task-id" in got:
             words = got.get("result") or got.get("summary", "")
-            found.append(Notice(got["task-id"], got.get("tool-use-id"), got.get("status", ""), words))
+            usage = got.get("usage", "")
+            found.append(Notice(got["task-id"], got.get("tool-use-id"), got.get("status", ""), words, usage))
     return found
 
 

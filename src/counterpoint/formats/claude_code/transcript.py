@@ -21,6 +21,7 @@ from counterpoint.formats.claude_code.conversation import (
     Reply,
     ResultBlock,
     SpawnLinks,
+    Stated,
     WorkflowAgent,
     notices,
     user_text,
@@ -28,7 +29,8 @@ from counterpoint.formats.claude_code.conversation import (
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.importing.lane import Lane
 from counterpoint.formats.importing.values import as_dict, as_list, compact, number, seconds, string, text_of
-from counterpoint.trace.keys import STOP_REASON
+from counterpoint.trace.keys import STATED, STOP_REASON
+from counterpoint.trace.quantities import NO_TRANSCRIPT
 
 _SENDS = "SendMessage"
 _REMARKS = {"nested_memory": "memory", "file": "tool", "edited_text_file": "tool", "hook_additional_context": "system"}
@@ -97,7 +99,7 @@ class Transcript:
             self.advance(conversation)
         lost = sum(child not in self.conversations.others for child in self.links.child.values())
         if lost:
-            self.draft.report.lacks["the transcript of a sub-agent"] += lost
+            self.draft.report.lacks[NO_TRANSCRIPT] += lost
 
     def advance(self, conversation: Conversation, until: float | None = None) -> None:
         """Play a conversation on, up to a moment."""
@@ -285,19 +287,41 @@ class Transcript:
         if child is None and notice.task in self.conversations.others:
             child = notice.task
         if child is not None:
-            self._return(child, notice.text, at, lane, event, ok=notice.status in ("", "completed"))
+            stated = Stated.of_notice(notice.usage)
+            self._return(child, notice.text, at, lane, event, stated, ok=notice.status in ("", "completed"))
         else:
             what = {"task": notice.task, "status": notice.status}
             lane.result(notice.tool_use, notice.text, at=at, id=event, ok=notice.status in ("", "completed"), extra=what)
 
     def _return(
-        self, child: str, text: str, at: float | None, lane: Lane, event: str | None, *, ok: bool = True, **fields: Any
+        self,
+        child: str,
+        text: str,
+        at: float | None,
+        lane: Lane,
+        event: str | None,
+        stated: Stated | None = None,
+        *,
+        ok: bool = True,
+        **fields: Any,
     ) -> None:
+        """A sub-agent's result comes back. Where its transcript is not here, its totals are those that its parent states."""
         conversation = self.conversations.others.get(child)
         if conversation is not None:
             self.advance(conversation, at if child in self._messaged else None)
+        elif stated is not None and child not in self._returned:
+            self._totals(child, stated, at, lane.agent)
         self._returned.add(child)
+        if not ok:
+            fields["error"] = text[:500] or None
         self.draft.lane(child).returns(lane.agent, text, at=at, id=event, ok=ok, **fields)
+
+    def _totals(self, child: str, stated: Stated, at: float | None, by: str) -> None:
+        """All that is known of an agent's work, as one step of it, marked as stated by another."""
+        begin = None if at is None or stated.seconds is None else at - stated.seconds
+        said = {STATED: by, "tool_calls": stated.tools, "tokens_are": stated.tokens_are}
+        lane = self.draft.lane(child)
+        lane.step(at=begin, end=at if begin is not None else None, usage=stated.usage, model=stated.model, extra=said)
 
     def _result(self, answer: ResultBlock, lane: Lane) -> None:
         call, at = str(answer.block.get("tool_use_id")), answer.at
@@ -311,7 +335,8 @@ class Transcript:
                 lane.reached(at)
                 return
             stats = {k: answer.made.get(k) for k in ("totalDurationMs", "totalTokens", "totalToolUseCount")}
-            self._return(child, _report_of(answer), at, lane, event, ok=not answer.is_error, extra=stats)
+            stated = Stated.of_result(answer.made)
+            self._return(child, _report_of(answer), at, lane, event, stated, ok=not answer.is_error, extra=stats)
             return
         sent = self.draft.rows.get(call)
         if sent is not None and sent["type"] in ("message", "spawn"):

@@ -16,6 +16,7 @@ from counterpoint.formats.codex.thread_head import ThreadHead
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.importing.lane import Lane
 from counterpoint.formats.importing.values import as_dict, as_list, compact, decode, string
+from counterpoint.trace.quantities import NO_TRANSCRIPT
 
 _HIDDEN = "the text of messages between agents: it is encrypted"
 # How Codex names the thread at the top of a tree.
@@ -290,6 +291,7 @@ class Threads:
             if member.is_stopped:
                 member.lane.stops()
             if not member.has_log:
+                self.report.lacks[NO_TRANSCRIPT] += 1
                 self.report.loose(f"agent {member.id}: it was spawned, and its log is not here")
             elif head.parent and head.parent not in self.members:
                 self.report.loose(f"agent {member.id} ({head.kind}): the log of its parent {head.parent} is not here")
