@@ -77,3 +77,150 @@ def test_a_run_without_a_trajectory_is_refused() -> None:
     assert mast.read is not None
     with pytest.raises(InputError, match="holds no session"):
         list(mast.read(b'{"instance_id": "i", "problem_statement": "p", "trajectory": null}'))
+
+
+# -- logs of the systems ---------------------------------------------------------------------------------------------------
+
+HYPER = """\
+HyperAgent_x__y-1 - INFO - Initialized HyperAgent instance
+HyperAgent_x__y-1 - INFO - Planner's Response: Thought: look first.
+More of the thought.
+
+Intern Name: Codebase Navigator
+HyperAgent_x__y-1 - INFO - Inner-Navigator-Assistant's Response: ```python
+find()
+```
+HyperAgent_x__y-1 - INFO - Navigator->Planner: It is in a.py.
+"""
+CHATDEV = """\
+[2025-17-01 11:36:40 INFO] **[Preprocessing]**
+
+**task_prompt**: Write a game of chess.
+
+[2025-17-01 11:36:42 INFO] HTTP Request: POST https://example.org "HTTP/1.1 200 OK"
+[2025-17-01 11:36:43 INFO] **[OpenAI_Usage_Info Receive]**
+prompt_tokens: 100
+completion_tokens: 20
+[2025-17-01 11:36:46 INFO] Chief Product Officer: **Chief Product Officer<->Chief Executive Officer on : DemandAnalysis, turn 0**
+
+A desktop program.
+[2025-17-01 11:36:50 INFO] Chief Executive Officer: **Chief Product Officer<->Chief Executive Officer on : DemandAnalysis, turn 0**
+
+<INFO> Application
+"""
+METAGPT = """\
+=== MetaGPT Agent Communication Log - 2025-01-17 ===
+
+[2025-01-17 13:37:24] FROM: Human TO: {'<all>'}
+ACTION: metagpt.actions.add_requirement.UserRequirement
+CONTENT:
+write a poem
+--------------------------------------------------------------------------------
+
+[2025-01-17 13:37:30] NEW MESSAGES:
+
+SimpleCoder:
+def poem(): ...
+--------------------------------------------------------------------------------
+
+[2025-01-17 13:37:35] NEW MESSAGES:
+
+SimpleTester:
+assert poem()
+--------------------------------------------------------------------------------
+"""
+LOGGER = """\
+2025-01-17 13:37:24.100 | INFO     | metagpt.const:get_metagpt_root:15 - Package root set to /x
+2025-01-17 13:37:26.100 | INFO     | metagpt.roles.role:_act:391 - Alice(SimpleCoder): to do SimpleWriteCode
+def poem(): ...
+2025-01-17 13:37:30.100 | INFO     | metagpt.roles.role:_act:391 - Bob(SimpleTester): to do SimpleWriteTest
+"""
+MANUS = """\
+2025-03-22 22:23:06.548 | INFO     | app.agent.base:run:137 - Executing step 1/30
+2025-03-22 22:23:09.000 | INFO     | app.agent.toolcall:think:53 - ✨ Manus's thoughts: I will run code.
+2025-03-22 22:23:09.100 | INFO     | app.agent.toolcall:execute_tool:140 - 🔧 Activating tool: 'python_execute'...
+2025-03-22 22:23:10.000 | INFO     | app.agent.toolcall:act:150 - 🎯 Tool 'python_execute' completed its mission! Result: Observed output:
+42
+"""
+APPWORLD = """\
+******************** Task 1/1 (82e2fac_1) ********************
+What is the title of the most-liked song?
+Response from Supervisor Agent
+I ask Spotify.
+Message to Spotify Agent
+Which song is most liked?
+Entering Spotify Agent message loop
+Response from Spotify Agent
+print(apis.spotify.show())
+Code Execution Output
+["a song"]
+Reply from Spotify Agent to Supervisor
+It is "a song".
+Exiting Spotify Agent message loop
+Message to Supervisor Agent
+It is "a song".
+"""
+AG2_OUTLINE = """\
+instance_id: 3
+trajectory:
+  content: Solve 2 + 2.
+  role: assistant
+  name: mathproxyagent
+  content: It is
+   4.
+  role: user
+  name: assistant
+"""
+SAID = {
+    "hyperagent": (HYPER, [("Planner", None), ("Inner-Navigator-Assistant", None), ("Navigator", "Planner")]),
+    "chatdev": (CHATDEV, [("Chief Product Officer", "Chief Executive Officer"), ("Chief Executive Officer", "Chief Product Officer")]),
+    "metagpt": (METAGPT, [("human", None), ("SimpleCoder", None), ("SimpleTester", None)]),
+    "metagpt logger": (LOGGER, [("SimpleCoder", None), ("SimpleTester", None)]),
+    "openmanus": (MANUS, [("Manus", None), ("Manus", None)]),
+    "appworld": (APPWORLD, [("Supervisor", None), ("Supervisor", "Spotify"), ("Spotify", None), ("Spotify", None), ("Spotify", "Supervisor")]),
+    "ag2": (AG2_OUTLINE, [("mathproxyagent", None), ("assistant", None)]),
+}
+
+
+def speakers(trace: Trace) -> list[tuple[str, str | None]]:
+    return [(e.agent, e.to) for e in trace.events if e.id != "task" and not e.id.endswith(":call")]
+
+
+@pytest.mark.parametrize("name", SAID)
+@pytest.mark.parametrize("shape", ["file", "text", "lines", "row", "nested row"])
+def test_every_system_is_read_by_its_speakers(name: str, shape: str) -> None:
+    text, wanted = SAID[name]
+    if shape == "file" and name == "ag2":
+        pytest.skip("the outline stands in rows alone")
+    rows = {
+        "text": {"instance_id": "i", "problem_statement": "", "trajectory": text},
+        "lines": {"instance_id": "i", "problem_statement": "", "trajectory": text.split("\n")},
+        "row": {"mas_name": name, "trace_id": 3, "trace": text, "annotations": [{"failure mode": "1.1 Odd\n\nlong", "annotator_1": True, "annotator_2": False}]},
+        "nested row": {"mas_name": name, "llm_name": "gpt-4o", "trace_id": 3, "trace": {"key": "k", "trajectory": text}, "mast_annotation": {"1.1": 1, "1.2": 0}},
+    }  # fmt: skip
+    data = text.encode() if shape == "file" else json.dumps([rows[shape]]).encode()
+    (trace,) = logs.imported("mast", {"log.txt": data})
+    assert speakers(trace) == wanted
+    if shape == "row":
+        assert trace.metrics == {"failure: 1.1 Odd": 0.5}
+    if shape == "nested row":
+        assert (trace.metrics, trace.meta["models"]) == ({"failure: 1.1": 1.0, "failure: 1.2": 0.0}, ["gpt-4o"])
+
+
+def test_what_the_logs_say_beside_the_words() -> None:
+    (chatdev,) = logs.imported("mast", {"a.log": CHATDEV.encode()})
+    assert (chatdev.tokens, chatdev.meta["title"], chatdev.costs["wall_clock_s"]) == (120, "Write a game of chess.", 4.0)
+    assert (chatdev.events[-1].at, chatdev.events[-1].dur) == (1737113806.0, 4.0)  # the day stands before the month
+    (manus,) = logs.imported("mast", {"a.log": MANUS.encode()})
+    assert [(e.type, e.tool) for e in manus.events] == [("message", None), ("tool_call", "python_execute"), ("tool_result", "python_execute")]
+    (hyper,) = logs.imported("mast", {"a.log": HYPER.encode()})
+    assert hyper.meta["left_out"] == {"line of the program": 1}
+    assert "More of the thought." in (hyper.text(hyper.events[0]) or "")
+
+
+def test_a_console_inside_a_row_and_a_text_of_nobody_we_know() -> None:
+    console = "---------- user ----------\nGo.\n---------- MagenticOneOrchestrator ----------\nPlan.\n---------- WebSurfer ----------\nPage.\n"
+    (trace,) = logs.imported("mast", {"x.json": json.dumps([{"mas_name": "Magentic", "trace_id": 1, "trace": console}]).encode()})
+    assert sorted(trace.members) == ["MagenticOneOrchestrator", "WebSurfer"]
+    (odd,) = logs.imported("mast", {"x.json": json.dumps([{"mas_name": "New", "trace_id": 1, "trace": "words"}]).encode()})
+    assert odd.meta["import"]["unknown"] == {"a log of a system we do not know: kept as one message": 1}

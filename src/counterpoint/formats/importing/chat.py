@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from counterpoint.errors import InputError
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.importing.lane import Lane
+from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, compact, decode, string, text_of
 
 _THOUGHTS = ("reasoning", "thinking", "redacted_thinking")
@@ -167,11 +168,15 @@ class Turn(NamedTuple):
     """Whom it is meant for, where the source says so; all hear it."""
     is_aside: bool = False
     decision: str | None = None
+    at: float | None = None
+    usage: Usage | None = None
+    tool: str | None = None
+    """The tool whose output it is: it answers whoever spoke before it."""
 
 
 def put_down(draft: Draft, turns: Sequence[Turn], *, leader: str | None = None, task: str = "") -> None:
     """Put a conversation into a draft; `task` is what a human asked for, where no turn of the conversation says it."""
-    names = dict.fromkeys(t.speaker for t in turns if t.speaker not in HUMANS | _TERMINALS)
+    names = dict.fromkeys(t.speaker for t in turns if t.speaker not in HUMANS | _TERMINALS and t.tool is None)
     lanes = {name: draft.lane(name, role=name, leads=name == leader) for name in names}
     if task:
         asked = _asked(draft, "user", "task", task)
@@ -179,11 +184,11 @@ def put_down(draft: Draft, turns: Sequence[Turn], *, leader: str | None = None, 
             lane.hears(asked, "message")
     before: Lane | None = None
     for i, turn in enumerate(turns):
-        if turn.speaker in _TERMINALS:
+        if turn.speaker in _TERMINALS or turn.tool is not None:
             event = _printed(draft, before, turn, i)
             others = [lane for lane in lanes.values() if lane is not before]
         elif turn.speaker in HUMANS:
-            event = _asked(draft, turn.speaker, f"s{i}", turn.text)
+            event = _asked(draft, turn.speaker, f"s{i}", turn.text, turn.at)
             others = list(lanes.values())
         else:
             before = lanes[turn.speaker]
@@ -193,15 +198,18 @@ def put_down(draft: Draft, turns: Sequence[Turn], *, leader: str | None = None, 
             lane.hears(event, "message")
 
 
-def _asked(draft: Draft, human: str, name: str, text: str) -> str:
-    return draft.event("human_intervention", human, id=name, text=text, role=human, from_=human, source="user", trusted=True)
+def _asked(draft: Draft, human: str, name: str, text: str, at: float | None = None) -> str:
+    fields: dict[str, Any] = {"role": human, "from_": human, "source": "user", "trusted": True}
+    return draft.event("human_intervention", human, id=name, text=text, at=at, **fields)
 
 
 def _said(lane: Lane, turn: Turn, i: int) -> str:
     is_reader = turn.speaker in _READERS
     event = lane.step(
         id=f"s{i}",
+        end=turn.at,
         text=turn.text,
+        usage=turn.usage,
         from_=turn.speaker,
         to=turn.to,
         decision=turn.decision,
@@ -218,8 +226,8 @@ def _printed(draft: Draft, lane: Lane | None, turn: Turn, i: int) -> str:
     ok = None if found is None else int(found[1]) == 0
     if lane is None:
         draft.report.loose(f"s{i}: a terminal's output that nobody asked for")
-        fields: dict[str, Any] = {"tool": turn.speaker, "ok": ok, "source": "tool", "trusted": False}
-        return draft.event("tool_result", turn.speaker, id=f"s{i}", text=turn.text, **fields)
+        fields: dict[str, Any] = {"tool": turn.tool or turn.speaker, "ok": ok, "source": "tool", "trusted": False}
+        return draft.event("tool_result", turn.speaker, id=f"s{i}", at=turn.at, text=turn.text, **fields)
     draft.report.linked(_CALL_RULE, exact=False)
-    lane.call(turn.speaker, id=f"s{i}:call", call=f"s{i}")
-    return lane.result(f"s{i}", turn.text, id=f"s{i}", ok=ok)
+    lane.call(turn.tool or turn.speaker, id=f"s{i}:call", call=f"s{i}", at=turn.at)
+    return lane.result(f"s{i}", turn.text, id=f"s{i}", ok=ok, at=turn.at)
