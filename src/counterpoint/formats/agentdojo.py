@@ -1,7 +1,7 @@
 """AgentDojo: runs of one agent that is attacked through what its tools return, with utility and security.
 
 One JSON document is one run (`runs/<pipeline>/<suite>/<user task>/<attack>/<injection task>.json`); a list or lines of them work
-too.
+too, and so do the forms of other harnesses, which call the same things otherwise (`_CALLED`) or nest them once (`result`, `run`).
 
 | record | becomes |
 |---|---|
@@ -33,8 +33,24 @@ from counterpoint.formats.importing.lane import Lane
 from counterpoint.formats.importing.values import as_dict, as_list, compact, number, string, text_of
 from counterpoint.trace import Trace
 
-_KEYS = {"suite_name", "pipeline_name", "user_task_id"}
+# What harnesses that run AgentDojo's tasks call its keys. A success of the attack is what AgentDojo calls `security`.
+_CALLED: dict[str, tuple[str, ...]] = {
+    "messages": ("messages", "trajectory", "conversation", "history", "chat_history", "message_history", "transcript", "trace"),
+    "suite_name": ("suite_name", "suite", "task_suite", "environment", "domain"),
+    "pipeline_name": ("pipeline_name", "pipeline", "agent_pipeline", "model_name", "model", "agent", "llm"),
+    "user_task_id": ("user_task_id", "user_task", "user_task_name"),
+    "injection_task_id": ("injection_task_id", "injection_task", "injection_task_name", "injection_id"),
+    "attack_type": ("attack_type", "attack", "attack_name", "attack_method"),
+    "injections": ("injections", "injection", "injection_vectors", "injected_text", "injection_text"),
+    "utility": ("utility", "utility_result", "user_task_success", "task_success", "user_success"),
+    "security": ("security", "security_result", "attack_success", "attack_succeeded", "injection_success", "injection_succeeded"),
+    "duration": ("duration", "duration_s", "elapsed", "elapsed_s"),
+}
+_NESTED = ("result", "run", "log", "data", "metadata", "task", "eval")
+_JUDGED = frozenset({*_CALLED["utility"], *_CALLED["security"], *_CALLED["injections"], *_CALLED["injection_task_id"]})
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _AGENT = "assistant"
+_HUMAN, _MODEL, _TOOL = frozenset({"user", "human"}), frozenset({"assistant", "ai", "model"}), frozenset({"tool", "function"})
 _NO_TOKENS = "tokens"
 _LEAST = 12
 """Injections shorter than this, blanks apart, are in answers by chance."""
@@ -45,14 +61,46 @@ _DEFENCE = re.compile(r"-(tool_filter|repeat_user_prompt|transformers_pi_detecto
 
 
 def _sniff(head: bytes) -> bool:
-    return b'"suite_name"' in head and first_keys(head).keys() >= _KEYS
+    if b"ser_task" not in head and b"serTask" not in head:
+        return False
+    keys = {_plain(key) for key in first_keys(head)}
+    is_task = not keys.isdisjoint(_CALLED["user_task_id"]) or (not keys.isdisjoint(_NESTED) and _TASK.search(head) is not None)
+    return is_task and not keys.isdisjoint(_CALLED["messages"] + _NESTED) and bool(keys & _JUDGED or keys & {*_NESTED})
+
+
+_TASK = re.compile(rb'"user_?[tT]ask(?:_?[iI]d|_name)?"\s*:\s*"')
+
+
+def _plain(key: str) -> str:
+    return _CAMEL.sub("_", key).lower().replace("-", "_")
+
+
+def _normal(run: dict[str, Any]) -> dict[str, Any]:
+    """A run under AgentDojo's own keys, whatever its harness calls them; other keys stay as they are."""
+    flat = {_plain(key): value for key, value in run.items()}
+    for name in _NESTED:
+        if isinstance(inner := flat.get(name), dict):
+            flat = {**{_plain(key): value for key, value in inner.items()}, **{k: v for k, v in flat.items() if k != name}}
+    out = dict(flat)
+    for name, others in _CALLED.items():
+        found = next((o for o in others if flat.get(o) is not None and (name != "messages" or isinstance(flat[o], list))), None)
+        if found is not None and found != name:
+            out[name] = out.pop(found)
+    if isinstance(hidden := out.get("injections"), (str, list)):
+        texts = [hidden] if isinstance(hidden, str) else [text_of(part) for part in hidden]
+        out["injections"] = {f"injection_{k}": text for k, text in enumerate(texts)}
+    for name in ("utility", "security"):
+        if number(out.get(name)) in (0.0, 1.0) and not isinstance(out[name], bool):
+            out[name] = bool(number(out[name]))
+    return out
 
 
 def _read(session: Session) -> Iterator[Trace]:
     for file in session.files:
-        for line, run in session.entries(file):
+        for line, raw in session.entries(file):
+            run = _normal(raw)
             if isinstance(run.get("messages"), list) and string(run.get("user_task_id")):
-                yield from _Run(session, run).traces()
+                yield from _Run(session, run, run_of(raw)).traces()
             else:
                 session.report.broke(file.name, line, "a run without messages or user task")
 
@@ -67,10 +115,10 @@ def _name(run: dict[str, Any]) -> str:
 class _Run:
     """One run on its way to a trace."""
 
-    def __init__(self, session: Session, run: dict[str, Any]) -> None:
+    def __init__(self, session: Session, run: dict[str, Any], own: str) -> None:
         self.run = run
         task = f"{string(run.get('suite_name')) or 'none'}/{run['user_task_id']}"
-        self.draft: Draft = session.draft(_name(run), task, system="agentdojo", run=run_of(run))
+        self.draft: Draft = session.draft(_name(run), task, system="agentdojo", run=own)
         self.lane: Lane = self.draft.lane(_AGENT, role=_AGENT)
         pipeline = string(run.get("pipeline_name")) or ""
         self.model = _DEFENCE.sub("", pipeline) or None
@@ -99,14 +147,14 @@ class _Run:
         text = text_of(message.get("content"))
         if role == "system":
             self.lane.told(text, by="system", source="system", id=name)
-        elif role == "user" and not self.was_asked:
+        elif role in _HUMAN and not self.was_asked:
             self.was_asked = True
             self.lane.told(text, id=name)
-        elif role == "user":
+        elif role in _HUMAN:
             self.lane.told(text, by="pipeline", source="system", id=name)
-        elif role == "assistant":
+        elif role in _MODEL:
             self._answer(name, message)
-        elif role == "tool":
+        elif role in _TOOL:
             self._result(name, message, text)
         else:
             self.draft.report.unknown[f"message of role {role}"] += 1
@@ -121,9 +169,10 @@ class _Run:
         for k, call in enumerate(calls):
             given = string(call.get("id"))
             meant = call.get("placeholder_args")
+            inner = as_dict(call.get("function"))
             event = self.lane.call(
-                string(call.get("function")) or "unnamed",
-                compact(call.get("args") or {}),
+                string(call.get("function")) or string(inner.get("name")) or string(call.get("name")) or "unnamed",
+                compact(next((v for v in (call.get("args"), inner.get("arguments"), call.get("arguments")) if v), {})),
                 id=given or f"{name}.{k}",
                 extra={"placeholder_args": meant} if meant and meant != call.get("args") else None,
             )
@@ -140,13 +189,14 @@ class _Run:
             self.draft.report.loose(f"tool result {name} without a call")
         elif given is None:
             self.draft.report.linked("the oldest call without an answer", exact=False)
+        tool = self.draft.rows[call].get("tool") if call else None
         error = string(message.get("error"))
         found = [vector for vector, (_, plain) in self.injections.items() if len(plain) >= _LEAST and plain in folded(text)]
         event = self.lane.result(
             None,
             text,
             id=f"{call}:result" if call else name,
-            tool=string(called.get("function")) or (self.draft.rows[call].get("tool") if call else None),
+            tool=string(called.get("function")) or string(message.get("name")) or tool,
             ok=error is None,
             error=error,
             extra={"injections": found} if found else None,

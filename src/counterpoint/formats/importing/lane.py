@@ -200,7 +200,8 @@ class Lane:
     ) -> str:
         """Somebody outside the team speaks to the agent: a human (`human_intervention`), or the system around it."""
         kind = "human_intervention" if source == "user" else "message"
-        fields = {"role": by, "from_": by, "to": self.agent, "source": source, "trusted": True, **fields}
+        role = by if source in ("user", "peer") else source  # a harness or a pipeline that speaks is no member of the team
+        fields = {"role": role, "from_": by, "to": self.agent, "source": source, "trusted": True, **fields}
         event = self.draft.event(kind, by, id=id, at=at, text=text, **fields)
         self.hears(event, "message")
         return event
