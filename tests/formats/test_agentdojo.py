@@ -63,7 +63,7 @@ def test_each_message_is_an_event_of_its_kind(attacked: Trace) -> None:
     assert (by["m2"].source, by["m1"].source) == ("system", "user")
     assert {e.trusted for e in attacked.events if e.type == "tool_result"} == {False}
     assert (by["call_a2:result"].ok, by["call_a2:result"].error) == (False, "ValueError: the book is closed")
-    assert (by["call_a2"].ok, by["call_a1"].ok) == (False, True)
+    assert (by["call_a2"].ok, by["call_a1"].ok) == (None, True)
     assert {e.model for e in attacked.events if e.agent == "assistant" and e.type == "message"} == {"gpt-4o"}
     assert attacked.text(by["m0"]) == "You help the user with the given tools."
 

@@ -116,7 +116,7 @@ def test_trust_and_refusal() -> None:
     assert trust[("message", "memory")] is False
     assert trust[("human_intervention", "user")] is True
     (refusal,) = [e for e in trace.events if e.type == "safety_event"]
-    assert (refusal.agent, refusal.source, refusal.ok) == (BEE, "user", False)
+    assert (refusal.agent, refusal.source, refusal.ok) == (BEE, "user", True)
     assert ("call_rm:result", "call_rm:refused") in edges(trace, "causal")
     hidden = [e for e in trace.events if e.tool == "web_search" and e.type == "tool_result"]
     assert [(e.trusted, e.content_ref) for e in hidden] == [(False, None)]
@@ -125,7 +125,7 @@ def test_trust_and_refusal() -> None:
 
 def test_whether_a_call_worked() -> None:
     calls = {e.id: e.ok for e in sample("v1").events if e.type == "tool_call" and e.id.startswith("call_")}
-    assert calls == {"call_ls": True, "call_w1": None, "call_mv": True, "call_rm": False, "call_w2": None, "call_p1": True}
+    assert calls == {"call_ls": True, "call_w1": None, "call_mv": True, "call_rm": None, "call_w2": None, "call_p1": True}
 
 
 def test_a_growing_log_keeps_its_ids() -> None:
@@ -192,9 +192,9 @@ def test_a_tree_of_the_second_kind() -> None:
         "tool_call": 6,
         "tool_result": 5,
         "spawn": 1,
-        "message": 3,
+        "message": 4,
         "return": 1,
-        "safety_event": 3,
+        "safety_event": 2,
     }
     # The fork's totals go on from 6500 in and 100 out of its parent; the root's begin anew after its compaction.
     assert logs.tokens(trace) == {ROOT2: (17500, 245), FERN: (2100, 70), GUARD: (650, 30)}
@@ -224,12 +224,12 @@ def test_a_fork_does_not_repeat_what_it_copied() -> None:
     assert all((e.at or 0) >= 1782896420 for e in trace.events if e.agent == FERN)
 
 
-def test_verdicts_are_safety_events_on_the_call_they_are_about() -> None:
+def test_refusals_are_safety_events_on_the_call_they_are_about_and_approvals_are_not() -> None:
     trace = sample("v2")
     verdicts = [e for e in trace.events if e.agent == GUARD]
     assert [(e.type, e.to, e.ok, (e.extra or {}).get("risk_level")) for e in verdicts] == [
-        ("safety_event", ROOT2, True, None),
-        ("safety_event", ROOT2, False, "high"),
+        ("message", ROOT2, True, None),
+        ("safety_event", ROOT2, True, "high"),
     ]
     assert (verdicts[1].extra or {})["outcome"] == "deny"
     causal = edges(trace, "causal")
@@ -242,7 +242,7 @@ def test_verdicts_are_safety_events_on_the_call_they_are_about() -> None:
 def test_a_guardian_alone_still_gives_its_verdicts() -> None:
     files = [f for f in logs.files_of(SAMPLES / "v2") if GUARD in f.name]
     (trace,) = logs.imported("codex", files)
-    assert logs.kinds(trace) == {"message": 2, "safety_event": 2}
+    assert logs.kinds(trace) == {"message": 3, "safety_event": 1}
     assert about(trace)["links"] == {"unlinked": 1}
 
 
@@ -331,7 +331,7 @@ def test_logs_from_before_the_envelope() -> None:
     assert [e.type for e in found["2"].events] == ["human_intervention", "orchestrator_decision"]
     plain = found["1"]
     assert [e.type for e in plain.events][:4] == ["human_intervention", "orchestrator_decision", "tool_call", "tool_result"]
-    assert {e.id: e.ok for e in plain.events if e.type == "tool_call"} == {"call_q1": True, "call_q2": False}
+    assert {e.id: e.ok for e in plain.events if e.type == "tool_call"} == {"call_q1": True, "call_q2": None}
     assert about(plain)["lacks"] == {"timestamps: t counts events": 1}
 
 
@@ -563,7 +563,9 @@ def test_the_real_guardians() -> None:
     for thread, records in paths.items():
         trace = found[thread]
         said = [json.loads(p["last_agent_message"]) for _, p in records if p.get("type") == "task_complete"]
-        verdicts = [e for e in trace.events if e.type == "safety_event"]
+        verdicts = [e for e in trace.events if "outcome" in (e.extra or {})]
+        assert [e.type for e in verdicts] == ["message" if v["outcome"] == "allow" else "safety_event" for v in said]
+        assert trace.members == {thread} or not any(v["outcome"] == "allow" for v in said)
         assert [(e.extra or {})["outcome"] for e in verdicts] == [v["outcome"] for v in said]
         assert [(e.extra or {}).get("risk_level") for e in verdicts] == [v.get("risk_level") for v in said]
         assert logs.tokens(trace) == {thread: spent(records)}

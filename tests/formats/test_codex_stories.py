@@ -463,15 +463,15 @@ def test_verdicts() -> None:
     assert verdict_of('{"outcome": 3}') is None
     allowed = verdict_of(' {"outcome": "allow", "rationale": "fine"}')
     assert allowed == {
-        "ok": True, "error": None, "source": "system",
+        "ok": True, "source": "system",
         "extra": {"outcome": "allow", "risk_level": None, "user_authorization": None, "rationale": "fine"},
     }  # fmt: skip
     denied = verdict_of('{"outcome": "deny", "rationale": "no", "risk_level": "high", "user_authorization": "none"}')
     assert denied is not None
-    assert (denied["ok"], denied["error"], denied["extra"]["risk_level"], denied["extra"]["user_authorization"]) == (False, "no", "high", "none")
+    assert (denied["ok"], denied["extra"]["rationale"], denied["extra"]["risk_level"], denied["extra"]["user_authorization"]) == (True, "no", "high", "none")
     odd = verdict_of('{"outcome": "maybe", "rationale": "no"}')
     assert odd is not None
-    assert (odd["ok"], odd["error"]) == (None, None)
+    assert odd["ok"] is None
 
 
 def test_actions_and_refusals() -> None:

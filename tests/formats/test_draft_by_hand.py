@@ -307,7 +307,8 @@ def test_a_step_without_words_that_only_calls_is_its_first_call() -> None:
     trace = made(draft)
     found = by(trace)
     assert (found["c1"].tokens_in, found["c1"].tokens_out, found["c1"].model, found["c1"].dur) == (3, 4, "m", 1.0)
-    assert (found["c2"].tokens_in, found["c2"].dur, found["c2"].ok) == (None, 3.0, False)
+    assert (found["c2"].tokens_in, found["c2"].dur, found["c2"].ok) == (None, 3.0, None)
+    assert [(found[r].ok, found[r].error) for r in ("r1", "r2")] == [(True, None), (False, "two")]
     assert found["c1"].ok is None
     assert [found[r].tool for r in ("r1", "r2", "r9", "r0")] == ["T", "Named", None, None]
     assert [found[r].trusted for r in ("r1", "r0")] == [False, True]

@@ -493,7 +493,7 @@ def test_messages_with_ids_go_by_them() -> None:
 
 ROOM = r"""
   0 task: human_intervention by user role=user from=user content_ref="Count." trusted=true source=user
-  1 s0: tool_result by Computer_terminal tool=Computer_terminal content_ref="exitcode: 1 (nobody asked)" trusted=false ok=false source=tool
+  1 s0: tool_result by Computer_terminal tool=Computer_terminal content_ref="exitcode: 1 (nobody asked)" trusted=false ok=false error="exitcode: 1 (nobody asked)" source=tool
   2 s1: human_intervention by human role=human from=human content_ref="Start." trusted=true source=user
   3 s2: orchestrator_decision by Lead role=Lead from=Lead to=Ada content_ref="Plan." trusted=true turn=0 decision=delegate source=peer
   4 s3: message by Ada role=Ada from=Ada content_ref="print(1)" trusted=true turn=0 source=peer extra={"aloud": true}

@@ -171,10 +171,10 @@ def test_people_guards_and_the_scaffold(tides: Trace) -> None:
     nudge = next(e for e in tides.events if e.id == "m-nudge")
     assert (nudge.type, nudge.source) == ("message", "system")
     (refused,) = [e for e in tides.events if e.type == "safety_event"]
-    assert (refused.agent, refused.to, refused.ok, refused.tool) == ("approver:policy", "sp-lead", False, "bash")
+    assert (refused.agent, refused.to, refused.ok, refused.tool) == ("approver:policy", "sp-lead", True, "bash")
     assert ("call-shell", refused.id, "causal") in edges(tides)
-    call = next(e for e in tides.events if e.id == "call-shell")
-    assert call.ok is False
+    failed = [(e.type, e.error) for e in tides.events if e.ok is False and e.tool == "bash"]
+    assert len(failed) == 1, failed
 
 
 def test_scores_and_labels(tides: Trace, named: Trace) -> None:

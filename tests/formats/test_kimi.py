@@ -222,7 +222,7 @@ def test_prompts_are_heard_once_and_only_people_are_people() -> None:
     assert (by(trace, "heard1").type, by(trace, "heard1").source) == ("message", "system")
     denied = by(trace, "approval:call_sh:denied")
     assert denied.type == "safety_event"
-    assert by(trace, "approval:call_sh").ok is False
+    assert (by(trace, "approval:call_sh").extra or {})["approval"] == "rejected"
 
 
 def test_a_swarm_that_still_runs_is_linked_by_its_items() -> None:

@@ -20,7 +20,7 @@ def sample() -> list[Trace]:
 def test_the_team() -> None:
     lunch, tea = sample()
     assert [(e.id.removeprefix("span_"), e.type, e.agent.removeprefix("span_"), e.role) for e in lunch.events] == [
-        ("g1", "safety_event", "host", "host"),
+        ("g1", "message", "guardrail", "system"),
         ("r1", "orchestrator_decision", "host", "host"),
         ("cook", "spawn", "host", "cook"),
         ("r2", "message", "cook", "cook"),
@@ -54,7 +54,7 @@ def test_links_guardrails_trust_and_failures() -> None:
     links = lunch.meta["import"]["links"]
     assert links == {"exact": {"an agent span inside its caller's": 1, "a handoff span": 1}, "unlinked": 1}
     verdicts = [e.extra["verdict"] for e in lunch.events if e.type == "safety_event" and e.extra]
-    assert verdicts == ["allow", "triggered"]
+    assert verdicts == ["triggered"]
     good, bad = [e for e in lunch.events if e.type == "tool_result"]
     assert (good.ok, good.trusted, lunch.text(good)) == (True, False, "leeks, potatoes")
     assert (bad.ok, bad.error) == (False, "no such shelf")

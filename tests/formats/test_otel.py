@@ -74,7 +74,7 @@ def test_a_team_in_otlp_json() -> None:
     assert trace.contents[(first.extra or {})["thinking_ref"]] == "A guide knows towns."
     assert events["0000000000000b04"].reward == {"helpful": 0.75}
     assert (events["0000000000000b03"].extra or {})["verdict"] == "deny"
-    assert [(e.ok, e.error) for e in trace.events if e.tool == "book"] == [(False, "no answer in 100 ms")] * 2
+    assert [(e.ok, e.error) for e in trace.events if e.tool == "book"] == [(None, None), (False, "no answer in 100 ms")]
     assert [(e.trusted, e.source) for e in trace.events if e.type == "tool_result"] == [(False, "tool")] * 2
 
 

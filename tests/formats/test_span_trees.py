@@ -445,3 +445,32 @@ def test_a_link_to_a_sub_agent_reaches_its_spawn() -> None:
     spans = [*team(), S("pre", "tool", "lead", 2.1, 2.5, output="x")]
     spans[3].links = ["pre"]
     assert ("pre:result", "sub") in edges(one(*spans), "causal")
+
+
+def test_the_error_of_a_step_stands_on_its_last_event_once() -> None:
+    trace = one(
+        S("a", "agent", None, 0, 40, agent="bot", ok=False, error="Step 2: it broke: no such file"),
+        S("s1", "chain", "a", 1, 9, name="Step 1", ok=False, error="AgentError: no such tool 'x'"),
+        S("l1", "llm", "s1", 2, 3, output="call x"),
+        S("t1", "tool", "s1", 4, 5, tool="x", ok=False, error="no such tool 'x'"),
+        S("s2", "chain", "a", 10, 19, name="Step 2", ok=False, error="it broke: no such file"),
+        S("l2", "llm", "s2", 11, 12, output="open()"),
+        S("s3", "chain", "a", 20, 29, name="Step 3", ok=False, error="nothing was done"),
+    )
+    assert [(e.id, e.error) for e in trace.events if e.error] == [
+        ("t1:result", "no such tool 'x'"),
+        ("l2", "it broke: no such file"),
+        ("s3:error", "nothing was done"),
+    ]
+    assert (next(e for e in trace.events if e.id == "l2").extra or {})["failed_step"] == "Step 2"
+    assert next(e for e in trace.events if e.id == "t1").ok is None
+
+
+def test_a_guardrail_that_lets_pass_is_no_incident() -> None:
+    trace = one(
+        S("a", "agent", None, 0, 9, agent="bot"),
+        S("g", "guardrail", "a", 1, 2, name="pii", ok=True, verdict="allow"),
+        S("h", "guardrail", "a", 3, 4, name="pii", ok=False, verdict="deny"),
+    )
+    assert [(e.id, e.type, e.ok) for e in trace.events] == [("g", "message", True), ("h", "safety_event", True)]
+    assert sorted(trace.members) in (["a"], [])

@@ -28,6 +28,7 @@ from counterpoint.trace.trace import summed_costs
 
 _TAKEN = frozenset({*FIELDS, "from", "extra"})
 _TITLE = 160
+_ERROR = 500
 # What vendors call the reason why a model stopped.
 _STOPS = ("finish_reason", "finish_reasons", "finishReason", "llm.finish_reason", "gen_ai.response.finish_reasons")
 # Marks that clients put around what people wrote; what stands between them is kept.
@@ -67,6 +68,7 @@ class Draft(DraftRows):
 
     def _trace(self) -> Trace:
         self._settle_kinds()
+        self._settle_errors()
         index = {name: i for i, name in enumerate(self.rows)}
         rows = list(self.rows.values())
         self._root_at_spawns(rows)
@@ -140,6 +142,26 @@ class Draft(DraftRows):
                     row["extra"] = {**row.get("extra", {}), "aloud": True}  # addressed to no agent: not a message between agents
             if row["type"] != "orchestrator_decision" and row.get("decision") is not None:
                 row["extra"] = {**row.get("extra", {}), "decided": row.pop("decision")}
+
+    def _settle_errors(self) -> None:
+        """A failure stands once, with what was said of it: on the result of a call where there is one, else on the call."""
+        for src, dst, kind in self.edges:
+            call, result = self.rows.get(src), self.rows.get(dst)
+            if kind != "tool_dependency" or call is None or result is None or result["type"] != "tool_result":
+                continue
+            if call.get("ok") is False or result.get("ok") is False or "error" in call or "error" in result:
+                error = call.pop("error", None)
+                call.pop("ok", None)
+                result["ok"] = False
+                if error and "error" not in result:
+                    result["error"] = error
+        for row in self.rows.values():
+            if row.get("ok") is False and row["type"] == "human_intervention" and "error" not in row:
+                del row["ok"]  # a person who says no has not failed; what was refused says so itself
+            elif row.get("ok") is False and "error" not in row and row["type"] not in ("message", "safety_event"):
+                text = self.contents.get(row.get("content_ref", ""), "").strip()
+                if text:
+                    row["error"] = text[:_ERROR]
 
     def _root_at_spawns(self, rows: list[dict[str, Any]]) -> None:
         """What an agent does without an earlier event of its own follows from its spawn."""

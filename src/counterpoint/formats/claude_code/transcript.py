@@ -362,11 +362,11 @@ class Transcript:
             return False
         what = {"denied": kind or "user-rejected"}
         said = lane.told(answer.text, at=answer.at, id=f"{call}:denied", extra=what)
-        safety = self.draft.event("safety_event", lane.agent, id=f"{call}:safety", at=answer.at, ok=False, extra=what)
+        safety = self.draft.event("safety_event", lane.agent, id=f"{call}:safety", at=answer.at, ok=True, extra=what)
         self.draft.edge(said, safety, "causal")
         if call in self.draft.rows:
             self.draft.edge(call, said, "causal")
-            self.draft.set(call, ok=False)
+            self.draft.set(call, ok=False, error=answer.text[:500] or "denied")
         return True
 
     # -- what the client says -------------------------------------------------------------------------------------------

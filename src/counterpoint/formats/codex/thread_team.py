@@ -49,7 +49,8 @@ class ThreadTeam(Threads):
         verdict = verdict_of(text) if member.head.kind == "guardian" else None
         if verdict is not None:
             reviewed = self.members.get(member.head.parent or "")
-            fields = {"kind": "safety_event", **verdict, "to": reviewed.id if reviewed else None}
+            kind = "message" if verdict["extra"]["outcome"] == "allow" else "safety_event"  # an approval is no incident
+            fields = {"kind": kind, **verdict, "to": reviewed.id if reviewed else None}
         event = member.lane.step(
             at=None if end is not None else at,
             end=end,
@@ -147,11 +148,9 @@ class ThreadTeam(Threads):
     def refused(self, member: Member, at: float | None, call: str, text: str, by: str) -> None:
         """A call was refused: by the user, or by a rule or a reviewer."""
         event = self._results[call]
-        for found in (event, member.lane.called(call)):
-            if found is not None:
-                self.draft.set(found, ok=False)
+        self.draft.set(event, ok=False)
         fields: dict[str, Any] = {"at": at, "text": text, "role": member.lane.role}
-        safety = self.draft.event("safety_event", member.id, id=f"{call}:refused", ok=False, source=by, **fields)
+        safety = self.draft.event("safety_event", member.id, id=f"{call}:refused", ok=True, source=by, **fields)
         self.draft.edge(event, safety, "causal")
         member.lane.hears(safety)
 

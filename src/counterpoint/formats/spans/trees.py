@@ -23,6 +23,9 @@ from counterpoint.formats.spans.nests import MAIN, Entries, Nest
 from counterpoint.formats.spans.span import Span
 from counterpoint.trace import Trace
 
+_PASSED = frozenset({"allow", "allowed", "pass", "passed", "ok", "accept", "accepted", "approve", "approved", "safe", "none"})
+_STOPPED = frozenset({"deny", "denied", "block", "blocked", "reject", "rejected", "refused", "triggered", "escalate"})
+
 
 def traces_of(spans: Iterable[Span], session: Session, *, system: str) -> Iterator[Trace]:
     """One trace per `Span.trace`, in the order in which they first appear.
@@ -70,6 +73,7 @@ class _Tree:
                 method(span)
         self._link()
         self._score()
+        self._state_errors()
         still = sum(s.end is None for s in self.spans.values())
         self.draft.report.lacks.update({"the end of some spans: still running, or lost": still} if still else {})
 
@@ -186,14 +190,8 @@ class _Tree:
         else:
             if self.entries.last[agent] == span.id:
                 lane.stops()
-            self._fail(lane.last, span)
             return
         self._mark(span, event)
-
-    def _fail(self, event: str | None, span: Span) -> None:
-        """A top agent that failed says so on the last thing it did."""
-        if event is not None and (span.ok is False or span.error):
-            self.draft.set(event, ok=False, error=span.error)
 
     # -- model calls -----------------------------------------------------------------------------------------------------
 
@@ -317,11 +315,19 @@ class _Tree:
     def _guardrail_starts(self, span: Span) -> None:
         lane = self._lane(span)
         text = span.output or span.input or span.error or ""
-        fields: dict[str, Any] = {"ok": span.ok, "error": span.error, "role": lane.role, "tool": span.tool}
         extra = _extra(span, verdict=span.verdict, guardrail=span.name or None)
-        event = self.draft.event(
-            "safety_event", lane.agent, id=span.id, at=span.start, end=span.end, text=text, extra=extra, **fields
-        )
+        said = (span.verdict or "").lower()
+        if said in _PASSED or (not said and span.ok is True):  # a guard that lets something pass is no incident
+            told: dict[str, Any] = {"role": "system", "from_": "guardrail", "to": lane.agent, "source": "system", "trusted": True}
+            event = self.draft.event(
+                "message", "guardrail", id=span.id, at=span.start, end=span.end, text=text, extra=extra, ok=True, **told
+            )
+        else:
+            ok = True if said in _STOPPED else span.ok  # of an event of safety: what it reports was stopped
+            fields: dict[str, Any] = {"ok": ok, "error": span.error, "role": lane.role, "tool": span.tool}
+            event = self.draft.event(
+                "safety_event", lane.agent, id=span.id, at=span.start, end=span.end, text=text, extra=extra, **fields
+            )
         self.draft.edge(lane.last, event, "causal")
         lane.hears(event)
         self._mark(span, event)
@@ -358,6 +364,33 @@ class _Tree:
             stack.extend(inside if which else reversed(inside))
         return None
 
+    def _state_errors(self) -> None:
+        """An error of what is no event of its own (a turn, a node of a workflow, a top agent) stands on the last event inside
+        it, once: errors are passed up, and the innermost has told them."""
+        said: dict[str, set[str]] = {}
+        for name in reversed(self.nest.order):
+            span, above = self.spans[name], self.nest.parent[name]
+            mine = said.pop(name, set())
+            error = (span.error or "").strip()
+            is_top = span.kind == "agent" and self.entries.boss_of(name) is None and name not in self.entries.inner
+            if (span.kind == "chain" or is_top) and error and not any(_same_error(error, other) for other in mine):
+                self._state(name, span, error)
+            elif is_top and span.ok is False and not mine and (last := self._event(name, 1)) is not None:
+                self.draft.set(last, ok=False)
+            if above is not None:
+                said.setdefault(above, set()).update(mine | ({error} if error else set()))
+
+    def _state(self, name: str, span: Span, error: str) -> None:
+        event = self._event(name, 1)
+        if event is None or "error" in self.draft.rows[event]:
+            lane = self._lane(span)
+            at = span.end if span.end is not None else span.start
+            said = {"by": "system", "source": "system", "ok": False, "error": error[:500]}
+            event = lane.told(error, at=at, id=f"{span.id}:error", extra=_extra(span, step=span.name or None), **said)
+            self._mark(span, event)
+        else:
+            self.draft.set(event, ok=False, error=error[:500], extra={"failed_step": span.name or None})
+
     def _score(self) -> None:
         """Scores stand on the event of what was scored; those of the whole run are the trace's rewards."""
         for name in self.nest.order:
@@ -374,6 +407,11 @@ class _Tree:
                     self.draft.rewards[_fresh(key, self.draft.rewards)] = value
             if event is not None:
                 self.draft.set(event, reward={**self.draft.rows[event].get("reward", {}), **span.reward})
+
+
+def _same_error(a: str, b: str) -> bool:
+    """Whether two errors are one that was passed up, perhaps with words around it."""
+    return a[:200] in b or b[:200] in a
 
 
 def _is_of(span: Span, above: Span) -> bool:
