@@ -474,3 +474,33 @@ def test_real_logs_that_lose_their_directory_are_still_read() -> None:
         data = path.read_bytes()
         whole, cut = read(data), read(data[: data.rindex(b"PK\x05\x06")])
         assert [encode(t) for t in cut] == [encode(t) for t in whole]
+
+
+# -- samples and events without their log ------------------------------------------------------------------------------------
+
+
+def alone() -> dict[str, Any]:
+    at = "2026-05-01T10:00:0{}+00:00".format
+    answer = {"choices": [{"message": {"role": "assistant", "content": "4"}, "stop_reason": "stop"}], "usage": {"input_tokens": 9, "output_tokens": 1}}
+    events = [
+        {"event": "sample_init", "timestamp": at(0), "working_start": 0.0, "span_id": "m", "sample": {"id": "sum", "input": "2 + 2?", "target": "4"}},
+        {"event": "span_begin", "timestamp": at(1), "working_start": 0.1, "id": "m", "type": "agent", "name": "react", "span_id": "m"},
+        {"event": "model", "timestamp": at(2), "completed": at(3), "working_start": 0.2, "span_id": "m", "model": "m",
+         "input": [{"role": "user", "content": "2 + 2?"}], "output": answer},
+        {"event": "span_end", "timestamp": at(4), "working_start": 0.3, "id": "m", "span_id": "m"},
+    ]  # fmt: skip
+    return {"id": "sum", "epoch": 1, "input": "2 + 2?", "target": "4", "events": events}
+
+
+@pytest.mark.parametrize("shape", ["sample", "lines", "list", "object"])
+def test_a_sample_or_its_events_alone(shape: str) -> None:
+    whole = alone()
+    data = {
+        "sample": json.dumps(whole, indent=1),
+        "lines": "".join(json.dumps(event) + "\n" for event in whole["events"]),
+        "list": json.dumps(whole["events"]),
+        "object": json.dumps({"events": whole["events"], "attachments": {}}),
+    }[shape]
+    (trace,) = logs.imported("inspect", {"x.json": data.encode()})
+    assert (trace.task_id, trace.tokens, trace.meta["title"]) == ("task/sum", 10, "2 + 2?")
+    assert [e.type for e in trace.events if e.agent != "user"][-1] in ("message", "orchestrator_decision", "return")

@@ -1,4 +1,6 @@
-"""Inspect AI logs: `.eval` archives (deflate or zstd, whole or chunked samples) and whole `.json` logs.
+"""Inspect AI logs: `.eval` archives, whole `.json` logs, samples and events alone.
+
+Archives are packed by deflate or zstd, with samples whole or in chunks.
 
 `archive.py` unpacks an `.eval`, `eval_log.py` reads the log's header and samples from it, `agents.py` says which agent each
 event belongs to, and `sample.py` puts a sample down as events.
@@ -32,6 +34,11 @@ from counterpoint.formats.inspect.sample import SamplePlay
 from counterpoint.trace import Trace
 
 _ENTRY = re.compile(rb"_journal/start\.json|samples/[^/\x00]{1,200}_epoch_\d+")
+# Events alone: as a list, one on each line, or under `events`.
+_EVENT = re.compile(
+    rb'"event"\s*:\s*"(?:sample_init|span_begin|span_end|model|tool|step|subtask|state|store|sandbox|info|input|score|approval)"'
+)
+_EVENT_MARKS = (b'"working_start"', b'"span_id"', b'"pending"')
 _NAMES = ("eval_id", "run_id", "task_id", "task", "model", "created", "task_version")
 _SAID = ("target", "metadata", "limit", "error", "choices")
 
@@ -39,9 +46,11 @@ _SAID = ("target", "metadata", "limit", "error", "choices")
 def _sniff(head: bytes) -> bool:
     if head[:4] == MAGIC:
         return _ENTRY.search(head) is not None
-    if b'"eval"' not in head:
-        return False
-    keys = first_keys(head)
+    keys = first_keys(head) if b'"event"' in head or b'"eval"' in head or b'"epoch"' in head else {}
+    if keys.keys() >= {"id", "epoch"} and not keys.keys().isdisjoint({"input", "target", "events", "messages"}):
+        return True  # a sample alone
+    if "event" in keys or "events" in keys:
+        return _EVENT.search(head) is not None and any(mark in head for mark in _EVENT_MARKS)
     return "eval" in keys and keys["eval"][:1] == b"{" and ("status" in keys or "version" in keys) and b'"task"' in head
 
 
@@ -66,12 +75,13 @@ def _read(session: Session) -> Iterator[Trace]:
 def _begun(session: Session, log: EvalLog, sample: Sample) -> Draft:
     data = sample.data
     own = string(log.eval.get("eval_id")) or string(log.eval.get("run_id"))
-    key = own or string(log.eval.get("created")) or "log"
+    run = None if own else string(data.get("uuid")) or run_of(data)
+    key = own or string(log.eval.get("created")) or f"sample-{run}"
     if "eval_id" not in log.eval and (task := string(log.eval.get("task_id"))):
         key = f"{key}-{task}"
     task = string(log.eval.get("task")) or "task"
     name = f"{key}/{data.get('id')}/{count(data.get('epoch')) or 1}"
-    draft = session.draft(name, f"{task}/{data.get('id')}", system="inspect", run=None if own else run_of(data))
+    draft = session.draft(name, f"{task}/{data.get('id')}", system="inspect", run=run)
     draft.meta["eval"] = {field: log.eval[field] for field in _NAMES if log.eval.get(field) is not None} | {"status": log.status}
     kept = {field: data[field] for field in _SAID if data.get(field) not in (None, {}, [], "")}
     draft.meta["sample"] = {"id": data.get("id"), "epoch": data.get("epoch"), **kept}

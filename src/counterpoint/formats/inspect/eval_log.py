@@ -290,11 +290,26 @@ def read_log(session: Session, file: File) -> tuple[EvalLog, Iterator[Sample]] |
             session.report.broke(file.name, None, error.one_line())
             return None
         return _of_archive(session, file, archive)
-    document = session.document(file)
-    if not isinstance(document, dict) or not isinstance(document.get("eval"), dict):
-        return None
+    entries = [entry for _, entry in session.entries(file)]
+    document = entries[0] if len(entries) == 1 else {}
+    if not isinstance(document.get("eval"), dict):
+        return _loose_samples(entries)
     samples = [Sample.of(s) for s in as_list(document.get("samples")) if isinstance(s, dict)]
     return EvalLog(document["eval"], str(document.get("status") or "unknown"), bool(samples)), iter(samples)
+
+
+def _loose_samples(entries: list[dict[str, Any]]) -> tuple[EvalLog, Iterator[Sample]] | None:
+    """Samples without their log: each an object, or all events of one."""
+    whole = [entry for entry in entries if isinstance(entry.get("events"), list) or "epoch" in entry]
+    events = [entry for entry in entries if isinstance(entry.get("event"), str)]
+    if events and not whole:
+        whole = [{"events": events}]
+    for sample in whole:
+        first = next((as_dict(as_dict(e).get("sample")) for e in as_list(sample.get("events")) if as_dict(e).get("sample")), {})
+        for key in ("id", "input", "target", "metadata"):
+            if sample.get(key) is None and first.get(key) is not None:
+                sample[key] = first[key]
+    return (EvalLog({}, "unknown", True), (Sample.of(sample) for sample in whole)) if whole else None
 
 
 def _of_archive(session: Session, file: File, archive: Archive) -> tuple[EvalLog, Iterator[Sample]]:

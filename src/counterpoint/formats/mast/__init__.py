@@ -1,4 +1,4 @@
-"""MAST: conversations of teams, labelled with the failure modes that they show; and the plain logs of the systems it is about.
+"""MAST: conversations of teams, labelled with their failure modes; and the plain logs of its systems.
 
 One JSON document (`..._human.json`) is one run; a list or lines of them work too. So do the large set (`mas_name`, `trace`,
 `mast_annotation` or `annotations`) and the text logs themselves (`systems.py`).
