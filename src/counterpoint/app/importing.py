@@ -37,8 +37,9 @@ from counterpoint.trace import Trace
 from counterpoint.trace.keys import STATED
 from counterpoint.trace.quantities import NO_TRANSCRIPT
 
-# Traces wait to be stored until there are this many events: small sessions share a part of the lake.
-_BATCH = 20_000
+# Traces wait to be stored until there are so many events or characters of text: small sessions share a part of the lake.
+_BATCH = 10_000
+_BATCH_TEXT = 6_000_000
 # Sessions that a worker takes at once: enough to share a part of the lake, few enough to share out the work.
 _TOGETHER = 8
 _UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -112,6 +113,7 @@ class Outcome:
     """Tokens of agents whose transcript is not there, as others state them."""
     report: Report = field(default_factory=Report)
     secrets: Counter[str] = field(default_factory=Counter)
+    """About how many there are in what was stored together: told with the last session of it."""
     error: str | None = None
     seconds: float = 0.0
 
@@ -190,6 +192,7 @@ def import_sessions(
     memory = _Memory(store)
     waiting: list[tuple[Outcome, Trace]] = []
     done: list[tuple[str, str, Outcome]] = []
+    events = text = 0
     usual = gc.get_threshold()
     # Sessions are trees of small objects: looking for loops among them as often as usual costs a tenth of the time.
     gc.set_threshold(50_000, 20, 50)
@@ -204,7 +207,11 @@ def import_sessions(
             memory.keep_identity(key, session, outcome, traces)
             waiting += [(outcome, trace) for trace in traces]
             done.append((key, print_, outcome))
-            if sum(len(t.events) for _, t in waiting) >= _BATCH:
+            events += outcome.events
+            text += sum(len(t) for trace in traces for t in trace.contents.values())
+            del traces
+            if events >= _BATCH or text >= _BATCH_TEXT:
+                events = text = 0
                 yield from _settle(waiting, done, store, memory)
         yield from _settle(waiting, done, store, memory)
     finally:
@@ -254,6 +261,7 @@ def _part(folder: Path, prices: Prices, sessions: list[tuple[str, Session]]) -> 
             outcome, traces = _read(name, session, is_strict=False)
             waiting += [(outcome, trace) for trace in traces]
             done.append((f"{name}:{session.key}", _fingerprint(session), outcome))
+        _count_secrets(waiting)
         _store(waiting, store)
     return done
 
@@ -262,11 +270,18 @@ def _settle(
     waiting: list[tuple[Outcome, Trace]], done: list[tuple[str, str, Outcome]], store: Store | None, memory: _Memory
 ) -> list[Outcome]:
     """Store what waits; only then is a session done, and remembered."""
+    _count_secrets(waiting)
     _store(waiting, store)
     settled, done[:] = list(done), []
     for key, print_, outcome in settled:
         memory.note(key, print_, outcome)
     return [outcome for _, _, outcome in settled]
+
+
+def _count_secrets(waiting: list[tuple[Outcome, Trace]]) -> None:
+    """About how many secrets some traces hold, told with the last of them: looking at many at once is much faster."""
+    if waiting:
+        waiting[-1][0].secrets.update(glance(*(trace for _, trace in waiting)))
 
 
 def _read(name: str, session: Session, *, is_strict: bool) -> tuple[Outcome, list[Trace]]:
@@ -278,7 +293,6 @@ def _read(name: str, session: Session, *, is_strict: bool) -> tuple[Outcome, lis
             trace.meta["import"] = {"format": name, "files": files, **trace.meta.get("import", {})}
             traces.append(trace)
             outcome.report.add(Report.of(trace.meta["import"]))
-            outcome.secrets.update(glance(trace))
     except InputError as error:
         outcome.status, outcome.error, traces = "failed", error.one_line(), []
     except Exception as error:

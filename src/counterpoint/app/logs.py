@@ -7,6 +7,7 @@ file system.
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 import zipfile
@@ -23,6 +24,7 @@ from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.files import HEAD, MAX_UNPACKED, File, first_keys
 from counterpoint.trace import Trace
 
+_BUFFER = 1 << 18
 _ZIP = b"PK\x03\x04"
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 # How far a file is looked into when its first part shows no source.
@@ -237,4 +239,6 @@ def _refusal(path: Path) -> str | None:
 
 
 def _open(path: Path) -> BinaryIO:
-    return open_plain(path)
+    stream = open_plain(path)
+    # Records are often longer than the usual buffer.
+    return io.BufferedReader(cast(io.BufferedReader, stream).detach(), _BUFFER)

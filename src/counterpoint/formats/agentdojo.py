@@ -52,6 +52,7 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _AGENT = "assistant"
 _HUMAN, _MODEL, _TOOL = frozenset({"user", "human"}), frozenset({"assistant", "ai", "model"}), frozenset({"tool", "function"})
 _NO_TOKENS = "tokens"
+_WORD = re.compile(r"[A-Za-z]{1,20}")
 _LEAST = 12
 """Injections shorter than this, blanks apart, are in answers by chance."""
 _FOLDED = re.compile(r"(?:\\[nrt]|[\s\\\"'])+")
@@ -124,6 +125,7 @@ class _Run:
         self.model = _DEFENCE.sub("", pipeline) or None
         texts = {vector: text for vector, text in as_dict(run.get("injections")).items() if isinstance(text, str)}
         self.injections = {vector: (text, folded(text)) for vector, text in texts.items()}
+        self.words = {vector: max(_WORD.findall(text), key=len, default="") for vector, text in texts.items()}
         self.waiting: list[tuple[str | None, str]] = []
         """Calls without an answer: the source's id and the event."""
         self.infected: list[str] = []
@@ -191,7 +193,12 @@ class _Run:
             self.draft.report.linked("the oldest call without an answer", exact=False)
         tool = self.draft.rows[call].get("tool") if call else None
         error = string(message.get("error"))
-        found = [vector for vector, (_, plain) in self.injections.items() if len(plain) >= _LEAST and plain in folded(text)]
+        # Wrapping breaks a text at its blanks alone: an injection whose longest word is not there is not there.
+        hidden = {
+            vector: plain for vector, (_, plain) in self.injections.items() if len(plain) >= _LEAST and self.words[vector] in text
+        }
+        plain_text = folded(text) if hidden else ""
+        found = [vector for vector, plain in hidden.items() if plain in plain_text]
         event = self.lane.result(
             None,
             text,

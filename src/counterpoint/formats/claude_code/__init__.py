@@ -49,6 +49,7 @@ _NOTES = {"ai-title", "custom-title", "agent-name", "mode", "permission-mode", "
 _SESSION = re.compile(rb'"sessionId"\s*:\s*"([^"]+)"')
 _UUID = re.compile(rb'"uuid"\s*:\s*"([^"]+)"')
 _TEAM = re.compile(rb'"team_?[nN]ame"\s*:\s*"([^"\\]+)"')
+_BLOCK = 1 << 20
 _TIME = re.compile(rb'"timestamp"\s*:\s*"([^"]+)"')
 
 
@@ -95,23 +96,43 @@ class _Scan(NamedTuple):
 
 @lru_cache(maxsize=8192)
 def _scan(file: File) -> _Scan:
-    session = root = first = last = mate = None
+    session = root = first = last = None
     teams: set[str] = set()
+    mate: str | None = None
+    rest = b""
     try:
-        for _, line in file.lines():
-            if line is None:
-                continue
-            session = session or _SESSION.search(line)
-            root = root or _UUID.search(line)
-            if b'"timestamp"' in line:
-                last = line
-                first = first or line
-            if b'"teamName"' in line or b'"team_name"' in line:
-                teams.update(found.decode("utf-8", "replace") for found in _TEAM.findall(line))
-                mate = mate or _mate_in(line)
-    except InputError:
+        with file.unpacked() as stream:
+            while data := stream.read(_BLOCK):
+                block, newline, rest = (rest + data).rpartition(b"\n")
+                if not newline:
+                    continue
+                session, root = session or _SESSION.search(block), root or _UUID.search(block)
+                first, last = first or _TIME.search(block), _last_time(block) or last
+                if b'"teamName"' in block or b'"team_name"' in block:
+                    mate = _read_teams(block, teams) or mate
+    except (InputError, OSError, EOFError, ValueError):
         pass
-    return _Scan(_words(session), root[1] if root else None, frozenset(teams), mate, _time_in(first), _time_in(last))
+    if rest:
+        session, root = session or _SESSION.search(rest), root or _UUID.search(rest)
+        first, last = first or _TIME.search(rest), _last_time(rest) or last
+        mate = mate or _read_teams(rest, teams)
+    times = [seconds(found[1].decode("ascii", "replace")) if found else None for found in (first, last)]
+    return _Scan(_words(session), root[1] if root else None, frozenset(teams), mate, times[0], times[1])
+
+
+def _last_time(block: bytes) -> re.Match[bytes] | None:
+    at = block.rfind(b'"timestamp"')
+    return _TIME.match(block, at) if at >= 0 else None
+
+
+def _read_teams(block: bytes, teams: set[str]) -> str | None:
+    """Adds the teams that some lines name; the teammate whose lines they are."""
+    mate = None
+    for line in block.split(b"\n"):
+        if b'"teamName"' in line or b'"team_name"' in line:
+            teams.update(found.decode("utf-8", "replace") for found in _TEAM.findall(line))
+            mate = mate or _mate_in(line)
+    return mate
 
 
 def _mate_in(line: bytes) -> str | None:
@@ -124,11 +145,6 @@ def _mate_in(line: bytes) -> str | None:
         return None
     name, team = string(record.get("agentName")), string(record.get("teamName"))
     return f"{name}@{team}" if name and team and name != "team-lead" else None
-
-
-def _time_in(line: bytes | None) -> float | None:
-    found = _TIME.search(line) if line else None
-    return seconds(found[1].decode("ascii", "replace")) if found else None
 
 
 def _group(files: Sequence[File]) -> Iterable[Session]:

@@ -28,6 +28,11 @@ _NOTES = {
     *("summary", "ai-title", "custom-title", "agent-name", "mode", "permission-mode", "last-prompt", "pr-link", "bridge-session"),
     *("frame-link", "file-history-snapshot", "cost-state", "queue-operation", "progress", "started", "result"),
 }
+# What is read of a tool's structured result.
+_MADE = (
+    "agentId", "agent_id", "teammate_id", "status", "isAsync", "content", "task", "runId", "usage", "resolvedModel",
+    "totalTokens", "totalDurationMs", "totalToolUseCount",
+)  # fmt: skip
 # Kinds of titles, the best last: a person's own counts before the client's, and both before the summary of a compacted part.
 _TITLES = {"summary": ("summary",), "ai-title": ("aiTitle", "title"), "custom-title": ("customTitle", "title")}
 
@@ -146,6 +151,8 @@ class Conversations:
         if kind == "assistant":
             self._assistant(record, conversation)
         elif kind in ("user", "system", "attachment"):
+            if isinstance(made := record.get("toolUseResult"), dict):  # it repeats whole files, which nobody asks for again
+                record["toolUseResult"] = {key: made[key] for key in _MADE if key in made}
             conversation.items.append(record)
         else:
             self.session.report.unknown[str(kind)] += 1

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+import msgspec
 import zstandard
 
 from counterpoint.errors import InputError
@@ -32,6 +33,7 @@ MAX_UNPACKED = 8 << 30
 # A string that the head cuts off counts as ended there: it would otherwise be tried again from each quote inside it.
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\(?:.|\Z))*+(?:"|\Z)|[{}\[\]]|:\s*', re.S)
 _VALUE_SHOWN = 64
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw] | list[dict[str, msgspec.Raw]]).decode
 _ZSTD, _GZIP = b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
 _UNPACKING = (zstandard.ZstdError, gzip.BadGzipFile, EOFError, OSError)
 
@@ -185,6 +187,14 @@ def first_keys(head: bytes) -> dict[str, bytes]:
     head = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if head[:1] not in (b"{", b"["):
         return keys
+    try:
+        whole = _fields(head if head[:1] == b"[" or b"\n" not in head else head.partition(b"\n")[0])
+        if isinstance(whole, list) and whole:
+            whole = whole[0]
+        if isinstance(whole, dict):
+            return {name: bytes(value)[:_VALUE_SHOWN] for name, value in whole.items()}
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        pass  # it goes on behind the head, or over several lines
     top = 2 if head[:1] == b"[" else 1
     depth, word = 0, b""
     for found in _TOKEN.finditer(head):

@@ -121,6 +121,11 @@ for _head, _some in _HANDLERS.items():  # a word of three letters is found by th
         _some += _HANDLERS.get(_head[:3], [])
 _NAME_HEADS = frozenset(word[:4] for word in NAME_WORDS)
 _SCAN = Scan([*NAME_WORDS, *(word for word, _ in (*FORMS, *_BLOCKS))])
+# Names that begin like many other words (path, side, design) are most of what there is to look at, and hardly ever a secret.
+_RARE_NAMES = frozenset(
+    {"pin", "pat", "sas", "sig", "sid", "otp", "psk", "signature", "session", "sessid", "sessionid", "session_id", "session-id"}
+)
+_QUICK_SCAN = Scan([*(w for w in NAME_WORDS if w not in _RARE_NAMES), *(word for word, _ in (*FORMS, *_BLOCKS))])
 
 
 def spans(text: str, low: str | None = None, *, is_quick: bool = False) -> list[SecretSpan]:
@@ -155,7 +160,7 @@ def _keys(text: str, low: str, *, is_quick: bool) -> Iterator[SecretSpan]:
         yield from broken_tokens(text, found, whole)
     named: list[Name] = []
     done: dict[str, int] = {}
-    for place in _SCAN.places(low):
+    for place in (_QUICK_SCAN if is_quick else _SCAN).places(low):
         head = low[place : place + 4]
         if (head in _NAME_HEADS or head[:3] in _NAME_HEADS) and (name := name_at(text, low, place)):
             named.append(name)

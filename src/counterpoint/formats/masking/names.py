@@ -100,9 +100,16 @@ class Name(NamedTuple):
 def name_at(text: str, low: str, at: int) -> Name | None:
     """The name whose last word begins at a place, if it says something and something follows."""
     found = _ENDS.match(low, at)
-    if found is None and at and (low[at - 1] in "-/" or _SETS.search(low, max(0, at - 60), at)):
+    if found is None and at and (low[at - 1] in "-/" or _is_set(low, at)):
         found = _OPTION.match(low, at)  # an option of a command, --password X, or of a file, ENV PASSWORD X
     return _name(text, low, found) if found else None
+
+
+def _is_set(low: str, at: int) -> bool:
+    """Whether a command that sets something stands before a place; the words are looked for first, which is faster."""
+    before = low[max(0, at - 60) : at]
+    is_near = "set" in before or "env" in before or "config" in before or "password" in before
+    return is_near and _SETS.search(before) is not None
 
 
 def foreign_names(text: str, low: str) -> list[Name]:
