@@ -1,20 +1,22 @@
-"""Import a tree of logs: time against `json.loads` over the same lines, memory against the largest session.
+"""Import a tree of logs: processor time against `json.loads` over the same files, and the most memory that it takes.
 
-The tree is made up (sessions of some hundred turns with tool outputs of a few kB, one sub-agent in ten turns), or your own
-with `--logs FOLDER`. Both candidates read the same files in one process, taking turns; the import ends with the traces durable
-in a store. Memory is the kernel's high-water mark of a process that imports the tree, less that of one that has
-imported a tiny one, less the size of the largest session's files.
+The trees are made up: Claude Code and Codex (sessions of some hundred turns with tool outputs of a few kB, one sub-agent in
+ten turns) and MARBLE; or the tree is your own, with `--logs FOLDER`. Both candidates read the same files in one process, taking
+turns; the import ends with the traces durable in a store. Memory is the kernel's high-water mark of a process that
+imports the tree, Python and all libraries included.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import random
 import shutil
 import subprocess
 import sys
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -162,11 +164,40 @@ def codex(folder: Path, name: str, turns: int, draw: random.Random) -> None:
     (folder / f"rollout-2026-03-01T00-00-00-{name}.jsonl").write_text("\n".join(lines) + "\n")
 
 
+def marble(root: Path, runs: int, draw: random.Random) -> None:
+    """A file of MARBLE's runs, one per line."""
+
+    def said(agent: str) -> dict[str, Any]:
+        return {"agent_id": agent, "result": words(draw, 1200)}
+
+    lines = []
+    for _ in range(runs):
+        agents = [f"agent{k}" for k in range(1, 6)]
+        rounds = [
+            {
+                "iteration": n + 1,
+                "task_assignments": {a: words(draw, 300) for a in agents},
+                "task_results": [said(a) for a in agents],
+                "communications": [f"From {a} to {b}: {words(draw, 200)}" for a, b in pairwise(agents)],
+                "summary": words(draw, 900),
+                "continue_simulation": True,
+            }
+            for n in range(5)
+        ]
+        run = {"task": words(draw, 500), "coordination_mode": "star", "iterations": rounds, "token_usage": 9000}
+        lines.append(json.dumps(run))
+    root.mkdir(parents=True, exist_ok=True)
+    (root / "result.jsonl").write_text("\n".join(lines) + "\n")
+
+
 def tree(root: Path, kind: str, sessions: int, turns: int) -> None:
     """A tree of made-up sessions."""
     draw = random.Random(7)
+    if kind == "marble":
+        marble(root, sessions * 5, draw)
+        return
     for k in range(sessions):
-        name = f"{k:08x}-0000-4000-8000-000000000000"
+        name = f"{k:08x}-0000-4000-8000-{'c0de' if kind == 'codex' else '0000'}00000000"
         if kind == "claude_code":
             (root / "-repo-shop").mkdir(parents=True, exist_ok=True)
             claude(root / "-repo-shop", name, turns, draw)
@@ -176,13 +207,15 @@ def tree(root: Path, kind: str, sessions: int, turns: int) -> None:
 
 def parse(root: Path) -> None:
     """What a user's own script begins with."""
-    for path in root.rglob("*.jsonl"):
-        with path.open("rb") as file:
-            for line in file:
-                try:
-                    json.loads(line)
-                except ValueError:
-                    continue
+    for path in root.rglob("*"):
+        if path.suffix == ".json":
+            with contextlib.suppress(ValueError):
+                json.loads(path.read_bytes())
+        elif path.is_file():
+            with path.open("rb") as file:
+                for line in file:
+                    with contextlib.suppress(ValueError):
+                        json.loads(line)
 
 
 def imports(root: Path) -> None:
@@ -191,7 +224,7 @@ def imports(root: Path) -> None:
     try:
         with Store(Path(folder) / "store") as store:
             for outcome in import_sessions(sessions_under([root]).sessions, store):
-                assert outcome.status == "added", outcome.error
+                assert outcome.status != "failed", outcome.error
     finally:
         shutil.rmtree(folder)
 
@@ -203,15 +236,13 @@ def peak(root: Path) -> int:
     return int(done.stdout) * 1024
 
 
-def measured(root: Path, name: str, repeats: int, tiny: Path) -> list[dict[str, Any]]:
-    """The rows of one tree."""
-    times = interleaved({"ours": lambda: imports(root), "json": lambda: parse(root)}, repeats, clock="wall")
-    largest = max(sum(f.size for f in session.files) for _, session in sessions_under([root]).sessions)
-    above = (peak(root) - peak(tiny) - largest) / 1e6
-    size = sum(p.stat().st_size for p in root.rglob("*.jsonl")) / 1e6
+def measured(root: Path, name: str, repeats: int, most: float) -> list[dict[str, Any]]:
+    """The rows of one tree; the import may take `most` times the processor time of `json.loads`."""
+    times = interleaved({"ours": lambda: imports(root), "json": lambda: parse(root)}, repeats, clock="cpu")
+    size = sum(p.stat().st_size for p in root.rglob("*") if p.is_file()) / 1e6
     return [
-        row(f"{name}: import {size:.0f} MB (peer: json.loads)", times["ours"], times["json"], "s", target=1 / 3),
-        row(f"{name}: memory above the largest session ({largest / 1e6:.1f} MB)", above, None, "MB", limit=200),
+        row(f"{name}: import {size:.0f} MB (peer: json.loads)", times["ours"], times["json"], "CPU s", target=1 / most),
+        row(f"{name}: most memory of the process", peak(root) / 1e6, None, "MB", limit=200),
     ]
 
 
@@ -225,14 +256,13 @@ def main() -> None:
     sessions, turns, repeats = (6, 60, 3) if asked.quick else (40, 150, 5)
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
-        for kind in ("claude_code", "codex"):
-            tree(Path(folder) / "tiny" / kind, kind, 1, 2)
         if asked.logs:
-            rows += measured(asked.logs, asked.logs.name, repeats, Path(folder) / "tiny")
-        for kind in () if asked.logs else ("claude_code", "codex"):
-            root = Path(folder) / kind
-            tree(root, kind, sessions, turns)
-            rows += measured(root, kind, repeats, Path(folder) / "tiny" / kind)
+            rows += measured(asked.logs, asked.logs.name, repeats, 6)
+        for kind in () if asked.logs else ("claude_code", "codex", "marble"):
+            tree(Path(folder) / kind, kind, sessions, turns)
+            rows += measured(Path(folder) / kind, kind, repeats, 6 if kind == "marble" else 4)
+        if not asked.logs:
+            rows += measured(Path(folder), "all", repeats, 6)
     report("Import (our time over json.loads is 1/ratio)", rows, as_json=asked.json)
 
 

@@ -198,8 +198,8 @@ def _nearest(file: File) -> str:
         if share > best[0] and len(there) > 1:
             best = share, name, there, [sign for sign in one.signs if sign not in there]
     if best[0] >= _NEAR:
-        there, lacks = (", ".join(signs[:4]) for signs in best[2:])
-        return f"is of no source we know; nearest is {best[1]}: it has {there}" + (f", and lacks {lacks}" if lacks else "")
+        has, lacks = (", ".join(signs[:4]) for signs in best[2:])
+        return f"is of no source we know; nearest is {best[1]}: it has {has}" + (f", and lacks {lacks}" if lacks else "")
     keys = ", ".join(sorted(first_keys(head))[:6])
     return f"is of no source we know: JSON with {keys}" if keys else "is of no source we know: JSON without keys at its top"
 

@@ -148,7 +148,7 @@ class _Telling:
             extra = {**(self.stories[made.child].extra if made.child in self.stories else {}), **made.extra}
             event = lane.spawn(made.child, role=made.role, text=made.text, at=call.at, id=id, extra=extra)
         else:
-            failed = {"ok": False, "error": made.error} if made.error else {}
+            failed: dict[str, Any] = {"ok": False, "error": made.error} if made.error else {}
             event = lane.spawn(None, role=made.role, text=made.text, at=call.at, id=id, extra=made.extra, **failed)
         if made.child is not None:
             self._met.add(made.child)

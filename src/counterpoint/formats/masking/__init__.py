@@ -16,7 +16,7 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -288,10 +288,7 @@ def glance(*traces: Trace) -> Counter[str]:
     hide or show it.
     """
     texts = [text for trace in traces for text in trace.contents.values()]
-    first, size = 0, 0
-    while first < len(texts) and size < _LOOKED:
-        size += len(texts[first])
-        first += 1
+    first = bisect_right(list(accumulate(map(len, texts))), _LOOKED) + 1
     found = _glanced(texts[:first])
     if first < len(texts):
         for kind, n in _glanced(texts[first::_STRIDE]).items():
@@ -310,9 +307,7 @@ def _glanced(texts: list[str]) -> Counter[str]:
 # A glance looks at this much of a trace's text whole, and then at one text of so many.
 _LOOKED = 1 << 16
 _STRIDE = 16
-_KEY_MARKS = (
-    "sk-ant-", "sk-proj-", "ghp_", "github_pat_", "AKIA", "PRIVATE KEY",
-)  # fmt: skip
+_KEY_MARKS = ("sk-ant-", "sk-proj-", "ghp_", "github_pat_", "AKIA", "PRIVATE KEY")
 
 
 class _Walk:

@@ -147,8 +147,9 @@ def _label(draft: Draft, run: dict[str, Any]) -> None:
         if votes and (mode := text_of(row.get("failure mode")).strip()):
             draft.metrics[f"failure: {mode.splitlines()[0].strip()}"] = sum(votes) / len(votes)
     correct = as_dict(run.get("other_data")).get("correct")
-    if isinstance(correct, bool) or number(correct) in (0.0, 1.0):
-        draft.rewards["team"] = float(correct)
+    correct = float(correct) if isinstance(correct, bool) else number(correct)
+    if correct in (0.0, 1.0):
+        draft.rewards["team"] = correct
 
 
 def _turn(entry: dict[str, Any]) -> Turn:

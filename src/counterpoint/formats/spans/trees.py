@@ -385,8 +385,9 @@ class _Tree:
         if event is None or "error" in self.draft.rows[event]:
             lane = self._lane(span)
             at = span.end if span.end is not None else span.start
-            said = {"by": "system", "source": "system", "ok": False, "error": error[:500]}
-            event = lane.told(error, at=at, id=f"{span.id}:error", extra=_extra(span, step=span.name or None), **said)
+            extra = _extra(span, step=span.name or None)
+            said: dict[str, Any] = {"ok": False, "error": error[:500], "extra": extra}
+            event = lane.told(error, by="system", source="system", at=at, id=f"{span.id}:error", **said)
             self._mark(span, event)
         else:
             self.draft.set(event, ok=False, error=error[:500], extra={"failed_step": span.name or None})
