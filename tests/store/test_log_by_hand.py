@@ -419,7 +419,7 @@ def test_what_a_row_says_where_an_older_version_said_nothing() -> None:
     bare = msgspec.json.decode(b'["t","d",null,null,[0,0,1],[0,0,0],null,0,2,null,null,{},{},null,false,0,0,"x",null,1.5]', type=Row)
     assert bare == Row(id="t", task="d", events=Span(0, 0, 1), edges=Span(0, 0, 0), head=0, agents=2, digest="x", added=1.5)
     assert (bare.tokens, bare.wall_clock_s, bare.rewards, bare.costs, bare.metrics) == (None, None, {}, {}, None)
-    assert (bare.has_meta, bare.errors, bare.decisions, bare.source, bare.part) == (False, 0, 0, None, "")
+    assert (bare.has_meta, bare.problems, bare.decisions, bare.source, bare.part) == (False, 0, 0, None, "")
     assert (bare.present, bare.is_steered, bare.cost_usd, bare.system, bare.topology, bare.contents) == (0, False, None, None, None, None)
     part = msgspec.json.decode(b'{"name":"A","day":"1","traces":1,"events":1,"bytes":0}', type=Part)
     assert (part.sums, part.has_rewards) == ({}, False)
@@ -458,7 +458,7 @@ def test_records_are_made_by_name_and_have_one_form() -> None:
     assert msgspec.json.encode(Commit(at=1.0)) == b'{"at":1.0}'
     assert msgspec.json.encode(_part("A")) == b'{"name":"A","day":"1","traces":1,"events":1,"bytes":0}'
     bare = dict.fromkeys(("system", "topology", "tokens", "wall_clock_s", "team_reward", "source"))
-    line = Summary(id="t", task_id="d", events=0, edges=0, agents=0, errors=0, added=0.0, **bare)
+    line = Summary(id="t", task_id="d", events=0, edges=0, agents=0, problems=0, added=0.0, **bare)
     assert (line.is_open, line.cost_usd, line.is_steered) == (False, None, False)
     assert Verified() == Verified(files=0, bytes=0, traces=0, faults=[], strays=0)
     assert Repaired() == Repaired(aside=None, done=[], restored=[], lost=[])

@@ -114,8 +114,8 @@ def test_errors_that_can_be_kept_are_kept_and_counted(tmp_path: Path) -> None:
     loop = Trace(trace_id="x", task_id="d", events=[E1, E2], edges=[Edge("e1", "e2", "causal"), Edge("e2", "e1", "causal")])
     assert store.add(loop) == "added"
     assert store.get("x") == loop
-    assert store.rows()[0].errors == 2
-    assert store.sql("select errors from traces").rows == [(2,)]
+    assert store.rows()[0].problems == 2
+    assert store.sql("select problems, errors from traces").rows == [(2, 0)]
 
 
 def test_rows_list_finished_and_open_without_the_lake(tmp_path: Path) -> None:
@@ -391,6 +391,6 @@ def test_the_manifest_counts_what_it_lists(tmp_path: Path) -> None:
     assert row.decisions != len(trace.events) - row.decisions
     assert row.agents == len({e.agent for e in trace.events})
     assert (row.events.rows, row.edges.rows) == (len(trace.events), len(trace.edges))
-    assert (row.task, row.source, row.errors, row.is_steered) == (trace.task_id, "file.json", 0, False)
+    assert (row.task, row.source, row.problems, row.is_steered) == (trace.task_id, "file.json", 0, False)
     assert row.tokens == sum((e.tokens_in or 0) + (e.tokens_out or 0) for e in trace.events)
     assert (row.rewards, row.costs, row.metrics) == (trace.rewards, trace.costs, trace.metrics)

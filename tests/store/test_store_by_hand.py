@@ -14,6 +14,7 @@ import pytest
 
 from counterpoint.errors import InputError, NotFound, Refused
 from counterpoint.store import Store
+from counterpoint.store.handles import short_ids
 from counterpoint.store.journal import path_of
 from counterpoint.store.lake import Gone
 from counterpoint.store.log import Row, Span
@@ -44,19 +45,23 @@ def store(tmp_path: Path) -> Store:
 def test_a_line_about_a_trace() -> None:
     row = Row(
         id="t", task="d", system="s", topology="swarm", events=Span(0, 0, 3), edges=Span(0, 0, 2), head=0, agents=4, tokens=5,
-        wall_clock_s=6, rewards={"team": 7, "x": 1}, costs={"cost_usd": 8}, errors=9, digest="", source="f", added=10.0, is_steered=True,
+        wall_clock_s=6, rewards={"team": 7, "x": 1}, costs={"cost_usd": 8}, problems=9, digest="", source="f", added=10.0, is_steered=True,
+        title="What was asked", project="shop", models=("m", "n"), started=2.0, failures=3, unpriced={"n": 4, "": 1},
     )  # fmt: skip
     assert Summary.of_row(row) == Summary(
         id="t", task_id="d", system="s", topology="swarm", events=3, edges=2, agents=4, tokens=5, wall_clock_s=6, team_reward=7,
-        errors=9, source="f", added=10.0, is_open=False, cost_usd=8, is_steered=True,
+        problems=9, source="f", added=10.0, is_open=False, cost_usd=8, is_steered=True,
+        title="What was asked", project="shop", models=("m", "n"), started=2.0, errors=3, unpriced={"n": 4, "": 1},
     )  # fmt: skip
     counted = Row(id="t", task="d", events=Span(0, 0, 0), edges=Span(0, 0, 0), head=0, agents=0, digest="", added=1.0, cost_usd=0.0, costs={"cost_usd": 8})
+    line = Summary.of_row(row)
+    assert (line.model, line.date, line.unpriced_tokens, Summary.of_row(counted).date) == ("m, n", 2.0, 5, 1.0)
     assert (Summary.of_row(counted).cost_usd, Summary.of_row(counted).team_reward) == (0.0, None)
 
 
 def test_a_line_about_an_open_trace(store: Store) -> None:
-    with store.record("t1", task_id="d", system="s", topology="swarm", meta={"k": 1}) as run:
-        run.event(_event("e1", tokens_in=3, cost_usd=0.5))
+    with store.record("t1", task_id="d", system="s", topology="swarm", meta={"k": 1, "title": "What was asked", "cwd": "/a/shop"}) as run:
+        run.event(_event("e1", tokens_in=3, cost_usd=0.5, error="no"))
         run.event(_event("e2", t=4, dur=1, agent="b"))
         run.edge("e1", "e2", "causal")
         run.sync()
@@ -64,7 +69,8 @@ def test_a_line_about_an_open_trace(store: Store) -> None:
         at = path_of(store.path / "journal", "t1").stat().st_mtime
         assert (line.id, line.task_id, line.system, line.topology, line.events, line.edges) == ("t1", "d", "s", "swarm", 2, 1)
         assert (line.agents, line.tokens, line.wall_clock_s, line.cost_usd) == (2, 3, 5, 0.5)
-        assert (line.team_reward, line.errors, line.source, line.added, line.is_open, line.is_steered) == (None, 0, None, at, True, False)
+        assert (line.team_reward, line.problems, line.source, line.added, line.is_open, line.is_steered) == (None, 0, None, at, True, False)
+        assert (line.title, line.project, line.errors) == ("What was asked", "shop", 1)
         run.event(_event("e3", t=5, type="human_intervention", extra={"order": {"id": "o1"}}))
         run.sync()
         assert store.rows()[0].is_steered
@@ -271,3 +277,14 @@ def test_strays_and_what_a_fault_says(store: Store) -> None:
     report = verify(store.path)
     assert [f.file for f in report.faults] == [str(newest)]
     assert (report.traces, report.strays) == (0, 0)
+
+
+def test_short_names_open_what_they_stand_for(store: Store) -> None:
+    ids = ["team", "0a7b1c2d-aaaa-bbbb-cccc-000000000001", "runs/of/a/long/name/one", "runs/of/a/long/name/two", "9f" * 14 + "a", "9f" * 14 + "b"]
+    store.add_many([_trace(name) for name in ids])
+    short = short_ids(ids)
+    assert (short["team"], short[ids[1]]) == ("team", "0a7b1c2d")
+    assert [store.find(short[name]) for name in ids] == ids
+    assert max(map(len, short.values())) == 8
+    with pytest.raises(NotFound):
+        store.find("0123456")

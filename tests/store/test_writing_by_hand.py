@@ -91,7 +91,8 @@ def test_a_row_says_what_the_trace_says() -> None:
     row = unit.row
     assert before <= row.added <= time.time()
     assert (row.id, row.task, row.system, row.topology, row.source, row.digest) == ("t1", "d", "sim", "swarm", "file", "abc")
-    assert (row.agents, row.decisions, row.errors, row.has_meta, row.is_steered) == (1, 1, 7, True, False)
+    assert (row.agents, row.decisions, row.problems, row.has_meta, row.is_steered) == (1, 1, 7, True, False)
+    assert (row.title, row.project, row.models, row.started, row.failures, row.unpriced) == ("d", None, (), None, 0, {})
     assert (row.tokens, row.wall_clock_s, row.cost_usd) == (trace.tokens, trace.duration_s, trace.cost_usd)
     assert (row.rewards, row.costs, row.metrics, row.head) == (trace.rewards, trace.costs, trace.metrics, 0)
     assert (unit.meta, unit.events.num_rows, unit.edges.num_rows) == ('{"k":1}', 2, 0)

@@ -1,22 +1,29 @@
-"""The search language: words, and fields such as `topology:swarm agents>5 reward<0.5 tokens>=5k open "two words"`.
+"""The search language: words, and fields such as `project:shop errors>0 cost>=5 date>7d tokens>=5k open "two words"`.
 
 Always true: terms are joined by and; an unknown field is an error, never an empty list; what stands in double quotes is words,
-whatever it holds. Over traces a word matches the id, task or system; over the events of a trace (`app.viewer.finding`) their
-text, id, agent and tool. Both sets of fields stand here, so that the language is one.
+whatever it holds. Over traces a word matches the title, id, task, project, model or system; over the events of a trace
+(`app.viewer.finding`) their text, id, agent and tool. Both sets of fields stand here, so that the language is one.
 """
 
 from __future__ import annotations
 
 import operator
 import re
+import time
 from collections.abc import Callable, Collection
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
+from counterpoint.display import moment
 from counterpoint.errors import InputError, did_you_mean
 
 # Over traces: the name in a query -> the attribute of a row.
 FIELDS = {
     "id": "id",
+    "title": "title",
+    "project": "project",
+    "model": "model",
+    "date": "date",
     "task": "task_id",
     "system": "system",
     "topology": "topology",
@@ -25,14 +32,22 @@ FIELDS = {
     "edges": "edges",
     "agents": "agents",
     "tokens": "tokens",
+    "cost": "cost_usd",
+    "unpriced": "unpriced_tokens",
     "seconds": "wall_clock_s",
     "reward": "team_reward",
     "errors": "errors",
+    "problems": "problems",
 }
+"""`errors` are events that went wrong; `problems` what `counterpoint check` finds in the records."""
+_DATE = "date"
+FACETS = ("project", "model", "day", "system", "topology")
+"""What lists are counted by; `facet` gives the values of a row."""
 _FLAGS = {
     "open": lambda row: row.is_open,
     "finished": lambda row: not row.is_open,
-    "invalid": lambda row: row.errors > 0,
+    "invalid": lambda row: row.problems > 0,
+    "failed": lambda row: row.errors > 0,
     "steered": lambda row: row.is_steered,
 }
 
@@ -115,6 +130,16 @@ def matcher(query: str) -> Callable[[Any], bool]:
     return lambda row: all(test(row) for test in tests)
 
 
+def facet(row: Any, name: str) -> tuple[str, ...]:
+    """The values that a row has of a facet: none, one, or several models."""
+    if name == "model":
+        return tuple(row.models)
+    if name == "day":
+        return (moment(row.date)[:10],)
+    value = getattr(row, FIELDS[name])
+    return (str(value),) if value else ()
+
+
 def is_narrow(query: str) -> bool:
     """Whether a query names a field or a flag, and is not only words."""
     return any(term.name for term in terms(query, FIELDS, _FLAGS))
@@ -123,15 +148,52 @@ def is_narrow(query: str) -> bool:
 def _test(term: Term) -> Callable[[Any], bool]:
     if not term.name:
         word = term.value.lower()
-        return lambda row: any(word in (value or "").lower() for value in (row.id, row.task_id, row.system))
+        return lambda row: any(word in (value or "").lower() for value in _words(row))
     if not term.sign:
         return _FLAGS[term.name]
+    if term.name == _DATE:
+        return _when(term)
     attribute = FIELDS[term.name]
     if term.sign == ":":
         wanted = term.value.lower()
         return lambda row: wanted in str(getattr(row, attribute) or "").lower()
     number, compare = amount(term), COMPARE[term.sign]
     return lambda row: (have := getattr(row, attribute)) is not None and not isinstance(have, str) and bool(compare(have, number))
+
+
+def _words(row: Any) -> tuple[str | None, ...]:
+    return (row.title, row.id, row.task_id, row.project, row.model, row.system)
+
+
+def _when(term: Term) -> Callable[[Any], bool]:
+    """Of a date: a day as 2026-11-16, a month, a year, or a span back from now (7d, 12h)."""
+    begin, end = span_of(term.value, f"{''.join(term)!r}")
+    tests: dict[str, Callable[[float], bool]] = {
+        "<": lambda t: t < begin, "<=": lambda t: t < end, ">": lambda t: t >= end, ">=": lambda t: t >= begin,
+        "=": lambda t: begin <= t < end, ":": lambda t: begin <= t < end, "!=": lambda t: not begin <= t < end,
+    }  # fmt: skip
+    compare = tests[term.sign]
+    return lambda row: compare(row.date)
+
+
+def span_of(text: str, where: str, *, now: float | None = None) -> tuple[float, float]:
+    """First and last moment (seconds since the epoch, UTC) of a day, month or year; of `7d` or `12h` the moment so long ago."""
+    found = re.fullmatch(r"(\d+)([dhwm])", text)
+    if found:
+        size = {"h": 3600, "d": 86400, "w": 7 * 86400, "m": 30 * 86400}[found.group(2)]
+        at = (time.time() if now is None else now) - int(found.group(1)) * size
+        return at, at
+    for pattern in ("%Y-%m-%d", "%Y-%m", "%Y"):
+        try:
+            begin = datetime.strptime(text, pattern).replace(tzinfo=UTC)
+            next_month = (begin + timedelta(days=31)).replace(day=1) if pattern == "%Y-%m" else begin
+            end = begin + timedelta(days=1) if pattern == "%Y-%m-%d" else next_month
+            end = begin.replace(year=begin.year + 1) if pattern == "%Y" else end
+        except (ValueError, OverflowError):
+            continue
+        return begin.timestamp(), end.timestamp()
+    fix = "write a day as 2026-11-16, a month as 2026-11, or a span such as 7d or 12h"
+    raise InputError(f"{text!r} in {where} is no date", fix=fix)
 
 
 def amount(term: Term) -> float:

@@ -1,6 +1,6 @@
-"""What people read, on a terminal or on the page: numbers, text of a trace, and system errors in our words.
+"""What people read, on a terminal or on the page: text of a trace, and system errors in our words.
 
-Always true: what a trace says comes out without control characters; a number that was not measured is `-`.
+Always true: what a trace says comes out without control characters. Numbers are written by `counterpoint.display`.
 """
 
 from __future__ import annotations
@@ -9,15 +9,6 @@ import errno
 import os
 
 from counterpoint.errors import CounterpointError, InputError, NotFound, TryAgain
-
-
-def number(value: float | int | None, digits: int = 4) -> str:
-    """A number for reading: grouped integers, short floats, `-` for what was not measured."""
-    if value is None:
-        return "-"
-    if isinstance(value, int) or (float(value).is_integer() and abs(value) < 1e15):
-        return f"{int(value):,}"
-    return f"{value:.{digits}g}"
 
 
 def plain_text(text: str, *, keep_lines: bool = False) -> str:

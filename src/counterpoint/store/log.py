@@ -60,7 +60,7 @@ class Row(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     costs: dict[str, int | float] = field(default_factory=dict)
     metrics: dict[str, int | float] | None = None
     has_meta: bool = False
-    errors: int = 0
+    problems: int = 0
     """How many errors `check` finds; those that can be stored are flagged, not refused."""
     decisions: int = 0
     digest: str
@@ -73,6 +73,17 @@ class Row(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     is_steered: bool = False
     """Whether an operator intervened while it was made."""
     cost_usd: int | float | None = None
+    title: str | None = None
+    """What was asked, in one line."""
+    project: str | None = None
+    models: tuple[str, ...] = ()
+    """Those with the most tokens first."""
+    started: float | None = None
+    """When the run began, seconds since the epoch; None where its source has no clock's time."""
+    failures: int = 0
+    """Events that went wrong; a call and its result are one."""
+    unpriced: dict[str, int] = field(default_factory=dict)
+    """Tokens that no cost covers, by model ("" where none is named)."""
 
 
 class Part(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -276,7 +276,7 @@ def _head(row: Row, meta: str | None, n_events: int, n_edges: int) -> pa.Table:
         "tokens": _float(row.tokens),
         "wall_clock_s": _float(row.wall_clock_s),
         "team_reward": _float(team),
-        "errors": row.errors,
+        "errors": row.problems,
         "source": row.source,
         "added": round(row.added * 1e6),
         "rewards": _json(row.rewards),

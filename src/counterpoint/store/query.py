@@ -20,12 +20,23 @@ from counterpoint.errors import CounterpointError, InputError, Refused
 from counterpoint.store.lake import REPAIR, Gone
 from counterpoint.store.log import State
 from counterpoint.store.parts import SCHEMAS, part_path
+from counterpoint.store.summary import Summary
 from counterpoint.trace.tabular import ROWS_SHOWN, Tabular, html_table
 
 VIEWS = ("traces", "events", "edges", "rewards", "costs")
 _HIDDEN = ("ints", "exact")
 _KINDS = {name: (name,) for name in ("traces", "events", "edges")} | {"rewards": ("traces", "events"), "costs": ("traces",)}
 """The files that each view reads."""
+_LISTED: dict[str, Any] = {
+    "title": pa.string(),
+    "project": pa.string(),
+    "models": pa.list_(pa.string()),
+    "started": pa.timestamp("us", tz="UTC"),
+    "cost_usd": pa.float64(),
+    "unpriced": pa.int64(),
+    "errors": pa.int64(),
+}
+"""Columns of the view `traces` that stand in the manifest and not in the files, as `Summary` names them."""
 _SETTINGS = (
     "SET parquet_metadata_cache = true",
     "SET autoinstall_known_extensions = false",
@@ -145,9 +156,12 @@ class Query:
 
     def _view(self, kind: str, state: State, lake: Path) -> list[str]:
         columns = ", ".join(f'"{name}"' for name in SCHEMAS[kind].names if name not in _HIDDEN)
+        view = "_trace_files" if kind == "traces" else kind
         if not state.parts:
             self._connection.register(f"_{kind}", SCHEMAS[kind].empty_table())
-            self._connection.execute(f"CREATE TABLE {kind} AS SELECT {columns} FROM _{kind}")
+            self._connection.execute(f"CREATE TABLE {view} AS SELECT {columns} FROM _{kind}")
+            if kind == "traces":
+                self._name_traces(state)
             return []
         clean = [p for p in state.parts if state.live[p] == state.parts[p].traces]
         mixed = [p for p in state.parts if state.live[p] < state.parts[p].traces]
@@ -168,8 +182,27 @@ class Query:
                 f"SELECT {columns} FROM read_parquet({files}, hive_partitioning = false, filename = true)"
                 f" SEMI JOIN _live_{kind} USING (trace_id, filename)"
             )
-        self._connection.execute(f"CREATE VIEW {kind} AS {' UNION ALL '.join(selects)}")
+        self._connection.execute(f"CREATE VIEW {view} AS {' UNION ALL '.join(selects)}")
+        if kind == "traces":
+            self._name_traces(state)
         return list(paths.values())
+
+    def _name_traces(self, state: State) -> None:
+        """The view of traces: their files, and what the manifest says of each beyond them. `errors`: events that failed."""
+        rows = [Summary.of_row(row) for row in state.rows.values()]
+        values: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in _LISTED}
+        values["started"] = [None if t is None else round(t * 1e6) for t in values["started"]]
+        values["unpriced"] = [min(row.unpriced_tokens, 1 << 62) for row in rows]
+        values["cost_usd"] = [None if usd is None else float(usd) for usd in values["cost_usd"]]
+        types = pa.schema([("trace_id", pa.string()), *_LISTED.items()])
+        self._connection.register("_arrow_listed", pa.table({"trace_id": [row.id for row in rows], **values}, schema=types))
+        self._connection.execute("CREATE TABLE _listed AS SELECT * FROM _arrow_listed")
+        self._connection.unregister("_arrow_listed")
+        own = ", ".join(f"_listed.{name}" for name in _LISTED)
+        self._connection.execute(
+            f"""CREATE VIEW traces AS SELECT f.* EXCLUDE (errors), f.errors AS problems, {own}
+            FROM _trace_files f LEFT JOIN _listed USING (trace_id)"""
+        )
 
     # -- asking --------------------------------------------------------------------------------------------------
 

@@ -10,11 +10,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from counterpoint.store.log import Row, State
 from counterpoint.trace import Trace
 from counterpoint.trace.lines import LineReader
-from counterpoint.trace.steered import order_of
+from counterpoint.trace.naming import models_of, project_of, started, title_of
+from counterpoint.trace.steered import is_steered, order_of
 
 
 class Summary(Struct, frozen=True, kw_only=True, gc=False):
@@ -30,7 +32,7 @@ class Summary(Struct, frozen=True, kw_only=True, gc=False):
     tokens: int | float | None
     wall_clock_s: int | float | None
     team_reward: int | float | None
-    errors: int
+    problems: int
     """How many errors `check` finds in it."""
     source: str | None
     added: float
@@ -40,6 +42,32 @@ class Summary(Struct, frozen=True, kw_only=True, gc=False):
     cost_usd: int | float | None = None
     is_steered: bool = False
     """Whether an operator intervened while it was made."""
+    title: str | None = None
+    """What was asked, in one line."""
+    project: str | None = None
+    models: tuple[str, ...] = ()
+    """Those with the most tokens first."""
+    started: float | None = None
+    """When the run began, seconds since the epoch; None where its source has no clock's time."""
+    errors: int = 0
+    """Events that went wrong; a call and its result are one."""
+    unpriced: dict[str, int] = {}
+    """Tokens that no cost covers, by model ("" where none is named)."""
+
+    @property
+    def model(self) -> str | None:
+        """The models, as one text."""
+        return ", ".join(self.models) or None
+
+    @property
+    def unpriced_tokens(self) -> int:
+        """Tokens that no cost covers."""
+        return sum(self.unpriced.values())
+
+    @property
+    def date(self) -> float:
+        """When it began; where that is not known, when it was added."""
+        return self.added if self.started is None else self.started
 
     @classmethod
     def of_row(cls, row: Row) -> Summary:
@@ -55,35 +83,56 @@ class Summary(Struct, frozen=True, kw_only=True, gc=False):
             tokens=row.tokens,
             wall_clock_s=row.wall_clock_s,
             team_reward=row.rewards.get("team"),
-            errors=row.errors,
+            problems=row.problems,
             source=row.source,
             added=row.added,
             cost_usd=row.costs.get("cost_usd") if row.cost_usd is None else row.cost_usd,
             is_steered=row.is_steered,
+            title=row.title,
+            project=row.project,
+            models=row.models,
+            started=row.started,
+            errors=row.failures,
+            unpriced=row.unpriced,
         )
 
     @classmethod
     def of_lines(cls, lines: LineReader, at: float) -> Summary:
         """Of an open one, from its journal."""
         assert lines.header is not None
-        trace = Trace(trace_id=lines.header.trace_id, task_id=lines.header.task_id, events=lines.events, meta=lines.header.meta)
+        head = lines.header
+        trace = Trace(
+            trace_id=head.trace_id, task_id=head.task_id, system=head.system, topology=head.topology, events=lines.events,
+            edges=lines.edges, meta=head.meta, contents=lines.contents,
+        )  # fmt: skip
+        steered = any(order_of(e) is not None for e in lines.events)
+        return replace(cls.of_trace(trace), team_reward=None, added=at, is_open=True, is_steered=steered)
+
+    @classmethod
+    def of_trace(cls, trace: Trace) -> Summary:
+        """Of a trace that is in no store."""
         return cls(
-            id=lines.header.trace_id,
-            task_id=lines.header.task_id,
-            system=lines.header.system,
-            topology=lines.header.topology,
-            events=len(lines.events),
-            edges=len(lines.edges),
+            id=trace.trace_id,
+            task_id=trace.task_id,
+            system=trace.system,
+            topology=trace.topology,
+            events=len(trace.events),
+            edges=len(trace.edges),
             agents=len(trace.members),
             tokens=trace.tokens,
             wall_clock_s=trace.duration_s,
-            cost_usd=trace.cost_usd,
-            team_reward=None,
-            errors=0,
+            team_reward=trace.rewards.get("team"),
+            problems=0,
             source=None,
-            added=at,
-            is_open=True,
-            is_steered=any(order_of(e) is not None for e in lines.events),
+            added=0.0,
+            cost_usd=trace.cost_usd,
+            is_steered=is_steered(trace),
+            title=title_of(trace),
+            project=project_of(trace.meta),
+            models=tuple(models_of(trace.events, trace.meta)),
+            started=started(trace.events, trace.meta),
+            errors=len(trace.failures),
+            unpriced=trace.unpriced,
         )
 
 

@@ -24,6 +24,7 @@ from counterpoint.store.parts import SCHEMAS, PartGone, PartWriter, Unit, is_who
 from counterpoint.trace import Trace, findings
 from counterpoint.trace.columns import edge_table, event_table, present
 from counterpoint.trace.link import link
+from counterpoint.trace.naming import models_of, project_of, started, title_of
 from counterpoint.trace.outcome import Outcome, carried_over, outcomes_of, with_outcomes
 from counterpoint.trace.steered import is_steered
 
@@ -31,6 +32,7 @@ from counterpoint.trace.steered import is_steered
 _UNSTORABLE = {"duplicate-id", "dangling-edge", "field", "non-finite"}
 _PART_TRACES, _PART_EVENTS = 1024, 2_000_000
 _NOWHERE = Span(0, 0, 0)
+_MOST = 1 << 62
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
@@ -64,7 +66,7 @@ def digest_of(trace: Trace) -> str:
         raise InvalidTrace(f"cannot be stored: {error}", where=where, fix=fix) from error
 
 
-def unit_of(trace: Trace, source: str | None, digest: str, errors: int) -> Unit:
+def unit_of(trace: Trace, source: str | None, digest: str, problems: int) -> Unit:
     """A trace as tables, with the row that the manifest will keep."""
     links = link(trace.events, trace.edges)
     contents = None
@@ -86,13 +88,19 @@ def unit_of(trace: Trace, source: str | None, digest: str, errors: int) -> Unit:
         costs=trace.costs,
         metrics=trace.metrics,
         has_meta=bool(trace.meta),
-        errors=errors,
+        problems=problems,
         decisions=sum(e.decision is not None for e in trace.events),
         digest=digest,
         source=source,
         added=time.time(),
         is_steered=is_steered(trace),
         cost_usd=trace.cost_usd,
+        title=title_of(trace),
+        project=project_of(trace.meta),
+        models=tuple(models_of(trace.events, trace.meta)),
+        started=started(trace.events, trace.meta),
+        failures=len(trace.failures),
+        unpriced={model: min(count, _MOST) for model, count in trace.unpriced.items()},
     )
     meta = msgspec.json.encode(trace.meta).decode() if trace.meta else None
     events = event_table(trace.events)
@@ -220,7 +228,7 @@ class _Batch:
         name = trace.trace_id
         if name in self._units:
             self.commit()
-        errors = check(trace)
+        problems = check(trace)
         digest = digest_of(trace)
         stored = self._state.rows.get(name)
         if stored is not None and stored.digest != digest and (given := self._writer.outcomes(stored)):
@@ -231,7 +239,7 @@ class _Batch:
         if what == "unchanged":
             return
         try:
-            self._units[name] = unit_of(trace, source, digest, errors)
+            self._units[name] = unit_of(trace, source, digest, problems)
         except OverflowError as error:
             raise InvalidTrace(f"cannot be stored: {error}", where=f"trace {name!r}", fix="write finite numbers") from error
         self._places[name] = len(self.whats) - 1

@@ -1,4 +1,4 @@
-"""What a trace amounts to: its agents, duration, tokens and cost. Every list, page, query and audit takes them from here.
+"""What a trace amounts to: its agents, duration, tokens, cost, failures. Lists, pages, queries and audits take them from here.
 
 Always true: a number is what the events carry, or what the source states in `costs` where that is more; None where neither says
 anything. A source without times has no duration: its `t` counts events.
@@ -7,10 +7,10 @@ anything. A source without times has no duration: its `t` counts events.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from counterpoint.trace.records import Event, Number
+from counterpoint.trace.records import Edge, Event, Number
 from counterpoint.trace.vocabulary import OUTSIDE_ROLES, TEAM_TYPES
 
 NO_TIMES = "timestamps: t counts events"
@@ -100,3 +100,46 @@ def cost_usd(events: Sequence[Event], costs: Mapping[str, Number]) -> Number | N
         return max(stated or 0, sum(int(x) for x in paid))
     return counted if stated is None or stated <= counted * (1 + 1e-9) else stated
 
+
+
+def unpriced(events: Sequence[Event], costs: Mapping[str, Number]) -> dict[str, int]:
+    """Tokens that no cost covers, by model ("" where none is named), the most first.
+
+    They are those of events without `cost_usd`; none where the source states a cost of the whole that is more than theirs.
+    """
+    stated, paid = costs.get("cost_usd"), cost_usd(events, {})
+    if stated is not None and (paid is None or stated > paid * (1 + 1e-9)):
+        return {}
+    out: dict[str, int] = {}
+    for event in events:
+        if event.cost_usd is None and (count := (event.tokens_in or 0) + (event.tokens_out or 0)):
+            out[event.model or ""] = out.get(event.model or "", 0) + count
+    return dict(sorted(out.items(), key=lambda row: -row[1]))
+
+
+def is_failed(event: Event) -> bool:
+    """Whether an event went wrong; `ok: false` on a message is a verdict on somebody else's work."""
+    return event.error is not None or (event.ok is False and event.type != "message")
+
+
+def failures(events: Sequence[Event], edges: Iterable[Edge]) -> list[int]:
+    """The events that went wrong, each failure once: a failed call whose result failed too is counted at the result, and a failed
+    spawn at the failed return of its agent."""
+    failed = {e.id: i for i, e in enumerate(events) if is_failed(e)}
+    if not failed:
+        return []
+    returned = {events[i].from_ or events[i].agent for i in failed.values() if events[i].type == "return"}
+    told = {name for name, i in failed.items() if events[i].type == "spawn" and events[i].to in returned}
+    if any(events[i].type == "tool_call" for i in failed.values()):
+        for edge in edges:
+            call, result = failed.get(edge.src), failed.get(edge.dst)
+            if call is None or result is None:
+                continue
+            if events[call].type == "tool_call" and events[result].type in ("tool_result", "return"):
+                told.add(edge.src)
+    return [i for name, i in failed.items() if name not in told]
+
+
+def is_thinking(event: Event) -> bool:
+    """Whether a `message` is a model's turn that was said to nobody: an agent that leads nobody thinks aloud."""
+    return event.type == "message" and event.to is None and bool(event.extra and event.extra.get("aloud"))

@@ -87,6 +87,16 @@ class Trace(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True, we
         return quantities.known_costs(self.events, self.costs, self.meta)
 
     @cached_property
+    def unpriced(self) -> dict[str, int]:
+        """Tokens that no cost covers, by model ("" where none is named), the most first."""
+        return quantities.unpriced(self.events, self.costs)
+
+    @cached_property
+    def failures(self) -> list[int]:
+        """The events that went wrong, by their place in `events`; a call and its result are one failure."""
+        return quantities.failures(self.events, self.edges)
+
+    @cached_property
     def index(self) -> dict[str, int]:
         """Event id to its place in `events`."""
         return {e.id: i for i, e in enumerate(self.events)}

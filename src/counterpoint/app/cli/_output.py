@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 
 import click
 
-from counterpoint.app.words import number, plain_text
+from counterpoint.app.words import plain_text
+from counterpoint.display import number
 
 # The version of every `--json` output; a field that changes meaning raises it.
 SCHEMA_VERSION = 1

@@ -17,7 +17,8 @@ from typing import Any
 import click
 
 from counterpoint.app.cli._output import emit
-from counterpoint.app.words import number, plain_text
+from counterpoint.app.words import plain_text
+from counterpoint.display import number
 
 _AFTER_S, _EVERY_S = 1.0, 10.0
 # Column, width; each row is a dictionary by these names.

@@ -30,12 +30,13 @@ from counterpoint.app.api.audit import (
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.library import about, load
-from counterpoint.app.words import number, plain_text
+from counterpoint.app.words import plain_text
 from counterpoint.audit.authority import Sink
 from counterpoint.audit.facts import Facts
 from counterpoint.audit.injection import Injection, verdict_of
 from counterpoint.audit.records import Finding, Measure
 from counterpoint.audit.taint import MayTaint
+from counterpoint.display import number
 from counterpoint.trace import Trace
 
 

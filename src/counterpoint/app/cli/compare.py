@@ -13,7 +13,8 @@ import click
 
 from counterpoint.app.cli._dials import set_option
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
-from counterpoint.app.words import number, plain_text
+from counterpoint.app.words import plain_text
+from counterpoint.display import number
 from counterpoint.errors import InputError
 
 if TYPE_CHECKING:

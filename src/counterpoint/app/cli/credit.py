@@ -19,7 +19,8 @@ import counterpoint.registry as registry
 from counterpoint.app.cli._dials import options_of
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
 from counterpoint.app.cli._store import store_option
-from counterpoint.app.words import number, plain_text
+from counterpoint.app.words import plain_text
+from counterpoint.display import number
 from counterpoint.errors import InputError, NotFound, NotIdentified, Refused, did_you_mean
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ import click
 from counterpoint.app.checking import check_trace
 from counterpoint.app.cli._output import emit, json_option, note, table
 from counterpoint.app.library import save
-from counterpoint.app.words import number
 from counterpoint.audit.hacks import hacks
 from counterpoint.audit.measures import measures
+from counterpoint.display import number
 from counterpoint.envs.synthetic import synthetic_trace
 from counterpoint.errors import InputError
 from counterpoint.store import Store

@@ -14,8 +14,9 @@ from counterpoint.app.api.fork import diff as compare
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, table
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.library import load
-from counterpoint.app.words import number, plain_text
+from counterpoint.app.words import plain_text
 from counterpoint.audit.diff import Diff, Divergence, Pair
+from counterpoint.display import number
 from counterpoint.trace import Trace
 from counterpoint.trace.steered import is_steered
 

@@ -19,7 +19,8 @@ from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option
 from counterpoint.app.cli._store import open_store, store_option
 from counterpoint.app.forking import edit
 from counterpoint.app.library import about, load, names_file, save
-from counterpoint.app.words import number, plain_text
+from counterpoint.app.words import plain_text
+from counterpoint.display import number
 from counterpoint.trace import Trace
 from counterpoint.trace.replay import Substitute
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -9,23 +11,35 @@ import msgspec
 
 from counterpoint.app.cli._output import emit, json_option, note, table
 from counterpoint.app.cli._store import list_store, store_option
-from counterpoint.app.search import FIELDS, matcher
-from counterpoint.app.words import number
+from counterpoint.app.search import FACETS, FIELDS, facet, matcher
+from counterpoint.display import compact, counted, duration, moment, money, number
 from counterpoint.errors import InputError, did_you_mean
+from counterpoint.store.handles import short_ids
 from counterpoint.store.summary import Summary
+from counterpoint.trace.naming import short_model
+
+_SHOWN_VALUES = 8
 
 
 @click.command(
-    epilog="\b\nExamples:\n  counterpoint ls\n  counterpoint ls 'topology:swarm agents>5 reward<1' --sort tokens\n\n"
-    "\b\nQuery: words match id, task and system; fields: " + " ".join(FIELDS) + ";\nflags: open finished invalid steered."
+    epilog="\b\nExamples:\n  counterpoint ls\n  counterpoint ls 'project:shop errors>0 date>7d' --sort cost\n\n"
+    "\b\nQuery: words match title, id, task, project, model and system; fields: "
+    + " ".join(list(FIELDS)[:10]) + "\n" + " ".join(list(FIELDS)[10:]) + ";\nflags: open finished failed invalid steered."
 )
 @click.argument("query", nargs=-1)
 @click.option("--sort", default="added", show_default=True, help="A field of the query language, or added; largest last.")
 @click.option("--limit", default=50, show_default=True, help="Show the last N; 0 for all.")
+@click.option("--ids", "with_ids", is_flag=True, help="Show whole ids, tasks and topologies.")
+@click.option("--facets", "is_faceted", is_flag=True, help="Count the traces by project, model, day, system and topology.")
 @store_option
 @json_option
-def ls(query: tuple[str, ...], sort: str, limit: int, store: Path | None, as_json: bool) -> None:
-    """List traces: the finished ones, and those still running or cut off (open)."""
+def ls(
+    query: tuple[str, ...], sort: str, limit: int, with_ids: bool, is_faceted: bool, store: Path | None, as_json: bool
+) -> None:
+    """List traces: the finished ones, and those still running or cut off (open).
+
+    id is enough of a trace's id to open it with; --ids shows all of it. Times are UTC.
+    """
     matches = matcher(" ".join(query))
     key = FIELDS.get(sort, sort)
     if sort not in FIELDS and sort != "added":
@@ -34,6 +48,9 @@ def ls(query: tuple[str, ...], sort: str, limit: int, store: Path | None, as_jso
     for path, error in damaged.items():
         note(f"damaged, and not listed: {path.name}: {error.what}; counterpoint store repair")
     rows = sorted((row for row in every if matches(row)), key=lambda row: _rank(getattr(row, key)))
+    if is_faceted:
+        _facets(rows, as_json=as_json)
+        return
     shown = rows[-limit:] if limit else rows
     if as_json:
         for row in shown:
@@ -43,8 +60,7 @@ def ls(query: tuple[str, ...], sort: str, limit: int, store: Path | None, as_jso
         what = "No trace matches." if every else "No traces here yet. Run: counterpoint demo"
         note(what)
         return
-    header = ["trace", "topology", "agents", "events", "tokens", "seconds", "R team", "task", ""]
-    click.echo(table(header, [_cells(row) for row in shown], right=(2, 3, 4, 5, 6)))
+    click.echo(_table(shown, {} if with_ids else short_ids(row.id for row in every)))
     if len(shown) < len(rows):
         note(f"{len(rows) - len(shown):,} more: --limit 0 shows all")
 
@@ -54,7 +70,54 @@ def _rank(value: object) -> tuple[bool, object]:
     return (value is not None, value)
 
 
-def _cells(row: Summary) -> list[str]:
-    counts = [number(v) for v in (row.agents, row.events, row.tokens, row.wall_clock_s, row.team_reward)]
-    marks = ["open"] * row.is_open + ["steered"] * row.is_steered + [f"{row.errors:,} errors"] * bool(row.errors)
-    return [row.id, row.topology or "-", *counts, row.task_id, " ".join(marks)]
+def _table(rows: Sequence[Summary], short: dict[str, str]) -> str:
+    """A line per trace, without columns in which no trace has anything; without short names whole ids, tasks and topologies."""
+    columns: dict[str, list[str]] = {"id": [short.get(row.id, row.id) for row in rows]}
+    columns["date"] = [moment(row.date) for row in rows]
+    columns["title"] = [row.title or row.task_id for row in rows]
+    columns["project"] = [row.project or "" for row in rows]
+    columns["model"] = [_models(row.models) for row in rows]
+    if not short:
+        columns["task"] = [row.task_id for row in rows]
+        columns["topology"] = [row.topology or "" for row in rows]
+    columns["agents"] = [number(row.agents) for row in rows]
+    columns["events"] = [number(row.events) for row in rows]
+    columns["tokens"] = [compact(row.tokens) for row in rows]
+    columns["cost"] = [_cost(row) for row in rows]
+    columns["time"] = [duration(row.wall_clock_s) for row in rows]
+    columns["R team"] = [number(row.team_reward, 3) for row in rows]
+    columns["errors"] = [number(row.errors) if row.errors else "" for row in rows]
+    columns[""] = [_marks(row) for row in rows]
+    kept = {name: cells for name, cells in columns.items() if any(cell not in ("", "-") for cell in cells)}
+    right = [k for k, name in enumerate(kept) if name in ("agents", "events", "tokens", "cost", "time", "R team", "errors")]
+    return table(list(kept), list(zip(*kept.values(), strict=True)), right=right)
+
+
+def _models(models: Sequence[str]) -> str:
+    if not models:
+        return ""
+    return short_model(models[0]) + (f" +{len(models) - 1}" if len(models) > 1 else "")
+
+
+def _cost(row: Summary) -> str:
+    """The cost; with a plus where tokens of some calls have no price."""
+    return money(row.cost_usd) + ("+" if row.cost_usd is not None and row.unpriced else "")
+
+
+def _marks(row: Summary) -> str:
+    marks = ["open"] * row.is_open + ["steered"] * row.is_steered + [counted(row.problems, "problem")] * bool(row.problems)
+    return " ".join(marks)
+
+
+def _facets(rows: Sequence[Summary], *, as_json: bool) -> None:
+    """How many of the traces have each value of a facet."""
+    counts = {name: Counter(value for row in rows for value in facet(row, name)) for name in FACETS}
+    if as_json:
+        emit({name: dict(found.most_common()) for name, found in counts.items()})
+        return
+    for name, found in counts.items():
+        if not found:
+            continue
+        values = [f"{value} {n:,}" for value, n in found.most_common(_SHOWN_VALUES)]
+        more = [f"and {len(found) - _SHOWN_VALUES:,} more"] if len(found) > _SHOWN_VALUES else []
+        click.echo(f"{name:9} " + " · ".join([*values, *more]))

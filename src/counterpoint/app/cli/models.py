@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
-from counterpoint.app.words import number, plain_text
+from counterpoint.app.words import plain_text
+from counterpoint.display import number
 from counterpoint.errors import NotFound, did_you_mean
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ import click
 
 import counterpoint.registry as registry
 from counterpoint.app.cli._output import emit, json_option, note, table
-from counterpoint.app.words import number, plain_text
+from counterpoint.app.words import plain_text
+from counterpoint.display import number
 from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
 
 if TYPE_CHECKING:

@@ -23,10 +23,11 @@ from counterpoint.app.forking import free_replay
 from counterpoint.app.library import about, load
 from counterpoint.app.viewer.overview import overview
 from counterpoint.app.viewer.prepared import Prepared, prepared
-from counterpoint.app.words import number, plain_text
+from counterpoint.app.words import plain_text
 from counterpoint.audit.facts import Facts
 from counterpoint.audit.rollups import rollup
 from counterpoint.credit.choosing import agent_shares
+from counterpoint.display import number
 from counterpoint.errors import NotFound, did_you_mean
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.lanes import EMPTY, KINDS, WAIT, Cells, Lane, cells, folded

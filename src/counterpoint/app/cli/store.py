@@ -13,7 +13,8 @@ import msgspec
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
 from counterpoint.app.cli._store import open_store, store_option
 from counterpoint.app.library import store_path
-from counterpoint.app.words import number, plain_text
+from counterpoint.app.words import plain_text
+from counterpoint.display import number
 
 _SHOWN = 20
 

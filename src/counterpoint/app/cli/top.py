@@ -17,9 +17,9 @@ from counterpoint.app.api.top import FIGURES, rank, top_of
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, table
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.library import about, load
-from counterpoint.app.words import number
 from counterpoint.audit.facts import Facts
 from counterpoint.audit.rollups import BY, Coverage, Row, behind
+from counterpoint.display import number
 from counterpoint.trace import Trace
 
 _NUMBER = re.compile(r"[-_#.: ]*\d+$")

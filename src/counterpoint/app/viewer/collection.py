@@ -26,7 +26,6 @@ from counterpoint.errors import CounterpointError, InputError, NotFound, did_you
 from counterpoint.store import Store
 from counterpoint.store.summary import Summary
 from counterpoint.trace import Trace
-from counterpoint.trace.steered import is_steered
 
 _RUNS_S = 1.0
 """For so long the list of runs is not looked for again."""
@@ -245,7 +244,7 @@ class Listing:
         """The traces that match a query of the search language."""
         matches, collection = matcher(query), self._collection
         held = {trace.trace_id: trace for trace in collection.held()}
-        every = [*map(_summary, held.values()), *reversed(collection.rows())]
+        every = [*map(Summary.of_trace, held.values()), *reversed(collection.rows())]
         found = [row for row in every if matches(row)]
         facets = {name: dict(Counter(str(v) for row in found if (v := getattr(row, name)))) for name in ("system", "topology")}
         shown = found[: max(limit, 0)]
@@ -271,27 +270,6 @@ class Listing:
             while len(self._pictures) > _KEPT:
                 self._pictures.popitem(last=False)
             return out | {name: self._pictures[version] for name, version in wanted.items() if version in self._pictures}
-
-
-def _summary(trace: Trace) -> Summary:
-    """A trace that is in no store, as a row of one."""
-    return Summary(
-        id=trace.trace_id,
-        task_id=trace.task_id,
-        system=trace.system,
-        topology=trace.topology,
-        events=len(trace.events),
-        edges=len(trace.edges),
-        agents=len(trace.members),
-        tokens=trace.tokens,
-        wall_clock_s=trace.duration_s,
-        team_reward=trace.rewards.get("team"),
-        errors=0,
-        source=None,
-        added=0.0,
-        cost_usd=trace.cost_usd,
-        is_steered=is_steered(trace),
-    )
 
 
 def _row(row: Summary, lanes: list[float]) -> TraceRow:

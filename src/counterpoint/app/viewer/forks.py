@@ -13,7 +13,7 @@ from typing import Any
 from counterpoint.app.forking import badges, can_fork, counts, edit, parent_of, replay_for
 from counterpoint.app.library import about
 from counterpoint.app.viewer.collection import Collection
-from counterpoint.app.words import number
+from counterpoint.display import number
 from counterpoint.errors import CounterpointError, InputError, NotIdentified, did_you_mean
 from counterpoint.trace import Trace
 

@@ -1,0 +1,47 @@
+"""Short names of traces, for lists: an id as it is, its unique beginning, or a handle made of it.
+
+Always true: a short name stands for one trace of the store, and `Store.find` knows it. A handle depends on the id alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+
+_LONG, _PREFIX, _MOST_PREFIX = 20, 8, 13
+_HANDLE = re.compile(r"[0-9a-f]{7}")
+
+
+def handle(trace_id: str) -> str:
+    """A short name made of an id."""
+    return hashlib.sha256(trace_id.encode("utf-8", "surrogatepass")).hexdigest()[:7]
+
+
+def is_handle(name: str) -> bool:
+    """Whether a name may be a handle."""
+    return _HANDLE.fullmatch(name) is not None
+
+
+def short_ids(ids: Iterable[str]) -> dict[str, str]:
+    """Id to its short name: the id where it is short, a beginning that no other id has, else its handle."""
+    ordered = sorted(set(ids))
+    out: dict[str, str] = {}
+    for k, name in enumerate(ordered):
+        need = 1 + max((_shared(name, ordered[j]) for j in (k - 1, k + 1) if 0 <= j < len(ordered)), default=0)
+        if len(name) <= _LONG:
+            out[name] = name
+            continue
+        begin = name[: max(need, _PREFIX)]
+        out[name] = begin if len(begin) <= _MOST_PREFIX and "/" not in begin and begin.isprintable() else handle(name)
+    return out
+
+
+def _shared(a: str, b: str) -> int:
+    """How many characters two names begin with alike."""
+    n = 0
+    for x, y in zip(a, b, strict=False):
+        if x != y:
+            break
+        n += 1
+    return n
