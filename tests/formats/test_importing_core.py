@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ from counterpoint.formats.importing.values import (
     string,
     text_of,
 )
+from counterpoint.trace import Event
 from told import told
 
 # -- reports
@@ -375,7 +377,30 @@ def test_the_package_s_prices_are_those_of_the_sheet() -> None:
     rows = [row.split() for line in SHEET.strip().splitlines() for row in line.split("|")]
     assert len(rows) == 27
     for name, *numbers in rows:
-        assert PRICES.of(name) == Price(*map(float, numbers)), name
+        found = PRICES.of(name)
+        assert found is not None, name
+        assert found[:4] == tuple(map(float, numbers)), name
+        if name.startswith("claude"):
+            assert found.cache_write_1h == 2 * found.input, "kept for an hour, a write costs twice the input"
+
+
+def test_an_hour_in_the_cache_has_its_own_price() -> None:
+    minutes, hour = Usage(0, 0, 1_000_000, 0), Usage(0, 0, 1_000_000, 0, cache_write_1h=400_000)
+    assert PRICES.cost("claude-opus-4-5", minutes) == 6.25
+    assert PRICES.cost("claude-opus-4-5", hour) == 0.6 * 6.25 + 0.4 * 10
+    assert PRICES.cost("gpt-5", hour) == 1.25
+    event = Event(
+        id="e", t=0, type="message", agent="a", tokens_in=10, tokens_out=2,
+        extra={"tokens_cache_read": 3, "tokens_cache_write": 4, "tokens_cache_write_1h": 9},
+    )  # fmt: skip
+    assert Usage.of_event(event) == Usage(3, 3, 4, 2, cache_write_1h=4)
+
+
+def test_prices_have_a_day_and_every_entry_is_reached() -> None:
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d", PRICES.as_of)
+    own = Prices.with_file({"as_of": "2027-01-01", "gpt-5.5": {"input": 1, "output": 1}}, where="p.toml")
+    assert (own.is_own("openai/gpt-5.5-2026-04-01"), own.is_own("gpt-5"), own.is_own("nobody"), PRICES.is_own("gpt-5")) == (True, False, False, False)
+    assert [PRICES.of(n) is not None for n in ("gpt-5.4-mini", "gpt-5.6-sol", "claude-sonnet-5-5", "kimi-k2.7-code")] == [True] * 4
 
 
 def test_a_price_file_may_leave_the_cache_out() -> None:

@@ -27,6 +27,11 @@ store_option = click.option(
 )
 
 
+prices_option = click.option(
+    "--prices", metavar="FILE", type=click.Path(path_type=Path), help="TOML of prices per model: what it names is priced anew."
+)
+
+
 def open_store(store: str | os.PathLike[str] | None = None, *, create: bool = False, read_only: bool = False) -> Store:
     """The store, opened; `NotFound` when it is not there and `create` is not set."""
     from counterpoint.store import Store

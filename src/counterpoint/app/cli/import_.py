@@ -16,7 +16,6 @@ from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
 from counterpoint.app.cli._store import open_store, store_option
 from counterpoint.app.words import plain_text
 from counterpoint.errors import InputError, NotFound
-from counterpoint.files import read_toml
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -57,7 +56,9 @@ def import_(paths: tuple[str, ...], format_: str | None, is_following: bool, as_
         _list(as_json=as_json)
         return
     places = list(paths) or _homes()
-    table = _prices(options["prices"])
+    from counterpoint.app.pricing import read_prices
+
+    table = read_prices(options["prices"] or os.environ.get("COUNTERPOINT_PRICES"))
     if is_following:
         follow(places, format_, table, options, as_json=as_json)
         return
@@ -107,15 +108,6 @@ def _homes() -> list[str]:
         raise NotFound("no Claude Code, Codex or Kimi sessions in this user's home", fix=fix)
     note("reading " + ", ".join(f"{path} ({name})" for name, path in found))
     return [os.fspath(path) for _, path in found]
-
-
-def _prices(path: str | None) -> Prices:
-    from counterpoint.formats.importing.usage import PRICES, Prices
-
-    name = path or os.environ.get("COUNTERPOINT_PRICES")
-    if not name:
-        return PRICES
-    return Prices.with_file(read_toml(name, fix='write ["model"] tables with input and output'), where=name)
 
 
 def _nothing(found: Found, places: list[str], options: dict[str, Any]) -> Exception:
