@@ -88,6 +88,7 @@ def test_a_long_silence_takes_little_room() -> None:
 
 def test_families_are_those_of_the_page() -> None:
     of_type = {name: k for k, types in enumerate(PAGE_FAMILIES.values()) for name in types}
+    assert KINDS[kind_of(Event(id="e", t=0, type="message", agent="a", extra={"aloud": True}))].family == of_type.pop("thinking")
     for name, family in of_type.items():
         assert KINDS[kind_of(Event(id="e", t=0, type=name, agent="a"))].family == family  # type: ignore[arg-type]
     assert len(FAMILIES) == len(PAGE_FAMILIES)
@@ -98,7 +99,8 @@ def test_show_draws_the_folded_tree_with_lanes(readers: Path) -> None:
     assert "└ reader ×6" in text
     assert re.search(r"^lead .*█+▷─+◆", text, re.MULTILINE)
     assert "slowest: reader ×6 (" in text
-    assert "first failure: w3" in text
+    assert "first failure: " in text
+    assert "of reader-3 (w3)" in text
     assert "unassigned" not in text  # no texts, votes or drafts: nobody can say who earned it, and even shares are no answer
     assert "✕ error" in text
     whole = shown(readers, "--all")

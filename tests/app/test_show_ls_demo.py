@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,8 @@ def test_show_prints_the_team_and_the_path(store: str) -> None:
     assert sum(row["tokens"] for row in card["team"]) == trace.costs["tokens"]
     text = run("show", "research-team", "--store", store, "--events")
     assert "orchestrator" in text
-    assert "e1 > " in text
+    assert re.search(r"events: orchestrator [\d.]+ \w+ > ", text)
+    assert "e1 > " in run("show", "research-team", "--store", store, "--ids")
 
 
 def test_show_takes_a_prefix_and_one_event(store: str) -> None:

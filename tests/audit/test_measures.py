@@ -132,6 +132,24 @@ def test_protocol_overhead_by_hand() -> None:
     assert "belong to no event" in more.rests_on
 
 
+def test_a_leaders_own_work_is_no_protocol() -> None:
+    alone = Story()
+    turn = alone.add("orchestrator_decision", "main", tokens_in=90, tokens_out=10)
+    alone.add("tool_call", "main", tool="Bash", reads=turn, tokens_out=5)
+    assert found(alone.trace())["protocol_overhead"].value == 0, "nobody to coordinate"
+    team = Story()
+    both = team.add("orchestrator_decision", "main", tokens_in=90, tokens_out=10, decision="spawn")
+    spawn = team.add("spawn", "main", to="w", reads=both)
+    team.add("tool_call", "main", tool="Bash", reads=both)
+    team.add("message", "w", reads=spawn, tokens_in=40, extra={"aloud": True})
+    team.add("orchestrator_decision", "main", reads=both, tokens_in=60)
+    got = found(team.trace())
+    assert got["protocol_overhead"].value == pytest.approx(50 / 200), "half of the turn that also works, none of thinking"
+    assert got["messages"].value == 0
+    team.add("orchestrator_decision", "main", reads=both, tokens_in=100, decision="stop")
+    assert found(team.trace())["protocol_overhead"].value == pytest.approx(150 / 300)
+
+
 def test_what_the_source_states_stands_in_as_an_estimate() -> None:
     bare = Story()
     bare.add("message", "a")

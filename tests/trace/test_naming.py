@@ -93,6 +93,8 @@ def test_names_of_agents() -> None:
         "main": "lead", ids[0]: "Read the plan", ids[1]: "Socrates (worker)", ids[2]: "Read the plan 2", ids[3]: "c4ca7529",
         "reader-3": "reader-3",
     }  # fmt: skip
+    odd = Trace(trace_id="t", task_id="t", events=[_event("e", agent="__init__ <b>")])
+    assert agent_names(odd) == {"__init__ <b>": "__init__ <b>"}
     assert not any(map(is_opaque, ("main", "reader-3", "deadbeef", "Excel_Expert", "x7")))
 
 

@@ -32,7 +32,7 @@ def opens(page: Any, viewer: Viewer, path: str) -> None:
 
 def trace(page: Any, viewer: Viewer, name: str, query: str = "") -> None:
     opens(page, viewer, f"/t/{name}{query}")
-    page.get_by_role("heading", name=name).first.wait_for()
+    page.locator(f'h1[title="{name}"]').wait_for()
 
 
 def simulated(viewer: Viewer) -> str:
@@ -42,10 +42,12 @@ def simulated(viewer: Viewer) -> str:
 
 def test_open_the_list_and_a_trace(page: Any, viewer: Viewer) -> None:
     opens(page, viewer, "/")
-    page.get_by_role("link", name="research-team").click()
-    page.get_by_role("heading", name="research-team").wait_for()
+    page.get_by_role("link", name="Find out what the records show").click()
+    page.get_by_role("heading", name="Find out what the records show").wait_for()
     assert "/t/research-team" in page.url
     page.go_back()
+    page.get_by_role("link", name="Plan, write and review a change").wait_for()
+    page.get_by_role("button", name="Show ids").click()
     page.get_by_role("link", name="code-team").wait_for()
 
 
@@ -171,7 +173,7 @@ def test_share_as_a_file_and_reopen_it_from_disk(page: Any, viewer: Viewer, tmp_
     assert "masked" in done.stdout + done.stderr
     assert "eve@example.org" not in file.read_text()
     page.goto(file.as_uri())
-    page.get_by_role("heading", name=SHOP).first.wait_for()
+    page.locator(f'h1[title="{SHOP}"]').wait_for()
     assert page.evaluate("document.contentType") == "text/html"
     page.keyboard.press("3")
     talk = page.get_by_role("region", name="Text")
@@ -180,7 +182,7 @@ def test_share_as_a_file_and_reopen_it_from_disk(page: Any, viewer: Viewer, tmp_
 
 # Every page, and what is on it when it shows all that it has.
 PAGES = {
-    "/": "role=link[name='research-team']",
+    "/": "a[href='/t/research-team']",
     "/t/research-team": "section.time canvas",
     "/t/research-team?v=credit": "role=region[name='First method'] >> text=✓ >> nth=0",
     "/t/research-team?v=safety": "role=region[name='Safety']",
@@ -232,6 +234,7 @@ def test_hostile_text_is_text(page: Any, viewer: Viewer) -> None:
         page.evaluate("to => { history.pushState(null, '', to); dispatchEvent(new PopStateEvent('popstate')); }", f"/t/{HOSTILE}?v=text&e=e{k}")
         page.get_by_role("region", name="Event").get_by_text(f"e{k}", exact=True).first.wait_for()
     opens(page, viewer, "/")
+    page.get_by_role("button", name="Show ids").click()
     page.get_by_role("link", name=HOSTILE).wait_for()
     assert page.evaluate("window.__owned") is None
     assert page.locator("a[href^='javascript']").count() == 0
@@ -326,7 +329,7 @@ def test_the_live_page_shows_a_team_that_is_being_recorded(page: Any, viewer: Vi
             process.communicate()
     region.get_by_role("button", name="Pause lead of live-now").wait_for(state="detached")
     page.goto(f"{viewer.url}/t/live-now")
-    page.locator("header.trace-head").get_by_text("live-now").first.wait_for()
+    page.locator('h1[title="live-now"]').wait_for()
 
 
 def orders(page: Any) -> Any:
@@ -378,7 +381,7 @@ def test_an_agent_is_paused_and_told_and_the_team_is_stopped(page: Any, viewer: 
     page.goto(f"{viewer.url}/t/steered-live")
     page.locator("header.trace-head").get_by_text("steered", exact=False).nth(1).wait_for()
     page.goto(f"{viewer.url}/?q=steered")
-    page.get_by_role("link", name="steered-live").wait_for()
+    page.locator("a[href='/t/steered-live']").wait_for()
     page.goto(f"{viewer.url}/d/panel..steered-live")
     page.locator(".sides").get_by_text("☉ steered").wait_for()
 

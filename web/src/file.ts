@@ -64,7 +64,7 @@ export class FileSource implements Source {
     const words = query.toLowerCase().split(/\s+/).filter(Boolean);
     const all = Object.entries(this.block.traces).map(([id, packed]) => row(id, packed.about));
     const rows = all.filter((one) =>
-      words.every((word) => `${one.id} ${one.task_id} ${one.system ?? ""}`.toLowerCase().includes(word)));
+      words.every((word) => `${one.title ?? ""} ${one.id} ${one.task_id} ${one.project ?? ""} ${one.system ?? ""}`.toLowerCase().includes(word)));
     return { store: "this file", rows, total: all.length, facets: {}, version: this.block.made_by };
   }
 
@@ -110,7 +110,7 @@ export class FileSource implements Source {
     const columns = this.arrays(id);
     const says = (i: number, word: string): boolean =>
       (packed.texts[i] ?? "").toLowerCase().includes(word) || (columns.ids[i] ?? "").toLowerCase().includes(word) ||
-      (packed.about.agents[columns.agent[i]!]?.name ?? "").toLowerCase().includes(word) ||
+      nameAndLabel(packed.about, columns.agent[i]!).includes(word) ||
       (packed.about.tools[columns.tool[i]! - 1] ?? "").toLowerCase().includes(word);
     const field = (i: number, name: string): unknown => {
       const value = packed.events[i]?.[name];
@@ -156,14 +156,21 @@ function absent(what: string, command: string): SourceError {
   return new SourceError(`A file cannot ${what}.`, command);
 }
 
+function nameAndLabel(about: About, agent: number): string {
+  const one = about.agents[agent];
+  return one ? `${one.name}\n${one.label ?? ""}`.toLowerCase() : "";
+}
+
 function row(id: string, about: About): TraceRow {
   const reward = Object.values(about.rewards);
   return {
-    id, task_id: about.task_id, system: about.system, topology: about.topology,
+    id, title: about.title ?? null, project: about.project ?? null, models: about.models, date: about.started ?? 0,
+      task_id: about.task_id, system: about.system, topology: about.topology,
       agents: about.agents.filter((a) => !a.is_outside).length,
     events: about.events, tokens: about.costs["tokens"] ?? null, cost_usd: about.costs["cost_usd"] ?? null,
       seconds: about.costs["wall_clock_s"] ?? null,
-    reward: about.rewards["team"] ?? reward[0] ?? null, errors: 0, is_open: false, is_steered: about.is_steered ?? false,
+    reward: about.rewards["team"] ?? reward[0] ?? null, errors: about.errors ?? 0, problems: 0,
+      unpriced: Object.values(about.unpriced ?? {}).reduce((sum, one) => sum + one, 0), is_open: false, is_steered: about.is_steered ?? false,
       lanes: [],
   };
 }

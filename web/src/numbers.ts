@@ -1,4 +1,5 @@
-// Numbers as people read them. Always true: what is absent is a dash, never 0; a sign is a real minus.
+// Numbers as people read them, written as the commands write them (`counterpoint.display`; one table tests both). Always true:
+// what is absent is a dash, never 0; a sign is a real minus.
 
 export const ABSENT = "–";
 
@@ -29,7 +30,7 @@ export function signed(value: Maybe, places = 2): string {
   return (value < 0 ? "−" : "+") + text;
 }
 
-/** 850 ms, 12.4 s, 4m10, 2h05. */
+/** 850 ms, 12.4 s, 4m10, 4h55, 3d04h. */
 export function span(seconds: Maybe): string {
   if (isAbsent(seconds)) return ABSENT;
   const size = Math.abs(seconds);
@@ -40,13 +41,20 @@ export function span(seconds: Maybe): string {
   const whole = Math.round(size);
   if (whole < 3600) return `${sign}${Math.floor(whole / 60)}m${two(whole % 60)}`;
   const minutes = Math.round(size / 60);
-  return `${sign}${Math.floor(minutes / 60)}h${two(minutes % 60)}`;
+  if (minutes < 48 * 60) return `${sign}${Math.floor(minutes / 60)}h${two(minutes % 60)}`;
+  const hours = Math.round(size / 3600);
+  return `${sign}${Math.floor(hours / 24).toLocaleString("en")}d${two(hours % 24)}h`;
+}
+
+/** Seconds since the epoch as day and minute, UTC: 2026-11-16 09:20. */
+export function moment(seconds: Maybe): string {
+  return isAbsent(seconds) ? ABSENT : new Date(seconds * 1000).toISOString().slice(0, 16).replace("T", " ");
 }
 
 export function money(dollars: Maybe): string {
   if (isAbsent(dollars)) return ABSENT;
   const size = Math.abs(dollars);
-  const text = size === 0 || size >= 0.0995 ? size.toFixed(2) : digits(size, 2);
+  const text = size >= 999.995 ? Math.round(size).toLocaleString("en") : size === 0 || size >= 0.0995 ? size.toFixed(2) : digits(size, 2);
   return `${dollars < 0 ? "−" : ""}$${text}`;
 }
 

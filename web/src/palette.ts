@@ -23,6 +23,7 @@ const FAMILY_OF = new Map(Object.values(FAMILIES).flatMap((types,
 
 const GLYPHS: Record<string, string> = {
   orchestrator_decision: "█",
+  thinking: "▬",
   spawn: "▷",
   despawn: "■",
   message: "✉",

@@ -77,8 +77,10 @@ function textTest(term: Term, { about, columns }: Place): (i: number) => boolean
 function positiveTest(term: Term, about: About, columns: Columns): (i: number) => boolean {
   switch (term.field) {
     case "id": return (i) => columns.ids[i] === term.value;
-    case "agent": { const ok = holding(about.agents.map((a) => a.name), term.value); return (i) => ok[columns.agent[i]!] ?? false;
-      }
+    case "agent": {
+      const ok = holding(about.agents.map((a) => `${a.name}\n${a.label ?? ""}`), term.value);
+      return (i) => ok[columns.agent[i]!] ?? false;
+    }
     case "role": { const ok = holding(about.agents.map((a) => a.role), term.value); return (i) => ok[columns.agent[i]!] ?? false;
       }
     case "tool": { const ok = holding([null, ...about.tools], term.value); return (i) => ok[columns.tool[i]!] ?? false; }

@@ -1,12 +1,12 @@
 // Made by `python -m counterpoint.app.viewer.typescript`; do not edit.
 
 export const VERSION = 1;
-export const EVENT_TYPES = ["orchestrator_decision", "spawn", "despawn", "message", "tool_call", "tool_result", "return", "aggregate", "human_intervention", "safety_event"] as const;
+export const EVENT_TYPES = ["orchestrator_decision", "spawn", "despawn", "message", "tool_call", "tool_result", "return", "aggregate", "human_intervention", "safety_event", "thinking"] as const;
 export const EDGE_TYPES = ["temporal", "causal", "spawn", "message", "tool_dependency", "return", "aggregate", "safety_flow"] as const;
 export const TOPOLOGIES = ["centralized", "planner_executor_critic", "debate", "swarm", "hierarchical", "harness", "mixed", "unknown"] as const;
 export const COLUMNS = {"t": "float64", "dur": "float32", "agent": "uint32", "type": "uint8", "flags": "uint16", "tokens": "uint32", "cost": "float32", "tool": "uint16", "turn": "int32", "src": "uint32", "dst": "uint32", "edge": "uint8"} as const;
 export const FLAGS = {"untrusted": 1, "tainted": 2, "failed": 4, "on_path": 8, "open": 16, "text": 32, "human": 64, "safety": 128, "unlinked": 256} as const;
-export const FAMILIES = {"think": ["orchestrator_decision"], "act": ["tool_call", "tool_result"], "coordinate": ["spawn", "message", "human_intervention"], "merge": ["return", "aggregate"], "stop": ["despawn", "safety_event"]} as const;
+export const FAMILIES = {"think": ["orchestrator_decision", "thinking"], "act": ["tool_call", "tool_result"], "coordinate": ["spawn", "message", "human_intervention"], "merge": ["return", "aggregate"], "stop": ["despawn", "safety_event"]} as const;
 export const EVENT_FIELDS = {"id": "text", "kind": "text", "type": "text", "agent": "text", "role": "text", "tool": "text", "model": "text", "to": "text", "task": "text", "n": "number", "t": "number", "seconds": "number", "tokens": "number", "cost": "number", "turn": "number", "step": "number", "depth": "number", "reward": "number"} as const;
 export const EVENT_FLAGS = {"untrusted": "untrusted", "tainted": "tainted", "failed": "failed", "error": "failed", "open": "open", "path": "on_path", "on_path": "on_path", "text": "text", "human": "human", "safety": "safety", "unlinked": "unlinked"} as const;
 export const PANELS = [{"id": "safety", "name": "Safety", "key": "5"}] as const;
@@ -14,6 +14,10 @@ export const PANELS = [{"id": "safety", "name": "Safety", "key": "5"}] as const;
 /** A trace in a list. */
 export interface TraceRow {
   id: string;
+  title: string | null;
+  project: string | null;
+  models: string[];
+  date: number;
   task_id: string;
   system: string | null;
   topology: string | null;
@@ -24,6 +28,8 @@ export interface TraceRow {
   seconds: number | null;
   reward: number | null;
   errors: number;
+  problems: number;
+  unpriced: number;
   is_open: boolean;
   is_steered: boolean;
   lanes: number[];
@@ -41,6 +47,7 @@ export interface Traces {
 /** An agent of a trace. */
 export interface Agent {
   name: string;
+  label: string;
   role: string | null;
   parent: number;
   depth: number;
@@ -77,12 +84,17 @@ export interface Alert {
 export interface About {
   version: number;
   id: string;
+  title: string | null;
+  project: string | null;
+  started: number | null;
   task_id: string;
   system: string | null;
   topology: string | null;
   rewards: Record<string, number>;
   costs: Record<string, number>;
   metrics: Record<string, number>;
+  unpriced: Record<string, number>;
+  errors: number;
   events: number;
   edges: number;
   start: number;

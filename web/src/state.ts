@@ -102,7 +102,8 @@ export function eventName(n: number): string {
 }
 
 export function agentName(agent: number): string {
-  return trace.value?.about.agents[agent]?.name ?? "nobody";
+  const one = trace.value?.about.agents[agent];
+  return one ? one.label || one.name : "nobody";
 }
 
 /** Selects an event, and its agent with it. */

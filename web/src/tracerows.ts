@@ -2,8 +2,17 @@
 // facet is a term of the query and nothing else, so the address holds the whole state.
 import type { TraceRow } from "./shapes.gen";
 
-export type SortKey =
-  | "id" | "system" | "topology" | "reward" | "agents" | "events" | "tokens" | "cost_usd" | "seconds" | "errors";
+const KEYS = ["title", "id", "project", "model", "date", "system", "topology", "reward", "agents", "events", "tokens", "cost_usd",
+  "seconds", "errors"] as const;
+export type SortKey = (typeof KEYS)[number];
+const NAMES: readonly string[] = ["title", "id", "project", "model", "system", "topology"];
+
+/** What a row is sorted by in a column. */
+function valueOf(row: TraceRow, key: SortKey): string | number | null {
+  if (key === "title") return row.title ?? row.task_id;
+  if (key === "model") return row.models[0] ?? null;
+  return row[key];
+}
 
 export interface Sort {
   key: SortKey;
@@ -14,8 +23,8 @@ export function sorted(rows: TraceRow[], sort: Sort | null): TraceRow[] {
   if (!sort) return rows;
   const { key, down } = sort;
   return [...rows].sort((a, b) => {
-    const x = a[key];
-    const y = b[key];
+    const x = valueOf(a, key);
+    const y = valueOf(b, key);
     if (x === null || y === null) return Number(x === null) - Number(y === null);
     const order = typeof x === "string" ? x.localeCompare(y as string) : x - (y as number);
     return down ? -order : order;
@@ -26,7 +35,7 @@ export function sorted(rows: TraceRow[], sort: Sort | null): TraceRow[] {
  * The next way to sort when a column's head is pressed: large first for numbers, a-z for names, then the other way, then none.
  */
 export function nextSort(sort: Sort | null, key: SortKey): Sort | null {
-  const first = !["id", "system", "topology"].includes(key);
+  const first = !NAMES.includes(key);
   if (sort?.key !== key) return { key, down: first };
   return sort.down === first ? { key, down: !first } : null;
 }
@@ -36,14 +45,11 @@ export function sortText(sort: Sort | null): string {
   return sort ? (sort.down ? "-" : "") + sort.key : "";
 }
 
-const KEYS: readonly string[] = ["id", "system", "topology", "reward", "agents", "events", "tokens", "cost_usd", "seconds",
-  "errors"];
-
 export function sortFrom(text: string | null | undefined): Sort | null {
   if (!text) return null;
   const down = text.startsWith("-");
   const key = down ? text.slice(1) : text;
-  return KEYS.includes(key) ? { key: key as SortKey, down } : null;
+  return (KEYS as readonly string[]).includes(key) ? { key: key as SortKey, down } : null;
 }
 
 /** The terms of a query: quotes keep words together, as in a shell. */

@@ -8,7 +8,7 @@ import type { Agent } from "../src/shapes.gen";
 function agent(name: string, role: string | null, parent: number, depth: number, spawn: number,
   more: Partial<Agent> = {}): Agent {
   return {
-    name, role, parent, depth, spawn, events: 1, tokens_own: 10, tokens_total: 10, cost_own: null, cost_total: null, busy_s: null,
+    name, label: name, role, parent, depth, spawn, events: 1, tokens_own: 10, tokens_total: 10, cost_own: null, cost_total: null, busy_s: null,
       start: 0, end: 1,
     path_share: 0, is_outside: false, ...more,
   };

@@ -1,5 +1,14 @@
 import { expect, test } from "vitest";
-import { bytes, change, compact, count, money, percent, plain, signed, span } from "../src/numbers";
+import table from "../../tests/numbers.json";
+import { bytes, change, compact, count, moment, money, percent, plain, signed, span } from "../src/numbers";
+
+test("numbers are written as the commands write them", () => {
+  const write = { compact, money, duration: span, percent, moment };
+  for (const [kind, rows] of Object.entries(table)) {
+    const show = write[kind as keyof typeof write];
+    expect(rows.map(([value]) => show(value as number))).toEqual(rows.map(([, text]) => text));
+  }
+});
 
 test("what is absent is a dash", () => {
   for (const show of [compact, plain, signed, span, money, percent]) expect(show(null)).toBe("–");

@@ -4,7 +4,7 @@ import type { Source } from "../src/source";
 import { findRow, lineage, members, PAGE, Pages } from "../src/talk";
 
 const agent = (parent: number): Agent => ({
-  name: "", role: null, parent, depth: 0, spawn: -1, events: 0, tokens_own: 0, tokens_total: 0, cost_own: null, cost_total: null,
+  name: "", label: "", role: null, parent, depth: 0, spawn: -1, events: 0, tokens_own: 0, tokens_total: 0, cost_own: null, cost_total: null,
   busy_s: null, start: 0, end: 0, path_share: 0, is_outside: false,
 });
 const about = { agents: [agent(-1), agent(0), agent(1), agent(0)], events: 10 } as unknown as About;

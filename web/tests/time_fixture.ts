@@ -4,7 +4,7 @@ import type { Columns } from "../src/source";
 
 export function agent(name: string, parent: number, more: Partial<Agent> = {}): Agent {
   return {
-    name, parent, role: null, depth: parent < 0 ? 0 : 1, spawn: -1, events: 0, tokens_own: 0, tokens_total: 0,
+    name, label: name, parent, role: null, depth: parent < 0 ? 0 : 1, spawn: -1, events: 0, tokens_own: 0, tokens_total: 0,
     cost_own: null, cost_total: null, busy_s: null, start: 0, end: 1, path_share: 0, is_outside: false, ...more,
   };
 }

@@ -3,7 +3,7 @@ import type { TraceRow } from "../src/shapes.gen";
 import { hasTerm, nextSort, picked, sorted, sortFrom, sortText, term, terms, toggled } from "../src/tracerows";
 
 const row = (id: string, reward: number | null): TraceRow => ({
-  id, task_id: id, system: null, topology: null, agents: 1, events: 1, tokens: null, cost_usd: null, seconds: null, reward,
+  id, title: `Title of ${id}`, project: null, models: [], date: 0, problems: 0, unpriced: 0, task_id: id, system: null, topology: null, agents: 1, events: 1, tokens: null, cost_usd: null, seconds: null, reward,
     errors: 0,
   is_open: false, is_steered: false, lanes: [],
 });
@@ -13,6 +13,13 @@ test("absent values are last, whichever way", () => {
   expect(sorted(rows, { key: "reward", down: true }).map((r) => r.id)).toEqual(["c", "b", "a"]);
   expect(sorted(rows, { key: "reward", down: false }).map((r) => r.id)).toEqual(["b", "c", "a"]);
   expect(sorted(rows, null)).toBe(rows);
+});
+
+test("titles, models and dates sort, too", () => {
+  const rows = [{ ...row("a", 1), title: null, models: ["m2"], date: 3 }, { ...row("b", 1), title: "aaa", models: ["m1", "m3"], date: 1 }];
+  expect(sorted(rows, { key: "title", down: false }).map((r) => r.id)).toEqual(["a", "b"]);
+  expect(sorted(rows, { key: "model", down: false }).map((r) => r.id)).toEqual(["b", "a"]);
+  expect(sorted(rows, { key: "date", down: true }).map((r) => r.id)).toEqual(["a", "b"]);
 });
 
 test("a column's head goes through both ways and none", () => {

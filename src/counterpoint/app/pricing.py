@@ -1,6 +1,6 @@
 """Prices people give: read from a file, and traces priced by it anew.
 
-Always true: what the file does not name keeps the cost that it has; what has none gets the list price of the package where there is
+Always true: what the file does not name keeps the cost that it has; what has none gets the package's list price, where there is
 one; nothing that is stored is changed.
 """
 

@@ -24,6 +24,7 @@ FIELDS = {
     "project": "project",
     "model": "model",
     "date": "date",
+    "day": "date",
     "task": "task_id",
     "system": "system",
     "topology": "topology",
@@ -40,7 +41,7 @@ FIELDS = {
     "problems": "problems",
 }
 """`errors` are events that went wrong; `problems` what `counterpoint check` finds in the records."""
-_DATE = "date"
+_DATES = ("date", "day")
 FACETS = ("project", "model", "day", "system", "topology")
 """What lists are counted by; `facet` gives the values of a row."""
 _FLAGS = {
@@ -151,7 +152,7 @@ def _test(term: Term) -> Callable[[Any], bool]:
         return lambda row: any(word in (value or "").lower() for value in _words(row))
     if not term.sign:
         return _FLAGS[term.name]
-    if term.name == _DATE:
+    if term.name in _DATES:
         return _when(term)
     attribute = FIELDS[term.name]
     if term.sign == ":":

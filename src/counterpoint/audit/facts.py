@@ -77,8 +77,10 @@ class Facts:
 
     @cached_property
     def failed_E(self) -> Mask:
-        """Events that went wrong; `ok: false` on a message is a verdict on somebody else's work."""
-        return np.array([e.error is not None or (e.ok is False and e.type != "message") for e in self.events], np.bool_)
+        """Events that went wrong, each failure once (`Trace.failures`)."""
+        out = np.zeros(self.n, np.bool_)
+        out[self.trace.failures] = True
+        return out
 
     @cached_property
     def thinks_E(self) -> Mask:

@@ -21,7 +21,7 @@ from counterpoint.audit.parallelism import parallelism
 from counterpoint.audit.records import DEFINITIONS, Measure, Summary, ids, standing
 from counterpoint.audit.redundancy import THRESHOLD
 from counterpoint.trace import Trace
-from counterpoint.trace.quantities import counted_tokens, has_times
+from counterpoint.trace.quantities import counted_tokens, has_times, is_thinking
 
 
 def measures(
@@ -67,7 +67,7 @@ def scale(facts: Facts) -> list[Measure]:
     team = facts.team
     out = [Measure.of("events", facts.n, "counted")]
     for name, kind in (("messages", "message"), ("tool_calls", "tool_call")):
-        found = team.events_of((kind,))
+        found = [i for i in team.events_of((kind,)) if not is_thinking(facts.events[i])]
         out.append(Measure.of(name, len(found), "counted", events=ids(facts.trace, found)))
     spawned = np.flatnonzero(team.parent_A >= 0)
     spawns = ids(facts.trace, sorted(team.spawn_A[spawned].tolist(), key=team.place_E.__getitem__))

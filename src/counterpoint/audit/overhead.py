@@ -11,7 +11,9 @@ import numpy as np
 from counterpoint.audit.facts import Facts, Mask
 from counterpoint.audit.records import Measure, ids, standing
 
-_ORCHESTRATION = ("orchestrator_decision", "spawn", "despawn", "aggregate", "return")
+_COORDINATION = ("spawn", "despawn", "aggregate", "return")
+_ACTS = ("spawn", "despawn", "message", "tool_call", "return")
+"""What may follow from a decision."""
 
 
 def overhead(facts: Facts) -> list[Measure]:
@@ -20,14 +22,37 @@ def overhead(facts: Facts) -> list[Measure]:
 
 
 def protocol_tokens_E(facts: Facts) -> np.ndarray:
-    """The tokens of each event that are protocol: all of a decision, spawn, despawn, aggregate, return or inter-agent
-    message, and what a tool call writes (its arguments). The rest is the task: what calls and results read, what is said to
-    people."""
-    out = np.where(facts.team.of_types(_ORCHESTRATION), facts.tokens_E, 0)
+    """The tokens of each event that were spent on coordination.
+
+    All of a spawn, despawn, aggregate, return or inter-agent message; of a decision the share of what followed from it that
+    coordinates (`coordinating_E`); and what a tool call writes, its arguments. The rest is the task: a leader's own work, what
+    calls and results read, what is said to people. One agent alone has nobody to coordinate.
+    """
+    team = facts.team
+    if int(team.is_member_A.sum()) < 2:
+        return np.zeros(facts.n, np.int64)
+    out = np.where(team.of_types(_COORDINATION), facts.tokens_E, 0)
     out[facts.messages] = facts.tokens_E[facts.messages]
-    calls = facts.team.of_types(("tool_call",))
+    calls = team.of_types(("tool_call",))
     out[calls] = facts.tokens_out_E[calls]
+    decides = team.of_types(("orchestrator_decision",))
+    out[decides] = np.rint(facts.tokens_E[decides] * coordinating_E(facts)[decides]).astype(np.int64)
     return out
+
+
+def coordinating_E(facts: Facts) -> np.ndarray:
+    """For each decision the share of it that coordinates: of the acts that follow from it, those that make or end an agent, hand
+    over a result or speak to another. Where none is recorded, a decision to spawn, delegate, communicate, aggregate, stop or pass
+    is coordination, and any other turn is not."""
+    graph, team = facts.graph, facts.team
+    acts, to_others = team.of_types(_ACTS), team.of_types(("spawn", "despawn", "return"))
+    to_others[facts.messages] = True
+    follows = acts[graph.dst] & (team.agent_E[graph.src] == team.agent_E[graph.dst])
+    src, dst = graph.src[follows], graph.dst[follows]
+    every = np.bincount(src, minlength=facts.n)
+    share = np.bincount(src, to_others[dst], facts.n) / np.maximum(every, 1)
+    said = np.array([e.decision is not None for e in facts.events], np.bool_)
+    return np.where(every > 0, share, said.astype(np.float64))
 
 
 def _stated(facts: Facts, name: str, why: str) -> Measure:

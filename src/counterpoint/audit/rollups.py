@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from counterpoint.audit.facts import Facts
 from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.trace import Trace
-from counterpoint.trace.quantities import counted_tokens, missing_transcripts
+from counterpoint.trace.quantities import counted_tokens, is_thinking, missing_transcripts
 
 By = Literal["agent", "role", "tool", "type", "model"]
 BY = ("agent", "role", "tool", "type", "model")
@@ -27,6 +27,8 @@ class Row(Struct, frozen=True, kw_only=True):
 
     name: str | None
     """None for the events that belong to no role, tool or model."""
+    label: str | None = None
+    """What people call an agent."""
     parent: str | None = None
     """The agent that spawned it."""
     depth: int = 0
@@ -192,7 +194,7 @@ class _Sums:
         self.events = self._count(np.ones(facts.n, np.bool_))
         self.steps = self._count(facts.steps_E)
         self.calls = self._count(team.of_types(("tool_call",)))
-        self.messages = self._count(team.of_types(("message",)))
+        self.messages = self._count(team.of_types(("message",)) & ~np.array([is_thinking(e) for e in facts.events], np.bool_))
         self.errors = self._count(facts.failed_E)
         self.tokens_in, self.tokens_out = self._exact(facts.tokens_in_E), self._exact(facts.tokens_out_E)
         self.has_in = self._count(np.array([e.tokens_in is not None for e in facts.events], np.bool_))
@@ -235,6 +237,7 @@ class _Sums:
         tokens_total = total("tokens", "has_tokens")
         return Row(
             name=name,
+            label=team.label_A[agent] if agent >= 0 else None,
             parent=team.names[up] if up >= 0 else None,
             depth=int(team.depth_A[agent]) if agent >= 0 else 0,
             role=facts.role_A[agent] if agent >= 0 else None,

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint.trace.quantities import is_failed, is_thinking
 from counterpoint.trace.records import Event
 from counterpoint.trace.team import Floats, TraceTeam
 
@@ -74,11 +75,13 @@ def stem(name: str) -> str:
 
 
 def kind_of(event: Event) -> int:
-    """The place of an event's kind in `KINDS`. `ok: false` on a message is a verdict on somebody else's work, no failure."""
-    if event.error is not None or (event.ok is False and event.type != "message"):
+    """The place of an event's kind in `KINDS`. A message that a model said to nobody is thinking."""
+    if is_failed(event):
         return _NUMBER["error"]
     if event.decision in ("delegate", "stop"):
         return _NUMBER[event.decision]
+    if is_thinking(event):
+        return _NUMBER["think"]
     return _NUMBER[_OF_TYPE[event.type]]
 
 
@@ -98,26 +101,27 @@ class Lane(NamedTuple):
         return self.name if len(self.agents) == 1 else f"{self.name} {times}{len(self.agents)}"
 
 
-def folded(team: TraceTeam, *, is_whole: bool = False) -> list[Lane]:
-    """The spawn tree as lanes, depth first; `is_whole`: a lane for every agent."""
+def folded(team: TraceTeam, *, is_whole: bool = False, with_ids: bool = False) -> list[Lane]:
+    """The spawn tree as lanes, depth first; `is_whole`: a lane for every agent; `with_ids`: under their ids, not their names."""
+    names = team.names if with_ids else team.label_A
     out: list[Lane] = []
     acts = np.bincount(team.agent_E, minlength=len(team)) > 0
     tops = [a for a, parent in enumerate(team.parent_A.tolist()) if parent < 0 and (acts[a] or team.children[a])]
-    stack = [(agents, -1) for agents in reversed(_alike(team, tops, is_whole=is_whole))]
+    stack = [(agents, -1) for agents in reversed(_alike(team, names, tops, is_whole=is_whole))]
     while stack:
         agents, parent = stack.pop()
-        first = team.names[agents[0]]
+        first = names[agents[0]]
         name = first if len(agents) == 1 else stem(first)
         out.append(Lane(name, tuple(agents), parent, 0 if parent < 0 else out[parent].depth + 1, team.role_A[agents[0]]))
         below = [child for a in agents for child in team.children[a]]
-        stack += [(group, len(out) - 1) for group in reversed(_alike(team, below, is_whole=is_whole))]
+        stack += [(group, len(out) - 1) for group in reversed(_alike(team, names, below, is_whole=is_whole))]
     return out
 
 
-def _alike(team: TraceTeam, agents: list[int], *, is_whole: bool) -> list[list[int]]:
+def _alike(team: TraceTeam, names: list[str], agents: list[int], *, is_whole: bool) -> list[list[int]]:
     groups: dict[object, list[int]] = {}
     for a in agents:
-        key = a if is_whole or not team.is_member_A[a] else (stem(team.names[a]), team.role_A[a])
+        key = a if is_whole or not team.is_member_A[a] else (stem(names[a]), team.role_A[a])
         groups.setdefault(key, []).append(a)
     return list(groups.values())
 

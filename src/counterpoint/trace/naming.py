@@ -156,8 +156,8 @@ def agent_names(trace: Trace, agents: Collection[str] | None = None) -> dict[str
     known = names_of(trace.meta)
     wanted = list(dict.fromkeys([*trace.agents, *(e.to for e in trace.events if e.type == "spawn" and e.to)]))
     opaque = [name for name in wanted if name not in known and is_opaque(name)]
-    found = {**dict.fromkeys(wanted, ""), **known, **_from_spawns(trace, opaque)}
-    named = {name: first_line(found.get(name) or name, NAME_LENGTH) or name for name in (wanted if agents is None else agents)}
+    found = {**known, **_from_spawns(trace, opaque)}
+    named = {name: first_line(found.get(name, ""), NAME_LENGTH) or name for name in (wanted if agents is None else agents)}
     return _unique(named)
 
 
@@ -170,16 +170,17 @@ def _from_spawns(trace: Trace, agents: Collection[str]) -> dict[str, str]:
     for event in trace.events:
         if event.agent in agents and event.role and event.type != "spawn":
             roles.setdefault(event.agent, event.role)
-        if event.type != "spawn" or event.to not in agents or event.to in out:
+        child = event.to
+        if event.type != "spawn" or child is None or child not in agents or child in out:
             continue
         said = event.extra or {}
         nick, about = (said.get(key) if isinstance(said.get(key), str) else None for key in ("nickname", "description"))
         if nick:
-            out[event.to] = f"{nick} ({about or event.role})" if about or event.role else nick
+            out[child] = f"{nick} ({about or event.role})" if about or event.role else nick
         elif about or event.role:
-            out[event.to] = about or event.role or ""
+            out[child] = about or event.role or ""
         elif text := trace.text(event):
-            out[event.to] = first_line(text, NAME_LENGTH) or ""
+            out[child] = first_line(text, NAME_LENGTH) or ""
     return {a: next((n for n in (out.get(a), roles.get(a)) if n and not is_opaque(n)), a[:8]) for a in agents}
 
 

@@ -83,8 +83,10 @@ def counted_tokens(events: Sequence[Event]) -> int:
 
 
 def known_costs(events: Sequence[Event], costs: Mapping[str, Number], meta: Mapping[str, Any]) -> dict[str, Number]:
-    """What the source states in `costs`, with tokens, wall clock and US dollars as they are told here; none that nobody knows."""
+    """What the source states in `costs`, with tokens, wall clock, messages and dollars as told here; none that nobody knows."""
     own = {"tokens": tokens(events, costs), "wall_clock_s": duration_s(events, costs, meta), "cost_usd": cost_usd(events, costs)}
+    if costs.get("messages") == sum(e.type == "message" for e in events):  # counted, and not what the source says of itself
+        own |= {"messages": said_messages(events)} if "messages" in costs else {}
     return {name: value for name, value in (dict(costs) | own).items() if value is not None}
 
 
@@ -118,7 +120,9 @@ def unpriced(events: Sequence[Event], costs: Mapping[str, Number]) -> dict[str, 
 
 
 def is_failed(event: Event) -> bool:
-    """Whether an event went wrong; `ok: false` on a message is a verdict on somebody else's work."""
+    """Whether an event went wrong. A safety event reports, and `ok: false` on a message judges, what somebody else did."""
+    if event.type == "safety_event":
+        return False
     return event.error is not None or (event.ok is False and event.type != "message")
 
 
@@ -138,6 +142,11 @@ def failures(events: Sequence[Event], edges: Iterable[Edge]) -> list[int]:
             if events[call].type == "tool_call" and events[result].type in ("tool_result", "return"):
                 told.add(edge.src)
     return [i for name, i in failed.items() if name not in told]
+
+
+def said_messages(events: Sequence[Event]) -> int:
+    """Messages that were said to somebody."""
+    return sum(e.type == "message" and not is_thinking(e) for e in events)
 
 
 def is_thinking(event: Event) -> bool:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from counterpoint.trace.graph import Graph
 from counterpoint.trace.link import Ints
+from counterpoint.trace.naming import agent_names
 from counterpoint.trace.trace import Trace
 from counterpoint.trace.vocabulary import ACTING, EVENT_TYPES
 
@@ -184,6 +185,12 @@ class TraceTeam:
             if found[a] is None and i >= 0:
                 found[a] = events[i].role
         return found
+
+    @cached_property
+    def label_A(self) -> list[str]:
+        """What people call each agent (`naming.agent_names`)."""
+        names = agent_names(self.trace)
+        return [names.get(name, name) for name in self.names]
 
     # -- the story's graph ---------------------------------------------------------------------------------------
 

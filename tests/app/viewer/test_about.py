@@ -57,10 +57,10 @@ def test_the_card_of_a_small_team() -> None:
 
 def test_the_strip_leads_to_events_and_agents() -> None:
     facts = {fact.kind: fact for fact in overview(team()).facts}
-    assert facts["slowest"].text == "slowest: lead (56% of path)"
+    assert facts["slowest"].text == "slowest: lead (56 % of path)"
     assert facts["slowest"].agent == 0
     assert facts["dearest"].text == "dearest: lead ($0.50)"
-    assert (facts["wrong"].text, facts["wrong"].event) == ("first failure: e5", 5)
+    assert (facts["wrong"].text, facts["wrong"].event) == ("first failure: shell of lead (e5)", 5)
     assert (facts["incident"].text, facts["incident"].event) == ("1 incident", 3)
     assert facts["reach"].text == "outside content may have reached 4 of 7 events"
     assert facts["reach"].event == 3
@@ -80,7 +80,7 @@ def test_a_marked_mistake_comes_before_a_failure() -> None:
     trace = team()
     events = [replace(e, extra={"is_mistake": True}) if e.id == "e0" else e for e in trace.events]
     facts = {fact.kind: fact for fact in overview(replace(trace, events=events)).facts}
-    assert (facts["wrong"].text, facts["wrong"].event) == ("first wrong turn (marked): e0", 0)
+    assert (facts["wrong"].text, facts["wrong"].event) == ("first wrong turn (marked): orchestrator decision of lead (e0)", 0)
 
 
 def test_what_an_importer_said_is_told() -> None:

@@ -17,7 +17,10 @@ export function AgentCard({ agent }: { agent: number }) {
   const credit = creditByAgent.value[agent] ?? null;
   return (
     <section class="event" aria-label="Agent">
-      <header class="panel-head"><h2>{one.name}</h2>{one.role && one.role !== one.name && <span class="quiet">{one.role}</span>}
+      <header class="panel-head"><h2 title={one.name}>{one.label || one.name}</h2>
+        {one.role && one.role !== one.label && <span class="quiet">{one.role}</span>}
+        {one.label && one.label !== one.name && <details class="share"><summary>id</summary>
+          <div class="share-box"><code>{one.name}</code></div></details>}
         <div class="end"><button type="button" class="plain" onClick={() => { selectedAgent.value = -1; }}
           aria-label="Close the agent">✕</button></div>
       </header>

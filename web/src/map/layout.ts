@@ -37,7 +37,8 @@ function childrenOf(agents: readonly Agent[]): Map<number, number[]> {
 
 /** What an agent is, for folding: its role, or its name without numbers where it has none. */
 export function kindOf(agent: Agent): string {
-  return agent.role ?? (agent.name.replace(/[-_ #.]*\d+$/, "") || agent.name);
+  const name = agent.label || agent.name;
+  return agent.role ?? (name.replace(/[-_ #.]*\d+$/, "") || name);
 }
 
 interface Growth {
@@ -97,7 +98,7 @@ function add(growth: Growth, members: number[], isMany: boolean, depth: number, 
   const first = agents[members[0]!]!;
   const at = rows.length;
   rows.push({
-    key, label: isMany ? `${kindOf(first)} ×${members.length.toLocaleString("en")}` : first.name, agents: members,
+    key, label: isMany ? `${kindOf(first)} ×${members.length.toLocaleString("en")}` : first.label || first.name, agents: members,
       isGroup: isMany, depth, hasChildren, isOpen, parent,
     isOutside: first.is_outside,
   });

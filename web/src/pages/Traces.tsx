@@ -4,7 +4,7 @@ import { signal } from "@preact/signals";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { onCommand } from "../keys";
 import { asProblem, Command, useLoaded, Waiting } from "../loaded";
-import { compact, count, money, plain, span } from "../numbers";
+import { compact, count, moment, money, plain, span } from "../numbers";
 import { traceLink } from "../router";
 import { Link } from "../shell/Link";
 import { Empty, Failure, Steered } from "../shell/states";
@@ -22,6 +22,8 @@ const NONE: Found = { store: "the store", rows: [], total: 0, facets: {}, versio
 
 const sort = signal<Sort | null>(sortFrom(null));
 const chosen = signal<string[]>([]);
+/** Whether ids stand in place of titles. */
+const withIds = signal(false);
 
 export default function Traces() {
   const query = route.value.page === "traces" ? route.value.query : "";
@@ -90,7 +92,7 @@ function List(props: { found: Found; query: string; problem: SourceError | null;
     <>
       <header class="page-head">
         <input ref={field} type="search" class="search" value={query}
-          placeholder='words, or topology:swarm agents>5 reward<0.5 open' aria-label="Search traces"
+          placeholder='words, or project:shop errors>0 cost>5 date>7d open' aria-label="Search traces"
           onInput={(event) => ask(event.currentTarget.value)} />
         <span class="quiet" role="status">
           {found === NONE ? ""
@@ -102,6 +104,7 @@ function List(props: { found: Found; query: string; problem: SourceError | null;
           <button type="button" class={two.length === 2 ? "main" : ""} disabled={two.length !== 2}
             onClick={() => go({ page: "diff", a: two[0]!, b: two[1]! })}>Diff</button>
           {two.length > 0 && <button type="button" onClick={() => (chosen.value = [])}>Clear</button>}
+          <button type="button" aria-pressed={withIds.value} onClick={() => (withIds.value = !withIds.value)}>Show ids</button>
           <OpenFile onFile={props.onFile} />
         </span>
       </header>
@@ -120,20 +123,20 @@ function List(props: { found: Found; query: string; problem: SourceError | null;
 }
 
 function Facets(props: { facets: Record<string, Record<string, number>>; query: string; onQuery: (query: string) => void }) {
-  const flags: [string, string][] = [["open", "still running"], ["finished", "finished"], ["invalid", "with errors"],
-    ["steered", "steered"]];
+  const flags: [string, string][] = [["failed", "something failed"], ["open", "still running"], ["finished", "finished"],
+    ["invalid", "records with problems"], ["steered", "steered"]];
   const words = props.query.split(/\s+/);
   return (
     <aside class="facets" aria-label="Facets">
-      {Object.entries(props.facets).map(([field, values]) => (
+      {Object.entries(props.facets).filter(([, values]) => Object.keys(values).length > 0).map(([field, values]) => (
         <section key={field}>
           <h2>{field}</h2>
           <ul>
-            {Object.entries(values).sort((a, b) => b[1] - a[1]).slice(0, 12).map(([value, many]) => (
+            {inOrder(field, values).slice(0, 12).map(([value, many]) => (
               <li key={value}>
                 <button type="button" class="facet" aria-pressed={hasTerm(props.query, term(field, value))}
                   onClick={() => props.onQuery(toggled(props.query, field, value))}>
-                  <bdi>{value || "none"}</bdi> <span class="quiet">{many.toLocaleString("en")}</span>
+                  <bdi>{field === "model" ? shortModel(value) : value || "none"}</bdi> <span class="quiet">{many.toLocaleString("en")}</span>
                 </button>
               </li>
             ))}
@@ -157,15 +160,26 @@ function Facets(props: { facets: Record<string, Record<string, number>>; query: 
   );
 }
 
+/** The days newest first, the other facets by how many traces have them. */
+function inOrder(field: string, values: Record<string, number>): [string, number][] {
+  const all = Object.entries(values);
+  return field === "day" ? all.sort((a, b) => b[0].localeCompare(a[0])) : all.sort((a, b) => b[1] - a[1]);
+}
+
+/** A model's name without its provider and the date of its version. */
+function shortModel(name: string): string {
+  return name.slice(name.lastIndexOf("/") + 1).replace(/-20\d\d-?\d\d-?\d\d(?=$|[-:@v])/, "") || name;
+}
+
 const COLUMNS: [SortKey | null, string, string][] = [
-  [null, "pick", "1.5rem"], ["id", "trace", "minmax(9rem, 2fr)"], ["system", "system", "minmax(6rem, 1.2fr)"],
-    ["topology", "topology", "minmax(6rem, 1fr)"],
-  ["reward", "reward", "3.8rem"], ["agents", "agents", "3.8rem"], ["events", "events", "3.8rem"], ["tokens", "tokens", "3.8rem"],
-    ["cost_usd", "cost", "3.8rem"],
-  ["seconds", "time", "3.8rem"], ["errors", "alerts", "4.6rem"], [null, "busy", "6rem"],
+  [null, "pick", "1.5rem"], ["title", "title", "minmax(12rem, 4fr)"], ["project", "project", "minmax(5rem, 1fr)"],
+    ["model", "model", "minmax(6rem, 1fr)"],
+  ["date", "date", "8.6rem"], ["reward", "reward", "3.8rem"], ["agents", "agents", "3.6rem"], ["tokens", "tokens", "4rem"],
+    ["cost_usd", "cost", "4.6rem"],
+  ["seconds", "time", "3.8rem"], ["errors", "errors", "4.2rem"], [null, "busy", "5rem"],
 ];
 const GRID = COLUMNS.map(([, , width]) => width).join(" ");
-const NUMBERS: readonly string[] = ["reward", "agents", "events", "tokens", "cost", "time", "alerts"];
+const NUMBERS: readonly string[] = ["reward", "agents", "tokens", "cost", "time", "errors"];
 
 function Table(props: { rows: TraceRow[]; query: string }) {
   return (
@@ -203,16 +217,21 @@ function Row(props: { row: TraceRow; index: number }) {
       <span role="cell">
         <input type="checkbox" checked={isPicked} aria-label={`Pick ${row.id} to compare`}
           onChange={() => (chosen.value = picked(chosen.value, row.id))} /></span>
-      <span role="cell"><Link to={traceLink(row.id)} title={row.id}><bdi>{row.id}</bdi></Link>
+      <span role="cell"><Link to={traceLink(row.id)} title={row.title ? `${row.title} (${row.id})` : row.id}>
+        <bdi>{withIds.value ? row.id : row.title ?? row.id}</bdi></Link>
         {row.is_steered && <> <Steered /></>}
-        {row.task_id !== row.id && <span class="quiet"> <bdi>{row.task_id}</bdi></span>}</span>
-      <span role="cell"><bdi>{row.system ?? ""}</bdi></span>
-      <span role="cell"><bdi>{row.topology?.replaceAll("_", " ") ?? ""}</bdi></span>
+        {withIds.value && <span class="quiet"> <bdi>{[row.title, row.system, row.topology?.replaceAll("_", " ")].filter(Boolean)
+          .join(", ")}</bdi></span>}</span>
+      <span role="cell"><bdi>{row.project ?? ""}</bdi></span>
+      <span role="cell" title={row.models.join(", ")}><bdi>{row.models.length ? shortModel(row.models[0]!) : ""}</bdi>
+        {row.models.length > 1 && <span class="quiet"> +{row.models.length - 1}</span>}</span>
+      <span role="cell">{row.date ? moment(row.date) : ""}</span>
       <span role="cell" class="number">{plain(row.reward)}</span>
-      <span role="cell" class="number">{compact(row.agents)}</span>
-      <span role="cell" class="number">{compact(row.events)}</span>
+      <span role="cell" class="number" title={row.events === null ? "" : count(row.events, "event")}>{compact(row.agents)}</span>
       <span role="cell" class="number">{compact(row.tokens)}</span>
-      <span role="cell" class="number">{money(row.cost_usd)}</span>
+      <span role="cell" class="number"
+        title={row.unpriced > 0 ? `${compact(row.unpriced)} tokens without a price are not in it` : ""}>
+        {money(row.cost_usd)}{row.unpriced > 0 && row.cost_usd !== null ? "+" : ""}</span>
       <span role="cell" class="number">{span(row.seconds)}</span>
       <span role="cell" class="number">
         {row.errors > 0 && <span class="badge warn" title={count(row.errors, "error")}>⚠ {row.errors}</span>}

@@ -2,8 +2,8 @@
 // facts are computed elsewhere and each leads to what is behind it.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { onCommand, runCommand } from "../keys";
-import { compact, count, money, plain, span } from "../numbers";
-import type { Fact } from "../shapes.gen";
+import { compact, count, moment, money, plain, span } from "../numbers";
+import type { About, Fact } from "../shapes.gen";
 import { FIELD_NAMES, MARKS } from "../search";
 import { copyLink } from "../shell/share";
 import { Steered } from "../shell/states";
@@ -16,13 +16,19 @@ export function teamReward(rewards: Record<string, number>): number | null {
   return rewards["team"] ?? rewards["team_reward"] ?? rewards["R"] ?? Object.values(rewards)[0] ?? null;
 }
 
+/** The cost, with a plus where tokens of some calls have no price. */
+function cost(about: About): string {
+  const known = about.costs["cost_usd"] ?? null;
+  return money(known) + (known !== null && Object.keys(about.unpriced ?? {}).length > 0 ? "+" : "");
+}
+
 function Numbers() {
   const { about } = trace.value!;
   const agents = about.agents.filter((one) => !one.is_outside);
   const all: [string, string][] = [
     ["R", about.has_reward ? plain(teamReward(about.rewards), 3) : "–"], ["", count(agents.length, "agent")],
-      ["", count(about.events, "event")],
-    ["", `${compact(about.costs["tokens"] ?? null)} tok`], ["", money(about.costs["cost_usd"] ?? null)], ["", span(about.costs["wall_clock_s"] ?? null)],
+      ["", count(about.events, "event")], ["", about.errors > 0 ? count(about.errors, "error") : "–"],
+    ["", `${compact(about.costs["tokens"] ?? null)} tok`], ["", cost(about)], ["", span(about.costs["wall_clock_s"] ?? null)],
   ];
   return <ul class="trace-numbers">{all.filter(([, value]) => !value.startsWith("–")).map(([name, value]) => <li
     key={value}>{name} {value}</li>)}</ul>;
@@ -86,7 +92,17 @@ export function TraceHeader() {
   const canFork = about.can_fork && source.value!.canWrite;
   return (
     <header class="trace-head">
-      <h1 title={about.id}>{about.id}</h1>
+      <h1 title={about.id}>{about.title ?? about.id}</h1>
+      <details class="share"><summary>About</summary>
+        <dl class="share-box">
+          <dt>id</dt><dd><code>{about.id}</code></dd>
+          <dt>task</dt><dd><bdi>{about.task_id}</bdi></dd>
+          {about.project && <><dt>project</dt><dd><bdi>{about.project}</bdi></dd></>}
+          {about.started != null && <><dt>began</dt><dd>{moment(about.started)} UTC</dd></>}
+          {about.models.length > 0 && <><dt>{about.models.length > 1 ? "models" : "model"}</dt><dd>{about.models.join(", ")}</dd></>}
+          {about.system && <><dt>system</dt><dd>{about.system}{about.topology ? `, ${about.topology.replaceAll("_", " ")}` : ""}</dd></>}
+        </dl>
+      </details>
       <Numbers />
       {about.alerts.length > 0 && <button type="button" class="badge warn" onClick={() => stepAlert(1)}
         title="Next alert (.)">⚠ {count(about.alerts.length, "alert")}</button>}

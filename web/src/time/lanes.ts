@@ -42,8 +42,8 @@ export const FOLD_AT = 4;
 /** What an agent is one of: its role, or its name without a number at the end. */
 export function kindOf(agent: Agent): string {
   if (agent.role) return agent.role;
-  const stem = agent.name.replace(/[\s_\-.:#/]*\d+$/, "");
-  return stem === "" ? agent.name : stem;
+  const name = agent.label || agent.name;
+  return name.replace(/[\s_\-.:#/]*\d+$/, "") || name;
 }
 
 /** `opened` holds the keys of folds that are open. */
@@ -135,7 +135,7 @@ function pushGroup(
 }
 
 function ofOne(agents: readonly Agent[], agent: number, indent: number, row: number): Lane {
-  return { key: `a:${agent}`, name: agents[agent]!.name, agents: [agent], count: 1, tracks: 1, indent, fold: "none", row };
+  return { key: `a:${agent}`, name: agents[agent]!.label || agents[agent]!.name, agents: [agent], count: 1, tracks: 1, indent, fold: "none", row };
 }
 
 /** The spawn tree, children in order of spawning, like siblings folded; children of folded siblings are pooled and folded too. */

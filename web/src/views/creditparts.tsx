@@ -67,7 +67,7 @@ export function Agents(props: { credit: Credit; scale: number }) {
           <li key={name}>
             <button type="button" class="earner" aria-pressed={agent >= 0 && agent === selectedAgent.value} disabled={agent < 0}
               onClick={() => selectAgent(agent)}>
-              <bdi>{name}</bdi> <Value value={value} scale={props.scale} />
+              <bdi>{about.agents[agent]?.label || name}</bdi> <Value value={value} scale={props.scale} />
             </button>
           </li>
         );

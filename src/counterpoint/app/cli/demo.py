@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from counterpoint.app.checking import check_trace
 from counterpoint.app.cli._output import emit, json_option, note, table
@@ -23,6 +24,7 @@ from counterpoint.envs.synthetic import synthetic_trace
 from counterpoint.errors import InputError
 from counterpoint.store import Store
 from counterpoint.trace import Trace
+from counterpoint.trace.keys import PROJECT, TITLE
 
 _TASKS = 60
 _SHOWN = ("random", "serial", "best_cap", "reference")
@@ -185,14 +187,14 @@ def _language_demo(folder: Path, seed: int, *, as_json: bool) -> None:
 # -- the quick demo --------------------------------------------------------------------------------------------------------
 
 
-# name, sub-agents, steps, topology: one of each of the survey's six shapes.
+# name, sub-agents, steps, topology, title: one of each of the survey's six shapes.
 _SAMPLES = (
-    ("research-team", 13, 180, "centralized"),
-    ("code-team", 6, 60, "planner_executor_critic"),
-    ("panel", 4, 24, "debate"),
-    ("crawl", 40, 400, "swarm"),
-    ("build", 12, 90, "hierarchical"),
-    ("assistant", 1, 20, "harness"),
+    ("research-team", 13, 180, "centralized", "Find out what the records show, with thirteen helpers"),
+    ("code-team", 6, 60, "planner_executor_critic", "Plan, write and review a change"),
+    ("panel", 4, 24, "debate", "Argue until four agree"),
+    ("crawl", 40, 400, "swarm", "Read many pages at once"),
+    ("build", 12, 90, "hierarchical", "Build it in groups of groups"),
+    ("assistant", 1, 20, "harness", "One assistant with tools, and a person who says yes or no"),
 )
 _MEASURES = ("parallelism_efficiency", "useful_agent_utilisation", "protocol_overhead", "message_redundancy")
 
@@ -201,7 +203,8 @@ def quick_demo(folder: Path, seed: int, *, is_dry: bool, as_json: bool) -> None:
     """Write six sample traces, one of each topology, check and audit them."""
     begin = time.perf_counter()
     traces = [
-        synthetic_trace(agents, steps, topology, seed, contents=True, trace_id=name) for name, agents, steps, topology in _SAMPLES
+        replace(synthetic_trace(agents, steps, shape, seed, contents=True, trace_id=name), meta={TITLE: title, PROJECT: "demo"})
+        for name, agents, steps, shape, title in _SAMPLES
     ]
     if not is_dry:
         _write(folder, traces)

@@ -21,17 +21,19 @@ from counterpoint.app.cli._output import emit, json_option, table
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.forking import free_replay
 from counterpoint.app.library import about, load
+from counterpoint.app.pricing import cost_words
 from counterpoint.app.viewer.overview import overview
 from counterpoint.app.viewer.prepared import Prepared, prepared
 from counterpoint.app.words import plain_text
 from counterpoint.audit.facts import Facts
 from counterpoint.audit.rollups import rollup
 from counterpoint.credit.choosing import agent_shares
-from counterpoint.display import number
+from counterpoint.display import compact, counted, duration, moment, number
 from counterpoint.errors import NotFound, did_you_mean
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.lanes import EMPTY, KINDS, WAIT, Cells, Lane, cells, folded
 from counterpoint.trace.model_calls import prompt_of
+from counterpoint.trace.naming import models_of, project_of, short_model, started, title_of
 from counterpoint.trace.outcome import in_words
 from counterpoint.trace.rows import Shares
 from counterpoint.trace.team import TraceTeam
@@ -48,10 +50,13 @@ _TEXT, _LANES, _EVENTS = 2000, 40, 12
 @click.argument("event", required=False)
 @click.option("--events", "listed", is_flag=True, help="List the events themselves.")
 @click.option("--all", "whole", is_flag=True, help="Show everything, uncut.")
+@click.option("--ids", "with_ids", is_flag=True, help="Show the ids of agents and events instead of names.")
 @click.option("--prompt", "is_asked", is_flag=True, help="With EVENT: what its model was asked, where the trace has it.")
 @store_option
 @json_option
-def show(trace: str, event: str | None, listed: bool, whole: bool, is_asked: bool, store: Path | None, as_json: bool) -> None:
+def show(
+    trace: str, event: str | None, listed: bool, whole: bool, with_ids: bool, is_asked: bool, store: Path | None, as_json: bool
+) -> None:
     """Show a trace: who was spawned by whom, what was waited for. Name an EVENT to see it whole, with its causes."""
     loaded = load(trace, store=store)
     with about(trace):
@@ -60,15 +65,19 @@ def show(trace: str, event: str | None, listed: bool, whole: bool, is_asked: boo
         elif as_json:
             emit(_card(loaded, Facts(loaded)))
         else:
-            _show_trace(loaded, listed=listed, whole=whole)
+            _show_trace(loaded, listed=listed, whole=whole, with_ids=with_ids)
 
 
 def _card(trace: Trace, facts: Facts) -> dict[str, Any]:
-    named = {"trace_id": trace.trace_id, "task_id": trace.task_id, "system": trace.system, "topology": trace.topology}
+    named: dict[str, Any] = {"trace_id": trace.trace_id, "task_id": trace.task_id, "system": trace.system}
+    named |= {"topology": trace.topology, "title": title_of(trace), "project": project_of(trace.meta)}
+    named |= {"models": models_of(trace.events, trace.meta), "started": started(trace.events, trace.meta)}
+    named |= {"errors": len(trace.failures), "unpriced": trace.unpriced}
     shape = {"events": len(trace.events), "edges": len(trace.edges), "agents": len(trace.members)}
     maps = {"rewards": trace.rewards, "costs": trace.known_costs, "metrics": trace.metrics, "meta": trace.meta}
     rows = rollup(trace, facts=facts)
-    team = [{"agent": r.name, "depth": r.depth, "events": r.events, "tokens": r.tokens_own, "role": r.role} for r in rows]
+    figures_of = lambda r: {"depth": r.depth, "events": r.events, "tokens": r.tokens_own, "role": r.role}  # noqa: E731
+    team = [{"agent": r.name, "name": r.label, **figures_of(r)} for r in rows]
     return named | shape | maps | {"critical_path": _path(facts), "team": team}
 
 
@@ -87,16 +96,18 @@ def _say(text: str) -> None:
     click.echo(text.encode(encoding, "replace").decode(encoding))
 
 
-def _show_trace(trace: Trace, *, listed: bool, whole: bool) -> None:
+def _show_trace(trace: Trace, *, listed: bool, whole: bool, with_ids: bool) -> None:
     on, look = screen(), prepared(trace)
     team, shares = look.team, agent_shares(trace, replay=free_replay(trace))
-    lanes = folded(team, is_whole=whole)
+    lanes = folded(team, is_whole=whole, with_ids=with_ids)
     path = _path(look.facts)
     parts = [*_head(trace, on), *wrapped(answers(look, on), on.pick(" · ", " | "), on, "answers  ")]
-    for name, values in (("rewards", trace.rewards), ("costs", trace.known_costs), ("metrics", trace.metrics or {})):
-        parts += wrapped([f"{plain_text(k)} {number(v)}" for k, v in values.items()], "  ", on, f"{name:8} ")
-    parts += wrapped([plain_text(said) for said in in_words(trace)], "  ", on, "outcome  ")
-    parts += [*_path_lines(path, on, whole=whole), ""]
+    rewards, metrics = ([f"{plain_text(k)} {number(v)}" for k, v in (m or {}).items()] for m in (trace.rewards, trace.metrics))
+    outcomes = [plain_text(said) for said in in_words(trace)]
+    for name, words in (("rewards", rewards), ("costs", _costs(trace)), ("metrics", metrics), ("outcome", outcomes)):
+        parts += wrapped(words, "  ", on, f"{name:8} ") if words else []
+    steps = [plain_text(name) for name in path["events"]] if with_ids else _hands(look.facts)
+    parts += [*_path_lines(path, steps, on, whole=whole), ""]
     tainted = set(team.agent_E[look.tainted_E].tolist())
     on_path = [trace.index[name] for name in path["events"]]
     parts.append(lanes_text(team, lanes, on_path, figures(look, lanes), on, tainted=tainted, limit=0 if whole else _LANES))
@@ -108,19 +119,57 @@ def _show_trace(trace: Trace, *, listed: bool, whole: bool) -> None:
 
 
 def _head(trace: Trace, on: Screen) -> list[str]:
-    words = [plain_text(trace.trace_id), trace.topology or "unknown topology", f"task {plain_text(trace.task_id)}"]
-    words += [f"{len(trace.members):,} agents", f"{len(trace.events):,} events", f"{len(trace.edges):,} edges"]
-    return wrapped(words, "  ", on)
+    """Title; then id, project, date and models; then how large it is."""
+    title, project = title_of(trace), project_of(trace.meta)
+    models, began = models_of(trace.events, trace.meta), started(trace.events, trace.meta)
+    lines = wrapped([plain_text(title)], "", on) if title and title != trace.trace_id else []
+    words = [plain_text(trace.trace_id)]
+    words += [f"task {plain_text(trace.task_id)}"] if trace.task_id not in (trace.trace_id, title) else []
+    words += [plain_text(word) for word in (trace.system, project) if word]
+    words += [moment(began)] * (began is not None) + [plain_text(short_model(name)) for name in models[:3]]
+    words += [f"and {len(models) - 3:,} more models"] * (len(models) > 3)
+    size = [trace.topology or "unknown topology", counted(len(trace.members), "agent"), counted(len(trace.events), "event")]
+    size += [counted(len(trace.edges), "edge"), *([counted(len(trace.failures), "error")] if trace.failures else [])]
+    return [*lines, *wrapped(words, "  ", on), *wrapped(size, "  ", on)]
 
 
-def _path_lines(path: dict[str, Any], on: Screen, *, whole: bool) -> list[str]:
+def _costs(trace: Trace) -> list[str]:
+    """Tokens, time and money in people's words, then what else the source states."""
+    costs = dict(trace.known_costs)
+    tokens, seconds, paid = (costs.pop(name, None) for name in ("tokens", "wall_clock_s", "cost_usd"))
+    words = [f"{compact(tokens)} tokens"] if tokens is not None else []
+    words += [duration(seconds)] if seconds is not None else []
+    words += [cost_words(paid, trace.unpriced if any(trace.unpriced) else {})] if paid is not None or any(trace.unpriced) else []
+    return [*words, *(f"{plain_text(k)} {number(v)}" for k, v in costs.items())]
+
+
+def _hands(facts: Facts) -> list[str]:
+    """The critical path by agent: who had it, one after the other, and for how long."""
+    path, team = facts.path, facts.team
+    if path is None:
+        return []
+    out: list[tuple[int, float]] = []
+    for i, adds in zip(path.events, path.adds, strict=True):
+        agent = int(team.agent_E[i])
+        if out and out[-1][0] == agent:
+            out[-1] = agent, out[-1][1] + float(adds)
+        else:
+            out.append((agent, float(adds)))
+    return [f"{plain_text(team.label_A[a])} {_length(length, path.unit)}" for a, length in out if length > 0 or len(out) == 1]
+
+
+def _length(length: float, unit: str) -> str:
+    return duration(length) if unit == "s" else f"{compact(length)} {unit}"
+
+
+def _path_lines(path: dict[str, Any], steps: list[str], on: Screen, *, whole: bool) -> list[str]:
     if path["length"] is None:
         return wrapped(["- (no edge says what waited for what)"], "", on, "path     ")
-    ids = [plain_text(name) for name in path["events"]]
-    half = len(ids) if whole else _EVENTS // 2
-    cut = [f"... {len(ids) - 2 * half} ..."] if len(ids) > 2 * half else []
-    shown = [*ids[:half], *cut, *ids[half if not cut else -half :]]
-    shown[:1] = [f"{number(path['length'])} {path['unit']} over {len(ids):,} events: {name}" for name in shown[:1]]
+    half = len(steps) if whole else _EVENTS // 2
+    cut = [f"... {len(steps) - 2 * half} ..."] if len(steps) > 2 * half else []
+    shown = [*steps[:half], *cut, *steps[half if not cut else -half :]]
+    begin = f"{_length(path['length'], path['unit'])} over {counted(len(path['events']), 'event')}: "
+    shown[:1] = [begin + step for step in shown[:1]]
     return wrapped(shown, " > ", on, "path     ")
 
 
@@ -192,7 +241,7 @@ def figures(look: Prepared, lanes: list[Lane]) -> dict[str, list[str]]:
     events = _per_lane(np.array([agent.events for agent in agents]), lanes)
     columns = {"path%": [f"{100 * x:.0f}" if x else "-" for x in path]}
     if bool(facts.has_tokens_E.any()):
-        columns["tokens"] = [_short(x) if x else "-" for x in tokens]
+        columns["tokens"] = [compact(x) if x else "-" for x in tokens]
     columns["events"] = [number(int(x)) for x in events]
     columns["role"] = [plain_text(lane.role or "-")[:16] for lane in lanes]
     return columns
@@ -200,10 +249,6 @@ def figures(look: Prepared, lanes: list[Lane]) -> dict[str, list[str]]:
 
 def _per_lane(values_A: np.ndarray, lanes: list[Lane]) -> list[float]:
     return [float(values_A[list(lane.agents)].sum()) for lane in lanes]
-
-
-def _short(value: float) -> str:
-    return f"{int(value):,}" if value < 10_000 else f"{value / 1000:,.0f}k" if value < 1e7 else f"{value / 1e6:,.1f}M"
 
 
 # -- A team as text: the tree of agents with their lanes beside it, who worked at once, and the credit bar ------------
@@ -334,15 +379,8 @@ def _branches(lanes: list[Lane], on: Screen) -> list[str]:
 
 
 def _ruler(drawn: Cells, width: int) -> str:
-    left, right = "0s", _time(drawn.clock.end - drawn.clock.start)
+    left, right = "0 s", duration(drawn.clock.end - drawn.clock.start)
     return left + right.rjust(width - len(left)) if len(left) + len(right) < width else right[:width]
-
-
-def _time(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.3g}s"
-    minutes = int(seconds) // 60
-    return f"{minutes}m{int(seconds) % 60:02}" if minutes < 60 else f"{minutes // 60:,}h{minutes % 60:02}"
 
 
 def _density(drawn: Cells, on: Screen) -> str:
@@ -383,7 +421,7 @@ def _legend(drawn: Cells, on: Screen, *, has_taint: bool) -> list[str]:
     words += [on.pick("▨", "%") + " read content from outside"] if has_taint else []
     if drawn.clock.gaps:
         idle = sum(b - a for a, b in drawn.clock.gaps)
-        words.append(f"{on.pick('┊', ':')} {len(drawn.clock.gaps):,} silences folded, {_time(idle)} in all")
+        words.append(f"{on.pick('┊', ':')} {len(drawn.clock.gaps):,} silences folded, {duration(idle)} in all")
     words += ["underlined: critical path"] if on.is_colour and drawn.on_path.any() else []
     return wrapped(words, "  ", on)
 

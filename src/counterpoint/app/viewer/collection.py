@@ -20,7 +20,7 @@ import numpy as np
 from msgspec.structs import replace
 
 import counterpoint
-from counterpoint.app.search import matcher
+from counterpoint.app.search import FACETS, facet, matcher
 from counterpoint.app.viewer.shapes import TraceRow, Traces
 from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
 from counterpoint.store import Store
@@ -230,6 +230,8 @@ _PICTURES, _PICTURE_EVENTS = 60, 5_000
 """So many rows get a picture, if they have no more events than this."""
 _KEPT = 5_000
 ROWS = 2_000
+_VALUES = 100
+"""So many values of a facet are counted out."""
 
 
 class Listing:
@@ -246,7 +248,8 @@ class Listing:
         held = {trace.trace_id: trace for trace in collection.held()}
         every = [*map(Summary.of_trace, held.values()), *reversed(collection.rows())]
         found = [row for row in every if matches(row)]
-        facets = {name: dict(Counter(str(v) for row in found if (v := getattr(row, name)))) for name in ("system", "topology")}
+        counts = {name: Counter(value for row in found for value in facet(row, name)) for name in FACETS}
+        facets = {name: dict(count.most_common(_VALUES)) for name, count in counts.items()}
         shown = found[: max(limit, 0)]
         lanes = self._lanes(shown, held)
         rows = [_row(row, lanes.get(row.id, [])) for row in shown]
@@ -275,6 +278,10 @@ class Listing:
 def _row(row: Summary, lanes: list[float]) -> TraceRow:
     return TraceRow(
         id=row.id,
+        title=row.title,
+        project=row.project,
+        models=list(row.models),
+        date=row.date,
         task_id=row.task_id,
         system=row.system,
         topology=row.topology,
@@ -285,6 +292,8 @@ def _row(row: Summary, lanes: list[float]) -> TraceRow:
         seconds=_number(row.wall_clock_s),
         reward=_number(row.team_reward),
         errors=row.errors,
+        problems=row.problems,
+        unpriced=min(row.unpriced_tokens, 1 << 53),
         is_open=row.is_open,
         is_steered=row.is_steered,
         lanes=lanes,

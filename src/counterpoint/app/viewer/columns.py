@@ -16,9 +16,8 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from counterpoint.app.viewer.prepared import Prepared, prepared
-from counterpoint.app.viewer.shapes import COLUMNS, FAMILIES, BinsHead, BinsLevel, ColumnHead, ColumnsHead
+from counterpoint.app.viewer.shapes import COLUMNS, FAMILIES, TYPES, BinsHead, BinsLevel, ColumnHead, ColumnsHead
 from counterpoint.trace import Trace
-from counterpoint.trace.vocabulary import EVENT_TYPES
 
 Arrays = dict[str, NDArray[np.generic]]
 _EDGE_COLUMNS = ("src", "dst", "edge")
@@ -62,7 +61,7 @@ def _arrays(look: Prepared) -> Arrays:
             "t": facts.t_E,
             "dur": np.where(facts.has_dur_E, facts.dur_E, np.nan),
             "agent": team.agent_E,
-            "type": team.type_E,
+            "type": look.kind_E,
             "flags": look.flags_E,
             "tokens": np.clip(facts.tokens_E, 0, (1 << 32) - 1),
             "cost": facts.cost_E,
@@ -108,7 +107,7 @@ _FINEST = 32_768
 _FOLD_ABOVE = 200
 _OTHER = len(FAMILIES)
 _FAMILY = np.array(
-    [next((f for f, types in enumerate(FAMILIES.values()) if name in types), _OTHER) for name in EVENT_TYPES], np.uint8
+    [next((f for f, types in enumerate(FAMILIES.values()) if name in types), _OTHER) for name in TYPES], np.uint8
 )
 
 Floats = NDArray[np.float64]
@@ -160,7 +159,7 @@ def lanes(look: Prepared) -> tuple[list[str], list[list[int]]]:
     """The names of the lanes, and the agents in each, in the order of the agents."""
     team = look.team
     if len(team) <= _FOLD_ABOVE:
-        return list(team.names), [[a] for a in range(len(team))]
+        return list(team.label_A), [[a] for a in range(len(team))]
     depth, role = team.depth_A.tolist(), look.facts.role_A
     groups: dict[tuple[int, str], list[int]] = {}
     for a in range(len(team)):
@@ -170,7 +169,7 @@ def lanes(look: Prepared) -> tuple[list[str], list[list[int]]]:
         for a in range(len(team)):
             groups.setdefault((depth[a], "depth"), []).append(a)
     keys = sorted(groups, key=lambda key: (key[0], groups[key][0]))
-    return [_label(key, groups[key], team.names) for key in keys], [groups[key] for key in keys]
+    return [_label(key, groups[key], team.label_A) for key in keys], [groups[key] for key in keys]
 
 
 def _label(key: tuple[int, str], members: list[int], names: list[str]) -> str:
@@ -195,7 +194,7 @@ def cells(look: Prepared, members: list[list[int]], finest: int) -> Cells:
     for lane, group in enumerate(members):
         lane_A[group] = lane
     shape = (_OTHER + 1, len(members), finest)
-    row_E = (_FAMILY[look.team.type_E].astype(np.int64) * len(members) + lane_A[look.team.agent_E]) * finest
+    row_E = (_FAMILY[look.kind_E].astype(np.int64) * len(members) + lane_A[look.team.agent_E]) * finest
     size = shape[0] * shape[1] * shape[2]
 
     def slices(at: Floats) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from counterpoint.app.viewer.overview import depth_first
 from counterpoint.app.viewer.prepared import Prepared, prepared
-from counterpoint.app.viewer.shapes import EventDetail, Neighbour, Talk, TalkRow
+from counterpoint.app.viewer.shapes import TYPES, EventDetail, Neighbour, Talk, TalkRow
 from counterpoint.errors import NotFound
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.vocabulary import EDGE_TYPES
@@ -67,7 +67,7 @@ def said(text: str, cap: int | None) -> tuple[str, int]:
 def _neighbour(look: Prepared, i: int, edge: int) -> Neighbour:
     record = look.trace.events[i]
     place, agent = int(look.team.place_E[i]), int(look.team.agent_E[i])
-    return Neighbour(n=place, id=record.id, type=record.type, agent=agent, edge=EDGE_TYPES[edge])
+    return Neighbour(n=place, id=record.id, type=TYPES[look.kind_E[i]], agent=agent, edge=EDGE_TYPES[edge])
 
 
 def _plain(value: Any, cap: int | None) -> Any:
@@ -108,7 +108,7 @@ def _line(look: Prepared, i: int, base: int) -> TalkRow:
     return TalkRow(
         n=int(team.place_E[i]),
         t=float(look.facts.t_E[i]),
-        type=record.type,
+        type=TYPES[look.kind_E[i]],
         agent=agent,
         to=team.number.get(record.to, -1) if record.to is not None else -1,
         tool=record.tool,

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from counterpoint.app.search import COMPARE, EVENT_FIELDS, EVENT_FLAGS, Term, amount, terms
 from counterpoint.app.viewer.prepared import Prepared, prepared
-from counterpoint.app.viewer.shapes import FLAGS
+from counterpoint.app.viewer.shapes import FLAGS, TYPES
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
-from counterpoint.trace.vocabulary import EVENT_TYPES
 
 Mask = NDArray[np.bool_]
 
@@ -82,9 +81,9 @@ def _text(look: Prepared, name: str, value: str) -> Mask:
                 found[look.trace.index[value]] = True
             return found
         case "kind" | "type":
-            return np.array([_is_kind(kind, wanted) for kind in EVENT_TYPES], np.bool_)[team.type_E]
+            return np.array([_is_kind(kind, wanted) for kind in TYPES], np.bool_)[look.kind_E]
         case "agent":
-            return _holding(team.names, wanted)[team.agent_E]
+            return (_holding(team.names, wanted) | _holding(team.label_A, wanted))[team.agent_E]
         case "role":
             return _holding(look.facts.role_A, wanted)[team.agent_E]
         case "tool":

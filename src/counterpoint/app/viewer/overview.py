@@ -6,25 +6,27 @@ figures plus those of all that was spawned below; money and busy time that no ev
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 import numpy as np
 
 from counterpoint.app.forking import can_fork, parent_of
+from counterpoint.app.pricing import cost_words
 from counterpoint.app.viewer.crediting import chosen, credit
 from counterpoint.app.viewer.prepared import Prepared, finite, is_dear, prepared, sinks
-from counterpoint.app.viewer.shapes import VERSION, About, Agent, Alert, Fact
+from counterpoint.app.viewer.shapes import TYPES, VERSION, About, Agent, Alert, Fact
 from counterpoint.audit.collaboration import collaboration
 from counterpoint.audit.hacks import hacks
 from counterpoint.audit.overhead import overhead
 from counterpoint.audit.parallelism import parallelism
 from counterpoint.audit.records import Measure
 from counterpoint.audit.rollups import coverage
+from counterpoint.display import compact, money, percent
 from counterpoint.trace import Trace
 from counterpoint.trace.line_records import UNFINISHED
+from counterpoint.trace.naming import models_of, project_of, started, title_of
 from counterpoint.trace.steered import is_steered
-from counterpoint.trace.vocabulary import EDGE_TYPES, EVENT_TYPES
+from counterpoint.trace.vocabulary import EDGE_TYPES
 
 # -- The answer strip, the alerts and the notes: computed facts, each leading to an event or an agent -----------------
 # Always true: a fact that the records do not give is left out, never guessed; a count names all, the events beside it are the
@@ -40,14 +42,14 @@ _COUNTED = (
 )
 _MEASURES = {
     "parallelism_efficiency": "{}× parallel",
-    "protocol_overhead": "{} of the tokens are protocol",
+    "protocol_overhead": "{} of the tokens went into coordination",
     "message_redundancy": "{} of the messages repeat",
 }
 
 # One agent after the other is no news.
 _WORTH_SAYING = {"parallelism_efficiency": 1.1}
-_NUMBER = re.compile(r"[0-9a-fA-F-]{8,}")
 _LONG = 300
+_SHORT_ID = 12
 
 
 # -- facts -----------------------------------------------------------------------------------------------------------
@@ -74,13 +76,8 @@ def _groups(agents: list[Agent]) -> dict[str, list[int]]:
     out: dict[tuple[str, int], list[int]] = {}
     for a, agent in enumerate(agents):
         if not agent.is_outside:
-            out.setdefault((agent.role or agent.name, agent.depth), []).append(a)
-    return {_named(agents[m[0]]) if len(m) == 1 else f"{role} ×{len(m):,}": m for (role, _), m in out.items()}
-
-
-def _named(agent: Agent) -> str:
-    """An agent's name; its role where the name is a number that only a machine reads."""
-    return agent.role if agent.role is not None and _NUMBER.fullmatch(agent.name) else agent.name
+            out.setdefault((agent.role or agent.label, agent.depth), []).append(a)
+    return {agents[m[0]].label if len(m) == 1 else f"{role} ×{len(m):,}": m for (role, _), m in out.items()}
 
 
 def _is_team(agents: list[Agent]) -> bool:
@@ -104,15 +101,16 @@ def _slowest(look: Prepared, agents: list[Agent]) -> Iterable[Fact]:
         on_path = [(adds, i) for i, adds in zip(path.events, path.adds, strict=True) if look.team.agent_E[i] == who]
         event = max(on_path, key=lambda one: one[0])[1] if on_path else -1
         n = int(look.team.place_E[event]) if event >= 0 else -1
-        yield Fact(kind="slowest", text=f"slowest: {name} ({share:.0%} of {unit})", event=n, agent=who)
+        yield Fact(kind="slowest", text=f"slowest: {name} ({percent(share)} of {unit})", event=n, agent=who)
 
 
 def _dearest(agents: list[Agent]) -> Iterable[Fact]:
-    found, show = _most(agents, [a.cost_own or 0.0 for a in agents]), _money
+    found, is_paid = _most(agents, [a.cost_own or 0.0 for a in agents]), True
     if found is None:
-        found, show = _most(agents, [a.tokens_own for a in agents]), _tokens
+        found, is_paid = _most(agents, [a.tokens_own for a in agents]), False
     if found is not None and _is_team(agents):
-        yield Fact(kind="dearest", text=f"dearest: {found[0]} ({show(found[2])})", agent=found[1])
+        amount = money(found[2]) if is_paid else f"{compact(found[2])} tokens"
+        yield Fact(kind="dearest", text=f"dearest: {found[0]} ({amount})", agent=found[1])
 
 
 def _credited(look: Prepared) -> Iterable[Fact]:
@@ -122,7 +120,8 @@ def _credited(look: Prepared) -> Iterable[Fact]:
         told = credit(look.trace, best_method.credit.mechanism, "agent")
         best = max(told.by_agent, key=lambda name: told.by_agent[name], default=None)
         if best is not None and told.by_agent[best]:
-            text = f"credit: {best} {told.by_agent[best]:+.3g} ({best_method.credit.mechanism})"
+            who, method = look.team.label_A[look.team.number[best]], best_method.credit.mechanism
+            text = f"credit: {who} {told.by_agent[best]:+.3g} ({method})"
             yield Fact(kind="credit", text=text, agent=look.team.number[best])
 
 
@@ -133,8 +132,10 @@ def _wrong(look: Prepared) -> Iterable[Fact]:
     if failed:
         first = min(failed, key=lambda i: int(look.team.place_E[i]))
         what = "first wrong turn (marked)" if marked else "first failure"
-        agent = int(look.team.agent_E[first])
-        yield Fact(kind="wrong", text=f"{what}: {look.trace.events[first].id}", event=int(look.team.place_E[first]), agent=agent)
+        agent, event = int(look.team.agent_E[first]), look.trace.events[first]
+        where = f"{event.tool or event.type.replace('_', ' ')} of {look.team.label_A[agent]}"
+        where += f" ({event.id})" if len(event.id) <= _SHORT_ID else ""
+        yield Fact(kind="wrong", text=f"{what}: {where}", event=int(look.team.place_E[first]), agent=agent)
 
 
 def _measured(look: Prepared) -> Iterable[Fact]:
@@ -144,24 +145,13 @@ def _measured(look: Prepared) -> Iterable[Fact]:
     found: list[Measure] = [*parallelism(look.facts), *overhead(look.facts), *collaboration(look.facts)]
     for measure in found:
         if measure.name in _MEASURES and measure.value and measure.value >= _WORTH_SAYING.get(measure.name, 0):
-            value = f"{measure.value:.0%}" if measure.unit == "share" else f"{measure.value:.2g}"
+            value = percent(measure.value) if measure.unit == "share" else f"{measure.value:.2g}"
             bound = "" if measure.bound == "exact" else f"{measure.bound} "
             yield Fact(kind=measure.name, text=bound + _MEASURES[measure.name].format(value))
 
 
 def _many(count: int, one: str, more: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else more or one + 's'}"
-
-
-def _tokens(value: float) -> str:
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if value >= size:
-            return f"{value / (1e3 if unit == 'k' else size):,.3g} {unit} tokens"
-    return f"{value:,.0f} tokens"
-
-
-def _money(value: float) -> str:
-    return f"${value:,.2f}" if value >= 0.1 else f"${value:.2g}"
 
 
 # -- alerts ----------------------------------------------------------------------------------------------------------
@@ -230,7 +220,7 @@ def _failures(look: Prepared) -> Iterable[Alert]:
     failed = np.flatnonzero(look.facts.failed_E)
     if len(failed):
         numbers = np.sort(look.team.place_E[failed]).tolist()
-        text = f"{_many(len(numbers), 'event')} failed"
+        text = _many(len(numbers), "failure")
         yield Alert(kind="failure", severity="low", text=text, events=numbers[:_SHOWN])
 
 
@@ -260,6 +250,8 @@ def notes(look: Prepared) -> list[str]:
     if not trace.contents and any(e.content_ref for e in trace.events):
         out.append("The texts are not in this file: events point to them by hash only.")
     covered = coverage(trace, facts=look.facts)
+    if trace.unpriced and (trace.cost_usd is not None or any(trace.unpriced)):
+        out.append(f"Cost: {cost_words(trace.cost_usd, trace.unpriced)}.")
     if covered.no_record and covered.total:
         out.append(f"Tokens are at least {covered.accounted:,}: {_many(covered.no_record, 'act')} without a token record.")
     if look.is_large:
@@ -285,20 +277,25 @@ def _about(look: Prepared) -> About:
     return About(
         version=VERSION,
         id=trace.trace_id,
+        title=title_of(trace),
+        project=project_of(trace.meta),
+        started=started(trace.events, trace.meta),
         task_id=trace.task_id,
         system=trace.system,
         topology=trace.topology,
         rewards=finite(trace.rewards),
         costs=finite(trace.known_costs),
         metrics=finite(trace.metrics),
+        unpriced={model: min(count, 1 << 53) for model, count in trace.unpriced.items()},
+        errors=len(trace.failures),
         events=look.n,
         edges=look.facts.graph.m,
         start=start,
         end=end,
         agents=rows,
         tools=look.tools[0],
-        models=[model for model in dict.fromkeys([e.model for e in trace.events]) if model is not None],
-        types=list(EVENT_TYPES),
+        models=models_of(trace.events, trace.meta),
+        types=list(TYPES),
         edge_types=list(EDGE_TYPES),
         facts=facts(look, rows, found),
         alerts=found,
@@ -328,7 +325,7 @@ def agents(look: Prepared) -> list[Agent]:
     first[silent] = last[silent] = np.where(team.spawn_A >= 0, seen_.t_E[team.spawn_A], 0.0)[silent] if look.n else 0.0
     spawn = np.where(team.spawn_A >= 0, team.place_E[team.spawn_A], -1) if look.n else team.spawn_A
     columns = zip(
-        team.names, seen_.role_A, team.parent_A.tolist(), team.depth_A.tolist(), spawn.tolist(), count,
+        team.names, team.label_A, seen_.role_A, team.parent_A.tolist(), team.depth_A.tolist(), spawn.tolist(), count,
         tokens.tolist(), team.with_children(tokens).tolist(),
         cost.tolist(), team.with_children(cost).tolist(), has_cost.tolist(), team.with_children(has_cost).tolist(),
         busy.tolist(), has_dur.tolist(), first.tolist(), last.tolist(), _shares(look), (~team.is_member_A).tolist(),
@@ -336,12 +333,12 @@ def agents(look: Prepared) -> list[Agent]:
     )  # fmt: skip
     return [
         Agent(
-            name=name, role=role, parent=up, depth=depth, spawn=made, events=events, tokens_own=own, tokens_total=total,
-            cost_own=paid if has_paid else None, cost_total=paid_below if has_below else None,
+            name=name, label=label, role=role, parent=up, depth=depth, spawn=made, events=events, tokens_own=own,
+            tokens_total=total, cost_own=paid if has_paid else None, cost_total=paid_below if has_below else None,
             busy_s=worked if is_timed else None, start=begin, end=until, path_share=share, is_outside=outside,
         )
-        for (name, role, up, depth, made, events, own, total, paid, paid_below, has_paid, has_below, worked, is_timed, begin,
-             until, share, outside) in columns
+        for (name, label, role, up, depth, made, events, own, total, paid, paid_below, has_paid, has_below, worked, is_timed,
+             begin, until, share, outside) in columns
     ]  # fmt: skip
 
 

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.app.viewer.shapes import FLAGS
+from counterpoint.app.viewer.shapes import FLAGS, TYPES
 from counterpoint.audit.authority import Sink, authority
 from counterpoint.audit.facts import Facts
 from counterpoint.audit.taint import MayTaint, may_taint
 from counterpoint.formats.importing.report import Report
 from counterpoint.trace import Trace
 from counterpoint.trace.line_records import OPEN_EVENTS
+from counterpoint.trace.quantities import is_thinking
 
 LARGE = 200_000
 """A trace with more events than this travels as bins and windows."""
@@ -124,6 +125,12 @@ class Prepared:
         for name, mask in marks.items():
             flags[mask] |= FLAGS[name]
         return flags
+
+    @cached_property
+    def kind_E(self) -> NDArray[np.uint8]:
+        """Codes into `shapes.TYPES`: the events' types, but for thinking."""
+        thinking = np.fromiter((is_thinking(e) for e in self.trace.events), np.bool_, self.n)
+        return np.where(thinking, TYPES.index("thinking"), self.team.type_E).astype(np.uint8)
 
     @cached_property
     def tools(self) -> tuple[list[str], NDArray[np.uint16]]:

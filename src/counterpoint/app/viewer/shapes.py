@@ -11,6 +11,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from counterpoint.trace.vocabulary import EVENT_TYPES
+
 VERSION = 1
 """Raised when a shape changes its meaning. A one-file page carries it beside its data."""
 
@@ -44,8 +46,11 @@ FLAGS: dict[str, int] = {
 }
 """Bits of the column `flags`. `tainted`: content from outside may have reached it; `on_path`: on the critical path."""
 
+TYPES = (*EVENT_TYPES, "thinking")
+"""The types that the page knows: the survey's, and messages that a model said to nobody, which are thinking."""
+
 FAMILIES: dict[str, list[str]] = {
-    "think": ["orchestrator_decision"],
+    "think": ["orchestrator_decision", "thinking"],
     "act": ["tool_call", "tool_result"],
     "coordinate": ["spawn", "message", "human_intervention"],
     "merge": ["return", "aggregate"],
@@ -58,6 +63,13 @@ class TraceRow(Struct, frozen=True, kw_only=True):
     """A trace in a list."""
 
     id: str
+    title: str | None
+    """What was asked, in one line."""
+    project: str | None
+    models: list[str]
+    """Those with the most tokens first."""
+    date: float
+    """When it began, seconds since the epoch; where that is not known, when it was added; 0 for neither."""
     task_id: str
     system: str | None
     topology: str | None
@@ -68,6 +80,11 @@ class TraceRow(Struct, frozen=True, kw_only=True):
     seconds: float | None
     reward: float | None
     errors: int
+    """Events that went wrong; a call and its result are one."""
+    problems: int
+    """What `counterpoint check` finds in the records."""
+    unpriced: int
+    """Tokens that no cost covers."""
     is_open: bool
     is_steered: bool = False
     """Whether an operator intervened while it was made."""
@@ -82,7 +99,7 @@ class Traces(Struct, frozen=True, kw_only=True):
     rows: list[TraceRow]
     total: int
     facets: dict[str, dict[str, int]]
-    """Field to value to count: system, topology."""
+    """Field to value to count: project, model, day, system, topology."""
     version: str
 
 
@@ -90,6 +107,9 @@ class Agent(Struct, frozen=True, kw_only=True):
     """An agent of a trace."""
 
     name: str
+    """Its id in the trace."""
+    label: str
+    """What people call it: a nickname, the description of its task, its role; its id where nothing else is known."""
     role: str | None
     parent: int
     depth: int
@@ -132,12 +152,21 @@ class About(Struct, frozen=True, kw_only=True):
 
     version: int
     id: str
+    title: str | None
+    """What was asked, in one line."""
+    project: str | None
+    started: float | None
+    """When it began, seconds since the epoch."""
     task_id: str
     system: str | None
     topology: str | None
     rewards: dict[str, float]
     costs: dict[str, float]
     metrics: dict[str, float]
+    unpriced: dict[str, int]
+    """Tokens that no cost covers, by model ("" where none is named)."""
+    errors: int
+    """Events that went wrong; a call and its result are one."""
     events: int
     edges: int
     start: float

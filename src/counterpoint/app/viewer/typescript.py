@@ -16,7 +16,7 @@ import msgspec
 from counterpoint.app.search import EVENT_FIELDS, EVENT_FLAGS
 from counterpoint.app.viewer import shapes
 from counterpoint.app.viewer.panel import panels
-from counterpoint.trace.vocabulary import EDGE_TYPES, EVENT_TYPES, TOPOLOGIES
+from counterpoint.trace.vocabulary import EDGE_TYPES, TOPOLOGIES
 
 _PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", Any: "unknown", type(None): "null"}
 
@@ -25,7 +25,7 @@ def source() -> str:
     """The text of `shapes.gen.ts`."""
     parts = ["// Made by `python -m counterpoint.app.viewer.typescript`; do not edit.", ""]
     parts.append(f"export const VERSION = {shapes.VERSION};")
-    for name, values in (("EVENT_TYPES", EVENT_TYPES), ("EDGE_TYPES", EDGE_TYPES), ("TOPOLOGIES", TOPOLOGIES)):
+    for name, values in (("EVENT_TYPES", shapes.TYPES), ("EDGE_TYPES", EDGE_TYPES), ("TOPOLOGIES", TOPOLOGIES)):
         parts.append(f"export const {name} = {json.dumps(list(values))} as const;")
     parts.append(f"export const COLUMNS = {json.dumps(shapes.COLUMNS)} as const;")
     parts.append(f"export const FLAGS = {json.dumps(shapes.FLAGS)} as const;")
