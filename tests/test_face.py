@@ -105,7 +105,9 @@ def test_a_reward_is_a_table(traces: list[cpt.Trace]) -> None:
 def test_audit_is_what_the_command_prints(traces: list[cpt.Trace], store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = [trace.trace_id for trace in traces]
     found = cpt.audit(names, store=store, price_token=2.0)
-    assert printed(capsys, "audit", names[0], "--store", store, "--price-token", 2) == plain(found.traces[0].as_dict())
+    told = printed(capsys, "audit", names[0], "--store", store, "--price-token", 2)
+    assert told.pop("verdict")["level"] == "look", "which Python says in words with `audit.verdict.verdict`"
+    assert told == plain(found.traces[0].as_dict())
     batch = printed(capsys, "audit", *names, "--store", store, "--price-token", 2, "--summary")
     assert batch == plain(found.summary().as_dict())
     assert found.values("events") == {trace.trace_id: len(trace.events) for trace in traces}

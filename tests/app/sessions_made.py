@@ -7,6 +7,7 @@ from typing import Any
 
 from counterpoint.store import Store
 from counterpoint.trace import Edge, Event, Trace
+from counterpoint.trace.trace import content_ref
 
 FIRST_DAY = 1_794_700_800.0
 """2026-11-15 00:00 UTC; a day has 86,400 s."""
@@ -27,8 +28,8 @@ class Session:
         """Put down an event; gives its id."""
         k = len(self.events)
         if text is not None:
-            self.contents[f"{self.name}-{k}"] = text
-            fields["content_ref"] = f"{self.name}-{k}"
+            fields["content_ref"] = content_ref(text)
+            self.contents[fields["content_ref"]] = text
         event = Event(id=f"e{k}", t=10 * k, at=self.begin + 10 * k, type=type, agent=agent, **{"dur": 10} | fields)  # type: ignore[arg-type]
         before = ((f"e{k - 1}",) if k else ()) if reads is None else (reads,) if isinstance(reads, str) else reads
         self.edges += [Edge(src, event.id, "causal") for src in before]
@@ -60,9 +61,9 @@ def mend() -> Trace:
     back = s.add("return", HELPER, "It is brass.", reads=broken, to="main", dur=0)
     said = s.add("message", "w2", "paint", reads=other, model="gpt-9", tokens_in=1500, tokens_out=500, extra={"aloud": True})
     s.add("return", "w2", "It is green.", reads=said, to="main", dur=0)
-    answer = s.add("aggregate", text="The hinge is brass.", reads=back, model="claude-opus-4-5", tokens_in=1000, tokens_out=100, cost_usd=0.6)
-    late = s.add("tool_call", text='{"file": "roof.txt"}', reads=answer, tool="Read", tokens_out=40, cost_usd=0.02)
-    s.add("tool_result", text="tiles", reads=late, tool="Read", error="no such file")
+    s.add("aggregate", text="The hinge is brass.", reads=back, model="claude-opus-4-5", tokens_in=1000, tokens_out=100, cost_usd=0.6)
+    late = s.add("tool_call", HELPER, '{"file": "roof.txt"}', reads=back, tool="Read", tokens_out=40, cost_usd=0.02)
+    s.add("tool_result", HELPER, "tiles", reads=late, tool="Read", error="no such file")
     return s.trace(rewards={"team": 1.0})
 
 

@@ -45,7 +45,7 @@ def test_help_is_short_and_has_two_examples(run: Run, name: str) -> None:
 
 
 def test_audit_prints_every_measure_and_hack(run: Run, clean: Path) -> None:
-    code, out, _ = run("audit", clean)
+    code, out, _ = run("audit", clean, "--full")
     assert code == 0
     assert all(name in out for name in (*DEFINITIONS, *HACKS))
     assert "0 found, 5 clear, 0 missing" in out
@@ -59,6 +59,20 @@ def test_audit_ends_with_4_when_a_hack_is_found(run: Run, serial: Path) -> None:
     assert "score   0.75, bar 0.5" in out
     assert "events  e3 e4 e5" in out
     assert run("audit", serial, "--only", "E2")[0] == 0
+
+
+def test_audit_begins_with_a_verdict_and_three_sentences(run: Run, clean: Path, serial: Path) -> None:
+    code, out, _ = run("audit", clean)
+    lines = out.splitlines()
+    assert (code, lines[1]) == (0, "VERDICT  nothing wrong was found")
+    assert lines[2].strip() == "The task's success is 1; 4 agents took 27 events for 1 k tokens, 11 s."
+    assert "of the tokens went into coordination" in out
+    assert "Nothing failed." in out
+    assert "rests on" not in out
+    code, out, _ = run("audit", serial)
+    assert (code, out.splitlines()[1]) == (4, "VERDICT  look at this: pseudo parallelism (medium)")
+    told = json.loads(run("audit", serial, "--json")[1])["verdict"]
+    assert (told["level"], len(told["sentences"])) == ("look", 3)
 
 
 def test_audit_json_names_the_events(run: Run, serial: Path) -> None:
@@ -115,9 +129,9 @@ def test_top_is_a_tree_with_folded_siblings(run: Run, clean: Path) -> None:
     lines = out.splitlines()
     assert code == 0
     assert lines[0].split() == ["agent", "own", "total", "cost", "busy", "path%", "events", "calls", "errors"]
-    assert lines[1].split() == ["lead", "86", "491", "-", "4.0s", "36", "6", "0", "0"]
+    assert lines[1].split() == ["lead", "86", "491", "-", "4", "s", "36", "6", "0", "0"]
     assert lines[2].split()[:5] == ["└", "w", "(x3)", "405", "405"]
-    assert lines[3] == "accounted 491 of 1,000 tokens (49 %); 509 have no usage record"
+    assert lines[3] == "accounted 491 of 1 k tokens (49 %); 509 have no usage record"
     unfolded = run("top", clean, "--unfold")[1].splitlines()
     assert [line.split()[1] for line in unfolded[2:5]] == ["w0", "w1", "w2"]
 

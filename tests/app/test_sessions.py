@@ -10,10 +10,14 @@ import pytest
 from msgspec.structs import replace
 
 from app.conftest import Ends
-from app.sessions_made import mend, paint, stored
+from app.sessions_made import HELPER, Session, mend, paint, stored
+from counterpoint.app.api.report import trends
 from counterpoint.app.pricing import cost_words, read_prices, repriced
 from counterpoint.app.search import matcher, span_of
+from counterpoint.audit.failures import failures, kind_of_reason
 from counterpoint.errors import InputError
+from counterpoint.store import Store
+from counterpoint.store.summary import Summary
 
 
 @pytest.fixture
@@ -107,3 +111,178 @@ def test_a_price_file_prices_what_it_names_anew(tmp_path: Path) -> None:
     assert repriced(paint(), read_prices(file)) == paint(), "what the file does not name keeps its cost"
     stated = replace(mend(), costs={"cost_usd": 50})
     assert repriced(stated, read_prices(file)).cost_usd == 50, "what the source states for the whole, beyond its events, stays"
+
+
+# -- failures ------------------------------------------------------------------------------------------------------------
+
+
+def test_failures_of_a_trace_say_who_what_and_why(run: Ends, store: Path) -> None:
+    code, out, _ = run("failures", "0a7b", "--store", store)
+    lines = out.splitlines()
+    assert code == 0
+    assert lines[1].split() == ["e12", "2m00", "Find", "the", "hinge", "Bash", "make", "door", "exit", "2:", "make:", "no", "rule", "for", "door"]
+    assert lines[-1] == "2 failures, 0 of them in a tool that worked later"
+    code, out, _ = run("failures", "0a7b", "--store", store, "--json")
+    found = [json.loads(line) for line in out.splitlines()]
+    assert [(f["event"], f["agent"], f["tool"], f["reason"]) for f in found] == [
+        ("e12", HELPER, "Bash", "exit 2: make: no rule for door"), ("e18", HELPER, "Read", "no such file"),
+    ]  # fmt: skip
+    assert run("failures", "0b7b", "--store", store)[1] == "nothing failed\n"
+
+
+def test_failures_of_many_are_counted(run: Ends, store: Path) -> None:
+    found = _json(run, "failures", "--group", "tool", "--store", store)
+    assert (found["traces"], found["failures"]) == (3, 2)
+    assert [(r["name"], r["failures"], r["traces"]) for r in found["rows"]] == [("Bash", 1, 1), ("Read", 1, 1)]
+    assert "2 failures in 1 of 3 traces" in run("failures", "--store", store)[1]
+    for group in ("reason", "agent", "trace", "project", "model", "day"):
+        assert sum(r["failures"] for r in _json(run, "failures", "--group", group, "--store", store)["rows"]) == 2
+    code, _, err = run("failures", "--group", "colour", "--store", store)
+    assert (code, "cannot count failures by 'colour'" in err) == (2, True)
+    assert run("failures", "nobody", "--store", store)[0] == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "text", "reason"),
+    [
+        ("exit 1", "Exit code 1\nmake: no rule", "exit 1: make: no rule"), ("Exit code 1\nmake: no rule", None, "make: no rule"),
+        ("exitcode: 1 (execution failed)\nCode output: Traceback (most recent call last):\n  File x\nKeyError: 'a'\n", "x", "KeyError: 'a'"),
+        (None, "no such file", "no such file"), ("exit 1", None, "exit 1"), (None, None, None),
+    ],
+)  # fmt: skip
+def test_a_reason_is_the_telling_line(error: str | None, text: str | None, reason: str | None) -> None:
+    s = Session("t", 0)
+    call = s.add("tool_call", tool="Bash")
+    s.add("tool_result", text=text, reads=call, tool="Bash", ok=False, **({} if error is None else {"error": error}))
+    assert [f.reason for f in failures(s.trace())] == [reason]
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("Request failed with status code 404", "Request failed with status code 404"), (None, "(no reason given)"),
+        ("No such file: '/a/b.txt' at line 12", "No such file: … at line #"), ("/tmp/x1/y: not found after 3.5 s", "…: not found after # s"),
+    ],
+)  # fmt: skip
+def test_failures_of_one_kind_are_one_line(reason: str | None, kind: str) -> None:
+    assert kind_of_reason(reason) == kind
+
+
+# -- sums over a store ---------------------------------------------------------------------------------------------------
+
+
+def test_top_of_a_store_by_each_group(run: Ends, store: Path) -> None:
+    found = _json(run, "top", "--group", "project", "--store", store)
+    assert [(r["name"], r["traces"], r["errors"]) for r in found["rows"]] == [("shop", 2, 2), ("choir", 1, 0)]
+    assert (found["total"]["cost_usd"], found["total"]["unpriced"]) == (pytest.approx(94.23), {"gpt-9": 13_236_567})
+    models = _json(run, "top", "--group", "model", "--store", store)["rows"]
+    assert {r["name"]: r["cost_usd"] for r in models if r["name"] == "gpt-9"} == {"gpt-9": None}
+    for group in ("trace", "day", "system", "topology", "role", "tool", "agent", "type", "model", "project"):
+        told = _json(run, "top", "--group", group, "--store", store)
+        assert told["total"]["traces"] == 3, group
+        assert sum(r["tokens"] or 0 for r in told["rows"]) == told["total"]["tokens"] == 43_259_357, group
+        assert sum(r["errors"] for r in told["rows"]) == told["total"]["errors"] == 2, group
+    text = run("top", "project:shop", "--store", store)[1].splitlines()
+    assert text[1].split() == ["Paint", "the", "door", "green.", "1", "5", "0", "30", "M", "$93.01", "4h44"]
+    assert text[-1] == "cost      $94.23 and 2 k tokens without a price: gpt-9; --prices FILE prices them"
+
+
+def test_top_says_names_and_takes_them(run: Ends, store: Path) -> None:
+    lines = run("top", "0a7b", "--store", store)[1].splitlines()
+    assert [line.split("  ")[0] for line in lines[1:4]] == ["main", "├ w2", "└ Find the hinge"]
+    assert f"└ {HELPER}" in run("top", "0a7b", "--ids", "--store", store)[1]
+    assert _json(run, "top", "0a7b", "--of", "Find the hinge", "--store", store)["events"][0] == "e4"
+    code, _, err = run("top", "0a7b", "--group", "day", "--store", store)
+    assert (code, "day is for many traces" in err) == (2, True)
+    assert run("top", "--group", "colour", "--store", store)[0] == 2
+    assert run("top", "--of", "x", "--store", store)[0] == 2
+
+
+def test_top_with_prices(run: Ends, store: Path, tmp_path: Path) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text('["gpt-9"]\ninput = 1\noutput = 1\n')
+    total = _json(run, "top", "--group", "project", "--prices", file, "--store", store)["total"]
+    assert (total["unpriced"], total["cost_usd"]) == ({}, pytest.approx(94.23 + 13.236567))
+    assert run("top", "--prices", tmp_path / "no.toml", "--store", store)[0] == 3
+
+
+# -- report --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_report_counts_spend_failures_and_waste(run: Ends, store: Path) -> None:
+    told = _json(run, "report", "--store", store)
+    assert (told["total"]["traces"], told["total"]["errors"], told["failed"]) == (3, 2, 1)
+    assert [(f["tool"], f["reason"], f["count"]) for f in told["failures"]] == [
+        ("Bash", "exit #: make: no rule for door", 1), ("Read", "no such file", 1),
+    ]  # fmt: skip
+    waste = {w["kind"]: (w["count"], w["traces"], w["tokens"], round(w["cost_usd"], 6)) for w in told["waste"]}
+    assert waste == {"unused_agents": (1, 1, 2000, 0), "after_goal": (1, 1, 40, 0.02), "repeated_reads": (2, 1, 0, 0), "unread_results": (0, 0, 0, 0)}
+    (explore,) = [p for p in told["patterns"] if p["kind"] == "sub-agent"]
+    assert (explore["name"], explore["runs"], explore["used"], explore["judged"], explore["reward"]) == ("Explore", 2, 1, 2, 1.0)
+    assert [d["name"] for d in told["days"]] == ["2026-11-15", "2026-11-16", "2026-11-22"]
+    assert told["reward"] == 0.5
+
+
+def test_the_report_in_the_terminal_and_as_a_page(run: Ends, store: Path, tmp_path: Path) -> None:
+    code, out, _ = run("report", "--store", store)
+    assert code == 0
+    assert out.startswith("REPORT    All traces, 2026-11-15 to 2026-11-22\n")
+    for title in ("IN ALL", "SPEND BY PROJECT", "SPEND BY MODEL", "DAY BY DAY", "FAILURES", "WASTE", "SUB-AGENTS: WHERE MOST WENT", "TRENDS"):
+        assert f"\n{title}\n" in out
+    assert "$94.23 and 13.2 M tokens without a price: gpt-9" in out
+    page = tmp_path / "r.html"
+    assert run("report", "project:shop", "--html", page, "--store", store)[0] == 0
+    html = page.read_text()
+    assert "<h1>Report: project:shop, 2026-11-15 to 2026-11-16</h1>" in html
+    assert "<script" not in html
+    assert "Sing" not in html
+    assert run("report", "nothing:here", "--store", store)[0] == 2
+    assert run("report", "nothing", "--store", store)[0] == 3
+
+
+def test_what_a_trace_says_is_text_on_the_page_and_secrets_are_masked(run: Ends, tmp_path: Path) -> None:
+    title = "<b>Mend</b> sk-ant-api03-" + "a1B2" * 22 + "-AA"
+    with Store(tmp_path / "s") as store:
+        store.add(replace(mend(), meta={"title": "x"}, contents={}))
+        store.add(replace(paint(), meta={"title": f"{title} <i>"}))
+    page = tmp_path / "r.html"
+    assert run("report", "--html", page, "--store", tmp_path / "s")[0] == 0
+    html = page.read_text()
+    assert "<i>" not in html
+    assert "sk-ant-api03" not in html
+    assert "sk-ant-api03" in run("report", "--no-mask", "--store", tmp_path / "s")[1]
+
+
+def test_trends_compare_halves() -> None:
+    lines = [Summary.of_trace(replace(paint(), trace_id=f"t{k}", rewards={"team": float(k)})) for k in range(4)]
+    dated = [replace(line, started=float(k)) for k, line in enumerate(lines)]
+    assert trends(dated)["reward"] == (0.5, 2.5)
+    assert trends(dated[:3]) == {}
+
+
+# -- audits over a store ---------------------------------------------------------------------------------------------------
+
+
+def test_audit_of_a_store_by_each_group(run: Ends, store: Path) -> None:
+    code, out, _ = run("audit", "--store", store)
+    assert out.startswith("VERDICT  ")
+    assert (code == 4) == (" to look at: " in out)
+    for group in ("trace", "project", "model", "day", "system", "role", "tool"):
+        told = _json(run, "audit", "--by", group, "--store", store)
+        assert (told["group"], told["traces"], told["failed"]) == (group, 3, 1)
+    by_tool = {r["name"]: (r["runs"], r["errors"], r["repeated"]) for r in _json(run, "audit", "--by", "tool", "--store", store)["rows"]}
+    assert by_tool == {"Read": (4, 1, 2), "Bash": (2, 1, 0)}
+    by_role = {r["name"]: (r["runs"], r["errors"]) for r in _json(run, "audit", "--by", "role", "--store", store)["rows"]}
+    assert by_role == {"Explore": (2, 2), "(no role)": (3, 0)}
+    projects = _json(run, "audit", "--by", "project", "--store", store)["rows"]
+    assert {r["name"]: r["means"]["task_success"] for r in projects} == {"shop": 1.0, "choir": 0.0}
+    assert run("audit", "--by", "colour", "--store", store)[0] == 2
+    assert run("audit", "nobody", "--store", store)[0] == 3
+
+
+def test_a_task_that_was_not_done_is_a_verdict(run: Ends, store: Path) -> None:
+    told = _json(run, "audit", "Sing", "--store", store)
+    assert (told["verdict"]["level"], told["verdict"]["line"]) == ("failed", "the task was not done")
+    assert told["verdict"]["sentences"][1] == "One agent worked alone: there is nothing to coordinate."
+    told = _json(run, "audit", "0a7b", "--store", store)["verdict"]
+    assert "2 failures, 0 of them in a tool that worked later; nothing came of at least 2.04 k tokens:" in told["sentences"][2]

@@ -1,4 +1,4 @@
-"""What happened: measures E1-E4 and reward hacks, with events.
+"""What happened: a verdict, measures E1-E4 and reward hacks.
 
 Always true: every value says measured, estimated or missing and what it rests on; a reward hack found in any trace ends the
 command with exit code 4, and what could not be judged is said, not passed over.
@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -27,26 +26,36 @@ from counterpoint.app.api.audit import (
     summary_of,
     taint_of,
 )
+from counterpoint.app.api.audit_lines import AUDIT_GROUPS, AuditLines
+from counterpoint.app.cli._chosen import Chosen, chosen
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
-from counterpoint.app.cli._store import store_option
-from counterpoint.app.library import about, load
+from counterpoint.app.cli._store import prices_option, store_option
+from counterpoint.app.library import about
+from counterpoint.app.viewer.prepared import is_dear, prepared, sinks
 from counterpoint.app.words import plain_text
 from counterpoint.audit.authority import Sink
 from counterpoint.audit.facts import Facts
 from counterpoint.audit.injection import Injection, verdict_of
 from counterpoint.audit.records import Finding, Measure
 from counterpoint.audit.taint import MayTaint
-from counterpoint.display import number
+from counterpoint.audit.verdict import Verdict, verdict
+from counterpoint.display import counted, number
+from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace
+from counterpoint.trace.naming import title_of
+
+_LINES = 10
 
 
 @click.command(
-    epilog="\b\nExamples:\n  counterpoint audit run.trace.json\n  counterpoint audit t1 t2 --only hacks --json\n\n"
+    epilog="\b\nExamples:\n  counterpoint audit run.trace.json\n  counterpoint audit 'project:shop date>7d' --by day --json\n\n"
     "\b\nExit codes: 0 no reward hack found, 2 a trace could not be read, 3 no such trace, 4 a reward hack or, with --taint,\n"
     "an authority violation was found."
 )
-@click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
+@click.argument("words", nargs=-1, metavar="[TRACE...|QUERY]")
+@click.option("--full", "is_full", is_flag=True, help="Every measure and check, with what it rests on.")
 @click.option("--only", multiple=True, metavar="WHAT", help="E1-E4, cost, scale, hacks, or one by name; may be repeated.")
+@click.option("--by", "group", metavar="WHAT", help=f"Of many traces: a line for each {', '.join(AUDIT_GROUPS)}.")
 @click.option("--price-token", type=click.FloatRange(min=0), metavar="USD", help="Price of a million tokens, for rollout_cost.")
 @click.option("--price-tool", type=click.FloatRange(min=0), metavar="USD", help="Price of one tool call, for rollout_cost.")
 @click.option(
@@ -60,45 +69,108 @@ from counterpoint.trace import Trace
 @click.option(
     "--taint", "is_taint", is_flag=True, help="What untrusted content may have reached, and where it decided something."
 )
+@prices_option
 @store_option
 @json_option
-def audit(
-    traces: tuple[str, ...],
-    only: tuple[str, ...],
-    price_token: float | None,
-    price_tool: float | None,
-    alike: float,
-    is_summary: bool,
-    is_taint: bool,
-    store: str | None,
-    as_json: bool,
-) -> None:
-    """Measure traces (E1-E4, scale, cost) and look for the five reward hacks.
+def audit(words: tuple[str, ...], as_json: bool, **options: Any) -> None:
+    """Judge traces: a verdict and three sentences for one, what to look at for many.
 
-    Each value names what it rests on and, with --json, the events behind it. TRACE is a file or an id in the store.
+    --full shows every measure (E1-E4, scale, cost) and the five reward hacks, each with what it rests on and, with --json, the
+    events behind it. Without TRACE: all of the store.
     """
-    if is_taint:
-        raise SystemExit(4 if report(traces, store, as_json=as_json) else 0)
-    chosen, prices = chosen_by(only), prices_of(price_token, price_tool)
-    loaded: list[Trace] = []
-    audits: list[TraceAudit] = []
-    for k, ref in enumerate(traces):
-        trace = load(ref, store=store)
-        with about(ref):
+    group = options["group"]
+    if group is not None and group not in AUDIT_GROUPS:
+        raise InputError(f"cannot audit by {group!r}", fix=did_you_mean(group, AUDIT_GROUPS))
+    which = chosen(words, options["store"], options["prices"])
+    if options["is_taint"]:
+        raise SystemExit(4 if report(which, as_json=as_json) else 0)
+    is_each = not options["is_summary"] and group is None and (not which.is_query or as_json)
+    raise SystemExit(4 if (_each if is_each else _together)(which, options, as_json=as_json) else 0)
+
+
+def _audits(which: Chosen, options: dict[str, Any], *, quiet: bool) -> Iterator[tuple[Facts, TraceAudit]]:
+    chosen_, prices = chosen_by(options["only"]), prices_of(options["price_token"], options["price_tool"])
+    for name, trace in which.named(quiet=quiet):
+        with about(name):
             facts = Facts(trace)
-        audits.append(audit_of(trace, chosen, prices=prices, alike=alike, facts=facts))
-        if is_summary:
-            loaded.append(trace)
-        elif as_json:
-            emit({"schema": SCHEMA_VERSION, **audits[-1].as_dict()})
-        else:
-            click.echo(("\n" if k else "") + _text(facts, audits[-1]))
+        yield facts, audit_of(trace, chosen_, prices=prices, alike=options["alike"], facts=facts)
+
+
+def _each(which: Chosen, options: dict[str, Any], *, as_json: bool) -> bool:
+    """Every trace by itself; whether a reward hack was found."""
+    is_found, is_asked = False, bool(options["only"])
+    for k, (facts, said) in enumerate(_audits(which, options, quiet=True)):
+        is_found |= bool(said.found)
+        if as_json:
+            words = {} if is_asked else {"verdict": msgspec.to_builtins(_verdict_of(facts, said))}
+            emit({"schema": SCHEMA_VERSION, **said.as_dict(), **words})
+            continue
+        parts = [] if is_asked else [_verdict_text(facts, said)]
+        parts += [_text(facts, said)] if options["is_full"] or is_asked else [_finding(f) for f in said.found]
+        click.echo(("\n" if k else "") + "\n\n".join(parts))
+    return is_found
+
+
+def _verdict_of(facts: Facts, said: TraceAudit) -> Verdict:
+    """The words for a trace; incidents are left out where looking for them takes long."""
+    return verdict(facts, said.taken, said.findings, incidents=_incidents(facts.trace))
+
+
+def _incidents(trace: Trace) -> int | None:
+    """How many effects untrusted content decided; None where finding that out takes long."""
+    look = prepared(trace)
+    return None if is_dear(look) else sum(sink.status == "violation" for sink in sinks(look)[1])
+
+
+def _verdict_text(facts: Facts, said: TraceAudit) -> str:
+    told, title = _verdict_of(facts, said), title_of(facts.trace)
+    named = facts.trace.trace_id if title in (None, facts.trace.trace_id) else f"{title} ({facts.trace.trace_id})"
+    lines = [f"TRACE    {named}" + (", steered by hand" if said.is_steered else ""), f"VERDICT  {told.line}"]
+    for sentence in told.sentences:
+        lines += textwrap.wrap(sentence, 110, initial_indent=" " * 9, subsequent_indent=" " * 9)
+    lines.append(" " * 9 + "--full shows every measure; counterpoint failures and --taint show more")
+    return plain_text("\n".join(lines), keep_lines=True)
+
+
+def _together(which: Chosen, options: dict[str, Any], *, as_json: bool) -> bool:
+    """Many traces at once: a summary, a line for each group, or what to look at; whether a reward hack was found."""
+    chosen_, group = chosen_by(options["only"]), options["group"]
+    traces: list[Trace] = []
+    audits: list[TraceAudit] = []
+    lines = AuditLines(group or "trace")
+    dates = {row.id: row.added for row in which.rows}
+    for facts, said in _audits(which, options, quiet=as_json):
+        audits.append(said)
+        incidents = None if options["only"] else _incidents(facts.trace)
+        lines.take(facts, said, added=dates.get(said.trace_id, 0.0), incidents=incidents)
+        if options["is_summary"]:
+            traces.append(facts.trace)
     is_found = any(one.found for one in audits)
-    if is_summary:
-        batch = summary_of(loaded, audits, chosen)
-        is_found |= any(f.status == "found" for f in batch.findings)
+    if options["is_summary"]:
+        batch = summary_of(traces, audits, chosen_)
         _show_summary(batch, as_json=as_json)
-    raise SystemExit(4 if is_found else 0)
+        return is_found or any(f.status == "found" for f in batch.findings)
+    if as_json:
+        emit({"schema": SCHEMA_VERSION, **lines.as_dict()})
+    else:
+        click.echo(_lines_text(lines, is_full=options["is_full"] or group is not None))
+    return is_found
+
+
+def _lines_text(lines: AuditLines, *, is_full: bool) -> str:
+    rows = lines.rows()
+    total = counted(lines.traces, "trace")
+    reasons = [f"{name.replace('_', ' ')} in {n:,}" for name, n in lines.hacks.most_common()]
+    reasons += [counted(lines.incidents, "incident")] if lines.incidents else []
+    words = f"{lines.found:,} of {total} to look at: {', '.join(reasons)}" if reasons else f"nothing wrong was found in {total}"
+    parts = [f"VERDICT  {words}", *(" " * 9 + sentence for sentence in lines.sentences())]
+    shown = rows if is_full else [row for row in rows if row.found][:_LINES]
+    if shown:
+        head, cells = lines.table(shown)
+        parts += ["", table(head, cells, right=range(1, len(head)))]
+    if not is_full and len(shown) < len(rows):
+        parts.append(f"{len(rows) - len(shown):,} more: --full; --by {'|'.join(AUDIT_GROUPS)} sums them")
+    return "\n".join(parts)
 
 
 def _value(measure: Measure) -> str:
@@ -168,12 +240,11 @@ def _show_summary(batch: AuditSummary, *, as_json: bool) -> None:
 _PATH, _SHOWN = 8, 10
 
 
-def report(traces: Sequence[str], store: Path | str | None, *, as_json: bool) -> int:
+def report(which: Chosen, *, as_json: bool) -> int:
     """Print each trace's taint; the number of violations."""
     violations = 0
-    for k, ref in enumerate(traces):
-        trace = load(ref, store=store)
-        with about(ref):
+    for k, (name, trace) in enumerate(which.named(quiet=as_json)):
+        with about(name):
             facts = Facts(trace)
             found = taint_of(trace, facts=facts)
         violations += len(found.violations)

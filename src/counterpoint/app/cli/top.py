@@ -7,19 +7,23 @@ and tokens that no event accounts for are counted in words, and siblings that di
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import click
 
+from counterpoint.app.api.sums import GROUPS, WHOLE, Sum, Sums, sums_of_lines, sums_of_traces
 from counterpoint.app.api.top import FIGURES, rank, top_of
+from counterpoint.app.cli._chosen import Chosen, chosen
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, table
-from counterpoint.app.cli._store import store_option
-from counterpoint.app.library import about, load
+from counterpoint.app.cli._store import prices_option, store_option
+from counterpoint.app.library import about
+from counterpoint.app.pricing import cost_words
 from counterpoint.audit.facts import Facts
 from counterpoint.audit.rollups import BY, Coverage, Row, behind
-from counterpoint.display import number
+from counterpoint.display import compact, duration, money, number
+from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace
 
 _NUMBER = re.compile(r"[-_#.: ]*\d+$")
@@ -33,10 +37,9 @@ class _Line:
     rows: list[Row]
     children: list[_Line] = field(default_factory=list)
 
-    def label(self) -> str:
-        if len(self.rows) == 1:
-            return self.rows[0].name or "(none)"
-        return f"{_stem(self.rows[0].name or '')} (x{len(self.rows)})"
+    def label(self, *, with_ids: bool) -> str:
+        first = _said(self.rows[0], with_ids=with_ids)
+        return first or "(none)" if len(self.rows) == 1 else f"{_stem(first)} (x{len(self.rows)})"
 
     def sum(self, figure: str) -> float | None:
         values = [v for row in self.rows if (v := getattr(row, figure)) is not None]
@@ -44,46 +47,115 @@ class _Line:
 
 
 @click.command(
-    epilog="\b\nExamples:\n  counterpoint top run.trace.json --by tokens\n  counterpoint top t1 --group tool --json"
+    epilog="\b\nExamples:\n  counterpoint top 3f2a --by tokens\n  counterpoint top 'project:shop date>7d' --group model --json"
 )
-@click.argument("trace", metavar="TRACE")
-@click.option("--by", type=click.Choice(list(FIGURES)), help="Sort by this (default: the first that is recorded).")
-@click.option("--group", type=click.Choice(BY), default="agent", show_default=True, help="One line for each of these.")
+@click.argument("words", nargs=-1, metavar="[TRACE|QUERY]")
+@click.option("--by", metavar="FIGURE", help="Sort by cost, tokens, time, events or errors (default: the first recorded).")
+@click.option("--group", metavar="WHAT", help=f"One line for each {', '.join(BY)}; of many traces also {', '.join(WHOLE)}.")
 @click.option("--limit", type=click.IntRange(min=1), help=f"Show this many lines (default: {_SHOWN}; with --json all).")
 @click.option("--unfold", is_flag=True, help="A line for every agent, alike or not.")
+@click.option("--ids", "with_ids", is_flag=True, help="Show ids instead of names and titles.")
 @click.option("--of", "name", metavar="NAME", help="List the events behind one line.")
+@prices_option
 @store_option
 @json_option
-def top(
-    trace: str, by: str | None, group: str, limit: int | None, unfold: bool, name: str | None, store: str | None, as_json: bool
-) -> None:
-    """Show where tokens, money and time went, own and with children.
+def top(words: tuple[str, ...], as_json: bool, **options: Any) -> None:
+    """Show where tokens, money and time went: of one trace by agent, of many by project, model or day.
 
-    busy is time in which an agent worked, path% its share of the critical path (of time, else tokens, else steps).
+    Without TRACE: all of the store. busy is time in which an agent worked, path% its share of the critical path (of time, else
+    tokens, else steps).
     """
-    loaded = load(trace, store=store)
-    with about(trace):
-        facts = Facts(loaded)
-    found = top_of(loaded, group=group, by=by, limit=limit if as_json else None, facts=facts)  # type: ignore[arg-type]
-    rows, by = list(found.rows), found.by
+    found = chosen(words, options["store"], options["prices"])
+    if found.is_query or len(found) > 1:
+        _many(found, options, as_json=as_json)
+    else:
+        _one(found, options, as_json=as_json)
+
+
+def _one(found: Chosen, options: dict[str, Any], *, as_json: bool) -> None:
+    """One trace."""
+    group, by, limit, name = options["group"] or "agent", options["by"], options["limit"], options["name"]
+    _known(group, BY, "group a trace by", fix=f"{group} is for many traces" if group in WHOLE else None)
+    trace = found.one()
+    with about(found.refs[0]):
+        facts = Facts(trace)
+    told = top_of(trace, group=group, by=by, limit=limit if as_json else None, facts=facts)  # type: ignore[arg-type]
     if name is not None:
-        _behind(loaded, facts, group, name, by, limit, as_json=as_json)
+        _behind(trace, facts, group, _id_of(told.rows, name), told.by, limit, as_json=as_json)
         return
     if as_json:
-        emit({"schema": SCHEMA_VERSION, **found.as_dict()})
+        emit({"schema": SCHEMA_VERSION, **told.as_dict()})
         return
-    lines = _tree(rows, by, is_folded=not unfold) if group == "agent" else [_Line([row]) for row in rows]
-    if group != "agent":
-        lines.sort(key=lambda line: -rank(line.rows[0], by))
-    click.echo(_table(lines, by, group, limit or _SHOWN))
-    click.echo(_accounted(found.coverage))
+    with_ids = options["with_ids"]
+    is_tree = group == "agent"
+    lines = _tree(list(told.rows), told.by, is_folded=not options["unfold"], with_ids=with_ids) if is_tree else [
+        _Line([row]) for row in sorted(told.rows, key=lambda row: -rank(row, told.by))
+    ]
+    click.echo(_table(lines, told.by, group, limit or _SHOWN, with_ids=with_ids))
+    click.echo(_accounted(told.coverage))
+    if trace.unpriced and (trace.cost_usd is not None or any(trace.unpriced)):
+        click.echo(f"cost      {cost_words(trace.cost_usd, trace.unpriced)}; --prices FILE prices them")
+
+
+def _many(found: Chosen, options: dict[str, Any], *, as_json: bool) -> None:
+    """Many traces, summed."""
+    group = options["group"] or "trace"
+    _known(group, GROUPS, "group traces by")
+    if options["name"] is not None:
+        raise InputError("--of lists the events of one trace", fix="name one trace, or `counterpoint ls` with what the line says")
+    if group in WHOLE:
+        told = sums_of_lines(found.summaries(quiet=as_json), group, options["by"])
+    else:
+        told = sums_of_traces(found.traces(quiet=as_json), group, options["by"])  # type: ignore[arg-type]
+    limit = options["limit"]
+    if as_json:
+        emit({"schema": SCHEMA_VERSION, **told.as_dict() | {"rows": told.as_dict()["rows"][:limit]}})
+        return
+    click.echo(sums_table(told, limit or _SHOWN, with_ids=options["with_ids"]))
+
+
+def _known(group: str, groups: Sequence[str], what: str, fix: str | None = None) -> None:
+    if group not in groups:
+        raise InputError(f"cannot {what} {group!r}", fix=fix or did_you_mean(group, groups))
+
+
+def _id_of(rows: Sequence[Row], name: str) -> str:
+    """The id of an agent that was named as people call it."""
+    return next((row.name for row in rows if row.label == name and row.name), name)
+
+
+def sums_table(told: Sums, limit: int, *, with_ids: bool = False) -> str:
+    """Lines of sums, and below them the total."""
+    rows = told.rows[-limit:] if told.group == "day" else told.rows[:limit]
+    is_whole = told.group in WHOLE
+    head = [told.group, "traces", "events", *([] if is_whole else ["calls"]), "errors", "tokens", "cost"]
+    head.append("time" if is_whole else "busy")
+    cells = [_sum_cells((s.name if with_ids else s.label or s.name) or "(none)", s, is_whole=is_whole) for s in rows]
+    if len(rows) < len(told.rows):
+        cells.append([f"… {len(told.rows) - len(rows):,} more lines (--limit)", *[""] * (len(head) - 1)])
+    cells.append(_sum_cells("total", told.total, is_whole=is_whole))
+    text = table(head, cells, right=range(1, len(head)))
+    left = told.total.unpriced
+    has_words = left and (told.total.cost_usd is not None or any(left))
+    return text + (f"\ncost      {cost_words(told.total.cost_usd, left)}; --prices FILE prices them" if has_words else "")
+
+
+def _sum_cells(name: str, s: Sum, *, is_whole: bool) -> list[str]:
+    cost = money(s.cost_usd) + ("+" if s.cost_usd is not None and s.unpriced else "")
+    calls = [] if is_whole else [number(s.calls)]
+    return [name, number(s.traces), number(s.events), *calls, number(s.errors), compact(s.tokens), cost, duration(s.seconds)]
+
+
+def _said(row: Row, *, with_ids: bool) -> str:
+    """The name of a row as it is shown: what people call an agent, or its id."""
+    return (row.name if with_ids else row.label or row.name) or ""
 
 
 def _stem(name: str) -> str:
     return _NUMBER.sub("", name) or name
 
 
-def _tree(rows: list[Row], by: str, *, is_folded: bool) -> list[_Line]:
+def _tree(rows: list[Row], by: str, *, is_folded: bool, with_ids: bool) -> list[_Line]:
     """The spawn tree as lines, siblings by what they and theirs spent; alike siblings as one line, their children together."""
     below: dict[str | None, list[Row]] = {}
     for row in rows:
@@ -97,7 +169,7 @@ def _tree(rows: list[Row], by: str, *, is_folded: bool) -> list[_Line]:
         order.append(line)
         groups: dict[Any, _Line] = {}
         for row in (child for parent in line.rows for child in below.get(parent.name, [])):
-            key = (_stem(row.name or ""), row.role) if is_folded else row.name
+            key = (_stem(_said(row, with_ids=with_ids)), row.role) if is_folded else row.name
             groups.setdefault(key, _Line([])).rows.append(row)
         line.children = list(groups.values())
         stack += line.children
@@ -121,43 +193,27 @@ def _drawn(lines: list[_Line]) -> list[tuple[str, _Line]]:
     return out
 
 
-def _table(lines: list[_Line], by: str, group: str, limit: int) -> str:
+def _table(lines: list[_Line], by: str, group: str, limit: int, *, with_ids: bool) -> str:
     drawn = _drawn(lines)
     own, total = FIGURES[by]
     weight = {id(line): float(line.sum(total) or line.sum(own) or 0) for _, line in drawn}
     # The largest lines; a parent's total is at least its child's, and it comes first, so the tree stays whole.
     kept = set(sorted(range(len(drawn)), key=lambda k: (-weight[id(drawn[k][1])], k))[:limit])
-    cells = [_cells(lead, line) for k, (lead, line) in enumerate(drawn) if k in kept]
+    cells = [_cells(lead, line, with_ids=with_ids) for k, (lead, line) in enumerate(drawn) if k in kept]
     cut = [line for k, (_, line) in enumerate(drawn) if k not in kept]
     if cut:
         figures = [sum(v for line in cut if (v := line.sum(f)) is not None) for f in ("events", "calls", "errors")]
-        tokens = _tokens(sum(line.sum("tokens_own") or 0 for line in cut))
+        tokens = compact(sum(line.sum("tokens_own") or 0 for line in cut))
         cells.append([f"… {len(cut):,} more lines (--limit)", tokens, "", "", "", "", *map(number, figures)])
     return table((group, "own", "total", "cost", "busy", "path%", "events", "calls", "errors"), cells, right=range(1, 9))
 
 
-def _cells(lead: str, line: _Line) -> list[Any]:
+def _cells(lead: str, line: _Line, *, with_ids: bool) -> list[Any]:
     show: list[tuple[str, Callable[[float | None], str]]] = [
-        ("tokens_own", _tokens), ("tokens_total", _tokens), ("cost_own", _money), ("busy_s", _time), ("path", _percent),
+        ("tokens_own", compact), ("tokens_total", compact), ("cost_own", money), ("busy_s", duration), ("path", _percent),
         ("events", number), ("calls", number), ("errors", number),
     ]  # fmt: skip
-    return [lead + line.label(), *(how(line.sum(figure)) for figure, how in show)]
-
-
-def _tokens(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{int(value):,}" if value < 10_000 else f"{value / 1000:,.0f} k"
-
-
-def _money(value: float | None) -> str:
-    return "-" if value is None else f"${value:,.2f}" if value >= 1 else f"${value:.4f}"
-
-
-def _time(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.1f}s" if value < 60 else f"{int(value) // 60:,}m{int(value) % 60:02}"
+    return [lead + line.label(with_ids=with_ids), *(how(line.sum(figure)) for figure, how in show)]
 
 
 def _percent(value: float | None) -> str:
@@ -169,9 +225,9 @@ def _accounted(covered: Coverage) -> str:
         return "tokens: none recorded"
     share = f"{100 * covered.share:.0f} %" if covered.share is not None else f"{covered.missing:,} agents have no transcript"
     least = "at least " if covered.missing else ""
-    text = f"accounted {_tokens(covered.accounted)} of {least}{_tokens(covered.total)} tokens ({share})"
+    text = f"accounted {compact(covered.accounted)} of {least}{compact(covered.total)} tokens ({share})"
     left = covered.total - covered.accounted
-    text += f"; {_tokens(left)} have no usage record" if left else ""
+    text += f"; {compact(left)} have no usage record" if left else ""
     return text + (f"; {covered.no_record:,} acts carry no tokens" if covered.no_record else "")
 
 
@@ -190,6 +246,6 @@ def _behind(trace: Trace, facts: Facts, group: str, name: str, by: str, limit: i
     for i in shown:
         e = trace.events[i]
         tokens = int(facts.tokens_E[i]) if facts.has_tokens_E[i] else None
-        rows.append((e.id, e.t, e.type, e.tool or e.to or "", _tokens(tokens), _money(e.cost_usd), _time(e.dur)))
+        rows.append((e.id, e.t, e.type, e.tool or e.to or "", compact(tokens), money(e.cost_usd), duration(e.dur)))
     click.echo(table(("event", "t", "type", "tool or to", "tokens", "cost", "busy"), rows, right=(1, 4, 5, 6)))
     click.echo(f"{len(shown):,} of {len(numbers):,} events, the largest by {by} first")

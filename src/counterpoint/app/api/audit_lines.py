@@ -1,0 +1,206 @@
+"""Audits of many traces, summed by trace, project, model, day, system, role or tool.
+
+Always true: a trace is in one line of a group of whole traces (of models: in that of its first); a mean is over the traces that
+have a value, and `-` where none has. Of roles and tools a line counts what their agents and calls did.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from counterpoint.app.api.audit import TraceAudit
+from counterpoint.app.search import facet
+from counterpoint.audit.facts import ACTIONS, Facts
+from counterpoint.audit.rollups import rollup
+from counterpoint.audit.waste import waste
+from counterpoint.display import compact, counted, duration, money, number, percent
+from counterpoint.store.summary import Summary
+
+AUDIT_GROUPS = ("trace", "project", "model", "day", "system", "role", "tool")
+_MEANS = ("task_success", "parallelism_efficiency", "protocol_overhead", "useful_agent_utilisation", "message_redundancy")
+
+
+class AuditLine(Struct, kw_only=True):
+    """One line: what the audits of several traces say of one thing."""
+
+    name: str
+    label: str | None = None
+    traces: int = 0
+    found: int = 0
+    """Traces with a reward hack or an incident; of a role: agents that a reward hack names."""
+    errors: int = 0
+    tokens: float | None = None
+    cost_usd: float | None = None
+    runs: int = 0
+    """Agents of a role, calls of a tool."""
+    acts: int = 0
+    useful: int = 0
+    """Actions on a way to the result, of `acts`; of a tool: results that were read, of those that came."""
+    repeated: int = 0
+    """Events of repeated reads."""
+    sums: dict[str, tuple[float, int]] = {}
+    """Measure to the sum of its values and how many there are."""
+
+    def spend(self, tokens: float | None, cost_usd: float | None) -> None:
+        """Count tokens and money in, where they are known."""
+        self.tokens = self.tokens if tokens is None else (self.tokens or 0) + tokens
+        self.cost_usd = self.cost_usd if cost_usd is None else (self.cost_usd or 0.0) + float(cost_usd)
+
+    def mean(self, measure: str) -> float | None:
+        """The mean of a measure over the traces that have it."""
+        total, count = self.sums.get(measure, (0.0, 0))
+        return total / count if count else None
+
+
+class AuditLines:
+    """Audits of many traces in the making."""
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        self.traces = 0
+        self.failed = 0
+        """Traces in which anything failed."""
+        self.hacks: Counter[str] = Counter()
+        """Reward hack to the traces that it was found in."""
+        self.incidents = 0
+        """Effects that untrusted content decided."""
+        self.unsearched = 0
+        """Traces in which they were not looked for."""
+        self._total = AuditLine(name="total")
+        self._lines: dict[str, AuditLine] = {}
+        self._seconds = 0.0
+
+    @property
+    def found(self) -> int:
+        """Traces with a reward hack or an incident."""
+        return self._total.found
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a line is a set of whole traces."""
+        return self.group not in ("role", "tool")
+
+    def take(self, facts: Facts, said: TraceAudit, *, added: float = 0.0, incidents: int | None = None) -> None:
+        """Count the audit of a trace in; `incidents` are effects that untrusted content decided, None where not looked for."""
+        line = replace(Summary.of_trace(facts.trace), added=added)
+        self.traces += 1
+        self.failed += line.errors > 0
+        self._seconds += float(line.wall_clock_s or 0)
+        self.hacks.update({f.hack for f in said.found})
+        self.incidents += incidents or 0
+        self.unsearched += incidents is None
+        is_found = bool(said.found or incidents)
+        self._add(self._total, line, said, is_found=is_found)
+        if self.group == "role":
+            self._roles(facts, said)
+        elif self.group == "tool":
+            self._tools(facts)
+        else:
+            name = line.id if self.group == "trace" else next(iter(facet(line, self.group)), "(none)")
+            first = AuditLine(name=name, label=line.title if self.group == "trace" else None)
+            self._add(self._lines.setdefault(name, first), line, said, is_found=is_found)
+
+    def _add(self, into: AuditLine, line: Summary, said: TraceAudit, *, is_found: bool) -> None:
+        into.traces += 1
+        into.found += is_found
+        into.errors += line.errors
+        into.spend(line.tokens, line.cost_usd)
+        for measure in said.taken:
+            if measure.name in _MEANS and measure.value is not None:
+                total, count = into.sums.get(measure.name, (0.0, 0))
+                into.sums[measure.name] = total + float(measure.value), count + 1
+
+    def _roles(self, facts: Facts, said: TraceAudit) -> None:
+        team, named = facts.team, {agent for f in said.found for agent in f.agents}
+        acts_E = team.of_types(ACTIONS)
+        acts_A, useful_A = team.per_agent(acts_E), team.per_agent(acts_E & facts.relevant_E)
+        met = set()
+        for row in rollup(facts.trace, "agent", facts=facts):
+            a = team.number[row.name or ""]
+            if not team.is_member_A[a]:
+                continue
+            role = row.role or "(no role)"
+            line = self._lines.setdefault(role, AuditLine(name=role))
+            line.traces += role not in met
+            met.add(role)
+            line.runs += 1
+            line.found += row.name in named
+            line.errors += row.errors
+            line.spend(row.tokens_own, row.cost_own)
+            line.acts += int(acts_A[a]) if facts.graph.m else 0
+            line.useful += int(useful_A[a]) if facts.graph.m else 0
+
+    def _tools(self, facts: Facts) -> None:
+        again = {name for w in waste(facts) if w.kind == "repeated_reads" for name in w.events}
+        results = facts.team.of_types(("tool_result",))
+        for row in rollup(facts.trace, "tool", facts=facts):
+            if row.name is None:
+                continue
+            line = self._lines.setdefault(row.name, AuditLine(name=row.name))
+            mine = [i for i, e in enumerate(facts.events) if e.tool == row.name]
+            line.traces += 1
+            line.runs += row.calls
+            line.errors += row.errors
+            line.spend(row.tokens_own, row.cost_own)
+            line.acts += sum(bool(results[i]) for i in mine)
+            line.useful += sum(bool(results[i] and facts.used_E[i]) for i in mine)
+            line.repeated += sum(facts.events[i].type == "tool_call" and facts.events[i].id in again for i in mine)
+
+    def rows(self) -> list[AuditLine]:
+        """The lines, those with most to look at first."""
+        found = list(self._lines.values())
+        if self.group == "day":
+            return sorted(found, key=lambda line: line.name)
+        return sorted(found, key=lambda x: (-x.found, -x.errors, -(x.cost_usd or 0), -(x.tokens or 0), x.name))
+
+    def sentences(self) -> list[str]:
+        """What all of them took, how the teams worked, what failed."""
+        total = self._total
+        success, overhead = total.mean("task_success"), total.mean("protocol_overhead")
+        came = "nothing says whether the tasks were done" if success is None else f"mean success {number(success, 3)}"
+        spent = f"{compact(total.tokens)} tokens, {money(total.cost_usd)}, {duration(self._seconds)}"
+        talk = "" if overhead is None else f"{percent(overhead)} of the tokens of a trace went into coordination on average; "
+        useful = total.mean("useful_agent_utilisation")
+        led = "no trace says what sub-agents led to"
+        led = led if useful is None else f"at most {percent(useful)} of what sub-agents did is on a way to a result"
+        failed = f"{counted(total.errors, 'failure')} in {counted(self.failed, 'trace')}: counterpoint failures."
+        return [f"{came[0].upper()}{came[1:]}, for {spent}.", f"{(talk + led)[0].upper()}{(talk + led)[1:]}.", failed]
+
+    def table(self, rows: Sequence[AuditLine]) -> tuple[list[str], list[list[str]]]:
+        """Head and cells."""
+        if self.is_whole:
+            measured = ["success", "parallel", "coordination", "useful"]
+            head = [self.group, "traces", "to look at", *measured, "errors", "tokens", "cost"]
+            return head, [self._whole(line) for line in rows]
+        if self.group == "role":
+            head = ["role", "agents", "traces", "to look at", "useful", "errors", "tokens", "cost"]
+            made = [[number(x.runs), number(x.traces), number(x.found), _share(x.useful, x.acts)] for x in rows]
+        else:
+            head = ["tool", "calls", "traces", "repeated", "read", "errors", "tokens", "cost"]
+            made = [[number(x.runs), number(x.traces), number(x.repeated), _share(x.useful, x.acts)] for x in rows]
+        spent = [[number(x.errors), compact(x.tokens), money(x.cost_usd)] for x in rows]
+        return head, [[x.name, *cells, *paid] for x, cells, paid in zip(rows, made, spent, strict=True)]
+
+    def _whole(self, line: AuditLine) -> list[str]:
+        means = [number(line.mean(name), 3) for name in _MEANS[:2]] + [percent(line.mean(name)) for name in _MEANS[2:4]]
+        counts = [number(line.errors), compact(line.tokens), money(line.cost_usd)]
+        return [line.label or line.name, number(line.traces), number(line.found), *means, *counts]
+
+    def as_dict(self) -> dict[str, Any]:
+        """What `counterpoint audit --by WHAT --json` prints."""
+        rows = [msgspec.to_builtins(line) | {"means": {m: line.mean(m) for m in line.sums}} for line in self.rows()]
+        for row in rows:
+            del row["sums"]
+        about: dict[str, Any] = {"group": self.group, "traces": self.traces, "found": self.found, "failed": self.failed}
+        about |= {"hacks": dict(self.hacks), "incidents": self.incidents, "unsearched": self.unsearched}
+        return about | {"sentences": self.sentences(), "rows": rows}
+
+
+def _share(part: int, whole: int) -> str:
+    return percent(part / whole) if whole else "-"

@@ -1,0 +1,147 @@
+"""Sums over many traces: tokens, money, time, calls and errors by trace, project, model, day, role, tool and more.
+
+Always true: every event of every trace is in exactly one line, so that lines sum to the totals; what a trace states beyond its
+events (`costs`) counts where lines are whole traces. A figure that nobody recorded is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec import Struct
+
+from counterpoint.app.search import facet
+from counterpoint.audit.facts import Facts
+from counterpoint.audit.rollups import By, rollup
+from counterpoint.errors import InputError, did_you_mean
+from counterpoint.store.summary import Summary
+from counterpoint.trace import Trace
+from counterpoint.trace.tabular import Tabular
+
+WHOLE = ("trace", "project", "day", "system", "topology")
+"""Groups of whole traces: what a list knows is enough."""
+PARTS: tuple[By, ...] = ("model", "role", "tool", "agent", "type")
+"""Groups of events within traces: the traces themselves are read."""
+GROUPS = (*WHOLE, *PARTS)
+FIGURES = {"cost": "cost_usd", "tokens": "tokens", "time": "seconds", "errors": "errors", "events": "events"}
+"""What lines are sorted by."""
+
+
+class Sum(Struct, kw_only=True):
+    """One line: what several traces, or parts of them, amount to."""
+
+    name: str | None
+    """None for what belongs to no project, model, role or tool."""
+    label: str | None = None
+    """The title, where a line is a trace."""
+    traces: int = 0
+    events: int = 0
+    calls: int | None = None
+    errors: int = 0
+    tokens: int | float | None = None
+    cost_usd: float | None = None
+    unpriced: dict[str, int] = {}
+    """Tokens that no cost covers, by model."""
+    seconds: float | None = None
+    """Wall clock of whole traces; busy time of their parts."""
+
+    def add(self, other: Sum) -> None:
+        """Count another line in."""
+        self.traces += other.traces
+        self.events += other.events
+        self.errors += other.errors
+        for field in ("calls", "tokens", "cost_usd", "seconds"):
+            more = getattr(other, field)
+            if more is not None:
+                setattr(self, field, more + (getattr(self, field) or 0))
+        self.unpriced = {m: self.unpriced.get(m, 0) + other.unpriced.get(m, 0) for m in (*self.unpriced, *other.unpriced)}
+
+
+@dataclass(frozen=True)
+class Sums(Tabular):
+    """Lines, the largest first, and their total."""
+
+    TABLE: ClassVar = {
+        "name": "string", "label": "string", "traces": "int64", "events": "int64", "calls": "int64", "errors": "int64",
+        "tokens": "double", "cost_usd": "double", "unpriced_tokens": "int64", "seconds": "double",
+    }  # fmt: skip
+
+    group: str
+    by: str
+    rows: tuple[Sum, ...]
+    total: Sum
+
+    def as_dict(self) -> dict[str, Any]:
+        """What `counterpoint top --json` prints of many traces."""
+        rows, total = msgspec.to_builtins(self.rows), msgspec.to_builtins(self.total)
+        return {"group": self.group, "by": self.by, "rows": rows, "total": total}
+
+    def table_rows(self) -> Iterator[Sequence[Any]]:
+        """A row per line."""
+        for s in self.rows:
+            tokens, left = None if s.tokens is None else float(s.tokens), sum(s.unpriced.values())
+            yield (s.name, s.label, s.traces, s.events, s.calls, s.errors, tokens, s.cost_usd, left, s.seconds)
+
+    def row_count(self) -> int:
+        """How many lines there are."""
+        return len(self.rows)
+
+    def caption(self) -> str:
+        """How many traces, by what."""
+        return f"{self.total.traces:,} traces by {self.group}"
+
+
+def sums_of_lines(lines: Iterable[Summary], group: str, by: str | None = None) -> Sums:
+    """Whole traces, from what lists know of them."""
+    if group not in WHOLE:
+        raise InputError(f"cannot sum whole traces by {group!r}", fix=did_you_mean(group, WHOLE))
+    total, found = Sum(name=None), {}  # type: Sum, dict[str | None, Sum]
+    for line in lines:
+        name = line.id if group == "trace" else next(iter(facet(line, group)), None)
+        piece = Sum(
+            name=name, label=line.title if group == "trace" else None, traces=1, events=line.events, errors=line.errors,
+            tokens=line.tokens, cost_usd=None if line.cost_usd is None else float(line.cost_usd), unpriced=dict(line.unpriced),
+            seconds=None if line.wall_clock_s is None else float(line.wall_clock_s),
+        )  # fmt: skip
+        found.setdefault(name, Sum(name=name, label=piece.label)).add(piece)
+        total.add(piece)
+    return _ranked(group, by, found, total)
+
+
+def sums_of_traces(traces: Iterable[Trace], group: By, by: str | None = None) -> Sums:
+    """Parts of traces: events by model, role, tool, agent or type."""
+    total, found = Sum(name=None), {}  # type: Sum, dict[str | None, Sum]
+    for trace in traces:
+        facts = Facts(trace)
+        count, unpriced = 0, _unpriced(trace, group)
+        for row in rollup(trace, group, facts=facts):
+            name = row.label or row.name
+            piece = Sum(
+                name=name, traces=1, events=row.events, calls=row.calls, errors=row.errors, tokens=row.tokens_own,
+                cost_usd=row.cost_own, unpriced=unpriced(row.name), seconds=row.busy_s,
+            )  # fmt: skip
+            found.setdefault(name, Sum(name=name)).add(piece)
+            total.add(piece)
+            count += 1
+        total.traces += 1 - count
+    return _ranked(group, by, found, total)
+
+
+def _unpriced(trace: Trace, group: By) -> Callable[[str | None], dict[str, int]]:
+    """Tokens without a price of a line: where lines are models, those of the model."""
+    left = trace.unpriced if group == "model" else {}
+    return lambda name: {name or "": left[name or ""]} if (name or "") in left else {}
+
+
+def _ranked(group: str, by: str | None, found: dict[str | None, Sum], total: Sum) -> Sums:
+    if by is not None and by not in FIGURES:
+        raise InputError(f"cannot sort by {by!r}", fix=did_you_mean(by, FIGURES))
+    by = by or next(name for name, field in FIGURES.items() if name == "events" or getattr(total, field))
+    field = FIGURES[by]
+    rows = sorted(found.values(), key=lambda s: (-float(getattr(s, field) or 0), -float(s.tokens or 0), s.name or ""))
+    if group == "day":
+        rows = sorted(found.values(), key=lambda s: s.name or "")
+    return Sums(group, by, tuple(rows), total)

@@ -1,0 +1,102 @@
+"""A week of sessions on one page: spend, time, failures, waste.
+
+Always true: the terminal and the HTML file say the same; secrets of known forms are masked in both unless told otherwise.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from msgspec.structs import replace
+
+import counterpoint
+from counterpoint.app.api.report import Report, Reporting
+from counterpoint.app.cli._chosen import Chosen, chosen
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.cli._store import prices_option, store_option
+from counterpoint.app.report_page import Section, heading, page, sections
+from counterpoint.app.words import plain_text
+from counterpoint.files import put
+from counterpoint.store.summary import Summary
+
+_BAR = 20
+
+
+@click.command(
+    epilog="\b\nExamples:\n  counterpoint report 'date>7d'\n  counterpoint report 'project:shop date>30d' --html report.html"
+)
+@click.argument("words", nargs=-1, metavar="[TRACE|QUERY]")
+@click.option("--html", "file", metavar="FILE", type=click.Path(path_type=Path), help="Write it as one HTML file.")
+@click.option("--no-mask", "is_open", is_flag=True, help="Leave secrets in titles and errors as they are.")
+@prices_option
+@store_option
+@json_option
+def report(
+    words: tuple[str, ...], file: Path | None, is_open: bool, prices: Path | None, store: Path | None, as_json: bool
+) -> None:
+    """Report on many traces: spend, time, failures, waste, what paid off, and how it changes.
+
+    Without QUERY: all of the store. Waste is work that nothing came of: sub-agents whose return nobody used, work after the
+    goal was met, repeated reads, results never read.
+    """
+    told = _told(chosen(words, store, prices), quiet=as_json)
+    if not is_open:
+        told = _masked(told)
+    if file is not None:
+        put([(file, page(told, made=f"counterpoint {counterpoint.__version__}").encode())], overwrite=True)
+    if as_json:
+        emit({"schema": SCHEMA_VERSION, **told.as_dict(), "file": None if file is None else str(file)})
+    elif file is not None:
+        click.echo(f"Wrote {file}: {told.total.traces:,} traces")
+    else:
+        click.echo(f"REPORT    {plain_text(heading(told))}\n\n" + "\n\n".join(map(_text, sections(told))))
+
+
+def _told(which: Chosen, *, quiet: bool) -> Report:
+    making = Reporting(which.query if which.is_query else " ".join(which.refs))
+    listed = {row.id: row for row in which.rows}
+    for trace in which.traces(quiet=quiet):
+        line = Summary.of_trace(trace)
+        if trace.trace_id in listed:
+            line = replace(line, added=listed[trace.trace_id].added, is_open=listed[trace.trace_id].is_open)
+        making.take(trace, line)
+    return making.done()
+
+
+def _masked(told: Report) -> Report:
+    """The same with secrets masked in every text."""
+    from counterpoint.formats.masking import mask
+
+    found = 0
+
+    def clean(value: Any) -> Any:
+        nonlocal found
+        if isinstance(value, str):
+            text, secrets = mask(value)
+            found += sum(secrets.values())
+            return text
+        if isinstance(value, list):
+            return [clean(one) for one in value]
+        if isinstance(value, dict):
+            return {key: clean(one) for key, one in value.items()}
+        return value
+
+    dearest = [replace(s, label=clean(s.label)) for s in told.dearest]
+    failures = [replace(f, reason=clean(f.reason)) for f in told.failures]
+    waste = [replace(w, examples=clean(w.examples)) for w in told.waste]
+    if found:
+        note(f"masked {found:,} secrets in titles and errors; --no-mask shows them")
+    return replace(told, dearest=dearest, failures=failures, waste=waste)
+
+
+def _text(section: Section) -> str:
+    lines = [section.title.upper()] + ([section.words] if section.words else [])
+    if section.rows:
+        block = "#" if (sys.stdout.encoding or "ascii").lower() in ("ascii", "us-ascii") else "█"
+        bars = [block * max(round(_BAR * share), 1 if share > 0 else 0) for share in section.bars]
+        rows = [[*row, *([bars[k]] if bars else [])] for k, row in enumerate(section.rows)]
+        lines.append(table([*section.head, *([""] if bars else [])], rows, right=section.right))
+    return "\n".join(plain_text(line, keep_lines=True) for line in lines)

@@ -1,0 +1,231 @@
+"""A report as sections of text, and the same sections as one HTML file.
+
+Always true: terminal and page show the same sections with the same words and numbers; the page needs no network and runs no
+script, and what a trace says stands in it as text only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from html import escape
+from typing import NamedTuple
+
+from counterpoint.app.api.report import Pattern, Report, WasteSum
+from counterpoint.app.api.sums import Sum
+from counterpoint.app.pricing import cost_words
+from counterpoint.display import compact, counted, duration, moment, money, number, percent
+from counterpoint.trace.lanes import FAMILIES
+from counterpoint.trace.naming import short_model
+
+_LINES, _DAYS = 8, 21
+Row = Sequence[str]
+
+
+class Section(NamedTuple):
+    """One part of the report: what it says in a sentence, and a table below it."""
+
+    title: str
+    words: str
+    head: Row = ()
+    rows: Sequence[Row] = ()
+    right: Sequence[int] = ()
+    """Columns of numbers."""
+    bars: Sequence[float] = ()
+    """For each row how long its bar is, of one; none where the rows have no bars."""
+
+
+def heading(report: Report) -> str:
+    """Which traces, from when to when."""
+    days = moment(report.first)[:10], moment(report.last)[:10]
+    return f"{report.query or 'All traces'}, {days[0]}" + (f" to {days[1]}" if days[0] != days[1] else "")
+
+
+def sections(report: Report) -> list[Section]:
+    """Everything the report says, in order."""
+    return [
+        _all(report),
+        _spend("Spend by project", "project", report.projects, lambda s: s.name or "(none)"),
+        _spend("Spend by model", "model", report.models, lambda s: short_model(s.name) if s.name else "(none)"),
+        _days(report),
+        _failures(report),
+        _waste(report),
+        *_patterns(report),
+        _trends(report),
+        _spend("The traces that cost most", "trace", report.dearest, lambda s: s.label or s.name or "-"),
+    ]
+
+
+def _all(report: Report) -> Section:
+    total = report.total
+    words = [counted(total.traces, "trace"), counted(report.agents, "agent"), f"{compact(total.tokens)} tokens"]
+    words += [cost_words(total.cost_usd, total.unpriced), f"{duration(total.seconds)} in all", counted(total.errors, "error")]
+    if report.reward is not None:
+        words.append(f"team reward {number(report.reward, 3)} over {counted(report.rewarded, 'trace')}")
+    return Section("In all", " · ".join(words))
+
+
+def _spend(title: str, what: str, sums: Sequence[Sum], name: Callable[[Sum], str]) -> Section:
+    most = max((_weight(s) for s in sums), default=0.0) or 1.0
+    shown = sums[:_LINES]
+    rows = [[name(s), number(s.traces), compact(s.tokens), _money(s), duration(s.seconds), number(s.errors)] for s in shown]
+    words = f"{len(sums) - len(shown):,} more are not shown." if len(sums) > len(shown) else ""
+    head = (what, "traces", "tokens", "cost", "busy" if what == "model" else "time", "errors")
+    return Section(title, words, head, rows, (1, 2, 3, 4, 5), [_weight(s) / most for s in shown])
+
+
+def _weight(s: Sum) -> float:
+    return float(s.cost_usd or 0.0) if s.cost_usd is not None else float(s.tokens or 0) / 1e9
+
+
+def _money(s: Sum) -> str:
+    return money(s.cost_usd) + ("+" if s.cost_usd is not None and s.unpriced else "")
+
+
+def _days(report: Report) -> Section:
+    """Day by day, the last ones where there are many."""
+    days = report.days[-_DAYS:]
+    most = max((_weight(s) for s in days), default=0.0) or 1.0
+    rows = [[s.name or "-", number(s.traces), compact(s.tokens), _money(s), duration(s.seconds), number(s.errors)] for s in days]
+    words = f"The last {_DAYS} of {len(report.days):,} days on which anything ran." if len(report.days) > _DAYS else ""
+    head = ("day", "traces", "tokens", "cost", "time", "errors")
+    return Section("Day by day", words, head, rows, (1, 2, 3, 4, 5), [_weight(s) / most for s in days])
+
+
+def _failures(report: Report) -> Section:
+    total = sum(f.count for f in report.failures)
+    if not total:
+        return Section("Failures", "Nothing failed.")
+    words = f"{counted(total, 'failure')} in {report.failed:,} of {counted(report.total.traces, 'trace')}"
+    words += f"; {sum(f.mended for f in report.failures):,} of them in a tool that worked later."
+    rows = [[f.tool or "-", f.reason, number(f.count), number(f.traces), number(f.mended)] for f in report.failures[:_LINES]]
+    left = len(report.failures) - len(rows)
+    words += f" {counted(left, 'more kind')} not shown: counterpoint failures." if left else ""
+    most = max(f.count for f in report.failures)
+    bars = [f.count / most for f in report.failures[:_LINES]]
+    return Section("Failures", words, ("tool", "why", "failures", "traces", "worked later"), rows, (2, 3, 4), bars)
+
+
+def _waste(report: Report) -> Section:
+    """What nothing came of, with what it cost at least."""
+    found = [w for w in report.waste if w.count]
+    unjudged = [f"{w.what} ({w.unjudged:,})" for w in report.waste if w.unjudged]
+    judged = f" Cannot be judged in some traces: {'; '.join(unjudged)}." if unjudged else ""
+    if not found:
+        return Section("Waste", f"None was found.{judged}")
+    cost, tokens = sum(w.cost_usd for w in found), sum(w.tokens for w in found)
+    spent = f"At least {money(cost)} and {compact(tokens)} tokens went into work that nothing came of."
+    words = (spent if cost or tokens else "Nothing came of this work; its events carry no tokens of their own.") + judged
+    rows = []
+    for w in found:
+        took = [compact(w.tokens), money(w.cost_usd), duration(w.busy_s)]
+        rows.append([w.what, number(w.count), number(w.traces), *took, _example(w)])
+    head = ("what", "count", "traces", "tokens", "cost", "busy", "for example")
+    return Section("Waste", words, head, rows, (1, 2, 3, 4, 5))
+
+
+def _example(w: WasteSum) -> str:
+    if not w.examples:
+        return ""
+    first = w.examples[0]
+    who = ", ".join([*first["agents"][:2], *first["tools"][:1]])
+    return f"{who}: {first['title'] or first['trace_id']}"
+
+
+def _patterns(report: Report) -> list[Section]:
+    """The kinds of sub-agents and tools that cost most, and those of which most came."""
+    out = []
+    for kind, noun in (("sub-agent", "Sub-agents"), ("tool", "Tools")):
+        known = [p for p in report.patterns if p.kind == kind]
+        if not known:
+            continue
+        dear = sorted(known, key=lambda p: (-(p.cost_usd or 0), -p.tokens, -p.busy_s))[:_LINES]
+        out.append(_pattern_table(f"{noun}: where most went", kind, dear))
+        told = [p for p in known if p.useful is not None and p.runs >= 2]
+        best = sorted(told, key=lambda p: (-(p.useful or 0), (p.cost_usd or 0) / max(p.runs, 1), -p.runs))[:_LINES]
+        if best:
+            out.append(_pattern_table(f"{noun}: of which most came", kind, best))
+    return out
+
+
+def _pattern_table(title: str, kind: str, patterns: Sequence[Pattern]) -> Section:
+    is_agent = kind == "sub-agent"
+    words = (
+        "Used: its words were read by others. Useful: share of its actions on a way to the result."
+        if is_agent
+        else "Read: results that a later step read."
+    )
+    head = ["role" if is_agent else "tool", "runs" if is_agent else "calls", "traces", "tokens", "cost", "busy", "errors"]
+    head += ["used", "useful", "reward"] if is_agent else ["read", "reward"]
+    rows = []
+    for p in patterns:
+        used = f"{p.used:,} of {p.judged:,}" if p.judged else "-"
+        spent = [compact(p.tokens or None), money(p.cost_usd), duration(p.busy_s or None)]
+        came = [number(p.errors), used, *([percent(p.useful)] if is_agent else []), number(p.reward, 3)]
+        rows.append([p.name, number(p.runs), number(p.traces), *spent, *came])
+    return Section(title, words, head, rows, range(1, len(head)))
+
+
+def _trends(report: Report) -> Section:
+    """Means per trace, earlier and later."""
+    if not report.trends:
+        return Section("Trends", "Too few traces to tell: a trend takes four.")
+    show: dict[str, Callable[[float], str]] = {"cost": money, "tokens": compact, "time": duration}
+    rows = []
+    for name, (before, after) in report.trends.items():
+        write = show.get(name, lambda value: number(value, 3))
+        change = "-" if not before else f"{'+' if after >= before else ''}{percent((after - before) / abs(before))}"
+        rows.append([f"{name} per trace", write(before), write(after), change])
+    words = "Means of the earlier half of the traces and of the later half."
+    return Section("Trends", words, ("", "earlier", "later", "change"), rows, (1, 2, 3))
+
+
+# -- the page ------------------------------------------------------------------------------------------------------------
+
+_CSS = """
+:root { color-scheme: light dark; --ink: #1b1f24; --ground: #ffffff; --quiet: #5c6470; --line: #d4d7db; --bar: LIGHT; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e8eaed; --ground: #12151a; --quiet: #a0a8b4; --line: #41464d; --bar: DARK; }
+}
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--ground); max-width: 75rem; }
+body { margin: 2rem auto; padding: 0 1rem }
+h1 { font-size: 1.5rem; margin-bottom: 0 } h2 { font-size: 1.1rem; margin: 2rem 0 .3rem } p { margin: .3rem 0 }
+.scroll { overflow-x: auto } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums }
+th, td { text-align: left; padding: .25rem .75rem .25rem 0; border-bottom: 1px solid var(--line); vertical-align: top }
+th { font-weight: 600; color: var(--quiet) } .n { text-align: right; white-space: nowrap } .quiet { color: var(--quiet) }
+td.bar { width: 10rem } td.bar svg { display: block; width: 10rem; height: .9rem } rect { fill: var(--bar) }
+""".replace("LIGHT", FAMILIES[0].light).replace("DARK", FAMILIES[0].dark)
+
+
+def page(report: Report, *, made: str) -> str:
+    """The report as one HTML file; `made` says by what and when."""
+    title = f"Report: {heading(report)}"
+    body = "".join(_section_html(section) for section in sections(report))
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>{escape(title)}</title><style>{_CSS}</style></head><body><main>"
+        f'<h1>{escape(title)}</h1><p class="quiet">{escape(made)}</p>{body}</main></body></html>\n'
+    )
+
+
+def _section_html(section: Section) -> str:
+    words = f"<p>{escape(section.words)}</p>" if section.words else ""
+    if not section.rows:
+        return f"<section><h2>{escape(section.title)}</h2>{words}</section>"
+    number_of = set(section.right)
+    head = "".join(f'<th scope="col"{_class(i in number_of)}>{escape(name)}</th>' for i, name in enumerate(section.head))
+    head += '<th scope="col"></th>' if section.bars else ""
+    rows = []
+    for k, row in enumerate(section.rows):
+        cells = "".join(f"<td{_class(i in number_of)}>{escape(cell)}</td>" for i, cell in enumerate(row))
+        rows.append(f"<tr>{cells}{_bar(section.bars[k]) if section.bars else ''}</tr>")
+    table = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+    return f"<section><h2>{escape(section.title)}</h2>{words}{table}</section>"
+
+
+def _class(is_number: bool) -> str:
+    return ' class="n"' if is_number else ""
+
+
+def _bar(share: float) -> str:
+    drawn = f'<rect width="{100 * share:.1f}" height="10"/>'
+    return f'<td class="bar"><svg viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">{drawn}</svg></td>'
