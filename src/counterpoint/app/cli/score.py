@@ -16,7 +16,8 @@ import msgspec
 
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, table
 from counterpoint.app.cli._store import store_option
-from counterpoint.app.words import number, plain_text
+from counterpoint.app.words import plain_text
+from counterpoint.display import number
 from counterpoint.errors import InputError, NotFound
 
 if TYPE_CHECKING:
