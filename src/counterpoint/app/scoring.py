@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from counterpoint.app.library import load, looks_like_path, opened, save, store_path
+from counterpoint.app.library import load, names_file, opened, save, store_path
 from counterpoint.errors import InputError, NotFound
 from counterpoint.formats.importing.files import HEAD
 from counterpoint.reward.proposals import Proposal
@@ -62,7 +62,7 @@ def score(ref: str, given: Sequence[Outcome], *, store: str | os.PathLike[str] |
                     raise
             else:
                 return opened_store.score(name, given)
-    if not looks_like_path(ref):
+    if not names_file(ref, store):
         load(ref, store=store)  # the error that says what would help
     with opened(ref) as data:
         if not lines.is_lines(bytes(data[:HEAD])):
