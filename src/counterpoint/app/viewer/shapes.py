@@ -64,10 +64,8 @@ class TraceRow(Struct, frozen=True, kw_only=True):
 
     id: str
     title: str | None
-    """What was asked, in one line."""
     project: str | None
     models: list[str]
-    """Those with the most tokens first."""
     date: float
     """When it began, seconds since the epoch; where that is not known, when it was added; 0 for neither."""
     task_id: str
@@ -153,7 +151,6 @@ class About(Struct, frozen=True, kw_only=True):
     version: int
     id: str
     title: str | None
-    """What was asked, in one line."""
     project: str | None
     started: float | None
     """When it began, seconds since the epoch."""
