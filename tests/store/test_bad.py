@@ -96,7 +96,9 @@ def test_a_damaged_mark_is_named(tmp_path: Path) -> None:
 
 
 def as_nobody(folder: str) -> None:
-    Store(folder).sql("select count(*) from traces")  # everything is imported that another user might not be allowed to read
+    import pyarrow.compute  # noqa: F401 - everything is imported that another user might not be allowed to read
+
+    Store(folder).sql("select count(*) from traces")
     os.setgid(65534)
     os.setuid(65534)
     store = Store(folder)  # reading needs no more than reading

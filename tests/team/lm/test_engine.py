@@ -293,5 +293,5 @@ def test_a_folder_that_is_not_whole_is_refused(llama: tuple[Any, Path], tmp_path
     with pytest.raises(InputError, match=r"config\.json cannot be read"):
         read(tmp_path)
     (tmp_path / "config.json").write_text((llama[1] / "config.json").read_text())
-    with pytest.raises(InputError, match=r"lacks model\.embed_tokens"):
+    with pytest.raises(InputError, match=r"lack model\.embed_tokens"):
         read(tmp_path)

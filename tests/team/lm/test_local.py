@@ -447,7 +447,7 @@ def _trained(run: Path, over: Path, policies: tuple[str, ...] = ("shared",), **c
         torch.manual_seed(i)
         made.b = {n: torch.randn_like(b) for n, b in made.b.items()}
         made.save(run / f"{name}.safetensors", base=Source(over).digest())
-    said = {"base": str(over), "base_digest": find(str(over)).digest(), "adapters": {name: f"{name}.safetensors" for name in policies}}
+    said = {"base": str(over), "base_weights": find(str(over)).weights_digest(), "adapters": {name: f"{name}.safetensors" for name in policies}}
     (run / "model.json").write_text(json.dumps(said | change))
     return run
 
@@ -486,13 +486,13 @@ def test_a_run_is_used_by_its_folder_whether_it_trained_weights_or_an_adapter(ti
 
 def test_each_role_speaks_with_its_own_adapter_over_those_of_the_run_before(tiny: Path, tmp_path: Path) -> None:
     first = _trained(tmp_path / "first", tiny)
-    roles = _trained(tmp_path / "roles", tiny, ("lead", "worker"), base="../first", base_digest=find(str(first)).digest())
+    roles = _trained(tmp_path / "roles", tiny, ("lead", "worker"), base="../first", base_weights=find(str(first)).weights_digest())
     source = find(str(roles))
     assert source.policies == ("lead", "worker")
     assert [file.parent.name for file in source.adapters("worker")] == ["first", "roles"]
     said = {role: _said(roles, view=View("a", role, "work", (), ())) for role in ("lead", "worker", "critic")}
     assert said["critic"] == said["lead"] != said["worker"]
-    files = {"adapters": {"shared": "../roles/worker.safetensors"}, "base": str(first), "base_digest": None}
+    files = {"adapters": {"shared": "../roles/worker.safetensors"}, "base": str(first), "base_weights": None}
     alone = _trained(tmp_path / "alone", tiny, (), **files)
     assert _said(alone).token_ids == said["worker"].token_ids
     export(source, tmp_path / "worker", "worker")
@@ -509,7 +509,7 @@ def test_an_adapter_for_another_model_is_refused(tiny: Path, tmp_path: Path) -> 
     with pytest.raises(InputError, match=r"an adapter for another model.*was trained over weights with digest"):
         find(str(_trained(tmp_path / "digest", tiny, base=str(other))))
     wide = make_tiny(tmp_path / "wide", width=64)
-    run = _trained(tmp_path / "shape", tiny, base=str(wide), base_digest=None)
+    run = _trained(tmp_path / "shape", tiny, base=str(wide), base_weights=None)
     told = _refused(run)[0]
     assert (told.where, told.what[:28]) == ("shape", "an adapter for another model")
     (run / "shared.safetensors").write_bytes(b"no")

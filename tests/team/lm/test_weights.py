@@ -109,7 +109,7 @@ def test_the_digest_is_of_the_weights_and_not_of_the_place_or_the_library(tmp_pa
 def test_listing_counts_parameters_and_shows_what_could_be_installed(kept: Path) -> None:
     written_down(some_weights(kept / "mine"))
     (kept / ".draft-1-x").mkdir()
-    mine, small = listed()
+    mine, small, _ = listed()  # the third comes with the package
     assert (mine.name, mine.state, mine.parameters, mine.dtype, mine.licence) == ("mine", "ready", 17, "bf16", "MIT")
     assert small.name == "smollm2-135m"
     assert small.state in {"not installed", "in the package"}
@@ -132,7 +132,7 @@ def test_the_command_lists_shows_and_says_damage(kept: Path) -> None:
     written_down(some_weights(kept / "mine"))
     run = CliRunner()
     rows = [json.loads(line) for line in run.invoke(models, ["--json"]).stdout.splitlines()]
-    assert [r["model"] for r in rows] == ["mine", "smollm2-135m"]
+    assert [r["model"] for r in rows] == ["mine", "smollm2-135m", "smollm2-135m-ledger"]
     assert "17" in run.invoke(models, []).stdout
     whole = run.invoke(models, ["show", "mine", "--json"])
     assert (whole.exit_code, json.loads(whole.stdout)["damaged"]) == (0, [])
@@ -220,7 +220,7 @@ def test_a_conversion_that_is_killed_leaves_nothing_that_looks_like_weights(kept
     run = [sys.executable, "-c", _KILLED, str(packed)]
     assert subprocess.run([*run, "kill"], check=False).returncode == -signal.SIGKILL
     assert len(list(kept.iterdir())) == 1
-    assert [f.name for f in listed()] == ["smollm2-135m"]
+    assert [f.name for f in listed()] == ["smollm2-135m", "smollm2-135m-ledger"]
     subprocess.run([*run, "whole"], check=True)
     assert [p.name for p in kept.iterdir()] == ["w"]
     assert damaged(kept / "w") == []

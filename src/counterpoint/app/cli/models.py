@@ -137,7 +137,7 @@ def export(run: str, folder: Path, policy: str | None, as_json: bool) -> None:
     click.echo(f"use it as --model local:{plain_text(str(folder))}")
 
 
-@models.command(epilog=_epilog(" shrink runs/hunt hunt-small --rank 8"))
+@models.command(epilog=_epilog(" shrink runs/hunt hunt-small --rank 8", " shrink runs/hunt hunt-small --rank 4 --json"))
 @click.argument("run")
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--rank", required=True, type=int, help="Of the adapter that is written.")

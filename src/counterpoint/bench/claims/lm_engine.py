@@ -1,4 +1,4 @@
-"""The engine against transformers on the calls of real teams, and how near both engine and learner come to what the GPU can do.
+"""The engine against transformers on the calls of real teams, and shares of what the GPU can do.
 
 Teams of `fake:1` play the ledger hunt; the prompts of their agents, call after call, are the load: every agent's first call at
 once, then every agent's second, and so on, as a team makes them. Each is answered with 32 tokens, whatever they say. Ours answers

@@ -1,4 +1,4 @@
-"""One language model imitates teams on all six text tasks at small dials, in four topologies: solved before and after.
+"""One language model imitates teams on all six text tasks at small dials: solved before and after.
 
 Each training seed has its own demonstrations (`fake:1`, of whom only those that solved their task are shown) and batches. The
 tasks take turns, so each of the six has a sixth of the held-out ones.
