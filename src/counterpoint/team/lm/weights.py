@@ -107,6 +107,8 @@ class Source:
             out.update(f"{file.stat().st_size}\0".encode())
             for part in _pages(file):
                 out.update(part)
+        for _, file in (pair for layer in self.layers for pair in layer):
+            out.update(file.read_bytes())
         return out.hexdigest()
 
     @property
