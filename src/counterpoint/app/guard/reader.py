@@ -6,6 +6,7 @@ under that; a spawn that failed does not count.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from zlib import crc32
 
 from counterpoint.app.guard.quick_json import dumps
@@ -56,7 +57,7 @@ def prompt_sum(text: Any) -> int | None:
     return crc32(words.encode("utf-8", "replace")) if words else None
 
 
-class SessionReader:
+class SessionReader(ABC):
     """Takes a session's new records into a state; a format says how they are read."""
 
     spawns: tuple[str, ...] = ()
@@ -67,24 +68,24 @@ class SessionReader:
     def __init__(self, state: GuardState) -> None:
         self.state, self.tally = state, state.tally
 
+    @abstractmethod
     def root(self, transcript: str) -> str:
         """The session's own transcript, also where a sub-agent's file is named."""
-        raise NotImplementedError
 
+    @abstractmethod
     def files_of(self, transcript: str) -> Iterator[tuple[str, str]]:
         """The files of a session, each with its agent; those that the records name come after the records were taken."""
-        raise NotImplementedError
 
-    def found(self, path: str, agent: str) -> None:
+    def found(self, path: str, agent: str) -> None:  # noqa: B027 - not every format asks for it
         """A file is read for the first time."""
 
+    @abstractmethod
     def take(self, record: dict[str, Any], agent: str) -> None:
         """Count one record of an agent's file."""
-        raise NotImplementedError
 
+    @abstractmethod
     def calls_of(self, record: dict[str, Any]) -> list[tuple[str, str, Any]]:
         """The tool calls in a record: id, tool and input."""
-        raise NotImplementedError
 
     def update(self, transcript: str, *, to_end: bool = False) -> None:
         """Read what is new in all files of the session."""
