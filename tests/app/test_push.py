@@ -115,6 +115,18 @@ def test_traces_are_sent_while_they_are_written_and_at_the_end(tmp_path: Path) -
     assert notes == []
 
 
+def test_a_store_that_is_still_being_made_is_waited_for(tmp_path: Path) -> None:
+    notes: list[str] = []
+    (tmp_path / "node" / "journal").mkdir(parents=True)  # as far as its writer has come
+    with serving(tmp_path / "all") as live:
+        with following(tmp_path / "node", live.url, note=notes.append, every_s=0.001):
+            time.sleep(0.05)  # a follower that gave up here would have said so
+            with Store(tmp_path / "node") as node:
+                node.add(trace("first"))
+        assert live.store.ids() == ["first"]
+    assert notes == []
+
+
 def test_the_traces_of_a_run_are_sent_while_it_is_trained(tmp_path: Path) -> None:
     how: dict[str, Any] = {"resume": False, "allow": (), "progress": None}
     with serving(tmp_path / "all") as live:

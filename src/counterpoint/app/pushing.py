@@ -25,6 +25,7 @@ import msgspec
 from counterpoint.app.receiver.collector import PARCEL, PATH, Kept, Parcel, Sent
 from counterpoint.errors import CounterpointError, InputError, Refused, TryAgain
 from counterpoint.store import Store, disk
+from counterpoint.store.opening import MARK
 from counterpoint.trace.lines import encode_lines
 
 _TRACES, _BYTES = 256, 8 << 20
@@ -209,6 +210,8 @@ def following(folder: Path, url: str, *, token: str = "", note: Callable[[str], 
 
     def follow() -> None:
         while not stop.wait(every_s):
+            if not (folder / MARK).exists():  # whoever writes it has not made it yet
+                continue
             with suppress(TryAgain):
                 _sent(folder, url, token, note, patience_s=0.0, stop=stop)
 
