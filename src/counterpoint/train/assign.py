@@ -18,19 +18,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import msgspec
 import numpy as np
 import torch
 
 import counterpoint.registry as registry
 from counterpoint.credit.mechanism import Mechanism
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
-from counterpoint.reward.balance import gdpo, variance_weights, variation_weights, weighted
+from counterpoint.reward.paying import OURS, pay
 from counterpoint.reward.reward import Reward
 from counterpoint.reward.schedules import Indicator, scaffold_of, weight_at
 from counterpoint.trace import Trace
 from counterpoint.trace.keys import make_key, parse_key
-from counterpoint.trace.rows import Credit, Signal, Signals
+from counterpoint.trace.rows import Credit
 from counterpoint.train.loss import Loss
 from counterpoint.train.policies.network import Network
 from counterpoint.train.preset import Preset
@@ -39,7 +38,6 @@ from counterpoint.train.rollouts import Rollout
 
 _MAIN = "orchestrator"
 _DECISION = {"stop": "stop", "spawn": "spawn", "talk": "communicate", "rule": "aggregate"}
-_OURS = ("weight", "gain")  # options of a reward that are not the plug-in's
 
 
 @dataclass(frozen=True)
@@ -69,14 +67,17 @@ def assigned(
         raise InputError(f"{len(traces)} traces for {len(out.values)} episodes", fix="play with traces: log=True")
     mechanism: Mechanism = registry.get("credit", preset.credit_name)
     options = dict(preset.credit[preset.credit_name])
-    paid, signals, primary = _paid(preset, out, traces, mechanism, progress, weights or {})
-    if signals is not None:
-        options["signals"] = signals
+    paid = pay(
+        preset.reward, traces, tasks=out.seeds, reader=preset.credit_name, balance=preset.balance, progress=progress,
+        weights=weights, at_first=out.value_TE[0],
+    )  # fmt: skip
+    if paid.signals is not None:
+        options["signals"] = paid.signals
     if "value" in mechanism.options and "critic" in mechanism.needs:
         known = prefix_values(net, out)
         place = {t.trace_id: i for i, t in enumerate(traces)}
         options["value"] = lambda t: [known[e.turn or 0, place[t.trace_id]] for e in t.events]
-    credit, kept = _identified(mechanism, paid, options)
+    credit, kept = _identified(mechanism, paid.traces, options)
     books = [_Book(t) for t in traces]
     for row in credit.rows:
         books[kept[row.trace]].put(row.unit, row.unit_id, row.value)
@@ -85,7 +86,7 @@ def assigned(
     found = _rows(out, books, preset.delegate == "agent")
     lacking = {name: int(np.isnan(v).sum()) for name, v in found.items()}
     covered = {name: np.nan_to_num(v, nan=0.0) for name, v in found.items()}
-    return Assigned(covered, {n: k for n, k in lacking.items() if k}, credit, primary)
+    return Assigned(covered, {n: k for n, k in lacking.items() if k}, credit, paid.first)
 
 
 def by_reward(
@@ -107,7 +108,7 @@ def needs_critic(preset: Preset) -> bool:
 def check(preset: Preset) -> None:
     """Raise where a preset names a reward, a mechanism or an option that there is not; before anything is played."""
     for name, given in preset.reward.items():
-        _known("reward", name, Reward, given, more=_OURS)
+        _known("reward", name, Reward, given, more=OURS)
         if scaffold_of(given.get("weight"), name) is None:
             weight_at(given.get("weight", 1.0), 0.0, name)
         elif name == next(iter(preset.reward)):
@@ -160,55 +161,6 @@ def _known(
 
 
 # -- rewards
-
-
-def _paid(
-    preset: Preset, out: Rollout, traces: Sequence[Trace], mechanism: Mechanism, progress: float, set_weights: Mapping[str, float]
-) -> tuple[list[Trace], Signals | None, np.ndarray]:
-    """Traces whose team reward is what the preset pays, signals of finer units, where it pays any, and the first reward."""
-    parts_KN, weights = np.zeros((len(preset.reward), len(traces))), []
-    fine: list[dict[tuple[str, str], float]] = [{} for _ in traces]
-    for k, (name, given) in enumerate(preset.reward.items()):
-        options = {o: v for o, v in given.items() if o not in _OURS}
-        weight = set_weights[name] if name in set_weights else weight_at(given.get("weight", 1.0), progress, name)
-        reward = registry.get("reward", name)
-        weights.append(weight)
-        parts_KN[k] -= out.value_TE[0] if given.get("gain") else 0.0
-        for i, trace in enumerate(traces):
-            for s in reward(trace, **options):
-                if s.unit == "team" or (s.unit == "orchestrator" and s.unit_id == _MAIN):
-                    parts_KN[k, i] += s.value
-                elif s.unit in ("agent", "role") and "signals" in mechanism.options:
-                    fine[i][s.unit, s.unit_id] = fine[i].get((s.unit, s.unit_id), 0.0) + weight * s.value
-                else:
-                    what = f"reward {name} pays a {s.unit}, which mechanism {preset.credit_name} does not read"
-                    raise InputError(what, fix="agent_wise or hierarchical read signals of agents and roles")
-    totals = _balanced(preset.balance, parts_KN, np.array(weights), out.seeds)
-    paid = [msgspec.structs.replace(t, rewards={**t.rewards, "team": float(x)}) for t, x in zip(traces, totals, strict=True)]
-    if not any(fine):
-        return paid, None, parts_KN[0]
-    units = {unit for own in fine for unit, _ in own}
-    rows = {t.trace_id: [*_topped(t, own, units, float(x))] for t, own, x in zip(traces, fine, totals, strict=True)}
-    return paid, Signals.of(rows), parts_KN[0]
-
-
-def _balanced(how: str, parts_KN: np.ndarray, weights_K: np.ndarray, task_N: np.ndarray) -> np.ndarray:
-    """(N,) one reward of several."""
-    if how == "gdpo":
-        return gdpo(parts_KN, task_N, weights_K, whiten=False)
-    if how == "variance":
-        weights_K = weights_K * variance_weights(parts_KN, task_N)
-    elif how == "variation":
-        weights_K = weights_K * variation_weights(parts_KN)
-    return weighted(parts_KN, weights_K)
-
-
-def _topped(trace: Trace, own: Mapping[tuple[str, str], float], units: set[str], total: float) -> Iterable[Signal]:
-    """Every agent's (or role's) share of the team reward, all of it, and its own on top."""
-    names = {"agent": dict.fromkeys(e.agent for e in trace.events), "role": dict.fromkeys(e.role for e in trace.events if e.role)}
-    for unit in sorted(units):
-        for name in names[unit]:
-            yield Signal(unit, name, "team", total + own.get((unit, name), 0.0))
 
 
 class Scaffolds:

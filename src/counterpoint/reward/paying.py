@@ -1,0 +1,105 @@
+"""Several rewards as one: what they pay the team becomes the trace's team reward, what they pay agents and roles are signals.
+
+Always true: what is paid to the team or to the orchestrator as a whole is summed with its weight, or balanced; what is paid to
+agents or roles comes on top of that, for mechanisms that read signals. The traces given are never changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+import counterpoint.registry as registry
+from counterpoint.errors import InputError
+from counterpoint.reward.balance import gdpo, variance_weights, variation_weights, weighted
+from counterpoint.reward.schedules import weight_at
+from counterpoint.trace import Trace
+from counterpoint.trace.rows import Signal, Signals
+
+OURS = ("weight", "gain")
+"""Options of a reward that are not the plug-in's."""
+
+
+@dataclass(frozen=True)
+class Paid:
+    """What the rewards came to."""
+
+    traces: list[Trace]
+    """With the team reward that was paid."""
+    signals: Signals | None
+    """Of agents and roles, the team's on top of their own; None where only the team was paid."""
+    first: np.ndarray
+    """(N,) what the first reward alone pays the team, by trace."""
+
+
+def pay(
+    rewards: Mapping[str, Mapping[str, Any]],
+    traces: Sequence[Trace],
+    *,
+    tasks: np.ndarray,
+    reader: str,
+    balance: str = "sum",
+    progress: float = 0.0,
+    weights: Mapping[str, float] | None = None,
+    at_first: np.ndarray | None = None,
+    leads: Mapping[str, str] | None = None,
+) -> Paid:
+    """Rewards by name with their options, paid on traces.
+
+    `tasks` says which traces are of one task, `reader` is the mechanism that reads the result, `weights` are those that replace
+    the rewards' own, `at_first` is the value of the draft before the first round, for rewards with `gain`; `leads` names the
+    orchestrator of a trace where it is not "orchestrator".
+    """
+    reads_signals = "signals" in registry.get("credit", reader).options
+    parts_KN, used = np.zeros((len(rewards), len(traces))), []
+    fine: list[dict[tuple[str, str], float]] = [{} for _ in traces]
+    for k, (name, given) in enumerate(rewards.items()):
+        options = {o: v for o, v in given.items() if o not in OURS}
+        set_weights = weights or {}
+        weight = set_weights[name] if name in set_weights else weight_at(given.get("weight", 1.0), progress, name)
+        reward = registry.get("reward", name)
+        used.append(weight)
+        if given.get("gain"):
+            if at_first is None:
+                raise InputError(f"reward {name} pays the gain over the first draft, which has no value here", fix="gain = false")
+            parts_KN[k] -= at_first
+        for i, trace in enumerate(traces):
+            lead = (leads or {}).get(trace.trace_id, "orchestrator")
+            for s in reward(trace, **options):
+                if s.unit == "team" or (s.unit == "orchestrator" and s.unit_id == lead):
+                    parts_KN[k, i] += s.value
+                elif s.unit in ("agent", "role") and reads_signals:
+                    fine[i][s.unit, s.unit_id] = fine[i].get((s.unit, s.unit_id), 0.0) + weight * s.value
+                else:
+                    what = f"reward {name} pays a {s.unit}, which mechanism {reader} does not read"
+                    raise InputError(what, fix="agent_wise or hierarchical read signals of agents and roles")
+    totals = balanced(balance, parts_KN, np.array(used), tasks)
+    paid = [msgspec.structs.replace(t, rewards={**t.rewards, "team": float(x)}) for t, x in zip(traces, totals, strict=True)]
+    if not any(fine):
+        return Paid(paid, None, parts_KN[0])
+    units = {unit for own in fine for unit, _ in own}
+    rows = {t.trace_id: [*_topped(t, own, units, float(x))] for t, own, x in zip(traces, fine, totals, strict=True)}
+    return Paid(paid, Signals.of(rows), parts_KN[0])
+
+
+def balanced(how: str, parts_KN: np.ndarray, weights_K: np.ndarray, task_N: np.ndarray) -> np.ndarray:
+    """(N,) one reward of several."""
+    if how == "gdpo":
+        return gdpo(parts_KN, task_N, weights_K, whiten=False)
+    if how == "variance":
+        weights_K = weights_K * variance_weights(parts_KN, task_N)
+    elif how == "variation":
+        weights_K = weights_K * variation_weights(parts_KN)
+    return weighted(parts_KN, weights_K)
+
+
+def _topped(trace: Trace, own: Mapping[tuple[str, str], float], units: set[str], total: float) -> Iterable[Signal]:
+    """Every agent's (or role's) share of the team reward, all of it, and its own on top."""
+    names = {"agent": dict.fromkeys(e.agent for e in trace.events), "role": dict.fromkeys(e.role for e in trace.events if e.role)}
+    for unit in sorted(units):
+        for name in names[unit]:
+            yield Signal(unit, name, "team", total + own.get((unit, name), 0.0))
