@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from counterpoint.errors import InputError, did_you_mean
+from counterpoint.errors import InputError, NotIdentified, did_you_mean
 from counterpoint.trace import Trace
 from counterpoint.trace.batch import TraceBatch
 from counterpoint.trace.example import Example
@@ -61,6 +61,19 @@ class Mechanism:
                 if not math.isfinite(value):
                     raise InputError(f"reward {channel!r} is {value}", where=trace.trace_id, fix="leave out what was not scored")
         return self.run(many, **options)
+
+
+def identified(mechanism: Mechanism, traces: Sequence[Trace], options: Mapping[str, Any]) -> tuple[Credit, list[int]]:
+    """The credit of the traces that the mechanism can judge, and their places; a trace that it refuses by name is left out."""
+    kept = list(range(len(traces)))
+    while True:
+        try:
+            return mechanism([traces[i] for i in kept], **options), kept
+        except NotIdentified as error:
+            left = [i for i in kept if traces[i].trace_id != error.where]
+            if not left or len(left) == len(kept):
+                raise
+            kept = left
 
 
 def team_reward(trace: Trace, channel: str = "team") -> float:

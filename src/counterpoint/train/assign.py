@@ -22,8 +22,8 @@ import numpy as np
 import torch
 
 import counterpoint.registry as registry
-from counterpoint.credit.mechanism import Mechanism
-from counterpoint.errors import InputError, NotIdentified, did_you_mean
+from counterpoint.credit.mechanism import Mechanism, identified
+from counterpoint.errors import InputError, did_you_mean
 from counterpoint.reward.paying import OURS, pay
 from counterpoint.reward.reward import Reward
 from counterpoint.reward.schedules import Indicator, scaffold_of, weight_at
@@ -77,7 +77,7 @@ def assigned(
         known = prefix_values(net, out)
         place = {t.trace_id: i for i, t in enumerate(traces)}
         options["value"] = lambda t: [known[e.turn or 0, place[t.trace_id]] for e in t.events]
-    credit, kept = _identified(mechanism, paid.traces, options)
+    credit, kept = identified(mechanism, paid.traces, options)
     books = [_Book(t) for t in traces]
     for row in credit.rows:
         books[kept[row.trace]].put(row.unit, row.unit_id, row.value)
@@ -204,19 +204,6 @@ def prefix_values(net: Network, out: Rollout) -> np.ndarray:
         going = net.judge_teams(torch.from_numpy(t["x"]))[0].numpy().astype(np.float64)
     known[t["round"], t["ep"]] += going * float(net.team_scale) * team_scale(t)
     return known
-
-
-def _identified(mechanism: Mechanism, traces: Sequence[Trace], options: dict[str, Any]) -> tuple[Credit, list[int]]:
-    """The credit of the traces that the mechanism can judge, and their places; a trace it refuses by name is left out."""
-    kept = list(range(len(traces)))
-    while True:
-        try:
-            return mechanism([traces[i] for i in kept], **options), kept
-        except NotIdentified as error:
-            left = [i for i in kept if traces[i].trace_id != error.where]
-            if not left or len(left) == len(kept):
-                raise
-            kept = left
 
 
 class _Book:
