@@ -12,11 +12,12 @@ import pytest
 
 from counterpoint.credit.mechanism import Mechanism
 from counterpoint.errors import CounterpointError, InputError, NotIdentified
+from counterpoint.reward.paying import balanced
 from counterpoint.reward.reward import Reward
 from counterpoint.reward.schedules import weight_at
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.rows import Credit, CreditRow, Signal, Signals
-from counterpoint.train.assign import _balanced, _Book, assigned, check, needs_critic, prefix_values
+from counterpoint.train.assign import _Book, assigned, check, needs_critic, prefix_values
 from counterpoint.train.policies.features import TEAM
 from counterpoint.train.policies.network import Network
 from counterpoint.train.preset import Preset
@@ -285,13 +286,13 @@ def test_what_agents_and_roles_are_paid_stands_on_top_of_the_teams(lab: Lab) -> 
 
 def test_several_rewards_become_one_by_the_presets_balance() -> None:
     parts, weights, task = np.array([[1.0, 3.0, 2.0, 2.0], [10.0, 10.0, 0.0, 40.0]]), np.array([1.0, 0.5]), np.array([0, 0, 1, 1])
-    assert _balanced("sum", parts, weights, task).tolist() == [6, 8, 2, 22]
+    assert balanced("sum", parts, weights, task).tolist() == [6, 8, 2, 22]
     # within tasks: the first varies in the first one only, the second in the second one only
-    assert _balanced("gdpo", parts, weights, task).tolist() == pytest.approx([-(0.5**0.5), 0.5**0.5, -0.5 * 0.5**0.5, 0.5 * 0.5**0.5])
+    assert balanced("gdpo", parts, weights, task).tolist() == pytest.approx([-(0.5**0.5), 0.5**0.5, -0.5 * 0.5**0.5, 0.5 * 0.5**0.5])
     # variances within tasks: mean of (1, 1, 0, 0) and of (0, 0, 400, 400)
     shares = 2 * np.array([0.5, 200.0]) / 200.5
-    assert _balanced("variance", parts, weights, task).tolist() == pytest.approx((weights * shares @ parts).tolist())
+    assert balanced("variance", parts, weights, task).tolist() == pytest.approx((weights * shares @ parts).tolist())
     variation = np.array([parts[0].std() / 2, parts[1].std() / 15])
-    assert _balanced("variation", parts, weights, task).tolist() == pytest.approx((weights * variation * 2 / variation.sum() @ parts).tolist())
+    assert balanced("variation", parts, weights, task).tolist() == pytest.approx((weights * variation * 2 / variation.sum() @ parts).tolist())
     with pytest.raises(InputError, match=r"no balance 'gpdo'.*did you mean 'gdpo'"):
         Preset(credit={"group_relative": {}}, balance="gpdo", **PLAIN)
