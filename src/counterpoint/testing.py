@@ -370,10 +370,11 @@ def check_preset(preset: Preset) -> None:
     _require(bool(preset.reward), "pays nothing")
     # a stop that was written down and not carried out is in no trace
     _require(not (preset.goes_on and preset.uses_traces), "goes on after stops, which credit judged on traces cannot see")
-    try:
-        check(preset)
-    except CounterpointError as error:
-        raise ConformanceError(f"names what there is not: {error}") from error
+    for form in (preset, preset.changed(preset.as_released), preset.changed(preset.knob)):
+        try:
+            check(form)
+        except CounterpointError as error:
+            raise ConformanceError(f"names what there is not: {error}") from error
     row = _one_update(preset)
     _require(row.get("decisions", 0) > 0, "an update learns from no decision")
     odd = sorted(name for name, value in row.items() if isinstance(value, float) and not math.isfinite(value))

@@ -27,6 +27,8 @@ def test_every_default() -> None:
     assert (found.regime, found.delegate, found.forks, found.keeps, found.goes_on) == ("A", "orchestrator", 0.0, 0.0, False)
     assert found.rates == {"policy": 3e-3, "spawn": 2e-2, "critic": 3e-3}
     assert (found.averaging, found.needs) == (0.9, ())
+    assert (found.trains, found.unit, found.learns, found.alternate) == (("O1", "O2", "O3", "O4", "O5"), "team", ("network",), 0)
+    assert (found.as_released, found.knob, found.guessed) == ({}, {}, ())
     assert (found.loss_name, found.credit_name, found.uses_traces) == ("soft", "task_returns", False)
     other = Preset(**LEAST | {"credit": {"group_relative": {"a": 1}}, "loss": {"clip": {"b": 2}}})
     assert (other.loss_name, other.credit_name, other.uses_traces) == ("clip", "group_relative", True)
@@ -45,6 +47,13 @@ def test_every_default() -> None:
         ({"group": 0}, "24 episodes do not make groups of 0"),
         ({"group": 5}, "24 episodes do not make groups of 5"),
         ({"needs": ("vote",)}, "no need named 'vote'.*did you mean 'votes'"),
+        ({"trains": ("O6",)}, "no thing to train named 'O6'"),
+        ({"trains": ()}, "trains nothing"),
+        ({"unit": "agents"}, "no unit named 'agents'.*did you mean 'agent'"),
+        ({"learns": ("llm",)}, "no learner named 'llm'.*did you mean 'lm'"),
+        ({"alternate": -1}, "alternate is -1"),
+        ({"knob": {"grup": 2}}, "a preset has no 'grup'"),
+        ({"as_released": {"group": 5}}, "24 episodes do not make groups of 5"),
     ],
 )
 def test_what_does_not_fit_is_named(changes: dict[str, Any], says: str) -> None:
@@ -106,6 +115,16 @@ def test_a_run_may_change_a_preset_and_nothing_that_is_not_there() -> None:
     ):
         with pytest.raises(InputError, match=says):
             found.changed(change)
+
+
+def test_the_released_form_and_the_knob_are_changes_by_name() -> None:
+    own = {"as_released": {"group": 2, "loss": {"lam": 0.5}}, "knob": {"loss": {"steps": 3}}}
+    found = Preset(**LEAST | own)
+    both = found.changed({"as_released": True, "knob": True, "group": 6})
+    assert (both.group, both.loss) == (6, {"soft": {"lam": 0.5, "steps": 3}})
+    assert found.changed({"as_released": False}) is found
+    with pytest.raises(InputError, match="this preset has no knob"):
+        Preset(**LEAST).changed({"knob": True})
 
 
 @pytest.mark.parametrize(

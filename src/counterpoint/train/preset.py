@@ -15,6 +15,7 @@ from typing import Any
 import counterpoint.registry as registry
 from counterpoint.envs.teamworld.config import Config
 from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
+from counterpoint.trace.vocabulary import SUB_DECISIONS, UNITS
 
 REGIMES = {
     "A": "sub-agents frozen, the orchestrator learns",
@@ -31,7 +32,11 @@ BALANCES = {
 """See `reward/balance.py`."""
 ON_ROWS = {"task_returns": "counterpoint.train.returns", "qmix": "counterpoint.train.losses.td"}
 """Mechanisms whose numbers rollout rows give without a trace, and where; a test holds the two together."""
+_WHOLE = ("as_released", "knob")  # changes kept in the preset itself
 _RATES = ("policy", "spawn", "critic")
+TRAINS = {**SUB_DECISIONS, "w": "what workers say and do"}
+"""What a method may train: the five sub-decisions of an orchestrator, and the workers."""
+LEARNERS = {"network": "the network that plays TeamWorld", "lm": "a language model"}
 GRADES = {"P": "paper read", "R": "code read", "S": "secondary", "M": "measured here"}
 CAPABILITIES = {
     "workers": lambda c: c.max_agents > 0,
@@ -87,6 +92,20 @@ class Preset:
     """What is kept of the running mean of the weights at each update; evaluations play with that mean."""
     needs: tuple[str, ...] = ()
     """Of the world: names in `CAPABILITIES`."""
+    trains: tuple[str, ...] = tuple(SUB_DECISIONS)
+    """What the source trains: names in `TRAINS`. In TeamWorld every head learns that gets credit."""
+    unit: str = "team"
+    """What the source gives credit to: one of the survey's `UNITS`."""
+    learns: tuple[str, ...] = ("network",)
+    """Names in `LEARNERS`: which kinds of learner the method can train here."""
+    alternate: int = 0
+    """Updates after which the roles that learn switch, orchestrator first; 0: all learn in every update."""
+    as_released: Mapping[str, Any] = field(default_factory=dict)
+    """Changes (as `changed` takes them) that make it what the released code does; empty: the same, or unknown."""
+    knob: Mapping[str, Any] = field(default_factory=dict)
+    """The one alternative that a fair comparison tries beside the published numbers, as `changed` takes it: named beforehand."""
+    guessed: tuple[str, ...] = ()
+    """What the source does not say, so that the number here is ours."""
 
     def __post_init__(self) -> None:
         whose = ("orchestrator", "agent")
@@ -105,9 +124,18 @@ class Preset:
                 raise InputError(f"no learning rate of {name!r}", fix=did_you_mean(name, _RATES))
         if self.group < 1 or self.episodes % self.group:
             raise InputError(f"{self.episodes} episodes do not make groups of {self.group}", fix=f"a multiple of {self.group}")
-        for need in self.needs:
-            if need not in CAPABILITIES:
-                raise InputError(f"no need named {need!r}", fix=did_you_mean(need, CAPABILITIES))
+        for what, names, all_names in (("need", self.needs, CAPABILITIES), ("thing to train", self.trains, TRAINS),
+                                       ("learner", self.learns, LEARNERS), ("unit", (self.unit,), UNITS)):  # fmt: skip
+            for name in names:
+                if name not in all_names:
+                    raise InputError(f"no {what} named {name!r}", fix=did_you_mean(name, all_names))
+        if not self.trains or not self.learns:
+            raise InputError("a preset trains nothing, or learns nowhere", fix="name at least one of trains and of learns")
+        if self.alternate < 0:
+            raise InputError(f"alternate is {self.alternate}", fix="a number of updates, or 0: all learn in every update")
+        bare = dataclasses.replace(self, as_released={}, knob={}) if self.as_released or self.knob else self
+        for change in (self.as_released, self.knob):
+            bare.changed(change)
 
     @property
     def loss_name(self) -> str:
@@ -126,9 +154,14 @@ class Preset:
 
     def changed(self, changes: Mapping[str, Any]) -> Preset:
         """The preset with other values: of its own fields, of its loss and credit ({"loss": {"lam": 0.8}}), of its rewards
-        ({"reward": {"team_outcome": {"weight": 0.5}}}); a field or an option that there is not is an error."""
+        ({"reward": {"team_outcome": {"weight": 0.5}}}); {"as_released": True} and {"knob": True} stand for what those fields
+        hold, and other changes come on top. A field or an option that there is not is an error."""
         known = [f.name for f in dataclasses.fields(self)]
         given: dict[str, Any] = {}
+        for name in _WHOLE:
+            if name in changes and isinstance(changes[name], bool):
+                rest = {k: v for k, v in changes.items() if k != name}
+                return (self.changed(self._whole(name)) if changes[name] else self).changed(rest)
         for name, value in changes.items():
             if name not in known:
                 raise InputError(f"a preset has no {name!r}", where="change", fix=did_you_mean(name, known))
@@ -144,6 +177,12 @@ class Preset:
                 value = {**own, **value}
             given[name] = tuple(value) if isinstance(value, list) else value
         return dataclasses.replace(self, **given) if given else self
+
+    def _whole(self, name: str) -> Mapping[str, Any]:
+        held: Mapping[str, Any] = getattr(self, name)
+        if not held:
+            raise InputError(f"this preset has no {name}", where="change", fix="leave it out: the source gives no other form")
+        return held
 
     def refuse(self, config: Config, name: str) -> None:
         """Raise where the world lacks what this preset needs."""

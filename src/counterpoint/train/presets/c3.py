@@ -20,4 +20,8 @@ c3 = Preset(
     group=8,
     episodes=32,
     regime="B",
+    trains=("w", "O3"),
+    unit="message",
+    learns=("network", "lm"),
+    knob={"credit": {"normalise": False}},
 )

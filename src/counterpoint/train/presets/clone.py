@@ -19,4 +19,7 @@ clone = Preset(
     group=1,
     episodes=32,
     rates={"policy": 5e-3, "spawn": 2e-2, "critic": 3e-3},
+    unit="turn",
+    learns=("network", "lm"),
+    knob={"loss": {"steps": 24}},
 )

@@ -21,4 +21,6 @@ counterpoint = Preset(
     widens=(40, 4),
     trial_every=10,
     rates={"policy": 5e-3, "spawn": 2e-2, "critic": 3e-3},
+    unit="turn",
+    knob={"forks": 0.2},
 )

@@ -21,4 +21,8 @@ dr_mas = Preset(
     episodes=32,
     regime="C",
     delegate="agent",
+    trains=("w",),
+    unit="agent",
+    learns=("network", "lm"),
+    knob={"loss": {"clip_high": 0.28}},
 )

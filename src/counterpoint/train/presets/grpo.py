@@ -19,4 +19,7 @@ grpo = Preset(
     group=8,
     episodes=32,
     regime="B",
+    unit="team",
+    learns=("network", "lm"),
+    knob={"loss": {"clip_high": 0.28}},
 )

@@ -22,4 +22,9 @@ kimi_parl = Preset(
     episodes=32,
     regime="A",
     needs=("workers",),
+    trains=("O1", "O2"),
+    unit="orchestrator",
+    learns=("network", "lm"),
+    knob={"reward": {"orchestration": {"weight": {"from": 0.1, "to": 0.0}}}},
+    guessed=("lambda1 and lambda2", "how they fall", "forms of r_parallel and r_finish", "alpha, beta and tau of the mask"),
 )

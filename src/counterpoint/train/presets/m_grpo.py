@@ -22,4 +22,9 @@ m_grpo = Preset(
     episodes=32,
     regime="C",
     delegate="agent",
+    trains=("O1", "O2", "w"),
+    unit="agent",
+    learns=("network", "lm"),
+    as_released={"reward": {"team_outcome": {"weight": 1.0}, "individual": {"weight": 0.0}}},
+    knob={"credit": {"d": 4}},
 )

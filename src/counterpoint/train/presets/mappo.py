@@ -20,4 +20,6 @@ mappo = Preset(
     group=1,
     episodes=32,
     regime="B",
+    unit="turn",
+    knob={"loss": {"epochs": 10}},
 )

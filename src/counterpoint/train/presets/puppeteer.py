@@ -23,4 +23,9 @@ puppeteer = Preset(
     regime="A",
     rates={"policy": 2e-2, "spawn": 5e-2, "critic": 3e-3},
     needs=("workers",),
+    trains=("O2", "O5"),
+    unit="orchestrator",
+    learns=("network", "lm"),
+    knob={"credit": {"lam": 0.03}},
+    guessed=("phi",),
 )

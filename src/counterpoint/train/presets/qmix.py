@@ -21,4 +21,6 @@ qmix = Preset(
     episodes=32,
     regime="A",
     rates={"policy": 5e-3, "spawn": 2e-2, "critic": 3e-3},
+    unit="team",
+    knob={"loss": {"lam": 0.6}},
 )

@@ -23,4 +23,9 @@ sharp = Preset(
     regime="B",
     delegate="agent",
     needs=("workers", "votes"),
+    trains=("w", "O2"),
+    unit="agent",
+    learns=("network", "lm"),
+    knob={"credit": {"lambda_s": 1.0}},
+    guessed=("lambda_s", "lambda_p", "ddof", "clip", "KL"),
 )
