@@ -17,8 +17,9 @@ from counterpoint.team.lm.engine import Ask, Engine  # noqa: E402
 from counterpoint.team.lm.network import Network, Packed, Rope, Shape, Weights  # noqa: E402
 from counterpoint.trace import Event, Trace  # noqa: E402
 from counterpoint.train.learner import NotFinite  # noqa: E402
-from counterpoint.train.lm.learner import LanguageLearner, Options, Said, sequences_of, with_old  # noqa: E402
+from counterpoint.train.lm.learner import LanguageLearner, Options, Said, pairs_of, sequences_of, with_old  # noqa: E402
 from counterpoint.train.lm.objective import Objective  # noqa: E402
+from counterpoint.train.objectives import dpo  # noqa: E402
 
 SHAPE = Shape(layers=2, heads=2, kv_heads=1, head_width=8, width=16, inner=32, vocabulary=24, context=64, eps=1e-5, rope=Rope())
 END, GOOD = 0, 7
@@ -164,3 +165,50 @@ def test_an_adapter_goes_to_a_file_and_back_and_fits_its_own_model_only() -> Non
         Adapter.of_tensors({"x": torch.zeros(2)}, scale=1.0)
     with pytest.raises(InputError, match="rank 0"):
         Adapter.new(SHAPE, weights, rank=0)
+
+
+def test_preferences_have_the_value_and_the_gradient_of_their_formula() -> None:
+    pairs = [(said("a", [1, 2], [4, 5, END]), said("b", [1, 2], [6, END])), (said("c", [3] * 9, [7]), said("d", [3] * 9, [8]))]
+    flat = [one for pair in pairs for one in pair]
+    reference, weights = weights_of(1), weights_of()
+    learner = LanguageLearner(Network(SHAPE), weights, Options(tokens=8, clip_norm=1e9))  # micro-batches divide a pair
+    now, ref = (np.array([x.sum() for x in learner.logps(flat, w)]).reshape(2, 2) for w in (weights, reference))
+    told = learner.prefer(pairs, reference, 0.3)
+    assert told["loss"] == pytest.approx(float(dpo(now[:, 0], ref[:, 0], now[:, 1], ref[:, 1], beta=0.3).mean()), abs=1e-5)
+    assert told["pairs"] == 2
+    again = {n: w.requires_grad_() for n, w in weights_of().items()}
+    whole = LanguageLearner(Network(SHAPE), again, Options(tokens=10_000))
+    sums = torch.stack([part.sum() for batch in whole._batches(flat) for part in _in_order(whole, again, batch, flat)]).reshape(2, 2)
+    before = torch.as_tensor(ref, dtype=torch.float32)
+    margin = 0.3 * ((sums - before)[:, 0] - (sums - before)[:, 1])
+    torch.nn.functional.softplus(-margin).mean().backward()
+    for name, weight in weights.items():
+        assert torch.allclose(weight.grad, again[name].grad, atol=1e-5), name
+
+
+def _in_order(learner: LanguageLearner, weights: Weights, batch: Any, flat: list[Said]) -> list[Any]:
+    calls = [i for one in batch for i in one.calls]
+    parts = torch.split(learner._said(weights, batch), [len(flat[i].said) for i in calls])
+    return [part for _, part in sorted(zip(calls, parts, strict=True), key=lambda pair: pair[0])]
+
+
+def test_pairs_are_the_best_and_the_worst_of_one_prompt() -> None:
+    def call(name: str, prompt: list[int], answer: list[int], amount: float) -> Said:
+        return said(name, prompt, answer, advantages=np.full(len(answer), amount))
+
+    given = [call("a", [1], [4], 0.5), call("b", [1], [5], -1.0), call("c", [1], [6], 0.1), call("d", [2], [4], 1.0)]
+    assert [(w.name, v.name) for w, v in pairs_of(given)] == [("a", "b")]  # alone with its prompt, d is compared with nothing
+    assert pairs_of([call("a", [1], [4], 1.0), call("b", [1], [4], 0.0)]) == []  # the same was said
+    assert pairs_of([call("a", [1], [4], 1.0), call("b", [1], [5], 1.0)]) == []  # and was worth the same
+
+
+def test_one_imitates_ones_best() -> None:
+    weights = weights_of()
+    learner = LanguageLearner(Network(SHAPE), weights, Options(lr=0.02, steps=2))
+    good = [said(f"s{i}", [3, i], [GOOD, END]) for i in range(1, 5)]
+    before = sum(x.sum() for x in learner.logps(good))
+    for _ in range(5):
+        told = learner.imitate_some(good)
+    assert told["imitated"] == 4
+    assert sum(x.sum() for x in learner.logps(good)) > before
+    assert learner.imitate_some([]) == {"imitated": 0.0}

@@ -66,7 +66,7 @@ def language_config(
         raise InputError("no task to play", where="--task", fix="--task T1, or several: --task T1,T5")
     for mix in config["task"]:
         mix |= {} if topology is None else {"topology": topology}
-    named = {*tasks, *([topology] if topology else []), *credit}
+    named = {*tasks, *([topology] if topology else []), *credit, *([options["preset"]] if options.get("preset") else [])}
     tables = {name: {**(config.get(name) or {}), **(options.pop(name, None) or {})} for name in ("learn", "imitate")}
     tables["learn"] |= {"credit": list(credit)} if credit else {}
     tables["imitate"] |= {} if demos is None else {"demos": demos}
@@ -76,6 +76,7 @@ def language_config(
     _defaults(config, demos is not None)
     _chosen(config["imitate"], where)
     mine = [n for mix in config["task"] for n in (mix["name"], mix.get("topology", ""))] + list(config["learn"].get("credit", ()))
+    mine += [config["preset"]] if isinstance(config.get("preset"), str) else []
     registry.check_consent(mine, {*allow, *named}, where=str(source))
     return config
 
@@ -144,7 +145,8 @@ def language_planned(
 
     full = language_settings(config, where=None if source is None else str(source)).as_dict()
     tasks = "-".join(dict.fromkeys(find_task(mix["name"]).short for mix in full["task"]))
-    name = out or _HOME / (source.stem if source is not None else f"lm-{Path(full['model']).name}-{tasks}")
+    usual = "-".join(part for part in ("lm", Path(full["model"]).name, tasks, full["preset"].replace(":", "-")) if part)
+    name = out or _HOME / (source.stem if source is not None else usual)
     each = range(full["seed"], full["seed"] + (seeds or 1))
     is_one = out is not None and seeds is None
     return [(name if is_one else name.with_name(f"{name.name}-seed{seed}"), full | {"seed": seed}) for seed in each]

@@ -92,9 +92,10 @@ def train(
     a run that was cut off. With `store` it learns from the finished traces there that `where` finds (the language of
     `counterpoint ls`), and plays nothing but evaluations. With `lm` (a name of `counterpoint models`, or a folder) a language
     model learns to play `task` (T1 to T6, or several) as a team; `set` then has dials of the tasks and settings of the run, as
-    `--set` does. `progress(kind, row)` is told what happens. With `runner="ray"` rollouts are played on the Ray cluster at
-    `address` (else $RAY_ADDRESS, else this machine). `log` names trackers that are told too (tensorboard, wandb, mlflow), `push`
-    a collector (`counterpoint serve`) that gets the traces which are kept. Needs `pip install 'counterpoint[train]'`, or `[llm]`.
+    `--set` does, and `preset` is a method that language models can learn by. `progress(kind, row)` is told what happens. With
+    `runner="ray"` rollouts are played on the Ray cluster at `address` (else $RAY_ADDRESS, else this machine). `log` names
+    trackers that are told too (tensorboard, wandb, mlflow), `push` a collector (`counterpoint serve`) that gets the traces which
+    are kept. Needs `pip install 'counterpoint[train]'`, or `[llm]`.
 
     >>> import counterpoint as cpt
     >>> trained = cpt.train("W1", preset="grpo", updates=1, episodes=16, eval_episodes=4, set={"vote_items": 8})
@@ -117,7 +118,8 @@ def _runs(given: Mapping[str, Any], settings: Mapping[str, Any], allow: Collecti
     file, place = (None if given[name] is None else Path(given[name]) for name in ("source", "out"))
     task, where, changes = given["task"], {"where": given["where"], "seed": given["seed"]}, given["set"] or {}
     if given["lm"] is not None or is_language_file(file):
-        told = {"model": given["lm"], "tasks": (task,) if isinstance(task, str) else tuple(task or ()), **where, **settings}
+        told = {"model": given["lm"], "tasks": (task,) if isinstance(task, str) else tuple(task or ())}
+        told |= {"preset": given["preset"], **where, **settings}
         return _language_runs(file, told, changes, allow, out=place, seeds=given["seeds"])
     named = {"store": given["store"], "budget_calls": given["budget"], **where, **settings}
     config = settings_named(file, given["preset"], given["world"], allow, **named)

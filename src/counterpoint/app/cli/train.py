@@ -96,8 +96,8 @@ def train(resume: Path | None, watch: bool, listing: bool, as_json: bool, **give
     all_stops, ...), --set traces=N says from how many, --from takes recorded ones, and --out is the rule's file.
 
     With --lm, a language model imitates --demos, then plays, is paid and learns; --set takes dials of the tasks (documents=8),
-    limits (limits.width=2), prices (prices.agent=0.02) and settings (imitate.steps=300, learn.updates=40). The model of a
-    finished run is local:RUN.
+    limits (limits.width=2), prices (prices.agent=0.02) and settings (imitate.steps=300, learn.updates=40). --preset takes its
+    rewards, credit and loss from a published method that --list marks for `lm`. The model of a finished run is local:RUN.
     """
     if listing:
         return _list(as_json)
@@ -129,7 +129,7 @@ def train(resume: Path | None, watch: bool, listing: bool, as_json: bool, **give
 
 
 _FOR_LANGUAGE = ("tasks", "topology", "demos", "credit", "adapters", "device")
-_FOR_WORLDS = ("preset", "world", "budget", "staleness", "store")
+_FOR_WORLDS = ("world", "budget", "staleness", "store")
 
 
 def _language(given: Mapping[str, Any]) -> list[tuple[Path, dict[str, Any]]] | None:
@@ -148,7 +148,7 @@ def _language(given: Mapping[str, Any]) -> list[tuple[Path, dict[str, Any]]] | N
     adapters, updates = given["adapters"], given["updates"]
     config = language_config(
         source, model=given["lm"], tasks=_names(given["tasks"]), topology=given["topology"], demos=given["demos"],
-        where=given["where"], credit=_names(given["credit"]), allow=given["allow"],
+        where=given["where"], credit=_names(given["credit"]), preset=given["preset"], allow=given["allow"],
         pairs=[*given["pairs"], *([] if updates is None else [f"learn.updates={updates}"])], seed=given["seed"],
         device=given["device"], workers=given["workers"], runner=given["runner"], adapters="" if adapters == "none" else adapters,
     )  # fmt: skip

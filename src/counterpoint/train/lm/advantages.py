@@ -16,6 +16,8 @@ import numpy as np
 
 import counterpoint.registry as registry
 from counterpoint.credit.call_rows import CallRows, call_rows, model_call
+from counterpoint.credit.mechanism import identified
+from counterpoint.reward.paying import Paid, pay
 from counterpoint.team.session import Spec
 from counterpoint.trace import Trace, summed_costs
 from counterpoint.trace.rows import Credit, CreditRow
@@ -96,28 +98,50 @@ def merged_value(trace: Trace) -> list[float]:
     return values
 
 
+def merged_before(trace: Trace) -> list[float]:
+    """Before each event, what a merge of all that was returned until then would score: V of the prefix, for `gae` and its kin."""
+    return merged_value(trace)[:-1]
+
+
+_RELATIVE = ("gae", "marft", "puppeteer", "spiral", "marshal")
+"""Mechanisms with a baseline of their own, or with none by intent: their amounts are taken as they are."""
 _TEAM_GIVES: dict[str, dict[str, Any]] = {
     "difference": {"counterfactual": without_returns},
     "shapley": {"worth": merged_worth},
     "winter": {"worth": merged_worth},
     "sharp": {"worth": merged_worth},
     "ledger": {"value": merged_value, "unit": "agent"},
+    "gae": {"value": merged_before},
+    "marft": {"value": merged_before},
 }
 """What mechanisms need beyond the traces, as far as the task itself can answer."""
 
 
-def advantages(traces: Sequence[Trace], learn: Learn) -> CallRows:
-    """Rows of every model call, with the advantage that the mechanisms give it."""
+def advantages(traces: Sequence[Trace], learn: Learn, *, progress: float = 0.0) -> CallRows:
+    """Rows of every model call, with the advantage that the mechanisms give it for what the rewards pay."""
     rows: list[CreditRow] = []
-    names = []
     for name in learn.credit:
         mechanism = registry.get("credit", name)
-        credit: Credit = mechanism(list(traces), **{**_TEAM_GIVES.get(name, {}), **learn.options.get(name, {})})
-        found = [row for row in credit.rows if name != "difference" or _was_spawned(traces[row.trace], row)]
-        rows += found if "group" in mechanism.needs else normalised(found, traces, learn.normalise)
-        names.append(name)
+        options = {**_TEAM_GIVES.get(name, {}), **learn.options.get(name, {})}
+        paid_traces = list(traces)
+        if learn.reward:
+            told = _rewarded(traces, learn, name, progress)
+            paid_traces, options = told.traces, options | ({} if told.signals is None else {"signals": told.signals})
+        credit, kept = identified(mechanism, paid_traces, options)
+        found = [row._replace(trace=kept[row.trace]) for row in credit.rows]
+        found = [row for row in found if name != "difference" or _was_spawned(traces[row.trace], row)]
+        is_relative = "group" in mechanism.needs or name in _RELATIVE or options.get("give") == "advantage"
+        rows += found if is_relative else normalised(found, traces, learn.normalise)
     ids = tuple(t.trace_id for t in traces)
-    return call_rows(traces, Credit("+".join(names), "advantages", False, ids, tuple(rows)))
+    return call_rows(traces, Credit("+".join(learn.credit), "advantages", False, ids, tuple(rows)))
+
+
+def _rewarded(traces: Sequence[Trace], learn: Learn, reader: str, progress: float) -> Paid:
+    tasks = np.unique([t.task_id or t.trace_id for t in traces], return_inverse=True)[1]
+    leads = {t.trace_id: e.agent for t in traces for e in reversed(t.events) if e.role == "orchestrator"}
+    told: dict[str, Any] = {"balance": learn.balance, "progress": progress, "leads": leads}
+    told["at_first"] = np.zeros(len(traces))  # before the first round nothing was returned
+    return pay(learn.reward, traces, tasks=tasks, reader=reader, **told)
 
 
 def _was_spawned(trace: Trace, row: CreditRow) -> bool:

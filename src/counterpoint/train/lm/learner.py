@@ -137,6 +137,40 @@ class LanguageLearner:
 
         return {"tokens": float(count)} | self._step(sequences, loss)
 
+    def imitate_some(self, sequences: Sequence[Said]) -> dict[str, float]:
+        """Imitation of one's own best: the steps of an update, each on its part of the sequences."""
+        reports = [self.imitate([sequences[i] for i in part]) for part in self._parts(len(sequences))]
+        return _means(reports) | {"imitated": float(len(sequences))}
+
+    def prefer(self, pairs: Sequence[tuple[Said, Said]], reference: Weights, beta: float) -> dict[str, float]:
+        """Direct preference steps (DPO, arXiv 2305.18290): of each pair the first is to become likelier than the second.
+
+            loss = -log sigmoid(beta [(log p - log ref)(first) - (log p - log ref)(second)]),  the mean over pairs
+
+        The gradient is that of the two log-probabilities, weighed by how wrong the pair still is: the calls of a pair need
+        not be in one micro-batch.
+        """
+        said = [one for pair in pairs for one in pair]
+        before = np.array([x.sum() for x in self.logps(said, reference)]).reshape(-1, 2)
+        reports = []
+        for part in self._parts(len(pairs)):
+            mine = [one for k in part for one in pairs[k]]
+            now = np.array([x.sum() for x in self.logps(mine)]).reshape(-1, 2) - before[part]
+            margin = beta * (now[:, 0] - now[:, 1])
+            pull = beta / (1 + np.exp(margin)) / len(part)
+            weights = np.stack([-pull, pull], 1).reshape(-1)
+
+            def loss(logp: Tensor, batch: Sequence[int], mine: list[Said] = mine, weights: Any = weights) -> Tensor:
+                each = np.repeat(weights[list(batch)], [len(mine[i].said) for i in batch])
+                return (torch.as_tensor(each, dtype=torch.float32, device=logp.device) * logp).sum()
+
+            told = self._step(mine, loss)
+            reports.append(told | {"loss": float(np.logaddexp(0.0, -margin).mean()), "preferred": float((margin > 0).mean())})
+        return _means(reports) | {"pairs": float(len(pairs))}
+
+    def _parts(self, count: int) -> list[NDArray[np.int64]]:
+        return np.array_split(np.arange(count), min(self.options.steps, count)) if count else []
+
     def improve(self, sequences: Sequence[Said], objective: Objective, reference: Weights | None = None) -> dict[str, float]:
         """Clipped policy-gradient steps on what was sampled; every token weighs the same."""
         told = [s for s in sequences if s.advantages is not None and s.sampler is not None]
@@ -144,11 +178,11 @@ class LanguageLearner:
             raise InputError("a sequence without advantages or log-probabilities", fix="rows of sampled calls with credit")
         references = None if reference is None or not objective.beta else self.logps(told, reference)
         reports = []
-        for part in np.array_split(np.arange(len(told)), min(self.options.steps, len(told)) or 1):
+        for part in self._parts(len(told)):
             mine = [told[i] for i in part]
             mine_reference = None if references is None else [references[i] for i in part]
             reports.append(self._policy_step(mine, objective, mine_reference))
-        return {name: float(np.mean([r[name] for r in reports])) for name in reports[0]} if reports else {}
+        return _means(reports)
 
     def _policy_step(
         self, sequences: list[Said], objective: Objective, references: list[NDArray[np.float64]] | None
@@ -243,6 +277,24 @@ class LanguageLearner:
 def with_old(learner: LanguageLearner, sequences: Sequence[Said]) -> list[Said]:
     """The sequences with log-probabilities under the learner's weights, so that the engine's rounding can be corrected for."""
     return [replace(s, old=old) for s, old in zip(sequences, learner.logps(sequences), strict=True)]
+
+
+def pairs_of(sequences: Sequence[Said]) -> list[tuple[Said, Said]]:
+    """Of calls with one and the same prompt the best and the worst by their advantages, where they differ and said two things."""
+    found: dict[bytes, list[tuple[float, int]]] = {}
+    for i, one in enumerate(sequences):
+        amount = 0.0 if one.advantages is None else float(one.advantages.mean())
+        found.setdefault(one.prompt.tobytes(), []).append((amount, i))
+    pairs = []
+    for same in found.values():
+        (most, best), (least, worst) = max(same, key=lambda x: (x[0], -x[1])), min(same)
+        if most > least and not np.array_equal(sequences[best].said, sequences[worst].said):
+            pairs.append((sequences[best], sequences[worst]))
+    return pairs
+
+
+def _means(reports: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {name: float(np.mean([r[name] for r in reports])) for name in reports[0]} if reports else {}
 
 
 def _on_cpu(value: Any) -> Any:

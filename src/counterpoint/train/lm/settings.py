@@ -27,6 +27,7 @@ from counterpoint.errors import CounterpointError, InputError, NotFound, did_you
 from counterpoint.files import read_toml
 from counterpoint.team.session import Spec
 from counterpoint.team.state import Limits
+from counterpoint.train.lm.methods import check_rewards, with_preset
 from counterpoint.train.lm.objective import Objective
 
 
@@ -107,6 +108,10 @@ class Learn:
     """Credit mechanisms; where several cover a call, the most specific unit wins."""
     options: dict[str, Any] = field(default_factory=dict)
     """Options of mechanisms by their names: {group_relative = {convention = "rloo"}}."""
+    reward: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Rewards by name with their options and weights, as presets have them; none: the task's score, less the prices."""
+    balance: Literal["sum", "gdpo", "variance", "variation"] = "sum"
+    """How several rewards become one (`train.preset.BALANCES`)."""
     normalise: Literal["group", "leave_one_out", "none"] = "group"
     """How amounts that are not relative already become advantages: against the same unit in the other samples of a task."""
     updates: int = 0
@@ -124,6 +129,14 @@ class Learn:
     lr: float = 3e-5
     last_rate: float = 1.0
     """What is left of the rate at the end; it falls evenly from update to update."""
+    roles: tuple[str, ...] = ()
+    """Whose calls are learnt from; none: everybody's. With one policy for all, what they learn changes the others too."""
+    alternate: int = 0
+    """Updates after which the role that learns switches, the orchestrator first; 0: all of them in every update."""
+    loss: Literal["clip", "sft", "dpo"] = "clip"
+    """clip: clipped policy gradient. sft: calls whose advantage is above 0 are imitated. dpo: of calls with one prompt, the one
+    with the highest advantage is preferred to the one with the lowest."""
+    dpo_beta: float = 0.1
     level: Literal["token", "geometric", "product"] = "token"
     clip_low: float = 0.2
     clip_high: float = 0.28
@@ -159,6 +172,8 @@ class LanguageSettings:
     prices: Prices = field(default_factory=Prices)
     imitate: Imitate = field(default_factory=Imitate)
     learn: Learn = field(default_factory=Learn)
+    preset: str = ""
+    """A published method that sets what is not said otherwise of [learn] and of adapters: `counterpoint train --list`."""
     eval_every: int = 10
     eval_episodes: int = 32
     is_eval_first: bool = True
@@ -203,6 +218,8 @@ class LanguageSettings:
             raise InputError("nothing to learn", fix="[imitate] steps = 300, or [learn] updates = 40")
         if (l.updates or l.seconds) and l.samples < 2:
             raise InputError("groups of one sample have nothing to be compared with", fix="learn.samples = 8")
+        if l.alternate < 0 or not l.dpo_beta > 0:
+            raise InputError(f"learn.alternate is {l.alternate}, learn.dpo_beta {l.dpo_beta}", fix="0 or more; above 0")
         if not 0 < l.last_rate <= 1:
             raise InputError(f"learn.last_rate is {l.last_rate}", fix="above 0 and at most 1")
         l.objective()
@@ -226,6 +243,7 @@ class LanguageSettings:
             if "replay" in found.needs and "counterfactual" not in found.options:
                 fix = "difference, which makes the last merge again without an agent, or a mechanism that reads traces alone"
                 raise InputError(f"{name} plays teams again, which training does not", where="learn.credit", fix=fix)
+        check_rewards(self.learn.reward, self.learn.credit)
         for name, options in self.learn.options.items():
             if name not in self.learn.credit:
                 fix = did_you_mean(name, self.learn.credit)
@@ -237,7 +255,7 @@ class LanguageSettings:
 
     def names(self) -> list[str]:
         """What is looked up by name, and may be code from outside the package."""
-        return [n for mix in self.task for n in (mix.name, mix.topology)] + list(self.learn.credit)
+        return [n for mix in self.task for n in (mix.name, mix.topology)] + [*self.learn.credit, *self.learn.reward]
 
     def as_dict(self) -> dict[str, Any]:
         """Every key, for run.toml."""
@@ -253,7 +271,9 @@ _TABLES: dict[str, Any] = {"imitate": Imitate, "learn": Learn, "prices": Prices}
 
 
 def language_settings(given: Mapping[str, Any], *, where: str | None = None) -> LanguageSettings:
-    """Settings from keys and values; unknown keys and wrong types are one clear error."""
+    """Settings from keys and values, and from the preset they name; unknown keys and wrong types are one clear error."""
+    if isinstance(named := given.get("preset"), str) and named:
+        given = with_preset(given, named)
     _known(given, LanguageSettings, "", where)
     for name, table in _TABLES.items():
         if isinstance(given.get(name), Mapping):

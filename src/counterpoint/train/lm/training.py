@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,7 +27,7 @@ from counterpoint.trace.rows import Credit
 from counterpoint.train.folder import FORMAT, check_format
 from counterpoint.train.lm.advantages import advantages, flat_groups, paid
 from counterpoint.train.lm.driver import Driver, Rollout
-from counterpoint.train.lm.learner import Said, sequences_of, with_old
+from counterpoint.train.lm.learner import Said, pairs_of, sequences_of, with_old
 from counterpoint.train.lm.policies import Policies
 from counterpoint.train.lm.settings import LanguageSettings, TaskMix
 
@@ -256,12 +256,12 @@ class LanguageTraining:
     def learn(self) -> tuple[dict[str, Any], Played]:
         """Play, credit, and a few steps; the row of metrics, and what was played."""
         learn, begin = self.settings.learn, time.perf_counter()
-        if learn.beta and self.reference is None:
+        if (learn.beta or learn.loss == "dpo") and self.reference is None:
             self.reference = self.policies.snapshot()
         self.policies.refresh()
         played, kept, flat = self._groups()
         rolled = time.perf_counter()
-        rows = advantages(kept, learn) if kept else None
+        rows = advantages(kept, learn, progress=self.progress) if kept else None
         told: dict[str, float] = {}
         sequences = 0
         for name, mine in self._taught(rows).items():
@@ -291,8 +291,11 @@ class LanguageTraining:
             return {}
         row_of = {f"{rows.trace_ids[r.trace]} {r.event}": r for r in rows.rows}
         spoken: dict[str, dict[tuple[int, str], list[Said]]] = {}
+        learners = self._learners(rows)
         for said in sequences_of(rows):
             row = row_of[said.name]
+            if learners is not None and row.role not in learners:
+                continue
             spoken.setdefault(self.policies.policy_of(row.role), {}).setdefault((row.trace, row.agent), []).append(said)
         out = {}
         for name in self.policies.names:
@@ -300,10 +303,27 @@ class LanguageTraining:
             out[name] = [said for k in self.rng(3).permutation(len(mine)) for said in mine[k]]
         return {name: some for name, some in out.items() if some}
 
+    def _learners(self, rows: CallRows) -> Collection[str] | None:
+        """The roles whose calls teach in this update; None: all of them."""
+        learn = self.settings.learn
+        there = list(dict.fromkeys(r.role for r in rows.rows if r.role is not None))
+        if learn.roles and there and not set(there) & set(learn.roles):
+            fix = f"learn.roles of this team: {', '.join(sorted(there))}"
+            raise InputError(f"nobody in this team is {' or '.join(learn.roles)}, so nothing is learnt", fix=fix)
+        if not learn.alternate:
+            return learn.roles or None
+        turns = sorted(learn.roles or there, key=lambda role: (role != "orchestrator", role))
+        return turns[self.learned // learn.alternate % len(turns) :][:1]
+
     def _improve(self, name: str, mine: list[Said]) -> dict[str, float]:
         learn, learner = self.settings.learn, self.policies.learners[name]
         learner.set_rate(self.rate())
         learner.options = replace(learner.options, steps=learn.steps)
+        if learn.loss == "sft":
+            return learner.imitate_some([s for s in mine if s.advantages is not None and s.advantages.mean() > 0])
+        if learn.loss == "dpo":
+            assert self.reference is not None
+            return learner.prefer(pairs_of(mine), self.reference[name], learn.dpo_beta)
         told = with_old(learner, mine) if learn.cap else mine
         return learner.improve(told, learn.objective(), None if self.reference is None else self.reference[name])
 

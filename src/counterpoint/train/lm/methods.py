@@ -1,0 +1,88 @@
+"""A published method for language models: what a preset says, as settings of a run.
+
+Always true: what the run's own settings say wins over the preset. A preset that only networks can learn is refused with the
+reason. Regime A (sub-agents frozen) is an adapter for each role of which the orchestrator's alone learns, regime C an adapter
+for each role, regime B one policy for all; `adapters = ""` gives every regime one set of weights, which is then a departure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import counterpoint.registry as registry
+from counterpoint.errors import InputError, Refused, did_you_mean
+from counterpoint.reward.paying import OURS
+from counterpoint.reward.reward import Reward
+from counterpoint.reward.schedules import scaffold_of, weight_at
+from counterpoint.train.preset import Preset, named_preset
+
+_LOSSES = ("clip", "reinforce", "sft", "dpo")
+_LEVELS = {"decision": "token", "token": "token", "turn": "geometric", "sequence": "geometric"}
+
+
+def with_preset(given: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Settings as given, with what the preset says where they say nothing."""
+    preset = named_preset(name)
+    if preset.loss_name == "clone":  # imitation and nothing after it
+        more = {"imitate": {"steps": 300, **(given.get("imitate") or {})}}
+        return {**given, **more, "learn": {**(given.get("learn") or {}), "updates": 0, "seconds": 0.0}}
+    told = language_preset(preset, name)
+    told["learn"] = {**told["learn"], **(given.get("learn") or {})}
+    return {**told, **{k: v for k, v in given.items() if k != "learn"}}
+
+
+def language_preset(preset: Preset, name: str) -> dict[str, Any]:
+    """What a preset sets: `adapters`, and keys of [learn]."""
+    if "lm" not in preset.learns or preset.loss_name not in _LOSSES:
+        why = "language models learn by clipped policy steps, imitation or preferences" if "lm" in preset.learns else None
+        raise Refused(f"preset {name} is for networks only", why=why, fix="counterpoint train --list names those for `lm`")
+    if preset.balance == "gradient":
+        raise Refused(f"preset {name} balances rewards by gradient, which is for networks", fix="--set learn.balance=gdpo")
+    options = dict(preset.credit[preset.credit_name])
+    learn: dict[str, Any] = {
+        "credit": [preset.credit_name],
+        "options": {preset.credit_name: options} if options else {},
+        "alternate": preset.alternate,
+        **_loss(preset),
+    }
+    if preset.group > 1:
+        learn["samples"] = preset.group
+    if dict(preset.reward) != {"team_outcome": {}}:
+        learn |= {"reward": {k: dict(v) for k, v in preset.reward.items()}, "balance": preset.balance}
+    if preset.regime == "A":
+        learn["roles"] = ["orchestrator"]
+    return {"adapters": "" if preset.regime == "B" else "role", "learn": learn}
+
+
+def _loss(preset: Preset) -> dict[str, Any]:
+    """The keys of [learn] that say what an update minimises."""
+    given = dict(preset.loss[preset.loss_name])
+    if preset.loss_name == "reinforce":
+        return {"steps": 1, "cap": 0.0}  # one step, at which every ratio is 1
+    if preset.loss_name in ("sft", "dpo"):
+        return {"loss": preset.loss_name} | ({"dpo_beta": float(given["beta"])} if "beta" in given else {})
+    low = float(given.get("clip", 0.2))
+    high = given.get("clip_high")
+    return {
+        "clip_low": low, "clip_high": low if high is None else float(high), "dual": float(given.get("dual") or 0.0),
+        "level": _LEVELS[given.get("level", "decision")], "beta": float(given.get("beta", 0.0)), "kl": given.get("kl") or "k3",
+    }  # fmt: skip
+
+
+def check_rewards(rewards: Mapping[str, Mapping[str, Any]], credit: Sequence[str]) -> None:
+    """Raise where a reward or an option of it does not exist, or where it needs what teams of language models do not have."""
+    for name, given in rewards.items():
+        reward = registry.get("reward", name)
+        if not isinstance(reward, Reward):
+            raise InputError(f"{name!r} is no reward", where="learn.reward", fix="counterpoint commands, or docs/plugins.md")
+        for option in given:
+            if option not in (*reward.options, *OURS):
+                fix = did_you_mean(option, [*reward.options, *OURS])
+                raise InputError(f"reward {name} has no option {option!r}", where="learn.reward", fix=fix)
+        if scaffold_of(given.get("weight"), name) is not None:
+            what = f"the weight of {name} is driven by an indicator, which only networks have"
+            raise InputError(what, where="learn.reward", fix="a number, or {from = a, to = b}")
+        weight_at(given.get("weight", 1.0), 0.0, name)
+    if rewards and not credit:
+        raise InputError("rewards without a mechanism that reads them", where="learn.credit", fix="credit = ['group_relative']")
