@@ -35,7 +35,7 @@ def test_two_sides_with_labels_and_patterns(ends: Any, tmp_path: Path) -> None:
     code, out, err = ends("old=a*", "new=b*")
     assert code == 0, err
     assert "3 training seeds each · paired on 40 tasks of s1 and on training seeds · 10,000 bootstrap draws" in out
-    assert "budgets within 0.0% in calls" in out
+    assert "budgets within 0.0% in calls and rounds" in out
     rows = {line.split()[0]: line.split() for line in out.splitlines() if line[:3] in ("old", "new")}
     assert rows["new"][-3:] == ["40", "0", "0"]  # better, worse, same
     assert ends("old=a*", "new=b*")[1] == out
@@ -90,7 +90,7 @@ def test_one_seed_prints_and_says_what_it_cannot(ends: Any, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("second", "words"),
     [
-        ({"calls": 1200}, "spent 1,200 calls a run, grpo 1,000: more than 5% apart"),
+        ({"calls": 1200}, "spent 1,200 calls and rounds a run, grpo 1,000: more than 5% apart"),
         ({"world": "s2"}, "has world s2"),
         ({"world_version": "2"}, "has world version 2"),
         ({"world_config": {"horizon": 30}}, "differ in horizon 30 against 20"),
@@ -132,7 +132,7 @@ def test_five_percent_is_near_enough(ends: Any, tmp_path: Path) -> None:
     two_sides(tmp_path, calls=1050)
     code, out, _ = ends("a*", "b*")
     assert code == 0
-    assert "budgets within 5.0% in calls" in out
+    assert "budgets within 5.0% in calls and rounds" in out
 
 
 def test_another_format_is_refused_and_alone_is_bad_input(ends: Any, tmp_path: Path) -> None:

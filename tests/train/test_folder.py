@@ -183,7 +183,7 @@ def test_resuming_cuts_what_came_after(tmp_path: Path) -> None:
         assert run.about["status"] == "running"
         assert "why" not in run.about
         assert run.about["updates"] == 4
-        assert run.spent() == {"episodes": 32, "forks": 4, "calls": 400, "decisions": 200}
+        assert run.spent() == {"episodes": 32, "forks": 4, "calls": 400, "decisions": 200, "charged": 400}
         latest = run.latest_checkpoint()
         assert latest is not None
         assert run.read_checkpoint(latest) == b"state 4"

@@ -18,14 +18,14 @@ import pytest
 import torch
 
 from counterpoint.envs.teamworld.team_replay import TeamReplay
-from counterpoint.errors import CounterpointError, InputError, NotFound, NotIdentified, Refused, TryAgain
+from counterpoint.errors import InputError, NotFound, NotIdentified, Refused, TryAgain
 from counterpoint.store import Store
-from counterpoint.train import start
 from counterpoint.train._summed import summed_file
 from counterpoint.train.evaluate import HAND_MADE, policy_of, reference_rounds
 from counterpoint.train.folder import RunFolder
 from counterpoint.train.jobs import world_of
 from counterpoint.train.learner import NotFinite
+from counterpoint.train.policies.network import Network
 from counterpoint.train.session import Interrupts
 from counterpoint.train.start import resolved, train_run
 from counterpoint.train.training import checkpoint_bytes
@@ -77,7 +77,7 @@ def test_a_run_leaves_a_whole_folder(whole: Path) -> None:
     assert about["status"] == "finished"
     assert (about["updates"], about["seed"], about["world"]) == (4, 0, "wide_verify")
     assert about["world_config"]["vote_items"] == 4
-    assert about["spent"] == {k: metrics[-1][k] for k in ("episodes", "forks", "calls", "decisions")}
+    assert about["spent"] == {k: metrics[-1][k] for k in ("episodes", "forks", "calls", "decisions", "charged")}
     assert set(about["hand_made"]) == set(HAND_MADE)
     assert about["optimum"]["value"] == pytest.approx(world_of("W1", TINY).optimum().value)
     assert [row["update"] for row in metrics] == [1, 2, 3, 4]
@@ -254,11 +254,22 @@ def test_a_rate_that_is_too_high_fails_in_words(tmp_path: Path) -> None:
     assert RunFolder.open(tmp_path / "run").about["status"] == "failed"
 
 
-def test_a_team_that_calls_nobody_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(start, "_IDLE", 3)
-    with pytest.raises(CounterpointError, match=r"3 updates spent .* of 900,000,000 calls"):
-        train_run(tmp_path / "run", CONFIG | {"updates": 0, "budget_calls": 900_000_000})
-    assert RunFolder.open(tmp_path / "run").about["status"] == "failed"
+def test_a_team_that_calls_nobody_spends_its_budget_and_is_marked(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = Network.items
+
+    def leaves(self: Network, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        purpose, brief, query = before(self, x)
+        return purpose + torch.tensor([50.0, 0.0, 0.0, 0.0]), brief, query
+
+    monkeypatch.setattr(Network, "items", leaves)
+    idle = {"keeps": 0.0, "forks": 0.0}
+    run = train_run(tmp_path / "run", CONFIG | {"updates": 0, "budget_calls": 40, "change": idle})
+    assert (run.about["status"], run.about["collapsed"], run.spent()["calls"]) == ("finished", True, 0)
+    assert run.spent()["charged"] >= 40
+    assert all(m["charged"] >= m["episodes"] for m in run.metrics()), "every episode costs something"
+    assert not RunFolder.open(whole).about["collapsed"]
 
 
 @pytest.mark.parametrize(

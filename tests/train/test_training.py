@@ -57,6 +57,9 @@ def test_an_update_counts_all_it_spent_and_changes_the_weights() -> None:
     row = t.learn([out])
     assert t.update == row["update"] == 1
     assert row["calls"] == out.rollout.calls == t.totals["calls"]
+    rounds = out.rollout.columns["rounds"].tolist()
+    assert 0 in rounds, "an episode without a round is charged 1"
+    assert row["charged"] == out.rollout.calls + sum(rounds) + rounds.count(0) == t.totals["charged"]
     assert row["episodes"] == 8
     forced = out.rollout.tables["spawn"]
     assert row["forks"] == len(np.unique(forced["ep"][forced["forced"]]))
@@ -66,11 +69,11 @@ def test_an_update_counts_all_it_spent_and_changes_the_weights() -> None:
 
 def test_progress_is_by_whichever_limit_is_nearer() -> None:
     t = training(updates=4, budget_calls=1000)
-    t.update, t.totals = 1, {**t.totals, "calls": 100}
+    t.update, t.totals = 1, {**t.totals, "charged": 100}
     assert t.progress == 0.25
-    t.totals["calls"] = 600
+    t.totals["charged"] = 600
     assert t.progress == 0.6
-    t.totals["calls"] = 2000
+    t.totals["charged"] = 2000
     assert t.is_done
     assert training(budget_calls=0).progress == 0.0
 

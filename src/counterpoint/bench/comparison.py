@@ -232,8 +232,8 @@ def _incomplete_beta(x: float, a: float, b: float) -> float:
 
 # -- May these runs be compared? From run folders to sides of a comparison, with every reason against it --------------
 # Always true: a run counts with its last evaluation, never its best one (choosing by the held-out tasks would favour whoever
-# looks most often); what differs between runs is said, not repaired. Budgets are calls per run, forks included, and match
-# within 5 %.
+# looks most often); what differs between runs is said, not repaired. Budgets are what runs were charged (calls and rounds,
+# forks included), and match within 5 %. A run that collapsed counts with its final value, and is said.
 
 BUDGET = 0.05
 # What people ask for -> the list in an evaluation.
@@ -269,6 +269,11 @@ class Group:
         return {name: math.fsum(one[name] for one in found) / len(found) for name in TOTALS}
 
     @property
+    def collapsed(self) -> int:
+        """How many runs ended with a team that calls nobody."""
+        return sum(bool(run.about.get("collapsed")) for run in self.runs)
+
+    @property
     def optimum(self) -> dict[str, Any]:
         """The optimum that the first run states; empty where it states none."""
         return self.runs[0].about.get("optimum") or {}
@@ -287,9 +292,9 @@ def _tasks(final: dict[str, Any]) -> range:
 
 
 def budget_gap(groups: Sequence[Group], baseline: int = 0) -> float:
-    """The largest share by which a side's calls per run differ from the baseline's."""
-    base = groups[baseline].spent["calls"]
-    gaps = [abs(group.spent["calls"] - base) for group in groups]
+    """The largest share by which what a side's runs were charged differs from the baseline's."""
+    base = groups[baseline].spent["charged"]
+    gaps = [abs(group.spent["charged"] - base) for group in groups]
     return max(gap / base if base else math.inf if gap else 0.0 for gap in gaps)
 
 
@@ -306,7 +311,8 @@ def reasons(groups: Sequence[Group], baseline: int = 0) -> list[str]:
     for group in groups:
         gap = budget_gap([base, group])
         if gap > BUDGET:
-            spent = f"{group.label} spent {group.spent['calls']:,.0f} calls a run, {base.label} {base.spent['calls']:,.0f}"
+            its, theirs = (f"{g.spent['charged']:,.0f}" for g in (group, base))
+            spent = f"{group.label} spent {its} calls and rounds a run, {base.label} {theirs}"
             out.append(f"{spent}: more than {BUDGET:.0%} apart (forks counted)")
     return out
 

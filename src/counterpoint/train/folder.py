@@ -3,7 +3,7 @@
     runs/NAME/
       run.toml            every setting, resolved; written once, and open to a change by hand, which is told (`notes`)
       about.json          what it is: world, seed, versions, status, what was spent (replaced whole at each change)
-      metrics.jsonl       one row per update; episodes, forks, calls, decisions are totals so far
+      metrics.jsonl       one row per update; episodes, forks, calls, decisions, charged are totals so far
       evals.jsonl         one row per evaluation on the held-out seeds, one number per task in each list
       alerts.jsonl        {"update", "code", "what", "traces", "fix"}
       checkpoints/        000120.pt; `last` and `best` name one, after it is complete; the newest three and the best stay
@@ -11,9 +11,10 @@
 
 Always true: every file here but run.toml has a sum that is compared when it is read (`_sums`). The folder appears whole or not
 at all; after a kill or a full disk everything before the last row can be read, and one process at a time writes. `calls` counts
-every call that was paid for, those of forks included. An evaluation may carry, beside its lists, `stops` = {"reference": [...],
-"name": "optimum"} (the round in which another policy stops each task; beside "rounds") and `width` = [{"size": N, "agents":
-[...], "reference": x}] (team sizes by task size); plots show them.
+every call that was paid for, those of forks included; `charged`, what the budget was charged: calls and rounds, at least 1 per
+episode (rows of older versions, which charged calls alone, have none). An evaluation may carry, beside its lists, `stops` =
+{"reference": [...], "name": "optimum"} (the round in which another policy stops each task; beside "rounds") and `width` =
+[{"size": N, "agents": [...], "reference": x}] (team sizes by task size); plots show them.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ from counterpoint.train.settings import toml_text
 
 FORMAT = 1
 STATUSES = ("running", "finished", "interrupted", "failed")
-TOTALS = ("episodes", "forks", "calls", "decisions")
+TOTALS = ("episodes", "forks", "calls", "decisions", "charged")
 _REQUIRED = ("preset", "world", "world_version", "world_config", "seed")
 _FILES = ("metrics", "evals", "alerts")
 _KEPT = 3
@@ -69,6 +70,15 @@ def check_format(found: Any, where: str | os.PathLike[str]) -> None:
         said = "of no stated format" if found is None else f"of format {found}"
         fix = "use the version of Counterpoint that wrote it: about.json names it"
         raise InputError(f"is {said}; this version reads format {FORMAT}", where=os.fspath(where), fix=fix)
+
+
+def charged(totals: Mapping[str, Any]) -> int:
+    """What a run's budget was charged; runs of older versions, and of language models, are charged their calls alone."""
+    return totals.get("charged", totals.get("calls")) or 0
+
+
+def _totals(row: Mapping[str, Any]) -> dict[str, int]:
+    return {name: row.get(name) or 0 for name in TOTALS} | {"charged": charged(row)}
 
 
 def format_of(path: str | os.PathLike[str]) -> Any:
@@ -228,10 +238,17 @@ class RunFolder:
             raise InputError("is missing", where=os.fspath(file), fix="restore the file, or begin the run again") from error
 
     def spent(self) -> dict[str, int]:
-        """Totals of episodes, forks, calls and decisions: its own statement once finished, else those of the last update."""
+        """Its totals: its own statement once finished, else those of the last update."""
         rows = self.metrics() if self._about["status"] != "finished" else []
         source = rows[-1] if rows else self._about.get("spent") or {}
-        return {name: source.get(name) or 0 for name in TOTALS}
+        return _totals(source)
+
+    def is_collapsed(self) -> bool:
+        """Whether the team ended up calling nobody: under one call per held-out episode in the last tenth of its updates."""
+        rows = [row for row in self.evals() if row.get("calls_made")]
+        late = [row for row in rows if row["update"] >= 0.9 * rows[-1]["update"]]
+        made = [calls for row in late for calls in row["calls_made"] if calls is not None]
+        return bool(made) and rows[-1]["update"] > 0 and sum(made) < len(made)
 
     def change(self, **changes: Any) -> None:
         """Other values in about.json, all at once; readers see the old ones or the new ones."""
@@ -273,7 +290,7 @@ class RunFolder:
 
     def append_metrics(self, row: Mapping[str, Any]) -> None:
         """The row of one update: its number, the totals so far, and any further columns."""
-        missing = [name for name in TOTALS if name not in row]
+        missing = [name for name in TOTALS if name not in row and name != "charged"]
         if missing:
             raise InputError(f"a row of metrics needs {', '.join(missing)}", where=os.fspath(self.path / "metrics.jsonl"))
         self._append("metrics", row, after=1)
@@ -346,7 +363,7 @@ class RunFolder:
             with explained(left[-1], self.path):
                 put([(self.path / "checkpoints" / "last", self._pointer(left[-1]))])
         last = self._lines["metrics"].last
-        spent = {name: last[name] for name in TOTALS} if last else dict.fromkeys(TOTALS, 0)
+        spent = _totals(last or {})
         self.set_status("running", updates=update, spent=spent)
 
     # -- checkpoints -----------------------------------------------------------------------------------------------------

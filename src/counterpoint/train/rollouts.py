@@ -57,8 +57,13 @@ class Rollout:
 
     @property
     def calls(self) -> int:
-        """Worker calls made: what a rollout costs."""
+        """Worker calls made."""
         return int(self.columns["calls"].sum())
+
+    @property
+    def charged(self) -> int:
+        """What these episodes take from a budget: each its worker calls and its rounds, and at least 1."""
+        return int(np.maximum(self.columns["calls"] + self.columns["rounds"], 1).sum())
 
     def to_go(self, table: str) -> np.ndarray:
         """The team's return from each row of a table on."""

@@ -144,7 +144,7 @@ class RunSession(ABC):
         """Everything is spent."""
         if self.saved < self._learning.update:
             self.save()
-        self._end("finished")
+        self._end("finished", collapsed=self.run.is_collapsed())
 
     def _stopped(self) -> None:
         """Interrupted: keep the state, unless an update was cut in two; then the last checkpoint counts."""

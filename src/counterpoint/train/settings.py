@@ -38,7 +38,8 @@ class Settings:
     mix: tuple[Mapping[str, Any], ...] = ()
     """Variants played in turn, each a set of further parameters: [{vote_items = 16}, {vote_items = 64}]."""
     budget_calls: int = 300_000
-    """Worker calls to spend, those of forks included; learning rates and temperatures fall over it."""
+    """What may be spent: every worker call and every round is charged 1, those of forks and trials included, and an episode at
+    least 1, so that a team which calls nobody spends it too. Learning rates and temperatures fall over it."""
     updates: int = 0
     """Updates after which it ends at the latest; 0 is no limit."""
     episodes: int = 0

@@ -38,7 +38,6 @@ from counterpoint.train.settings import Settings, settings_of
 from counterpoint.train.training import Training
 
 _CHECKED = 10
-_IDLE = 100
 
 
 def resolved(config: Mapping[str, Any], *, where: str | None = None) -> Settings:
@@ -264,7 +263,6 @@ class _Session(RunSession):
         self._alert(taken, seen.worst)
         if is_best or t.is_done or t.update % s.checkpoint_every == 0:
             self.save(is_best=is_best)
-        self._refuse_idle()
 
     def _updated(self, played: Sequence[TracedRollout], **how: Any) -> dict[str, Any]:
         """One update; weights that are no numbers are the same end as a loss that is none, wherever they first show."""
@@ -292,17 +290,6 @@ class _Session(RunSession):
             largest, worst = max(largest, gap), worst + [first + e for e in episodes]
             first += len(done.result.rollout.values)
         return largest, tuple(worst[: alerts.SHOWN])
-
-    def _refuse_idle(self) -> None:
-        """A team that calls nobody never spends its budget: that is an end too."""
-        t, s = self.training, self.settings
-        if s.updates or t.is_done or len(self.metrics) <= _IDLE:
-            return
-        spent = t.totals["calls"] - self.metrics[-1 - _IDLE]["calls"]
-        if spent < 0.0005 * s.budget_calls:
-            self.save()
-            what = f"the team has stopped calling anybody: {_IDLE} updates spent {spent:,} of {s.budget_calls:,} calls"
-            raise CounterpointError(what, where=os.fspath(self.run.path), fix="another preset or seed; `updates` ends a run too")
 
     # -- evaluations, alerts, traces
 

@@ -1,7 +1,8 @@
 """The learner's whole state, and one update of it: what a run repeats until its budget is spent.
 
 Always true: an update is a function of (settings, state, what was played); the state goes into a checkpoint whole, so a run
-that resumes gives the same numbers as one that never stopped. Budgets count every worker call, those of forks included.
+that resumes gives the same numbers as one that never stopped. Budgets are charged for every worker call and every round, those
+of forks and trials included, and at least 1 per episode: every run spends its budget.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from counterpoint.errors import InputError
 from counterpoint.trace import Trace
 from counterpoint.train import assign
 from counterpoint.train.critics import fit, taught, worker_advantages
-from counterpoint.train.folder import FORMAT, check_format
+from counterpoint.train.folder import FORMAT, charged, check_format
 from counterpoint.train.jobs import WORK, one_core, world_of
 from counterpoint.train.learner import Balancer, log_probs
 from counterpoint.train.loss import Loss
@@ -72,7 +73,7 @@ class Training:
         self.spawning, self.trials, self._balancer = SpawnGradient(), Trials(), Balancer()
         self.scaffolds = assign.Scaffolds(self.preset, max(2 * world.config.types for world in self.worlds))
         self.update = 0
-        self.totals = {"episodes": 0, "forks": 0, "calls": 0, "decisions": 0}
+        self.totals = {"episodes": 0, "forks": 0, "calls": 0, "decisions": 0, "charged": 0}
         self.recent: list[Rollout] = []
         self.past: dict[int, dict[str, np.ndarray]] = {}
         """Weights of the last versions, which jobs that are under way may need again after a resume."""
@@ -83,9 +84,9 @@ class Training:
     def progress(self) -> float:
         """0 at the start, 1 when the budget or the updates are used up."""
         s = self.settings
-        by_calls = self.totals["calls"] / s.budget_calls if s.budget_calls else 0.0
+        by_budget = self.totals["charged"] / s.budget_calls if s.budget_calls else 0.0
         by_updates = self.update / s.updates if s.updates else 0.0
-        return min(1.0, max(by_calls, by_updates))
+        return min(1.0, max(by_budget, by_updates))
 
     @property
     def is_done(self) -> bool:
@@ -179,8 +180,8 @@ class Training:
         forks = len(np.unique(out.tables["spawn"]["ep"][forced])) if forced.any() else 0
         self._average()
         self.update += 1
-        calls = 0 if recorded else out.calls  # somebody else has paid for them
-        self._spend({"episodes": len(out.values), "forks": forks, "calls": calls, "decisions": out.decisions})
+        paid = {} if recorded else {"calls": out.calls, "charged": out.charged}  # else somebody has paid for them before
+        self._spend({"episodes": len(out.values), "forks": forks, "decisions": out.decisions, **paid})
         every = 0 if recorded else self.preset.trial_every
         if every and self.update >= 4 * every and (self.is_done or (self.progress >= 0.5 and self.update % every == 0)):
             self._spend(self.trials.hold(self._of(self.mean), self.worlds, self.settings.seed, self.update))
@@ -339,7 +340,8 @@ class Training:
         self.trials.restore(held["trials"])
         self.scaffolds.restore(held.get("scaffolds", {}))  # older versions had neither
         self._balancer.restore(held.get("balancer", {}))
-        self.update, self.totals, self.recent, self.past = held["update"], held["totals"], held["recent"], held["past"]
+        self.totals = {**held["totals"], "charged": charged(held["totals"])}
+        self.update, self.recent, self.past = held["update"], held["recent"], held["past"]
 
 
 def _trimmed(out: Rollout) -> Rollout:
@@ -406,7 +408,7 @@ class Trials:
     def hold(self, net: Network, worlds: Sequence[TeamWorld], seed: int, update: int) -> dict[str, int]:
         """Play the trial tasks greedily; what that spent."""
         each = max(4, _TASKS // len(worlds))
-        spent, means = {"episodes": 0, "calls": 0, "decisions": 0}, []
+        spent, means = {"episodes": 0, "calls": 0, "decisions": 0, "charged": 0}, []
         for place, world in enumerate(worlds):
             seeds = _FIRST + (seed % 100_000) * 1_000 + place * each + np.arange(each)
             out = play_out(world.config, net, seeds, np.zeros(each, np.int64), greedy=True, name="trial")
@@ -414,6 +416,7 @@ class Trials:
             spent["episodes"] += each
             spent["calls"] += out.calls
             spent["decisions"] += out.decisions
+            spent["charged"] += out.charged
         self.units = self.units or [max(abs(m), 1e-6) for m in means]
         score = float(np.mean([m / u for m, u in zip(means, self.units, strict=True)]))
         self.seen.append((update, score))

@@ -129,7 +129,8 @@ class RunComparison(Tabular):
 
     TABLE: ClassVar = {
         "label": "string", "runs": "int64", "mean": "double", "low": "double", "high": "double", "share_of_optimum": "double",
-        "calls_per_episode": "double", "agents_per_episode": "double", "calls_per_run": "double", "diff": "double",
+        "calls_per_episode": "double", "agents_per_episode": "double", "calls_per_run": "double", "charged_per_run": "double",
+        "collapsed": "int64", "diff": "double",
         "diff_low": "double", "diff_high": "double", "p": "double", "p_holm": "double", "better": "int64", "worse": "int64",
         "same": "int64",
     }  # fmt: skip
@@ -150,7 +151,7 @@ class RunComparison(Tabular):
 
     @property
     def budget_gap(self) -> float:
-        """The largest share by which a side's calls per run differ from the baseline's."""
+        """The largest share by which what a side's runs were charged differs from the baseline's."""
         return budget_gap(self.groups, self.base)
 
     def share_of_optimum(self, i: int) -> float | None:
@@ -165,7 +166,7 @@ class RunComparison(Tabular):
             {"label": g.label, "runs": [str(r.path) for r in g.runs], "seeds": g.seeds, "mean": e.mean, "low": e.low}
             | {"high": e.high, "over_seeds": e.over_seeds, "share_of_optimum": self.share_of_optimum(i)}
             | {"calls_per_episode": g.mean_of("calls"), "agents_per_episode": g.mean_of("agents")}
-            | {"rounds_per_episode": g.mean_of("rounds"), "spent_per_run": g.spent}
+            | {"rounds_per_episode": g.mean_of("rounds"), "spent_per_run": g.spent, "collapsed": g.collapsed}
             for i, (g, e) in enumerate(zip(self.groups, self.result.means, strict=True))
         ]
         return {
@@ -186,12 +187,13 @@ class RunComparison(Tabular):
         """A row per side: its mean, and what it is less the baseline, which has no difference of its own."""
         differences = {d.label: d for d in self.result.differences}
         for i, (g, e) in enumerate(zip(self.groups, self.result.means, strict=True)):
-            means = (self.share_of_optimum(i), g.mean_of("calls"), g.mean_of("agents"), g.spent["calls"])
+            means = (self.share_of_optimum(i), g.mean_of("calls"), g.mean_of("agents"))
+            spent = (g.spent["calls"], g.spent["charged"], g.collapsed)
             d = differences.get(g.label)
             less: Sequence[Any] = [None] * 8
             if d is not None:
                 less = (d.estimate.mean, d.estimate.low, d.estimate.high, d.estimate.p, d.p_holm, *d.counts())
-            yield (g.label, len(g.runs), e.mean, e.low, e.high, *means, *less)
+            yield (g.label, len(g.runs), e.mean, e.low, e.high, *means, *spent, *less)
 
     def row_count(self) -> int:
         """How many sides there are."""

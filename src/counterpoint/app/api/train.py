@@ -1,4 +1,4 @@
-"""`cpt.train`: an orchestrator trained until its budget of calls is spent, in one run or one for each of several seeds.
+"""`cpt.train`: an orchestrator trained until its budget is spent, in one run or one for each of several seeds.
 
 Always true: everything named is looked up before anything is played or written; a run is left whole however it ends, and
 `resume` goes on with it.
@@ -33,7 +33,7 @@ class TrainedRuns(Tabular):
 
     TABLE: ClassVar = {
         "run": "string", "preset": "string", "world": "string", "seed": "int64", "update": "int64", "calls": "int64",
-        "mean": "double", "se": "double", "episodes": "int64",
+        "mean": "double", "se": "double", "episodes": "int64", "collapsed": "bool",
     }  # fmt: skip
 
     runs: tuple[RunFolder, ...]
@@ -53,12 +53,15 @@ class TrainedRuns(Tabular):
         """A row per evaluation: after which update, for how many calls, the mean over held-out episodes."""
         for run in self.runs:
             about = [run.about[name] for name in ("preset", "world", "seed")]
+            fallen = bool(run.about.get("collapsed"))
             for one in run.evals():
-                yield (os.fspath(run.path), *about, one["update"], one["calls"], one["mean"], one["se"], len(one["values"]))
+                level = (one["update"], one["calls"], one["mean"], one["se"], len(one["values"]))
+                yield (os.fspath(run.path), *about, *level, fallen)
 
     def caption(self) -> str:
         """What each run is and how it ended."""
-        return "; ".join(f"{run.path}: {run.about['status']}, {run.about['updates']:,} updates" for run in self.runs)
+        told = [(run.path, run.about, ", collapsed" if run.about.get("collapsed") else "") for run in self.runs]
+        return "; ".join(f"{path}: {about['status']}{fallen}, {about['updates']:,} updates" for path, about, fallen in told)
 
 
 def train(
@@ -86,7 +89,7 @@ def train(
     """Train an orchestrator in a world whose optimum is known, and leave the run in a folder.
 
     `world` is a TeamWorld (W1, W2, D, P, V, A, M) and `preset` a way to train of `counterpoint train --list`; `source` is a
-    RUN.toml that says both, and more. `set` changes parameters of the world, `budget` is the worker calls to spend, and
+    RUN.toml that says both, and more. `set` changes parameters of the world, `budget` is the calls and rounds to spend, and
     `settings` are the other keys of a RUN.toml (`updates`, `eval_every`, `workers`, ...). Runs go to `out`, else to
     runs/PRESET-WORLD-seedS; with `seeds` there is one for each, and those that are there already go on. `resume` goes on with
     a run that was cut off. With `store` it learns from the finished traces there that `where` finds (the language of

@@ -263,6 +263,8 @@ def ending(run: Any) -> list[str]:
     spent, path = run.spent(), run.path
     forks = f" ({spent['forks']:,} episodes with a forced fork)" if spent["forks"] else ""
     lines = [f"{about['status']:<9} {path}: {about['updates']:,} updates, {spent['calls']:,} calls{forks}"]
+    if about.get("collapsed"):
+        lines.append("collapsed the team ended up calling nobody: under one call per held-out episode in its last tenth")
     if evals:
         last, best = evals[-1], (about.get("optimum") or {}).get("value")
         share = (

@@ -39,7 +39,7 @@ _LOSSES_SHOWN = 3
 @click.option("--world", metavar="W", help="With --presets: the world to train in.")
 @click.option("--seeds", type=click.IntRange(min=1), help="With --presets: how many training seeds.  [default: 5]")
 @click.option("--seed", type=click.IntRange(min=0), help="With --presets: the first training seed.  [default: 0]")
-@click.option("--budget", type=click.IntRange(min=1), metavar="CALLS", help="With --presets: calls each run may make, forks too.")
+@click.option("--budget", type=click.IntRange(min=1), metavar="N", help="With --presets: calls and rounds of each run.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="With --presets: where runs go.  [default: runs]")
 @click.option("--dry-run", "is_dry", is_flag=True, help="With --presets: print what would be trained.")
 @set_option
@@ -98,7 +98,7 @@ def _show_plan(planned: list[tuple[Path, dict[str, Any]]], as_json: bool) -> Non
     if as_json:
         return emit({"schema": SCHEMA_VERSION, "would_train": [{"folder": str(folder), **config} for folder, config in planned]})
     rows = [(str(folder), c["preset"], c["world"], c["seed"], c.get("budget_calls")) for folder, c in planned]
-    click.echo(table(("would train", "preset", "world", "seed", "calls"), rows, right=(3, 4)))
+    click.echo(table(("would train", "preset", "world", "seed", "budget"), rows, right=(3, 4)))
     return None
 
 
@@ -140,12 +140,15 @@ def _head(found: RunComparison) -> str:
     paired = all(d.paired_seeds for d in found.result.differences)
     about = found.baseline.runs[0].about
     tasks = f"paired on {len(found.sides.tasks):,} tasks of {about['world']}" + (" and on training seeds" if paired else "")
-    return f"{seeds} · {tasks} · {DRAWS:,} bootstrap draws · budgets within {found.budget_gap:.1%} in calls"
+    return f"{seeds} · {tasks} · {DRAWS:,} bootstrap draws · budgets within {found.budget_gap:.1%} in calls and rounds"
 
 
 def _remarks(found: RunComparison) -> list[str]:
     """What to know beside the numbers."""
     out, tasks, differences = [], found.sides.tasks, found.result.differences
+    fallen = [f"{g.collapsed} of {len(g.runs)} runs of {g.label}" for g in found.groups if g.collapsed]
+    if fallen:
+        out.append(f"collapsed (the team ended up calling nobody; the final value counts): {', '.join(fallen)}")
     for d in differences:
         losses = [f"{tasks[i]} ({_signed(float(d.by_task_T[i]))})" for i in d.losses(_LOSSES_SHOWN)]
         if losses and found.metric == "value":

@@ -1,4 +1,4 @@
-"""Train an orchestrator until its budget of calls is spent.
+"""Train an orchestrator until its budget is spent.
 
 Always true: everything named is looked up before anything is played or written; a run is left whole however it ends, and what
 it takes to go on with it is printed. Rows go to stdout, how far it is to stderr.
@@ -59,7 +59,7 @@ _SETTINGS = {
 )  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of everything random.  [default: 0]")
 @click.option("--seeds", type=click.IntRange(min=1), metavar="N", help="Train N runs, of seed, seed + 1, ...")
-@click.option("--budget", type=click.IntRange(min=1), metavar="CALLS", help="Worker calls to spend, forks included.")
+@click.option("--budget", type=click.IntRange(min=1), metavar="N", help="Worker calls and rounds to spend, forks included.")
 @click.option("--updates", type=click.IntRange(min=1), metavar="N", help="Updates after which it ends at the latest.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="The run's folder; with --seeds, DIR-seedS each.")
 @click.option("--runner", type=click.Choice(["here", "processes", "ray"]), help="Where episodes, or teams, are played.")

@@ -28,6 +28,7 @@ class Learned:
     weights: dict[str, np.ndarray]
     apart: bool
     calls: int
+    charged: int
     updates: int
 
 
@@ -42,7 +43,7 @@ def work(payload: Mapping[str, Any], weights: Any) -> Learned:
         job = training.job(training.update, training.update, training.weights())
         training.learn([play(job.payload, job.weights)])
     held = {k: v.numpy().copy() for k, v in training.player().state_dict().items()}
-    return Learned(held, training.preset.regime == "C", training.totals["calls"], training.update)
+    return Learned(held, training.preset.regime == "C", training.totals["calls"], training.totals["charged"], training.update)
 
 
 def train_all(configs: Sequence[Mapping[str, Any]]) -> list[Learned]:
