@@ -11,7 +11,7 @@ from counterpoint.credit.fork_price import BudgetedReplay, CountingReplay, price
 from counterpoint.credit.mechanisms.message_delete import message_delete
 from counterpoint.credit.row_places import RowPlaces, rank_correlation
 from counterpoint.errors import NotIdentified, Refused
-from counterpoint.trace import Event, Trace
+from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.example import rollouts
 from counterpoint.trace.replay import Delete, Fork
 
@@ -24,6 +24,12 @@ def without(trace: Trace, *channels: str) -> Trace:
     return replace(trace, events=kept)
 
 
+def by_two(trace: Trace) -> Trace:
+    """The trace whose last draft is a worker's."""
+    last = max(i for i, e in enumerate(trace.events) if e.type == "aggregate")
+    return replace(trace, events=[replace(e, agent="w1", role="worker") if i == last else e for i, e in enumerate(trace.events)])
+
+
 def test_the_best_that_is_identified_is_chosen_and_the_rest_is_said() -> None:
     trace = rollouts()[0]
     assert choose([trace], replay=Recount()).credit.mechanism == "difference"
@@ -31,13 +37,13 @@ def test_the_best_that_is_identified_is_chosen_and_the_rest_is_said() -> None:
     assert votes.credit.mechanism == "shapley"
     assert "cannot be replayed" in votes.passed["difference"]
     assert votes.credit.notes["chosen"] == votes.why
-    drafts = without(trace, "R2")
+    drafts = by_two(without(trace, "R2"))
     assert choose([drafts]).credit.mechanism == "ledger"
     bare = [without(t, "R2", "draft") for t in rollouts()[:3]]
     assert choose(bare).credit.mechanism == "agent_wise"
     log = choose(bare[:1])
     assert log.credit.mechanism == "provenance"
-    assert set(log.passed) == {"difference", "shapley", "ledger", "agent_wise"}
+    assert set(log.passed) == {"difference", "shapley", "remerge", "ledger", "agent_wise"}
     unscored = choose([replace(bare[0], rewards={})])
     assert unscored.credit.mechanism == "provenance"
     assert "counterpoint score" in unscored.passed["shapley"]
@@ -47,7 +53,7 @@ def test_the_best_that_is_identified_is_chosen_and_the_rest_is_said() -> None:
 
 def test_even_shares_are_never_chosen_and_a_picture_adds_up() -> None:
     trace = rollouts()[0]
-    for one in (trace, without(trace, "R2"), without(trace, "R2", "draft")):
+    for one in (trace, by_two(without(trace, "R2")), without(trace, "R2", "draft")):
         shares = agent_shares(one)
         assert shares is not None
         assert shares.method != "uniform"
@@ -57,7 +63,7 @@ def test_even_shares_are_never_chosen_and_a_picture_adds_up() -> None:
         Event(id="e0", t=0, type="orchestrator_decision", agent="lead", role="orchestrator", turn=0),
         Event(id="e1", t=1, type="message", agent="w", role="worker", turn=0),
         Event(id="e2", t=2, type="aggregate", agent="lead", role="orchestrator", turn=1, reward={"draft": 0.75}),
-        Event(id="e3", t=3, type="message", agent="w", role="worker", turn=1),
+        Event(id="e3", t=3, type="aggregate", agent="w", role="worker", turn=1, reward={"draft": 0.5}),
     ]
     told = agent_shares(Trace(trace_id="d", task_id="q", events=drafts, rewards={"team": 0.5}))
     assert told is not None
@@ -65,8 +71,31 @@ def test_even_shares_are_never_chosen_and_a_picture_adds_up() -> None:
     assert told.agents == pytest.approx({"lead": 0.75, "w": -0.25})
 
 
+def test_one_draft_or_one_author_of_drafts_is_no_answer_while_there_is_a_better_one() -> None:
+    one = Trace(
+        trace_id="d",
+        task_id="q",
+        events=[
+            Event(id="e1", t=1, type="return", agent="w", role="worker", turn=0, content_ref="text:it was the harbour master"),
+            Event(id="e2", t=2, type="aggregate", agent="lead", role="orchestrator", turn=1, reward={"draft": 1.0},
+                  content_ref="text:it was the harbour master"),
+        ],
+        edges=[Edge("e1", "e2", "aggregate")],
+        contents={"text:it was the harbour master": "it was the harbour master"},
+        rewards={"team": 1.0},
+    )  # fmt: skip
+    found = choose([one])
+    assert "one draft was scored" in found.passed["ledger"]
+    assert found.credit.mechanism == "provenance"
+    more = replace(one, events=[*one.events, replace(one.events[1], id="e3", t=3)], edges=[*one.edges, Edge("e1", "e3", "aggregate")])
+    assert choose([more]).passed["ledger"] == "it gives everything to lead, and the others nothing"
+    kept = choose([replace(more, contents={})])  # nothing better answers
+    assert kept.credit.mechanism == "ledger"
+    assert "everything to lead" in kept.why
+
+
 def test_rows_are_summed_at_one_unit() -> None:
-    trace = without(rollouts()[0], "R2")
+    trace = by_two(without(rollouts()[0], "R2"))
     found = choose([trace]).credit  # the ledger has rows of agents, turns and messages, each of which sum to the whole
     assert sum(RowPlaces(trace).by_agent(found).values()) == pytest.approx(float(found.declared[0]))  # type: ignore[index]
 

@@ -142,6 +142,7 @@ PROMISES: dict[str, tuple[str, bool, tuple[str, ...], dict[str, Any]]] = {
     "puppeteer": ("orchestrator", False, (), {"lam": 0.1, "gamma": 0.99, "phi": 4.0, "by": "steps", "channel": "team"}),
     "qmix": ("agent", False, ("critic",), {"q": None, "mixer": None, "by": "agent", "default": 0.0}),
     "rema": ("turn", False, ("group", "turns"), {"convention": "verl", **GROUP}),
+    "remerge": ("agent", True, ("merges",), {"merged": None, "orders": 64, "seed": 0}),
     "shapley": ("agent", True, (GAMES,), {"value": "auto", "orders": None, "stop_se": None, "seed": 0, **WORTH}),
     "sharp": (
         "agent",

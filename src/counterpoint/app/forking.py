@@ -65,6 +65,17 @@ def free_replay(trace: Trace) -> ManyReplay | None:
     return found if isinstance(found, ManyReplay) else None
 
 
+def last_merge(trace: Trace) -> Any:
+    """The last merge of a recorded live team, to be made again without a model; None where a trace is no such recording."""
+    if not isinstance(trace.meta.get("team"), dict):
+        return None
+    from counterpoint.team.remerge import Remerge
+    from counterpoint.team.session import Spec
+
+    Spec.of(trace.meta["team"]).check_consent((), where=trace.trace_id, with_model=False, is_fork=True)
+    return Remerge(trace)
+
+
 def can_fork(trace: Trace) -> bool:
     """Whether an edit of this trace can be followed."""
     return isinstance(world_of(trace), ManyReplay)

@@ -1,8 +1,8 @@
 """Which mechanism answers "who earned it" for these traces, when nobody names one; and each agent's share, for pictures.
 
 Always true: the first that answers, of: what the team would have got without an agent (by a replay that costs no model call), the
-recorded votes counted again, the drafts' scores, the other runs of the task, and, for a log that has none of these, where the
-words of the result stand first. Even shares are never chosen. What was passed over is named with its reason.
+recorded votes counted again, the recorded merge made again, the drafts' scores, the other runs of the task, and where the words
+of the result stand first. An answer that gives everything to one of several agents is kept for when nothing better answers.
 """
 
 from __future__ import annotations
@@ -24,6 +24,17 @@ MOST_REPLAYED = 50_000
 """Agents times events up to which all agents are taken out in turn, without being asked for."""
 MOST_READ = 20_000
 """Events up to which a picture looks for the origin of words."""
+LEAST_DRAFTS = 2
+"""Scored drafts from which the way of their score says more than who merged them."""
+Merges = Callable[[Trace], Any]
+"""A trace to its last merge, which can be made again without some workers (`credit.mechanisms.remerge.Merged`), or None."""
+
+
+class _Given(NamedTuple):
+    """What beside the traces may be asked, without a model call."""
+
+    replay: Replay | None
+    merged: Merges | None
 
 
 class _Candidate(NamedTuple):
@@ -32,8 +43,10 @@ class _Candidate(NamedTuple):
     method: str
     why: str
     options: dict[str, Any]
-    lacks: Callable[[Sequence[Trace], Replay | None], str | None]
+    lacks: Callable[[Sequence[Trace], _Given], str | None]
     """Why it cannot be asked, without asking it."""
+    takes: tuple[str, ...] = ()
+    """What it is given beside the traces: replay, merged."""
 
 
 def _no_reward(traces: Sequence[Trace]) -> str | None:
@@ -41,8 +54,8 @@ def _no_reward(traces: Sequence[Trace]) -> str | None:
     return None if not missing else "no outcome is recorded (reward 'team'): counterpoint score adds one"
 
 
-def _no_replay(traces: Sequence[Trace], replay: Replay | None) -> str | None:
-    if replay is None:
+def _no_replay(traces: Sequence[Trace], given: _Given) -> str | None:
+    if given.replay is None:
         return "this run cannot be replayed without asking a model, or not at all"
     size = sum(len(t.events) * len(t.members) for t in traces)
     if size > MOST_REPLAYED:
@@ -50,7 +63,25 @@ def _no_replay(traces: Sequence[Trace], replay: Replay | None) -> str | None:
     return _no_reward(traces)
 
 
-def _no_group(traces: Sequence[Trace], replay: Replay | None) -> str | None:
+def _no_merge(traces: Sequence[Trace], given: _Given) -> str | None:
+    found = [None if given.merged is None else given.merged(trace) for trace in traces]
+    if None in found:
+        return "its merges cannot be made again: this is no recording of `counterpoint record`"
+    if any(one.runs_code for one in found):
+        return "the task's checker runs what the team wrote as a program: ask for it by name"
+    if any(len(one.workers) < 2 for one in found):
+        return "fewer than two workers are in the last merge"
+    return _no_reward(traces)
+
+
+def _few_drafts(traces: Sequence[Trace], given: _Given) -> str | None:
+    scored = min(sum(e.type == "aggregate" and "draft" in (e.reward or {}) for e in trace.events) for trace in traces)
+    if 0 < scored < LEAST_DRAFTS:
+        return "one draft was scored: whoever merged it would get everything, and those whose work is in it nothing"
+    return _no_reward(traces)
+
+
+def _no_group(traces: Sequence[Trace], given: _Given) -> str | None:
     if len(traces) < 2:
         return "one run of the task was given: there is nothing to compare it with"
     alone = [task for task, n in Counter(t.task_id for t in traces).items() if n < 2]
@@ -58,13 +89,22 @@ def _no_group(traces: Sequence[Trace], replay: Replay | None) -> str | None:
 
 
 _CANDIDATES = (
-    _Candidate("difference", "the run can be replayed without each agent, which shows what each caused", {}, _no_replay),
+    _Candidate(
+        "difference", "the run can be replayed without each agent, which shows what each caused", {}, _no_replay, ("replay",)
+    ),
     _Candidate("shapley", "the trace holds scored votes, to be counted again without each agent", {}, lambda t, _: _no_reward(t)),
-    _Candidate("ledger", "drafts were scored on the way", {"unit": "all"}, lambda t, _: _no_reward(t)),
+    _Candidate(
+        "remerge",
+        "the team's last merge can be made and scored again without each worker's returns, which asks no model; nobody reacts",
+        {},
+        _no_merge,
+        ("merged",),
+    ),
+    _Candidate("ledger", "drafts were scored on the way", {"unit": "all"}, _few_drafts),
     _Candidate("agent_wise", "several runs of the same task can be compared", {}, _no_group),
     _Candidate(
         "provenance",
-        "this log cannot be replayed and holds no scored votes or drafts; where the result's words stand first can be observed",
+        "nothing here says what the team would have got without an agent; where the result's words stand first can be observed",
         {},
         lambda traces, _: None,
     ),
@@ -80,38 +120,69 @@ class Chosen(NamedTuple):
     """Mechanism that was passed over to the reason."""
 
 
-def choose(traces: Sequence[Trace], *, replay: Replay | None = None, most_read: int | None = None) -> Chosen:
+def choose(
+    traces: Sequence[Trace], *, replay: Replay | None = None, merged: Merges | None = None, most_read: int | None = None
+) -> Chosen:
     """The credit of the best mechanism that is identified for these traces; `replay` only where it costs no model call.
 
-    Traces of more than `most_read` events are not searched for the origin of words.
+    `merged` makes the merges of a recorded team again. Traces of more than `most_read` events are not searched for the origin of
+    words.
     """
-    passed: dict[str, str] = {}
+    given, passed = _Given(replay, merged), {}  # type: _Given, dict[str, str]
+    kept: Chosen | None = None
     for one in _CANDIDATES:
-        why_not = one.lacks(traces, replay)
-        if one.method == "provenance" and most_read is not None and (n := sum(len(t.events) for t in traces)) > most_read:
-            why_not = f"{n:,} events are more than can be searched at once"
-        if why_not is None:
-            given = one.options | ({"replay": replay} if one.method == "difference" else {})
-            try:
-                found: Credit = registry.get("credit", one.method)(list(traces), **given)
-                if found.rows:
-                    notes = {**found.notes, "chosen": one.why, "passed": passed}
-                    return Chosen(replace(found, notes=notes), one.why, passed)
+        why_not = _too_long(one, traces, most_read)
+        try:
+            why_not = why_not or one.lacks(traces, given)
+            if why_not is None:
+                options = one.options | {name: getattr(given, name) for name in one.takes}
+                found: Credit = registry.get("credit", one.method)(list(traces), **options)
+                best = _only_one(traces, found)
+                if found.rows and best is None:
+                    return _told(found, one.why, passed)
                 why_not = next(iter(found.unidentified.values()), "no unit gets a row")
-            except CounterpointError as error:
-                why_not = error.what
+                if best is not None:
+                    why_not = f"it gives everything to {best}, and the others nothing"
+                    kept = kept or _told(found, f"{one.why}; no better answer than: everything to {best}", passed)
+        except CounterpointError as error:
+            why_not = error.what
         passed[one.method] = why_not
+    if kept is not None:
+        return kept
     fix = "import the log with its texts, or name a mechanism of `counterpoint credit --list`"
     raise NotIdentified(f"no mechanism can say who earned it: {passed['provenance']}", fix, where=traces[0].trace_id)
 
 
-def agent_shares(trace: Trace, *, replay: Replay | None = None) -> Shares | None:
+def _told(found: Credit, why: str, passed: dict[str, str]) -> Chosen:
+    return Chosen(replace(found, notes={**found.notes, "chosen": why, "passed": passed}), why, passed)
+
+
+def _too_long(one: _Candidate, traces: Sequence[Trace], most_read: int | None) -> str | None:
+    n = sum(len(t.events) for t in traces)
+    is_long = one.method == "provenance" and most_read is not None and n > most_read
+    return f"{n:,} events are more than can be searched at once" if is_long else None
+
+
+def _only_one(traces: Sequence[Trace], found: Credit) -> str | None:
+    """The one agent that a ledger of the drafts gives everything to, in every trace of more than one member; None elsewhere."""
+    if found.mechanism != "ledger":
+        return None
+    names: set[str] = set()
+    for i, trace in enumerate(traces):
+        paid = [name for name, value in RowPlaces(trace).by_agent(found, i).items() if value]
+        if len(paid) != 1 or len(trace.members) < 2:
+            return None
+        names.update(paid)
+    return ", ".join(sorted(names))
+
+
+def agent_shares(trace: Trace, *, replay: Replay | None = None, merged: Merges | None = None) -> Shares | None:
     """Each agent's share by the mechanism that is chosen for this trace; None where there is no answer.
 
     Agents plus `unassigned` are the team reward; for provenance they are the whole result, which is 1.
     """
     try:
-        found = choose([trace], replay=replay, most_read=MOST_READ).credit
+        found = choose([trace], replay=replay, merged=merged, most_read=MOST_READ).credit
     except CounterpointError:
         return None
     agents = RowPlaces(trace).by_agent(found)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import counterpoint.registry as registry
 from counterpoint.app.api.inputs import many_traces
-from counterpoint.app.forking import free_replay, named_model, replay_for, replay_of
+from counterpoint.app.forking import free_replay, last_merge, named_model, replay_for, replay_of
 from counterpoint.errors import InputError, Refused
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def chosen_credit(traces: list[Trace], options: Mapping[str, Any] | None = None)
 
     if options:
         raise InputError(f"option {next(iter(options))!r} belongs to a mechanism", fix="name the mechanism too")
-    return choose(traces, replay=free_replay(traces[0])).credit
+    return choose(traces, replay=free_replay(traces[0]), merged=last_merge).credit
 
 
 def forked_by(*, model: Any, base_url: str | None, key_env: str | None, allow: Sequence[str]) -> Callable[[Trace], Any]:
@@ -160,6 +160,8 @@ def credit_of(
             given["replay"] = BudgetedReplay(given["replay"], budget_tokens or 0)
     else:
         given.pop("replay", None)
+    if "merged" in chosen.options:
+        given.setdefault("merged", last_merge)
     return chosen(traces, **given)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from counterpoint.app.cli._output import emit, json_option, table
 from counterpoint.app.cli._store import store_option
-from counterpoint.app.forking import free_replay
+from counterpoint.app.forking import free_replay, last_merge
 from counterpoint.app.library import about, load
 from counterpoint.app.pricing import cost_words
 from counterpoint.app.viewer.overview import overview
@@ -98,7 +98,7 @@ def _say(text: str) -> None:
 
 def _show_trace(trace: Trace, *, listed: bool, whole: bool, with_ids: bool) -> None:
     on, look = screen(), prepared(trace)
-    team, shares = look.team, agent_shares(trace, replay=free_replay(trace))
+    team, shares = look.team, agent_shares(trace, replay=free_replay(trace), merged=last_merge)
     lanes = folded(team, is_whole=whole, with_ids=with_ids)
     path = _path(look.facts)
     parts = [*_head(trace, on), *wrapped(answers(look, on), on.pick(" · ", " | "), on, "answers  ")]

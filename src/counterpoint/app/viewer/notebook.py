@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from counterpoint.app.forking import free_replay
+from counterpoint.app.forking import free_replay, last_merge
 from counterpoint.app.viewer.one_file import OneFile, one_file
 from counterpoint.credit.choosing import agent_shares
 from counterpoint.errors import CounterpointError, Refused
@@ -80,7 +80,7 @@ class Viewing:
 
 def card(trace: Trace) -> str:
     """The picture that a notebook shows of a trace: a card, lanes and, where there is a reward, the credit bar."""
-    return drawn(trace, agent_shares(trace, replay=free_replay(trace)))
+    return drawn(trace, agent_shares(trace, replay=free_replay(trace), merged=last_merge))
 
 
 def save_html(trace: Trace, path: str | os.PathLike[str], *, masked: bool = True, overwrite: bool = True) -> Path:

@@ -236,6 +236,8 @@ class ModuleDag:
     version: str = "1"
     rules: tuple[str, ...] = ("join", "vote", "last")
     """Join: of two functions with one name the first; last: the last; vote: the one that most wrote."""
+    runs_answers: bool = True
+    """The checker runs what the team wrote: nobody checks it again without being asked."""
 
     def replace(self, **changes: Any) -> ModuleDag:
         """The same task with other dials."""
