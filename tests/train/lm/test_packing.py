@@ -49,10 +49,11 @@ def test_a_layout_by_hand() -> None:
     one = (np.array([1, 2, 3, 9]), np.array([5]))
     two = (np.array([1, 2, 3, 5, 6, 9]), np.array([7, 8]))
     got = conversation([one, two])
-    assert got.ids.tolist() == [1, 2, 3, 9, 5, 5, 6, 9, 7, 8]
-    assert got.positions.tolist() == [0, 1, 2, 3, 4, 3, 4, 5, 6, 7]
-    assert got.branch.tolist() == [0, 0, 0, 1, 1, 2, 2, 2, 2, 2]
-    assert got.said.tolist() == [4, 8, 9]
+    assert got.ids.tolist() == [1, 2, 3, 5, 6, 9, 7, 8, 9, 5]
+    assert got.positions.tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 3, 4]
+    assert got.branch.tolist() == [0, 0, 0, 0, 0, 0, 0, 0, 1, 1]
+    assert got.limit.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 3, 3]
+    assert got.said.tolist() == [9, 6, 7]
 
 
 def test_calls_that_follow_each_other_are_found() -> None:
@@ -101,12 +102,44 @@ def test_one_long_row_sees_what_squares_see(length: int) -> None:
     with torch.no_grad():
         whole = network.hidden(weights, ids, row.positions, row)[:total]
         assert torch.allclose(whole, network.hidden(weights, ids[:total], squares.positions, squares), atol=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_blocks_are_passed_over_or_taken_whole_only_where_all_is_unseen_or_seen(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    ends = [int(n) for n in rng.integers(1, 12, rng.integers(1, 6))]
+    parts = [conversation([(s.prompt, s.said) for s in long_grown(rng, calls)]) for calls in ends]
+    length = row_length(sum(map(len, parts)), 4096)
+    mask = long_row(parts, length, "cpu").mask
     at = torch.arange(length)
-    seen = row.mask.mask_mod(None, None, at[:, None], at[None])
-    blocks = seen.view(length // 128, 128, length // 128, 128).any(1).any(-1)
-    listed = row.mask.to_dense()[0, 0].bool()
-    assert (listed | ~blocks).all()  # what somebody sees is looked at
-    assert listed.sum() < listed.numel() / 2 + length // 128  # and no block of the future
+    seen = mask.mask_mod(None, None, at[:, None], at[None]).view(length // 128, 128, length // 128, 128)
+    partly = _dense(mask.kv_num_blocks, mask.kv_indices)
+    whole = _dense(mask.full_kv_num_blocks, mask.full_kv_indices)
+    assert not (partly & whole).any()
+    assert ((partly | whole) | ~seen.any(1).any(-1)).all()  # what somebody sees is looked at
+    assert seen.all(1).all(-1)[whole].all()
+    exact = seen.any(1).any(-1)
+    assert (partly | whole).sum() <= 1.3 * exact.sum() + 8  # and little else
+    if max(ends) > 4:
+        assert whole.any()
+
+
+def _dense(count: torch.Tensor, which: torch.Tensor) -> torch.Tensor:
+    n = count.shape[-1]
+    out = torch.zeros(n, n, dtype=torch.bool)
+    for row in range(n):
+        out[row, which[0, 0, row, : count[0, 0, row]].long()] = True
+    return out
+
+
+def long_grown(rng: np.random.Generator, calls: int) -> list[Said]:
+    """As `grown`, in blocks of realistic length."""
+    seen, out = rng.integers(3, 40, int(rng.integers(40, 500))), []
+    for k in range(calls):
+        ask, said = rng.integers(3, 40, int(rng.integers(20, 200))), rng.integers(3, 40, int(rng.integers(5, 60)))
+        out.append(Said(f"e{k}", np.concatenate([seen, ask]), said))
+        seen = np.concatenate([seen, said, rng.integers(3, 40, int(rng.integers(10, 200)))])
+    return out
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")

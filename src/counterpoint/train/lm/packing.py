@@ -1,12 +1,12 @@
 """Calls of one conversation in one row of tokens: what they share is read once.
 
 An agent's prompts grow: call i + 1 begins like call i up to where that asks what to do now. With full_i the prompt and answer of
-call i, and s_i how much of it call i + 1 begins with, a conversation is laid out as
+call i, and s_i how much of it call i + 1 begins with, a conversation is laid out as a trunk and branches,
 
-    full_1[:s_1]  |full_1[s_1:]|  full_2[s_1:s_2]  |full_2[s_2:]|  ...
+    full_1[:s_1]  full_2[s_1:s_2]  ...  full_n[s_n-1:]   |full_1[s_1:]|  |full_2[s_2:]|  ...
 
-trunk and branches. A token sees the trunk before it and, in a branch, its own branch before it; its position is the one that it
-has in its own call. So each call's log-probabilities, and their gradients, are those of the call alone.
+A token of the trunk sees the trunk before it; one of branch i sees the first s_i of the trunk and its own branch before it; its
+position is the one that it has in its own call. So each call's log-probabilities and gradients are those of the call alone.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ class Conversation:
     positions: NDArray[np.int64]
     branch: NDArray[np.int64]
     """0 for the trunk, then 1, 2, ..."""
+    limit: NDArray[np.int64]
+    """How much of the trunk a token sees."""
     said: NDArray[np.int64]
     """Where the tokens that were said stand, call after call."""
 
@@ -49,19 +51,26 @@ class Conversation:
 def conversation(calls: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]]) -> Conversation:
     """The layout of calls (prompt, what was said) in their order; those that do not follow each other share what they can."""
     full = [np.concatenate([prompt, said]).astype(np.int64, copy=False) for prompt, said in calls]
-    ids, positions, branch, said_at = [], [], [], []
-    begun, at = 0, 0
-    for i, (prompt, _) in enumerate(calls):
-        shared = 0 if i + 1 == len(calls) else common_prefix(full[i], np.asarray(calls[i + 1][0], np.int64))
+    trunk, branches, ends = [], [], []
+    begun = 0
+    for i, (prompt, _) in enumerate(calls[:-1]):
+        shared = common_prefix(full[i], np.asarray(calls[i + 1][0], np.int64))
         end = max(begun, min(shared, len(prompt) - 1))
-        rest = len(full[i]) - end
-        ids.append(full[i][begun:])
-        positions.append(np.arange(begun, len(full[i])))
-        branch.append(np.concatenate([np.zeros(end - begun, np.int64), np.full(rest, i + 1)]))
-        said_at.append(np.arange(len(prompt), len(full[i])) - begun + at)
-        at += len(full[i]) - begun
+        trunk.append(full[i][begun:end])
+        branches.append(full[i][end:])
+        ends.append(end)
         begun = end
-    return Conversation(*(np.concatenate(x) for x in (ids, positions, branch, said_at)))
+    trunk.append(full[-1][begun:])
+    length, sizes = len(full[-1]), [len(b) for b in branches]
+    starts = length + np.cumsum([0, *sizes])
+    said = [np.arange(len(c[0]), len(f)) - e + at for c, f, e, at in zip(calls, full, [*ends, 0], [*starts[:-1], 0], strict=True)]
+    return Conversation(
+        ids=np.concatenate([*trunk, *branches]),
+        positions=np.concatenate([np.arange(length), *(e + np.arange(n) for e, n in zip(ends, sizes, strict=True))]),
+        branch=np.concatenate([np.zeros(length, np.int64), np.repeat(np.arange(1, len(calls)), sizes)]),
+        limit=np.concatenate([np.arange(1, length + 1), np.repeat(np.array(ends, np.int64), sizes)]),
+        said=np.concatenate(said),
+    )
 
 
 def threads(prompts: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]], least: int = 32) -> list[list[int]]:
@@ -90,16 +99,16 @@ class Conversations:
     ) -> None:
         lengths = np.array([len(p) for p in parts])
         self.rows, self.longest = len(parts), -(-int(lengths.max()) // _ROUND) * _ROUND
-        square = np.full((self.rows, self.longest), -1, np.int64)
-        for row, part in zip(square, parts, strict=True):
-            row[: len(part)] = part.branch
-        self.at = torch.as_tensor(np.flatnonzero(square.reshape(-1) >= 0), device=device)
+        square = np.full((2, self.rows, self.longest), -1, np.int64)
+        for row, part in enumerate(parts):
+            square[:, row, : len(part)] = part.branch, part.limit
+        self.at = torch.as_tensor(np.flatnonzero(square[0].reshape(-1) >= 0), device=device)
         self.positions = torch.as_tensor(np.concatenate([p.positions for p in parts]), device=device)
-        branch = torch.as_tensor(square, device=device)
-        place = torch.arange(self.longest, device=device)
-        seen = (branch[:, None, :] == 0) | (branch[:, None, :] == branch[:, :, None])
-        seen &= place[None, None, :] <= place[None, :, None]
-        # what only fills up sees itself, so that no row is empty
+        branch, limit = torch.as_tensor(square, device=device)
+        place = torch.arange(self.longest, device=device)  # in the trunk, also the position
+        own = (branch[:, None, :] == branch[:, :, None]) & (place[None, None, :] <= place[None, :, None])
+        seen = own | ((branch[:, None, :] == 0) & (place[None, None, :] < limit[:, :, None]))
+        # what only fills up sees what fills up before it, so that no row is empty
         self.bias = torch.zeros(seen.shape, device=device, dtype=dtype).masked_fill(~seen, -torch.inf)[:, None]
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -118,30 +127,54 @@ class Conversations:
 def long_row(parts: Sequence[Conversation], length: int, device: str | torch.device) -> LongRow:
     """`attend` for conversations one after the other in one long row, on a GPU.
 
-    What no token of a block of 128 sees is not computed: the cost of attention is that of the conversations themselves, without
-    the squares that a mask fills. A row has `length` tokens; those behind the last conversation fill it up, and see little.
+    Blocks of 128 tokens of which none is seen are passed over, and in those that are seen whole, as most of a trunk is, nothing
+    is asked. A row has `length` tokens; those behind the last conversation fill it up, and see little.
     """
     from torch.nn.attention.flex_attention import BlockMask
 
-    missing = length - sum(map(len, parts))
-    blocks = length // _BLOCK
-    filled = -1 - np.arange(length - missing, length) // _BLOCK
-    owner = np.concatenate([*(np.full(len(p), i) for i, p in enumerate(parts)), filled])
-    begins = np.flatnonzero(np.diff(owner, prepend=-length))
-    first = begins[np.searchsorted(begins, np.arange(blocks) * _BLOCK, side="right") - 1] // _BLOCK
+    sizes = [len(p) for p in parts]
+    missing = length - sum(sizes)
+    filler = np.arange(length - missing, length)
+    owner = np.concatenate([np.repeat(np.arange(len(parts)), sizes), len(parts) + filler // _BLOCK])
     nothing = np.zeros(missing, np.int64)
-    positions = torch.as_tensor(np.concatenate([*(p.positions for p in parts), nothing]), device=device)
-    owner_T = torch.as_tensor(owner.astype(np.int32), device=device)
-    branch_T = torch.as_tensor(np.concatenate([*(p.branch for p in parts), nothing]).astype(np.int32), device=device)
+    positions, branch = (np.concatenate([*(getattr(p, n) for p in parts), nothing]) for n in ("positions", "branch"))
+    begin = np.concatenate([np.repeat(np.cumsum([0, *sizes[:-1]]), sizes), filler])
+    limit = begin + np.concatenate([*(p.limit for p in parts), nothing + 1])  # as a place in the row
+    owner_T, branch_T, limit_T = (torch.as_tensor(x.astype(np.int32), device=device) for x in (owner, branch, limit))
 
     def seen(batch: Tensor, head: Tensor, q: Tensor, k: Tensor) -> Tensor:
-        in_sight = (branch_T[k] == 0) | (branch_T[k] == branch_T[q])
-        return (owner_T[q] == owner_T[k]) & in_sight & (k <= q)
+        trunk = (branch_T[k] == 0) & (k < limit_T[q])
+        return (owner_T[q] == owner_T[k]) & (trunk | ((branch_T[k] == branch_T[q]) & (k <= q)))
 
-    count = torch.as_tensor((np.arange(blocks) - first + 1).astype(np.int32), device=device)
-    which = torch.as_tensor(((np.arange(blocks) + first[:, None]) % blocks).astype(np.int32), device=device)
-    mask: Any = BlockMask.from_kv_blocks(count[None, None], which[None, None], BLOCK_SIZE=_BLOCK, mask_mod=seen)
-    return LongRow(mask, positions)
+    some, whole = _blocks(owner, branch, limit)
+    lists = [torch.as_tensor(x, device=device)[None, None] for kind in (some & ~whole, whole) for x in _listed(kind)]
+    mask: Any = BlockMask.from_kv_blocks(*lists, BLOCK_SIZE=_BLOCK, mask_mod=seen)
+    return LongRow(mask, torch.as_tensor(positions, device=device))
+
+
+def _blocks(owner: NDArray[np.int64], branch: NDArray[np.int64], limit: NDArray[np.int64]) -> tuple[Any, Any]:
+    """[blocks, blocks] whether a block (row) sees something of another (column), as far as can be told at once; and all of it."""
+    by = [x.reshape(-1, _BLOCK) for x in (owner, branch, limit)]
+    least, most = ([x.min(1) for x in by], [x.max(1) for x in by])
+    place = np.arange(len(least[0]))
+    is_one = least[0] == most[0]
+    same_owner = is_one[:, None] & is_one[None] & (least[0][:, None] == least[0][None])
+    first = np.where(least[1] == 0, (by[1] == 0).argmax(1) + place * _BLOCK, len(owner))  # of the trunk, in the block
+    lowest = np.where(by[1] == 0, len(owner), by[1]).min(1)  # branch
+    trunk = first[None] < most[2][:, None]
+    own = (lowest[:, None] <= most[1][None]) & (lowest[None] <= most[1][:, None])
+    is_before = place[None] <= place[:, None]
+    meet = (least[0][:, None] <= most[0][None]) & (least[0][None] <= most[0][:, None])
+    some = is_before & np.where(same_owner, trunk | own, meet)
+    last = (place + 1) * _BLOCK
+    all_trunk = (most[1] == 0)[None] & (last[None] <= least[2][:, None])
+    one_branch = (least[1] == most[1])[None] & (least[1] == most[1])[:, None] & (least[1][:, None] == least[1][None])
+    return some, same_owner & (place[None] < place[:, None]) & (all_trunk | (one_branch & (least[1] > 0)[None]))
+
+
+def _listed(chosen: NDArray[np.bool_]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """How many columns of each row are chosen, and which, those first."""
+    return chosen.sum(1).astype(np.int32), np.argsort(~chosen, axis=1, kind="stable").astype(np.int32)
 
 
 def row_length(tokens: int, most: int) -> int:
