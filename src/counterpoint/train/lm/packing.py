@@ -147,8 +147,10 @@ def long_row(parts: Sequence[Conversation], length: int, device: str | torch.dev
         return (owner_T[q] == owner_T[k]) & (trunk | ((branch_T[k] == branch_T[q]) & (k <= q)))
 
     some, whole = _blocks(owner, branch, limit)
-    lists = [torch.as_tensor(x, device=device)[None, None] for kind in (some & ~whole, whole) for x in _listed(kind)]
-    mask: Any = BlockMask.from_kv_blocks(*lists, BLOCK_SIZE=_BLOCK, mask_mod=seen)
+    count, which, count_whole, which_whole = (
+        torch.as_tensor(x, device=device)[None, None] for kind in (some & ~whole, whole) for x in _listed(kind)
+    )
+    mask: Any = BlockMask.from_kv_blocks(count, which, count_whole, which_whole, BLOCK_SIZE=_BLOCK, mask_mod=seen)
     return LongRow(mask, torch.as_tensor(positions, device=device))
 
 
