@@ -340,6 +340,20 @@ def test_gae_presets() -> None:
         gae(chain([1.0]), value=lambda t: [0, 1])
 
 
+def test_gae_of_what_signals_pay_events_turns_and_agents() -> None:
+    trace = team("t", None, [said("a", turn=0), said("a", turn=0), said("a", turn=1), said("b", turn=1)])
+    paid = Signals.of({"t": [Signal("turn", "a#0", "R2", 1.0), Signal("message", "e2", "R2", 2.0), Signal("agent", "b", "R2", 4.0)]})
+    credit = gae([trace], value=lambda t: [0.0] * 4, signals=paid, chain="agent", lam=0.0)
+    assert credit.of(0) == {"e0": 0.0, "e1": 1.0, "e2": 2.0, "e3": 4.0}  # a turn is paid at its last step
+
+
+def test_an_agents_messages_are_compared_with_its_own() -> None:
+    trace = team("t", None, [said("a"), said("a"), said("b"), said("b"), said("b")])
+    paid = Signals.of({"t": [Signal("message", f"e{k}", "R6", float(x)) for k, x in enumerate([1, 0, 5, 5, 5])]})
+    credit = agent_wise([trace], by="message", key="batch", convention="dr_grpo", signals=paid)
+    assert credit.of(0) == {"e0": 0.5, "e1": -0.5, "e2": 0.0, "e3": 0.0, "e4": 0.0}
+
+
 def test_marft_chains_the_agents() -> None:
     rewards, values, _, _, expected = v.GAE["marft.action_level_gae"]
     assert list(marft(chain(rewards), value=lambda t: values, normalise=False).of(0).values()) == close(expected)

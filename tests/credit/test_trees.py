@@ -136,6 +136,20 @@ def test_marsrl_compares_verifiers_of_one_solution() -> None:
     assert "same input" in alone.unidentified[4, "e1"]
 
 
+def test_marsrl_pays_single_events_and_keeps_answers_from_verdicts() -> None:
+    steps = [said("s", "solution", role="w", task="chain 0"), said("v", "verdict", role="w", task="chain 0")]
+    traces = [team(f"t{i}", 0.0, [{**step, "content_ref": f"{step['content_ref']}{i}"} for step in steps]) for i in range(4)]
+    own = zip([1, 0, 1, 1], [0, 0, 1, 1], strict=True)
+    paid = {f"t{i}": [Signal("message", "e0", "R3_answer", a), Signal("message", "e1", "R3_verdict", b)] for i, (a, b) in enumerate(own)}
+    credit = marsrl(traces, signals=Signals.of(paid), inputs="any")  # nobody read the same input: every text is another
+    assert [credit.of(i)["e0"] for i in range(4)] == pytest.approx([0.5, -1.5, 0.5, 0.5], abs=1e-5)
+    assert [credit.of(i)["e1"] for i in range(4)] == pytest.approx([-0.75**0.5, -0.75**0.5, 0.75**0.5, 0.75**0.5], abs=1e-5)
+    with pytest.raises(NotIdentified):
+        marsrl(traces, signals=Signals.of({n: rows[1:] for n, rows in paid.items()}))
+    with pytest.raises(InputError, match="no inputs 'all'"):
+        marsrl(traces, inputs="all")
+
+
 def test_mars2_over_the_whole_tree() -> None:
     rewards, parents, shaped = v.MARS2_SHAPED
     assert shaped_rewards(rewards, parents) == close(shaped)

@@ -12,9 +12,12 @@ from msgspec.structs import replace
 
 from counterpoint import registry
 from counterpoint.errors import InputError
-from counterpoint.reward.rewards import matpo, wideseek
+from counterpoint.reward.paying import pay
+from counterpoint.reward.rewards import mae, matpo, paramanager, sage, wideseek
 from counterpoint.reward.rewards.agent_qmix import priced
+from counterpoint.reward.rewards.comas import pair_rewards
 from counterpoint.reward.rewards.maporl import bonus, own_now_team_later
+from counterpoint.reward.rewards.marsrl import verifier_reward
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import rollouts
 
@@ -149,3 +152,87 @@ def test_maporls_incentives_one_by_one(rows: list[list[float]], turn: int, paid:
 def test_of_three_agents_the_majority_of_the_others_counts() -> None:
     assert bonus([[0, 1, 0], [1, 1, 0]], ALPHA)[1].tolist() == [2.0, 0.0, 0.0]  # one of two is no majority
     assert bonus([[0, 1, 1], [1, 1, 1]], ALPHA)[1].tolist() == [1.0, 0.0, 0.0]
+
+
+def said(agent: str, k: int, kind: str = "message", **fields: object) -> Event:
+    return Event(**{"id": f"e{k}", "t": k, "type": kind, "agent": agent, **fields})  # type: ignore[arg-type]
+
+
+def told(*events: Event, **fields: object) -> Trace:
+    return Trace(trace_id="t", task_id="q", events=list(events), **fields)  # type: ignore[arg-type]
+
+
+def test_matpo_by_tools_that_failed() -> None:
+    right, _, wrong, *_ = rollouts()  # the tool of w1 answered in the first, and failed in the third; the lead has no tool
+    assert (paid("matpo", right, format="tools"), paid("matpo", wrong, format="tools")) == ({"": near(1.0)}, {"": near(0.05)})
+    blamed = replace(right, events=[replace(e, reward={"R5": -1.0}) if e.type == "tool_result" else e for e in right.events])
+    assert paid("matpo", blamed, format="tools") == {"": near(0.95)}
+
+
+def test_paramanager() -> None:
+    assert paramanager.mixed(1, 1, 0.5, 0.8) == near(1.33)
+    asked = [said("lead", 0, role="orchestrator", to="a", tokens_out=10), said("lead", 1, role="orchestrator", to="b", tokens_out=10)]
+    answers = [said("a", 2, "return", ok=True), said("b", 3, "return", ok=False)]
+    call = [said("lead", 4, "tool_call", role="orchestrator", tool="search", ok=True), said("lead", 5, role="orchestrator", to="a")]
+    trace = told(*asked, *answers, *call, rewards={"team": 1.0})
+    assert paramanager.protocol_of(trace) == near(2 / 3)
+    assert paramanager.diversity_of(trace) == near(1 - (0.25 + 0.0625 + 0.0625))  # a twice, b and the tool once
+    assert paid("paramanager", trace, most=100) == {"": near(1 + 0.2 * 2 / 3 + 0.1 * 0.625 + 0.1 * 0.8)}
+    assert paid("paramanager", replace(trace, rewards={})) == {}
+
+
+def test_marsrl_pays_true_verdicts() -> None:
+    cases = [(True, True), (True, False), (False, False), (False, True)]  # is it right, does the verifier say so
+    assert [verifier_reward(*case) for case in cases] == [1.0, 0.0, 1.0, 0.0]
+    trace = told(said("s", 0, reward={"R2": 1.0}), said("v", 1, reward={"R6": -1.0}), said("c", 2, reward={"R2": 0.0}), said("o", 3))
+    signals = registry.get("reward", "marsrl")(trace)
+    assert [(s.unit_id, s.channel, s.value) for s in signals] == [("e0", "R3_answer", 1.0), ("e1", "R3_verdict", 0.0), ("e2", "R3_answer", 0.0)]
+
+
+def test_comas_shares_a_score_and_fines_what_cannot_be_read() -> None:
+    assert [pair_rewards(s) for s in (3, 2, 1, None)] == [(1.0, 0.0, 0.0), (0.5, 0.5, 0.0), (0.0, 1.0, 0.0), (None, None, -1.0)]
+    steps = [("solver", None), ("evaluator", None), ("scorer", 3.0), ("evaluator", None), ("scorer", 1.0), ("scorer", None)]
+    events = [said(role, k, role=role, reward=None if score is None else {"score": score}) for k, (role, score) in enumerate(steps)]
+    assert paid("comas", told(*events)) == {"e0": 0.5, "e1": 0.0, "e2": 0.0, "e3": 1.0, "e4": 0.0, "e5": -1.0}
+    with pytest.raises(InputError, match="a score is 4"):
+        pair_rewards(4)
+
+
+def test_mae_and_sage_pay_roles() -> None:
+    assert [mae.proposer_reward(q, 0.4, 1.0) for q in (0.8, 0.6)] == near([0.8, 1.6 / 3])
+    assert mae.solver_reward(0.9, 1.0) == near(0.95)
+    events = [said("p", 0, role="proposer", reward={"quality": 0.8}), said("s", 1, role="solver", reward={"R2": 0.4, "format": 0.0})]
+    judge = said("j", 2, role="judge", reward={"format": 0.5})
+    assert paid("mae", told(*events, judge)) == near({"proposer": 0.8, "solver": 0.2, "judge": 0.5})
+    assert paid("mae", told(events[0], judge)) == {"judge": 0.5}  # nobody tried: how hard it was is not known
+    assert paid("mae", told(replace(events[0], reward={"format": 0.0}), judge))["proposer"] == 0.0
+    form = dict.fromkeys(("challenger", "planner", "solver", "critic"), 1.0)
+    assert sage.role_rewards(0.8, 0.6, 0.5, form) == near({"challenger": 2.3 / 3, "planner": 0.55, "solver": 0.75, "critic": 1.0})
+    assert set(sage.role_rewards(0.8, 0.4, 0.5, form)) == {"critic", "challenger"}  # a rejected plan teaches nobody who followed it
+    assert set(sage.role_rewards(0.4, 0.6, 0.5, form)) == {"critic"}
+
+
+def test_a_panel_accepts_only_together() -> None:
+    method, checks = {"a": 1, "b": 1, "c": 0, "d": 1}, {"a": 1, "b": 0, "c": 1, "d": 1}
+    judges = [lambda t: bool(method[t.trace_id]), lambda t: checks[t.trace_id]]
+    traces = [replace(told(), trace_id=name) for name in method]
+    assert [paid("judge_panel", t, judges=judges)[""] for t in traces] == [1.0, 0.0, 0.0, 1.0]
+    right, _, wrong, *_ = rollouts()
+    assert (paid("judge_panel", right), paid("judge_panel", wrong)) == ({"": 1.0}, {"": 0.0})
+    assert paid("judge_panel", wrong, judges=["finished"]) == {"": 1.0}
+    many = [replace(right, trace_id=f"t{i}") for i in range(2000)]
+    assert 0.75 < np.mean([paid("judge_panel", t, judges=["outcome"], error=0.2)[""] for t in many]) < 0.85
+    with pytest.raises(InputError, match=r"no judge 'outcom'.*did you mean 'outcome'"):
+        paid("judge_panel", right, judges=["outcom"])
+
+
+def test_turns_and_events_are_paid_beside_the_team_and_an_outcome_may_be_a_share() -> None:
+    first = rollouts()[0]
+    both = pay({"team_outcome": {"share": True}, "marsrl": {"weight": 2.0}}, [first], tasks=np.zeros(1), reader="marsrl", best=4.0)
+    assert (both.traces[0].rewards["team"], both.signals is not None) == (0.25, True)
+    assert both.signals is not None
+    by_event = dict(zip(both.signals.unit_ids, both.signals.values.tolist(), strict=True))
+    scored = {e.id: 0.25 + 2.0 * e.reward["R2"] for e in first.events if e.reward and "R2" in e.reward}
+    assert (by_event, set(both.signals.channels)) == (scored, {"R3_answer"})
+    with pytest.raises(InputError, match="the best outcome is 0"):
+        pay({"team_outcome": {"share": True}}, [first], tasks=np.zeros(1), reader="marsrl", best=0.0)

@@ -12,6 +12,7 @@ import pytest
 
 from counterpoint.credit.mechanism import Mechanism
 from counterpoint.errors import CounterpointError, InputError, NotIdentified
+from counterpoint.reward.balance import variation_weights
 from counterpoint.reward.paying import balanced
 from counterpoint.reward.reward import Reward
 from counterpoint.reward.schedules import weight_at
@@ -287,8 +288,16 @@ def test_what_agents_and_roles_are_paid_stands_on_top_of_the_teams(lab: Lab) -> 
 def test_several_rewards_become_one_by_the_presets_balance() -> None:
     parts, weights, task = np.array([[1.0, 3.0, 2.0, 2.0], [10.0, 10.0, 0.0, 40.0]]), np.array([1.0, 0.5]), np.array([0, 0, 1, 1])
     assert balanced("sum", parts, weights, task).tolist() == [6, 8, 2, 22]
-    # within tasks: the first varies in the first one only, the second in the second one only
-    assert balanced("gdpo", parts, weights, task).tolist() == pytest.approx([-(0.5**0.5), 0.5**0.5, -0.5 * 0.5**0.5, 0.5 * 0.5**0.5])
+    # within tasks: the first varies in the first one only, the second in the second one only; then (-2, 2, -1, 1) c over the batch
+    spread = (10 / 3) ** 0.5
+    assert balanced("gdpo", parts, weights, task).tolist() == pytest.approx([-2 / spread, 2 / spread, -1 / spread, 1 / spread])
+    both = np.array([[1.0, 0, 0, 1], [1, 1, 0, 0]])  # GDPO's own: each is +-0.866 in its group, their sum 1.732, 0, -1.732, 0
+    assert balanced("gdpo", both, np.ones(2), np.zeros(4)).tolist() == pytest.approx([1.5**0.5, 0, -(1.5**0.5), 0])
+    still = np.array([[1.0, 0, 0, 1], [2, 2, 2, 2]])  # what does not vary within tasks has no weight, and a scale of 10 none either
+    assert balanced("variance", still, np.ones(2), np.zeros(4)).tolist() == [2, 0, 0, 2]
+    scaled = np.array([[1.0, 0, 0, 1], [1, 3, 1, 3]])
+    ours, other = (balanced("variation", x, np.ones(2), np.zeros(4)) for x in (scaled, scaled * [[10], [1]]))
+    assert other.tolist() == pytest.approx((ours + 9 * variation_weights(scaled)[0] * scaled[0]).tolist())
     # variances within tasks: mean of (1, 1, 0, 0) and of (0, 0, 400, 400)
     shares = 2 * np.array([0.5, 200.0]) / 200.5
     assert balanced("variance", parts, weights, task).tolist() == pytest.approx((weights * shares @ parts).tolist())

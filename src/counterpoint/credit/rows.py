@@ -1,10 +1,10 @@
 """Traces as rows: who acted, in which turn, what was paid, who is compared with whom, what credit comes of it.
 
 Always true: an action is an event in which a member's model acts (decision, message, tool call, aggregate, and whatever else
-keeps a model call), in the order of time and then of the file; outsiders (user, tool, system) have none. What is paid for a unit
-is, in this order: its rows in `signals`, where given (none: not scored); the rewards that its own events carry in the channel,
-where any event of the trace carries one; else the team's reward, which all share. A row without a number is refused by name and
-never becomes 0.
+keeps a model call), in the order of time and then of the file; outsiders (user, tool, system) have none. What is paid for a
+unit is, in this order: its rows in `signals`, where given (none: not scored); the rewards that its own events carry in the
+channel, where any event of the trace carries one; else the team's reward, which all share. A row without a number is refused
+by name and never becomes 0.
 """
 
 from __future__ import annotations
@@ -119,12 +119,35 @@ def paid(
     return out
 
 
-def paid_steps(trace: Trace, steps: Sequence[Sequence[int]], channel: str = "team") -> list[float]:
-    """What was paid for each step of a chain: the rewards of its events, or else the team's reward on the last step."""
+def paid_steps(
+    trace: Trace, steps: Sequence[Sequence[int]], channel: str = "team", signals: Mapping[str, float] | None = None
+) -> list[float]:
+    """What was paid for each step of a chain: what `signals` has by unit id for its events, for turns and agents that end in it;
+    without signals the rewards of its events; or else the team's reward on the last step."""
+    if signals is not None:
+        last: dict[str, int] = {}
+        for k, step in enumerate(steps):
+            for event in (trace.events[i] for i in step):
+                last |= dict.fromkeys((event.id, event.agent, f"{event.agent}#{event.turn}"), k)
+        out = [0.0] * len(steps)
+        for name, k in last.items():
+            out[k] += signals.get(name, 0.0)
+        return out
     paid_E = [e.reward.get(channel) if e.reward else None for e in trace.events]
     if any(r is not None for r in paid_E):
         return [float(sum(paid_E[i] or 0.0 for i in step)) for step in steps]
     return [0.0] * (len(steps) - 1) + [team_reward(trace, channel)] if steps else []
+
+
+def signals_by_trace(signals: Signals) -> dict[str, dict[str, float]]:
+    """Trace id to unit id to what was paid for that unit: an agent, a turn or an event; teams and roles are left out."""
+    out: dict[str, dict[str, float]] = {name: {} for name in signals.trace_ids}
+    columns = zip(signals.trace.tolist(), signals.units, signals.unit_ids, signals.values.tolist(), strict=True)
+    for i, unit, unit_id, value in columns:
+        if unit not in ("team", "role"):
+            own = out[signals.trace_ids[i]]
+            own[unit_id] = own.get(unit_id, 0.0) + value
+    return out
 
 
 def values_of(trace: Trace, value: Any, what: str = "a critic") -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""Several rewards as one: what they pay the team becomes the trace's team reward, what they pay agents and roles are signals.
+"""Several rewards as one: what they pay the team becomes the trace's team reward, what they pay finer units are signals.
 
 Always true: what is paid to the team or to the orchestrator as a whole is summed with its weight, or balanced; what is paid to
-agents or roles comes on top of that, for mechanisms that read signals. The traces given are never changed.
+agents, roles, turns or single events comes on top of that, for mechanisms that read signals: to every agent and role of the
+trace, but only to those turns and events that were paid themselves. The traces given are never changed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from counterpoint.reward.schedules import weight_at
 from counterpoint.trace import Trace
 from counterpoint.trace.rows import Signal, Signals
 
-OURS = ("weight", "gain")
+OURS = ("weight", "gain", "share")
 """Options of a reward that are not the plug-in's."""
 
 
@@ -31,7 +32,7 @@ class Paid:
     traces: list[Trace]
     """With the team reward that was paid."""
     signals: Signals | None
-    """Of agents and roles, the team's on top of their own; None where only the team was paid."""
+    """Of finer units than the team, the team's on top of their own; None where only the team was paid."""
     first: np.ndarray
     """(N,) what the first reward alone pays the team, by trace."""
 
@@ -47,16 +48,20 @@ def pay(
     weights: Mapping[str, float] | None = None,
     at_first: np.ndarray | None = None,
     leads: Mapping[str, str] | None = None,
+    best: float = 1.0,
 ) -> Paid:
     """Rewards by name with their options, paid on traces.
 
     `tasks` says which traces are of one task, `reader` is the mechanism that reads the result, `weights` are those that replace
     the rewards' own, `at_first` is the value of the draft before the first round, for rewards with `gain`; `leads` names the
-    orchestrator of a trace where it is not "orchestrator".
+    orchestrator of a trace where it is not "orchestrator". A reward with `share` is given the team's outcome over `best`: papers
+    whose outcome lies in 0..1 add bonuses and clip in that unit.
     """
+    if not best > 0:
+        raise InputError(f"the best outcome is {best:g}, and nothing is a share of it", fix="a world that pays something")
     reads_signals = "signals" in registry.get("credit", reader).options
     parts_KN, used = np.zeros((len(rewards), len(traces))), []
-    fine: list[dict[tuple[str, str], float]] = [{} for _ in traces]
+    fine: list[dict[tuple[str, str], tuple[str, float]]] = [{} for _ in traces]
     for k, (name, given) in enumerate(rewards.items()):
         options = {o: v for o, v in given.items() if o not in OURS}
         set_weights = weights or {}
@@ -66,22 +71,23 @@ def pay(
         if given.get("gain"):
             if at_first is None:
                 raise InputError(f"reward {name} pays the gain over the first draft, which has no value here", fix="gain = false")
-            parts_KN[k] -= at_first
+            parts_KN[k] -= at_first / best if given.get("share") else at_first
         for i, trace in enumerate(traces):
             lead = (leads or {}).get(trace.trace_id, "orchestrator")
-            for s in reward(trace, **options):
+            for s in reward(_as_share(trace, best) if given.get("share") else trace, **options):
                 if s.unit == "team" or (s.unit == "orchestrator" and s.unit_id == lead):
                     parts_KN[k, i] += s.value
-                elif s.unit in ("agent", "role") and reads_signals:
-                    fine[i][s.unit, s.unit_id] = fine[i].get((s.unit, s.unit_id), 0.0) + weight * s.value
+                elif reads_signals:
+                    own = fine[i].get((s.unit, s.unit_id))
+                    fine[i][s.unit, s.unit_id] = (s.channel, (own[1] if own else 0.0) + weight * s.value)
                 else:
                     what = f"reward {name} pays a {s.unit}, which mechanism {reader} does not read"
-                    raise InputError(what, fix="agent_wise or hierarchical read signals of agents and roles")
+                    raise InputError(what, fix="agent_wise and hierarchical read signals of agents and roles, gae those of turns")
     totals = balanced(balance, parts_KN, np.array(used), tasks)
     paid = [msgspec.structs.replace(t, rewards={**t.rewards, "team": float(x)}) for t, x in zip(traces, totals, strict=True)]
     if not any(fine):
         return Paid(paid, None, parts_KN[0])
-    units = {unit for own in fine for unit, _ in own}
+    units = {unit for own in fine for unit, _ in own if unit in ("agent", "role")}
     rows = {t.trace_id: [*_topped(t, own, units, float(x))] for t, own, x in zip(traces, fine, totals, strict=True)}
     return Paid(paid, Signals.of(rows), parts_KN[0])
 
@@ -89,7 +95,7 @@ def pay(
 def balanced(how: str, parts_KN: np.ndarray, weights_K: np.ndarray, task_N: np.ndarray) -> np.ndarray:
     """(N,) one reward of several."""
     if how == "gdpo":
-        return gdpo(parts_KN, task_N, weights_K, whiten=False)
+        return gdpo(parts_KN, task_N, weights_K)
     if how == "variance":
         weights_K = weights_K * variance_weights(parts_KN, task_N)
     elif how == "variation":
@@ -97,9 +103,20 @@ def balanced(how: str, parts_KN: np.ndarray, weights_K: np.ndarray, task_N: np.n
     return weighted(parts_KN, weights_K)
 
 
-def _topped(trace: Trace, own: Mapping[tuple[str, str], float], units: set[str], total: float) -> Iterable[Signal]:
-    """Every agent's (or role's) share of the team reward, all of it, and its own on top."""
+def _as_share(trace: Trace, best: float) -> Trace:
+    if "team" not in trace.rewards:
+        return trace
+    return msgspec.structs.replace(trace, rewards={**trace.rewards, "team": trace.rewards["team"] / best})
+
+
+def _topped(
+    trace: Trace, own: Mapping[tuple[str, str], tuple[str, float]], units: set[str], total: float
+) -> Iterable[Signal]:
+    """Every agent's (or role's) share of the team reward, all of it, and its own on top; of finer units, those that were paid."""
     names = {"agent": dict.fromkeys(e.agent for e in trace.events), "role": dict.fromkeys(e.role for e in trace.events if e.role)}
     for unit in sorted(units):
         for name in names[unit]:
-            yield Signal(unit, name, "team", total + own.get((unit, name), 0.0))
+            yield Signal(unit, name, "team", total + own.get((unit, name), ("", 0.0))[1])
+    for (unit, name), (channel, value) in own.items():
+        if unit not in names:
+            yield Signal(unit, name, channel, total + value)

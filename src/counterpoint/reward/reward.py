@@ -141,3 +141,23 @@ def results_of(trace: Trace) -> dict[str, list[Event]]:
         for i, e in enumerate(trace.events)
         if e.type == "tool_call"
     }
+
+
+def succeeded(call: Event, results: Sequence[Event]) -> bool | None:
+    """Whether a tool call succeeded: its own `ok`, else that of every result; an `error` is a failure. None where nobody says."""
+    said = [False if e.error is not None else e.ok for e in (call, *results)]
+    if said[0] is not None:
+        return said[0]
+    known = [ok for ok in said[1:] if ok is not None]
+    return all(known) if known else None
+
+
+def tools_kept(trace: Trace) -> dict[str, float]:
+    """Agent to the share of its tool calls that did not fail; none for an agent without calls.
+
+    A call that nothing answered did not fail; one whose result was paid less than 0 (R5) did.
+    """
+    answers = results_of(trace) if trace.events else {}
+    calls = [e for e in trace.events if e.type == "tool_call"]
+    blamed = {e.id: any((r.reward or {}).get("R5", 0.0) < 0 for r in (e, *answers[e.id])) for e in calls}
+    return gathered(((e.agent, float(succeeded(e, answers[e.id]) is not False and not blamed[e.id])) for e in calls), "mean")

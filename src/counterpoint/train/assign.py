@@ -7,7 +7,7 @@ decision gets the worker's credit, or the team's. A row that nothing covers, or 
 0 and is counted: no credit is made up. The traces given are never changed.
 
 Rewards are summed with their weights; with `gain`, less the value of the draft before the first round: what the team added.
-What is paid to the team or to the orchestrator as a whole becomes the trace's team reward; what is paid to agents or roles
+What is paid to the team or to the orchestrator as a whole becomes the trace's team reward; what is paid to finer units
 comes on top of it, as signals, for mechanisms that read signals. A mechanism that needs a critic gets the network's: V = the
 draft's value so far + what the team critic expects of going on; before the first round, the mean of the batch.
 """
@@ -23,6 +23,8 @@ import torch
 
 import counterpoint.registry as registry
 from counterpoint.credit.mechanism import Mechanism, identified
+from counterpoint.envs.teamworld.config import Config
+from counterpoint.envs.teamworld.optimum.bound import optimum
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.reward.paying import OURS, pay
 from counterpoint.reward.reward import Reward
@@ -69,7 +71,7 @@ def assigned(
     options = dict(preset.credit[preset.credit_name])
     paid = pay(
         preset.reward, traces, tasks=out.seeds, reader=preset.credit_name, balance=preset.balance, progress=progress,
-        weights=weights, at_first=out.value_TE[0],
+        weights=weights, at_first=out.value_TE[0], best=_best(preset, out.config),
     )  # fmt: skip
     if paid.signals is not None:
         options["signals"] = paid.signals
@@ -87,6 +89,11 @@ def assigned(
     lacking = {name: int(np.isnan(v).sum()) for name, v in found.items()}
     covered = {name: np.nan_to_num(v, nan=0.0) for name, v in found.items()}
     return Assigned(covered, {n: k for n, k in lacking.items() if k}, credit, paid.first)
+
+
+def _best(preset: Preset, config: Config) -> float:
+    """What an outcome is a share of: the world's optimum, or an upper bound of it; 1 where no reward of the preset asks."""
+    return optimum(config).value if any(given.get("share") for given in preset.reward.values()) else 1.0
 
 
 def by_reward(

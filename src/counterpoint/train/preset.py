@@ -24,7 +24,7 @@ REGIMES = {
 }
 BALANCES = {
     "sum": "each times its weight",
-    "gdpo": "each normalised within its task, times its weight (GDPO, arXiv 2601.05242)",
+    "gdpo": "each normalised within its task, times its weight, and the sum over the batch (GDPO, arXiv 2601.05242)",
     "variance": "each times its weight and its share of the variance within tasks",
     "variation": "each times its weight and its share of the coefficients of variation",
     "gradient": "each gradient times how reliably it points where the first reward's points; weights and scales cancel",
@@ -64,7 +64,7 @@ class Preset:
     """Rewards of `reward/` with their options. An option `weight` (a number, or {"from": a, "to": b} over the run, with more in
     `reward.schedules.weight_at`) scales it; {"indicator": a} begins at a and leaves once the first reward alone tells whether to
     spawn (`reward.schedules.Scaffold`, by role); with `gain` = true the value of the draft before the first round is taken off,
-    so that the team is paid for what it added."""
+    so that the team is paid for what it added; with `share` = true it reads the outcome as a share of the world's optimum."""
     balance: str = "sum"
     """How several rewards become one: one of `BALANCES`. All but "sum" compare the episodes of a task, or of the batch."""
     group: int = 4

@@ -8,6 +8,7 @@ Always true: an agent is never compared with another one. Two calls in one rollo
 Source: Dr. MAS arXiv 2602.08847, key (task, agent), ddof 1, eps 1e-6. Departures: the survey says "within each rollout", the
 code (and this) goes across the rollouts; a singleton keeps its raw reward there and is refused here unless
 `singleton="keep"`.
+`by="message", key="batch", convention="reinforce_pp"` is CoMAS' buffer of an agent's actions (arXiv 2510.08529);
 `by="role", key="batch", convention="reinforce_pp"` is MAE's task-relative REINFORCE++ (arXiv 2510.23595); `by="agent"` with
 Shapley rewards in `signals` is SHARP's normalisation (arXiv 2602.08335).
 """
@@ -54,8 +55,8 @@ def _run(
     singleton: str | None = None,
     count: str | None = None,
 ) -> Credit:
-    if by not in ("agent", "role", "turn"):
-        raise InputError(f"nothing to compare by {by!r}", fix="agent, role or turn")
+    if by not in ("agent", "role", "turn", "message"):
+        raise InputError(f"nothing to compare by {by!r}", fix="agent, role, turn or message")
     how = convention_of(convention, ddof=ddof, eps=eps, singleton=singleton, count=count)
     units = [unit_events(t, by) for t in traces]
     rewards = paid(traces, units, by, channel=channel, signals=signals)
@@ -64,7 +65,7 @@ def _run(
         for name, places in units[i].items():
             if name not in rewards[i]:
                 continue
-            who = name.split("#")[0] if by == "turn" else name
+            who = trace.events[places[0]].agent if by in ("turn", "message") else name
             calls = _calls(trace, places)
             rows += [TraceUnit(i, by, name)] * calls
             values += [rewards[i][name]] * calls

@@ -3,7 +3,8 @@
     A_t = d_t + gamma lam A_{t+1},  d_t = r_t + gamma V_{t+1} - V_t
 
 Always true: only actions are steps; tool output and other observations are skipped. Nothing flows between traces (nor between
-agents when `chain="agent"`). Rewards are those that the events carry, or else the team's reward on the last step of a chain.
+agents when `chain="agent"`). Rewards are those that the events carry, or else the team's reward on the last step of a chain;
+with `signals`, what they pay an event at its step, a turn or an agent at its last one.
 
 Sources: GAE arXiv 1506.02438; verl's masking; `preset` = ppo (whitened), mappo (arXiv 2103.01955), ippo (local critic, chain
 per agent), maac (CoLLM-MAAC arXiv 2601.21972: lam 0, gamma 1, normalised per agent and turn), maporl (2502.18439: chain per
@@ -21,11 +22,11 @@ from counterpoint.credit import advantages
 from counterpoint.credit.example import running_mean
 from counterpoint.credit.groups import group_advantages, group_codes, whiten
 from counterpoint.credit.mechanism import Mechanism
-from counterpoint.credit.rows import TraceUnit, actions, credit_of, event_unit, paid_steps, values_of
+from counterpoint.credit.rows import TraceUnit, actions, credit_of, event_unit, paid_steps, signals_by_trace, values_of
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.rows import Credit
+from counterpoint.trace.rows import Credit, Signals
 
 _ESTIMAND = "A_t: GAE of the action with the given critic"
 _PRESETS: Mapping[str, dict[str, Any]] = {
@@ -60,6 +61,7 @@ def _run(
     chain: str | None = None,
     normalise: str | None = None,
     channel: str = "team",
+    signals: Signals | None = None,
 ) -> Credit:
     if preset not in _PRESETS:
         raise InputError(f"no preset {preset!r}", fix=did_you_mean(preset, _PRESETS))
@@ -68,13 +70,15 @@ def _run(
     use = {**base, **{k: v for k, v in given.items() if v is not None}}
     if use["chain"] not in ("team", "agent"):
         raise InputError(f"no chain {use['chain']!r}", fix="team or agent")
+    given_to = None if signals is None else signals_by_trace(signals)
     rows, rewards, values, segments, turns = [], [], [], [], []  # type: list[TraceUnit], list[float], list[float], list[int], list[Any]
     for i, trace in enumerate(traces):
         critic, chains = values_of(trace, value, "a critic (value=)"), {}  # type: dict[str, Any], dict[str, list[int]]
         for place in actions(trace):
             chains.setdefault(trace.events[place].agent if use["chain"] == "agent" else "", []).append(place)
         for number, places in enumerate(chains.values()):
-            rewards += paid_steps(trace, [[p] for p in places], channel)
+            given_here = None if given_to is None else given_to.get(trace.trace_id, {})
+            rewards += paid_steps(trace, [[p] for p in places], channel, given_here)
             for event in (trace.events[p] for p in places):
                 if event.id not in critic:
                     raise InputError(f"the critic has no value for event {event.id!r}", where=trace.trace_id)

@@ -6,22 +6,63 @@ Always true: a verifier is compared only with verifiers that read the same solut
 same verdict. A step whose role was not paid has no row; a step that nobody shares its input with is refused.
 
 Source: MarsRL arXiv 2511.11373 (grouped agentic rollouts; solver, verifier, corrector). The role rewards themselves (a
-verifier is paid for a right verdict) come in as `signals` of unit role, or on the events. ddof is not stated there; 1 and eps
-1e-6 here.
+verifier is paid for a right verdict) come in as `signals` of unit role or message (the reward `marsrl`), or on the events.
+ddof is not stated there; 1 and eps 1e-6 here. `inputs="any"` compares a stage over all rollouts of the task, whatever it read:
+for rollouts that were not sampled from shared inputs.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 
 from counterpoint.credit.groups import Convention, convention_of
 from counterpoint.credit.mechanism import Mechanism
-from counterpoint.credit.rows import Key, TraceUnit, credit_of, event_unit, grouped_credit, keys_of, paid, tree_of, unit_events
+from counterpoint.credit.rows import (
+    Key,
+    TraceUnit,
+    actions,
+    credit_of,
+    event_unit,
+    grouped_credit,
+    keys_of,
+    paid,
+    tree_of,
+    unit_events,
+)
+from counterpoint.errors import InputError
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit, Signals
 
 _ESTIMAND = "(r of the stage - mean) / std over the stages that read the same input"
+
+
+def _scored(traces: Sequence[Trace], channel: str, signals: Signals | None) -> Callable[[int, Event], tuple[float, str] | None]:
+    """What a step was paid, and for what kind of work: the event's own signal, or else its role's reward."""
+    if signals is not None and "message" in signals.units:
+        columns = zip(signals.trace.tolist(), signals.unit_ids, signals.values.tolist(), signals.channels, strict=True)
+        own = {(signals.trace_ids[i], unit_id): (value, kind) for i, unit_id, value, kind in columns}
+        return lambda i, event: own.get((traces[i].trace_id, event.id))
+    pay = paid(traces, [unit_events(t, "role") for t in traces], "role", channel=channel, signals=signals)
+    return lambda i, event: (pay[i][event.role], "") if event.role in pay[i] else None
+
+
+def _over_rollouts(
+    traces: Sequence[Trace], tasks: Sequence[Hashable], scored: Callable[[int, Event], tuple[float, str] | None], how: Convention
+) -> Credit:
+    """Stages compared over the rollouts of a task, whatever came before: the n-th of a role's steps of one kind on one item."""
+    rows, values, keys = [], [], []
+    for i, trace in enumerate(traces):
+        nth: Counter[Hashable] = Counter()
+        for event in (trace.events[place] for place in actions(trace)):
+            if (amount := scored(i, event)) is not None:
+                stage = (tasks[i], event.role, amount[1], event.task)
+                rows.append(TraceUnit(i, event_unit(event), event.id))
+                values.append(amount[0])
+                keys.append((*stage, nth[stage]))
+                nth[stage] += 1
+    return grouped_credit("marsrl", _ESTIMAND, traces, rows, values, keys, how)
 
 
 def _run(
@@ -33,23 +74,25 @@ def _run(
     signals: Signals | None = None,
     singleton: str | None = None,
     sample: Callable[[Event], Hashable] | None = None,
+    inputs: str = "same",
 ) -> Credit:
-    units = [unit_events(t, "role") for t in traces]
-    pay = paid(traces, units, "role", channel=channel, signals=signals)
-    tree = tree_of(traces, keys_of(traces, key), [0.0] * len(traces), sample)
-    kept = [
-        i for i in tree.first_steps() if traces[tree.steps[i].trace].events[tree.steps[i].place].role in pay[tree.steps[i].trace]
-    ]
-    rows, values, keys = [], [], []
-    for step in (tree.steps[i] for i in kept):
+    if inputs not in ("same", "any"):
+        raise InputError(f"no inputs {inputs!r}", fix="same or any")
+    scored, how, tasks = _scored(traces, channel, signals), convention_of(convention, singleton=singleton), keys_of(traces, key)
+    if inputs == "any":
+        return _over_rollouts(traces, tasks, scored, how)
+    tree = tree_of(traces, tasks, [0.0] * len(traces), sample)
+    rows, values, keys, nodes = [], [], [], []
+    for step in (tree.steps[i] for i in tree.first_steps()):
         event = traces[step.trace].events[step.place]
-        rows.append(TraceUnit(step.trace, event_unit(event), event.id))
-        values.append(pay[step.trace][event.role or ""])
-        keys.append((step.parent, event.role))
-    how = convention_of(convention, singleton=singleton)
+        if (amount := scored(step.trace, event)) is not None:
+            rows.append(TraceUnit(step.trace, event_unit(event), event.id))
+            values.append(amount[0])
+            keys.append((step.parent, event.role, amount[1]) if amount[1] else (step.parent, event.role))
+            nodes.append(step.node)
     credit = grouped_credit("marsrl", _ESTIMAND, traces, rows, values, keys, how)
-    amount = {(r.trace, r.unit_id): r.value for r in credit.rows}
-    of_node = {tree.steps[i].node: amount.get((r.trace, r.unit_id)) for i, r in zip(kept, rows, strict=True)}
+    amounts = {(r.trace, r.unit_id): r.value for r in credit.rows}
+    of_node = {node: amounts.get((r.trace, r.unit_id)) for node, r in zip(nodes, rows, strict=True)}
     out, refused = [], {}
     for step in tree.steps:
         event = traces[step.trace].events[step.place]

@@ -3,7 +3,8 @@
     r = w_outcome R + (w_format f_main + w_format mean f_worker) / 2
 
 Always true: one row of unit team; none where the trace has no outcome, or nothing says which format the planner kept. f is the
-mean of an agent's events in the channel `format`; without a worker its half is 0.
+mean of an agent's events in the channel `format`; without a worker its half is 0. `format="tools"` reads no channel: f is the
+share of an agent's tool calls that did not fail, 1 for a planner without calls.
 
 Source: MATPO arXiv 2510.04678.
 """
@@ -15,7 +16,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from counterpoint.reward.reward import Reward, amounts, gathered
+from counterpoint.reward.reward import Reward, amounts, gathered, tools_kept
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal
@@ -34,8 +35,9 @@ def _score(
     outcome, team = trace.rewards.get(channel), TraceTeam(trace) if trace.events else None
     if outcome is None or team is None or team.main is None:
         return
-    kept = gathered(((e.agent, paid) for e, paid in amounts(trace, [format])), "mean")
-    main = kept.pop(team.names[team.main], None)
+    by_tools = format == "tools"
+    kept = tools_kept(trace) if by_tools else gathered(((e.agent, paid) for e, paid in amounts(trace, [format])), "mean")
+    main = kept.pop(team.names[team.main], 1.0 if by_tools else None)
     if main is not None:
         value = mixed(float(outcome), main, list(kept.values()), w_outcome=w_outcome, w_format=w_format)
         yield Signal("team", "", "R8", value)

@@ -12,19 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from counterpoint.reward.reward import Reward, results_of
+from counterpoint.reward.reward import Reward, results_of, succeeded
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal
-
-
-def _succeeded(call: Event, results: Sequence[Event]) -> bool | None:
-    """Whether a call succeeded; None where nobody says."""
-    said = [False if e.error is not None else e.ok for e in (call, *results)]
-    if said[0] is not None:
-        return said[0]
-    known = [ok for ok in said[1:] if ok is not None]
-    return all(known) if known else None
 
 
 def _logged(call: Event, results: Sequence[Event]) -> float | None:
@@ -51,7 +42,7 @@ def _score(
         if logged:
             value = _logged(call, answers[call.id])
         else:
-            ok = _succeeded(call, answers[call.id])
+            ok = succeeded(call, answers[call.id])
             value = None if ok is None else success if ok else failure
             if ok and given_outcome:
                 value = None if team is None else success if team > threshold else 0.0
