@@ -10,10 +10,11 @@ import pytest
 from counterpoint.errors import InputError
 from counterpoint.train.assign import Scaffolds
 from counterpoint.train.jobs import play
-from counterpoint.train.learner import Balancer, Steps, update
+from counterpoint.train.learner import Balancer, update
 from counterpoint.train.preset import named_preset
 from counterpoint.train.rollouts import Rollout
 from counterpoint.train.settings import Settings
+from counterpoint.train.surrogates import Steps
 from counterpoint.train.training import Training
 from train.quick import TINY
 

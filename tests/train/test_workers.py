@@ -15,7 +15,7 @@ from counterpoint.envs.world import world as find
 from counterpoint.errors import InputError
 from counterpoint.train.critics import fit_workers, worker_advantages, worker_events
 from counterpoint.train.jobs import play
-from counterpoint.train.learner import Steps, log_probs, update
+from counterpoint.train.learner import log_probs, update
 from counterpoint.train.policies.acting import TeamPolicy
 from counterpoint.train.policies.features import WORKER
 from counterpoint.train.policies.network import Network
@@ -23,6 +23,7 @@ from counterpoint.train.policies.workers import worker_rows
 from counterpoint.train.returns import lesson, measure
 from counterpoint.train.rollouts import Rollout, merged, play_out
 from counterpoint.train.settings import Settings
+from counterpoint.train.surrogates import Steps
 from counterpoint.train.training import Training
 
 torch.set_num_threads(1)

@@ -1,9 +1,8 @@
 """One update: log-probabilities of the recorded rows under the network, a clipped policy loss by decision type, critics' losses.
 
 Always true: the loss is the mean over the rows of each decision type, then the sum over types with their weights, so that an
-episode with many items does not outweigh many with few (docs/research/staleness.md). Ratios are per decision. A loss that is
-not finite
-changes nothing: `NotFinite` is raised before the step.
+episode with many items does not outweigh many with few (docs/research/staleness.md), unless the options say otherwise
+(`surrogates.Steps`). A loss that is not finite changes nothing: `NotFinite` is raised before the step.
 """
 
 from __future__ import annotations
@@ -17,35 +16,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from counterpoint.errors import CounterpointError
+from counterpoint.errors import CounterpointError, InputError
 from counterpoint.reward.balance import Balance, GradientMemory
 from counterpoint.train.policies.network import Network
+from counterpoint.train.surrogates import Steps, joined_loss, kl_term, surrogate, unit_codes
 
 TYPES = ("item", "brief", "point", "stop", "spawn", "size", "talk", "rule", "worker")
 Table = Mapping[str, np.ndarray]
 _SHRINK = 8.0  # rows at the pooled spread that every kind of item is given
-
-
-@dataclass(frozen=True)
-class Steps:
-    """How clipped steps are made."""
-
-    epochs: int = 4
-    """Passes over the batch."""
-    parts: int = 3
-    """Parts of the batch, by episode, one step each."""
-    clip: float = 0.2
-    """Ratios are clipped at 1 - clip and 1 + clip_high."""
-    clip_high: float | None = None
-    """None: the same as `clip`."""
-    dual: float | None = None
-    """Bound of the loss where the advantage is negative (dual clip); None: none."""
-    entropy: float = 0.005
-    """Weight of the entropy bonus at the start; it falls to 0."""
-    scale: bool = True
-    """Divide advantages by their spread within a decision type and kind of item."""
-    max_norm: float = 0.5
-    """Of the gradient."""
 
 
 class NotFinite(CounterpointError):
@@ -140,6 +118,15 @@ class LossRows:
     old: np.ndarray
     advantage: np.ndarray
     weight: np.ndarray
+    ref: np.ndarray | None = None
+    """Log-probabilities under the reference, where a KL to it is in the loss."""
+    unit: np.ndarray | None = None
+    """The turn or sequence of each row, where ratios are of those."""
+
+    def taken(self, keep: np.ndarray, at: np.ndarray) -> LossRows:
+        """Some of the rows, at other places."""
+        ref, unit = (None if x is None else x[keep] for x in (self.ref, self.unit))
+        return LossRows(at, self.old[keep], self.advantage[keep], self.weight[keep], ref, unit)
 
 
 def rows_of(tables: Mapping[str, Table], advantages: Mapping[str, np.ndarray], *, scale: bool = True) -> dict[str, LossRows]:
@@ -160,14 +147,15 @@ def rows_of(tables: Mapping[str, Table], advantages: Mapping[str, np.ndarray], *
         elif len(at):
             out[name] = LossRows(at, old[at], adv[at], np.ones(len(at)))
 
-    if "item" in tables and "item" in advantages:
+    if "item" in tables and any(name in advantages for name in ("item", "brief", "point")):
         t = tables["item"]
         called = np.flatnonzero(t["agent"] >= 0)
         real = np.flatnonzero(t["mask"].sum(axis=1) > 1)
         kind = t["x"][:, :5].argmax(axis=1)
-        put("item", real, t["logp"], advantages["item"], kind)
-        put("brief", called[t["agent"][called] > 0], t["brief_logp"], advantages["brief"], kind)
-        put("point", called, t["point_logp"], advantages["point"], kind)
+        for name, at, old in (("item", real, "logp"), ("brief", called[t["agent"][called] > 0], "brief_logp"),
+                              ("point", called, "point_logp")):  # fmt: skip
+            if name in advantages:
+                put(name, at, t[old], advantages[name], kind)
     for name in ("stop", "rule", "worker"):
         if name in tables and name in advantages:
             put(name, np.arange(len(tables[name]["ep"])), tables[name]["logp"], advantages[name])
@@ -185,9 +173,12 @@ def rows_of(tables: Mapping[str, Table], advantages: Mapping[str, np.ndarray], *
 def update(
     net: Network, optimizer: torch.optim.Optimizer, tables: Mapping[str, Table], advantages: Mapping[str, np.ndarray],
     episodes: int, options: Steps, rng: np.random.Generator, skip: Collection[str] = (), balancer: Balancer | None = None,
+    ref: Mapping[str, np.ndarray] | None = None,
 ) -> dict[str, float]:  # fmt: skip
-    """Several clipped steps on one batch of rollouts, some episodes at a time."""
+    """Several policy steps on one batch of rollouts, some episodes at a time; `ref` has the reference's log-probabilities of all
+    rows, where options ask for them."""
     rows = {k: v for k, v in rows_of(tables, advantages, scale=options.scale).items() if k not in skip}
+    rows = _placed(tables, rows, options, ref)
     each = [] if balancer is None else balancer.rows(tables, advantages)
     tables, rows = _needed(tables, rows)
     stats: dict[str, float] = {}
@@ -200,6 +191,8 @@ def update(
             small, small_rows = _part(tables, rows, member)
             if not small_rows:
                 continue  # none of these episodes made a decision that counts
+            if options.kl_most is not None and _kl(net, small, small_rows) > options.kl_most:
+                continue
             loss = _policy_loss(net, small, small_rows, options, sums if epoch == options.epochs - 1 else None)
             optimizer.zero_grad()
             if balancer is None:
@@ -217,21 +210,71 @@ def _policy_loss(
     net: Network, tables: Mapping[str, Table], rows: Mapping[str, LossRows], options: Steps, sums: dict[str, list[float]] | None
 ) -> Tensor:  # fmt: skip
     logp, entropy = log_probs(net, tables)
-    loss = torch.zeros(())
+    loss, all_rows = torch.zeros(()), []
     for name, r in rows.items():
         at = torch.from_numpy(r.at)
         adv = torch.from_numpy(r.advantage.astype(np.float32))
         log_ratio = logp[name][at] - torch.from_numpy(r.old.astype(np.float32))
-        ratio = log_ratio.clamp(-10, 10).exp()
-        high = options.clip if options.clip_high is None else options.clip_high
-        part = torch.maximum(-adv * ratio, -adv * ratio.clamp(1 - options.clip, 1 + high))
-        if options.dual is not None:
-            part = torch.where(adv < 0, torch.minimum(part, -adv * options.dual), part)
-        loss = loss + part.mean() - options.entropy * entropy[name][at].mean()
+        if options.is_plain:
+            loss = loss + surrogate(log_ratio, adv, options).mean()
+        else:
+            all_rows.append((name, r, log_ratio, adv))
+        loss = loss - options.entropy * entropy[name][at].mean()
         if sums is not None:
-            sums.setdefault(f"kl_{name}", []).append(float((ratio - 1 - log_ratio).mean().detach()))
+            ratio = log_ratio.detach().clamp(-10, options.log_max).exp()
+            sums.setdefault(f"kl_{name}", []).append(float((ratio - 1 - log_ratio.detach()).mean()))
             sums.setdefault(f"entropy_{name}", []).append(float(entropy[name][at].mean().detach()))
+    return loss + _other_loss(tables, all_rows, logp, options) if all_rows else loss
+
+
+def _other_loss(
+    tables: Mapping[str, Table], all_rows: Sequence[tuple[str, LossRows, Tensor, Tensor]], logp: Mapping[str, Tensor],
+    options: Steps,
+) -> Tensor:  # fmt: skip
+    """What the loss is where it is not PPO's of each decision type: ratios of turns, other means, a KL to the reference."""
+    if options.weigh == "type" and options.level == "decision":
+        loss = torch.stack([surrogate(log_ratio, adv, options).mean() for _, _, log_ratio, adv in all_rows]).sum()
+    else:
+        columns: list[tuple[Tensor, Tensor, np.ndarray, np.ndarray]] = []
+        for name, r, log_ratio, adv in all_rows:
+            wide = log_ratio[0].numel()  # talk has two columns, full return and broadcast: two decisions
+            ep = tables[_TABLE.get(name, name)]["ep"][r.at]
+            unit = ep if r.unit is None else r.unit
+            columns.append((log_ratio.reshape(-1), adv.reshape(-1), np.repeat(ep, wide), np.repeat(unit, wide)))
+        ratios, advs, eps, units = zip(*columns, strict=True)
+        loss = joined_loss(torch.cat(ratios), torch.cat(advs), np.concatenate(eps), np.concatenate(units), options)
+    if options.kl_weight and options.kl_in == "loss":
+        for name, r, _, _ in all_rows:
+            assert r.ref is not None
+            to_ref = logp[name][torch.from_numpy(r.at)] - torch.from_numpy(r.ref.astype(np.float32))
+            loss = loss + options.kl_weight * kl_term(to_ref.clamp(-10, 10), options.kl).mean()
     return loss
+
+
+def _placed(
+    tables: Mapping[str, Table], rows: Mapping[str, LossRows], options: Steps, ref: Mapping[str, np.ndarray] | None
+) -> dict[str, LossRows]:
+    """The rows, with their turn or sequence and the reference's log-probabilities, where options ask for either."""
+    out = dict(rows)
+    for name, r in rows.items():
+        t = tables[_TABLE.get(name, name)]
+        if options.level != "decision":
+            who = t["agent"][r.at] if name == "worker" else 0
+            out[name] = replace(out[name], unit=unit_codes(t["ep"][r.at], t["round"][r.at], who, options.level))
+        if options.kl_weight and options.kl_in == "loss":
+            if ref is None:
+                raise InputError("a KL to the reference needs its log-probabilities", fix="loss clip keeps a reference")
+            out[name] = replace(out[name], ref=ref[name][r.at])
+    return out
+
+
+def _kl(net: Network, tables: Mapping[str, Table], rows: Mapping[str, LossRows]) -> float:
+    """k3 of the policy that played against the network now, over all rows."""
+    with torch.no_grad():
+        logp = log_probs(net, tables)[0]
+        old = {n: torch.from_numpy(r.old.astype(np.float32)) for n, r in rows.items()}
+        d = torch.cat([(logp[n][torch.from_numpy(r.at)] - old[n]).reshape(-1) for n, r in rows.items()]).clamp(-10, 10)
+        return float((torch.expm1(d) - d).mean())
 
 
 def _with(rows: Mapping[str, LossRows], own: Mapping[str, LossRows]) -> dict[str, LossRows]:
@@ -320,7 +363,7 @@ def _needed(tables: Mapping[str, Table], rows: Mapping[str, LossRows]) -> tuple[
         keep = used["item"][tables["candidate"]["row"]]
         small["candidate"] = {k: tables["candidate"][k][keep] for k in _READ["candidate"]}
         small["candidate"]["row"] = place["item"][small["candidate"]["row"]]
-    moved = {n: LossRows(place[_TABLE.get(n, n)][r.at], r.old, r.advantage, r.weight) for n, r in rows.items()}
+    moved = {n: replace(r, at=place[_TABLE.get(n, n)][r.at]) for n, r in rows.items()}
     return small, moved
 
 
@@ -342,5 +385,5 @@ def _part(
         table = _TABLE.get(name, name)
         keep = member[tables[table]["ep"][r.at]]
         if keep.any():
-            out[name] = LossRows(place[table][r.at[keep]], r.old[keep], r.advantage[keep], r.weight[keep])
+            out[name] = r.taken(keep, place[table][r.at[keep]])
     return small, out

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from counterpoint.trace import Trace
-from counterpoint.train.learner import Steps, update
+from counterpoint.train.learner import update
+from counterpoint.train.surrogates import Steps
 from counterpoint.train.loss import Learner, Loss
 from counterpoint.train.rollouts import Rollout
 

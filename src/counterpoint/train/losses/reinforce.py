@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from counterpoint.trace import Trace
-from counterpoint.train.learner import Steps, update
+from counterpoint.train.learner import update
 from counterpoint.train.loss import Learner, Loss
 from counterpoint.train.rollouts import Rollout
+from counterpoint.train.surrogates import Steps
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,13 @@ from torch.nn import functional as F
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace
 from counterpoint.train.critics import by_kind, drawn
-from counterpoint.train.learner import Steps, finite, update
+from counterpoint.train.learner import finite, update
 from counterpoint.train.loss import Learner, Loss
 from counterpoint.train.policies.network import Network
 from counterpoint.train.returns import lesson, row_advantages
 from counterpoint.train.rollouts import Rollout
 from counterpoint.train.spawn_head import SpawnStats, advantages, hats, softmax, target_logits
+from counterpoint.train.surrogates import Steps
 
 Table = Mapping[str, np.ndarray]
 _SPAWN = ("linear", "classes")
