@@ -52,6 +52,18 @@ def test_it_has_the_oracles_value_and_slope(level: Any, dual: float | None, cap:
         assert float(logp.grad[i]) == pytest.approx(slope, rel=1e-4, abs=1e-6)
 
 
+def test_a_mask_stops_the_gradient_of_tokens_that_moved_far() -> None:
+    """By hand: log ratios 0.1, 0.9, -0.9 with mask [-0.5, 0.5], A 1, 1, -1, tau 0.25, weights 1."""
+    logp = torch.tensor([0.1, 0.9, -0.9], dtype=torch.float64, requires_grad=True)
+    zero, ones = torch.zeros(3, dtype=torch.float64), torch.ones(3, dtype=torch.float64)
+    how = Objective(mask=(-0.5, 0.5), pull=0.25)
+    loss, _ = how(logp, zero, torch.tensor([1.0, 1.0, -1.0], dtype=torch.float64), ones, torch.arange(3))
+    loss.backward()
+    squares = 0.25 * (0.01 + 0.81 + 0.81)
+    assert float(loss.detach()) == pytest.approx(-np.exp(0.1) - np.exp(0.5) + np.exp(-0.5) + squares)
+    assert logp.grad.tolist() == pytest.approx([-np.exp(0.1) + 0.05, 0.45, -0.45])
+
+
 def test_what_is_reported() -> None:
     _, report = told(Objective(beta=0.1), torch.tensor(LOGP, dtype=torch.float64))
     d = LOGP - OLD

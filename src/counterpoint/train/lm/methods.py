@@ -62,12 +62,13 @@ def _loss(preset: Preset) -> dict[str, Any]:
         return {"steps": 1, "cap": 0.0}  # one step, at which every ratio is 1
     if preset.loss_name in ("sft", "dpo"):
         return {"loss": preset.loss_name} | ({"dpo_beta": float(given["beta"])} if "beta" in given else {})
-    low = float(given.get("clip", 0.2))
-    high = given.get("clip_high")
-    return {
-        "clip_low": low, "clip_high": low if high is None else float(high), "dual": float(given.get("dual") or 0.0),
-        "level": _LEVELS[given.get("level", "decision")], "beta": float(given.get("beta", 0.0)), "kl": given.get("kl") or "k3",
-    }  # fmt: skip
+    low, high, ends = float(given.get("clip", 0.2)), given.get("clip_high"), (given.get("mask_low"), given.get("mask_high"))
+    told: dict[str, Any] = {"clip_low": low, "clip_high": low if high is None else float(high)}
+    told |= {"dual": float(given.get("dual") or 0.0), "level": _LEVELS[given.get("level", "decision")]}
+    told |= {"beta": float(given.get("kl_weight", 0.0)), "kl": given.get("kl", "k3"), "pull": float(given.get("pull", 0.0))}
+    if ends != (None, None):
+        told["mask"] = [-10.0 if ends[0] is None else ends[0], 10.0 if ends[1] is None else ends[1]]
+    return told
 
 
 def check_rewards(rewards: Mapping[str, Mapping[str, Any]], credit: Sequence[str]) -> None:

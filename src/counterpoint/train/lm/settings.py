@@ -142,6 +142,10 @@ class Learn:
     clip_high: float = 0.28
     dual: float = 0.0
     """Dual clip; 0: none."""
+    mask: tuple[float, ...] = ()
+    """Log ratios between which a token counts, as PARL has it, instead of clipping: [-0.5, 0.5]."""
+    pull: float = 0.0
+    """Weight of the squared log ratio (PARL's tau)."""
     cap: float = 2.0
     """Most that the correction for the engine's rounding weighs a token; 0: its log-probabilities are taken as they are."""
     kl: Literal["k1", "k2", "k3"] = "k3"
@@ -150,9 +154,12 @@ class Learn:
 
     def objective(self) -> Objective:
         """What an update minimises."""
+        if len(self.mask) not in (0, 2):
+            raise InputError(f"learn.mask is {list(self.mask)}", fix="two log ratios, or none: [-0.5, 0.5]")
         return Objective(
             level=self.level, clip_low=self.clip_low, clip_high=self.clip_high, dual=self.dual or None,
-            cap=self.cap or None, beta=self.beta, kl=self.kl,
+            mask=(self.mask[0], self.mask[1]) if self.mask else None, pull=self.pull, cap=self.cap or None, beta=self.beta,
+            kl=self.kl,
         )  # fmt: skip
 
 
