@@ -441,6 +441,24 @@ def test_winter_stops_early_when_it_is_told_to() -> None:
     assert few < len(asked) / 4
 
 
+def votes_of_one(name: str, reward: float) -> Trace:
+    return Trace(trace_id=name, task_id="q", events=[Event(id="e0", t=0, type="message", agent="w")], rewards={"team": reward})
+
+
+def test_sharp_by_its_sign_is_ccpos_bonus() -> None:
+    right_with, right_without = [1, 1, 0, 0], [0, 1, 1, 0]
+    traces = [votes_of_one(f"t{i}", float(r)) for i, r in enumerate(right_with)]
+    worth = lambda t, agents: float((right_with if "w" in agents else right_without)[int(t.trace_id[1])])  # noqa: E731
+    paid = sharp(traces, event="sign", lambda_s=0.2, lambda_p=0.0, worth=worth)
+    bonus = [paid.of(i)["w"] - r for i, r in enumerate(right_with)]
+    assert bonus == pytest.approx([0.2, 0.0, -0.2, 0.0])
+    centred = sharp(traces, give="advantage", event="sign", lambda_s=0.2, lambda_p=0.0, worth=worth, scale=False)
+    assert [centred.of(i)["w"] for i in range(4)] == pytest.approx([0.7, 0.5, -0.7, -0.5])
+    assert rows(sharp(traces[:1], give="marginal", event="sign", worth=lambda t, agents: 4.0 * ("w" in agents)))[0, "w"] == 1.0
+    with pytest.raises(InputError, match="no event='size_'"):
+        sharp(traces, event="size_", worth=worth)
+
+
 def test_sharp_by_hand() -> None:
     assert marginals(3.0, [1.0, 3.5]).tolist() == [2.0, -0.5]
     assert rewards(1.0, np.array([2.0, 4.0]), [math.nan, 3.0], 0.5, 0.25).tolist() == [2.0, 3.75]
@@ -463,7 +481,7 @@ def test_sharp_by_hand() -> None:
     assert rows(pair) == pytest.approx({(i, n): s / (2**0.5 + 1) for i, s in ((0, -1), (1, 1)) for n in ("lead", "w0", "w1")})
     assert [r.trace for r in pair.rows] == [0, 0, 0, 1, 1, 1]
     assert pair.unidentified == {(2, n): "the only trace of its task in which it takes part" for n in ("lead", "w0", "w1")}
-    assert pair.notes == {"lambda_s": 0.5, "lambda_p": 0.1, "ddof": 1, "eps": 1.0}
+    assert pair.notes == {"lambda_s": 0.5, "lambda_p": 0.1, "ddof": 1, "eps": 1.0, "event": "size", "scale": True}
     assert rows(sharp([trace, other], give="advantage", eps=1.0, ddof=0))[1, "w1"] == pytest.approx(0.5)
     three = sharp([trace, other, replace(trace, trace_id="v", rewards={"team": 6.0})], give="advantage", eps=0.0)
     assert [rows(three)[i, "w0"] for i in range(3)] == pytest.approx([-1.0, 0.0, 1.0])

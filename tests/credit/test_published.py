@@ -23,10 +23,12 @@ from counterpoint.credit.mechanisms.hierarchical import aligned, hierarchical
 from counterpoint.credit.mechanisms.marft import marft
 from counterpoint.credit.mechanisms.marshal import marshal, player_centred
 from counterpoint.credit.mechanisms.matpo import matpo
+from counterpoint.credit.mechanisms.peer_split import peer_split, split_rewards, split_weights
 from counterpoint.credit.mechanisms.puppeteer import puppeteer
 from counterpoint.credit.mechanisms.qmix import MixWeights, gradient, mix, qmix, td_errors
 from counterpoint.credit.mechanisms.rema import rema
 from counterpoint.credit.mechanisms.spiral import spiral
+from counterpoint.credit.mechanisms.step_pairs import step_pairs
 from counterpoint.credit.mechanisms.token_spread import token_spread
 from counterpoint.credit.mechanisms.uniform import shares, uniform
 from counterpoint.credit.mechanisms.vdn import vdn
@@ -300,6 +302,46 @@ def test_fold_grpo_reads_failed_calls_and_scope() -> None:
     assert not any(r.value for r in fold_grpo([traces[0], traces[0]]).rows)  # all outcomes equal
 
 
+def test_fold_grpo_counts_a_context_that_nobody_recorded() -> None:
+    lead = {"agent": "m", "role": "orchestrator", "tokens_out": 10}
+    steps = [decision(x, [x], decision=x) | lead for x in ("noop", "delegate", "noop")]
+    steps.insert(1, said("b", to="m", tokens_out=30))
+    traces = [team("a", 1.0, [*steps, said("b", reward={"R2": 0.0})]), team("b", 0.0, steps)]
+    credit = fold_grpo(traces, context_limit=70, scope=0.5)
+    assert credit.of(0) == pytest.approx({"e0": 1.0, "e1": 0.6, "e2": 1.0, "e3": -1.0, "e4": 0.6})  # 0, 40 and 50 of half of 70
+    assert fold_grpo(traces, context_limit=102).of(0)["e3"] == pytest.approx(1.0)
+
+
+def test_peer_split() -> None:
+    assert split_rewards(1.0, [0.7, 0.5, 0.3, 0.5]).tolist() == pytest.approx([1.04, 1.0, 0.96, 1.0])
+    assert split_rewards(-1.0, [0.7, 0.5, 0.3, 0.5]).tolist() == pytest.approx([-1.04, -1.0, -0.96, -1.0])
+    assert split_weights([[0.8, 0.2], [0.4, 0.6]]).tolist() == pytest.approx([0.3 * 0.8 + 0.7 * 0.4, 0.3 * 0.6 + 0.7 * 0.2])
+    assert split_weights([[3.0] * 5] * 5).tolist() == pytest.approx([0.5] * 5)
+    traces = [team(f"t{i}", r, [said("a", reward={"R2": x}), said("b", reward={"R2": y}), said("lead")]) for i, (r, x, y) in
+              enumerate([(1.0, 1.0, 0.0), (0.0, 0.25, 0.75)])]  # fmt: skip
+    paid = peer_split(traces, give="reward")
+    assert paid.of(0) == pytest.approx({"a": 1.1, "b": 0.9, "lead": 1.0})
+    assert paid.of(1) == pytest.approx({"a": -0.95, "b": -1.05, "lead": -1.0})
+    assert peer_split(traces).of(0) == pytest.approx({"a": 1.025, "b": 0.975, "lead": 1.0})
+    low = [team(f"t{i}", r, [said("a")]) for i, r in enumerate([0.1, 0.2])]
+    assert peer_split(low, give="reward", threshold="mean").of(1) == {"a": 1.0}
+    with pytest.raises(NotIdentified):
+        peer_split(traces[:1])
+
+
+def test_pairs_of_steps_at_one_place() -> None:
+    def scored(name: str, *scores: float) -> Trace:
+        return team(name, 0.0, [said("a", task="x", role="r", reward={"R4": s}) for s in scores])
+
+    credit = step_pairs([scored("t", 1.0, 0.5), scored("u", 0.0, 0.5), scored("v", 0.5)])
+    assert credit.notes["pairs"] == [("t e0", "u e0"), ("t e0", "v e0"), ("v e0", "u e0")]
+    assert credit.of(0) == {"e0": 1.0, "e1": 0.5}
+    assert step_pairs([scored("t", 1.0), scored("u", 0.0), scored("v", 0.5)], best_only=True, margin=0.6).notes["pairs"] == [("t e0", "u e0")]
+    assert not step_pairs([scored("t", 1.0), scored("u", 0.0)], critic=lambda t, e: 0.3).notes["pairs"]  # it says the same everywhere
+    with pytest.raises(NotIdentified, match="no step has a score"):
+        step_pairs([team("t", 0.0, [said("a")])])
+
+
 # -- critics ------------------------------------------------------------------------------------------------------------
 
 
@@ -449,6 +491,14 @@ def test_puppeteer() -> None:
     assert list(puppeteer(team("t", 1.0, steps)).of(0).values()) == close(v.PUPPETEER["returns"])
     free = puppeteer(team("t", 1.0, steps), lam=0.0)
     assert free.of(0) == pytest.approx({"e0": 0.99**2, "e2": 0.99, "e3": 1.0})
+
+
+def test_puppeteer_as_released() -> None:
+    steps = [decision(name, [name], decision=name, tokens_out=n) for name, n in (("agent", 20_000), ("web", 50_000), ("stop", 7))]
+    credit = puppeteer(team("t", 1.0, steps), form="released", factors={"web": -1.5})
+    assert list(credit.of(0).values()) == close([0.980352, 0.995569, 1.0424])
+    lost = puppeteer(team("t", 0.0, steps[2:]), form="released")
+    assert lost.of(0) == {"e0": close(-0.05 * np.log2(1.4))}
 
 
 def test_vtrace_on_decisions() -> None:

@@ -3,9 +3,11 @@
     A_it = (clip(R_i + Q_it, 0, 1) - mean(R)) / std(R)        statistics over the outcomes only
 
 Always true: with Q = 0 and outcomes in [0, 1] this is group-relative credit with the population std. Q is -1 on an action
-whose tool call failed, -1 on actions of the main agent that spawn nothing once its context passes half of `context_limit`,
--0.2 on all actions of an agent in `out_of_scope(trace)`, else 0; `process` replaces that rule. All outcomes equal: no std,
-every A is 0.
+whose tool call failed, -1 on actions of the main agent that open no branch (spawn or delegate) once its context passes half of
+`context_limit`, -0.2 on all actions of an agent in `out_of_scope(trace)`, else 0; `process` replaces that rule. All outcomes
+equal: no std, every A is 0. The context is what the action read (`tokens_in`), or where no action of the main agent says so,
+what it wrote and was told so far. `scope` is a judge without a model: agents whose scores (R2) have a mean below it are out of
+scope.
 
 Source: Context-Folding arXiv 2510.11967 (SECONDARY). Departure: rows are per action; `int8=True` casts Q as the release does,
 which turns -0.2 into 0.
@@ -25,6 +27,7 @@ from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
 
+_BRANCHES = ("spawn", "delegate")
 _ESTIMAND = "(clip(R + Q, 0, 1) - mean R) / std R"
 
 
@@ -43,15 +46,39 @@ def fold_advantages(
     return out
 
 
+def _contexts(trace: Trace, main: str) -> dict[str, float]:
+    """Tokens in the main agent's context at each of its events: as recorded, or what it wrote and was told before it."""
+    own = [e for e in trace.events if e.agent == main]
+    if any(e.tokens_in for e in own if e.type == "orchestrator_decision"):
+        return {e.id: float(e.tokens_in or 0) for e in own}
+    out, held = {}, 0.0
+    for event in trace.events:
+        if event.agent == main:
+            out[event.id] = held
+        if event.agent == main or event.to == main:
+            held += (event.tokens_out or 0) + ((event.tokens_in or 0) if event.type == "tool_result" else 0)
+    return out
+
+
+def _outside(trace: Trace, scope: float) -> set[str]:
+    """Agents whose scores have a mean below `scope`."""
+    paid: dict[str, list[float]] = {}
+    for event in trace.events:
+        if event.reward and "R2" in event.reward:
+            paid.setdefault(event.agent, []).append(event.reward["R2"])
+    return {agent for agent, own in paid.items() if np.mean(own) < scope}
+
+
 def _default(trace: Trace, context_limit: float | None, outside: Collection[str]) -> dict[str, float]:
     main = main_of(trace) if context_limit is not None else None
+    context = {} if main is None else _contexts(trace, main)
     failed = {(e.agent, e.turn) for e in trace.events if e.type in ("tool_call", "tool_result") and e.ok is False}
     out = {}
     for place in actions(trace):
         event = trace.events[place]
         is_failed = event.ok is False if event.turn is None else (event.agent, event.turn) in failed
-        is_long = context_limit is not None and event.agent == main and (event.tokens_in or 0) > context_limit / 2
-        q = -1.0 if is_failed or (is_long and event.decision != "spawn") else 0.0
+        is_long = context_limit is not None and context.get(event.id, 0.0) > context_limit / 2
+        q = -1.0 if is_failed or (is_long and event.decision not in _BRANCHES) else 0.0
         out[event.id] = min(q, -0.2 if event.agent in outside else 0.0)
     return out
 
@@ -62,6 +89,7 @@ def _run(
     process: Callable[[Trace], Mapping[str, float]] | None = None,
     context_limit: float | None = None,
     out_of_scope: Callable[[Trace], Collection[str]] | None = None,
+    scope: float | None = None,
     int8: bool = False,
     ddof: int = 0,
     key: Key = "task_id",
@@ -69,7 +97,8 @@ def _run(
 ) -> Credit:
     rows, terms = [], []  # type: list[TraceUnit], list[float]
     for i, trace in enumerate(traces):
-        outside = out_of_scope(trace) if out_of_scope is not None else ()
+        outside = set(out_of_scope(trace)) if out_of_scope is not None else set()
+        outside |= _outside(trace, scope) if scope is not None else set()
         own = process(trace) if process is not None else _default(trace, context_limit, outside)
         for place in actions(trace):
             event = trace.events[place]

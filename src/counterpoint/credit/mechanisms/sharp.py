@@ -7,10 +7,15 @@ counts what two agents could each have done for neither, and what both were need
     R_m     = R_b + lambda_s * delta_m + lambda_p * R_tool,m
     A_m     = (R_m - mean_m) / (std_m + eps)     over the traces of the same task in which m takes part
 
-SHARP, arXiv:2602.08335, RECONSTRUCTED from third-party notes. Departures: lambda_s, lambda_p and ddof are ours (the paper's were
-not found); R_b is the trace's team reward; R_tool is the mean of the R5 rewards on the agent's own tool results, and the term is
-left out for an agent without any; masking is: its votes are not counted, or `worth` without it, or (`replay`) a fork in which
-it is never spawned. With the default action as placeholder, delta is the difference reward D_i = G(z) - G(z with c_i).
+SHARP, arXiv:2602.08335, RECONSTRUCTED from third-party notes. Departures: lambda_s, lambda_p and ddof are ours (the paper's
+were not found); R_b is the trace's team reward; R_tool is the mean of the R5 rewards on the agent's own tool results, and the
+term is left out for an agent without any; masking is: its votes are not counted, or `worth` without it, or (`replay`) a fork
+in which it is never spawned. With the default action as placeholder, delta is the difference reward D_i = G(z) - G(z with
+c_i).
+
+`event="sign"` takes the sign of delta for delta: +1 where the team is right only with the agent, -1 where it is only without
+it. With lambda_s 0.2, lambda_p 0 and `scale=False` (the mean is taken off, nothing divided) it is CCPO's credit,
+arXiv:2603.21563.
 """
 
 from __future__ import annotations
@@ -66,9 +71,13 @@ def _run(
     tie: float = 0.5,
     ddof: int = 1,
     eps: float = 1e-6,
+    event: str = "size",
+    scale: bool = True,
 ) -> Credit:
     if give not in _GIVES:
         raise InputError(f"no give={give!r}", fix=did_you_mean(give, _GIVES))
+    if event not in ("size", "sign"):
+        raise InputError(f"no event={event!r}", fix="size or sign")
     rows: list[CreditRow] = []
     costs: list[Cost] = []
     for k, trace in enumerate(traces):
@@ -76,13 +85,15 @@ def _run(
         n = len(played.names)
         full = played.game.worth(np.ones(n, np.bool_))
         values = marginals(full, [played.game.worth(np.arange(n) != a) for a in range(n)])
+        if event == "sign":
+            values = np.sign(np.where(np.abs(values) > 1e-12, values, 0.0))
         if give != "marginal":
             values = rewards(team_reward(trace), values, _tools(trace, played.names), lambda_s, lambda_p)
         rows += [CreditRow(k, "agent", name, value) for name, value in zip(played.names, values.tolist(), strict=True)]
         costs.append(played.cost)
     unidentified: dict[tuple[int, str], str] = {}
     if give == "advantage":
-        rows = _by_group(traces, rows, ddof, eps, unidentified)
+        rows = _by_group(traces, rows, ddof, eps if scale else None, unidentified)
     return Credit(
         mechanism="sharp",
         estimand=_GIVES[give],
@@ -91,12 +102,12 @@ def _run(
         rows=tuple(rows),
         cost=Cost(sum(c.forks for c in costs), sum(c.tokens for c in costs)),
         unidentified=unidentified,
-        notes={"lambda_s": lambda_s, "lambda_p": lambda_p, "ddof": ddof, "eps": eps},
+        notes={"lambda_s": lambda_s, "lambda_p": lambda_p, "ddof": ddof, "eps": eps, "event": event, "scale": scale},
     )
 
 
 def _by_group(
-    traces: list[Trace], rows: list[CreditRow], ddof: int, eps: float, unidentified: dict[tuple[int, str], str]
+    traces: list[Trace], rows: list[CreditRow], ddof: int, eps: float | None, unidentified: dict[tuple[int, str], str]
 ) -> list[CreditRow]:
     groups: dict[tuple[str, str], list[int]] = defaultdict(list)
     for i, row in enumerate(rows):
@@ -106,7 +117,9 @@ def _by_group(
         if len(members) < 2:
             unidentified[rows[members[0]].trace, rows[members[0]].unit_id] = "the only trace of its task in which it takes part"
             continue
-        for i, value in zip(members, normalised([rows[i].value for i in members], ddof, eps).tolist(), strict=True):
+        own = np.array([rows[i].value for i in members])
+        advantages = own - own.mean() if eps is None else normalised(own, ddof, eps)
+        for i, value in zip(members, advantages.tolist(), strict=True):
             out[i] = rows[i]._replace(value=value)
     return [out[i] for i in sorted(out)]
 
@@ -123,7 +136,7 @@ sharp = Mechanism(
     assumptions="masking changes nothing but the masked output; agents of one name are comparable between traces of a task",
     cost="one evaluation of the worth per agent; with replay, one fork per agent",
     additive=False,
-    source="SHARP, arXiv:2602.08335 (reconstructed; weights are ours)",
+    source="SHARP, arXiv:2602.08335 (reconstructed; weights are ours); event='sign': CCPO, arXiv:2603.21563",
     run=_run,
     needs=("worth or replay, unless the trace holds scored votes", "group for give='advantage'"),
     example=lambda: Example(rollouts()),
