@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from counterpoint.envs.teamworld.config import FAMILIES, RULES, Config
+from counterpoint.envs.teamworld.config import ATTACKS, FAMILIES, RULES, Config
 from counterpoint.errors import InputError, did_you_mean
 
 # Purposes of a call.
@@ -42,24 +42,34 @@ class Calls:
     agent: np.ndarray = field(default_factory=ints)
     brief: np.ndarray = field(default_factory=ints)
     purpose: np.ndarray = field(default_factory=ints)
+    act: np.ndarray | None = None
+    """What the worker does with a question, a place in `config.ACTS`; None: the first everywhere."""
 
     def __len__(self) -> int:
         return len(self.ep)
 
+    @property
+    def acts(self) -> np.ndarray:
+        """`act`, also where nothing was chosen."""
+        return np.zeros(len(self), np.int64) if self.act is None else self.act
+
     def where(self, keep: np.ndarray) -> Calls:
         """The calls that a mask or an index array selects."""
-        return Calls(self.ep[keep], self.item[keep], self.agent[keep], self.brief[keep], self.purpose[keep])
+        act = None if self.act is None else self.act[keep]
+        return Calls(self.ep[keep], self.item[keep], self.agent[keep], self.brief[keep], self.purpose[keep], act)
 
     @staticmethod
-    def of(ep: Any, item: Any, agent: Any, brief: Any = 2, purpose: Any = ANSWER) -> Calls:
+    def of(ep: Any, item: Any, agent: Any, brief: Any = 2, purpose: Any = ANSWER, act: Any = None) -> Calls:
         """Calls from arrays or numbers that broadcast."""
-        parts = np.broadcast_arrays(*(np.asarray(p, np.int64) for p in (ep, item, agent, brief, purpose)))
+        given = (ep, item, agent, brief, purpose, *(() if act is None else (act,)))
+        parts = np.broadcast_arrays(*(np.asarray(p, np.int64) for p in given))
         return Calls(*(p.reshape(-1).copy() for p in parts))
 
     @staticmethod
     def joined(parts: list[Calls]) -> Calls:
         """Several lists of calls as one, in their order."""
-        return Calls(*(np.concatenate([getattr(p, n) for p in parts]) for n in ("ep", "item", "agent", "brief", "purpose")))
+        names = ("ep", "item", "agent", "brief", "purpose", *(("acts",) if any(p.act is not None for p in parts) else ()))
+        return Calls(*(np.concatenate([getattr(p, n) for p in parts]) for n in names))
 
 
 @dataclass
@@ -105,6 +115,11 @@ class Action:
     """(E,) O3: the round's returns are read to everybody."""
     rule: np.ndarray | None = None
     """(E,) O4: how the returns enter the draft, an index into `RULES`; None is bayes."""
+    attack: np.ndarray | None = None
+    """(E,) of the second side, where there is one (`opponent_rounds`): 0 for none, 1 to 8 for AV1 to AV8."""
+    proposal: np.ndarray | None = None
+    """(E, 2) of the proposer, in the first round: how hard (0, 1, 2) and how many of the questions (0, 1, 2: a third, two thirds,
+    all); None: as the world draws them."""
     logp: np.ndarray | None = None
     """(E, 5) log-probability of each part as `DECISIONS`, under the policy that chose it; None means certain (0)."""
 
@@ -112,7 +127,7 @@ class Action:
 # -- actions of one episode as plain data ------------------------------------------------------------------------------
 
 
-_NAMES = ("stop", "close", "spawn", "despawn", "calls", "full_return", "broadcast", "rule")
+_NAMES = ("stop", "close", "spawn", "despawn", "calls", "full_return", "broadcast", "rule", "attack", "proposal")
 _SPAWN = ("number", "family", "type", "parent")
 
 
@@ -143,9 +158,28 @@ def _list(data: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def _call(row: Any) -> list[int]:
-    if not isinstance(row, list | tuple) or not 2 <= len(row) <= 4:
-        raise InputError(f"a call is {row!r}, not [item, agent, brief, purpose]", fix="2 to 4 whole numbers")
-    return [_whole(part, "part of a call") for part in (*row, *(2, ANSWER)[len(row) - 2 :])]
+    if not isinstance(row, list | tuple) or not 2 <= len(row) <= 5:
+        raise InputError(f"a call is {row!r}, not [item, agent, brief, purpose, act]", fix="2 to 5 whole numbers")
+    return [_whole(part, "part of a call") for part in (*row, *(2, ANSWER, 0)[len(row) - 2 :])]
+
+
+def _attack(data: Mapping[str, Any]) -> np.ndarray | None:
+    name = data.get("attack")
+    if name is None:
+        return None
+    known = ("none", *ATTACKS)
+    if name not in known:
+        raise InputError(f"no attack {name!r}", fix=did_you_mean(str(name), known))
+    return np.array([known.index(name)])
+
+
+def _proposal(data: Mapping[str, Any]) -> np.ndarray | None:
+    given = data.get("proposal")
+    if given is None:
+        return None
+    if not isinstance(given, list | tuple) or len(given) != 2:
+        raise InputError(f"a proposal is {given!r}", fix="[how hard, how many], each 0, 1 or 2")
+    return np.array([[_whole(part, "part of a proposal") for part in given]])
 
 
 def _spawn(order: Any) -> tuple[int, int, int, int]:
@@ -172,7 +206,8 @@ def as_action(config: Config, data: Action | Mapping[str, Any]) -> Action:
     """An action of one episode, from plain data or as it is; unknown names are one clear error.
 
     {"stop": false, "close": [3], "spawn": [{"number": 2, "family": "B", "type": 0, "parent": 0}], "despawn": [4],
-     "calls": [[item, agent, brief, purpose], ...], "full_return": false, "broadcast": false, "rule": "bayes"}
+     "calls": [[item, agent, brief, purpose, act], ...], "full_return": false, "broadcast": false, "rule": "bayes",
+     "attack": "AV2", "proposal": [1, 2]}
     """
     if isinstance(data, Action):
         return data
@@ -183,17 +218,19 @@ def as_action(config: Config, data: Action | Mapping[str, Any]) -> Action:
     if rule not in RULES:
         raise InputError(f"no rule {rule!r}", fix=did_you_mean(str(rule), RULES))
     spawns = np.array([_spawn(order) for order in _list(data, "spawn")], np.int64).reshape(-1, 4).T
-    calls = np.array([_call(row) for row in _list(data, "calls")], np.int64).reshape(-1, 4).T
+    calls = np.array([_call(row) for row in _list(data, "calls")], np.int64).reshape(-1, 5).T
     gone = np.array([_whole(slot, "agent") for slot in _list(data, "despawn")], np.int64)
     return Action(
         stop=_flag(data, "stop"),
         close=_slots(config, _list(data, "close")) if data.get("close") else None,
         spawns=Spawns(np.zeros(spawns.shape[1], np.int64), *spawns),
         despawns=(np.zeros(len(gone), np.int64), gone) if len(gone) else None,
-        calls=Calls(np.zeros(calls.shape[1], np.int64), *calls),
+        calls=Calls(np.zeros(calls.shape[1], np.int64), *calls[:4], act=calls[4] if calls[4].any() else None),
         full_return=_flag(data, "full_return"),
         broadcast=_flag(data, "broadcast"),
         rule=np.array([RULES.index(rule)]),
+        attack=_attack(data),
+        proposal=_proposal(data),
     )
 
 
@@ -211,11 +248,16 @@ def as_data(action: Action) -> dict[str, Any]:
         out["despawn"] = action.despawns[1].tolist()
     if len(action.calls):
         c = action.calls
-        out["calls"] = np.stack([c.item, c.agent, c.brief, c.purpose], axis=1).tolist()
+        parts = [c.item, c.agent, c.brief, c.purpose, *(() if c.act is None else (c.act,))]
+        out["calls"] = np.stack(parts, axis=1).tolist()
     for name in ("full_return", "broadcast"):
         flag = getattr(action, name)
         if flag is not None and flag[0]:
             out[name] = True
     if action.rule is not None and action.rule[0] != BAYES:
         out["rule"] = RULES[int(action.rule[0])]
+    if action.attack is not None and action.attack[0]:
+        out["attack"] = ATTACKS[int(action.attack[0]) - 1]
+    if action.proposal is not None:
+        out["proposal"] = action.proposal[0].tolist()
     return out

@@ -4,6 +4,9 @@ Always true: whether a place is attacked is a keyed draw at `attack_rate`; what 
 here is shown to the orchestrator. Attacked votes are wrong; attacked calls of other kinds know nothing; forbidden acts are
 violations, unless the harness blocks them. A control looks like an attack and does nothing.
 
+With `opponent_rounds` a second side chooses, round by round, which of AV1-AV8 is on in an episode, or none (`BatchState.attack`).
+The places stay where the seed put them, whatever is on.
+
 AV1 false user constraint (on items) · AV2 poisoned tool output (on calls) · AV3 compromised peer (on agents) · AV4 poisoned note
 that stays (on items) · AV5 argument outside the allow-list (on calls) · AV6 return that asks for a spawn (on calls) · AV7 padded
 brief, and a checker that passes everything (on calls) · AV8 read outside the sandbox (on calls)
@@ -11,6 +14,7 @@ brief, and a checker that passes everything (on calls) · AV8 read outside the s
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -47,13 +51,13 @@ class Attacked:
 
 def plant(config: Config, state: BatchState) -> None:
     """Choose the items that carry an injection from the start."""
-    if config.attack in ("AV1", "AV4") and config.attack_rate:
+    if (config.attack in ("AV1", "AV4") or config.opponent_rounds) and config.attack_rate:
         state.planted[...] = uniform(state.seed[:, None], _ITEM, np.arange(config.items)[None]) < config.attack_rate
 
 
 def compromised(config: Config, seed: np.ndarray, key: np.ndarray) -> np.ndarray:
     """Which of these new agents are the adversary's."""
-    if config.attack != "AV3" or not config.attack_rate:
+    if (config.attack != "AV3" and not config.opponent_rounds) or not config.attack_rate:
         return np.zeros(len(key), np.bool_)
     return uniform(seed, _AGENT, key) < config.attack_rate
 
@@ -75,6 +79,8 @@ def attacked(
     draw: Callable[[int], np.ndarray],
 ) -> Attacked | None:
     """What happens to these calls; None when there is no adversary."""
+    if config.opponent_rounds:
+        return _opposed(config, state, (ep, item, agent, brief), draw)
     if config.attack == "none" or not config.attack_rate:
         return None
     no = np.zeros(len(ep), np.bool_)
@@ -107,3 +113,21 @@ def attacked(
             colludes = here
     mark = np.where(here & (config.attack != "benign_fan_out"), MARKS.index(config.attack), 0).astype(np.int8)
     return Attacked(mark, wrong, violation, blocked, padding, colludes, asks)
+
+
+def _opposed(
+    config: Config, state: BatchState, calls: tuple[np.ndarray, ...], draw: Callable[[int], np.ndarray]
+) -> Attacked | None:
+    """What the attacks that the second side chose for each episode do to its calls."""
+    kind, n = state.attack[calls[0]], len(calls[0])
+    if not kind.any():
+        return None
+    no = np.zeros(n, np.bool_)
+    out = Attacked(np.zeros(n, np.int8), no.copy(), no.copy(), no.copy(), np.zeros(n, np.int64), no.copy(), no.copy())
+    for code in np.unique(kind[kind > 0]).tolist():
+        rows = np.flatnonzero(kind == code)
+        alone = dataclasses.replace(config, opponent_rounds=0, attack=MARKS[code])
+        part = attacked(alone, state, *(c[rows] for c in calls), draw=lambda what, rows=rows: draw(what)[rows])  # type: ignore[misc]
+        for name in Attacked.__annotations__ if part is not None else ():
+            getattr(out, name)[rows] = getattr(part, name)
+    return out

@@ -13,19 +13,25 @@ from dataclasses import replace
 import numpy as np
 
 from counterpoint.envs.keyed import bits, purpose
+from counterpoint.envs.teamworld import acts
 from counterpoint.envs.teamworld.action import VERIFY, Calls
-from counterpoint.envs.teamworld.attacks import Attacked, attacked
+from counterpoint.envs.teamworld.attacks import MARKS, Attacked, attacked
 from counterpoint.envs.teamworld.config import KINDS, Config
 from counterpoint.envs.teamworld.edits import Edit, find, is_neutral
-from counterpoint.envs.teamworld.kinds import KindState, Returns, Work
+from counterpoint.envs.teamworld.kinds import KindState
+from counterpoint.envs.teamworld.questions import VoteState
 from counterpoint.envs.teamworld.running import RESULT, Running, Table, ranks
 from counterpoint.envs.teamworld.state import BatchState
+from counterpoint.envs.teamworld.work import Returns, Work
 from counterpoint.errors import InputError
 from counterpoint.trace.replay import Delete, Substitute
 
 _LATE, _DELAY, _LEVEL, _CRITIC, _CENTRE, _COIN, _REDRAW = (
     purpose(f"call {n}") for n in ("late", "delay", "level", "critic", "centre", "coin", "redraw")
 )
+
+_JUDGE = [purpose(f"judge {j}") for j in range(9)]
+_LIAR = MARKS.index("AV3")
 
 
 def knowledge(config: Config, s: BatchState, c: Calls) -> np.ndarray:
@@ -70,11 +76,13 @@ def answered(
     anew = _redrawn(c, word, edits, "return")
     draw = _draws(word)
     attack = attacked(config, s, c.ep, c.item, c.agent, c.brief, draw)
-    know = knowledge(config, s, c)
-    know = _edited_knowledge(c, know, edits)
-    if attack is not None:
-        attack = _spared(c, attack, edits)
-    work = Work(config, c.ep, item, c.agent, family, know, c.brief, c.purpose, draw)
+    know = _edited_knowledge(c, knowledge(config, s, c), edits)
+    attack = None if attack is None else _spared(c, attack, edits)
+    has_acts = name == "vote" and config.acts != "report"
+    if attack is not None and has_acts:  # who does not look is out of reach, but a liar lies anyway
+        attack = _taken_back(attack, ~acts.looks(config, c.acts) & (attack.mark != _LIAR))
+    second = acts.again(config, c.acts, attempt) if has_acts else None
+    work = Work(config, c.ep, item, c.agent, family, know, c.brief, c.purpose, draw, second)
     again = work if anew is word else replace(work, draw=_draws(anew))
     back, honest = _replied(name, kind, work, again, attack)
     table = {
@@ -92,20 +100,50 @@ def answered(
         "asked": np.full(len(c), -1),
     }
     # a liar, or an agent that is asked again, had the same answer from the tool
-    own_words = attack.wrong & (config.attack == "AV3") if attack is not None else np.zeros(len(c), np.bool_)
+    own_words = attack.wrong & (attack.mark == _LIAR) if attack is not None else np.zeros(len(c), np.bool_)
     own_words = own_words | (anew != word)
     table["tool"] = table["claim"] if honest is None else np.where(own_words, honest.claim, table["claim"])
+    if has_acts:
+        _talked(s, kind, again, c.acts, table, back, honest, own_words)
     if name == "vote":
         table["confidence"] = kind.reported(again, back.right)  # type: ignore[union-attr]
     if back.finds is not None:
         table["finds"] = back.finds
-    none = np.zeros(len(c), np.bool_)
-    table["asks"] = attack.asks if attack is not None else none
-    table["mark"] = attack.mark if attack is not None else none.astype(np.int8)
-    table["corrupt"] = _changed(attack, honest, back) if attack is not None else none
+    _mark(table, attack, honest, back)
     _edited_claims(c, table, edits, name)
     table["delay"] = _delays(config, draw, len(c))
     return table, attack
+
+
+def _mark(table: Table, attack: Attacked | None, honest: Returns | None, back: Returns) -> None:
+    """What the adversary planted in each call, and what it changed."""
+    none = np.zeros(len(table["ep"]), np.bool_)
+    table["asks"] = attack.asks if attack is not None else none
+    table["mark"] = attack.mark if attack is not None else none.astype(np.int8)
+    table["corrupt"] = _changed(attack, honest, back) if attack is not None else none
+
+
+def _talked(
+    s: BatchState,
+    kind: KindState,
+    w: Work,
+    act: np.ndarray,
+    table: Table,
+    back: Returns,
+    honest: Returns | None,
+    lies: np.ndarray,
+) -> None:
+    """What workers make of what they found, by their acts; a liar says what it says whatever it does."""
+    assert isinstance(kind, VoteState)
+    talk, truth = acts.talked(w.config, s, kind, w, act, back.claim), kind.truth[w.ep, w.item]
+    back.claim = np.where(lies, back.claim, talk.say(back.claim))
+    back.right = back.claim == truth
+    if honest is not None:
+        honest.claim = talk.say(honest.claim)
+        honest.right = honest.claim == truth
+    table["claim"], table["right"] = back.claim.astype(np.int64), back.right
+    table |= {"act": act, "shared": talk.shared, "messages": talk.messages, "more": talk.more, "more_price": talk.price}
+    table["reads"] = talk.reads
 
 
 def _replied(name: str, kind: KindState, work: Work, again: Work, attack: Attacked | None) -> tuple[Returns, Returns | None]:
@@ -184,11 +222,14 @@ def _edited_knowledge(c: Calls, know: np.ndarray, edits: list[Edit]) -> np.ndarr
 def _spared(c: Calls, attack: Attacked, edits: list[Edit]) -> Attacked:
     """The attack, but not on calls whose safety event a fork deleted, or which it made neutral."""
     for edit in [*find(edits, "safety"), *(e for e in edits if is_neutral(e.do))]:
-        mine = (c.ep == edit.ep) & (c.agent == edit.slot) & (c.item == edit.item)
-        attack = Attacked(
-            *(np.where(mine, 0, getattr(attack, n)).astype(getattr(attack, n).dtype) for n in Attacked.__annotations__)
-        )
+        attack = _taken_back(attack, (c.ep == edit.ep) & (c.agent == edit.slot) & (c.item == edit.item))
     return attack
+
+
+def _taken_back(attack: Attacked, mine: np.ndarray) -> Attacked:
+    """The attack, but not on these calls."""
+    parts = (getattr(attack, n) for n in Attacked.__annotations__)
+    return Attacked(*(np.where(mine, 0, part).astype(part.dtype) for part in parts))
 
 
 def _edited_claims(c: Calls, table: Table, edits: list[Edit], name: str) -> None:
@@ -229,6 +270,16 @@ def passed(batch: Running, name: str, table: Table, edits: list[Edit]) -> tuple[
                 misread = draw(_CENTRE) < config.centre_misread * excess[ep]
                 table["claim"] = np.where(misread, (draw(_COIN) < 0.5).astype(np.int64), table["claim"])
     return sent, delivered, rejected & delivered
+
+
+def judged(batch: Running, table: Table, sent: np.ndarray) -> np.ndarray:
+    """(calls, judges) who accepts which of these answers; their share becomes the confidence that counts."""
+    c, draw = batch.config, batch.way_back("vote", table)
+    chances = [draw(_JUDGE[j]) for j in range(c.judges)]
+    says = [np.where(table["right"], u >= c.judge_false_reject, u < c.judge_false_accept) & sent for u in chances]
+    accepts = np.stack(says, axis=1)
+    table["confidence"] = accepts.mean(axis=1)
+    return accepts
 
 
 def kind_of(config: Config) -> np.ndarray:

@@ -21,6 +21,12 @@ RULES = ("bayes", "naive", "weighted", "majority", "first", "lossy")
 TOPOLOGIES = ("centralized", "planner_executor_critic", "debate", "swarm", "hierarchical", "harness")
 ATTACKS = ("AV1", "AV2", "AV3", "AV4", "AV5", "AV6", "AV7", "AV8")
 CONTROLS = ("benign_imperative", "benign_fan_out")
+ACTS = {
+    "report": ("report",),
+    "deliberate": ("refine", "persist", "concede"),
+    "communicate": ("solo", "broadcast", "query", "aggregate", "verify", "debate"),
+}
+"""What a worker may do with a question, by the value of `acts`; the first is done where nothing is chosen."""
 
 _P = parameter
 
@@ -132,6 +138,26 @@ class Config:
     attack_rate: float = _P(0.0, "1", "share of the places where the attack can happen at which it does")
     note_reads: float = _P(0.3, "1", "chance that a call reads the shared memory (AV4)")
     obey: float = _P(0.8, "1", "chance that an agent that reads an injection follows it")
+    # -- what some methods train; all of it is off, and then left out of texts, so that older worlds keep their ids
+    acts: str = _P("report", "name", "what workers may do with a question: report, deliberate (refine, persist, concede) or "
+                   "communicate (six ways)")  # fmt: skip
+    refine_gain: float = _P(0.3, "1", "share of the chance to be wrong that a second look at a question takes away")
+    judges: int = _P(0, "judges", "that score every answer to a question, in public")
+    judge_false_accept: float = _P(0.2, "1", "chance that a judge accepts a wrong answer")
+    judge_false_reject: float = _P(0.1, "1", "chance that a judge rejects a right answer")
+    judge_price: float = _P(0.0005, "points", "per verdict of a judge")
+    proposer: bool = _P(False, "yes/no", "a proposer sets how hard the questions are and how many there are")
+    proposal_flaws: tuple[float, float, float] = _P((0.02, 0.1, 0.4), "1", "chance that a proposed question has no answer")
+    opponent_rounds: int = _P(0, "rounds", "in which a second side may attack, as it chooses (AV1-AV8), at attack_rate")
+
+    def __repr__(self) -> str:
+        """Every parameter, but those of `LATER` that are off."""
+        return f"Config({', '.join(f'{k}={v!r}' for k, v in self.stated().items())})"
+
+    def stated(self) -> dict[str, Any]:
+        """The parameters by name, without those of `LATER` that have their default: what an id and a trace are made of."""
+        fields = dataclasses.fields(self)
+        return {f.name: v for f in fields if (v := getattr(self, f.name)) != f.default or f.name not in LATER}
 
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
@@ -139,6 +165,12 @@ class Config:
         _one_of("topology", self.topology, TOPOLOGIES)
         _one_of("attack", self.attack, ("none", *ATTACKS, *CONTROLS))
         _one_of("advance", self.advance, ("quorum", "completion"))
+        _one_of("acts", self.acts, tuple(ACTS))
+        if self.opponent_rounds and (self.attack != "none" or not self.attack_rate):
+            said = "with opponent_rounds the second side chooses the attack"
+            raise InputError(said, fix='attack = "none", and an attack_rate above 0')
+        if not self.vote_items and (self.acts != "report" or self.judges or self.proposer):
+            raise InputError("acts, judges and a proposer are about questions, and there are none", fix="set vote_items")
         if abs(sum(self.difficulty_shares) - 1) > 1e-9:
             raise InputError(f"difficulty_shares sum to {sum(self.difficulty_shares):g}", fix="three shares that sum to 1")
         if not self.items:
@@ -169,6 +201,11 @@ class Config:
         return (self.misconception_a, self.misconception_b)
 
 
+LATER = {
+    "acts", "refine_gain", "judges", "judge_false_accept", "judge_false_reject", "judge_price", "proposer", "proposal_flaws",
+    "opponent_rounds",
+}  # fmt: skip
+"""Parameters that came after version 1 was released; at their defaults they change nothing."""
 _AT_LEAST_ONE = {
     "max_agents",
     "max_rounds",
@@ -187,7 +224,7 @@ _AT_LEAST_ONE = {
     "node_calls",
 }
 # what the state's narrow integers hold
-_AT_MOST = {"hop_checks": 7, "max_votes": 60, "max_agents": 30_000, "types": 100, "max_depth": 100}
+_AT_MOST = {"hop_checks": 7, "max_votes": 60, "max_agents": 30_000, "types": 100, "max_depth": 100, "judges": 9}
 _FACTORS = {"latency_hard", "latency_sigma"}
 _LIMIT = 10_000_000
 

@@ -17,14 +17,17 @@ import numpy as np
 from counterpoint.envs.keyed import purpose
 from counterpoint.envs.teamworld import attacks
 from counterpoint.envs.teamworld.action import BAYES, Action, Calls, Spawns
-from counterpoint.envs.teamworld.calls import answered, kind_of, passed, spoken
+from counterpoint.envs.teamworld.acts import call_prices
+from counterpoint.envs.teamworld.calls import answered, judged, kind_of, passed, spoken
 from counterpoint.envs.teamworld.config import DIFFICULTIES, KINDS, RULES, Config
 from counterpoint.envs.teamworld.edits import Edit, check_edit, edited_action, edited_calls, find
-from counterpoint.envs.teamworld.events import EventLog, Writer
-from counterpoint.envs.teamworld.kinds import VoteState, add_at
+from counterpoint.envs.teamworld.event_log import EventLog
+from counterpoint.envs.teamworld.events import Writer
 from counterpoint.envs.teamworld.observation import Observation, check_action, limits, observation
+from counterpoint.envs.teamworld.questions import VoteState
 from counterpoint.envs.teamworld.running import Running, Table, despawn, ranks, spawn
 from counterpoint.envs.teamworld.state import COSTS, BatchState, blank, copied, picked
+from counterpoint.envs.teamworld.work import add_at
 from counterpoint.errors import InputError
 from counterpoint.trace.replay import Delete, Insert
 
@@ -93,8 +96,9 @@ def deliver(batch: Running, arrived: dict[str, list[Table]], action: Action, goe
             s.counts[:, 2] += verdicts
             votes: Any = s.kinds.vote
             np.add.at(votes.rejected, tuple(table[k][rejected] for k in ("ep", "item", "family")), 1)
+        accepts = _verdicts(batch, table, sent) if c.judges and name == "vote" else None
         if batch.writer:
-            batch.writer.returned(name, table, sent, delivered, rejected)
+            batch.writer.returned(name, table, sent, delivered, rejected, accepts)
         _obeyed(batch, table, delivered, edits)
         s.counts[:, 2] -= np.bincount(table["ep"][~sent], minlength=s.episodes)
         read[table["ep"][delivered]] = True
@@ -110,6 +114,16 @@ def deliver(batch: Running, arrived: dict[str, list[Table]], action: Action, goe
     s.counts[:, 2] += read
     if batch.writer:
         batch.writer.aggregated(np.flatnonzero(goes), action, rule, batch.value(), batch.quality())
+
+
+def _verdicts(batch: Running, table: Table, sent: np.ndarray) -> np.ndarray:
+    """(calls, judges) who accepts which answer; the judges are paid."""
+    s, c, accepts = batch.state, batch.config, judged(batch, table, sent)
+    count = c.judges * np.bincount(table["ep"][sent], minlength=s.episodes)
+    s.costs[:, _TOPOLOGY] += c.judge_price * count
+    s.further += count
+    s.counts[:, 2] += count
+    return accepts
 
 
 def _obeyed(batch: Running, table: Table, delivered: np.ndarray, edits: list[Edit]) -> None:
@@ -131,6 +145,8 @@ def _absorb(batch: Running, name: str, t: Table, rule: np.ndarray, heard: np.nda
     s.counts[:, 1] += np.bincount(t["ep"], minlength=s.episodes)
     match name:
         case "vote":
+            if batch.config.acts != "report":
+                kind.hold(t)
             kind.absorb(t["ep"], t["item"], t["family"], t["claim"], t["confidence"])
             thaw = ~np.isin(t["ep"], list(frozen)) if frozen else slice(None)
             ep, item = t["ep"][thaw], t["item"][thaw]
@@ -310,8 +326,10 @@ class Batch(Running):
             action = edited_action(self.config, action, edits)
         check_action(self.config, self.state, action, self._limits)
         s = self.state
-        costs = s.costs.sum(axis=1)
         ran = ~s.done
+        self._others(action, ran)
+        before = self.value() if self.config.opponent_rounds else None
+        costs = s.costs.sum(axis=1)
         stops = ran & np.asarray(action.stop, np.bool_)
         goes = ran & ~stops
         log = self.writer
@@ -332,7 +350,28 @@ class Batch(Running):
         self._work(calls, action, goes, edits, answers)
         s.counts[ran, 2] += 1 + 4 * goes[ran]
         self._advance(goes)
+        if before is not None and log:
+            log.settled(self.value() - before)
         return self._finish(ran, stops, costs)
+
+    def _others(self, action: Action, ran: np.ndarray) -> None:
+        """What those beside the team do before its round: the proposer in the first, the second side in every one."""
+        s, c = self.state, self.config
+        if c.proposer and self.round == 0 and ran.any():
+            votes, ep = s.kinds.vote, np.flatnonzero(ran)
+            assert votes is not None
+            if action.proposal is not None:
+                votes.propose(c, s.seed, ep, action.proposal[ep])
+                s.open[:, votes.first_item : votes.first_item + c.vote_items] &= votes.asked
+            s.counts[ep, 2] += 1
+            if self.writer:
+                self.writer.proposed(ep, action.proposal, votes.soundness(c, s.seed))
+        if c.opponent_rounds:
+            s.attack[...] = 0 if action.attack is None else np.where(ran, action.attack, 0)
+            s.opposed += s.attack > 0
+            s.counts[ran, 2] += 1
+            if self.writer:
+                self.writer.opposed(np.flatnonzero(ran))
 
     def _finish(self, ran: np.ndarray, stops: np.ndarray, costs: np.ndarray) -> np.ndarray:
         """End what has stopped or run out of rounds; the round's rewards."""
@@ -371,6 +410,10 @@ class Batch(Running):
             if answers is not None:
                 spoken(name, kind, x, table, answers)
             self._charge(x, full, attack)
+            if "more" in table:
+                s.costs[:, _CALLS] += np.bincount(x.ep, table["more_price"], s.episodes)
+                s.costs[:, _MESSAGES] += c.broadcast_price * np.bincount(x.ep, table["messages"], s.episodes)
+                s.further += np.bincount(x.ep, table["more"], s.episodes).astype(np.int64)
             add_at(s.calls, (x.ep, x.item), np.int32(1))
             if self.writer:
                 self.writer.called(name, x, table, attack)
@@ -389,7 +432,7 @@ class Batch(Running):
         s, c = self.state, self.config
         count = lambda w=None: np.bincount(x.ep, w, s.episodes)  # noqa: E731
         own = x.agent == 0
-        price = np.array(c.price)[s.family[x.ep, x.agent]]
+        price = call_prices(c, x, np.array(c.price)[s.family[x.ep, x.agent]])
         if c.chain_items:
             check = (x.purpose == 1) & (self._kind[x.item] == KINDS.index("chain"))
             price = np.where(check, c.check_price, price)

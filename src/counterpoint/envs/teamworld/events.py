@@ -1,4 +1,4 @@
-"""The log of a batch as columns, and the writing of rounds into it: which events happen, and what each of them read.
+"""The writing of rounds into the log of a batch: which events happen, and what each of them read.
 
 Always true: an edge from a to b means that b read a, or that a made b; there is no other way for content to travel, so the
 descendants of an event hold everything it can have changed. Decisions that were passed over are written too, as noops.
@@ -14,108 +14,15 @@ from counterpoint.envs.keyed import normal, purpose
 from counterpoint.envs.teamworld.action import DECISIONS, VERIFY, Action, Calls
 from counterpoint.envs.teamworld.attacks import MARKS, Attacked
 from counterpoint.envs.teamworld.config import Config
+from counterpoint.envs.teamworld.event_log import EVENT, EventLog
 from counterpoint.envs.teamworld.state import BatchState
-from counterpoint.trace.vocabulary import EDGE_TYPES, EVENT_TYPES
-
-EVENT = {name: i for i, name in enumerate(EVENT_TYPES)}
-EDGE = {name: i for i, name in enumerate(EDGE_TYPES)}
-# column -> (type, value when not given)
-COLUMNS: dict[str, tuple[Any, Any]] = {
-    "ep": (np.int32, 0),
-    "type": (np.int8, 0),
-    "round": (np.int32, 0),
-    "agent": (np.int32, 0),
-    "to": (np.int32, -1),
-    "item": (np.int32, -1),
-    "attempt": (np.int32, 0),
-    "decision": (np.int8, -1),
-    "value": (np.int64, -1),
-    "brief": (np.int8, -1),
-    "purpose": (np.int8, 0),
-    "t": (np.float64, 0.0),
-    "dur": (np.float64, -1.0),
-    "tokens_in": (np.int64, 0),
-    "tokens_out": (np.int64, 0),
-    "family": (np.int8, -1),
-    "mark": (np.int8, 0),
-    "corrupt": (np.int8, 0),
-    "ok": (np.int8, -1),
-    "logp": (np.float64, 0.0),
-    "noop": (np.int8, 0),
-    "confidence": (np.float64, -1.0),
-    "reward": (np.float64, np.nan),
-    "score": (np.float64, np.nan),
-    "count": (np.int64, -1),
-}
-
-
-class EventLog:
-    """Columns of events and edges, in the order in which they happen, and where the last row of everybody is.
-
-    A row's number is its place in the log, an edge joins an earlier row to a later one, so every episode's events are in
-    topological order. A log keeps no text; `traces.py` makes traces of it. Copying a log copies references, not rows.
-    """
-
-    def __init__(self, episodes: int, slots: int, items: int) -> None:
-        self.rows = 0
-        self.chunks: list[dict[str, Any]] = []
-        self.edges: list[tuple[np.ndarray, np.ndarray, int]] = []
-        none = lambda *shape: np.full(shape, -1, np.int64)  # noqa: E731
-        self.decision, self.aggregate = none(episodes), none(episodes)
-        self.spawn, self.last = none(episodes, slots), none(episodes, slots)
-        self.returned = none(episodes, items)
-        self.quality = np.zeros(episodes)
-        self.fresh: list[tuple[np.ndarray, np.ndarray]] = []
-
-    def copied(self) -> EventLog:
-        """A log that can go on by itself."""
-        out = object.__new__(EventLog)
-        out.rows, out.chunks, out.edges, out.fresh = self.rows, list(self.chunks), list(self.edges), list(self.fresh)
-        for name in ("decision", "aggregate", "spawn", "last", "returned", "quality"):
-            setattr(out, name, getattr(self, name).copy())
-        return out
-
-    def add(self, ep: np.ndarray, **columns: Any) -> np.ndarray:
-        """Append one row per episode number in `ep`; a column is as long, or one value for all. Returns the rows' numbers."""
-        n = len(ep)
-        rows = np.arange(self.rows, self.rows + n)
-        if n:
-            self.chunks.append({"ep": np.asarray(ep), **columns})
-            self.rows += n
-        return rows
-
-    def link(self, src: np.ndarray, dst: np.ndarray, kind: str) -> None:
-        """Edges from earlier rows to later ones; a source of -1 is no edge."""
-        keep = src >= 0
-        if keep.any():
-            self.edges.append((src[keep], dst[keep], EDGE[kind]))
-
-    def table(self) -> dict[str, np.ndarray]:
-        """All rows, every column."""
-        out = {name: np.full(self.rows, default, dtype) for name, (dtype, default) in COLUMNS.items()}
-        start = 0
-        for chunk in self.chunks:
-            end = start + len(chunk["ep"])
-            for name, column in chunk.items():
-                out[name][start:end] = column
-            start = end
-        return out
-
-    def edge_table(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """All edges as (src, dst, type)."""
-        if not self.edges:
-            empty = np.zeros(0, np.int64)
-            return empty, empty, empty
-        kinds = np.concatenate([np.full(len(s), k) for s, _, k in self.edges])
-        return np.concatenate([s for s, _, _ in self.edges]), np.concatenate([d for _, d, _ in self.edges]), kinds
-
 
 _LATENCY = purpose("latency")
 # Places inside a round, as shares of its length.
 _DECIDE = {"stop": 0.0, "spawn": 0.01, "delegate": 0.02, "communicate": 0.03}
 _BRIEF, _CALL, _LATEST, _BACK, _END = 0.04, 0.05, 0.9, 0.95, 1.0
 # Agents that were never spawned, written as slots beyond all others.
-CRITIC, HUMAN = 1_000_000, 1_000_001
+CRITIC, HUMAN, PROPOSER, OPPONENT, JUDGE = 1_000_000, 1_000_001, 1_000_002, 1_000_003, 1_000_010
 # Where each attack shows: the brief, the tool call, the tool result or the return.
 _ON = {
     "AV1": "brief",
@@ -128,6 +35,8 @@ _ON = {
     "AV3": "return",
     "AV6": "return",
 }
+_PLACES = np.array([_ON.get(name, "") for name in MARKS])
+_BENIGN = MARKS.index("benign_imperative")
 
 
 class Writer:
@@ -137,6 +46,10 @@ class Writer:
         self.config, self.state, self.log = config, state, log
         self._read: list[tuple[np.ndarray, np.ndarray]] = []
         self._mark = MARKS.index(config.attack) if config.attack in MARKS else 0
+        self._paid: list[tuple[np.ndarray, np.ndarray, int]] = []
+        """Of this round: pay of decisions that is known at its end, the episodes, and its sign."""
+        if config.acts != "report" and log.said is None:
+            log.said = np.full((state.episodes, config.items, config.max_agents + 1), -1, np.int64)
 
     def _t(self, ep: np.ndarray, share: float) -> np.ndarray:
         return (self.state.clock[ep] + share) * self.config.round_s
@@ -177,7 +90,56 @@ class Writer:
         """O5: stop, or a noop; `count` items are closed."""
         stop = np.asarray(action.stop)[ep]
         closed = -1 if action.close is None else (action.close & self.state.open)[ep].sum(axis=1)
-        self._decide(ep, "stop", action, _DECIDE["stop"], value=stop, noop=~stop, count=closed)
+        more: dict[str, Any] = {}
+        if self.config.opponent_rounds:
+            more["reward"] = self._later(ep, 1)
+        self._decide(ep, "stop", action, _DECIDE["stop"], value=stop, noop=~stop, count=closed, **more)
+
+    # -- those beside the team
+
+    def _later(self, ep: np.ndarray, sign: int) -> np.ndarray:
+        """Pay that `settled` writes at the end of the round."""
+        pay = np.zeros(len(ep))
+        self._paid.append((ep, pay, sign))
+        return pay
+
+    def settled(self, gain: np.ndarray) -> None:
+        """What the round brought the team, (E,): its decision is paid that, and the second side's the opposite."""
+        for ep, pay, sign in self._paid:
+            pay[...] = sign * gain[ep]
+        self._paid = []
+
+    def opposed(self, ep: np.ndarray) -> None:
+        """What the second side does this round; nobody in the team reads it."""
+        log, s = self.log, self.state
+        log.attack[ep] = log.add(
+            ep,
+            type=EVENT["message"],
+            round=s.round[ep],
+            agent=OPPONENT,
+            to=0,
+            value=s.attack[ep],
+            t=self._t(ep, 0.0),
+            family=1,
+            reward=self._later(ep, -1),
+        )
+
+    def proposed(self, ep: np.ndarray, dials: np.ndarray | None, quality: np.ndarray) -> None:
+        """What the proposer asks for, and the share of it that judges take for sound."""
+        value = np.full(len(ep), -1) if dials is None else 3 * dials[ep, 0] + dials[ep, 1]
+        rows = self.log.add(
+            ep,
+            type=EVENT["message"],
+            round=self.state.round[ep],
+            agent=PROPOSER,
+            to=0,
+            value=value,
+            t=self._t(ep, 0.0),
+            tokens_out=self.config.decision_tokens,
+            family=1,
+            reward=quality[ep],
+        )
+        self.log.fresh.append((ep, rows))
 
     def spawn_decision(self, ep: np.ndarray, action: Action) -> None:
         """O1: how many come; a noop when nobody comes or goes."""
@@ -198,7 +160,7 @@ class Writer:
             t=self._t(ep, _BACK if asked else _DECIDE["spawn"]),
             family=s.family[ep, slot],
             value=s.type[ep, slot],
-            mark=self._mark * (marked | asked),
+            mark=MARKS.index("AV6") if asked else self._mark * marked,
             corrupt=int(asked),
         )
         log.link(log.decision[ep], rows, "causal")
@@ -236,7 +198,7 @@ class Writer:
     def called(self, name: str, c: Calls, table: dict[str, np.ndarray], attack: Attacked | None) -> None:
         """Briefs, tool calls and tool results of one kind's calls; `table["row"]` becomes the rows of the results."""
         s, log, k = self.state, self.log, self.config
-        mark, on = table["mark"], _ON.get(k.attack, "")
+        mark = table["mark"]
         common = {"round": s.round[c.ep], "item": c.item, "attempt": table["attempt"], "purpose": c.purpose}
         told = np.flatnonzero(c.agent != 0)
         some = {n: v[told] for n, v in common.items()}
@@ -252,10 +214,11 @@ class Writer:
             t=self._t(c.ep[told], _BRIEF),
             tokens_out=tokens,
             family=1,
-            mark=mark[told] * (on == "brief"),
+            mark=mark[told] * (_PLACES[mark[told]] == "brief"),
             **some,
         )
         log.link(log.decision[c.ep[told]], brief[told], "causal")
+        self._attacks(c.ep, mark, brief)
         self._tool(name, c, table, attack, brief, common)
 
     def _tool(
@@ -269,7 +232,7 @@ class Writer:
     ) -> None:
         """Tool calls and what they give."""
         log, k = self.log, self.config
-        mark, on, start = table["mark"], _ON.get(k.attack, ""), self._t(c.ep, _CALL)
+        mark, place, start = table["mark"], _PLACES[table["mark"]], self._t(c.ep, _CALL)
         dur = self._durations(name, c, table)
         call = log.add(
             c.ep,
@@ -280,11 +243,12 @@ class Writer:
             dur=dur,
             tokens_in=k.brief_tokens * np.maximum(c.brief, 0),
             family=table["family"],
-            mark=mark * (on == "tool_call"),
+            mark=mark * (place == "tool_call"),
             **common,
         )
-        self._reads(name, c, brief, call)
-        poisoned = (mark > 0) & (on == "tool_result") & (k.attack != "benign_imperative")
+        self._reads(name, c, brief, call, table.pop("reads", None))
+        self._attacks(c.ep, mark, np.where(brief < 0, call, -1))
+        poisoned = (mark > 0) & (place == "tool_result") & (mark != _BENIGN)
         rows = log.add(
             c.ep,
             type=EVENT["tool_result"],
@@ -293,8 +257,8 @@ class Writer:
             value=table["tool"],
             tokens_in=k.call_tokens,
             family=table["family"],
-            mark=mark * (on == "tool_result"),
-            corrupt=table["corrupt"] & (on in ("brief", "tool_result")),
+            mark=mark * (place == "tool_result"),
+            corrupt=table["corrupt"] & np.isin(place, ("brief", "tool_result")),
             reward=np.where(poisoned, -1.0, 1.0),
             **common,
         )
@@ -305,6 +269,11 @@ class Writer:
         late = (table["delay"] > 0) & (k.advance == "quorum")
         log.fresh.append((c.ep[late], call[late]))
         log.last[c.ep, c.agent] = rows
+
+    def _attacks(self, ep: np.ndarray, mark: np.ndarray, rows: np.ndarray) -> None:
+        """What the second side chose reaches the calls that it touches, where they begin."""
+        if self.config.opponent_rounds:
+            self.log.link(np.where((mark > 0) & (rows >= 0), self.log.attack[ep], -1), rows, "safety_flow")
 
     def _durations(self, name: str, c: Calls, table: dict[str, np.ndarray]) -> np.ndarray:
         """Seconds that each call takes: within its round, but for the late ones."""
@@ -329,7 +298,7 @@ class Writer:
         )
         log.link(call[bad], safety, "safety_flow")
 
-    def _reads(self, name: str, c: Calls, brief: np.ndarray, call: np.ndarray) -> None:
+    def _reads(self, name: str, c: Calls, brief: np.ndarray, call: np.ndarray, whom: np.ndarray | None) -> None:
         """What a worker reads: its brief, what it remembers, the work it builds on, shared notes, what was broadcast."""
         s, log = self.state, self.log
         log.link(brief, call, "message")
@@ -337,6 +306,9 @@ class Writer:
         first = log.last[c.ep, c.agent] < 0
         log.link(np.where(first, log.spawn[c.ep, c.agent], -1), call, "spawn")
         log.link(np.where(c.agent > 0, log.last[c.ep, c.agent], -1), call, "temporal")
+        if whom is not None and log.said is not None:
+            row, slot = np.nonzero(whom)
+            log.link(log.said[c.ep[row], c.item[row], slot], call[row], "message")
         if name in ("chain", "draft"):
             log.link(log.returned[c.ep, c.item], call, "causal")
         elif name == "node":
@@ -347,14 +319,17 @@ class Writer:
             log.link(log.returned[c.ep, c.item], call, "message")
 
     def returned(
-        self, name: str, t: dict[str, np.ndarray], sent: np.ndarray, delivered: np.ndarray, rejected: np.ndarray
-    ) -> None:
-        """Returns that come back in this round; those lost on the way are written, and not read."""
+        self, name: str, t: dict[str, np.ndarray], sent: np.ndarray, delivered: np.ndarray, rejected: np.ndarray,
+        accepts: np.ndarray | None = None,
+    ) -> None:  # fmt: skip
+        """Returns that come back in this round; those lost on the way are written, and not read. `accepts`: (calls, judges)."""
         s, log, k = self.state, self.log, self.config
         first = getattr(s.kinds, name).first_item
         told = np.flatnonzero(sent & (t["agent"] != 0))
         ep, agent, item = t["ep"][told], t["agent"][told], t["item"][told] + first
-        on = _ON.get(k.attack, "")
+        talk = {"act": t["act"][told]} if "act" in t else {}
+        if accepts is not None:
+            talk["score"] = t["confidence"][told]
         right = t["right"][told].astype(np.float64)
         rows = log.add(
             ep,
@@ -367,16 +342,19 @@ class Writer:
             purpose=t["purpose"][told],
             value=t.get("said", t["claim"])[told],
             t=self._t(ep, _BACK),
-            tokens_out=k.call_tokens,
+            tokens_out=k.call_tokens + (k.brief_tokens * t["messages"][told] if "messages" in t else 0),
             family=t["family"][told],
-            mark=t["mark"][told] * (on == "return"),
+            mark=t["mark"][told] * (_PLACES[t["mark"][told]] == "return"),
             corrupt=t["corrupt"][told],
             ok=delivered[told],
             confidence=t["confidence"][told] if "confidence" in t else -1.0,
             reward=np.where(t["purpose"][told] == VERIFY, 2 * right - 1, right),
+            **talk,
         )
         log.link(t["row"][told], rows, "causal")
         log.last[ep, agent], log.returned[ep, item] = rows, rows
+        if log.said is not None:
+            log.said[ep, item, agent] = rows
         t["back"] = np.full(len(t["ep"]), -1)
         t["back"][told] = rows
         own = np.flatnonzero(sent & (t["agent"] == 0))
@@ -384,6 +362,8 @@ class Writer:
         every, rows = np.concatenate([told, own]), np.concatenate([rows, t["row"][own]])
         if k.topology == "planner_executor_critic" and name == "vote":
             rows = self._judged(t, every, rows, first, rejected)
+        if accepts is not None:
+            self._scored(t, every, rows, first, accepts, delivered)
         read, lost = delivered[every], np.flatnonzero(sent & ~delivered)
         log.fresh.append((t["ep"][lost], t["asked"][lost]))
         self._read.append((t["ep"][every][read], rows[read]))
@@ -411,6 +391,38 @@ class Writer:
         )
         log.link(rows, verdict, "message")
         return verdict
+
+    def _scored(
+        self,
+        t: dict[str, np.ndarray],
+        which: np.ndarray,
+        rows: np.ndarray,
+        first: int,
+        accepts: np.ndarray,
+        delivered: np.ndarray,
+    ) -> None:
+        """The judges' verdicts on answers, in public."""
+        log, ep = self.log, t["ep"][which]
+        for j in range(accepts.shape[1]):
+            said = accepts[which, j]
+            verdict = log.add(
+                ep,
+                type=EVENT["message"],
+                round=self.state.round[ep],
+                agent=JUDGE + j,
+                to=0,
+                item=t["item"][which] + first,
+                attempt=t["attempt"][which],
+                count=t["agent"][which],
+                value=said.astype(np.int64),
+                t=self._t(ep, _BACK),
+                family=1,
+                tokens_out=self.config.decision_tokens,
+                reward=np.where(said == t["right"][which], 1.0, -1.0),
+            )
+            log.link(rows, verdict, "message")
+            read = delivered[which]
+            self._read.append((ep[read], verdict[read]))
 
     def inserted(self, ep: int, item: int, value: int) -> None:
         """A vote that a person put in."""

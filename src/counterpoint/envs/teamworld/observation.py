@@ -16,7 +16,8 @@ import numpy as np
 
 from counterpoint.envs.keyed import purpose, uniform
 from counterpoint.envs.teamworld.action import ANSWER, DECISIONS, Action, Calls, Spawns
-from counterpoint.envs.teamworld.config import KINDS, RULES, Config
+from counterpoint.envs.teamworld.acts import peers, possible
+from counterpoint.envs.teamworld.config import ACTS, ATTACKS, KINDS, RULES, Config
 from counterpoint.envs.teamworld.running import Running
 from counterpoint.envs.teamworld.state import BatchState
 from counterpoint.errors import InputError
@@ -77,24 +78,57 @@ def check_action(config: Config, state: BatchState, action: Action, call_limits:
         ("broadcast", action.broadcast, (e,)),
         ("rule", action.rule, (e,)),
         ("logp", action.logp, (e, 5)),
+        ("attack", action.attack, (e,)),
+        ("proposal", action.proposal, (e, 2)),
     ]
     for name, value, shape in shapes:
         if value is not None and np.shape(value) != shape:
             raise InputError(f"{name} has shape {np.shape(value)}", fix=f"shape {shape}")
         if value is not None:
-            _of_kind(name, value, {"rule": "iu", "logp": "f"}.get(name, "b"))
+            _of_kind(name, value, {"rule": "iu", "logp": "f", "attack": "iu", "proposal": "iu"}.get(name, "b"))
     if action.logp is not None and not np.isfinite(action.logp).all():
         raise InputError("logp is not finite", fix="log-probabilities of what was chosen")
-    for name, columns in (("spawns", vars(action.spawns)), ("calls", vars(action.calls)), ("despawns", _pair(action.despawns))):
+    calls = {k: v for k, v in vars(action.calls).items() if v is not None}
+    for name, columns in (("spawns", vars(action.spawns)), ("calls", calls), ("despawns", _pair(action.despawns))):
         _flat(name, columns)
     if action.rule is not None:
         _inside(np.asarray(action.rule), 0, len(RULES), np.arange(e), "rule")
+    _check_others(config, state, action)
     acts = ~state.done & ~np.asarray(action.stop)
     _check_spawns(config, state, action.spawns, acts)
     if action.despawns is not None:
         _check_despawns(state, *action.despawns, calls=action.calls, acts=acts)
     if len(action.calls):
         _check_calls(config, state, action.calls, acts, call_limits)
+
+
+def _check_others(config: Config, state: BatchState, action: Action) -> None:
+    """What a proposer and a second side may do."""
+    every = np.arange(state.episodes)
+    if action.attack is not None:
+        attack = np.where(state.done, 0, action.attack)
+        _inside(attack, 0, len(ATTACKS) + 1, every, "attack")
+        spent = (attack > 0) & (state.opposed >= config.opponent_rounds)
+        fix = "0: no attack" if config.opponent_rounds else "set opponent_rounds and attack_rate: this world has no second side"
+        _refuse(spent, every, lambda r: f"attacks in more than {config.opponent_rounds} rounds", fix)
+    if action.proposal is not None:
+        late = (state.round > 0) & ~state.done
+        fix = "propose in the first round" if config.proposer else "set proposer"
+        _refuse(late | (not config.proposer), every, lambda r: "nobody can propose questions now", fix)
+        for dial in (0, 1):
+            _inside(np.asarray(action.proposal)[:, dial], 0, 3, every, "dial")
+
+
+def _check_acts(config: Config, x: Calls, kind: Any, item: np.ndarray) -> None:
+    """Whether each worker can do with its question what it chose."""
+    if x.act is None:
+        return
+    _inside(x.act, 0, len(ACTS[config.acts]), x.ep, "act")
+    if config.acts != "report":
+        may = possible(config, peers(kind, x.ep, item, x.agent), kind.tally[x.ep, item].any(axis=(1, 2)), x.agent)
+        bad = ~may[np.arange(len(x)), x.act]
+        name = ACTS[config.acts]
+        _refuse(bad, x.ep, lambda r: f"agent {int(x.agent[r])} cannot {name[x.act[r]]}", "there is nothing to go by yet")  # type: ignore[index]
 
 
 def _check_spawns(config: Config, state: BatchState, s: Spawns, acts: np.ndarray) -> None:
@@ -205,6 +239,10 @@ def _check_kinds(config: Config, state: BatchState, c: Calls, per_item: np.ndarr
             lambda r, x=x, kind=kind: f"item {int(x.item[r])} ({kind}) cannot take this call now",
             "see what is ready in the observation",
         )
+        if kind == "vote":
+            _check_acts(config, x, kind_state, x.item - first)
+        elif x.act is not None:
+            _refuse(x.act != 0, x.ep, lambda r, x=x: f"item {int(x.item[r])} is no question", "acts are for questions")
         if kind == "vote" and config.votes_per_agent < config.max_votes:
             before = (kind_state.callers[x.ep, x.item - first] == x.agent[:, None]).sum(axis=1)
             _refuse(
@@ -218,7 +256,7 @@ def _check_kinds(config: Config, state: BatchState, c: Calls, per_item: np.ndarr
 _POLICY = purpose("policy")
 # What is seen of each kind.
 SEEN = {
-    "vote": ("tally", "rejected", "confidence", "first", "public", "answer", "callers"),
+    "vote": ("tally", "rejected", "confidence", "first", "public", "answer", "callers", "held", "shared", "asked"),
     "pool": ("found", "news"),
     "draft": ("shown", "zeros", "lost"),
     "chain": ("hop", "has", "attempts", "passes", "fails", "history"),
@@ -269,6 +307,8 @@ class Observation:
     """By kind that has items: a namespace of the arrays named in `SEEN`, `first_item`, and for pools `count` (E, n)."""
     noise: Any
     """See `uniform`."""
+    attacks_left: np.ndarray
+    """(E,) rounds in which the second side may still attack: for its policy, and nothing to the team's."""
 
     @property
     def episodes(self) -> int:
@@ -353,4 +393,5 @@ def observation(config: Config, s: BatchState, batch: Running) -> Observation:
         kind=_view(np.repeat(np.arange(len(KINDS)), config.counts)),
         seen=seen,
         noise=noise,
+        attacks_left=_view(config.opponent_rounds - s.opposed),
     )

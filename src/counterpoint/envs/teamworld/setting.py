@@ -77,7 +77,7 @@ def columns(batch: Batch) -> dict[str, np.ndarray]:
         "quality": batch.quality(),
         "rounds": s.clock.copy(),
         "agents": s.spawned.copy(),
-        "calls": s.counts[:, 0].copy(),
+        "calls": s.counts[:, 0] + s.further,
         "events": s.counts[:, 2].copy(),
         "violations": s.violations.copy(),
     }
@@ -86,7 +86,7 @@ def columns(batch: Batch) -> dict[str, np.ndarray]:
 
 def meta(world: Setting, seed: int, policy: str | None, edits: list[dict[str, Any]] | None = None) -> dict[str, Any]:
     """What it takes to run an episode again."""
-    config = {k: list(v) if isinstance(v, tuple) else v for k, v in dataclasses.asdict(world.config).items()}
+    config = {k: list(v) if isinstance(v, tuple) else v for k, v in world.config.stated().items()}
     return {
         "world": world.name,
         "version": world.version,
@@ -102,6 +102,8 @@ def parts_of(batch: Batch, ep: int) -> dict[str, float]:
     s = batch.state
     quality = float(batch.quality()[ep])
     out = {"team": quality - float(s.costs[ep].sum()), "R1": quality}
+    if batch.config.opponent_rounds:
+        out["opponent"] = -out["team"]
     out |= {f"cost_{name}": -float(s.costs[ep, i]) for i, name in enumerate(COSTS) if s.costs[ep, i]}
     calls, rounds, spawned = int(s.counts[ep, 0]), int(s.clock[ep]), int(s.spawned[ep])
     if calls and spawned and rounds:

@@ -55,6 +55,9 @@ class BatchState:
     violations: np.ndarray  # (E,)
     costs: np.ndarray  # (E, len(COSTS)) points
     counts: np.ndarray  # (E, 3) calls, returns delivered, events
+    further: np.ndarray  # (E,) verdicts of judges, and further looks and checks of workers
+    attack: np.ndarray  # (E,) int8, what the second side does this round, a place in `attacks.MARKS`; never shown to the team
+    opposed: np.ndarray  # (E,) rounds in which it attacked
     kinds: KindStates
     pending: dict[str, dict[str, np.ndarray]]  # by kind: returns on their way
 
@@ -105,6 +108,9 @@ def blank(config: Config, seeds: np.ndarray) -> BatchState:
         violations=zeros(e),
         costs=zeros(e, len(COSTS), dtype=np.float64),
         counts=zeros(e, 3),
+        further=zeros(e),
+        attack=zeros(e, dtype=np.int8),
+        opposed=zeros(e),
         kinds=_kinds(config, seed),
         pending={},
     )

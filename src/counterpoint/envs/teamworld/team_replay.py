@@ -160,7 +160,7 @@ def _repeated(config: Config, data: dict[str, Any], episodes: int) -> Action:
 
     def flat(record: Any) -> Any:
         n = len(record)
-        columns_ = {k: np.tile(v, episodes) for k, v in vars(record).items()}
+        columns_ = {k: None if v is None else np.tile(v, episodes) for k, v in vars(record).items()}
         return type(record)(**columns_ | {"ep": np.repeat(every, n)})
 
     wide: Any = lambda a: None if a is None else np.repeat(a, episodes, axis=0)  # noqa: E731
@@ -174,6 +174,8 @@ def _repeated(config: Config, data: dict[str, Any], episodes: int) -> Action:
         full_return=wide(one.full_return),
         broadcast=wide(one.broadcast),
         rule=wide(one.rule),
+        attack=wide(one.attack),
+        proposal=wide(one.proposal),
     )
 
 

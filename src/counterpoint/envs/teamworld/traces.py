@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from counterpoint.envs.teamworld.config import Config
+from counterpoint.envs.teamworld.event_log import EVENT, EventLog
 from counterpoint.envs.teamworld.event_makers import EventRows, Makers, Said, marked
-from counterpoint.envs.teamworld.events import CRITIC, EVENT, EventLog
+from counterpoint.envs.teamworld.events import CRITIC, JUDGE
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.vocabulary import EDGE_TYPES, EVENT_TYPES
 
@@ -65,7 +66,7 @@ class Episodes:
         """R2, R3, R5, R6: means over the events that carry them; R4 sums to the quality gained."""
         rows = self._rows(ep)
         kind, reward, purpose, agent = (self._table[n][rows] for n in ("type", "reward", "purpose", "agent"))
-        back, verdict = kind == EVENT["return"], (kind == EVENT["message"]) & (agent == CRITIC)
+        back, verdict = kind == EVENT["return"], (kind == EVENT["message"]) & ((agent == CRITIC) | (agent >= JUDGE))
         checks = (back & (purpose == 1)) | verdict
         found = {"R2": reward[back & (purpose != 1)], "R5": reward[kind == EVENT["tool_result"]], "R6": reward[checks]}
         out = {name: float(np.mean(some)) for name, some in found.items() if len(some)}

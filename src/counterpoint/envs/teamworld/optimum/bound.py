@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations, product
 from math import ceil, inf
@@ -375,9 +375,23 @@ def _exact(config: Config) -> Optimum | None:
     return None
 
 
+def _generous(config: Config) -> Optimum:
+    """A bound where workers, judges or a proposer bring in what the tables do not know: every question right, and free."""
+    rest = replace(config, acts="report", judges=0, proposer=False, vote_items=0) if config.items > config.vote_items else None
+    value = config.vote_weight * config.vote_items + (0.0 if rest is None else optimum(rest).value)
+    return Optimum(value=value, kind="upper bound", over=_ANY, how="every question answered right, at no price")
+
+
 @lru_cache(maxsize=256)
 def optimum(config: Config) -> Optimum:
     """The best that can be expected in one episode of this world."""
+    if config.acts == "communicate" or config.judges or config.proposer:
+        return _generous(config)
+    if config.acts == "deliberate":  # what is said without a look tells nothing new, and a look is at best a second one
+        raised = [tuple(s + config.refine_gain * (1 - s) if s >= 0.5 else s for s in skill) for skill in config.skill]
+        found = optimum(replace(config, acts="report", skill_a=raised[0], skill_b=raised[1]))
+        how = f"as if every look were a second one: {found.how}"
+        return Optimum(value=found.value, kind="upper bound", over=found.over, how=how)
     exact = _exact(config)
     if exact is not None:
         return exact

@@ -7,13 +7,15 @@ observation; so the same seed gives the same action, alone or in a batch, and a 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
 
 from counterpoint.envs.teamworld.action import DECISIONS, Action, Calls, Spawns
-from counterpoint.envs.teamworld.config import RULES, Config
+from counterpoint.envs.teamworld.acts import peers, possible
+from counterpoint.envs.teamworld.config import ATTACKS, RULES, Config
 from counterpoint.envs.teamworld.edits import Edit
 from counterpoint.envs.teamworld.engine import Batch
 from counterpoint.envs.teamworld.observation import Observation, limits
@@ -75,7 +77,10 @@ class Random:
             spawns = Spawns.of(
                 every[obs.running], number[obs.running], family.astype(np.int64)[obs.running], kind.astype(np.int64)[obs.running]
             )
-            return Action(stop=np.zeros(e, np.bool_), spawns=spawns, logp=logp)
+            first = Action(stop=np.zeros(e, np.bool_), spawns=spawns, logp=logp, **self._beside(obs))
+            if self.config.proposer:
+                first.proposal = np.stack([(obs.uniform("spawn", 3 + dial) * 3).astype(np.int64) for dial in (0, 1)], axis=1)
+            return first
         stop = obs.running & (obs.uniform("stop") < _STOP)
         logp[:, 0] = np.where(stop, np.log(_STOP), np.log1p(-_STOP))
         items = np.arange(obs.ready.shape[1])[None]
@@ -92,8 +97,28 @@ class Random:
         brief = (obs.uniform("communicate") * 4).astype(np.int64)
         rule = (obs.uniform("aggregate") * len(RULES)).astype(np.int64)
         logp[:, 3], logp[:, 4] = -np.log(4), -np.log(len(RULES))
-        purpose = self._purposes(obs)
-        return Action(stop=stop, calls=Calls.of(ep, item, agent, brief[ep], purpose[ep, item]), rule=rule, logp=logp)
+        calls = Calls.of(ep, item, agent, brief[ep], self._purposes(obs)[ep, item])
+        if self.config.acts != "report":
+            calls.act = self._acts(obs, calls)
+        return Action(stop=stop, calls=calls, rule=rule, logp=logp, **self._beside(obs))
+
+    def _acts(self, obs: Observation, calls: Calls) -> np.ndarray:
+        """One of what each worker can do with its question, each as likely."""
+        act, rows = np.zeros(len(calls), np.int64), np.flatnonzero(obs.kind[calls.item] == 0)
+        c, seen = calls.where(rows), obs.of("vote")
+        item = c.item - seen.first_item
+        may = possible(self.config, peers(seen, c.ep, item, c.agent), seen.tally[c.ep, item].any(axis=(1, 2)), c.agent)
+        u = obs.uniform("communicate", 1, np.arange(obs.ready.shape[1])[None])[c.ep, c.item]
+        nth = np.minimum((u * may.sum(axis=1)).astype(np.int64), may.sum(axis=1) - 1)
+        act[rows] = ((may.cumsum(axis=1) - 1 == nth[:, None]) & may).argmax(axis=1)
+        return act
+
+    def _beside(self, obs: Observation) -> dict[str, np.ndarray]:
+        """Of a second side: any attack or none, while it may."""
+        if not self.config.opponent_rounds:
+            return {}
+        attack = (obs.uniform("aggregate", 1) * (1 + len(ATTACKS))).astype(np.int64)
+        return {"attack": np.where(obs.attacks_left > 0, attack, 0)}
 
     def _purposes(self, obs: Observation) -> np.ndarray:
         """Chains: verify what was attempted, then go on; everything else is answered."""
@@ -107,6 +132,19 @@ class Random:
                 ~seen.has | (checked & last & (seen.attempts < self.config.hop_attempts)), 0, np.where(checked, 2, 1)
             )
         return purpose
+
+
+class Opposed:
+    """A policy, and a second side that attacks in one way from the first call on, as long as it may."""
+
+    def __init__(self, policy: Policy, attack: str) -> None:
+        self.policy, self.name, self.code = policy, f"{policy.name}-against-{attack}", 1 + ATTACKS.index(attack)
+
+    def act(self, obs: Observation) -> Action:
+        """The policy's action and the attack."""
+        action = self.policy.act(obs)
+        called = np.bincount(action.calls.ep, minlength=obs.episodes) > 0
+        return replace(action, attack=np.where(called & (obs.attacks_left > 0), self.code, 0))
 
 
 NAMES = ("reference", "oracle", "best_cap", "majority", "first_answer", "serial", "spawn_all", "random")
