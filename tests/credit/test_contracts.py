@@ -133,6 +133,23 @@ PROMISES: dict[str, tuple[str, bool, tuple[str, ...], dict[str, Any]]] = {
         },
     ),
     "message_delete": ("message", False, ("replay",), {"k": 1, "types": BOTH, "ids": None, **FORKS}),
+    "message_logged": (
+        "message",
+        False,
+        ("group",),
+        {
+            "contrast": "sent",
+            "value": "effect",
+            "types": BOTH,
+            "ids": None,
+            "propensity_features": None,
+            "propensity": "estimate",
+            "folds": 5,
+            "penalty": 1.0,
+            "key": "task_id",
+            "channel": "team",
+        },
+    ),
     "message_masked": (
         "message",
         False,
@@ -191,7 +208,23 @@ PROMISES: dict[str, tuple[str, bool, tuple[str, ...], dict[str, Any]]] = {
         ("critic, unless steps are scored",),
         {"critic": None, "channels": ("R4", "R2", "R6"), "signals": None, "margin": 0.0, "best_only": False},
     ),
-    "stop": ("orchestrator", False, ("logp", "drafts", "replay"), {"estimator": "drafts", "value": None, "k": 2, **FORKS}),
+    "stop": (
+        "orchestrator",
+        False,
+        ("logp", "drafts", "replay"),
+        {
+            "estimator": "drafts",
+            "value": None,
+            "k": 2,
+            "propensity_features": None,
+            "propensity": "logged",
+            "leaf": None,
+            "bandwidth": None,
+            "folds": 5,
+            "penalty": 1.0,
+            **FORKS,
+        },
+    ),
     "token_spread": ("token", True, ("credit", "tokens"), {"credit": None, "weights": "even"}),
     "tool_call": ("tool", False, ("replay",), {"estimator": "delete", "k": 1, "ids": None, **FORKS}),
     "provenance": ("message", True, ("contents",), {"words": 4, "result": None, "unit": "all"}),
@@ -233,6 +266,7 @@ def test_unit_needs_options_and_defaults(name: str) -> None:
 # functions whose options may stand without their names
 BY_PLACE = {
     "doubly_robust.outcome_models",
+    "logged_effects.task_features",
     "games.table",
     "groups.group_advantages",
     "masked_replay.majority",
@@ -327,7 +361,7 @@ def given(name: str) -> dict[str, Any]:
     return options
 
 
-HELPLESS = {"message_amortised", "message_delete", "message_substitute", "spawn", "stop", "tool_call"}
+HELPLESS = {"message_amortised", "message_delete", "message_logged", "message_substitute", "spawn", "stop", "tool_call"}
 CHANNELS = [n for n, (_, _, _, defaults) in PROMISES.items() if "channel" in defaults and n not in HELPLESS]
 
 
@@ -345,7 +379,7 @@ def test_a_channel_is_only_a_name(name: str, on_events: bool) -> None:
         assert other.notes == same.notes != mechanism(traces, **given(name)).notes
 
 
-KEYED = [n for n, (_, _, _, defaults) in PROMISES.items() if "key" in defaults]
+KEYED = [n for n, (_, _, _, defaults) in PROMISES.items() if "key" in defaults and n not in HELPLESS]
 
 
 @pytest.mark.parametrize("name", KEYED)

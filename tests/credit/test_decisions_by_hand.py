@@ -10,7 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from counterpoint.credit import doubly_robust as dr
-from counterpoint.credit.mechanisms.spawn import prefix_features, spawn, spawn_points
+from counterpoint.credit.logged_effects import prefix_features
+from counterpoint.credit.mechanisms.spawn import spawn, spawn_points
 from counterpoint.credit.mechanisms.stop import all_stops, checkpoints, stop
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Edge, Event, Trace

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import counterpoint as cpt
 from counterpoint.credit import doubly_robust as dr
 from counterpoint.credit.forks import two_arms
-from counterpoint.credit.mechanisms.spawn import prefix_features, spawn, spawn_points
+from counterpoint.credit.logged_effects import prefix_features
+from counterpoint.credit.mechanisms.spawn import spawn, spawn_points
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.replay import Delete, Do, Force

@@ -4,9 +4,10 @@
     tau(q) = sum_i w_qi psi_i / sum_i w_qi            w: same leaf, or a kernel of the distance in x
     se(q)^2 = n / (n - 1) sum_c (sum_{i in c} w_qi (psi_i - tau(q)))^2 / (sum_i w_qi)^2      c: traces, n their effective number
 
-Always true: e is the logged propensity, never an estimated one; m1 and m0 are ridge regressions fitted on the other folds, and
-clusters are never split between folds. E[psi | x] = tau(x) for any m1, m0, where 0 < e < 1. Cases outside the gate's propensities
-have weight 0: nothing is learnt from where one arm never occurs.
+Always true: m1 and m0 are ridge regressions fitted on the other folds, and clusters are never split between folds. With the
+logged propensity e, E[psi | x] = tau(x) for any m1, m0, where 0 < e < 1; with an estimated one (`propensities`) that holds
+where either e or (m1, m0) is right. Cases outside the gate's propensities have weight 0: nothing is learnt where one arm never
+occurs.
 
 The gate answers only if the logged propensity of both arms is at least 0.02, the local effective sample size (sum w)^2 / sum w^2
 of each arm at least 20, and no deterministic rule decided. Robins, Rotnitzky, Zhao 1994; cross-fitting: arXiv 1608.00060;
@@ -63,6 +64,37 @@ def ridge(x_ND: np.ndarray, y_N: np.ndarray, penalty: float = 1.0) -> Ridge:
     return Ridge(mean_D, scale_D, beta_D, centre)
 
 
+def logistic(x_ND: np.ndarray, a_N: np.ndarray, *, penalty: float = 1.0) -> Callable[[np.ndarray], np.ndarray]:
+    """The ridge-penalised logistic regression of yes/no on x, by Newton's method: features to the chance of a yes.
+
+    The intercept is not shrunk, so that a regression on nothing predicts the share of yes. One arm alone is predicted as such.
+    """
+    x_ND, a_N = np.asarray(x_ND, np.float64), np.asarray(a_N, np.float64)
+    if x_ND.ndim != 2 or len(x_ND) != len(a_N) or not len(a_N):
+        raise InputError(f"{x_ND.shape} features for {len(a_N)} decisions", fix="one row per decision, at least one")
+    mean_D, sd_D = x_ND.mean(axis=0), x_ND.std(axis=0)
+    scale_D = np.where(sd_D > 1e-12, sd_D, np.inf)  # a column without spread says nothing
+    z = np.column_stack([np.ones(len(x_ND)), (x_ND - mean_D) / scale_D])
+    shrink = np.diag([1e-9, *[max(penalty, 1e-9)] * x_ND.shape[1]])
+    beta = np.zeros(z.shape[1])
+    share = np.clip(a_N.mean(), 1e-6, 1 - 1e-6)
+    beta[0] = np.log(share / (1 - share))
+    for _ in range(_NEWTON):
+        chance = 1 / (1 + np.exp(-np.clip(z @ beta, -30, 30)))
+        weight = np.maximum(chance * (1 - chance), 1e-9)
+        step = np.linalg.solve((z * weight[:, None]).T @ z + shrink, z.T @ (a_N - chance) - shrink @ beta)
+        beta += np.clip(step, -4, 4)
+        if np.abs(step).max() < 1e-10:
+            break
+
+    def predict(x_ND: np.ndarray) -> np.ndarray:
+        rows = np.column_stack([np.ones(len(x_ND)), (np.asarray(x_ND, np.float64) - mean_D) / scale_D])
+        return 1 / (1 + np.exp(-np.clip(rows @ beta, -30, 30)))
+
+    return predict
+
+
+_NEWTON = 50
 LEAST_PROPENSITY = 0.02
 LEAST_ESS = 20.0
 _BLOCK = 512
@@ -111,6 +143,16 @@ def outcome_models(
             elif (~here).any():
                 out[row, here] = r_N[~here].mean()
     return out[0], out[1]
+
+
+def propensities(z_ND: np.ndarray, a_N: np.ndarray, fold_N: np.ndarray, *, penalty: float = 1.0) -> np.ndarray:
+    """(N,) an estimated chance of the first arm, from a logistic regression on the other folds."""
+    a_N, out = np.asarray(a_N, np.bool_), np.full(len(a_N), float(np.mean(a_N)))
+    for fold in np.unique(fold_N):
+        here = fold_N == fold
+        if (~here).any():
+            out[here] = logistic(z_ND[~here], a_N[~here], penalty=penalty)(z_ND[here])
+    return out
 
 
 def same_leaf(leaf_Q: np.ndarray, leaf_N: np.ndarray) -> np.ndarray:

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from counterpoint.credit import doubly_robust as dr
 from counterpoint.credit.example import Recount
 from counterpoint.credit.forks import Contrast, added, effects, needed, two_arms
+from counterpoint.credit.logged_effects import Cases, Features, logged_effects, prefix_features
 from counterpoint.credit.mechanism import Mechanism, team_reward
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
 from counterpoint.trace import Event, Trace
@@ -30,7 +30,6 @@ from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.replay import Delete, Force, Replay
 from counterpoint.trace.rows import Cost, Credit, CreditRow
 
-Features = Callable[[Trace, Event], Sequence[float]]
 _ESTIMAND = "(1 - pi) tau for a spawn, -pi tau for a noop; tau = E[R | prefix, spawn] - E[R | prefix, noop]"
 _ESTIMATORS = ("forks", "doubly_robust", "both")
 _FORKS_FIX = "estimator='forks' with a replay answers here"
@@ -67,14 +66,6 @@ def _propensity(e: Event) -> float | None:
         return None
     chance = min(1.0, math.exp(e.logp))
     return chance if _is_spawn(e) else 1 - chance
-
-
-def prefix_features(trace: Trace, event: Event) -> list[float]:
-    """What had happened before a decision: turn, agents spawned, returns, log of events, log of tokens. No hindsight."""
-    before = trace.events[: trace.index[event.id]]
-    tokens = sum((e.tokens_in or 0) + (e.tokens_out or 0) for e in before)
-    spawned, returned = (sum(e.type == kind for e in before) for kind in ("spawn", "return"))
-    return [float(event.turn or 0), float(spawned), float(returned), math.log1p(len(before)), math.log1p(tokens)]
 
 
 class _Tau(NamedTuple):
@@ -124,27 +115,23 @@ def _by_log(
         raise NotIdentified("no spawn decision has a propensity", f"log logp with every decision, or {_FORKS_FIX}")
     rows = [(traces[points[j].trace], points[j].event) for j in known]
     x = np.array([list(features(t, e)) for t, e in rows], np.float64)
-    a = np.array([points[j].is_spawn for j in known])
-    e = np.array([points[j].propensity for j in known], np.float64)
-    r = np.array([team_reward(t, channel) for t, _ in rows])
-    cluster = np.array([points[j].trace for j in known])
-    rule = np.array([ev.policy == "forced" or bool(is_rule and is_rule(t, ev)) for t, ev in rows])
-    usable = (np.minimum(e, 1 - e) >= dr.LEAST_PROPENSITY) & ~rule
-    m1, m0 = dr.outcome_models(x, a, r, dr.folds_of(cluster, folds), penalty)
-    scores = np.where(usable, dr.psi(a, e, r, m1, m0), np.nan)
+    cases = Cases(
+        x,
+        x,
+        np.array([points[j].is_spawn for j in known]),
+        np.array([points[j].propensity for j in known], np.float64),
+        np.array([team_reward(t, channel) for t, _ in rows]),
+        np.array([points[j].trace for j in known]),
+        np.array([ev.policy == "forced" or bool(is_rule and is_rule(t, ev)) for t, ev in rows]),
+    )
+    number = None
     if leaf is not None:
         codes = {name: n for n, name in enumerate(dict.fromkeys(leaf(t, ev) for t, ev in rows))}
         number = np.array([codes[leaf(t, ev)] for t, ev in rows])
-        found = dr.local(scores, a, cluster, len(x), lambda q: dr.same_leaf(number[q], number))
-    else:
-        width = bandwidth or len(x) ** (-1 / (x.shape[1] + 4))
-        found = dr.local(scores, a, cluster, len(x), lambda q: dr.kernel(x[q], x, width))
+    found = logged_effects(cases, leaf_N=number, bandwidth=bandwidth, folds=folds, penalty=penalty)
     tau, se = np.full(len(points), np.nan), np.full(len(points), np.nan)
-    for j, value, error, why in zip(known, found.tau_Q, found.se_Q, dr.gate(e, found, rule), strict=True):
-        if why is None:
-            tau[j], se[j] = value, error
-        else:
-            reasons[j] = f"not identified: {why}; {_FORKS_FIX}"
+    tau[known], se[known] = found.tau_N, found.se_N
+    reasons |= {known[k]: f"{why}; {_FORKS_FIX}" for k, why in found.reasons.items()}
     return _Tau(tau, se, reasons, Cost())
 
 

@@ -8,6 +8,8 @@ Y_t is what stopping at checkpoint t pays (`reward["draft"]` of the last aggrega
                                    H: the last checkpoint, or the draft that was left when the rounds ran out
     drafts, the team stopped:      C_t = R for decisions to go on; the stop itself is not identified
     forks:                         E[R | forced to continue], against E[R | forced to stop], k replicates
+    doubly_robust:                 delta(x) = E[R | x, stop] - E[R | x, go on] from many runs, without drafts or forks:
+                                   the local mean of psi (`credit.doubly_robust`), with its standard error and its gate
 
 Always true: A has mean 0 under p, and U_t = V before the decision, so A(stop) = Y_t - V, the skill of the Doob ledger
 (docs/research/stopping.md). With `value` (a critic of the prefix) the skill is Y_t - V, or C_t - V, and no propensity is
@@ -18,12 +20,13 @@ orchestrator, the event's id.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from counterpoint.credit.forks import Contrast, added, effects, needed, two_arms
+from counterpoint.credit.logged_effects import Cases, Features, draft_features, logged_effects
 from counterpoint.credit.mechanism import Mechanism, team_reward
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
 from counterpoint.trace import Event, Trace
@@ -34,7 +37,10 @@ from counterpoint.trace.team import story
 
 Value = Callable[[Trace, Event], float]
 _ESTIMAND = "(1 - p)(Y - C) for a stop, -p (Y - C) for going on; Y: payoff of stopping here, C: worth of going on"
-_ESTIMATORS = ("drafts", "forks")
+_ESTIMATORS = ("drafts", "forks", "doubly_robust")
+
+
+_LOG_FIX = "estimator='forks' with a replay, or more runs, answers here"
 
 
 class Checkpoint(NamedTuple):
@@ -182,6 +188,47 @@ def _by_forks(i: int, trace: Trace, replay: Replay | None, k: int, seed: int, co
     return rows, silent, found.cost
 
 
+def _by_log(
+    traces: Sequence[Trace],
+    channel: str,
+    features: Features,
+    propensity_features: Features | None,
+    leaf: Callable[[Trace, Event], Hashable] | None,
+    **options: Any,
+) -> tuple[Rows, dict[tuple[int, str], float]]:
+    """delta of every decision from all runs together, shared by its two arms; refused where the gate does."""
+    points = [(i, p) for i, t in enumerate(traces) for p in checkpoints(t) if len(p.event.options or ("stop", "continue")) > 1]
+    if not points:
+        raise NotIdentified("no decision offered to stop", "log passed-over stops as noop, with their options")
+    x = np.array([list(features(traces[i], p.event)) for i, p in points], np.float64)
+    z = x if propensity_features is None else np.array([list(propensity_features(traces[i], p.event)) for i, p in points])
+    cases = Cases(
+        x,
+        z,
+        np.array([p.is_stop for _, p in points]),
+        np.array([np.nan if p.chance is None else p.chance for _, p in points]),
+        np.array([team_reward(traces[i], channel) for i, _ in points]),
+        np.array([i for i, _ in points]),
+        np.array([p.event.policy == "forced" or not p.is_executed for _, p in points]),
+    )
+    leaf_N = None
+    if leaf is not None:
+        codes = {name: n for n, name in enumerate(dict.fromkeys(leaf(traces[i], p.event) for i, p in points))}
+        leaf_N = np.array([codes[leaf(traces[i], p.event)] for i, p in points])
+    found = logged_effects(cases, leaf_N=leaf_N, **options)
+    rows: list[CreditRow] = []
+    silent: dict[tuple[int, str], str] = {}
+    for j, (i, p) in enumerate(points):
+        if j in found.reasons or not np.isfinite(found.tau_N[j]):
+            silent[i, p.event.id] = f"{found.reasons.get(j, 'not identified: no comparable case')}; {_LOG_FIX}"
+            continue
+        share = two_arms(1.0, float(found.propensity_N[j]), is_taken=p.is_stop)
+        se = abs(share) * float(found.se_N[j]) if np.isfinite(found.se_N[j]) else None
+        rows.append(CreditRow(i, "orchestrator", p.event.id, share * float(found.tau_N[j]), se))
+    delta = {(i, p.event.id): float(t) for (i, p), t in zip(points, found.tau_N, strict=True) if np.isfinite(t)}
+    return (rows, silent, Cost()), delta
+
+
 def _run(
     traces: Sequence[Trace],
     *,
@@ -192,10 +239,22 @@ def _run(
     seed: int = 0,
     coupled: bool = True,
     channel: str = "team",
+    features: Features = draft_features,
+    propensity_features: Features | None = None,
+    propensity: str = "logged",
+    leaf: Callable[[Trace, Event], Hashable] | None = None,
+    bandwidth: float | None = None,
+    folds: int = 5,
+    penalty: float = 1.0,
 ) -> Credit:
     if estimator not in _ESTIMATORS:
         raise InputError(f"no estimator {estimator!r}", fix=did_you_mean(estimator, _ESTIMATORS))
-    if estimator == "forks":
+    notes: dict[str, Any] = {"estimator": estimator}
+    if estimator == "doubly_robust":
+        fit = {"propensity": propensity, "bandwidth": bandwidth, "folds": folds, "penalty": penalty}
+        part, notes["delta"] = _by_log(traces, channel, features, propensity_features, leaf, **fit)
+        parts, notes["propensity"] = [part], propensity
+    elif estimator == "forks":
         parts = [_by_forks(i, t, replay, k, seed, coupled, channel) for i, t in enumerate(traces)]
     else:
         parts = [_by_drafts(i, t, channel, value) for i, t in enumerate(traces)]
@@ -204,7 +263,6 @@ def _run(
     if silent and not rows:
         raise NotIdentified(next(iter(silent.values())).removeprefix("not identified: "), "forced continuation, or forks")
     cost, ids = added([part[2] for part in parts]), tuple(t.trace_id for t in traces)
-    notes = {"estimator": estimator}
     return Credit("stop", _ESTIMAND, False, ids, tuple(rows), cost=cost, unidentified=silent, notes=notes)
 
 
@@ -212,10 +270,12 @@ stop = Mechanism(
     unit="orchestrator",
     estimand=_ESTIMAND,
     assumptions="drafts: the score of a draft is what stopping there pays, and going on does not depend on the logged intention; "
-    "forks: the replay goes on as the policy would",
-    cost="drafts: rounds of forced continuation, training traces only; forks: 2k - 1 per decision",
+    "forks: the replay goes on as the policy would; doubly_robust: the logged propensity is the true one (or, estimated, it or "
+    "the outcome model is right), and what decided is in the features",
+    cost="drafts: rounds of forced continuation, training traces only; forks: 2k - 1 per decision; doubly_robust: none",
     additive=False,
-    source="ours, docs/research/stopping.md (all stops at once; skill of a stop = Y_t - V). Departure: both arms get credit",
+    source="ours, docs/research/stopping.md (all stops at once; skill of a stop = Y_t - V); doubly robust: Robins, Rotnitzky, "
+    "Zhao 1994, cross-fitting arXiv 1608.00060. Departures: both arms get credit; a gate",
     run=_run,
     needs=("logp", "drafts", "replay"),
     example=lambda: Example(rollouts()),
