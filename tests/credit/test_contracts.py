@@ -46,6 +46,7 @@ PROMISES: dict[str, tuple[str, bool, tuple[str, ...], dict[str, Any]]] = {
         ("group", "contents"),
         {
             "mode": "reward_only",
+            "by": "action",
             "q": None,
             "alpha": 1.0,
             "baseline": "leave_one_out",
@@ -59,7 +60,7 @@ PROMISES: dict[str, tuple[str, bool, tuple[str, ...], dict[str, Any]]] = {
     "coma": ("orchestrator", False, ("critic", "options"), {"q": None, "pi": None}),
     "cone": ("message", False, (DRAFTS,), {"value": None, "q": None, "discount": 1.0, "over": "cone", "channel": "team"}),
     "critical_steps": ("orchestrator", False, ("group",), {"budget": None, "convention": "dr_grpo", **GROUP}),
-    "difference": ("agent", False, ("replay",), {"replay": None, "counterfactual": None, "unit": "agent", "channel": "team"}),
+    "difference": ("agent", False, ("replay",), {"replay": None, "counterfactual": None, "unit": "agent", "also": (), "channel": "team"}),
     "fold_grpo": (
         "message",
         False,
@@ -104,14 +105,14 @@ PROMISES: dict[str, tuple[str, bool, tuple[str, ...], dict[str, Any]]] = {
         "message",
         False,
         ("group", "contents"),
-        {"threshold": 0.5, "key": "task_id", "channel": "team", "sample": None},
+        {"threshold": 0.5, "key": "task_id", "channel": "team", "sample": None, "by": "action", "leaf": "reward"},
     ),
     "marft": ("message", False, ("critic",), {"value": None, "gamma": 0.99, "lam": 0.95, "normalise": True, "channel": "team"}),
     "mars2": (
         "message",
         False,
         ("contents", "event rewards"),
-        {"shape": False, "gain": 0.5, "mix": 0.5, "convention": "marti", "sample": None, **GROUP},
+        {"shape": False, "gain": 0.5, "mix": 0.5, "convention": "marti", "sample": None, "by": "action", **GROUP},
     ),
     "marshal": ("turn", False, ("turns",), {"form": "plain", "gamma": 1.0, "key": "task_id", "channel": "team"}),
     "marsrl": ("message", False, ("group", "contents"), {"convention": "grpo", "signals": None, "sample": None, "inputs": "same", **GROUP}),

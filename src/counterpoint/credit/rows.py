@@ -276,28 +276,55 @@ def tree_of(
     keys: Sequence[Hashable],
     rewards: Sequence[float],
     sample: Callable[[Event], Hashable] | None = None,
+    by: str = "action",
 ) -> PrefixTree:
-    """The forest of these traces, one tree per key."""
+    """The forest of these traces, one tree per key; a step is an action, or (`by="turn"`) all that the team did in a turn."""
+    if by not in ("action", "turn"):
+        raise InputError(f"no tree by {by!r}", fix="action or turn")
     number: dict[tuple[Any, ...], int] = {}
     steps: list[Step] = []
     through: list[tuple[int, float]] = []
     for i, (trace, key) in enumerate(zip(traces, keys, strict=True)):
         node = number.setdefault(("root", key), len(number))
-        own = actions(trace)
-        for depth, place in enumerate(own):
-            event = trace.events[place]
-            said = sample(event) if sample is not None else _said(event)
-            if said is None:
-                raise NotIdentified(
-                    f"event {event.id!r} has no content: shared prefixes cannot be seen",
-                    "record contents, or give sample=",
-                    where=trace.trace_id,
-                )
-            last = i if place == own[-1] else None
-            parent, node = node, number.setdefault((node, event.agent, event.type, said, last), len(number))
-            steps.append(Step(i, place, parent, node, depth))
+        own = turn_places(trace) if by == "turn" else [[place] for place in actions(trace)]
+        for depth, places in enumerate(own):
+            done = tuple(_done(trace, place, sample) for place in places)
+            last = i if depth == len(own) - 1 else None
+            parent, node = node, number.setdefault((node, *(done[0] if by == "action" else (done,)), last), len(number))
+            steps.append(Step(i, places[0], parent, node, depth))
             through.append((node, rewards[i]))
     nodes = np.array([n for n, _ in through], np.int64)
     leaves = np.bincount(nodes, minlength=len(number))
     sums = np.bincount(nodes, [r for _, r in through], len(number))
     return PrefixTree(steps, sums / np.maximum(leaves, 1), leaves)
+
+
+def _done(trace: Trace, place: int, sample: Callable[[Event], Hashable] | None) -> tuple[str, str, Hashable]:
+    """Who did what, and which content it had."""
+    event = trace.events[place]
+    said = sample(event) if sample is not None else _said(event)
+    if said is None:
+        raise NotIdentified(
+            f"event {event.id!r} has no content: shared prefixes cannot be seen",
+            "record contents, or give sample=",
+            where=trace.trace_id,
+        )
+    return event.agent, event.type, said
+
+
+def turn_places(trace: Trace) -> list[list[int]]:
+    """Places of the team's actions, turn by turn."""
+    by_turn: dict[int, list[int]] = {}
+    for name, places in unit_events(trace, "turn").items():
+        by_turn.setdefault(int(name.rsplit("#", 1)[1]), []).extend(places)
+    return [sorted(by_turn[turn]) for turn in sorted(by_turn)]
+
+
+def step_units(traces: Sequence[Trace], step: Step, by: str) -> list[TraceUnit]:
+    """The units that a step's credit is a row of: the action's event, or the turn of everybody who acted in it."""
+    trace = traces[step.trace]
+    event = trace.events[step.place]
+    if by == "action":
+        return [TraceUnit(step.trace, event_unit(event), event.id)]
+    who = dict.fromkeys(trace.events[k].agent for k in actions(trace) if trace.events[k].turn == event.turn)
+    return [TraceUnit(step.trace, "turn", f"{name}#{event.turn}") for name in who]

@@ -15,7 +15,7 @@ draft's value so far + what the team critic expects of going on; before the firs
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ from counterpoint.trace import Trace
 from counterpoint.trace.keys import make_key, parse_key
 from counterpoint.trace.rows import Credit
 from counterpoint.train.loss import Loss
+from counterpoint.train.net_replay import NetReplay
 from counterpoint.train.policies.network import Network
 from counterpoint.train.preset import Preset
 from counterpoint.train.returns import team_scale
@@ -53,6 +54,8 @@ class Assigned:
     credit: Credit
     primary: np.ndarray
     """(N,) what the first reward pays the team, by episode."""
+    spent: dict[str, int] = field(default_factory=dict)
+    """On forks, where the mechanism made any: how many, their calls, and what a budget is charged for them."""
 
 
 def advantages(preset: Preset, out: Rollout, traces: Sequence[Trace], net: Network, *, progress: float) -> dict[str, np.ndarray]:
@@ -79,6 +82,10 @@ def assigned(
         known = prefix_values(net, out)
         place = {t.trace_id: i for i, t in enumerate(traces)}
         options["value"] = lambda t: [known[e.turn or 0, place[t.trace_id]] for e in t.events]
+    replay: NetReplay | None = None
+    if "replay" in mechanism.needs:
+        replay = NetReplay(net, {t.trace_id: np.asarray(salt) for t, salt in zip(traces, out.salts, strict=True)})
+        options["replay"] = replay
     credit, kept = identified(mechanism, paid.traces, options)
     books = [_Book(t) for t in traces]
     for row in credit.rows:
@@ -88,7 +95,8 @@ def assigned(
     found = _rows(out, books, preset.delegate == "agent")
     lacking = {name: int(np.isnan(v).sum()) for name, v in found.items()}
     covered = {name: np.nan_to_num(v, nan=0.0) for name, v in found.items()}
-    return Assigned(covered, {n: k for n, k in lacking.items() if k}, credit, paid.first)
+    spent = {} if replay is None else replay.spent
+    return Assigned(covered, {n: k for n, k in lacking.items() if k}, credit, paid.first, spent)
 
 
 def _best(preset: Preset, config: Config) -> float:

@@ -45,7 +45,7 @@ def one_core() -> None:
 
 def play(payload: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> TracedRollout:
     """Rollouts of one job: world, set, seeds, salts, apart, goes_on, gate (forced arms), keeps (items not to be left), workers
-    (whether they learn), log, and decisions (whether traces carry what a learner reads)."""
+    (whether they learn), salts_ET (of a tree of rollouts), log, and decisions (whether traces carry what a learner reads)."""
     import torch
 
     from counterpoint.envs.teamworld.setting import traced
@@ -61,7 +61,7 @@ def play(payload: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Trace
     gate, keeps = payload.get("gate"), payload.get("keeps")
     out = play_out(
         world.config, net, payload["seeds"], payload["salts"], log=payload["log"], goes_on=payload["goes_on"],
-        force=Forced(gate, keeps), name=payload["name"], workers=payload.get("workers", False),
+        force=Forced(gate, keeps), name=payload["name"], workers=payload.get("workers", False), salts_ET=payload.get("salts_ET"),
     )  # fmt: skip
     traces: list[Trace] = []
     if out.batch is not None:

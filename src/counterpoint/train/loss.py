@@ -16,6 +16,7 @@ import torch
 
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace
+from counterpoint.trace.rows import Credit
 from counterpoint.train.learner import Balancer
 from counterpoint.train.policies.network import Network
 from counterpoint.train.rollouts import Rollout
@@ -31,6 +32,10 @@ class Learner(Protocol):
     module: torch.nn.Module | None
     """What `Loss.module` made; None where it makes nothing."""
     spawning: SpawnGradient
+    update: int
+    """How many were made before."""
+    credit: Credit | None
+    """What `advantages` found on traces, with its notes; None before, and where rows are enough."""
 
     @property
     def progress(self) -> float:

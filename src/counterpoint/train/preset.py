@@ -8,6 +8,7 @@ preset whose meaning changes gets a new name.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,6 +33,8 @@ BALANCES = {
 """See `reward/balance.py`."""
 ON_ROWS = {"task_returns": "counterpoint.train.returns", "qmix": "counterpoint.train.losses.td"}
 """Mechanisms whose numbers rollout rows give without a trace, and where; a test holds the two together."""
+DECISION_TYPES = ("item", "brief", "point", "stop", "spawn", "talk", "rule", "worker")
+"""What a team decides: the purpose of a call, its brief and whom it goes to; stops, spawns, talk, rules; a worker's answer."""
 _WHOLE = ("as_released", "knob")  # changes kept in the preset itself
 _RATES = ("policy", "spawn", "critic")
 TRAINS = {**SUB_DECISIONS, "w": "what workers say and do"}
@@ -76,6 +79,11 @@ class Preset:
     trial_every: int = 0
     """Updates between trials in the second half of a run, the first after four times as many; the best network tried is the one
     that plays (`Trials`). 0: the last one plays."""
+    tree: tuple[int, ...] = ()
+    """Fan-outs of the rollouts of a task, whose product is `group`: (2, 4) is two beginnings with four ends each, which part at a
+    round that is drawn anew for every task; all noise before it is shared. (): every rollout for itself."""
+    fixed_team: bool = False
+    """The team is always spawned, and spawning does not learn: a team of given size, as in a Dec-POMDP."""
     regime: str = "A"
     """Who learns: one of `REGIMES`."""
     delegate: str = "orchestrator"
@@ -124,6 +132,11 @@ class Preset:
                 raise InputError(f"no learning rate of {name!r}", fix=did_you_mean(name, _RATES))
         if self.group < 1 or self.episodes % self.group:
             raise InputError(f"{self.episodes} episodes do not make groups of {self.group}", fix=f"a multiple of {self.group}")
+        if self.tree and math.prod(self.tree) != self.group:
+            said = f"a tree of {self.tree} has {math.prod(self.tree)} ends, a group {self.group}"
+            raise InputError(said, fix="a group of as many")
+        if self.alternate > 0 and self.regime == "A" and self.delegate == "orchestrator":
+            raise InputError("only the orchestrator learns: nobody to take turns with", fix="regime B or C, or delegate agent")
         for what, names, all_names in (("need", self.needs, CAPABILITIES), ("thing to train", self.trains, TRAINS),
                                        ("learner", self.learns, LEARNERS), ("unit", (self.unit,), UNITS)):  # fmt: skip
             for name in names:
@@ -151,6 +164,18 @@ class Preset:
     def uses_traces(self) -> bool:
         """Whether credit is judged on traces, so that rollouts are logged."""
         return self.credit_name not in ON_ROWS
+
+    def learning(self, update: int) -> tuple[str, ...]:
+        """Decision types that learn in an update: all, or, with `alternate`, those of the role whose turn it is.
+
+        Delegations (whom, with which brief) are the agents' where `delegate` says so; a fixed team's spawns are nobody's.
+        """
+        theirs = ("worker", "brief", "point") if self.delegate == "agent" else ("worker",)
+        own = tuple(name for name in DECISION_TYPES if name not in theirs)
+        now = (*own, *theirs)
+        if self.alternate:
+            now = theirs if update // self.alternate % 2 else own
+        return tuple(name for name in now if not (self.fixed_team and name == "spawn"))
 
     def changed(self, changes: Mapping[str, Any]) -> Preset:
         """The preset with other values: of its own fields, of its loss and credit ({"loss": {"lam": 0.8}}), of its rewards

@@ -89,17 +89,20 @@ def play_out(
     config: Config, net: Network, seeds: np.ndarray, salts: np.ndarray, *, log: bool = False, force: Forced | None = None,
     greedy: bool = False, goes_on: bool = False, name: str = "learned", workers: bool = False,
     follow: Callable[[Observation], Followed] | None = None, said: Mapping[tuple[int, int, int, int], bool] | None = None,
+    salts_ET: np.ndarray | None = None,
 ) -> Rollout:  # fmt: skip
     """Play one episode per seed, each with noise of its own salt; with `workers` the sub-agents are played by the network too.
 
+    `salts_ET` gives the salts of the first T rounds one by one (`branched`), the last of them from there on.
+
     With `follow` (and `said`, of the workers) nothing is drawn: recorded decisions are made again.
     """
-    record = Record()
+    record, noise = Record(), np.asarray(salts if salts_ET is None else salts_ET.T, np.int64)
     policy = TeamPolicy(
-        net, name=name, greedy=greedy, salt=np.asarray(salts, np.int64), record=record, force=force, goes_on=goes_on,
+        net, name=name, greedy=greedy, salt=noise, record=record, force=force, goes_on=goes_on,
         follow=follow,
     )  # fmt: skip
-    team = Workers(net, greedy=greedy, salt=np.asarray(salts, np.int64), record=record, follow=said) if workers else None
+    team = Workers(net, greedy=greedy, salt=noise, record=record, follow=said) if workers else None
     batch = Batch(config, np.asarray(seeds), log=log)
     values, worths, clocks, prices = [batch.value()], [batch.worth()], [batch.state.clock.copy()], []
     while not batch.state.done.all():
@@ -120,6 +123,25 @@ def play_out(
     got = np.zeros(len(out.values)) if item is None else np.bincount(item["ep"], item["reward"], len(out.values))
     out.extra["team"] = out.values - out.value_TE[0] - got
     out.batch = batch if log else None
+    return out
+
+
+def branched(salts: np.ndarray, tree: Sequence[int], rng: np.random.Generator, groups: int, first: int = 0) -> np.ndarray:
+    """(E, T) salts by round that make the rollouts of every task a tree: branches have one salt until they part.
+
+    The first branches part at once, the next ones 1 to 4 rounds after the ones before, drawn for each task (`first`: how many
+    tasks of the update stand before these).
+    """
+    size = int(np.prod(tree))
+    parts = np.cumsum(rng.integers(1, 5, size=(first + groups, len(tree) - 1)), axis=1)[first:]
+    out = np.repeat(salts[:, None], (int(parts.max()) if parts.size else 0) + 1, axis=1)
+    for g in range(groups):
+        rows, width, begin = np.arange(size), size, 0
+        for level, fan in enumerate(tree):
+            width //= fan
+            end = int(parts[g, level]) if level < len(tree) - 1 else out.shape[1]
+            out[g * size : (g + 1) * size, begin:end] = salts[g * size + rows // width * width, None]
+            begin = end
     return out
 
 

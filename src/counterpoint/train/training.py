@@ -20,6 +20,7 @@ from counterpoint.envs.teamworld.config import Config
 from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
+from counterpoint.trace.rows import Credit
 from counterpoint.train import assign
 from counterpoint.train.critics import fit, taught, worker_advantages
 from counterpoint.train.folder import FORMAT, charged, check_format
@@ -29,7 +30,7 @@ from counterpoint.train.loss import Loss
 from counterpoint.train.policies.network import Network
 from counterpoint.train.preset import Preset, named_preset
 from counterpoint.train.returns import lesson, measure, row_advantages
-from counterpoint.train.rollouts import Rollout, TracedRollout, merged, play_out
+from counterpoint.train.rollouts import Rollout, TracedRollout, branched, merged, play_out
 from counterpoint.train.runner import Job
 from counterpoint.train.settings import Settings
 from counterpoint.train.spawn_head import SpawnGradient
@@ -59,7 +60,8 @@ class Training:
         one_core()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
-            self.net = Network(apart=self.preset.regime == "C")
+            # a fixed team's gates are open at the start of an episode and closed later
+            self.net = Network(apart=self.preset.regime == "C", gate=3.0 if self.preset.fixed_team else 0.0)
             self.module: torch.nn.Module | None = None if self.loss.module is None else self.loss.module()
         spawn = [self.net.gate.weight, self.net.gate.bias, self.net.size.weight, self.net.size.bias, self.net.log_scale]
         own: set[int] = {id(p) for p in spawn}
@@ -70,6 +72,8 @@ class Training:
         self.critic: torch.optim.Optimizer = torch.optim.Adam(self.net.critic_parameters(), fused=True)
         self.mean = {k: v.clone() for k, v in self.net.state_dict().items()}
         """A running mean of the weights: what plays when it counts."""
+        self.credit: Credit | None = None
+        """What the advantages of the last update rest on, where it was judged on traces."""
         self.spawning, self.trials, self._balancer = SpawnGradient(), Trials(), Balancer()
         self.scaffolds = assign.Scaffolds(self.preset, max(2 * world.config.types for world in self.worlds))
         self.update = 0
@@ -140,6 +144,8 @@ class Training:
         }
         mine = slice(int(groups[0]) * group, int(groups[0]) * group + len(seeds))
         payload |= {name: whole[mine] for name, whole in self._forced(update).items()}
+        if p.tree:
+            payload["salts_ET"] = branched(salts, p.tree, self.rng(3000, update), len(seeds) // group, int(groups[0]))
         return Job(work=WORK, payload=payload, version=version, weights=weights)
 
     def _forced(self, update: int) -> dict[str, np.ndarray]:
@@ -230,12 +236,15 @@ class Training:
         if self.preset.uses_traces:
             weights = self.scaffolds.weights()
             told = assign.assigned(self.preset, out, traces, self.net, progress=self.progress, weights=weights)
-            found = told.advantages
+            found, self.credit = told.advantages, told.credit
+            self._spend(told.spent)
             self.scaffolds.update(out, told.primary)
         else:
             rows = lesson(self.net, out)
             found = {} if rows is None else row_advantages(self.net, out, rows)
-        return found, stats | self.teach_workers(out, found)
+        stats |= self.teach_workers(out, found)
+        learning = self.preset.learning(self.update)
+        return {name: a for name, a in found.items() if name in learning}, stats
 
     def balancer(self, out: Rollout, traces: Sequence[Trace]) -> Balancer | None:
         """With balance "gradient": what follows each reward's own gradient; else None."""

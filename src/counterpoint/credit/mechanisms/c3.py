@@ -10,6 +10,8 @@ With a critic: `value_assisted` A_i = r_i - [(1 - alpha) LOO(r) + alpha LOO(Q)] 
 `value_only`: A_i = Q_i - LOO(Q). `normalise` then divides the centred A by sqrt(var + 1e-8), ddof 0. `replay=False` merges
 all parents into one group per agent and place, `baseline="mean"` includes the message itself: the paper's ablations.
 
+`by="turn"` compares whole turns of the team after the same turns: what an orchestrator decides in a round is one message.
+
 Source: C3 arXiv 2603.06859, official code. Departure: siblings are found by content, so equal texts are one sample (see
 `sample`).
 """
@@ -24,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from counterpoint.credit.groups import Convention, group_advantages, group_codes, leave_one_out
 from counterpoint.credit.mechanism import Mechanism, team_reward
-from counterpoint.credit.rows import Key, TraceUnit, credit_of, event_unit, keys_of, tree_of, values_of
+from counterpoint.credit.rows import Key, credit_of, keys_of, step_units, tree_of, values_of
 from counterpoint.errors import InputError
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
@@ -78,17 +80,18 @@ def _run(
     key: Key = "task_id",
     channel: str = "team",
     sample: Callable[[Event], Hashable] | None = None,
+    by: str = "action",
 ) -> Credit:
     if singleton not in ("zero", "refuse"):
         raise InputError(f"no rule {singleton!r} for a message without siblings", fix="zero or refuse")
     keys = keys_of(traces, key)
-    tree = tree_of(traces, keys, [team_reward(t, channel) for t in traces], sample)
+    tree = tree_of(traces, keys, [team_reward(t, channel) for t in traces], sample, by)
     once = [tree.steps[i] for i in tree.first_steps()]
     events = [traces[s.trace].events[s.place] for s in once]
     if replay:
-        groups: list[Hashable] = [(s.parent, e.agent) for s, e in zip(once, events, strict=True)]
+        groups: list[Hashable] = [(s.parent, e.agent if by == "action" else "") for s, e in zip(once, events, strict=True)]
     else:
-        groups = [(keys[s.trace], e.agent, s.depth) for s, e in zip(once, events, strict=True)]
+        groups = [(keys[s.trace], e.agent if by == "action" else "", s.depth) for s, e in zip(once, events, strict=True)]
     codes, _ = group_codes(groups)
     judged = None
     if mode != "reward_only":
@@ -100,10 +103,7 @@ def _run(
     if singleton == "zero":
         amounts = np.nan_to_num(amounts, nan=0.0)
     of_node = {s.node: a for s, a in zip(once, amounts.tolist(), strict=True)}
-    rows = []
-    for step in tree.steps:
-        event = traces[step.trace].events[step.place]
-        rows.append((TraceUnit(step.trace, event_unit(event), event.id), of_node[step.node]))
+    rows = [(unit, of_node[step.node]) for step in tree.steps for unit in step_units(traces, step, by)]
     sizes = np.bincount(codes)
     notes = {"sibling sets": int((sizes > 1).sum()), "largest": int(sizes.max(initial=0)), "mode": mode, "singleton": singleton}
     why = "no sibling: nothing else was said after this prefix"

@@ -7,7 +7,7 @@ and need not. Without a replay or a function that answers "what if", nothing is 
 
 Source: Wolpert and Tumer, difference rewards (textbook); SHARP's mask is this with a placeholder. The default action c_u is
 absence: a message or tool call is deleted, an agent is never spawned, a decision becomes a noop. Agents that nobody spawned
-are refused.
+are refused. `also` names decisions of the orchestrator (spawn, stop) that get theirs too: the decision becomes a noop.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ def _run(
     replay: Any = None,
     counterfactual: Callable[[Trace, str], float] | None = None,
     unit: str = "agent",
+    also: Sequence[str] = (),
     channel: str = "team",
 ) -> Credit:
     if replay is None and counterfactual is None:
@@ -66,14 +67,17 @@ def _run(
     forks = 0
     for i, trace in enumerate(traces):
         places, real = _places(trace, unit), team_reward(trace, channel)
+        more = {e.id: e.id for e in trace.events if e.type == "orchestrator_decision" and e.decision in also}
         if counterfactual is not None:
             rows += [(TraceUnit(i, unit, name), real - float(counterfactual(trace, name))) for name in places]
+            rows += [(TraceUnit(i, "orchestrator", name), real - float(counterfactual(trace, name))) for name in more]
             continue
         asked = {name: at for name, at in places.items() if at is not None}
         refused |= {(i, name): "nobody spawned it: its absence has no event" for name in places if name not in asked}
-        forks += len(asked)
-        for name, other in zip(asked, _without(replay, trace, list(asked.values()), channel), strict=True):
-            rows.append((TraceUnit(i, unit, name), real - other))
+        forks += len(asked) + len(more)
+        without = _without(replay, trace, [*asked.values(), *more], channel)
+        for name, other in zip([*asked, *more], without, strict=True):
+            rows.append((TraceUnit(i, "orchestrator" if name in more else unit, name), real - other))
     return credit_of(
         "difference",
         _ESTIMAND,

@@ -4,6 +4,8 @@
 
 Always true: a node counts once, however many traces pass through it. A node whose event carries no reward has no row.
 
+`by="turn"` takes all that the team did in a turn as one node.
+
 Source: MARTI-MARS2 arXiv 2602.07848; MARTI code (ddof 1; shaping as written there, where it never runs because parents are
 not stored; here it does). Departure: nodes are found by content, as in `c3`.
 """
@@ -17,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from counterpoint.credit.groups import Convention, Floats, convention_of, group_codes, leave_one_out
 from counterpoint.credit.mechanism import Mechanism
-from counterpoint.credit.rows import Key, TraceUnit, credit_of, event_unit, grouped_credit, keys_of, tree_of
+from counterpoint.credit.rows import Key, credit_of, grouped_credit, keys_of, step_units, tree_of
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
@@ -46,6 +48,14 @@ def shaped_rewards(rewards: ArrayLike, parents: Sequence[int], *, gain: float = 
     return out
 
 
+def _node_reward(trace: Trace, place: int, channel: str, by: str) -> float | None:
+    """What an action carries in the channel; of a turn, the last that any of its events carries."""
+    if by == "action":
+        return (trace.events[place].reward or {}).get(channel)
+    own = [e.reward[channel] for e in trace.events if e.turn == trace.events[place].turn and channel in (e.reward or {})]
+    return own[-1] if own else None
+
+
 def _run(
     traces: Sequence[Trace],
     *,
@@ -57,11 +67,12 @@ def _run(
     channel: str = "team",
     singleton: str | None = None,
     sample: Callable[[Event], Hashable] | None = None,
+    by: str = "action",
 ) -> Credit:
     keys = keys_of(traces, key)
-    tree = tree_of(traces, keys, [0.0] * len(traces), sample)
+    tree = tree_of(traces, keys, [0.0] * len(traces), sample, by)
     once = [tree.steps[i] for i in tree.first_steps()]
-    paid = {s.node: (traces[s.trace].events[s.place].reward or {}).get(channel) for s in once}
+    paid = {s.node: _node_reward(traces[s.trace], s.place, channel, by) for s in once}
     scored = [s for s in once if paid[s.node] is not None]
     if not scored:
         raise NotIdentified(f"no event carries a reward {channel!r}", "score the nodes: reward={'team': ...} on events")
@@ -69,16 +80,12 @@ def _run(
     values = np.array([paid[s.node] for s in scored], np.float64)
     if shape:
         values = shaped_rewards(values, [place.get(s.parent, -1) for s in scored], gain=gain, mix=mix)
-    rows = [TraceUnit(s.trace, event_unit(traces[s.trace].events[s.place]), traces[s.trace].events[s.place].id) for s in scored]
+    rows = [step_units(traces, s, by)[0] for s in scored]
     how = convention_of(convention, singleton=singleton)
     credit = grouped_credit("mars2", _ESTIMAND, traces, rows, values.tolist(), [keys[s.trace] for s in scored], how)
     amount = {(r.trace, r.unit_id): r.value for r in credit.rows}
     of_node = {s.node: amount.get((r.trace, r.unit_id), np.nan) for s, r in zip(scored, rows, strict=True)}
-    out = []
-    for step in tree.steps:
-        if step.node in of_node:
-            event = traces[step.trace].events[step.place]
-            out.append((TraceUnit(step.trace, event_unit(event), event.id), of_node[step.node]))
+    out = [(unit, of_node[s.node]) for s in tree.steps if s.node in of_node for unit in step_units(traces, s, by)]
     return credit_of("mars2", _ESTIMAND, traces, out, notes={**credit.notes, "shaped": shape})
 
 

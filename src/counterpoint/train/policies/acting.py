@@ -75,6 +75,13 @@ class Followed:
             mask[at, self.item["choice"][of]] = True
 
 
+def salt_now(salt: np.ndarray | None, obs: Observation) -> np.ndarray:
+    """(E,) the salts of this round, of salts by episode, or by round and episode: the last row counts from there on."""
+    if salt is None:
+        return np.zeros(obs.episodes, np.int64)
+    return salt if salt.ndim == 1 else np.asarray(salt[min(obs.round, len(salt) - 1)])
+
+
 def _log_sigmoid(x: np.ndarray) -> np.ndarray:
     return -np.logaddexp(0, -x)
 
@@ -116,7 +123,7 @@ class TeamPolicy:
         """Uniform numbers, one per episode and key; None for a greedy policy."""
         if self.greedy:
             return None
-        salt = np.zeros(obs.episodes, np.int64) if self.salt is None else self.salt
+        salt = salt_now(self.salt, obs)
         dims = max([np.ndim(k) for k in keys], default=0)
         return obs.uniform(decision, salt if dims < 2 else salt[:, None], *keys)
 

@@ -24,6 +24,7 @@ from counterpoint.envs.teamworld.config import KINDS
 from counterpoint.envs.teamworld.engine import Batch
 from counterpoint.envs.teamworld.observation import Observation
 from counterpoint.envs.teamworld.running import RESULT, ranks
+from counterpoint.train.policies.acting import salt_now
 from counterpoint.train.policies.features import WORKER
 from counterpoint.train.policies.network import Network
 from counterpoint.train.policies.record import Record
@@ -95,7 +96,7 @@ class Workers:
         elif self.greedy:
             defer = logit > 0
         else:
-            salt = np.zeros(obs.episodes, np.int64) if self.salt is None else self.salt
+            salt = salt_now(self.salt, obs)
             # votes come first in a round, so their place in it is their rank, as for the draws of the calls themselves
             seeds = batch.seeds(c.ep, (RESULT + ranks(calls.ep))[rows])
             u = uniform(seeds, _SPEAKS, obs.round, batch.state.key[c.ep, c.agent], c.item, salt[c.ep])
