@@ -115,7 +115,7 @@ PROMISES: dict[str, tuple[str, bool, tuple[str, ...], dict[str, Any]]] = {
         {"shape": False, "gain": 0.5, "mix": 0.5, "convention": "marti", "sample": None, "by": "action", **GROUP},
     ),
     "marshal": ("turn", False, ("turns",), {"form": "plain", "gamma": 1.0, "key": "task_id", "channel": "team"}),
-    "marsrl": ("message", False, ("group", "contents"), {"convention": "grpo", "signals": None, "sample": None, "inputs": "same", **GROUP}),
+    "marsrl": ("message", False, ("group", "contents"), {"convention": "grpo", "signals": None, "sample": None, "inputs": "same", "others": None, **GROUP}),
     "matpo": ("agent", False, ("group",), {"convention": "verl", **GROUP}),
     "message_amortised": (
         "message",

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from counterpoint.credit.mechanisms.c3 import c3, sibling_advantages
 from counterpoint.credit.mechanisms.magrpo import magrpo, tree_returns
@@ -146,6 +147,10 @@ def test_marsrl_pays_single_events_and_keeps_answers_from_verdicts() -> None:
     assert [credit.of(i)["e1"] for i in range(4)] == pytest.approx([-0.75**0.5, -0.75**0.5, 0.75**0.5, 0.75**0.5], abs=1e-5)
     with pytest.raises(NotIdentified):
         marsrl(traces, signals=Signals.of({n: rows[1:] for n, rows in paid.items()}))
+    paid_team = [replace(t, rewards={"team": float(i < 2)}) for i, t in enumerate(traces)]
+    both = marsrl(paid_team, signals=Signals.of(paid), inputs="any", others="team")
+    assert [both.of(i)[""] for i in range(4)] == pytest.approx([0.75**0.5, 0.75**0.5, -(0.75**0.5), -(0.75**0.5)], abs=1e-5)
+    assert both.of(1)["e0"] == credit.of(1)["e0"]
     with pytest.raises(InputError, match="no inputs 'all'"):
         marsrl(traces, inputs="all")
 

@@ -232,7 +232,7 @@ def test_turns_and_events_are_paid_beside_the_team_and_an_outcome_may_be_a_share
     assert (both.traces[0].rewards["team"], both.signals is not None) == (0.25, True)
     assert both.signals is not None
     by_event = dict(zip(both.signals.unit_ids, both.signals.values.tolist(), strict=True))
-    scored = {e.id: 0.25 + 2.0 * e.reward["R2"] for e in first.events if e.reward and "R2" in e.reward}
+    scored = {e.id: 2.0 * e.reward["R2"] for e in first.events if e.reward and "R2" in e.reward}
     assert (by_event, set(both.signals.channels)) == (scored, {"R3_answer"})
     with pytest.raises(InputError, match="the best outcome is 0"):
         pay({"team_outcome": {"share": True}}, [first], tasks=np.zeros(1), reader="marsrl", best=0.0)

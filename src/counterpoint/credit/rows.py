@@ -54,6 +54,12 @@ def actions(trace: Trace) -> list[int]:
     return sorted(own, key=lambda i: events[i].t)
 
 
+def steps_of(trace: Trace) -> list[int]:
+    """Places of what the team did and of what came back: actions and returns, for amounts that stand on single events."""
+    returns = [i for i, e in enumerate(trace.events) if e.type == "return"]
+    return sorted({*actions(trace), *returns}, key=lambda i: trace.events[i].t)
+
+
 def event_unit(event: Event) -> str:
     """The unit that an event's own credit is a row of."""
     return {"orchestrator_decision": "orchestrator", "tool_call": "tool"}.get(event.type, "message")

@@ -1,8 +1,8 @@
 """Several rewards as one: what they pay the team becomes the trace's team reward, what they pay finer units are signals.
 
-Always true: what is paid to the team or to the orchestrator as a whole is summed with its weight, or balanced; what is paid to
-agents, roles, turns or single events comes on top of that, for mechanisms that read signals: to every agent and role of the
-trace, but only to those turns and events that were paid themselves. The traces given are never changed.
+Always true: what is paid to the team or to the orchestrator as a whole is summed with its weight, or balanced; for mechanisms
+that read signals, what is paid to agents or roles comes on top of that, and turns and single events get their own amounts alone.
+The traces given are never changed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Paid:
     traces: list[Trace]
     """With the team reward that was paid."""
     signals: Signals | None
-    """Of finer units than the team, the team's on top of their own; None where only the team was paid."""
+    """Of finer units than the team, the team's on top of the own ones of agents and roles; None where only the team was paid."""
     first: np.ndarray
     """(N,) what the first reward alone pays the team, by trace."""
 
@@ -119,4 +119,4 @@ def _topped(
             yield Signal(unit, name, "team", total + own.get((unit, name), ("", 0.0))[1])
     for (unit, name), (channel, value) in own.items():
         if unit not in names:
-            yield Signal(unit, name, channel, total + value)
+            yield Signal(unit, name, channel, value)

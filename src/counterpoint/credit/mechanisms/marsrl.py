@@ -8,25 +8,28 @@ same verdict. A step whose role was not paid has no row; a step that nobody shar
 Source: MarsRL arXiv 2511.11373 (grouped agentic rollouts; solver, verifier, corrector). The role rewards themselves (a
 verifier is paid for a right verdict) come in as `signals` of unit role or message (the reward `marsrl`), or on the events.
 ddof is not stated there; 1 and eps 1e-6 here. `inputs="any"` compares a stage over all rollouts of the task, whatever it read:
-for rollouts that were not sampled from shared inputs.
+for rollouts that were not sampled from shared inputs. `others="team"` adds a row of unit team, the team's reward against the
+task's other rollouts, for whoever no stage is: an orchestrator, which the paper does not have.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 
 from counterpoint.credit.groups import Convention, convention_of
 from counterpoint.credit.mechanism import Mechanism
+from counterpoint.credit.mechanisms.group_relative import group_relative
 from counterpoint.credit.rows import (
     Key,
     TraceUnit,
-    actions,
     credit_of,
     event_unit,
     grouped_credit,
     keys_of,
     paid,
+    steps_of,
     tree_of,
     unit_events,
 )
@@ -55,7 +58,7 @@ def _over_rollouts(
     rows, values, keys = [], [], []
     for i, trace in enumerate(traces):
         nth: Counter[Hashable] = Counter()
-        for event in (trace.events[place] for place in actions(trace)):
+        for event in (trace.events[place] for place in steps_of(trace)):
             if (amount := scored(i, event)) is not None:
                 stage = (tasks[i], event.role, amount[1], event.task)
                 rows.append(TraceUnit(i, event_unit(event), event.id))
@@ -75,9 +78,30 @@ def _run(
     singleton: str | None = None,
     sample: Callable[[Event], Hashable] | None = None,
     inputs: str = "same",
+    others: str | None = None,
 ) -> Credit:
     if inputs not in ("same", "any"):
         raise InputError(f"no inputs {inputs!r}", fix="same or any")
+    if others not in (None, "team"):
+        raise InputError(f"no others {others!r}", fix="team, or nothing")
+    credit = _stages(traces, convention, key, channel, signals, singleton, sample, inputs)
+    if others is None:
+        return credit
+    team = group_relative(traces, convention=convention, key=key, channel=channel, singleton=singleton or "zero")
+    return dataclasses.replace(credit, rows=tuple(sorted([*credit.rows, *team.rows], key=lambda r: r.trace)))
+
+
+def _stages(
+    traces: Sequence[Trace],
+    convention: str | Convention,
+    key: Key,
+    channel: str,
+    signals: Signals | None,
+    singleton: str | None,
+    sample: Callable[[Event], Hashable] | None,
+    inputs: str,
+) -> Credit:
+    """The rows of the stages."""
     scored, how, tasks = _scored(traces, channel, signals), convention_of(convention, singleton=singleton), keys_of(traces, key)
     if inputs == "any":
         return _over_rollouts(traces, tasks, scored, how)

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 
 from counterpoint.credit.mechanism import Mechanism
-from counterpoint.credit.rows import TraceUnit, actions, credit_of, event_unit
+from counterpoint.credit.rows import TraceUnit, credit_of, event_unit, steps_of
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
@@ -59,7 +59,7 @@ def _run(
     places: dict[Hashable, list[tuple[str, float]]] = {}
     for i, trace in enumerate(traces):
         nth: Counter[Hashable] = Counter()
-        for event in (trace.events[k] for k in actions(trace)):
+        for event in (trace.events[k] for k in steps_of(trace)):
             if signals is not None:
                 score = paid.get((trace.trace_id, event.id))
             else:

@@ -26,6 +26,7 @@ puppeteer = Preset(
     trains=("O2", "O5"),
     unit="orchestrator",
     learns=("network", "lm"),
+    as_released={"credit": {"form": "released", "most": 100}, "loss": {"entropy": 1.0}},
     knob={"credit": {"lam": 0.03}},
     guessed=("phi",),
 )
