@@ -6,11 +6,13 @@ runs that are named are only read; the same call prints the same bytes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from counterpoint.app.cli._compare_all import compare_all
 from counterpoint.app.cli._dials import set_option
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
 from counterpoint.app.words import plain_text
@@ -22,11 +24,24 @@ if TYPE_CHECKING:
     from counterpoint.bench.comparison import Group
 
 _LOSSES_SHOWN = 3
+_FILE = click.Path(path_type=Path, dir_okay=False)
+_FOLDER = click.Path(path_type=Path, file_okay=False)
+_OF_PRESETS = {"world": "--world", "seed": "--seed", "pairs": "--set"}
+_OF_ALL = {
+    "table_file": "--table",
+    **{
+        name: f"--{name}"
+        for name in ("suite", "plan", "only", "worlds", "shard", "runner", "workers", "address", "show", "released")
+    },
+    "export": "--export",
+}
+_OF_BOTH = {"is_dry": "--dry-run", **{name: f"--{name}" for name in ("seeds", "budget", "out")}}
 
 
 @click.command(
     epilog="\b\nExamples:\n  counterpoint compare grpo=runs/a* c3=runs/b* --metric agents\n"
-    "  counterpoint compare --presets grpo,counterpoint --world wide_verify --seeds 5 --budget 200000\n\n"
+    "  counterpoint compare --presets grpo,counterpoint --world wide_verify --seeds 5 --budget 200000\n"
+    "  counterpoint compare --all --plan small --out runs/methods --shard 1/4\n\n"
     "\b\nExit codes: 0 compared, 2 a wrong option or an unreadable run, 3 no such run, preset or world, 5 not comparable."
 )
 @click.argument("runs", nargs=-1, metavar="[[LABEL=]RUN]...")
@@ -37,32 +52,58 @@ _LOSSES_SHOWN = 3
 @click.option("--anyway", is_flag=True, help="Print what is not comparable, with a warning.")
 @click.option("--presets", metavar="A,B,...", help="Train these first, each with every seed.")
 @click.option("--world", metavar="W", help="With --presets: the world to train in.")
-@click.option("--seeds", type=click.IntRange(min=1), help="With --presets: how many training seeds.  [default: 5]")
 @click.option("--seed", type=click.IntRange(min=0), help="With --presets: the first training seed.  [default: 0]")
-@click.option("--budget", type=click.IntRange(min=1), metavar="N", help="With --presets: calls and rounds of each run.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="With --presets: where runs go.  [default: runs]")
-@click.option("--dry-run", "is_dry", is_flag=True, help="With --presets: print what would be trained.")
+@click.option("--all", "is_all", is_flag=True, help="Run every preset that learns networks, tuned alike, and rank them.")
+@click.option("--suite", metavar="NAME", help="With --all: the worlds, core or full.  [default: core]")
+@click.option("--plan", metavar="NAME", help="With --all: how much is run: screening, small or full.  [default: screening]")
+@click.option("--only", metavar="A,B,...", help="With --all: these methods.")
+@click.option(
+    "--worlds", metavar="A,B,...|all", help="With --all: these worlds of the suite.  [default: as many as the plan says]"
+)
+@click.option("--shard", metavar="I/N", help="With --all: every N-th method from the I-th on.")
+@click.option("--runner", type=click.Choice(["here", "processes", "ray"]), help="With --all: where runs go.")
+@click.option("--workers", type=click.IntRange(min=1), help="With --all: runs at once.  [default: 1]")
+@click.option("--address", metavar="HOST:PORT", help="With --runner ray: the cluster.")
+@click.option("--show", is_flag=True, help="With --all: print what the rows in --out show, and run nothing.")
+@click.option("--released", is_flag=True, help="With --all: the same for the rows that come with Counterpoint.")
+@click.option("--table", "table_file", type=_FILE, help="With --all: write the rows' tables as Markdown.")
+@click.option("--export", type=_FILE, help="With --all: write the rows as one file.")
+@click.option(
+    "--seeds", type=click.IntRange(min=1), help="With --presets, --all: how many training seeds.  [default: 5, or the plan's]"
+)
+@click.option(
+    "--budget", type=click.IntRange(min=1), metavar="N", help="With --presets, --all: calls and rounds of each run."
+)
+@click.option("--out", type=_FOLDER, help="With --presets, --all: where runs, or rows, go.  [default: runs, or runs/methods]")
+@click.option("--dry-run", "is_dry", is_flag=True, help="With --presets, --all: print what would be trained.")
 @set_option
 @json_option
 def compare(
-    runs: tuple[str, ...], metric: str, baseline: str | None, anyway: bool, presets: str | None, as_json: bool, **training: Any
-) -> None:
+    runs: tuple[str, ...], metric: str, baseline: str | None, anyway: bool, presets: str | None, is_all: bool, as_json: bool,
+    **training: Any,
+) -> None:  # fmt: skip
     """Compare ways of training on the same tasks, seeds and budget.
 
     RUN is a folder of counterpoint train, a pattern, or a name in ./runs. Runs of one label are its training seeds; without a
-    label it is the run's preset. The last evaluation on held-out tasks counts.
+    label it is the run's preset. The last evaluation on held-out tasks counts. With --all every method that learns networks is
+    tuned and run alike, row by row into --out: the same command goes on where it was cut off, and several may share a folder.
     """
     from counterpoint.app.api.compare import compare_groups, groups_of, trained_groups
 
-    if bool(runs) == bool(presets):
-        raise InputError("name runs, or give --presets, one of the two", fix="counterpoint compare runs/a* runs/b*")
+    if bool(runs) + bool(presets) + is_all != 1:
+        fix = "counterpoint compare runs/a* runs/b*"
+        raise InputError("name runs, or give --presets, or --all: one of the three", fix=fix)
+    if is_all:
+        _refuse_unused(training, _OF_PRESETS, "--presets")
+        return compare_all(training, as_json=as_json)
+    _refuse_unused(training, _OF_ALL, "--all")
     if presets:
         planned = _plan(presets, training)
         if training["is_dry"]:
             return _show_plan(planned, as_json)
         groups = trained_groups(planned, note)
     else:
-        _refuse_unused(training)
+        _refuse_unused(training, _OF_BOTH | _OF_PRESETS, "--presets")
         groups = groups_of(runs)
     found = compare_groups(groups, metric, baseline, anyway=anyway)
     if as_json:
@@ -73,15 +114,10 @@ def compare(
 # -- training first ------------------------------------------------------------------------------------------------------
 
 
-def _refuse_unused(training: dict[str, Any]) -> None:
-    flags = {
-        "is_dry": "--dry-run",
-        "pairs": "--set",
-        **{name: f"--{name}" for name in ("world", "seeds", "seed", "budget", "out")},
-    }
+def _refuse_unused(training: dict[str, Any], flags: Mapping[str, str], goes_with: str) -> None:
     unused = [flag for name, flag in flags.items() if training[name]]
     if unused:
-        raise InputError(f"{unused[0]} goes with --presets", fix="runs that are named are compared as they are")
+        raise InputError(f"{unused[0]} goes with {goes_with}", fix="runs that are named are compared as they are")
 
 
 def _plan(presets: str, training: dict[str, Any]) -> list[tuple[Path, dict[str, Any]]]:

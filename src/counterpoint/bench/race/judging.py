@@ -1,0 +1,256 @@
+"""What the rows of a race show: quality, sample efficiency, ranks, and which differences are established.
+
+Always true: pure functions of rows; methods are compared on the training seeds and tasks that both have; fewer than 12 such seeds
+are a screening and establish nothing. Values are shares of the world's bound.
+
+    area         mean of the held-out curve over what was charged, from 0 to the budget (trapezoids; flat after the last point)
+    calls to q   what was charged when the curve first reaches q times the best known value, linear between points
+    sign flips   p = share of the 2^n sign patterns of the paired differences d_s whose |sum| is at least that of d
+                 (Fisher 1935, The Design of Experiments, section 21); Holm (1979) over the rows of a world, for each baseline
+    equal        the whole 95 % interval of the paired difference lies within 2 % of the bound
+    rank         [1 + methods established above, n - methods established below], by paired t-tests with Holm over all pairs
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from counterpoint.bench.claim import mean_interval
+from counterpoint.bench.comparison import holm, student_two_sided
+from counterpoint.bench.race.plan import PUBLISHED
+
+Row = Mapping[str, Any]
+CLAIM_SEEDS = 12
+MARGIN = 0.02
+LEVEL = 0.05
+SHARES = (50, 80, 90)
+_EXACT = 20
+"""Up to so many differences every sign pattern is counted; beyond, some are drawn."""
+_BEST = 1e-12
+
+
+def area(row: Row) -> float:
+    """The mean height of a run's curve over its budget, as a share of the bound."""
+    spent, value = zip(*row["curve"], strict=True)
+    budget = max(row["budget"], 1)
+    x = np.array([*(min(s, budget) for s in spent), budget], float)
+    y = np.array([*value, value[-1]], float)
+    return float(np.trapezoid(y, x) / budget / row["bound"])
+
+
+def calls_to(row: Row, level: float) -> float | None:
+    """What was charged when the curve first reaches a value; None where it never does."""
+    before: tuple[float, float] | None = None
+    for spent, value in row["curve"]:
+        if value >= level:
+            if before is None or value == before[1]:
+                return float(spent)
+            return before[0] + (spent - before[0]) * (level - before[1]) / (value - before[1])
+        before = spent, value
+    return None
+
+
+def best_points(rows: Iterable[Row]) -> list[str]:
+    """Points of a method's grid, the one with the largest mean area first; a point with a failed run comes last."""
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        found.setdefault(row["point"], []).append(area(row) if row["status"] == "done" else -math.inf)
+    score = {point: statistics.fmean(areas) for point, areas in found.items()}
+    return sorted(score, key=lambda point: (-score[point], point != PUBLISHED, point))
+
+
+def chosen_point(rows: Iterable[Row]) -> str:
+    """The point that a method's tuning rows choose: by its confirming runs where there are some; as published without any."""
+    by_phase: dict[str, list[Row]] = {"tune": [], "confirm": []}
+    for row in rows:
+        by_phase.setdefault(row["phase"], []).append(row)
+    ranked = best_points(by_phase["confirm"] or by_phase["tune"])
+    return ranked[0] if ranked else PUBLISHED
+
+
+def sign_flips(differences: Sequence[float], *, draws: int = 1 << 16) -> float:
+    """The two-sided p of the sign-flip test that paired differences are symmetric around zero."""
+    d = np.asarray(differences, float)
+    if not len(d):
+        return 1.0
+    least = abs(d.sum()) * (1 - 1e-9) - 1e-15  # sums of the same numbers in another order
+    if len(d) > _EXACT:
+        signs = np.random.default_rng(0).integers(0, 2, (draws, len(d)), dtype=np.int8) * 2 - 1
+        return float((1 + (abs(signs @ d) >= least).sum()) / (draws + 1))
+    sums = np.zeros(1)
+    for x in d[1:]:  # the first sign stays: patterns come in pairs of opposite ones
+        sums = np.concatenate([sums + x, sums - x])
+    return float((abs(sums + d[0]) >= least).mean())
+
+
+@dataclass(frozen=True)
+class Against:
+    """A method less a baseline, as shares of the bound."""
+
+    baseline: str
+    seeds: int
+    mean: float
+    low: float | None
+    high: float | None
+    p: float
+    p_holm: float
+    verdict: str
+    """"better", "worse", "equal" (within 2 % of the bound), "not established", or "screening": too few seeds to say."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One method in one world, over its training seeds."""
+
+    method: str
+    point: str
+    """Of the grid; "published" as the source says."""
+    is_ranked: bool
+    """False for the untuned numbers of a method that was tuned to others."""
+    seeds: tuple[int, ...]
+    share: tuple[float, float | None, float | None]
+    """The final value as a share of the bound, with its 95 % interval."""
+    area: tuple[float, float | None, float | None]
+    calls: Mapping[int, tuple[float | None, int]]
+    """By share of the best known in percent: the median of what was charged, over the seeds that got there; and how many did."""
+    cpu_s: float
+    collapsed: float
+    """Share of the seeds."""
+    rank: int = 0
+    rank_low: int = 0
+    rank_high: int = 0
+    against: Mapping[str, Against] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class WorldResult:
+    """All methods in one world."""
+
+    world: str
+    bound: float
+    budget: int
+    best_known: float
+    standings: tuple[Standing, ...]
+    """Ranked, best first; then the untuned ones."""
+    problems: Mapping[str, str]
+    """Methods without a final row, and why: the error, or that it does not suit this world."""
+    curves: Mapping[str, list[tuple[float, float]]]
+    """The mean curve of each ranked method: what was charged, share of the bound."""
+
+    @property
+    def is_screening(self) -> bool:
+        """Whether no method has the seeds of a claim."""
+        return all(len(s.seeds) < CLAIM_SEEDS for s in self.standings)
+
+
+def judged(
+    rows: Sequence[Row], rules: Mapping[str, Mapping[str, float]] | None = None, baselines: Sequence[str] = ()
+) -> list[WorldResult]:
+    """Every world's result, in the order of its first row; `rules` are the values of hand-made rules by world."""
+    worlds = dict.fromkeys(row["world"] for row in rows if row["phase"] == "final")
+    return [_world(world, rows, (rules or {}).get(world, {}), baselines) for world in worlds]
+
+
+def _world(world: str, rows: Sequence[Row], rules: Mapping[str, float], baselines: Sequence[str]) -> WorldResult:
+    finals = [row for row in rows if row["phase"] == "final" and row["world"] == world]
+    sides: dict[tuple[str, str], dict[int, Row]] = {}
+    for row in finals:
+        if row["status"] == "done":
+            sides.setdefault((row["method"], row["point"]), {})[row["seed"]] = row
+    chosen = {name: chosen_point(r for r in rows if r["method"] == name) for name, _ in sides}
+    main = {name: (name, chosen[name] if (name, chosen[name]) in sides else PUBLISHED) for name in chosen}
+    main = {name: key for name, key in main.items() if key in sides}
+    values = {key: statistics.fmean(r["value"] for r in side.values()) for key, side in sides.items()}
+    best = max([*(values[key] for key in main.values()), *rules.values(), _BEST])
+    standings = {key: _standing(key, side, best, is_ranked=key in main.values()) for key, side in sides.items()}
+    shares = {name: {s: r["value"] / r["bound"] for s, r in sides[key].items()} for name, key in main.items()}
+    ranks, tests = ranked(shares), {b: against(shares, b) for b in baselines if b in shares}
+    placed = []
+    for one in standings.values():
+        held = {b: found[one.method] for b, found in tests.items() if one.is_ranked and one.method in found}
+        rank, low, high = ranks[one.method] if one.is_ranked else (0, 0, 0)
+        placed.append(replace(one, rank=rank, rank_low=low, rank_high=high, against=held))
+    order = sorted(placed, key=lambda s: (not s.is_ranked, s.rank, s.method))
+    problems = {r["method"]: r["error"] for r in finals if r["status"] != "done" and r["method"] not in main}
+    first = finals[0]
+    curves = {name: _curve(list(sides[key].values())) for name, key in main.items()}
+    return WorldResult(world, first["bound"], first["budget"], best, tuple(order), problems, curves)
+
+
+def _standing(key: tuple[str, str], side: Mapping[int, Row], best: float, *, is_ranked: bool) -> Standing:
+    rows = [side[seed] for seed in sorted(side)]
+    calls: dict[int, tuple[float | None, int]] = {}
+    for share in SHARES:
+        got = [x for x in (calls_to(row, best * share / 100) for row in rows) if x is not None]
+        calls[share] = (statistics.median(got) if got else None, len(got))
+    return Standing(
+        *key, is_ranked, tuple(sorted(side)), mean_interval([r["value"] / r["bound"] for r in rows]),
+        mean_interval([area(r) for r in rows]), calls, statistics.fmean(r["cpu_s"] for r in rows),
+        statistics.fmean(bool(r["collapsed"]) for r in rows),
+    )  # fmt: skip
+
+
+def _curve(rows: Sequence[Row]) -> list[tuple[float, float]]:
+    """The mean over seeds, at the places of the first one's curve."""
+    at = [spent for spent, _ in rows[0]["curve"]]
+    heights = [np.interp(at, *zip(*row["curve"], strict=True)) / row["bound"] for row in rows]
+    return [(float(x), float(y)) for x, y in zip(at, np.mean(heights, axis=0), strict=True)]
+
+
+def _paired(a: Mapping[int, float], b: Mapping[int, float]) -> list[float]:
+    return [a[seed] - b[seed] for seed in sorted(a.keys() & b.keys())]
+
+
+def against(shares: Mapping[str, Mapping[int, float]], baseline: str) -> dict[str, Against]:
+    """Every method less a baseline, by method; Holm over them."""
+    names = [name for name in shares if name != baseline and shares[name].keys() & shares[baseline].keys()]
+    pairs = {name: _paired(shares[name], shares[baseline]) for name in names}
+    ps = {name: sign_flips(pairs[name]) for name in names}
+    adjusted = dict(zip(names, holm([ps[name] for name in names]), strict=True))
+    out = {}
+    for name in names:
+        mean, low, high = mean_interval(pairs[name])
+        p_holm = adjusted[name] or 0.0
+        verdict = _verdict(len(pairs[name]), mean, low, high, p_holm)
+        out[name] = Against(baseline, len(pairs[name]), mean, low, high, ps[name], p_holm, verdict)
+    return out
+
+
+def _verdict(seeds: int, mean: float, low: float | None, high: float | None, p_holm: float) -> str:
+    if seeds < CLAIM_SEEDS or low is None or high is None:
+        return "screening"
+    if low >= -MARGIN and high <= MARGIN:
+        return "equal"
+    return ("better" if mean > 0 else "worse") if p_holm <= LEVEL else "not established"
+
+
+def ranked(shares: Mapping[str, Mapping[int, float]]) -> dict[str, tuple[int, int, int]]:
+    """Rank by the mean, and the lowest and highest rank that pairs of methods leave open."""
+    names = sorted(shares, key=lambda name: (-statistics.fmean(shares[name].values()), name))
+    pairs = list(itertools.combinations(names, 2))
+    adjusted = holm([_paired_p(shares[a], shares[b]) for a, b in pairs])
+    low, high = dict.fromkeys(names, 1), dict.fromkeys(names, len(names))
+    for (a, b), p in zip(pairs, adjusted, strict=True):
+        if p is not None and p <= LEVEL:
+            above, below = (a, b) if statistics.fmean(_paired(shares[a], shares[b])) > 0 else (b, a)
+            low[below] += 1
+            high[above] -= 1
+    return {name: (place, low[name], high[name]) for place, name in enumerate(names, start=1)}
+
+
+def _paired_p(a: Mapping[int, float], b: Mapping[int, float]) -> float | None:
+    """Of the paired t-test; None with fewer than two seeds in common."""
+    d = _paired(a, b)
+    if len(d) < 2:
+        return None
+    mean, spread = statistics.fmean(d), statistics.stdev(d)
+    if spread <= 1e-12 * max(1.0, abs(mean)):
+        return 1.0 if abs(mean) <= 1e-12 else 0.0
+    return student_two_sided(mean / (spread / math.sqrt(len(d))), len(d) - 1)

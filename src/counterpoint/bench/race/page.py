@@ -1,0 +1,228 @@
+"""A race as a table in Markdown, and the record that the table, the command and the viewer print from.
+
+Always true: a function of the rows alone: the same rows give the same bytes, and a number that is printed is one of `judged`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from counterpoint.bench.race.judging import CLAIM_SEEDS, SHARES, Against, Row, Standing, WorldResult, judged
+from counterpoint.bench.race.plan import BASELINES, OURS, PUBLISHED, about, known_worlds
+from counterpoint.bench.race.rows import read_rows
+from counterpoint.errors import InputError
+
+
+@dataclass(frozen=True)
+class RaceResult:
+    """A race: what its rows have in common, what its methods are, and what each world shows."""
+
+    head: Mapping[str, Any]
+    """With `methods` and `worlds`: what they are, by name."""
+    rows: tuple[Row, ...]
+    worlds: tuple[WorldResult, ...]
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """Methods with a failed row, and the first error of each."""
+        return {r["method"]: r["error"] for r in reversed(self.rows) if r["status"] == "failed"}
+
+    def only(self, methods: Sequence[str], worlds: Sequence[str] = ()) -> RaceResult:
+        """The same with some lines only; ranks and tests are still those of all rows."""
+        wanted = {name.replace("-", "_") for name in methods}
+        missing = wanted - {r["method"] for r in self.rows} | set(worlds) - {w.world for w in self.worlds}
+        if missing:
+            raise InputError(f"there is no row of {min(missing)!r}", fix="counterpoint compare --all --show prints what there is")
+        kept = tuple(
+            WorldResult(
+                w.world, w.bound, w.budget, w.best_known, tuple(s for s in w.standings if not wanted or s.method in wanted),
+                {m: why for m, why in w.problems.items() if not wanted or m in wanted},
+                {m: c for m, c in w.curves.items() if not wanted or m in wanted},
+            )
+            for w in self.worlds if not worlds or w.world in worlds
+        )  # fmt: skip
+        return RaceResult(self.head, self.rows, kept)
+
+
+def result_of(path: Path) -> RaceResult:
+    """The result of a race in a folder, or in a file of rows."""
+    head, rows = read_rows(path)
+    head = described(head, rows)
+    rules = {name: world["rules"] for name, world in head["worlds"].items()}
+    return RaceResult(head, tuple(rows), tuple(judged(rows, rules, BASELINES)))
+
+
+def described(head: Mapping[str, Any], rows: Sequence[Row]) -> dict[str, Any]:
+    """The head, with what its methods and worlds are, where it does not say so itself."""
+    known = known_worlds(head["suite"])
+    methods = {name: about(name) for name in dict.fromkeys(r["method"] for r in rows)}
+    worlds = {name: known.get(name, {"decision": "", "rules": {}}) for name in dict.fromkeys(r["world"] for r in rows)}
+    return {**head, "methods": head.get("methods", methods), "worlds": head.get("worlds", worlds)}
+
+
+# -- cells -------------------------------------------------------------------------------------------------------------
+
+HEADER = (
+    "rank", "method", "point", "seeds", "final, % of bound", "area, %", *(f"calls to {share} %" for share in SHARES),
+    "CPU s", "collapsed", "less grpo", "less ours",
+)  # fmt: skip
+
+
+def cells(one: Standing, methods: Mapping[str, Any]) -> tuple[str, ...]:
+    """One line of a world's table."""
+    is_guessed = bool(methods.get(one.method, {}).get("guessed"))
+    point = one.point if one.is_ranked or one.point != PUBLISHED else "published, untuned"
+    rank = f"{one.rank} [{one.rank_low}, {one.rank_high}]" if one.is_ranked else "–"
+    return (
+        rank, one.method + (" ?" if is_guessed else ""), point,
+        str(len(one.seeds)), interval(one.share), interval(one.area), *(_calls(one, share) for share in SHARES),
+        f"{one.cpu_s:.0f}", f"{one.collapsed:.0%}", *(difference(one.against.get(b)) for b in BASELINES),
+    )  # fmt: skip
+
+
+def interval(found: tuple[float, float | None, float | None]) -> str:
+    """A mean with its interval, in percent."""
+    mean, low, high = found
+    return f"{100 * mean:.1f}" + ("" if low is None or high is None else f" [{100 * low:.1f}, {100 * high:.1f}]")
+
+
+def _calls(one: Standing, share: int) -> str:
+    found, count = one.calls[share]
+    every = "" if count == len(one.seeds) else f" ({count} of {len(one.seeds)})"
+    return f"not reached{every}" if found is None else f"{found:,.0f}{every}"
+
+
+def difference(found: Against | None) -> str:
+    """A method less a baseline, in percent of the bound, and what that establishes."""
+    if found is None:
+        return "–"
+    verdict = f"p {found.p:.3g}" if found.verdict == "screening" else found.verdict
+    return f"{100 * found.mean:+.1f} ({verdict})"
+
+
+def notes(result: RaceResult, world: WorldResult) -> list[str]:
+    """What to know beside the numbers of a world."""
+    out = []
+    charged = [r["spent"]["charged"] for r in result.rows if _is_final(r, world) and "charged" in r["spent"]]
+    if charged:
+        out.append(
+            f"every run was charged {min(charged):,} to {max(charged):,} (budget {world.budget:,}; a run ends with the update "
+            "that spends it)"
+        )
+    if world.is_screening:
+        out.append(f"screening: fewer than {CLAIM_SEEDS} seeds, so no difference is established; p is of one test, not adjusted")
+    else:
+        open_ = [
+            s.method for s in world.standings if any(a.verdict in ("not established", "screening") for a in s.against.values())
+        ]
+        out += [f"not established against grpo, ours, or both: {', '.join(open_)}"] if open_ else []
+    guessed = [s.method for s in world.standings if result.head["methods"].get(s.method, {}).get("guessed")]
+    out += [f"? parts of the method are not in its source: {', '.join(dict.fromkeys(guessed))}"] if guessed else []
+    out += [f"no result for {method}: {why}" for method, why in world.problems.items()]
+    return out
+
+
+def _is_final(row: Row, world: WorldResult) -> bool:
+    return bool(row["phase"] == "final" and row["world"] == world.world and row["status"] == "done")
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+
+def markdown(result: RaceResult, made_by: str) -> str:
+    """The page of a race: what was run, a table for each world, what the methods are, and what is missing."""
+    head, plan = result.head, result.head["plan"]
+    finals = [r for r in result.rows if r["phase"] == "final"]
+    parts = ["# Every method, side by side", "", *_opening(result, made_by), ""]
+    for world in result.worlds:
+        parts += [*_world_part(result, world), ""]
+    parts += ["## What each method is", "", *_methods_part(result), ""]
+    parts += ["## How it was run", "", *_how(plan, head), ""]
+    codes = Counter(r["code"] for r in finals)
+    parts += [
+        f"Rows: {len(result.rows):,}, of code {', '.join(f'{code} ({count})' for code, count in sorted(codes.items()))}.",
+        "",
+    ]
+    return "\n".join(parts)
+
+
+def _opening(result: RaceResult, made_by: str) -> list[str]:
+    seeds = sorted({len(s.seeds) for w in result.worlds for s in w.standings if s.is_ranked})
+    budgets = sorted({w.budget for w in result.worlds})
+    of_seeds = " to ".join(map(str, dict.fromkeys((seeds[0], seeds[-1])))) if seeds else "0"
+    what = "A screening" if all(w.is_screening for w in result.worlds) else "A comparison"
+    return [
+        f"{what} of {len(result.head['methods'])} methods that learn networks, in {_count(len(result.worlds), 'world')} whose "
+        f"bound is known: {of_seeds} training seeds each, {', '.join(f'{b:,}' for b in budgets)} calls and rounds a run, forks, "
+        "trials and judges counted. The same seeds and tasks for all, 32 episodes an update, one network.",
+        "",
+        f"This page is written by `{made_by}` from the rows that come with the package; `counterpoint compare --all --released "
+        "--only METHOD` prints a method's lines, and the command at the end of a line runs its rows again.",
+    ]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def _world_part(result: RaceResult, world: WorldResult) -> list[str]:
+    told = result.head["worlds"].get(world.world, {})
+    rules = ", ".join(f"{name} {value / world.bound:.1%}" for name, value in told.get("rules", {}).items())
+    out = [f"## {world.world}", ""]
+    what = f"The decision it is about: {told['decision']}. " if told.get("decision") else ""
+    out.append(f"{what}Bound {world.bound:.4g} points; best known {world.best_known / world.bound:.1%} of it."
+               + (f" Hand-made rules: {rules}." if rules else ""))  # fmt: skip
+    header = [*HEADER, "command"]
+    out += ["", "| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    for one in world.standings:
+        out.append("| " + " | ".join([*cells(one, result.head["methods"]), f"`{row_command(result.head, world, one)}`"]) + " |")
+    return [*out, "", *(f"- {line}" for line in notes(result, world))]
+
+
+def row_command(head: Mapping[str, Any], world: WorldResult, one: Standing) -> str:
+    """The command that runs the rows of a line again."""
+    plan = head["plan"]["name"]
+    what = f"--plan {plan} --suite {head['suite']} --worlds {world.world} --only {one.method}"
+    return f"counterpoint compare --all {what} --seeds {len(one.seeds)} --budget {world.budget}"
+
+
+def _methods_part(result: RaceResult) -> list[str]:
+    header = ("method", "source", "reward", "unit", "trains", "regime", "not in the source", "tried beside it")
+    out = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    for name, told in result.head["methods"].items():
+        knob = ", ".join(f"{key} {_plain(value)}" for key, value in told["knob"].items())
+        cells_ = (name, f"{told['source']} ({told['grade']})", " ".join(told["families"]), told["unit"], " ".join(told["trains"]),
+                  told["regime"], "; ".join(told["guessed"]), knob)  # fmt: skip
+        out.append("| " + " | ".join(str(cell).replace("|", "/") or "–" for cell in cells_) + " |")
+    return out
+
+
+def _plain(value: Any) -> str:
+    return ", ".join(f"{k} {_plain(v)}" for k, v in value.items()) if isinstance(value, Mapping) else str(value)
+
+
+def _how(plan: Mapping[str, Any], head: Mapping[str, Any]) -> list[str]:
+    tuned = (
+        f"Each method was tuned on {plan['tune_seeds']} other seeds and tasks: learning rate times 1/3, 1 and 3, as published "
+        f"and with the one alternative that its file names, {plan['tune_budget']:,} calls each; the point with the largest area "
+        "under the held-out curve runs. The published numbers are a line of their own where others were chosen."
+        if plan["tune_budget"]
+        else "Nothing was tuned: each method runs with its published numbers, ours with those of its file."
+    )
+    return [
+        f"Plan `{plan['name']}` of suite `{head['suite']}`. {tuned}",
+        "",
+        "- *final*: the value on held-out tasks when the budget is spent, as a share of the world's bound, with Student's 95 % "
+        "interval over training seeds. *Area*: the mean of the held-out curve over the budget. *Calls to q %*: what was charged "
+        "when the curve first reached q % of the best value known in this world (a method's mean or a rule's); the median over "
+        "the seeds that did.",
+        "- *rank*: by the mean; in brackets what paired t-tests leave open, Holm over all pairs of the world.",
+        f"- *less grpo*, *less ours*: paired by seed, in % of the bound. Exact sign-flip test, Holm over the rows of a world; a "
+        f"claim needs {CLAIM_SEEDS} seeds. *equal*: the whole 95 % interval lies within 2 % of the bound.",
+        "- *collapsed*: share of the seeds that ended calling nobody.",
+        f"- ours is `{OURS}`. It runs on the same terms, without the wider updates of its own file.",
+    ]

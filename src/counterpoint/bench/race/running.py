@@ -1,0 +1,228 @@
+"""One run of a race, and all of them: trained, held to tasks along the way, and written row by row.
+
+Always true: a row depends on its settings and the code alone, wherever and when it ran (but for seconds); a run that fails is a
+row with its error; an interruption loses only what was under way. Points of the grid are chosen by tuning runs only.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from counterpoint.bench.race.judging import best_points, chosen_point
+from counterpoint.bench.race.plan import CURVE, PUBLISHED, Method, Race, RaceRun, grid
+from counterpoint.bench.race.rows import Claim, RaceFolder
+from counterpoint.errors import CounterpointError, Refused
+from counterpoint.train.runner import Job, Runner
+
+WORK = "counterpoint.bench.race.running:work"
+_LOOK_S = 1.0
+"""How often to look whether another process has finished what this one waits for."""
+
+
+def work(payload: Mapping[str, Any], _weights: Any = None) -> dict[str, Any]:
+    """The result of one run; a run that fails says why."""
+    began, cpu = time.time(), time.process_time()
+    try:
+        found = _trained(payload)
+    except Exception as error:  # a method that fails is a row; the race goes on
+        line = error.one_line() if isinstance(error, CounterpointError) else f"{type(error).__name__}: {error}"
+        status = "refused" if isinstance(error, Refused) else "failed"
+        found = {"status": status, "error": " ".join(line.split())[:500]}
+    return found | {
+        "cpu_s": round(time.process_time() - cpu, 2),
+        "ended": round(time.time()),
+        "wall_s": round(time.time() - began, 2),
+    }
+
+
+def _trained(payload: Mapping[str, Any]) -> dict[str, Any]:
+    from counterpoint.train.jobs import play, world_of
+    from counterpoint.train.policies.acting import TeamPolicy
+    from counterpoint.train.settings import settings_of
+    from counterpoint.train.training import Training
+
+    training = Training(settings_of(payload["settings"]))
+    first, count = payload["tasks"]
+    world = world_of(training.settings.world, training.settings.set)
+    tasks, points = first + np.arange(count), list(CURVE)
+    curve: list[list[float]] = []
+    row: dict[str, Any] = {}
+    while True:
+        if points and training.progress >= points[0]:
+            while points and training.progress >= points[0]:
+                points.pop(0)
+            runs = world.run(TeamPolicy(training.player()), tasks)
+            curve.append([spent(training.totals), float(runs.values.mean())])
+            if not math.isfinite(curve[-1][1]):
+                raise CounterpointError(f"the held-out value is {curve[-1][1]} after {training.update} updates")
+        if training.is_done:
+            break
+        job = training.job(training.update, training.update, training.weights())
+        row = training.learn([play(job.payload, job.weights)])
+    spread = float(runs.values.std(ddof=1) / math.sqrt(count)) if count > 1 else 0.0
+    means = {name: round(float(runs.columns[name].mean()), 4) for name in ("agents", "rounds", "calls", "quality")}
+    return {
+        "status": "done", "value": curve[-1][1], "se": spread, "curve": [[c, round(v, 6)] for c, v in curve],
+        "updates": training.update, "spent": dict(training.totals), "means": means,
+        "collapsed": bool(row.get("collapsed", row["calls_per_episode"] == 0)),
+    }  # fmt: skip
+
+
+def spent(totals: Mapping[str, int]) -> int:
+    """What a run was charged so far: calls and rounds, those of forks and trials too."""
+    return totals.get("charged", totals["calls"])
+
+
+# -- all of them -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class RaceProgress:
+    """How far a race is."""
+
+    total: int = 0
+    """Runs that there are, as far as that is known: what tuning chooses may add published ones."""
+    done: int = 0
+    failed: int = 0
+    budget_left: int = 0
+    """Of the runs that are still to do."""
+    budget_run: int = 0
+    """Of the runs that ended in this process."""
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds left at the pace of this process; None before its first row."""
+        return (time.monotonic() - self.began) / self.budget_run * self.budget_left if self.budget_run else None
+
+
+Tell = Callable[[str, Mapping[str, Any]], None]
+"""Told ("start" | "row" | "wait" | "end", fields) as a race goes on."""
+
+
+class RaceSession:
+    """A race under way in one folder; other processes may work on the same one."""
+
+    def __init__(self, race: Race, folder: RaceFolder, tell: Tell = lambda kind, row: None) -> None:
+        self.race, self.folder, self._tell = race, folder, tell
+        self.progress = RaceProgress()
+        self._found: dict[str, dict[str, Any]] = {}
+        """Rows by the name of their run, as far as they were looked for."""
+
+    def go(self, runner: Runner | None = None, workers: int = 1) -> RaceProgress:
+        """Until every row is there. `runner` computes so many rows at once; without one it is done here."""
+        for method in self.race.methods:
+            if method.preset is None:
+                self._tell("row", {"method": method.name, "status": "failed", "error": method.problem})
+        under_way: dict[int, tuple[RaceRun, Claim]] = {}
+        self._count()
+        self._tell("start", self._progress())
+        try:
+            while True:
+                self._launch(under_way, runner, workers)
+                if runner is not None and under_way:
+                    for done in runner.collect():
+                        self._take(*under_way.pop(done.number), done.result)
+                elif not self.left():
+                    break
+                elif runner is not None or not self._one_here():
+                    self._tell("wait", self._progress())
+                    time.sleep(_LOOK_S)
+        finally:
+            for _, claim in under_way.values():
+                claim.close()
+        self._tell("end", self._progress())
+        return self.progress
+
+    def left(self) -> list[RaceRun]:
+        """The runs that can be done now and are not, those first that make all methods comparable soonest."""
+        order = {name: i for i, name in enumerate(("tune", "confirm", "final"))}
+        places = {w.name: i for i, w in enumerate(self.race.worlds)}
+        found = [run for method in self._able() for run in self._next(method)[0]]
+        return sorted(found, key=lambda r: (order[r.phase], r.seed, places.get(r.world.name, 0)))
+
+    def _able(self) -> list[Method]:
+        return [method for method in self.race.methods if method.preset is not None]
+
+    def _next(self, method: Method) -> tuple[list[RaceRun], list[RaceRun]]:
+        """What can be done now of a method, and what comes after it, as far as that is known."""
+        finals, tuning = self.race.final(method, PUBLISHED), self.race.tuning(method)
+        if not tuning or method.preset is None:
+            return self._missing(finals), []
+        if left := self._missing(tuning):
+            return left, [*self.race.confirming(method, grid(method.preset)[:2]), *finals]
+        confirming = self.race.confirming(method, best_points(self._rows(tuning))[:2])
+        if left := self._missing(confirming):
+            return left, finals
+        return self._missing(self.race.final(method, chosen_point(self._rows([*tuning, *confirming])))), []
+
+    def _rows(self, runs: Sequence[RaceRun]) -> list[dict[str, Any]]:
+        return [self._found[run.name] for run in runs]
+
+    def _missing(self, runs: Sequence[RaceRun]) -> list[RaceRun]:
+        out = []
+        for run in runs:
+            if run.name not in self._found:
+                row = self.folder.row(run)
+                if row is None:
+                    out.append(run)
+                else:
+                    self._found[run.name] = row
+        return out
+
+    def _launch(self, under_way: dict[int, tuple[RaceRun, Claim]], runner: Runner | None, workers: int) -> None:
+        if runner is None or len(under_way) >= workers:
+            return
+        taken = {run.name for run, _ in under_way.values()}
+        for run, claim in self._claims(taken):
+            under_way[runner.submit(Job(work=WORK, payload=run.payload()))] = (run, claim)
+            if len(under_way) >= workers:
+                return
+
+    def _one_here(self) -> bool:
+        for run, claim in self._claims(set()):
+            try:
+                self._take(run, claim, work(run.payload()))
+            finally:
+                claim.close()
+            return True
+        return False
+
+    def _claims(self, taken: set[str]) -> Iterator[tuple[RaceRun, Claim]]:
+        """Runs that nobody else is at, each claimed."""
+        for run in self.left():
+            claim = None if run.name in taken else self.folder.claim(run)
+            if claim is not None:
+                yield run, claim
+
+    def _take(self, run: RaceRun, claim: Claim, result: Mapping[str, Any]) -> None:
+        row = self.folder.keep(run, result)
+        claim.close()
+        self._found[run.name] = row
+        self.progress.budget_run += run.budget
+        self._count()
+        self._tell("row", {**row, **self._progress()})
+
+    def _count(self) -> None:
+        """How many runs there are, how many are done."""
+        s = self.progress
+        left = [run for method in self._able() for some in self._next(method) for run in some]
+        s.budget_left = sum(run.budget for run in left)
+        s.done, s.failed = len(self._found), sum(row["status"] == "failed" for row in self._found.values())
+        s.total = s.done + len(left)
+
+    def _progress(self) -> dict[str, Any]:
+        s = self.progress
+        left = s.left_s
+        return {
+            "rows_done": s.done,
+            "rows_total": s.total,
+            "rows_failed": s.failed,
+            "left_s": None if left is None else round(left),
+        }
