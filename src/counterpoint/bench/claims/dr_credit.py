@@ -1,14 +1,15 @@
 """Credit from logs alone, doubly robust: intervals that cover what forks say, where either model is right.
 
-Always true: the truth is by forks of the same world, with both arms on the same fresh noise, never by the estimator. Logs keep
-nothing that the estimator may not see; what decided (the votes so far; the rounds since a draft last rose) is recorded in them.
+Always true: the truth is what comes of doing it and of not doing it in the same episodes with the same noise (a fork of every
+episode at that decision), never an estimate from the log; where a log can be forked at the message itself, both agree. Logs keep
+nothing that the estimator may not see, and what decided (the votes so far; the drafts since the last gain) is recorded in them.
 
-Messages: four questions, two votes each, and then one more request per question, which is sent with chance 0.8 where the votes
-are split and 0.25 where they agree. A request pays where votes are split and costs its price where they agree, and those who ask
+Messages: three questions, two votes each, and then one more request per question, which is sent with chance 0.85 where the votes
+are split and 0.15 where they agree. A request pays where votes are split and costs its price where they agree, and those who ask
 stand worse before they ask: the plain difference of runs with and without the message has the wrong sign. Stops: one draft that
 improves until it rots; the team stops with a chance that grows with the rounds since its last gain, so that those who go on
-stand better. Each seed: ten logs of 160 runs with four messages each, and twenty logs of 100 runs with their stops. "Wrong" means
-that a model does not see what decided.
+stand better. Each seed: sixteen logs of 150 runs with three messages each, and thirty logs of 100 runs with their stops. "Wrong"
+means that a model does not see what decided.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ from counterpoint.envs.teamworld.team_replay import TeamReplay
 from counterpoint.envs.world import world
 from counterpoint.errors import InputError
 from counterpoint.trace import Event, Trace
-from counterpoint.trace.replay import Delete, Do, Force, Fork
+from counterpoint.trace.replay import Delete, Fork
 
-_SIZES = {"message": (10, 160), "stop": (20, 100)}
+_SIZES = {"message": (16, 150), "stop": (30, 100)}
 """Logs of each seed, and runs of a log."""
-_TRUTH = (150, 24)
-"""Runs, and pairs of forks at each of their decisions."""
+_TRUTH, _CHECKED = 20_000, 60
+"""Episodes behind the truth, and logged ones that are forked to check it."""
 _Z = {95: 1.959964, 90: 1.644854}
 _SKILL = (0.75, 0.65, 0.55)
 _QUESTIONS: dict[str, Any] = {
-    "vote_items": 4,
+    "vote_items": 3,
     "types": 1,
     "calls_per_round": 4,
     "max_agents": 3,
@@ -60,8 +61,9 @@ class Asks:
 
     name = "asks"
 
-    def __init__(self, config: Config) -> None:
-        self._n = config.vote_items
+    def __init__(self, config: Config, forced: bool | None = None) -> None:
+        """`forced`: whether the request on the first question is sent, whatever the dice say."""
+        self._n, self._forced = config.vote_items, forced
 
     def act(self, obs: Observation) -> Action:
         """Round by round; the third request by chance."""
@@ -74,7 +76,8 @@ class Asks:
             return Action(stop=go_on, calls=Calls.of(ep, item, agent), rule=how)
         if obs.round == 2:
             tally = obs.of("vote").tally.sum(axis=2)
-            chance = np.where(tally[:, :, 0] == tally[:, :, 1], 0.8, 0.25)
+            chance = np.where(tally[:, :, 0] == tally[:, :, 1], 0.85, 0.15)
+            chance[:, 0] = chance[:, 0] if self._forced is None else float(self._forced)
             ep, item = np.nonzero((obs.uniform("delegate", np.arange(self._n)[None]) < chance) & obs.running[:, None])
             return Action(stop=go_on, calls=Calls.of(ep, item, 3), rule=how)
         return Action(stop=obs.running.copy())
@@ -85,13 +88,17 @@ class Stops:
 
     name = "stops"
 
+    def __init__(self, at: int = -1, forced: bool = False) -> None:
+        """`forced`: whether it stops in round `at`, whatever the dice say."""
+        self._at, self._forced = at, forced
+
     def act(self, obs: Observation) -> Action:
         """From the third round on the dice say whether to stop."""
         every, go_on = np.flatnonzero(obs.running), np.zeros(obs.episodes, np.bool_)
         if obs.round == 0:
             return Action(stop=go_on, spawns=Spawns.of(every, 1, 1, 0))
         chance = np.where(obs.round < 3, 0.0, _STOP[np.minimum(obs.of("draft").zeros[:, 0], len(_STOP) - 1)])
-        halt = obs.running & (obs.uniform("stop") < chance)
+        halt = obs.running & (np.full(obs.episodes, self._forced) if obs.round == self._at else obs.uniform("stop") < chance)
         logp = np.zeros((obs.episodes, 5))
         logp[:, 0] = np.log(np.where(halt, chance, 1 - chance))
         calls = np.flatnonzero(obs.running & ~halt)
@@ -103,10 +110,11 @@ def dr_credit(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     yield from rows(seed, seeds, _SIZES, _TRUTH)
 
 
-def rows(seed: int, seeds: int, sizes: dict[str, tuple[int, int]], truth: tuple[int, int]) -> Iterator[ClaimRow]:
+def rows(seed: int, seeds: int, sizes: dict[str, tuple[int, int]], truth: int) -> Iterator[ClaimRow]:
     """The claim at any size."""
     if seeds < 1:
         raise InputError(f"seeds is at least 1, not {seeds}")
+    yield equal_within("message: forks at logged messages, in standard errors from the truth", _checked(truth), 0.0, 4.0)
     for what, measured in (("message", _messages(truth)), ("stop", _stops(truth))):
         found = [measured(child_seed(s, purpose(f"dr credit {what}")) >> 16, *sizes[what]) for s in range(seed, seed + seeds)]
         told = {name: [f[name] for f in found] for name in found[0]}
@@ -148,13 +156,9 @@ def _summary(z: dict[str, list[float]], gap: dict[str, list[float]], plain: list
 # -- messages --------------------------------------------------------------------------------------------------------------
 
 
-def _messages(size: tuple[int, int]) -> Any:
+def _messages(episodes: int) -> Any:
     made = world("W1", **_QUESTIONS)
-    policy = Asks(made.config)
-    split, agree = _message_truth(made, policy, *size)
-    q = np.array(_SKILL)
-    chance = float(np.array(made.config.difficulty_shares) @ (2 * q * (1 - q)))  # of split votes
-    truth = chance * split + (1 - chance) * agree
+    policy, truth = Asks(made.config), _message_truth(made, episodes)
 
     def measured(seed: int, logs: int, runs: int) -> dict[str, float]:
         versions = _versions(task_features)
@@ -178,35 +182,38 @@ def _messages(size: tuple[int, int]) -> Any:
     return measured
 
 
-def _message_truth(made: Any, policy: Asks, runs: int, forks: int) -> tuple[float, float]:
-    """What a third request is worth where two votes are split, and where they agree."""
-    replay, effects = TeamReplay(made, policy), {True: [], False: []}  # type: TeamReplay, dict[bool, list[float]]
-    played = made.run(policy, range(2_000_000, 2_000_000 + runs), log=True)
-    for i in range(runs):
+def _message_truth(made: Any, episodes: int) -> float:
+    """What a third request is worth: the first question's is sent, and is not sent, in the same episodes."""
+    seeds = range(2_000_000, 2_000_000 + episodes)
+    sent, kept = (made.run(Asks(made.config, forced), seeds).values for forced in (True, False))
+    return float((sent - kept).mean())
+
+
+def _checked(episodes: int) -> float:
+    """How far forks that delete logged requests are from the truth for those that were sent, in standard errors."""
+    made = world("W1", **_QUESTIONS)
+    policy, seeds = Asks(made.config), range(2_000_000, 2_000_000 + episodes)
+    without = made.run(Asks(made.config, False), seeds).values
+    natural = made.run(policy, seeds)
+    is_sent = natural.columns["calls"] != made.run(Asks(made.config, False), seeds).columns["calls"]
+    truth = float((natural.values - without)[is_sent].mean())
+    replay, effects = TeamReplay(made, policy), []
+    played = made.run(policy, range(2_500_000, 2_500_000 + _CHECKED), log=True)
+    for i in range(_CHECKED):
         trace = played.trace(i)
-        for event in trace.events:
-            if event.key is not None and event.key.startswith("a2|brief|"):
-                heard = [e for e in trace.events if e.task == event.task and e.turn == 1 and e.type == "return"]
-                votes = [(e.extra or {})["claim"] for e in heard]
-                effects[votes[0] != votes[1]].append(_effect(replay, trace, event.id, None, Delete(), forks))
-    return float(np.mean(effects[True])), float(np.mean(effects[False]))
-
-
-def _effect(replay: TeamReplay, trace: Trace, at: str, a: Do | None, b: Do | None, forks: int) -> float:
-    values = replay.returns(trace, [Fork(at, do, 3_000_000 + k) for do in (a, b) for k in range(forks)])
-    return float((values[:forks] - values[forks:]).mean())
+        at = next((e.id for e in trace.events if e.key == "a2|brief|0|0"), None)
+        if at is not None:
+            gone = replay.returns(trace, [Fork(at, Delete())])
+            effects.append(float(trace.rewards["team"]) - float(gone[0]))
+    return (float(np.mean(effects)) - truth) / (float(np.std(effects, ddof=1)) / len(effects) ** 0.5)
 
 
 # -- stops -----------------------------------------------------------------------------------------------------------------
 
 
-def _stops(size: tuple[int, int]) -> Any:
+def _stops(episodes: int) -> Any:
     made, policy = world("A", **_DRAFT), Stops()
-    replay = TeamReplay(made, policy)
-    played = made.run(policy, range(4_000_000, 4_000_000 + size[0]), log=True)
-    every = [played.trace(i) for i in range(size[0])]
-    points = [(t, p.event.id) for t in every for p in checkpoints(t) if _is_open(p.event)]
-    truth = float(np.mean([_effect(replay, t, at, Force({"stop": True}), Force({"stop": False}), size[1]) for t, at in points]))
+    truth = _stop_truth(made, episodes)
 
     def measured(seed: int, logs: int, runs: int) -> dict[str, float]:
         versions = _versions(draft_features)
@@ -226,6 +233,17 @@ def _stops(size: tuple[int, int]) -> Any:
         return _summary(z, gap, plain, truth)
 
     return measured
+
+
+def _stop_truth(made: Any, episodes: int) -> float:
+    """What stopping pays over going on, at every decision that the dice make, in the same episodes."""
+    seeds, total, count = range(4_000_000, 4_000_000 + episodes), 0.0, 0
+    for at in range(3, int(made.config.max_rounds)):
+        halted, gone_on = (made.run(Stops(at, forced), seeds) for forced in (True, False))
+        reached = gone_on.columns["rounds"] > at
+        total += float((halted.values - gone_on.values)[reached].sum())
+        count += int(reached.sum())
+    return total / count
 
 
 def _is_open(event: Event) -> bool:
