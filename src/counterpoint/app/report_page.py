@@ -198,8 +198,12 @@ td.bar { width: 10rem } td.bar svg { display: block; width: 10rem; height: .9rem
 
 def page(report: Report, *, made: str) -> str:
     """The report as one HTML file; `made` says by what and when."""
-    title = f"Report: {heading(report)}"
-    body = "".join(_section_html(section) for section in sections(report))
+    return sections_page(f"Report: {heading(report)}", sections(report), made=made)
+
+
+def sections_page(title: str, told: Sequence[Section], *, made: str) -> str:
+    """Sections as one HTML file."""
+    body = "".join(_section_html(section) for section in told)
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>{escape(title)}</title><style>{_CSS}</style></head><body><main>"

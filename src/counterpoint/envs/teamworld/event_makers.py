@@ -270,7 +270,8 @@ class Makers:
                 events.append(replace(made, id=event, t=t, agent=agent, from_=agent, to=to, content_ref=said[0], turn=now))
             elif agent == "critic":
                 said = text_of(f"{tasks[item]}: {f'accept {value - 1}' if value else 'reject'}")
-                made = replace(verdict[cost], task=tasks[item], key=make_key(judged, "verdict", tail[code]), reward={"R6": reward})
+                made = replace(verdict[cost], task=tasks[item], key=make_key(judged, "verdict", tail[code]))
+                made = replace(made, reward={"R6": reward})
                 events.append(replace(made, id=event, t=t, agent=agent, from_=agent, to=to, content_ref=said[0], turn=now))
             else:
                 said = brief_of[about]

@@ -88,7 +88,7 @@ class Config:
     attack_rate: float = parameter(0.1, "1", "Share of the places that carry it; at least one.")
 
     def __post_init__(self) -> None:
-        for name, low, high in (("documents", 4, 3_000), ("rows", 1, 1_000), ("parts", 1, len(BOOKS)), ("firms", 1, 500)):
+        for name, low, high in (("documents", 4, 30_000), ("rows", 1, 10_000), ("parts", 1, len(BOOKS)), ("firms", 1, 500)):
             check_whole(name, getattr(self, name), low, high)
         for name, most in (("distractors", 0.9), ("alias_rate", 1), ("superseded", 3), ("contradictions", 3), ("overlap", 1)):
             value = getattr(self, name)

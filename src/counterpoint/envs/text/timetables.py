@@ -51,7 +51,7 @@ _SPEAKERS = (
     "Pavel",
 )
 _RANGES = {
-    "days": (1, 8),
+    "days": (1, 60),
     "talks": (1, 6),
     "slots": (1, 5),
     "rooms": (1, 3),

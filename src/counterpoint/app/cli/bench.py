@@ -1,0 +1,230 @@
+"""Measure a team from ten to ten thousand steps, with and without attackers, and print one card.
+
+Always true: what was played is kept row by row and is not played again; a team that breaks scores what it did; nothing is
+written outside --out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+import counterpoint
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.words import plain_text
+from counterpoint.display import counted, duration
+from counterpoint.errors import InputError, did_you_mean
+from counterpoint.files import put
+
+
+def _epilog(*lines: str) -> str:
+    examples = "\n".join(f"  counterpoint bench {line}" for line in lines)
+    codes = "Exit codes: 0 fine (a team that breaks is measured, too), 2 a wrong option, 3 no such suite, team or results."
+    return f"\b\nExamples:\n{examples}\n\n\b\n{codes}"
+
+
+@click.group(epilog=_epilog("run short --team policy:reference", "card bench/policy-reference-short"))
+def bench() -> None:
+    """Measure a team: success, parallelism, collaboration, overhead, by length and under attack."""
+
+
+@bench.command(epilog=_epilog("ls", "ls core --json"))
+@click.argument("suite_name", metavar="[SUITE]", required=False)
+@json_option
+def ls(suite_name: str | None, as_json: bool) -> None:
+    """List the suites, or the cells of one."""
+    from counterpoint.bench.scorecard.cells import SUITES, suite
+
+    if suite_name is None:
+        rows = [{"suite": name, "cells": len(suite(name)), "summary": text} for name, text in SUITES.items()]
+        if as_json:
+            for row in rows:
+                emit(row)
+        else:
+            click.echo(table(("suite", "cells", "summary"), [tuple(r.values()) for r in rows], right=(1,)))
+        return
+    cells = suite(suite_name)
+    if as_json:
+        for cell in cells:
+            emit(cell.as_dict())
+    else:
+        shown = [(c.id, c.kind, f"{c.band:,}", c.attack or "-", ", ".join(f"{k}={v}" for k, v in c.set.items())) for c in cells]
+        click.echo(table(("cell", "kind", "steps", "attack", "parameters"), shown, right=(2,)))
+
+
+@bench.command(
+    epilog=_epilog("run short --team policy:reference", "run short --team topology:swarm --model fake:0.9 --option gullible=0.5",
+                   "run short --team my_lab.team:answer --seeds 3 --json")
+)  # fmt: skip
+@click.argument("suite_name", metavar="SUITE")
+@click.option("--team", required=True, metavar="TEAM", help="policy:NAME, run:FOLDER, topology:NAME, or package.module:function.")
+@click.option("--model", metavar="MODEL", help="With topology: fake:0.9, local:NAME, openai:NAME.  [default: fake]")
+@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="An option of the model; may be repeated.")
+@click.option("--seeds", default=5, show_default=True, type=click.IntRange(min=1), help="Runs of each cell.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="The first seed.")
+@click.option("--only", metavar="CELL[,CELL]", help="These cells only, and their attacks.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Where results go.  [default: bench/TEAM-SUITE]")
+@click.option("--limit-s", default=3600.0, show_default=True, type=click.FloatRange(min=1), help="For one run of your code.")
+@json_option
+def run(suite_name: str, as_json: bool, **given: Any) -> None:
+    """Play a suite and print its card.
+
+    SUITE is short, core or full. Results go to --out row by row; the same command goes on where it was cut off. A function of
+    your own is called with a job (question, tools, recording) in a process of its own, and gives the answer.
+    """
+    from counterpoint.bench.scorecard.cells import suite
+    from counterpoint.bench.scorecard.contestants import Caps, contestant
+    from counterpoint.bench.scorecard.playing import play_suite, result_folder
+
+    known = [c.id for c in suite(suite_name)]
+    only = [c.strip() for c in (given["only"] or "").split(",") if c.strip()]
+    for cell in only:
+        if cell not in known:
+            raise InputError(f"no cell {cell!r} in {suite_name}", where="--only", fix=did_you_mean(cell, known))
+    team = contestant(given["team"], model=given["model"], options=_pairs(given["options"]))
+    out = given["out"] or Path("bench") / f"{_plain(team.name)}-{suite_name}"
+    seeds = range(given["seed"], given["seed"] + given["seeds"])
+    if not any(team.plays(c) for c in suite(suite_name) if not only or c.id in only):
+        raise InputError(f"{team.name} plays none of these cells", where="--team", fix="counterpoint bench ls " + suite_name)
+    result_folder(out, suite_name, team, seeds)
+    telling = _Telling(as_json)
+    _, left = play_suite(out, suite_name, team, seeds, caps=Caps(seconds=given["limit_s"]), tell=telling, only=only)
+    telling.end()
+    if left and not as_json:
+        note(f"{counted(len(left), 'cell')} not played: {team.name} cannot ({', '.join(c.id for c in left[:4])}, ...)")
+    _show(out, as_json)
+
+
+class _Telling:
+    """What is under way, how much is done, and how long the rest may take; on a terminal in one line, else every tenth."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json, self.begin, self.last = as_json, time.monotonic(), 0.0
+
+    def __call__(self, kind: str, row: Mapping[str, Any]) -> None:
+        if self.as_json:
+            emit({"event": kind, **row})
+            return
+        if kind == "played":
+            if row["status"] != "played":
+                note(f"{row['cell']} seed {row['seed']}: {plain_text(row['status'])} {plain_text(row['why'])}")
+            return
+        spent, done = time.monotonic() - self.begin, row["done"]
+        left = f", about {duration(spent / done * (row['of'] - done))} left" if done else ""
+        if spent - self.last > 5 or not done:
+            self.last = spent
+            note(f"{done:,} of {row['of']:,} runs, now {row['cell']}{left}")
+
+    def end(self) -> None:
+        """Say how long it took."""
+        if not self.as_json:
+            note(f"played in {duration(time.monotonic() - self.begin)}")
+
+
+def _pairs(given: Sequence[str]) -> dict[str, Any]:
+    import json
+
+    out: dict[str, Any] = {}
+    for pair in given:
+        name, sign, text = pair.partition("=")
+        if not sign:
+            raise InputError(f"{pair!r} has no value", where="--option", fix="NAME=VALUE")
+        try:
+            out[name] = json.loads(text)
+        except ValueError:
+            out[name] = text
+    return out
+
+
+def _plain(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip("-.")[:60]
+
+
+@bench.command(epilog=_epilog("card bench/policy-reference-short", "card results/* --html card.html"))
+@click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RESULT...")
+@click.option("--html", "file", type=click.Path(path_type=Path), metavar="FILE", help="Write it as one HTML file.")
+@json_option
+def card(results: tuple[Path, ...], file: Path | None, as_json: bool) -> None:
+    """The card of one or several results: as text, JSON, or one HTML file."""
+    from counterpoint.app.bench_page import sections, title
+    from counterpoint.app.report_page import sections_page
+    from counterpoint.bench.scorecard.card import card_of
+
+    cards = [card_of(out) for out in results]
+    if file is not None:
+        parts = [s._replace(title=f"{title(c)}: {s.title}") for c in cards for s in sections(c)]
+        name = title(cards[0]) if len(cards) == 1 else counted(len(cards), "card")
+        put([(file, sections_page(f"Card: {name}", parts, made=_made()).encode())], overwrite=True)
+        click.echo(f"Wrote {file}")
+        return
+    for out in results:
+        _show(out, as_json)
+
+
+@bench.command(epilog=_epilog("compare bench/a-short bench/b-short", "compare bench/a-short bench/b-short --json"))
+@click.argument("first", type=click.Path(path_type=Path))
+@click.argument("second", type=click.Path(path_type=Path))
+@json_option
+def compare(first: Path, second: Path, as_json: bool) -> None:
+    """Two results, paired by cell and seed: what differs, and what is not established."""
+    import msgspec
+
+    from counterpoint.app.bench_page import contrast_section
+    from counterpoint.bench.scorecard.card import contrast, read_about
+
+    found = contrast(first, second)
+    if as_json:
+        for one in found:
+            emit(msgspec.to_builtins(one))
+        return
+    one, two = (str(read_about(x)["team"]) for x in (first, second))
+    click.echo(_text(contrast_section(one, two, found)))
+
+
+@bench.command(epilog=_epilog("leaderboard bench", "leaderboard bench --html board.html"))
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--html", "file", type=click.Path(path_type=Path), metavar="FILE", help="Write it as one HTML file.")
+def leaderboard(folder: Path, file: Path | None) -> None:
+    """All results in a folder, the best first."""
+    from counterpoint.app.bench_page import leaderboard as board
+    from counterpoint.app.report_page import sections_page
+    from counterpoint.bench.scorecard.playing import ABOUT, ROWS
+
+    found = sorted(p.parent for p in folder.glob(f"*/{ROWS}") if (p.parent / ABOUT).is_file())
+    if not found:
+        raise InputError("no results are in this folder", where=str(folder), fix="counterpoint bench run short --team ...")
+    told = board(found)
+    if file is not None:
+        put([(file, sections_page("Leaderboard", told, made=_made()).encode())], overwrite=True)
+        click.echo(f"Wrote {file}")
+    else:
+        click.echo("\n\n".join(map(_text, told)))
+
+
+def _made() -> str:
+    return f"counterpoint {counterpoint.__version__}"
+
+
+def _show(out: Path, as_json: bool) -> None:
+    import msgspec
+
+    from counterpoint.app.bench_page import sections, title
+    from counterpoint.bench.scorecard.card import card_of
+
+    made = card_of(out)
+    if as_json:
+        emit({"schema": SCHEMA_VERSION, "results": str(out), **msgspec.to_builtins(made, str_keys=True)})
+        return
+    click.echo(f"CARD    {plain_text(title(made))}\n\n" + "\n\n".join(map(_text, sections(made))) + f"\n\nresults: {out}")
+
+
+def _text(section: Any) -> str:
+    lines = [plain_text(section.title)]
+    lines += [plain_text(section.words)] if section.words else []
+    if section.rows:
+        lines.append(table(section.head, section.rows, right=section.right))
+    return "\n".join(lines)

@@ -1,0 +1,213 @@
+"""Who is measured: a policy, a trained run, a topology with a model, or code of your own, named in one word.
+
+    policy:reference      a hand-made policy of the worlds
+    run:FOLDER            what `counterpoint train` left: a network plays worlds, a language model plays tasks
+    topology:centralized  a team of models on tasks; --model says of which
+    package.module:team   your own: called with a `Job`, gives the answer; anything it records with `counterpoint.record` counts
+
+Always true: a contestant that cannot play a cell says so, and the cell is left out of its card; it never sees a seed, a truth or
+a world's state. Code of your own runs in a process of its own, and asks for tools through a pipe: the answer key is not there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+import counterpoint.registry as registry
+from counterpoint.bench.scorecard.cells import Cell
+from counterpoint.bench.scorecard.own_code import play_own
+from counterpoint.envs.task import Instance
+from counterpoint.envs.world import world
+from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
+from counterpoint.team.recorder import LogicalClock, MemorySink, Recorder, WallClock
+from counterpoint.team.session import Spec, assemble, make_model, play_to_trace
+from counterpoint.team.state import Limits
+from counterpoint.trace import Trace
+
+KINDS = ("policy", "run", "topology")
+
+
+@dataclass(frozen=True)
+class Caps:
+    """What a team may use up in one run before it is stopped."""
+
+    seconds: float = 3_600.0
+    """Of the clock; for code of your own."""
+    tool_calls: int = 100_000
+    events: int = 200_000
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What came of one run."""
+
+    trace: Trace | None
+    status: str = "played"
+    """played, crashed, hung, flooded, or stopped by a limit."""
+    why: str = ""
+    tool_calls: int | None = None
+    """As the bench counted them, where it did."""
+
+
+class Contestant(Protocol):
+    """A team that can be measured."""
+
+    @property
+    def name(self) -> str:
+        """As cards call it."""
+
+    def plays(self, cell: Cell) -> bool:
+        """Whether it can."""
+
+    def play(self, cell: Cell, seed: int, caps: Caps) -> Attempt:
+        """One run."""
+
+    def about(self) -> dict[str, Any]:
+        """What it is, for the card."""
+
+
+@dataclass(frozen=True)
+class PolicyTeam:
+    """A policy in worlds: hand-made by name, or learned."""
+
+    name: str
+    policy: Any
+    told: Mapping[str, Any] = field(default_factory=dict)
+
+    def plays(self, cell: Cell) -> bool:
+        """Worlds that know it."""
+        if cell.kind != "world":
+            return False
+        return not isinstance(self.policy, str) or self.policy in cell.make().policies()
+
+    def play(self, cell: Cell, seed: int, caps: Caps) -> Attempt:
+        """One episode, logged."""
+        runs = cell.make().run(self.policy, [seed], log=True)
+        return Attempt(runs.trace(0))
+
+    def about(self) -> dict[str, Any]:
+        """The policy."""
+        return {"team": self.name, "kind": "policy", **self.told}
+
+
+@dataclass(frozen=True)
+class ModelTeam:
+    """A topology with a model, on text tasks."""
+
+    name: str
+    topology: str
+    model: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    told: Mapping[str, Any] = field(default_factory=dict)
+
+    def plays(self, cell: Cell) -> bool:
+        """Text tasks."""
+        return cell.kind == "text"
+
+    def play(self, cell: Cell, seed: int, caps: Caps) -> Attempt:
+        """One team, recorded in memory."""
+        task = cell.make()
+        dials = {**cell.set, **({"attack": cell.attack, "attack_rate": cell.rate} if cell.attack else {})}
+        limits = Limits.of({**cell.limits})
+        spec = Spec(
+            task=task.name, config=dials, seed=seed, topology=self.topology, model=self.model, options=self.options, limits=limits
+        )
+        sink, model = MemorySink(), make_model(self.model, task, **self.options)
+        clock = LogicalClock() if getattr(model, "is_instant", False) else WallClock()
+        team = assemble(spec, task, task.instance(seed), model, Recorder(sink, clock))
+        trace = asyncio.run(_closing(play_to_trace(team, spec, sink, trace_id=f"{cell.id}-{seed}"), model))
+        ended = str(trace.meta.get("ended", "stopped"))
+        return Attempt(trace, "played" if ended == "stopped" else ended, str(trace.meta.get("why", "")))
+
+    def about(self) -> dict[str, Any]:
+        """Topology and model; options that may be an address are left out."""
+        shown = {k: v for k, v in self.options.items() if k != "base_url"}
+        told = {"topology": self.topology, "model": self.model, "options": shown, **self.told}
+        return {"team": self.name, "kind": "topology", **told}
+
+
+async def _closing(running: Any, model: Any) -> Trace:
+    try:
+        trace: Trace = await running
+        return trace
+    finally:
+        await model.close()
+
+
+@dataclass(frozen=True)
+class OwnTeam:
+    """A user's code, in a process of its own."""
+
+    name: str
+
+    def plays(self, cell: Cell) -> bool:
+        """Text tasks."""
+        return cell.kind == "text"
+
+    def play(self, cell: Cell, seed: int, caps: Caps) -> Attempt:
+        """One run; whatever it does, the bench goes on."""
+        task = cell.make()
+        instance: Instance = task.instance(seed)
+        got = play_own(self.name, instance, f"{cell.id}-{seed}", seconds=caps.seconds, calls=caps.tool_calls, events=caps.events)
+        trace = got.trace
+        if trace is not None:
+            score = task.check(instance, got.answer)
+            metrics = {"task_success": float(score.is_solved)} | {f"task_{k}": float(v) for k, v in score.parts.items()}
+            named = f"{task.name}/{cell.id}/{seed}"
+            trace = msgspec.structs.replace(trace, rewards={"team": score.value}, metrics=metrics, task_id=named)
+        return Attempt(trace, got.status, got.why, got.tool_calls)
+
+    def about(self) -> dict[str, Any]:
+        """Where the code is."""
+        return {"team": self.name, "kind": "own code"}
+
+
+def contestant(team: str, *, model: str | None = None, options: Mapping[str, Any] | None = None) -> Contestant:
+    """A team by what the command line calls it; what cannot be found is one clear error before anything is played."""
+    kind, _, rest = team.partition(":")
+    if kind == "policy" and rest:
+        return PolicyTeam(team, _policy(rest))
+    if kind == "run" and rest:
+        return _trained(Path(rest), team, options or {})
+    if kind == "topology" and rest:
+        if ":" not in rest and rest not in registry.ids("topology"):
+            raise NotFound(f"no topology named {rest!r}", where="--team", fix=did_you_mean(rest, registry.ids("topology")))
+        return ModelTeam(f"{rest} {model or 'fake'}", rest, model or "fake", options or {})
+    if ":" in team:
+        if not callable(registry.get("team", team)):
+            raise InputError(f"{team} is nothing that can be called", where="--team", fix="a function that takes a Job")
+        return OwnTeam(team)
+    fix = "policy:NAME, run:FOLDER, topology:NAME with --model, or package.module:function"
+    raise NotFound(f"no team named {team!r}", where="--team", fix=fix)
+
+
+def _policy(name: str) -> Any:
+    known = sorted({p for id_ in ("W1", "W2", "D", "P", "V", "A", "M") for p in world(id_).policies()})
+    if name in known:
+        return name
+    if ":" in name:
+        return registry.get("policy", name)
+    raise NotFound(f"no policy named {name!r}", where="--team", fix=did_you_mean(name, known))
+
+
+def _trained(folder: Path, team: str, options: Mapping[str, Any]) -> Contestant:
+    if not (folder / "about.json").is_file():
+        raise NotFound("no run is here", where=str(folder), fix="the folder that `counterpoint train` names")
+    about = json.loads((folder / "about.json").read_bytes())
+    told = {"run": folder.name, "version": about.get("version")}
+    if about.get("kind") == "language model":
+        topology = "centralized"
+        return ModelTeam(team, topology, f"local:{folder}", options, told)
+    try:
+        from counterpoint.train.evaluate import policy_of
+        from counterpoint.train.folder import RunFolder
+    except ImportError as error:  # pragma: no cover
+        raise CounterpointError("a trained network needs torch", fix="pip install 'counterpoint[train]'") from error
+    return PolicyTeam(team, policy_of(RunFolder.open(folder)), told)

@@ -1,0 +1,222 @@
+"""A user's own team on the bench: in a process of its own, with tools through a pipe, recorded, and ended when it must be.
+
+    def team(job):                                   # package.module:team
+        with job.recording.acting("reader"):
+            found = job.tools["search"]("the bridge")
+        return answer
+
+Always true: whatever the code does (raises, hangs, floods, exits, asks without end), `play_own` comes back with what it did until
+then. The child is given the question, the tools' names and the parts of the work, and neither the seed nor the truth: tools run
+here. What it imports of the tasks' code meanwhile is refused and told. Tool calls are counted here, whatever the code says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import counterpoint.registry as registry
+from counterpoint.envs.task import Instance
+from counterpoint.errors import CounterpointError
+from counterpoint.store import Store
+from counterpoint.team.record import Recording, record
+from counterpoint.team.toolbox import Toolbox
+from counterpoint.trace import Trace
+
+_LEAD = "lead"
+_ROLE = "worker"
+_SECRET = "counterpoint.envs"
+_BYTES = 512 << 20
+"""What a recording may weigh on disk."""
+_LOOK_S = 0.2
+_START_S = 600.0
+"""What importing may take beside."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a team is asked."""
+
+    question: str
+    answer_format: str
+    parts: Mapping[str, str]
+    """A natural split of the work: name to what is to be done."""
+    tools: Mapping[str, Callable[[str], str]]
+    """By name; each takes a text and gives one. They are recorded."""
+    about: Mapping[str, str]
+    """What each tool does and how it is asked."""
+    recording: Recording
+    """Of this run: its decorators and `acting` say who did what."""
+
+
+@dataclass
+class OwnRun:
+    """What a child did."""
+
+    answer: str = ""
+    status: str = "played"
+    why: str = ""
+    tool_calls: int = 0
+    trace: Trace | None = None
+    peeked: list[str] = field(default_factory=list)
+
+
+def play_own(name: str, instance: Instance, trace_id: str, *, seconds: float, calls: int, events: int) -> OwnRun:
+    """One run of the code that `name` names."""
+    allowed = {_ROLE: instance.tools, _LEAD: instance.tools}
+    toolbox, out = Toolbox(instance, allowed, {}), OwnRun()
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    with tempfile.TemporaryDirectory(prefix="counterpoint-bench-") as folder:
+        asked = {
+            "name": name, "question": instance.question, "answer_format": instance.answer_format, "trace_id": trace_id,
+            "parts": {s.id: s.text for s in instance.subtasks}, "store": folder, "path": list(sys.path),
+            "tools": {t.name: f"{t.about} Argument: {t.main}" for t in toolbox.offered(_ROLE)},
+        }  # fmt: skip
+        child = context.Process(target=_child, args=(theirs, asked), daemon=True)
+        child.start()
+        theirs.close()
+        try:
+            _served(out, ours, child, toolbox, Path(folder), seconds, calls)
+        finally:
+            if child.is_alive():
+                child.kill()
+            child.join()
+            ours.close()
+        out.trace = _recorded(Path(folder), trace_id)
+    if out.peeked:
+        out.why = "; ".join([f"tried to read the answer key ({out.peeked[0]})", *([out.why] if out.why else [])])
+    if out.trace is not None and len(out.trace.events) > events and out.status == "played":
+        out.status, out.why = "flooded", f"{len(out.trace.events):,} events recorded; {events:,} are allowed"
+    return out
+
+
+def _served(
+    out: OwnRun, pipe: Connection, child: Any, toolbox: Toolbox, folder: Path, seconds: float, most: int
+) -> None:  # fmt: skip
+    """Answer what the child asks, until it is done, gone, or has used up what it may; its time begins when it is loaded."""
+    until = time.monotonic() + seconds + _START_S
+    with asyncio.Runner() as runner:
+        try:
+            while True:
+                if time.monotonic() > until:
+                    out.status, out.why = "hung", "it did not come to an end in the time that it had"
+                    return
+                if _weight(folder) > _BYTES:
+                    out.status, out.why = "flooded", "its recording grew past half a gigabyte"
+                    return
+                if not pipe.poll(_LOOK_S):
+                    if not child.is_alive() and not pipe.poll(0):
+                        out.status, out.why = "crashed", f"its process ended with code {child.exitcode}"
+                        return
+                    continue
+                try:
+                    kind, *said = pipe.recv()
+                except (EOFError, OSError):
+                    child.join()
+                    out.status, out.why = "crashed", f"its process ended with code {child.exitcode}"
+                    return
+                if kind == "tool":
+                    out.tool_calls += 1
+                    if out.tool_calls > most:
+                        out.status, out.why = "flooded", f"more than {most:,} tool calls"
+                        return
+                    agent, name, text = said
+                    result = runner.run(toolbox.call(agent, _ROLE, name, text))
+                    pipe.send((result.text, result.ok, result.error))
+                elif kind == "ready":
+                    until = time.monotonic() + seconds
+                elif kind == "peek":
+                    out.peeked.append(said[0])
+                elif kind == "failed":
+                    out.status, out.why = "crashed", said[0]
+                    return
+                else:
+                    out.answer = said[0]
+                    return
+        finally:
+            runner.run(toolbox.close())
+
+
+def _weight(folder: Path) -> int:
+    journal = folder / "journal"
+    with contextlib.suppress(OSError):
+        return sum(f.stat().st_size for f in journal.iterdir())
+    return 0
+
+
+def _recorded(folder: Path, trace_id: str) -> Trace | None:
+    try:
+        with Store(folder, create=False) as store:
+            return store.get(trace_id)
+    except CounterpointError:
+        return None
+
+
+# -- in the child ------------------------------------------------------------------------------------------------------------
+
+
+def _child(pipe: Connection, asked: Mapping[str, Any]) -> None:
+    sys.path[:] = asked["path"]
+    recording = record(asked["store"], task=asked["trace_id"], trace_id=asked["trace_id"], agent=_LEAD, system="bench")
+    lock = threading.Lock()
+
+    def tool(name: str) -> Callable[[str], str]:
+        def call(text: str = "") -> str:
+            with recording.tool_call(name, text) as doing:
+                scope = recording.here()
+                with lock:
+                    pipe.send(("tool", getattr(scope, "agent", None) or _LEAD, name, str(text)))
+                    said, ok, error = pipe.recv()
+                doing.result(said)
+                if not ok:
+                    recording.tell(ok=False, error=error)
+            return str(said)
+
+        return call
+
+    job = Job(
+        question=asked["question"], answer_format=asked["answer_format"], parts=asked["parts"], recording=recording,
+        tools={name: tool(name) for name in asked["tools"]}, about=asked["tools"],
+    )  # fmt: skip
+    try:
+        team = registry.get("team", asked["name"])
+        pipe.send(("ready",))
+        _watch(lambda what: pipe.send(("peek", what)))
+        with recording:
+            answer = team(job)
+            if asyncio.iscoroutine(answer):
+                answer = asyncio.run(answer)
+        pipe.send(("done", answer if isinstance(answer, str) else str(answer)))
+    except BaseException as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{os.path.basename(last.filename)}:{last.lineno}"
+        with contextlib.suppress(OSError):
+            pipe.send(("failed", f"{type(error).__name__} at {where}"))
+
+
+def _watch(tell: Callable[[str], None]) -> None:
+    """From now on, what is imported or read of the tasks' own code is refused, and told."""
+    here = str(Path(__file__).resolve().parents[2] / "envs")
+    known = set(sys.modules)
+
+    def hook(event: str, args: tuple[Any, ...]) -> None:
+        name = str(args[0]) if args else ""
+        is_import = event == "import" and name.startswith(_SECRET) and name not in known
+        if is_import or (event == "open" and name.startswith(here)):
+            tell(name if is_import else os.path.basename(name))
+            raise PermissionError("a team on the bench may not look at how its task was made")
+
+    sys.addaudithook(hook)
