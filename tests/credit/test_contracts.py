@@ -40,6 +40,7 @@ PROMISES: dict[str, tuple[str, bool, tuple[str, ...], dict[str, Any]]] = {
         ("group",),
         {"by": "agent", "convention": "grpo", "signals": None, "ddof": None, "eps": None, "count": None, **GROUP},
     ),
+    "agreement": ("message", False, ("claims",), {"least": 2, "first": False}),
     "c3": (
         "message",
         False,
@@ -174,6 +175,7 @@ PROMISES: dict[str, tuple[str, bool, tuple[str, ...], dict[str, Any]]] = {
     "rema": ("turn", False, ("group", "turns"), {"convention": "verl", **GROUP}),
     "remerge": ("agent", True, ("merges",), {"merged": None, "orders": 64, "seed": 0}),
     "shapley": ("agent", True, (GAMES,), {"value": "auto", "orders": None, "stop_se": None, "seed": 0, **WORTH}),
+    "shapley_q": ("agent", False, ("critic",), {"marginal": None, "orders": 16, "seed": 0}),
     "sharp": (
         "agent",
         False,

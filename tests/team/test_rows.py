@@ -82,6 +82,7 @@ ASKED_FOR: dict[str, Callable[[list[Trace]], dict[str, Any]]] = {
     "message_amortised": lambda traces: {"weights": fit(traces, credit_of("message_delete", traces))},
     "qmix": lambda traces: {"q": _even, "mixer": _mixer},
     "shapley": lambda traces: {"replay": True},
+    "shapley_q": lambda traces: {"marginal": lambda trace: lambda before, who: 1.0},
     "sharp": lambda traces: {"replay": True},
     "task_returns": lambda traces: {"value": running_mean},
     "token_spread": lambda traces: {"credit": credit_of("ledger", traces)},
@@ -93,6 +94,7 @@ ASKED_FOR: dict[str, Callable[[list[Trace]], dict[str, Any]]] = {
 
 
 REFUSES = {
+    "agreement": r'no message carries a claim; extra\["claim"\]',
     "coma": r"critic over the options of each decision \(q=\); give a function",
     "gae": r"needs a critic \(value=\); give a function",
     "marft": r"needs a critic \(value=\); give a function",
@@ -101,6 +103,7 @@ REFUSES = {
     "message_masked": r'no message carries a scored claim; extra\["claim"\]',
     "qmix": "the mix is not in a trace; give mixer=",
     "shapley": "nothing says what a part of the team is worth.*; give worth=.*, or a replay that can fork",
+    "shapley_q": "marginal values are not in a trace; give marginal=",
     "sharp": "nothing says what a part of the team is worth.*; give worth=.*, or a replay that can fork",
     "task_returns": r"needs a critic \(value=\), or steps=; give a function",
     "token_spread": "nothing to spread; give credit=",

@@ -35,7 +35,7 @@ from counterpoint.trace.rows import Credit
 from counterpoint.train.loss import Loss
 from counterpoint.train.net_replay import NetReplay
 from counterpoint.train.policies.network import Network
-from counterpoint.train.preset import Preset
+from counterpoint.train.preset import OWN_CREDIT, Preset
 from counterpoint.train.returns import team_scale
 from counterpoint.train.rollouts import Rollout
 
@@ -158,8 +158,11 @@ def _on_rows(preset: Preset) -> None:
             f"credit {name}, computed without traces, has one reward: there is nothing to balance",
             fix="a credit mechanism that reads traces",
         )
-    if (name == "qmix") != (preset.loss_name == "td"):
-        raise InputError(f"credit {name} and loss {preset.loss_name} do not go together", fix="credit qmix with loss td")
+    taken = OWN_CREDIT.get(preset.loss_name, ("task_returns",))
+    if name not in taken:
+        goes = [loss for loss, names in OWN_CREDIT.items() if name in names]
+        fix = f"credit {' or '.join(taken)}" + (f", or loss {goes[0]}" if goes else "")
+        raise InputError(f"credit {name} and loss {preset.loss_name} do not go together", fix=fix)
 
 
 def _known(

@@ -31,8 +31,13 @@ BALANCES = {
     "gradient": "each gradient times how reliably it points where the first reward's points; weights and scales cancel",
 }
 """See `reward/balance.py`."""
-ON_ROWS = {"task_returns": "counterpoint.train.returns", "qmix": "counterpoint.train.losses.td"}
+ON_ROWS = {
+    "task_returns": "counterpoint.train.returns", "qmix": "counterpoint.train.losses.td", "vdn": "counterpoint.train.losses.td",
+    "coma": "counterpoint.train.losses.joint_critic", "shapley_q": "counterpoint.train.losses.joint_critic",
+}  # fmt: skip
 """Mechanisms whose numbers rollout rows give without a trace, and where; a test holds the two together."""
+OWN_CREDIT = {"td": ("qmix", "vdn"), "joint_critic": ("coma", "shapley_q", "uniform"), "anchor_tb": ("uniform",)}
+"""Losses that learn from the rewards of rollout rows themselves, and the credit that a preset with one of them names."""
 DECISION_TYPES = ("item", "brief", "point", "stop", "spawn", "talk", "rule", "worker")
 """What a team decides: the purpose of a call, its brief and whom it goes to; stops, spawns, talk, rules; a worker's answer."""
 _WHOLE = ("as_released", "knob")  # changes kept in the preset itself
@@ -163,7 +168,7 @@ class Preset:
     @property
     def uses_traces(self) -> bool:
         """Whether credit is judged on traces, so that rollouts are logged."""
-        return self.credit_name not in ON_ROWS
+        return self.credit_name not in ON_ROWS and self.loss_name not in OWN_CREDIT
 
     def learning(self, update: int) -> tuple[str, ...]:
         """Decision types that learn in an update: all, or, with `alternate`, those of the role whose turn it is.
