@@ -181,8 +181,8 @@ def compare(first: Path, second: Path, as_json: bool) -> None:
         for one in found:
             emit(msgspec.to_builtins(one))
         return
-    one, two = (str(read_about(x)["team"]) for x in (first, second))
-    click.echo(_text(contrast_section(one, two, found)))
+    names = [str(read_about(x)["team"]) for x in (first, second)]
+    click.echo(_text(contrast_section(names[0], names[1], found)))
 
 
 @bench.command(epilog=_epilog("leaderboard bench", "leaderboard bench --html board.html"))
