@@ -3,7 +3,8 @@
 import { decodeBins, decodeColumns, fromBase64, unzip } from "./decode";
 import { search, terms } from "./search";
 import type {
-  About, Compare, Credit, Diff, EventDetail, MethodInfo, Neighbour, Outcomes, Run, RunRow, Talk, TalkRow, TraceRow, Traces,
+  About, Compare, Credit, Diff, EventDetail, MethodInfo, Neighbour, Outcomes, Race, RaceRow, Run, RunRow, Talk, TalkRow, TraceRow,
+  Traces,
 } from "./shapes.gen";
 import { VERSION } from "./shapes.gen";
 import { SourceError, type Bins, type Columns, type Source } from "./source";
@@ -138,6 +139,8 @@ export class FileSource implements Source {
   async diff(): Promise<Diff> { throw absent("compare two traces", "counterpoint view"); }
   async runs(): Promise<RunRow[]> { return []; }
   async run(): Promise<Run> { throw absent("show training runs", "counterpoint view"); }
+  async races(): Promise<RaceRow[]> { return []; }
+  async race(): Promise<Race> { throw absent("compare methods", "counterpoint compare --all --show"); }
   async compare(): Promise<Compare> { throw absent("compare runs", "counterpoint compare"); }
   async outcomes(id: string): Promise<Outcomes> { return this.packed(id).outcomes ?? { given: [], proposed: [] }; }
 

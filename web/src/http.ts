@@ -3,7 +3,7 @@
 import { decodeBins, decodeColumns } from "./decode";
 import { listen } from "./stream";
 import type {
-  About, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Ordered, Outcomes, Run, RunRow, Talk, Traces,
+  About, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Ordered, Outcomes, Race, RaceRow, Run, RunRow, Talk, Traces,
 } from "./shapes.gen";
 import { SourceError, type Bins, type Columns, type Source, type Wanted } from "./source";
 
@@ -70,6 +70,8 @@ export class HttpSource implements Source {
   diff(a: string, b: string): Promise<Diff> { return this.json("diff", { a, b }); }
   runs(): Promise<RunRow[]> { return this.json("runs"); }
   run(id: string): Promise<Run> { return this.json("run", { id }); }
+  races(): Promise<RaceRow[]> { return this.json("races"); }
+  race(id: string): Promise<Race> { return this.json("race", { id }); }
   compare(spec: string, anyway = false): Promise<Compare> { return this.json("compare", anyway ? { spec, anyway: 1 } : { spec });
     }
 

@@ -375,6 +375,77 @@ export interface LiveBatch {
   events: Record<string, Record<string, unknown>[]>;
 }
 
+/** A folder of `counterpoint compare --all` in a list. */
+export interface RaceRow {
+  id: string;
+  plan: string;
+  suite: string;
+  rows: number;
+  methods: number;
+  worlds: string[];
+}
+
+/** A method less a baseline, as shares of the bound. */
+export interface RaceDifference {
+  baseline: string;
+  mean: number;
+  low: number | null;
+  high: number | null;
+  p: number;
+  p_holm: number;
+  verdict: string;
+  seeds: number;
+}
+
+/** One method in one world. */
+export interface RaceLine {
+  method: string;
+  point: string;
+  is_ranked: boolean;
+  rank: number;
+  rank_low: number;
+  rank_high: number;
+  seeds: number;
+  mean: number;
+  low: number | null;
+  high: number | null;
+  area: number;
+  calls: (number | null)[];
+  reached: number[];
+  cpu_s: number;
+  collapsed: number;
+  differences: RaceDifference[];
+  families: string[];
+  unit: string;
+  trains: string[];
+  regime: string;
+  source: string;
+  guessed: string[];
+  command: string;
+}
+
+/** All methods in one world. */
+export interface RaceWorld {
+  world: string;
+  decision: string;
+  bound: number;
+  budget: number;
+  best_known: number;
+  is_screening: boolean;
+  rules: Record<string, number>;
+  lines: RaceLine[];
+  notes: string[];
+  curves: Series[];
+}
+
+/** Every method side by side, world by world. */
+export interface Race {
+  id: string;
+  plan: string;
+  suite: string;
+  worlds: RaceWorld[];
+}
+
 /** A place where a check would have stopped it. */
 export interface Gate {
   event: number;

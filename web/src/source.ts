@@ -1,6 +1,7 @@
 // Where the page's data comes from: the local server, or the block inside a one-file page. Views know only this interface.
 import type {
-  About, BinsHead, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Ordered, Outcomes, Run, RunRow, Talk, Traces,
+  About, BinsHead, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Ordered, Outcomes, Race, RaceRow, Run, RunRow, Talk,
+  Traces,
 } from "./shapes.gen";
 
 /** The arrays of a trace, decoded. */
@@ -70,6 +71,9 @@ export interface Source {
   run(id: string): Promise<Run>;
   /** `anyway`: also what may not be compared, with the reason. */
   compare(spec: string, anyway?: boolean): Promise<Compare>;
+  /** Folders of `counterpoint compare --all`, and the rows that come with the package. */
+  races(): Promise<RaceRow[]>;
+  race(id: string): Promise<Race>;
   fork(id: string, edit: { kind: string; event: string; value: string | null }): Promise<{ id: string; line: string }>;
   /** Sends an order to a running team; the stream says when it has taken effect. */
   steer(id: string, order: Wanted): Promise<Ordered>;

@@ -4,20 +4,23 @@ import { useState } from "preact/hooks";
 import { Chart } from "../charts/Chart";
 import { Command, useLoaded, Waiting } from "../loaded";
 import { compact, count, plain, signed } from "../numbers";
+import { readRace } from "../racespec";
 import { charts } from "../series";
 import { Link } from "../shell/Link";
 import { Failure, Steered } from "../shell/states";
 import type { Compare as Found, CompareRow, RunRow } from "../shapes.gen";
 import { go, route, source } from "../state";
+import { Race } from "./Race";
 import "./pages.css";
 
 export default function Compare() {
   const at = route.value;
   if (at.page !== "compare") return null;
+  const race = readRace(at.spec);
   return (
     <div class="page">
       <header class="page-head"><h1>Compare</h1><Sides key={at.spec} spec={at.spec} /></header>
-      {at.spec ? <Result key={at.spec} spec={at.spec} /> : <Choose />}
+      {race ? <Race spec={race} /> : at.spec ? <Result key={at.spec} spec={at.spec} /> : <Choose />}
     </div>
   );
 }
@@ -43,6 +46,7 @@ function Choose() {
   const able = worlds.filter(([, presets]) => presets.length > 1);
   return (
     <div class="state">
+      <Races />
       <p>Name the sides, as <code>label=run,run label=run</code>; or pick runs in <Link
         to={{ page: "runs", id: null }}>Runs</Link>.</p>
       {able.map(([world, presets]) => (
@@ -53,6 +57,21 @@ function Choose() {
       {!able.length && <><p class="quiet">There are no two presets trained in the same world here. Train some:</p>
         <Command text="counterpoint compare --presets grpo,counterpoint --world wide_verify --seeds 5" /></>}
     </div>
+  );
+}
+
+/** Folders of `counterpoint compare --all`. */
+function Races() {
+  const { data } = useLoaded("races", "", () => source.value!.races());
+  if (!data) return null;
+  return (
+    <>
+      {data.map((race) => (
+        <p key={race.id}>Every method side by side: <Link to={{ page: "compare", spec: `race:${race.id}` }}><bdi>{race.id}</bdi></Link>{" "}
+          <span class="quiet">{race.plan}, {count(race.methods, "method")}, {count(race.rows, "row")}</span></p>
+      ))}
+      {!data.length && <><p class="quiet">To put every method side by side:</p><Command text="counterpoint compare --all" /></>}
+    </>
   );
 }
 

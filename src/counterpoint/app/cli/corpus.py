@@ -14,6 +14,7 @@ from typing import Any
 import click
 import msgspec
 
+from counterpoint.app.cli._methods import presets_of
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
 from counterpoint.corpus import load, query
 from counterpoint.corpus.records import Excluded, Paper, family
@@ -113,7 +114,7 @@ def _list_excluded(text: str, *, as_json: bool) -> None:
 @with_option
 @json_option
 def show(key: str, extra: tuple[Path, ...], as_json: bool) -> None:
-    """One record with its corrections and judgements.
+    """One record with its corrections, judgements, presets and their results.
 
     KEY is a paper's key, an arXiv id, or the id of an exclusion.
     """
@@ -127,9 +128,10 @@ def show(key: str, extra: tuple[Path, ...], as_json: bool) -> None:
         return
     errata = [e for e in load.errata() if record.key in e.keys]
     marks = [m for m in load.marks() if m.key == record.key]
+    methods = presets_of(record)
     if as_json:
         fields = _dict(record) | {"family": family(record.reward_type)}
-        _emit(paper=fields, errata=[_dict(e) for e in errata], marks=[_dict(m) for m in marks])
+        _emit(paper=fields, errata=[_dict(e) for e in errata], marks=[_dict(m) for m in marks], presets=methods)
         return
     fields = _dict(record) | {"reward_type": _reward(record)}
     click.echo("\n".join(_wrapped(name, "-" if value in (None, "") else str(value)) for name, value in fields.items()))
@@ -137,6 +139,10 @@ def show(key: str, extra: tuple[Path, ...], as_json: bool) -> None:
         click.echo(_wrapped(erratum.id, f"{erratum.found} ({erratum.label})"))
     for mark in marks:
         click.echo(_wrapped("judged", f"{mark.mark} = {mark.value}: {mark.reason} ({mark.label})"))
+    for method in methods:
+        click.echo(_wrapped("preset", f"{method['preset']}: counterpoint train --preset {method['preset']} --world W1"))
+        for result in method["results"]:
+            click.echo(_wrapped("result", f"{result['text']}; {method['command']}"))
 
 
 @corpus.command(epilog=_example("stats", "stats --with corpus.jsonl --json"))

@@ -60,7 +60,8 @@ def view(
     """Look at traces and runs in the browser, until Ctrl-C.
 
     Without an argument: the store and ./runs. TRACE is an id in the store, or the beginning of one, or a file: of traces, or a
-    log that `counterpoint import` knows, which is then shown without a store. RUN is a folder of counterpoint train.
+    log that `counterpoint import` knows, which is then shown without a store. RUN is a folder of counterpoint train, or of
+    counterpoint compare --all.
     """
     try:
         from counterpoint.app import serving
@@ -88,6 +89,7 @@ def view(
 
 def _opened(what: str | None, store: Path | None, runs_home: Path) -> _Opened:
     from counterpoint.app.viewer.collection import Collection, is_run, is_store
+    from counterpoint.bench.race.rows import is_race
 
     home = store_path(store)
     if what is None:
@@ -97,6 +99,8 @@ def _opened(what: str | None, store: Path | None, runs_home: Path) -> _Opened:
         if is_store(path):
             return _Opened(Collection(path, runs=[runs_home]), "/")
         collection = Collection(home, runs=[path])
+        if is_race(path):
+            return _Opened(collection, f"/c?s={quote(f'race:{next(iter(collection.races()))}', safe=':/')}")
         if is_run(path):
             return _Opened(collection, f"/r/{_part(next(iter(collection.runs())))}")
         if collection.runs():

@@ -63,6 +63,7 @@ class Collection:
         self._opening: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._lock = threading.RLock()
         self._runs: tuple[float, dict[str, Path]] = (-_RUNS_S, {})
+        self._races: tuple[float, dict[str, Path]] = (-_RUNS_S, {})
 
     def close(self) -> None:
         """Let go of the stores' files."""
@@ -100,6 +101,25 @@ class Collection:
         if run_id not in found:
             raise NotFound(f"no run {run_id!r} here", fix=did_you_mean(run_id, found))
         return found[run_id]
+
+    def races(self) -> dict[str, Path]:
+        """Every folder of `counterpoint compare --all` by its path, and the rows that come with the package."""
+        from counterpoint.bench.race.rows import RELEASED, is_race
+
+        with self._lock:
+            at, found = self._races
+            if time.monotonic() - at > _RUNS_S:
+                found = {_name(path): path for root in self._roots for path in _folders_under(root) if is_race(path)}
+                found |= {"released": RELEASED} if RELEASED.is_file() else {}
+                self._races = time.monotonic(), found
+            return found
+
+    def race(self, race_id: str) -> Path:
+        """The place of a race that is on view."""
+        found = self.races()
+        if race_id not in found:
+            raise NotFound(f"no race {race_id!r} here", fix=did_you_mean(race_id, found))
+        return found[race_id]
 
     def samples(self, run_id: str) -> list[str]:
         """The names under which the traces that a run kept are asked for."""
@@ -212,6 +232,13 @@ def _runs_under(root: Path) -> list[Path]:
                 with suppress(OSError):
                     found += [path for path in sorted(child.iterdir()) if is_run(path)]
     return found
+
+
+def _folders_under(root: Path) -> list[Path]:
+    """The root, and the folders in it."""
+    with suppress(OSError):
+        return [root, *(child for child in sorted(root.iterdir()) if child.is_dir())]
+    return [root]
 
 
 def _name(path: Path) -> str:

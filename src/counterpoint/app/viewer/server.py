@@ -26,7 +26,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import counterpoint
 from counterpoint.app import serving
-from counterpoint.app.viewer import outcomes, runs, steering
+from counterpoint.app.viewer import outcomes, races, runs, steering
 from counterpoint.app.viewer.collection import ROWS, Collection, Listing
 from counterpoint.app.viewer.forks import Forks
 from counterpoint.app.viewer.guard import Door, Guard
@@ -190,6 +190,12 @@ class Site:
         anyway = request.query_params.get("anyway", "0") not in ("", "0", "false")
         return await self._answers.answer(request, None, partial(runs.compared, self.collection, spec, metric, anyway=anyway))
 
+    async def _races(self, request: Request) -> Response:
+        return await self._answers.answer(request, None, partial(races.races, self.collection))
+
+    async def _race(self, request: Request) -> Response:
+        return await self._answers.answer(request, None, partial(races.race, self.collection, _word(request, "id")))
+
     async def _live(self, request: Request) -> Response:
         last = request.headers.get("last-event-id") or request.query_params.get("after") or ""
         after = int(last) if last.isascii() and last.isdigit() and len(last) < 20 else None
@@ -205,6 +211,8 @@ _SHARED: dict[str, Callable[[Site, Request], Any]] = {
     "runs": Site._runs,
     "run": Site._run,
     "compare": Site._compare,
+    "races": Site._races,
+    "race": Site._race,
     "live": Site._live,
 }
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from counterpoint.bench.claim import mean_interval
 from counterpoint.bench.comparison import holm, student_two_sided
-from counterpoint.bench.race.plan import PUBLISHED
+from counterpoint.bench.race.plan import CURVE, PUBLISHED
 
 Row = Mapping[str, Any]
 CLAIM_SEEDS = 12
@@ -38,7 +38,7 @@ _BEST = 1e-12
 
 def area(row: Row) -> float:
     """The mean height of a run's curve over its budget, as a share of the bound."""
-    spent, value = zip(*row["curve"], strict=True)
+    spent, value = zip(*(point[:2] for point in row["curve"]), strict=True)
     budget = max(row["budget"], 1)
     x = np.array([*(min(s, budget) for s in spent), budget], float)
     y = np.array([*value, value[-1]], float)
@@ -48,7 +48,7 @@ def area(row: Row) -> float:
 def calls_to(row: Row, level: float) -> float | None:
     """What was charged when the curve first reaches a value; None where it never does."""
     before: tuple[float, float] | None = None
-    for spent, value in row["curve"]:
+    for spent, value, *_ in row["curve"]:
         if value >= level:
             if before is None or value == before[1]:
                 return float(spent)
@@ -198,10 +198,10 @@ def _standing(key: tuple[str, str], side: Mapping[int, Row], best: float, *, is_
 
 
 def _curve(rows: Sequence[Row]) -> list[tuple[float, float]]:
-    """The mean over seeds, at the places of the first one's curve."""
-    at = [spent for spent, _ in rows[0]["curve"]]
-    heights = [np.interp(at, *zip(*row["curve"], strict=True)) / row["bound"] for row in rows]
-    return [(float(x), float(y)) for x, y in zip(at, np.mean(heights, axis=0), strict=True)]
+    """The mean over seeds at shares of the budget, linear between evaluations."""
+    at = [share * rows[0]["budget"] for share in CURVE]
+    heights = [np.interp(at, *zip(*(point[:2] for point in row["curve"]), strict=True)) / row["bound"] for row in rows]
+    return [(x, float(y)) for x, y in zip(at, np.mean(heights, axis=0), strict=True)]
 
 
 def _paired(a: Mapping[int, float], b: Mapping[int, float]) -> list[float]:

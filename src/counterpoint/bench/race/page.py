@@ -52,6 +52,8 @@ def result_of(path: Path) -> RaceResult:
     """The result of a race in a folder, or in a file of rows."""
     head, rows = read_rows(path)
     head = described(head, rows)
+    places = {name: place for place, name in enumerate(head["worlds"])}
+    rows = sorted(rows, key=lambda row: places[row["world"]])
     rules = {name: world["rules"] for name, world in head["worlds"].items()}
     return RaceResult(head, tuple(rows), tuple(judged(rows, rules, BASELINES)))
 
@@ -60,7 +62,10 @@ def described(head: Mapping[str, Any], rows: Sequence[Row]) -> dict[str, Any]:
     """The head, with what its methods and worlds are, where it does not say so itself."""
     known = known_worlds(head["suite"])
     methods = {name: about(name) for name in dict.fromkeys(r["method"] for r in rows)}
-    worlds = {name: known.get(name, {"decision": "", "rules": {}}) for name in dict.fromkeys(r["world"] for r in rows)}
+    named = sorted(
+        {r["world"] for r in rows}, key=lambda name: (name not in known, list(known).index(name) if name in known else name)
+    )
+    worlds = {name: known.get(name, {"decision": "", "rules": {}}) for name in named}
     return {**head, "methods": head.get("methods", methods), "worlds": head.get("worlds", worlds)}
 
 

@@ -13,12 +13,14 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from counterpoint.bench.race.plan import RaceRun
 from counterpoint.errors import InputError, NotFound
 from counterpoint.files import put, read_plain
 from counterpoint.store.disk import lock
+
+if TYPE_CHECKING:
+    from counterpoint.bench.race.plan import RaceRun
 
 HEAD = "race.json"
 FORMAT = 1

@@ -52,31 +52,31 @@ def _trained(payload: Mapping[str, Any]) -> dict[str, Any]:
     world = world_of(training.settings.world, training.settings.set)
     tasks, points = first + np.arange(count), list(CURVE)
     curve: list[list[float]] = []
-    row: dict[str, Any] = {}
     while True:
         if points and training.progress >= points[0]:
             while points and training.progress >= points[0]:
                 points.pop(0)
             runs = world.run(TeamPolicy(training.player()), tasks)
-            curve.append([spent(training.totals), float(runs.values.mean())])
-            if not math.isfinite(curve[-1][1]):
-                raise CounterpointError(f"the held-out value is {curve[-1][1]} after {training.update} updates")
+            value, calls = float(runs.values.mean()), float(runs.columns["calls"].mean())
+            if not math.isfinite(value):
+                raise CounterpointError(f"the held-out value is {value} after {training.update} updates")
+            curve.append([training.totals["charged"], round(value, 6), round(calls, 3)])
         if training.is_done:
             break
         job = training.job(training.update, training.update, training.weights())
-        row = training.learn([play(job.payload, job.weights)])
+        training.learn([play(job.payload, job.weights)])
     spread = float(runs.values.std(ddof=1) / math.sqrt(count)) if count > 1 else 0.0
     means = {name: round(float(runs.columns[name].mean()), 4) for name in ("agents", "rounds", "calls", "quality")}
     return {
-        "status": "done", "value": curve[-1][1], "se": spread, "curve": [[c, round(v, 6)] for c, v in curve],
-        "updates": training.update, "spent": dict(training.totals), "means": means,
-        "collapsed": bool(row.get("collapsed", row["calls_per_episode"] == 0)),
+        "status": "done", "value": value, "se": spread, "curve": curve, "updates": training.update,
+        "spent": dict(training.totals), "means": means, "collapsed": _is_collapsed(curve),
     }  # fmt: skip
 
 
-def spent(totals: Mapping[str, int]) -> int:
-    """What a run was charged so far: calls and rounds, those of forks and trials too."""
-    return totals.get("charged", totals["calls"])
+def _is_collapsed(curve: Sequence[Sequence[float]]) -> bool:
+    """Whether the team ended up calling nobody: under one call per held-out episode over the last tenth of the budget."""
+    late = [calls for spent, _, calls in curve if spent >= 0.9 * curve[-1][0]]
+    return sum(late) < len(late)
 
 
 # -- all of them -------------------------------------------------------------------------------------------------------

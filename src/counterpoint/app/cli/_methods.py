@@ -1,0 +1,50 @@
+"""From a paper to the presets that implement it, and to what they got in the rows that come with the package.
+
+Always true: a preset belongs to a paper whose key is its name, or whose arXiv id its source names.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import counterpoint.registry as registry
+from counterpoint.corpus.records import Paper
+from counterpoint.errors import CounterpointError
+
+
+def presets_of(paper: Paper) -> list[dict[str, Any]]:
+    """The presets of a paper: name, source, the command that prints its rows, and its results world by world."""
+    names = [name for name in registry.ids("preset") if _is_of(name, paper)]
+    found = _results(names) if names else {}
+    command = "counterpoint compare --all --released --only"
+    return [{"preset": n, "source": _source(n), "command": f"{command} {n}", "results": found.get(n, [])} for n in names]
+
+
+def _source(name: str) -> str:
+    try:
+        return str(registry.get("preset", name).source)
+    except CounterpointError:  # one that cannot be loaded is no reason to hide the paper
+        return ""
+
+
+def _is_of(name: str, paper: Paper) -> bool:
+    if name == paper.key.replace("-", "_"):
+        return True
+    return paper.arxiv_id is not None and re.search(rf"\b{re.escape(paper.arxiv_id)}\b", _source(name)) is not None
+
+
+def _results(names: list[str]) -> dict[str, list[dict[str, Any]]]:
+    from counterpoint.bench.race.page import interval, result_of
+    from counterpoint.bench.race.rows import RELEASED
+
+    out: dict[str, list[dict[str, Any]]] = {}
+    for world in result_of(RELEASED).worlds if RELEASED.is_file() else ():
+        ranked = [one for one in world.standings if one.is_ranked]
+        for one in ranked:
+            if one.method in names:
+                rank = f"rank {one.rank} [{one.rank_low}, {one.rank_high}] of {len(ranked)}"
+                text = f"{world.world}: {interval(one.share)} % of the bound, {rank}, {len(one.seeds)} seeds"
+                what = {"world": world.world, "share": one.share[0], "rank": one.rank, "seeds": len(one.seeds)}
+                out.setdefault(one.method, []).append({**what, "text": text})
+    return out
