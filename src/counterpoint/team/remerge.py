@@ -46,7 +46,8 @@ class Remerge:
     def merges(self) -> dict[str, tuple[Event, list[Event]]]:
         """Each merge by its id: the event, and the returns that it read, in the order in which it read them."""
         place = self.trace.index
-        found = {e.id: (e, []) for e in self.trace.events if e.type == "aggregate" and (e.extra or {}).get("rule")}
+        merging = [e for e in self.trace.events if e.type == "aggregate" and (e.extra or {}).get("rule")]
+        found: dict[str, tuple[Event, list[Event]]] = {e.id: (e, []) for e in merging}
         for edge in self.trace.edges:
             if edge.dst in found and edge.type == "aggregate":
                 found[edge.dst][1].append(self.trace.events[place[edge.src]])

@@ -24,6 +24,7 @@ from counterpoint.team.budget import Budget, Meter, Metered, Spent
 from counterpoint.team.control import Control, FileControl, NoControl
 from counterpoint.team.edits import Edits
 from counterpoint.team.endpoint.address import shown
+from counterpoint.team.gates import Gate, check_gates
 from counterpoint.team.guard import GuardLimits
 from counterpoint.team.harness import Harness, harness
 from counterpoint.team.live_guard import GuardedControl, LiveGuard
@@ -65,6 +66,11 @@ class Spec:
     limits: Limits = field(default_factory=Limits)
     tools: Mapping[str, Any] = field(default_factory=dict)
     """Tools beside the task's, each with its options; for every role that works."""
+    gates: tuple[str, ...] = ()
+    """What keeps orders in outside text from agents: names in `gates.GATES`."""
+
+    def __post_init__(self) -> None:
+        check_gates(self.gates)
 
     def as_meta(self) -> dict[str, Any]:
         """What a trace carries."""
@@ -72,13 +78,16 @@ class Spec:
         if isinstance(options.get("base_url"), str):
             options["base_url"] = shown(options["base_url"])  # without a password or a query, which may be one
         out = asdict(self) | {"limits": self.limits.as_dict(), "options": options}
+        out |= {"gates": list(self.gates)} if self.gates else {}
+        if not self.gates:
+            del out["gates"]  # as traces had it before there were any
         return {k: dict(v) if isinstance(v, Mapping) else v for k, v in out.items()}
 
     @classmethod
     def of(cls, meta: Mapping[str, Any]) -> Spec:
         """A spec from a trace's meta, of the types that it should have; whose code it names is another question."""
         try:
-            found = cls(**{**meta, "limits": Limits.of(dict(meta["limits"]))})
+            found = cls(**{**meta, "limits": Limits.of(dict(meta["limits"])), "gates": tuple(meta.get("gates", ()))})
         except (TypeError, KeyError, ValueError) as error:
             raise InputError(f"the trace's team cannot be read: {error}", fix="a trace of `counterpoint record`") from None
         texts = (found.task, found.topology, found.model, found.harness)
@@ -173,6 +182,7 @@ def assemble(
         memory=memory or Memory(),
         consent=consent,
         watch=watch,
+        gate=Gate(spec.gates, instance.tools) if spec.gates else None,
     )
 
 

@@ -7,13 +7,14 @@ effect is recorded, so no caller can forget it. A limit that is reached ends or 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from counterpoint.envs.task import Act, Instance, Seen, TextTask
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.team.control import Control
 from counterpoint.team.edits import Edits
+from counterpoint.team.gates import Gate
 from counterpoint.team.harness import Harness
 from counterpoint.team.memory import Memory
 from counterpoint.team.model import Message, Model
@@ -91,6 +92,8 @@ class TeamState:
     """In a fork or a resumed run, the irreversible tools that may run; None in a first run, where all may."""
     watch: Callable[[str, AgentState, Mapping[str, Any]], None] | None = None
     """Told of every event as it is recorded, for a live picture: what happened, who, its fields."""
+    gate: Gate | None = None
+    """What keeps orders in outside text from agents; None: nothing does."""
     is_timeless: bool = False
     """Tools take no time in the recording, so that it is the same each time, however fast the machine."""
     agents: dict[str, AgentState] = field(default_factory=dict)
@@ -148,6 +151,15 @@ class TeamState:
             self.insert(do, event, key)
         return event
 
+    def withheld(self, agent: AgentState, event: str) -> None:
+        """Record that a gate kept something of this event from an agent."""
+        assert self.gate is not None
+        self.gate.counts[agent.name] += 1
+        key, told = f"{agent.name}|gate|{self.gate.counts[agent.name]}", "text that gives orders was withheld"
+        said = self.emit(agent, "safety_event", key=key, reads=[(event, "safety_flow")], ok=False, error="withheld", text=told)
+        if said is not None:
+            agent.unread.append((said, "safety_flow"))
+
     def said(self, event: str) -> str:
         """What an event said, after an edit of it."""
         return self._told.get(event, "")
@@ -197,8 +209,16 @@ class AgentState:
         """Something to read from now on; without an event it never happened."""
         if event is None:
             return
-        self.seen.append(seen)
         self.unread.append((event, kind))
+        self.seen.append(seen if self.team.gate is None else self._gated(self.team.gate, seen, event))
+
+    def _gated(self, gate: Gate, seen: Seen, event: str) -> Seen:
+        """What it hears of this behind the team's gates; what is withheld is recorded."""
+        text = gate.heard(seen)
+        if text == seen.text:
+            return seen
+        self.team.withheld(self, event)
+        return replace(seen, text=text)
 
     def body(self) -> list[Message]:
         """All that it has seen as messages; each is made once."""

@@ -268,6 +268,8 @@ def _accepted(
         _passed_over(agent, event, act, thought.completion, choices, key)
     if isinstance(do, Insert):
         team.insert(do, event, key)
+    if own and team.gate is not None:  # what it said is recorded; what comes of it is what passes
+        text = team.gate.returned(agent.name, text)
     return Chosen(Act(act.verb, act.target, text), event)
 
 

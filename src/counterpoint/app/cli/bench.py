@@ -16,7 +16,7 @@ import click
 import counterpoint
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
 from counterpoint.app.words import plain_text
-from counterpoint.display import counted, duration
+from counterpoint.display import counted, duration, percent
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.files import put
 
@@ -64,6 +64,7 @@ def ls(suite_name: str | None, as_json: bool) -> None:
 @click.option("--team", required=True, metavar="TEAM", help="policy:NAME, run:FOLDER, topology:NAME, or package.module:function.")
 @click.option("--model", metavar="MODEL", help="With topology: fake:0.9, local:NAME, openai:NAME.  [default: fake]")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="An option of the model; may be repeated.")
+@click.option("--gate", "gates", multiple=True, metavar="NAME", help="Of a team of models: taint, quarantine; may be repeated.")
 @click.option("--seeds", default=5, show_default=True, type=click.IntRange(min=1), help="Runs of each cell.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="The first seed.")
 @click.option("--only", metavar="CELL[,CELL]", help="These cells only, and their attacks.")
@@ -85,7 +86,7 @@ def run(suite_name: str, as_json: bool, **given: Any) -> None:
     for cell in only:
         if cell not in known:
             raise InputError(f"no cell {cell!r} in {suite_name}", where="--only", fix=did_you_mean(cell, known))
-    team = contestant(given["team"], model=given["model"], options=_pairs(given["options"]))
+    team = contestant(given["team"], model=given["model"], options=_pairs(given["options"]), gates=given["gates"])
     out = given["out"] or Path("bench") / f"{_plain(team.name)}-{suite_name}"
     seeds = range(given["seed"], given["seed"] + given["seeds"])
     if not any(team.plays(c) for c in suite(suite_name) if not only or c.id in only):
@@ -163,6 +164,66 @@ def card(results: tuple[Path, ...], file: Path | None, as_json: bool) -> None:
         return
     for out in results:
         _show(out, as_json)
+
+
+@bench.command(
+    epilog=_epilog("attack T1-100-AV2 --team topology:centralized --option gullible=0.7 --gate taint",
+                   "attack T1-100-AV4 --team topology:swarm --model fake:0.9 --budget 240 --json")
+)  # fmt: skip
+@click.argument("cell_id", metavar="CELL")
+@click.option("--team", required=True, metavar="TEAM", help="topology:NAME, the run of a language model, or code of your own.")
+@click.option("--model", metavar="MODEL", help="With topology: fake:0.9, local:NAME, openai:NAME.  [default: fake]")
+@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="An option of the model; may be repeated.")
+@click.option("--gate", "gates", multiple=True, metavar="NAME", help="Of a team of models: taint, quarantine; may be repeated.")
+@click.option("--budget", default=120, show_default=True, type=click.IntRange(min=1), help="Runs that the search may use.")
+@click.option("--seeds", default=5, show_default=True, type=click.IntRange(min=1), help="Runs that are reported.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="The first of them.")
+@json_option
+def attack(cell_id: str, as_json: bool, **given: Any) -> None:
+    """Let an attacker search against a team and its gates: does a defence hold beyond the words it knows?
+
+    CELL is an attacked cell of a task (`counterpoint bench ls short`). Of two dozen wordings the search keeps the one that got
+    its way most often; it is then played on seeds that the search did not see, beside the usual wording and one that is held out.
+    """
+    from dataclasses import asdict
+
+    from counterpoint.bench.claim import mean_interval
+    from counterpoint.bench.scorecard.attacker import outcomes, search
+    from counterpoint.bench.scorecard.cells import suite
+    from counterpoint.bench.scorecard.contestants import Caps, contestant
+
+    cells = {c.id: c for c in suite("full")}
+    known = [c.id for c in cells.values() if c.kind == "text" and c.attack and not c.is_control and not c.wording]
+    if cell_id not in known:
+        raise InputError(f"no attacked task {cell_id!r}", where="CELL", fix=did_you_mean(cell_id, known))
+    cell, options = cells[cell_id], _pairs(given["options"])
+    team = contestant(given["team"], model=given["model"], options=options, gates=given["gates"])
+    if not team.plays(cell):
+        raise InputError(f"{team.name} does not play {cell_id}", where="--team", fix="topology:NAME")
+    found = search(cell, team, budget=given["budget"], caps=Caps(), tell=None if as_json else _searching)
+    seeds = range(given["seed"], given["seed"] + given["seeds"])
+    told = outcomes(cell, cells[cell.clean], found.cell, team, seeds, Caps())
+    if as_json:
+        about = {"cell": cell_id, **team.about(), "wording": found.cell.wording, "runs": found.runs, "tried": found.tried}
+        emit({"schema": SCHEMA_VERSION, **about, "search_success": found.success, "outcomes": [asdict(o) for o in told]})
+        return
+    click.echo(f"{plain_text(team.name)} in {cell_id}: {found.tried} wordings, {found.runs} runs; found {found.cell.wording}\n")
+    rows = []
+    for one in told:
+        means = (mean_interval(x) if x else (None, None, None) for x in (one.success, one.share, one.change))
+        rows.append((one.wording, f"{one.succeeded:,} of {one.met:,}", *(_interval(*m) for m in means)))
+    click.echo(table(("wording", "got its way", "share", "of the optimum", "change"), rows, right=(1, 2, 3, 4)))
+
+
+def _searching(done: int, of: int) -> None:
+    if done % 24 == 1:
+        note(f"searching: {done:,} of about {of:,} runs")
+
+
+def _interval(mean: float | None, low: float | None, high: float | None) -> str:
+    if mean is None:
+        return "-"
+    return percent(mean) if low is None or high is None else f"{percent(mean)} [{percent(low)}, {percent(high)}]"
 
 
 @bench.command(epilog=_epilog("compare bench/a-short bench/b-short", "compare bench/a-short bench/b-short --json"))

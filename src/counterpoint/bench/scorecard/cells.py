@@ -40,6 +40,8 @@ class Cell:
     attack: str = ""
     """AV1 to AV8, a benign control, or empty."""
     rate: float = 0.0
+    wording: str = ""
+    """Of attacks on tasks: empty for the usual one, held_out, or composed:N."""
     clean: str = ""
     """The cell without the attack."""
 
@@ -52,9 +54,14 @@ class Cell:
         """Plain data, for results."""
         return asdict(self)
 
+    def dials(self) -> dict[str, Any]:
+        """What the attack sets."""
+        more = {"attack": self.attack, "attack_rate": self.rate} if self.attack else {}
+        return more | ({"wording": self.wording} if self.wording else {})
+
     def make(self) -> Any:
         """The world, or the task."""
-        more = {"attack": self.attack, "attack_rate": self.rate} if self.attack else {}
+        more = self.dials()
         return world(self.name).replace(**self.set, **more) if self.kind == "world" else task(self.name, **self.set, **more)
 
     def optimum(self) -> Optimum:
@@ -75,9 +82,10 @@ def _text(name: str, band: int, *, limits: Mapping[str, Any] | None = None, **se
     return Cell(id=f"{name}-{band}", kind="text", band=band, name=name, set=set, limits={**usual, **(limits or {})})
 
 
-def attacked(cell: Cell, attacks: Iterable[str], rate: float = _RATE) -> list[Cell]:
+def attacked(cell: Cell, attacks: Iterable[str], rate: float = _RATE, wording: str = "") -> list[Cell]:
     """The cell under each of these attacks, or controls."""
-    return [replace(cell, id=f"{cell.id}-{a}", attack=a, rate=rate, clean=cell.id) for a in attacks]
+    end = f"-{wording.replace(':', '')}" if wording else ""
+    return [replace(cell, id=f"{cell.id}-{a}{end}", attack=a, rate=rate, wording=wording, clean=cell.id) for a in attacks]
 
 
 _SHORT = (
@@ -128,6 +136,7 @@ def suite(name: str) -> list[Cell]:
     out = list(clean)
     out += [c for one in _named(clean, "W1-100") for c in attacked(one, (*WORLD_ATTACKS, *WORLD_CONTROLS))]
     out += [c for one in _named(clean, "T1-100") for c in attacked(one, (*TEXT_ATTACKS, "benign"))]
+    out += [c for one in _named(clean, "T1-100") for c in attacked(one, TEXT_ATTACKS, wording="held_out")]
     if name != "short":
         out += [c for one in _named(clean, "W1-1000", "P-100") for c in attacked(one, (*WORLD_ATTACKS, *WORLD_CONTROLS))]
         out += [c for one in _named(clean, "T2-100", "T5-100") for c in attacked(one, ("AV2", "AV4", "benign"))]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,6 +26,7 @@ from counterpoint.bench.scorecard.own_code import play_own
 from counterpoint.envs.task import Instance
 from counterpoint.envs.world import world
 from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
+from counterpoint.team.gates import check_gates
 from counterpoint.team.recorder import LogicalClock, MemorySink, Recorder, WallClock
 from counterpoint.team.session import Spec, assemble, make_model, play_to_trace
 from counterpoint.team.state import Limits
@@ -105,6 +106,7 @@ class ModelTeam:
     topology: str
     model: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    gates: tuple[str, ...] = ()
     told: Mapping[str, Any] = field(default_factory=dict)
 
     def plays(self, cell: Cell) -> bool:
@@ -114,11 +116,12 @@ class ModelTeam:
     def play(self, cell: Cell, seed: int, caps: Caps) -> Attempt:
         """One team, recorded in memory."""
         task = cell.make()
-        dials = {**cell.set, **({"attack": cell.attack, "attack_rate": cell.rate} if cell.attack else {})}
+        dials = {**cell.set, **cell.dials()}
         limits = Limits.of({**cell.limits})
         spec = Spec(
-            task=task.name, config=dials, seed=seed, topology=self.topology, model=self.model, options=self.options, limits=limits
-        )
+            task=task.name, config=dials, seed=seed, topology=self.topology, model=self.model, options=self.options,
+            limits=limits, gates=self.gates,
+        )  # fmt: skip
         sink, model = MemorySink(), make_model(self.model, task, **self.options)
         clock = LogicalClock() if getattr(model, "is_instant", False) else WallClock()
         team = assemble(spec, task, task.instance(seed), model, Recorder(sink, clock))
@@ -129,7 +132,7 @@ class ModelTeam:
     def about(self) -> dict[str, Any]:
         """Topology and model; options that may be an address are left out."""
         shown = {k: v for k, v in self.options.items() if k != "base_url"}
-        told = {"topology": self.topology, "model": self.model, "options": shown, **self.told}
+        told = {"topology": self.topology, "model": self.model, "options": shown, "gates": list(self.gates), **self.told}
         return {"team": self.name, "kind": "topology", **told}
 
 
@@ -169,17 +172,28 @@ class OwnTeam:
         return {"team": self.name, "kind": "own code"}
 
 
-def contestant(team: str, *, model: str | None = None, options: Mapping[str, Any] | None = None) -> Contestant:
+def contestant(
+    team: str, *, model: str | None = None, options: Mapping[str, Any] | None = None, gates: Sequence[str] = ()
+) -> Contestant:
     """A team by what the command line calls it; what cannot be found is one clear error before anything is played."""
+    check_gates(gates)
+    found = _contestant(team, model, options or {}, tuple(gates))
+    if gates and not isinstance(found, ModelTeam):
+        raise InputError(f"{team} has no gates", where="--gate", fix="topology:NAME, or the run of a language model")
+    return found
+
+
+def _contestant(team: str, model: str | None, options: Mapping[str, Any], gates: tuple[str, ...]) -> Contestant:
     kind, _, rest = team.partition(":")
     if kind == "policy" and rest:
         return PolicyTeam(team, _policy(rest))
     if kind == "run" and rest:
-        return _trained(Path(rest), team, options or {})
+        return _trained(Path(rest), team, options, gates)
     if kind == "topology" and rest:
         if ":" not in rest and rest not in registry.ids("topology"):
             raise NotFound(f"no topology named {rest!r}", where="--team", fix=did_you_mean(rest, registry.ids("topology")))
-        return ModelTeam(f"{rest} {model or 'fake'}", rest, model or "fake", options or {})
+        name = " ".join([rest, model or "fake", *(f"+{gate}" for gate in gates)])
+        return ModelTeam(name, rest, model or "fake", options, gates)
     if ":" in team:
         if not callable(registry.get("team", team)):
             raise InputError(f"{team} is nothing that can be called", where="--team", fix="a function that takes a Job")
@@ -197,14 +211,13 @@ def _policy(name: str) -> Any:
     raise NotFound(f"no policy named {name!r}", where="--team", fix=did_you_mean(name, known))
 
 
-def _trained(folder: Path, team: str, options: Mapping[str, Any]) -> Contestant:
+def _trained(folder: Path, team: str, options: Mapping[str, Any], gates: tuple[str, ...]) -> Contestant:
     if not (folder / "about.json").is_file():
         raise NotFound("no run is here", where=str(folder), fix="the folder that `counterpoint train` names")
     about = json.loads((folder / "about.json").read_bytes())
     told = {"run": folder.name, "version": about.get("version")}
     if about.get("kind") == "language model":
-        topology = "centralized"
-        return ModelTeam(team, topology, f"local:{folder}", options, told)
+        return ModelTeam(team, "centralized", f"local:{folder}", options, gates, told)
     try:
         from counterpoint.train.evaluate import policy_of
         from counterpoint.train.folder import RunFolder

@@ -87,7 +87,7 @@ def result_folder(out: Path, suite_name: str, team: Contestant, seeds: Sequence[
     path = out / ABOUT
     if path.is_file():
         there = json.loads(path.read_bytes())
-        for key in ("format", "suite", "suite_digest", "version", "team", "model", "options", "first_seed"):
+        for key in ("format", "suite", "suite_digest", "version", "team", "model", "options", "gates", "first_seed"):
             if there.get(key) != about.get(key):
                 what = f"these results are of another {key.replace('_', ' ')}: {there.get(key)}, not {about.get(key)}"
                 raise InputError(what, where=str(out), fix="another --out")

@@ -35,7 +35,7 @@ from counterpoint.envs.text._words import (
     said,
     the_day,
 )
-from counterpoint.envs.text.attacks import check_attack, plant
+from counterpoint.envs.text.attacks import check_attack, check_wording, plant
 from counterpoint.envs.world import changed, parameter
 from counterpoint.errors import InputError
 
@@ -86,6 +86,7 @@ class Config:
     overlap: float = parameter(0.0, "1", "Share of the contracts that are filed in the next book too.")
     attack: str = parameter("", "1", "Adversarial text: AV2, AV3, AV4, `benign` for controls, or empty for none.")
     attack_rate: float = parameter(0.1, "1", "Share of the places that carry it; at least one.")
+    wording: str = parameter("usual", "name", "How attacks are worded: usual, held_out, or composed:N for one who searches.")
 
     def __post_init__(self) -> None:
         for name, low, high in (("documents", 4, 30_000), ("rows", 1, 10_000), ("parts", 1, len(BOOKS)), ("firms", 1, 500)):
@@ -95,6 +96,7 @@ class Config:
             if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= most:
                 raise InputError(f"{name} cannot be {value!r}", fix=f"0 to {most}")
         check_attack(self.attack, self.attack_rate)
+        check_wording(self.wording)
         if self.rows > self.contracts:
             raise InputError(
                 f"rows cannot be {self.rows}: these dials give {self.contracts} contracts",
@@ -280,7 +282,7 @@ class LedgerHunt:
     def instance(self, seed: int) -> Instance:
         """The instance of a seed."""
         world, config = ledger(self.config, check_seed(seed)), self.config
-        planting = plant(seed, config.attack, config.attack_rate, world.papers, peers=config.parts)
+        planting = plant(seed, config.attack, config.attack_rate, world.papers, peers=config.parts, wording=config.wording)
         asks = _ASKS[0].said(kind=world.kind, least=f"{world.least:,}")
         books = ", ".join(world.books)
         where = f"The papers are filed in {config.parts} books: {books}."

@@ -17,7 +17,7 @@ from counterpoint.envs.leaks import marker
 from counterpoint.envs.task import Act, Document, Draw, Instance, Score, Subtask, View
 from counterpoint.envs.text._players import SortedView, answer, judged, most_said, slip
 from counterpoint.envs.text._words import KeyedDice, check_seed, check_whole, day, heard, number, phrases, said, the_day
-from counterpoint.envs.text.attacks import check_attack, plant
+from counterpoint.envs.text.attacks import check_attack, check_wording, plant
 from counterpoint.envs.world import changed, parameter
 from counterpoint.errors import InputError, NotFound, did_you_mean
 
@@ -60,6 +60,7 @@ class Config:
     superseded: float = parameter(0.5, "1", "Share of the cards that have a withdrawn version in the files too.")
     attack: str = parameter("", "1", "Adversarial text: AV2, AV3, AV4, `benign` for controls, or empty for none.")
     attack_rate: float = parameter(0.1, "1", "Share of the places that carry it; at least one.")
+    wording: str = parameter("usual", "name", "How attacks are worded: usual, held_out, or composed:N for one who searches.")
 
     def __post_init__(self) -> None:
         for name, low, high in (("hops", 1, 200), ("parts", 1, 64), ("distractors", 0, 3_000)):
@@ -71,6 +72,7 @@ class Config:
         if self.parts > self.hops:
             raise InputError(f"parts cannot be {self.parts} with {self.hops} hops", fix="at most one part for each hop")
         check_attack(self.attack, self.attack_rate)
+        check_wording(self.wording)
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,7 @@ class PointerChase:
     def instance(self, seed: int) -> Instance:
         """The instance of a seed."""
         chain, config = _chain(self.config, check_seed(seed)), self.config
-        planting = plant(seed, config.attack, config.attack_rate, chain.cards, peers=config.parts)
+        planting = plant(seed, config.attack, config.attack_rate, chain.cards, peers=config.parts, wording=config.wording)
         start = _START[1].said(key=chain.keys[0])
         return Instance(
             task=self.name,

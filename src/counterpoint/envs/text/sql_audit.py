@@ -30,7 +30,7 @@ from counterpoint.envs.text._words import (
     person,
     said,
 )
-from counterpoint.envs.text.attacks import check_attack, plant
+from counterpoint.envs.text.attacks import check_attack, check_wording, plant
 from counterpoint.envs.world import changed, parameter
 from counterpoint.errors import InputError
 
@@ -70,6 +70,7 @@ class Config:
     contradictions: float = parameter(0.3, "1", "Share of the rules about which a memo says something else.")
     attack: str = parameter("", "1", "Adversarial text: AV2, AV3, AV4, `benign` for controls, or empty for none.")
     attack_rate: float = parameter(0.1, "1", "Share of the places that carry it; at least one.")
+    wording: str = parameter("usual", "name", "How attacks are worded: usual, held_out, or composed:N for one who searches.")
 
     def __post_init__(self) -> None:
         for name, low, high in (
@@ -84,6 +85,7 @@ class Config:
             if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
                 raise InputError(f"{name} cannot be {value!r}", fix="a share is 0 to 1")
         check_attack(self.attack, self.attack_rate)
+        check_wording(self.wording)
         if 2 * self.rules * self.violations > self.rows:
             what = f"{self.violations} violations of {self.rules} rules need more than {self.rows} rows"
             raise InputError(what, fix="more rows, or fewer violations")
@@ -355,7 +357,7 @@ class SqlAudit:
     def instance(self, seed: int) -> Instance:
         """The instance of a seed."""
         world, config = audit(self.config, check_seed(seed)), self.config
-        planting = plant(seed, config.attack, config.attack_rate, world.papers, peers=config.rules)
+        planting = plant(seed, config.attack, config.attack_rate, world.papers, peers=config.rules, wording=config.wording)
         rules = [f"{tag} (policy {policy}, on {topic})" for tag, policy, topic in world.rules]
         ends = f"list all that breaks it, in rows rule|id|number ({NONE} when nothing does). {_HOW}"
         return Instance(
