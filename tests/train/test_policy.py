@@ -8,6 +8,7 @@ import torch
 
 import counterpoint as cpt
 from counterpoint.envs.teamworld.engine import Batch
+from counterpoint.train.evaluate import _team_sizes
 from counterpoint.train.learner import log_probs
 from counterpoint.train.policies import features as f
 from counterpoint.train.policies.acting import Forced, TeamPolicy
@@ -162,3 +163,25 @@ def test_forced_continuation_records_stops_and_goes_on() -> None:
     forced = play_out(world.config, net, np.arange(3), np.arange(3), goes_on=True)
     assert forced.tables["stop"]["choice"].any()
     assert forced.columns["rounds"].mean() > stopped.columns["rounds"].mean()
+
+
+@pytest.mark.parametrize(("late", "world"), [(-4.0, "W1"), (0.5, "W1"), (0.5, "M"), (0.5, "A")])
+def test_team_sizes_without_the_whole_episode(late: float, world: str) -> None:
+    net, config = network(), cpt.world(world, **WORLDS[world], max_rounds=40).config
+    with torch.no_grad():
+        net.gate.weight.copy_(torch.tensor([[0.0, -0.3, 1.5, 1.5, -1.0, -0.5, late, 0.0]]))
+        net.gate.bias.fill_(-0.4)
+        net.size.weight.zero_()
+    whole = Batch(config, np.arange(3))
+    while not whole.state.done.all():
+        whole.step(TeamPolicy(net).act(whole.observe()))
+    assert _team_sizes(net, config, 3).tolist() == whole.state.spawned.tolist()
+
+
+def test_a_trusted_policy_plays_as_a_checked_one() -> None:
+    config, net = cpt.world("M").config, network()
+    one, other = Batch(config, np.arange(3)), Batch(config, np.arange(3))
+    for _ in range(6):
+        action = TeamPolicy(net, greedy=False, salt=np.arange(3)).act(one.observe())
+        assert one.step(action).tolist() == other.step(action, trusted=True).tolist()
+    assert one.value().tolist() == other.value().tolist()

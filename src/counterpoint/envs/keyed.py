@@ -65,7 +65,12 @@ def bits(seeds: Any, *keys: Any) -> np.ndarray:
 
 def uniform(seeds: Any, *keys: Any) -> np.ndarray:
     """u(key) in [0, 1), with 53 bits."""
-    return (bits(seeds, *keys) >> _S11).astype(np.float64) * 2.0**-53
+    return share(bits(seeds, *keys))
+
+
+def share(word: np.ndarray) -> np.ndarray:
+    """A word as u(key)."""
+    return (word >> _S11).astype(np.float64) * 2.0**-53
 
 
 def normal(seeds: Any, *keys: Any) -> np.ndarray:

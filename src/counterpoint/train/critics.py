@@ -58,7 +58,7 @@ def fit(
     for _ in range(steps):
         some = {name: _some(rng, t, size // 4) for name, t in tables.items() if name != "item"}
         at = torch.from_numpy(drawn(rng, chances, size))
-        some["item"] = {k: v[at] for k, v in tables["item"].items()}
+        some["item"] = {k: v.index_select(0, at) for k, v in tables["item"].items()}
         losses = _losses(net, some)
         loss = torch.stack(list(losses.values())).sum()
         optimizer.zero_grad()
@@ -85,7 +85,7 @@ def drawn(rng: np.random.Generator, chances: np.ndarray, size: int) -> np.ndarra
 def _some(rng: np.random.Generator, t: Mapping[str, Tensor], size: int) -> dict[str, Tensor]:
     n = len(t["y"])
     at = torch.from_numpy(rng.integers(0, n, min(size, n)))
-    return {k: v[at] for k, v in t.items()}
+    return {k: v.index_select(0, at) for k, v in t.items()}
 
 
 def _losses(net: Network, some: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:

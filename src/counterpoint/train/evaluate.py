@@ -6,6 +6,7 @@ i is of variant i modulo their number, so tasks pair across runs. Nothing here c
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -13,9 +14,12 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import torch
 
 import counterpoint.registry as registry
 from counterpoint.envs.teamworld.config import Config
+from counterpoint.envs.teamworld.engine import Batch
+from counterpoint.envs.teamworld.observation import Observation
 from counterpoint.envs.teamworld.policies import named, play
 from counterpoint.envs.teamworld.setting import columns
 from counterpoint.envs.teamworld.world import TeamWorld
@@ -23,6 +27,7 @@ from counterpoint.errors import InputError, NotFound
 from counterpoint.trace import Trace
 from counterpoint.train.folder import RunFolder
 from counterpoint.train.policies.acting import TeamPolicy
+from counterpoint.train.policies.features import OPEN_ITEMS, context, role_rows
 from counterpoint.train.policies.network import Network
 from counterpoint.train.settings import settings_of
 from counterpoint.train.training import Training
@@ -72,11 +77,10 @@ def held_out(net: Network, worlds: Sequence[TeamWorld], episodes: int, *, name: 
     traces: list[tuple[int, Trace]] = []
     policy = TeamPolicy(net, name=name)
     for world, seeds in zip(worlds, _shares(len(worlds), episodes), strict=True):
-        for some, log in ((seeds[seeds < keep], True), (seeds[seeds >= keep], False)):
-            if len(some):
-                runs = world.run(policy, some, log=log)
-                parts.append((some, runs.values, dict(runs.columns)))
-                traces += [(int(seed), runs.trace(i)) for i, seed in enumerate(some)] if log else []
+        if len(seeds):  # one batch, logged or not: a round costs much the same whether it has 4 episodes or 40
+            runs = world.run(policy, seeds, log=bool(seeds[0] < keep))
+            parts.append((seeds, runs.values, dict(runs.columns)))
+            traces += [(int(seed), runs.trace(i)) for i, seed in enumerate(seeds) if seed < keep]
     order = np.argsort(np.concatenate([seeds for seeds, _, _ in parts]))
     joined = {k: np.concatenate([c[k] for _, _, c in parts])[order] for k in parts[0][2]}
     values = np.concatenate([v for _, v, _ in parts])[order]
@@ -133,7 +137,6 @@ def scaled(world: TeamWorld, factor: float) -> TeamWorld:
 def widths(net: Network, world: TeamWorld, *, episodes: int = 6) -> list[dict[str, Any]]:
     """Team sizes by task size: every count of items times 1/4, 1/2, 1, 2, 4, as far as that is a task of another size."""
     rows: dict[int, dict[str, Any]] = {}
-    policy = TeamPolicy(net)
     for factor in _FACTORS:
         try:
             other = scaled(world, factor)
@@ -142,10 +145,33 @@ def widths(net: Network, world: TeamWorld, *, episodes: int = 6) -> list[dict[st
         size = other.config.items
         if size in rows or size > max(_LARGEST, world.config.items):
             continue
-        learned = columns(play(other.config, policy, np.arange(episodes)))["agents"]
+        learned = _team_sizes(net, other.config, episodes)
         by_hand = columns(play(other.config, named("reference", other.config), np.arange(episodes)))["agents"]
         rows[size] = {"size": size, "agents": learned.tolist(), "reference": float(by_hand.mean())}
     return [rows[size] for size in sorted(rows)]
+
+
+def _team_sizes(net: Network, config: Config, episodes: int) -> np.ndarray:
+    """(E,) how many agents the greedy policy spawns on the first held-out seeds: played for as long as it may spawn any more."""
+    batch, policy = Batch(config, np.arange(episodes)), TeamPolicy(net)
+    while not batch.state.done.all():
+        obs = batch.observe()
+        if obs.round and config.attack == "none" and not _may_spawn(net, obs):
+            break
+        batch.step(policy.act(obs))
+    return batch.state.spawned.copy()
+
+
+def _may_spawn(net: Network, obs: Observation) -> bool:
+    """Whether the greedy policy could spawn in any later round, whatever comes until then: its gate is linear in the numbers of
+    open items, which are at most all of them and at least none, and everything else that it reads stays as it is."""
+    x = role_rows(obs, context(obs))
+    every = role_rows(dataclasses.replace(obs, ready=np.ones_like(obs.ready), running=np.ones_like(obs.running)), context(obs))
+    for column in OPEN_ITEMS:
+        x[:, :, column] = every[:, :, column] if net.gate.weight[0, column] > 0 else 0.0
+    with torch.no_grad():
+        gate = net.roles(torch.from_numpy(x))[0].numpy()
+    return bool((gate[obs.running] > -1e-3).any())  # a margin for what rounding may change
 
 
 def policy_of(run: RunFolder, which: str = "last", *, allow: Collection[str] = ()) -> TeamPolicy:

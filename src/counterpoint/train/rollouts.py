@@ -109,7 +109,7 @@ def play_out(
         obs = batch.observe()
         made, action = policy.decide(obs)
         prices.append(_prices(config, batch, made))
-        batch.step(action, None if team is None else team.answers(batch, obs))
+        batch.step(action, None if team is None else team.answers(batch, obs), trusted=follow is None)
         values.append(batch.value())
         worths.append(batch.worth())
         clocks.append(batch.state.clock.copy())

@@ -7,6 +7,7 @@ of forks and trials included, and at least 1 per episode: every run spends its b
 
 from __future__ import annotations
 
+import inspect
 import io
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -42,6 +43,16 @@ _KEPT = (
 )
 
 
+class Adam(torch.optim.Adam):
+    """Torch's own Adam without the wrappers that load torch's compiler: two seconds at the start of every process."""
+
+    step = torch.no_grad()(inspect.unwrap(torch.optim.Adam.step))
+    add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
+    zero_grad = inspect.unwrap(torch.optim.Optimizer.zero_grad)
+    state_dict = inspect.unwrap(torch.optim.Optimizer.state_dict)
+    load_state_dict = inspect.unwrap(torch.optim.Optimizer.load_state_dict)
+
+
 class Training:
     """A network, its optimizers, and what was spent."""
 
@@ -68,8 +79,8 @@ class Training:
         rest: list[torch.nn.Parameter] = [p for p in self.net.policy_parameters() if id(p) not in own]
         rest += list(self.module.parameters()) if self.module is not None else []
         groups: list[dict[str, Any]] = [{"params": rest}, {"params": spawn}]
-        self.policy: torch.optim.Optimizer = torch.optim.Adam(groups, fused=True)
-        self.critic: torch.optim.Optimizer = torch.optim.Adam(self.net.critic_parameters(), fused=True)
+        self.policy: torch.optim.Optimizer = Adam(groups, fused=True)
+        self.critic: torch.optim.Optimizer = Adam(self.net.critic_parameters(), fused=True)
         self.mean = {k: v.clone() for k, v in self.net.state_dict().items()}
         """A running mean of the weights: what plays when it counts."""
         self.credit: Credit | None = None

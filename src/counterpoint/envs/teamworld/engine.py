@@ -305,8 +305,13 @@ class Batch(Running):
 
     # -- acting
 
-    def step(self, action: Action, answers: Callable[[Calls, np.ndarray], np.ndarray] | None = None) -> np.ndarray:
-        """One round; (E,) rewards that sum to the return. `answers(calls, claims)` may replace what workers say."""
+    def step(
+        self, action: Action, answers: Callable[[Calls, np.ndarray], np.ndarray] | None = None, *, trusted: bool = False
+    ) -> np.ndarray:
+        """One round; (E,) rewards that sum to the return. `answers(calls, claims)` may replace what workers say. What is illegal
+        is refused and changes nothing; a `trusted` policy, which acts by what it is shown as legal, is not checked."""
+        if trusted:
+            return self._step(action, answers, is_checked=True)
         if answers is not None:
             return self._spoken_step(action, answers)
         return self._step(action, None)
@@ -320,11 +325,14 @@ class Batch(Running):
             self.restore(saved)
             raise
 
-    def _step(self, action: Action, answers: Callable[[Calls, np.ndarray], np.ndarray] | None) -> np.ndarray:
+    def _step(
+        self, action: Action, answers: Callable[[Calls, np.ndarray], np.ndarray] | None, *, is_checked: bool = False
+    ) -> np.ndarray:
         edits = self._edits.get(self.round, [])
         if edits:
             action = edited_action(self.config, action, edits)
-        check_action(self.config, self.state, action, self._limits)
+        if not is_checked:
+            check_action(self.config, self.state, action, self._limits)
         s = self.state
         ran = ~s.done
         self._others(action, ran)

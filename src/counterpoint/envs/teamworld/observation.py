@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from counterpoint.envs.keyed import purpose, uniform
+from counterpoint.envs.keyed import bits, mixed, purpose, share
 from counterpoint.envs.teamworld.action import ANSWER, DECISIONS, Action, Calls, Spawns
 from counterpoint.envs.teamworld.acts import peers, possible
 from counterpoint.envs.teamworld.config import ACTS, ATTACKS, KINDS, RULES, Config
@@ -366,11 +366,17 @@ def observation(config: Config, s: BatchState, batch: Running) -> Observation:
     free = s.alive & (s.busy <= s.round[:, None]) & ~s.done[:, None]
     free[:, 0] &= config.orchestrator_works
     now = batch.round
+    words: dict[int, np.ndarray] = {}  # by place; without fresh noise the same for all, and asked for often
 
     def noise(place: int, keys: tuple[Any, ...]) -> np.ndarray:
-        seeds = batch.seeds(np.arange(s.episodes), place)
+        held = place if s.fresh_seed.shape[1] else -1
+        if held not in words:
+            words[held] = bits(batch.seeds(np.arange(s.episodes), place), _POLICY, now)
         dims = max([np.ndim(k) for k in keys], default=0)
-        return uniform(seeds.reshape(-1, *[1] * max(0, dims - 1)) if dims > 1 else seeds, _POLICY, now, place, *keys)
+        word = words[held].reshape(-1, *[1] * (dims - 1)) if dims > 1 else words[held]
+        for key in (place, *keys):
+            word = mixed(word, key)
+        return share(word)
 
     return Observation(
         config=config,

@@ -125,7 +125,7 @@ class TeamPolicy:
             return None
         salt = salt_now(self.salt, obs)
         dims = max([np.ndim(k) for k in keys], default=0)
-        return obs.uniform(decision, salt if dims < 2 else salt[:, None], *keys)
+        return obs.uniform(decision, salt.reshape(-1, *[1] * (dims - 1)) if dims > 1 else salt, *keys)
 
     def act(self, obs: Observation) -> Action:
         """This round's action."""
@@ -270,8 +270,8 @@ class TeamPolicy:
             self._now.allow(mask, at, of)
         purpose_logp = _log_softmax(np.where(mask, purpose_logit, -np.inf).astype(np.float64))
         place = rows.item + obs.config.items * rows.copy
-        u_all = [self._noise(obs, "delegate", code, np.arange(int(place.max()) + 1)[None]) for code in (0, 1, 2)]
-        u, u_brief, u_point = (None if v is None else v[rows.ep, place] for v in u_all)
+        draws = self._noise(obs, "delegate", np.arange(3)[:, None], np.arange(int(place.max()) + 1)[None, None])
+        u, u_brief, u_point = (None, None, None) if draws is None else draws[rows.ep, :, place].T
         purpose = _chosen(purpose_logp, u)
         if self._now is None:
             reached, rank = _reached(rows, purpose, np.maximum(work, 0.01) / (1 + rows.copy), self._room(obs, free))

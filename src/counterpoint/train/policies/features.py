@@ -76,7 +76,10 @@ def context(obs: Observation) -> Context:
     members[:, 0] &= obs.config.orchestrator_works
     families = np.stack([(members & (obs.family == f)).sum(axis=1) for f in (0, 1)], axis=1)
     ready = obs.ready & obs.running[:, None]
-    kinds = np.stack([ready[:, obs.kind == k].sum(axis=1) for k in range(len(KINDS))], axis=1)
+    kinds, first = np.zeros((obs.episodes, len(KINDS)), np.int64), 0
+    for k, count in enumerate(obs.config.counts):  # items of a kind lie side by side
+        if count:
+            kinds[:, k], first = ready[:, first : first + count].sum(axis=1), first + count
     is_lead = np.arange(members.shape[1]) == 0
     types = np.stack([(members & ((obs.type == t) | is_lead)).sum(axis=1) for t in range(obs.config.types)], axis=1)
     return Context(members.sum(axis=1), families, kinds.sum(axis=1), kinds, types)
@@ -204,6 +207,10 @@ def team_rows(obs: Observation, about: Context, rows: Rows) -> Floats:
         first = np.concatenate([[0], np.cumsum(count[some])[:-1]])
         x[some, 15:] = np.add.reduceat(rows.x, first, axis=0) / count[some, None]
     return x
+
+
+OPEN_ITEMS = (2, 3)
+"""The columns of a role's row that change while nobody is spawned: open items, those of parallel and of serial kinds."""
 
 
 def role_rows(obs: Observation, about: Context) -> Floats:

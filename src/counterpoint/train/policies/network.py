@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from counterpoint.envs.teamworld.config import KINDS, RULES
 from counterpoint.train.policies.features import AGENT, ITEM, PAIR, ROLE, SEEN_BY_CRITIC, TEAM, WORKER
@@ -42,6 +43,17 @@ def _small(layer: nn.Linear, *biases: float) -> nn.Linear:
         with torch.no_grad():
             layer.bias.copy_(torch.tensor(biases))
     return layer
+
+
+def _through(layers: nn.Sequential, x: Tensor) -> Tensor:
+    """What the layers of `_mlp` make of x: the same operations as calling them, without a call for every layer's hooks."""
+    for layer in layers._modules.values():
+        x = F.linear(x, layer.weight, layer.bias) if isinstance(layer, nn.Linear) else torch.relu(x)
+    return x
+
+
+def _head(layer: nn.Linear, x: Tensor) -> Tensor:
+    return F.linear(x, layer.weight, layer.bias)
 
 
 class Network(nn.Module):
@@ -93,31 +105,33 @@ class Network(nn.Module):
 
     def judge_items(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Q of answer, verify, next (R, 3); of briefs (R, 4); log calls to go (R,); the critic's query (R, D); V (R,)."""
-        q, brief, work, level, query = self.item_critic(x).split([3, 4, 1, 1, _POINT], dim=-1)
+        q, brief, work, level, query = _through(self.item_critic, x).split([3, 4, 1, 1, _POINT], dim=-1)
         return q, brief, work[..., 0], query, level[..., 0]
 
     def judge_pairs(self, query: Tensor, agent_x: Tensor, pair_x: Tensor) -> Tensor:
         """What an agent adds to an item's Q."""
-        return (query * self.point_key(agent_x)).sum(-1) + self.point_pair(pair_x)[..., 0]
+        return (query * _head(self.point_key, agent_x)).sum(-1) + _head(self.point_pair, pair_x)[..., 0]
 
     def judge_teams(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Q of going on (the team's return to go per open item) (E,), of rules (E, 6), of full return and broadcast (E, 2)."""
-        going, talk, rules = self.team_critic(x).split([1, 2, len(RULES)], dim=-1)
+        going, talk, rules = _through(self.team_critic, x).split([1, 2, len(RULES)], dim=-1)
         return going[..., 0], rules, talk
 
     def items(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Purpose logits (R, 4), brief logits (R, 4), queries (R, D)."""
-        h = self.for_purpose(x)
-        brief = h if self.for_brief is self.for_purpose else self.for_brief(x)
-        query = h if self.for_query is self.for_purpose else self.for_query(x)
-        return self.purpose(h), self.brief(brief), self.query(query)
+        first, second, third = self.for_purpose, self.for_brief, self.for_query
+        h = _through(first, x)
+        brief = h if second is first else _through(second, x)
+        query = h if third is first else _through(third, x)
+        return _head(self.purpose, h), _head(self.brief, brief), _head(self.query, query)
 
     def teams(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Stop logit (E,), rule logits (E, 6), logits of full return and broadcast (E, 2)."""
-        h = self.for_stop(x)
-        rule = h if self.for_rule is self.for_stop else self.for_rule(x)
-        talk = h if self.for_talk is self.for_stop else self.for_talk(x)
-        return self.stop(h).squeeze(-1), self.rule(rule), self.talk(talk)
+        first, second, third = self.for_stop, self.for_rule, self.for_talk
+        h = _through(first, x)
+        rule = h if second is first else _through(second, x)
+        talk = h if third is first else _through(third, x)
+        return _head(self.stop, h).squeeze(-1), _head(self.rule, rule), _head(self.talk, talk)
 
     def roles(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Gate logits and mean log sizes of roles, shape without the last axis."""
@@ -125,5 +139,5 @@ class Network(nn.Module):
 
     def workers(self, x: Tensor) -> Tensor:
         """Logits of deferring to the draft, (R,)."""
-        logits = [head(x)[..., 0] for head in self.worker]
+        logits = [_through(head, x)[..., 0] for head in self.worker]
         return logits[0] if len(logits) == 1 else torch.where(x[..., 1] > 0, logits[1], logits[0])
