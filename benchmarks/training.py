@@ -8,6 +8,10 @@ our team has, 24 copies of it stepped side by side, one forward pass for all of 
 steps on as many rows: 4 epochs of 3 parts. Two kinds of clock: rates of one process by CPU time, which a busy machine hardly
 changes; with two worker processes, and rollouts that lag by one update, by wall time, which needs the machine for itself (the
 load is printed). Every process has one thread.
+
+A whole run is `train_run` from start to end: levels of the hand-made policies, rollouts with the traces that a mechanism reads,
+updates, evaluations, alerts, checkpoints, stored traces. Its peer is the plain loop of the same settings, rollouts and updates
+alone: the ratio is what a run keeps of the loop's speed.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from __future__ import annotations
 import os
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,14 +32,16 @@ from mpe2 import simple_spread_v3
 from torch import nn
 
 from counterpoint.train.feed import Ordered
+from counterpoint.train.jobs import play
 from counterpoint.train.presets.counterpoint import counterpoint
 from counterpoint.train.runners.here import Here
 from counterpoint.train.runners.processes import Processes
-from counterpoint.train.settings import Settings
+from counterpoint.train.settings import Settings, settings_of
+from counterpoint.train.start import train_run
 from counterpoint.train.training import Training
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-WIDTH, COPIES, TARGET = 48, 24, 50_000
+WIDTH, COPIES, TARGET, WHOLE = 48, 24, 50_000, 30_000
 wide = replace(counterpoint, loss={"soft": {"keep": 192}})
 """The shipped preset, keeping one batch where it keeps eight: as many episodes, where a batch is eight times as large."""
 
@@ -130,6 +137,39 @@ class Peer:
         return made
 
 
+def _settings(preset: str, budget: int) -> dict[str, Any]:
+    return {"preset": preset, "world": "W1", "set": {"vote_items": 64}, "seed": 1, "budget_calls": budget}
+
+
+def whole_run(preset: str, budget: int) -> tuple[int, float]:
+    """(decisions, CPU seconds) of a run with its folder."""
+    with tempfile.TemporaryDirectory() as place:
+        begin = time.process_time()
+        made = train_run(os.path.join(place, "run"), _settings(preset, budget)).spent()["decisions"]
+        return made, time.process_time() - begin
+
+
+def plain_loop(preset: str, budget: int) -> tuple[int, float]:
+    """(decisions, CPU seconds) of the rollouts and updates alone."""
+    run, begin = Training(settings_of(_settings(preset, budget))), time.process_time()
+    while not run.is_done:
+        job = run.job(run.update, run.update, run.weights())
+        run.learn([play(job.payload, job.weights)])
+    return run.totals["decisions"], time.process_time() - begin
+
+
+def whole_runs(*, quick: bool, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    """A row per preset."""
+    rows = []
+    for preset in ("counterpoint",) if quick else ("grpo", "c3", "qmix", "sharp", "counterpoint"):
+        whole, loop = whole_run(preset, 5_000 if quick else 40_000), plain_loop(preset, 5_000 if quick else 40_000)
+        say(f"whole run of {preset}: {whole[1]:.1f} CPU s for {whole[0]:,} decisions; the loop alone {loop[1]:.1f} CPU s")
+        name = f"whole run, {preset} (CPU time; peer: its loop alone)"
+        made = row(name, whole[0] / whole[1], loop[0] / loop[1], "decisions/s", is_rate=True)
+        rows.append(made | {"target": f">= {WHOLE:,} decisions/s", "ok": made["ours"] >= WHOLE})
+    return rows
+
+
 def rate(work: Callable[[int], int], count: int, clock: Callable[[], float]) -> float:
     """Decisions per second."""
     begin = clock()
@@ -177,6 +217,7 @@ def measure(*, quick: bool, say: Callable[[str], None]) -> list[dict[str, Any]]:
         row("two cores, if nothing waits, 192 episodes an update (from CPU time)", two["wide"], None, unit),
         _goal("two worker processes, 24 episodes an update (wall)", wall["shipped"], unit),
         _goal("two worker processes, 192 episodes an update (wall)", wall["wide"], unit),
+        *whole_runs(quick=quick, say=say),
     ]
 
 
