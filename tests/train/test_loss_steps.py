@@ -42,7 +42,7 @@ def test_what_is_done_unless_asked_otherwise() -> None:
     steps = {
         "epochs": 4, "parts": 3, "clip": 0.2, "clip_high": None, "dual": None, "entropy": 0.005, "scale": True, "max_norm": 0.5,
         "level": "decision", "log_max": 10.0, "weigh": "type", "mask_low": None, "mask_high": None, "pull": 0.0, "kl": "k3",
-        "beta": 0.0, "kl_in": "loss", "kl_most": None, "veto": None,
+        "kl_weight": 0.0, "kl_in": "loss", "kl_most": None, "veto": None,
     }  # fmt: skip
     defaults: dict[str, dict[str, object]] = {
         "clip": steps,

@@ -73,7 +73,7 @@ def test_kl_in_the_reward_is_what_is_still_to_come() -> None:
 @pytest.mark.parametrize(
     "options",
     [{"level": "turn", "log_max": 3.0}, {"level": "sequence", "veto": 1e-4}, {"weigh": "row"}, {"weigh": "rollout"}, {"mask_low": -0.5, "mask_high": 0.5, "pull": 0.1},
-     {"beta": 0.5}, {"beta": 0.5, "kl": "k1", "kl_in": "reward"}, {"kl_most": 1e-9}],
+     {"kl_weight": 0.5}, {"kl_weight": 0.5, "kl": "k1", "kl_in": "reward"}, {"kl_most": 1e-9}],
 )  # fmt: skip
 def test_every_option_changes_an_update(options: dict[str, object]) -> None:
     def learned(change: dict[str, object]) -> dict[str, np.ndarray]:
@@ -89,7 +89,7 @@ def test_every_option_changes_an_update(options: dict[str, object]) -> None:
 
 
 def test_the_reference_is_the_network_at_the_start_and_survives_a_checkpoint() -> None:
-    training = Training(settings_of(CONFIG | {"preset": "grpo", "budget_calls": 0, "change": {"loss": {"beta": 0.1}, "group": 2}, "episodes": 4}))
+    training = Training(settings_of(CONFIG | {"preset": "grpo", "budget_calls": 0, "change": {"loss": {"kl_weight": 0.1}, "group": 2}, "episodes": 4}))
     start = training.weights()
     for number in range(2):
         job = training.job(number, number, training.weights())
@@ -108,4 +108,4 @@ def test_options_that_do_not_exist_are_named() -> None:
     with pytest.raises(InputError, match=r"option level is 'turns'.*did you mean 'turn'"):
         registry.get("loss", "clip").resolved({"level": "turns"})
     with pytest.raises(InputError, match="the KL in the reward is k1"):
-        registry.get("loss", "clip").resolved({"kl_in": "reward", "beta": 0.1})
+        registry.get("loss", "clip").resolved({"kl_in": "reward", "kl_weight": 0.1})

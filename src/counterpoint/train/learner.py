@@ -243,11 +243,11 @@ def _other_loss(
             columns.append((log_ratio.reshape(-1), adv.reshape(-1), np.repeat(ep, wide), np.repeat(unit, wide)))
         ratios, advs, eps, units = zip(*columns, strict=True)
         loss = joined_loss(torch.cat(ratios), torch.cat(advs), np.concatenate(eps), np.concatenate(units), options)
-    if options.beta and options.kl_in == "loss":
+    if options.kl_weight and options.kl_in == "loss":
         for name, r, _, _ in all_rows:
             assert r.ref is not None
             to_ref = logp[name][torch.from_numpy(r.at)] - torch.from_numpy(r.ref.astype(np.float32))
-            loss = loss + options.beta * kl_term(to_ref.clamp(-10, 10), options.kl).mean()
+            loss = loss + options.kl_weight * kl_term(to_ref.clamp(-10, 10), options.kl).mean()
     return loss
 
 
@@ -261,7 +261,7 @@ def _placed(
         if options.level != "decision":
             who = t["agent"][r.at] if name == "worker" else 0
             out[name] = replace(out[name], unit=unit_codes(t["ep"][r.at], t["round"][r.at], who, options.level))
-        if options.beta and options.kl_in == "loss":
+        if options.kl_weight and options.kl_in == "loss":
             if ref is None:
                 raise InputError("a KL to the reference needs its log-probabilities", fix="loss clip keeps a reference")
             out[name] = replace(out[name], ref=ref[name][r.at])

@@ -68,7 +68,7 @@ class Steps:
     """tau of tau (log rho)^2."""
     kl: str = "k3"
     """Estimator of the KL to the reference, which is the network at the start."""
-    beta: float = 0.0
+    kl_weight: float = 0.0
     """Weight of that KL; 0: no reference is kept."""
     kl_in: str = "loss"
     """Where it counts: in the `loss`, or in the `reward` (k1 of the agent's decisions from here on, off the advantage)."""
@@ -81,13 +81,13 @@ class Steps:
         for name, known in (("level", LEVELS), ("weigh", WEIGHTS), ("kl", ESTIMATORS), ("kl_in", PLACES)):
             if getattr(self, name) not in known:
                 raise InputError(f"option {name} is {getattr(self, name)!r}", fix=did_you_mean(getattr(self, name), known))
-        if self.kl_in == "reward" and self.kl != "k1" and self.beta:
+        if self.kl_in == "reward" and self.kl != "k1" and self.kl_weight:
             raise InputError(f"the KL in the reward is k1, not {self.kl}", fix='kl="k1"')
 
     @property
     def is_plain(self) -> bool:
         """Whether a step is PPO's: one ratio per decision, means by decision type, no reference."""
-        return self.level == "decision" and self.weigh == "type" and not (self.beta and self.kl_in == "loss")
+        return self.level == "decision" and self.weigh == "type" and not (self.kl_weight and self.kl_in == "loss")
 
 
 def surrogate(log_ratio: Tensor, advantage: Tensor, o: Steps) -> Tensor:

@@ -36,7 +36,7 @@ def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) 
     advantages, stats = learner.advantages(out, traces)
     steps = replace(o, entropy=o.entropy * (1 - learner.progress))
     each, episodes, ref = learner.balancer(out, traces), len(out.values), None
-    if o.beta:
+    if o.kl_weight:
         assert isinstance(learner.module, Reference)
         with torch.no_grad():
             then = log_probs(learner.module.network(learner.net), out.tables)[0]
@@ -44,7 +44,7 @@ def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) 
         ref = {name: x.numpy().astype(np.float64) for name, x in then.items()}
         if o.kl_in == "reward":
             own = {name: x.numpy().astype(np.float64) for name, x in now.items()}
-            advantages = less_kl(advantages, _places(out, advantages), own, ref, o.beta)
+            advantages = less_kl(advantages, _places(out, advantages), own, ref, o.kl_weight)
     rng = learner.rng(1)
     return stats | update(learner.net, learner.policy, out.tables, advantages, episodes, steps, rng, balancer=each, ref=ref)
 
