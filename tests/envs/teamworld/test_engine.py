@@ -14,7 +14,7 @@ from counterpoint.envs.teamworld.action import NEXT, VERIFY, Action, Calls, Spaw
 from counterpoint.envs.teamworld.action import rule as rule_number
 from counterpoint.envs.teamworld.config import ATTACKS, CONTROLS, TOPOLOGIES, Config
 from counterpoint.envs.teamworld.engine import Batch
-from counterpoint.envs.teamworld.policies import NAMES, named, play
+from counterpoint.envs.teamworld.policies import LISTED, named, play
 
 SMALL: dict[str, Any] = {"max_agents": 6, "max_rounds": 12, "max_votes": 4, "pool_mean": 5.0, "pool_slots": 12, "pool_calls": 8, "draft_calls": 6,
                          "chain_hops": 2, "hop_checks": 1, "hop_attempts": 2, "node_module_size": 3, "node_cross_edges": 1}  # fmt: skip
@@ -82,7 +82,7 @@ def close_to(hits: np.ndarray, chance: Any) -> None:
     assert abs(hits.mean() - p) <= 5 * np.sqrt(max(p * (1 - p), 1e-9) / n) + 1e-12, (hits.mean(), p, n)
 
 
-_CHEAP = [name for name in NAMES if name != "best_cap"]  # which rehearses, see below
+_CHEAP = [name for name in LISTED if name != "best_cap"]  # which rehearses, see below
 _PLAYED = [(case, name) for case in CASES for name in (_CHEAP if case in ("votes", "nodes", "swarm") else ("oracle", "random"))]
 
 

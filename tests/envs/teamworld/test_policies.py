@@ -9,13 +9,13 @@ import pytest
 
 from counterpoint.envs.teamworld.config import RULES, TOPOLOGIES, Config
 from counterpoint.envs.teamworld.engine import Batch
-from counterpoint.envs.teamworld.policies import NAMES, named, play
+from counterpoint.envs.teamworld.policies import LISTED, named, play
 from counterpoint.errors import NotFound
 
 MIXED: dict[str, Any] = {"vote_items": 4, "pool_items": 2, "pool_mean": 5.0, "pool_slots": 12, "pool_calls": 8, "draft_items": 1, "draft_calls": 6,
                          "chain_items": 1, "chain_hops": 2, "node_modules": 1, "node_module_size": 3, "max_agents": 6, "max_rounds": 20,
                          "max_votes": 4}  # fmt: skip
-CHEAP = [n for n in NAMES if n != "best_cap"]
+CHEAP = [n for n in LISTED if n != "best_cap"]
 
 
 @pytest.mark.parametrize("name", CHEAP)

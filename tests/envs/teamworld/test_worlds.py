@@ -11,7 +11,7 @@ import counterpoint as cpt
 from counterpoint import registry
 from counterpoint.bench.claims import reference_bound, screening
 from counterpoint.bench.claims.screening import PLANTED, SUB_DECISIONS, losses, worst
-from counterpoint.envs.teamworld.policies import NAMES, named, play
+from counterpoint.envs.teamworld.policies import LISTED, named, play
 from counterpoint.envs.teamworld.policies.composed import ComposedPolicy, Parts
 from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.errors import InputError, NotFound
@@ -84,7 +84,7 @@ def test_in_a_pool_of_poisson_finds_nothing_but_time_tells_when_to_stop() -> Non
     assert len(set(calls.tolist())) == 1
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", LISTED)
 def test_policies_fit_on_a_screen_and_have_a_name(name: str) -> None:
     policy = named(name, WORLDS["wide_verify"].config)
     assert policy.name == name

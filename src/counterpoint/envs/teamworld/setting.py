@@ -16,7 +16,7 @@ import numpy as np
 
 from counterpoint.envs.teamworld.config import Config
 from counterpoint.envs.teamworld.engine import Batch
-from counterpoint.envs.teamworld.policies import NAMES, Policy, named
+from counterpoint.envs.teamworld.policies import LISTED, Policy, named
 from counterpoint.envs.teamworld.state import COSTS
 from counterpoint.envs.teamworld.traces import Episodes, agent_names
 from counterpoint.envs.world import changed
@@ -52,7 +52,7 @@ class Setting:
 
     def policies(self) -> list[str]:
         """The hand-made policies."""
-        return list(NAMES)
+        return list(LISTED)
 
     def policy(self, policy: str | Policy) -> Policy:
         """A policy by name, prepared for this configuration; a policy itself is passed through."""

@@ -255,7 +255,9 @@ class TeamWorld(Setting):
         numbers = np.asarray(seeds, np.int64)
         batch = play(self.config, chosen, numbers, log=log)
         make = traced(self, batch, numbers, chosen) if log else None
-        return Runs(seeds=numbers, values=batch.value(), columns=columns(batch), make_trace=make)
+        told = columns(batch)
+        told["calls"] += getattr(chosen, "simulated_calls", 0)  # a search pays for what it tried
+        return Runs(seeds=numbers, values=batch.value(), columns=told, make_trace=make)
 
     def env(self) -> TeamEnv:
         """One episode to step by hand, after Gymnasium's habits."""

@@ -20,7 +20,9 @@ from counterpoint.envs.teamworld.edits import Edit
 from counterpoint.envs.teamworld.engine import Batch
 from counterpoint.envs.teamworld.observation import Observation, limits
 from counterpoint.envs.teamworld.policies._assign import assigned, within_budget
+from counterpoint.envs.teamworld.policies.agentspawn import AgentSpawn
 from counterpoint.envs.teamworld.policies.composed import ComposedPolicy, Parts
+from counterpoint.envs.teamworld.policies.halo import Halo, Searched, search
 from counterpoint.errors import NotFound, did_you_mean
 
 # -- What a policy is, and playing episodes: one loop, any policy, any number of seeds at once ------------------------
@@ -147,7 +149,10 @@ class Opposed:
         return replace(action, attack=np.where(called & (obs.attacks_left > 0), self.code, 0))
 
 
-NAMES = ("reference", "oracle", "best_cap", "majority", "first_answer", "serial", "spawn_all", "random")
+LISTED = ("reference", "oracle", "best_cap", "majority", "first_answer", "serial", "spawn_all", "agentspawn", "random")
+"""What a world plays where nobody says which."""
+NAMES = (*LISTED, "halo", "halo_released")
+"""All that `named` knows: a search that simulates tens of episodes is there for those who ask for it."""
 
 
 def named(name: str, config: Config) -> Policy:
@@ -167,13 +172,29 @@ def named(name: str, config: Config) -> Policy:
             return ComposedPolicy(config, Parts(spawn="serial"), name)
         case "spawn_all":
             return ComposedPolicy(config, Parts(spawn="all"), name)
+        case "agentspawn":
+            return AgentSpawn(config, name)
+        case "halo" | "halo_released":
+            return Halo(config, halo_search(config, name == "halo_released"), name)
         case "random":
             return Random(config)
     raise NotFound(f"no policy named {name!r}", fix=did_you_mean(name, NAMES))
 
 
+_SEARCH = 2_000_003
 _REHEARSAL = range(1_000_003, 1_000_003 + 16)
 _COARSE = (1, 2, 3, 4, 5, 6, 8, 10, 14, 20, 28, 40, 56, 80, 110, 160, 220)
+
+
+@lru_cache(maxsize=64)
+def halo_search(config: Config, as_released: bool) -> Searched:
+    """What HALO's search finds in a configuration, on seeds of its own; the same for every episode, each of which pays for it."""
+
+    def simulate(policy: ComposedPolicy, first: int, number: int) -> tuple[np.ndarray, int]:
+        batch = play(config, policy, range(_SEARCH + first, _SEARCH + first + number))
+        return batch.value(), int(batch.state.counts[:, 0].sum())
+
+    return search(config, simulate, as_released=as_released)
 
 
 @lru_cache(maxsize=64)

@@ -358,6 +358,10 @@ class ComposedPolicy:
             spawns = self.size.orders(obs)
             if len(spawns):
                 return replace(action, spawns=spawns)
+        return self.work(obs, action)
+
+    def work(self, obs: Observation, action: Action) -> Action:
+        """The action with calls of what is worth it, or a stop where nothing is."""
         priority, family, purpose = self._wants(obs)
         wanted = (priority > -np.inf).any(axis=1)
         stop = obs.running & ~wanted & ~self._waiting(obs)
