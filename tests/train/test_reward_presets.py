@@ -121,9 +121,18 @@ def _sepo() -> None:
     assert list(credit.of(1).values()) == near([-1.04, -1.0, -0.96, -1.0])
 
 
+def _collabuiagents() -> None:
+    def scored(*amounts: float) -> list[Trace]:
+        back = {"type": "return", "agent": "w", "role": "worker", "task": "vote 0"}
+        return [trace(f"t{i}", 0.0, LEAD, {**back, "reward": {"R2": x}}) for i, x in enumerate(amounts)]
+
+    assert credited("collabuiagents", scored(0.5, 0.5, 0.5))[1].notes["pairs"] == []  # a critic that says the same everywhere
+    assert credited("collabuiagents", scored(0.0, 1.0, 0.0))[1].notes["pairs"] == [("t1 e1", "t0 e1"), ("t1 e1", "t2 e1")]
+
+
 CASES: Mapping[str, Callable[[], None]] = {
     f.__name__[1:]: f
-    for f in (_matpo, _paramanager, _marsrl, _foldgrpo, _debate_as_reward, _wideseek_r1, _gdpo, _dvao, _saw, _sepo)
+    for f in (_matpo, _paramanager, _marsrl, _foldgrpo, _debate_as_reward, _wideseek_r1, _gdpo, _dvao, _saw, _sepo, _collabuiagents)
 }
 
 

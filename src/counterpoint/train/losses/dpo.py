@@ -24,7 +24,7 @@ from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace
 from counterpoint.trace.keys import parse_key
 from counterpoint.trace.rows import Credit
-from counterpoint.train.learner import finite, log_probs, rows_of
+from counterpoint.train.learner import TYPES, finite, log_probs, rows_of
 from counterpoint.train.loss import Learner, Loss
 from counterpoint.train.losses.sft import Options as Imitation
 from counterpoint.train.losses.sft import imitate
@@ -59,10 +59,15 @@ class Options:
     """On all pairs of the batch, per update."""
     max_norm: float = 1.0
     """Of the gradient."""
+    skips: tuple[str, ...] = ()
+    """Decision types that pairs say nothing about: ("item",) where both steps were made, and only how they were made differs."""
 
     def __post_init__(self) -> None:
         if self.pairs not in _PAIRS:
             raise InputError(f"option pairs is {self.pairs!r}", fix=did_you_mean(self.pairs, _PAIRS))
+        for name in self.skips:
+            if name not in TYPES:
+                raise InputError(f"option skips names {name!r}", fix=did_you_mean(name, TYPES))
 
 
 def dpo_loss(better: Tensor, better_ref: Tensor, worse: Tensor, worse_ref: Tensor, beta: float) -> Tensor:
@@ -175,6 +180,8 @@ def _prefer(
     assert isinstance(learner.module, Reference)
     counted: dict[str, np.ndarray] = {}
     for name, r in rows_of(out.tables, advantages, scale=False).items():  # decisions that count, of types that learn
+        if name in o.skips:
+            continue
         counted[name] = np.zeros(len(out.tables[_TABLE.get(name, name)]["ep"]), np.bool_)
         counted[name][r.at] = True
     units = sorted({u for pair in pairs for u in pair}, key=str)
