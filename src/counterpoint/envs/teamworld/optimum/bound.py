@@ -157,8 +157,15 @@ def _gateway(config: Config) -> float:
     return config.gateway_price if config.topology == "harness" else 0.0
 
 
+def _is_judged(config: Config) -> bool:
+    """Whether votes pass a critic."""
+    return config.topology == "planner_executor_critic" and config.vote_items > 0
+
+
 def _briefs(config: Config) -> list[int]:
-    """The sizes of brief of which no other knows at least as much for less."""
+    """The sizes of brief of which no other knows at least as much for less; all of them behind a critic (see `bound_any`)."""
+    if _is_judged(config):
+        return list(range(4))
 
     def beaten(b: int) -> bool:
         return any(
@@ -262,7 +269,12 @@ def bound_any(config: Config) -> float:
     κ(X), where κ(X) = min_n of that (plus a spawn round if the orchestrator does not work, for X > 0). κ is a minimum of lines,
     hence concave, and κ(0) = 0, so that on 0..X_max it lies above its chord: κ(X) ≥ λ·X with λ = κ(X_max) / X_max, on every path,
     whatever decided n. (3) Charged λ per call, the items are independent and each gets at most its own optimum at extra = λ.
+
+    Behind a critic (1) fails: it judges the vote as it was cast, and where a family is mostly misled, a vote that knows less is
+    right more often. Such questions have no bound here (inf).
     """
+    if _is_judged(config):
+        return inf
     most = _most_calls(config)
     least = 0 if config.orchestrator_works else 1
     sizes = range(least, max(least, config.max_agents) + 1)

@@ -70,21 +70,24 @@ def assigned(
     return ep, item, agent
 
 
-def matched(obs: Observation, priority: np.ndarray, family: np.ndarray, free: np.ndarray, *, blind: bool) -> list[Triple]:
-    """Wanted items by type and family where the team has such specialists, else by whoever is free; `blind` ignores both.
+def matched(
+    obs: Observation, priority: np.ndarray, family: np.ndarray, free: np.ndarray, *, by_type: bool = True, by_family: bool = True
+) -> list[Triple]:
+    """Wanted items by type and family where the team has such specialists, else by whoever is free; either may be ignored.
 
     Takes the agents it uses out of `free` and the items out of `priority`.
     """
     workers = obs.alive.copy()
     workers[:, 0] &= obs.config.orchestrator_works
     parts = []
-    for kind, f in [(t, f) for t in range(obs.config.types) for f in (0, 1)] if not blind else []:
-        members = workers & (obs.type == kind) & (obs.family == f)
+    types, families = (range(obs.config.types) if by_type else (-1,)), ((0, 1) if by_family else (-1,))  # -1: any
+    for kind, f in [(t, f) for t in types for f in families] if by_type or by_family else []:
+        members = workers & ((kind < 0) | (obs.type == kind)) & ((f < 0) | (obs.family == f))
         if members.any():
-            fits = (obs.item_type == kind) & ((family == f) | (family < 0))
+            fits = ((kind < 0) | (obs.item_type == kind)) & ((f < 0) | (family == f) | (family < 0))
             parts.append(assigned(np.where(fits, priority, -np.inf), free, members))
             _take(parts[-1], free, priority)
-    lonely = np.ones(priority.shape, np.bool_) if blind else _orphans(obs, workers)
+    lonely = _orphans(obs, workers) if by_type else np.full(priority.shape, not by_family)
     if lonely.any():
         parts.append(assigned(np.where(lonely, priority, -np.inf), free, workers))
         _take(parts[-1], free, priority)
@@ -162,17 +165,21 @@ def _built(seen: Any, e: Any, ready: np.ndarray, free: np.ndarray, members: np.n
     return pairs
 
 
-def searchers(obs: Observation, priority: np.ndarray, family: np.ndarray, free: np.ndarray, *, blind: bool) -> list[Triple]:
+def searchers(
+    obs: Observation, priority: np.ndarray, family: np.ndarray, free: np.ndarray, *, by_type: bool = True, by_family: bool = True
+) -> list[Triple]:
     """Everybody who is free and fits searches a wanted pool; several pools share them in turn."""
     seen, parts = obs.of("pool"), []
     pools = np.arange(seen.first_item, seen.first_item + obs.config.pool_items)
     room = obs.config.pool_calls - obs.calls[:, pools]
     for j, item in enumerate(pools):
         fits = free & (priority[:, item] > -np.inf)[:, None]
-        if not blind:
-            fits &= (obs.type == obs.item_type[:, [item]]) & (obs.family == family[:, [item]])
+        if by_type:
+            fits &= obs.type == obs.item_type[:, [item]]
+        if by_family:
+            fits &= obs.family == family[:, [item]]
         place = np.cumsum(fits, axis=1)
-        share = -(-fits.sum(axis=1) // (len(pools) - j)) if blind or obs.config.types == 1 else fits.sum(axis=1)
+        share = fits.sum(axis=1) if by_type and obs.config.types > 1 else -(-fits.sum(axis=1) // (len(pools) - j))
         ep, agent = np.nonzero(fits & (place <= np.minimum(share, room[:, j])[:, None]))
         parts.append((ep, np.full(len(ep), item), agent))
         free[ep, agent] = False

@@ -279,8 +279,19 @@ def _families(config: Config, briefs: tuple[int, ...], extra: float) -> np.ndarr
     return calls
 
 
-def team_size(config: Config, spawn: str, *, cheap: bool, alone: bool) -> Size:
-    """The team that a way of spawning gives; `alone` spawns one where the plan spawns nobody."""
+def _wanted(config: Config, spawn: str, plan: int, least: int) -> int:
+    """Agents that a way of spawning asks for, where the bound's plan has `plan` of them; the ways are those of `Parts.spawn`."""
+    if spawn.endswith("/item"):
+        return round(float(spawn.removesuffix("/item")) * config.items)
+    if spawn.isdigit():
+        return int(spawn)
+    ways = {"plan": plan, "serial": least, "all": config.max_agents, "quarter": ceil(plan / 4), "fourfold": 4 * plan}
+    return ways[spawn]
+
+
+def team_size(config: Config, spawn: str, *, only: int | None, alone: bool) -> Size:
+    """The team that a way of spawning gives, of the family `only` where one is named; `alone` spawns one where the plan spawns
+    nobody."""
     best = bound.plan(config)
     is_panel = config.votes_per_agent < config.max_votes and config.vote_items == config.items
     if is_panel:
@@ -292,13 +303,13 @@ def team_size(config: Config, spawn: str, *, cheap: bool, alone: bool) -> Size:
         number, briefs = best.agents, best.briefs if best.agents else (2,) * len(best.briefs)
         families = _families(config, briefs, best.extra)
     least = 0 if config.orchestrator_works and not alone else 1
-    changed = {"plan": number, "serial": least, "all": config.max_agents, "quarter": ceil(number / 4), "fourfold": 4 * number}[
-        spawn
-    ]
+    changed = _wanted(config, spawn, number, least)
     number = min(config.max_agents, max(least if number or alone or spawn != "plan" else 0, changed))
     if not families.sum():
         families = np.array([0, 1])
-    mix = (number, 0) if cheap else tuple(int(v) for v in _split(number, (families / families.sum())[None])[0])
+    if only is not None:
+        families = np.array([only == 0, only == 1], np.int64)
+    mix = tuple(int(v) for v in _split(number, (families / families.sum())[None])[0])
     workers = max(1, number + config.orchestrator_works)
     extra = config.round_price / (workers * config.calls_per_round)
     leads = (
@@ -309,14 +320,19 @@ def team_size(config: Config, spawn: str, *, cheap: bool, alone: bool) -> Size:
     return Size(config, (mix[0], mix[1]), extra, briefs, leads)
 
 
+_ONLY = {"cheap": 0, "dear": 1}
+
+
 @dataclass(frozen=True)
 class Parts:
     """How each sub-decision is taken."""
 
     spawn: str = "plan"
-    """O1: "plan", "serial" (one at most), "all" (as many as may be), "quarter" or "fourfold" of the plan."""
+    """O1: "plan", "serial" (one at most), "all" (as many as may be), "quarter" or "fourfold" of the plan, "8" (that many),
+    "0.5/item" (by the size of the task)."""
     delegate: str = "matched"
-    """O2: "matched", "blind" (whoever is free), "cheap" (family A only), "others" (never the orchestrator itself)."""
+    """O2: "matched" (by type and family), "by_type" or "by_family" alone, "blind" (whoever is free), "cheap" (family A only),
+    "dear" (family B only), "others" (never the orchestrator itself)."""
     brief: int = -1
     """O3: size of every brief; -1 is the plan's."""
     broadcast: bool = False
@@ -340,9 +356,8 @@ class ComposedPolicy:
     @cached_property
     def size(self) -> Size:
         """How many agents, for whom time costs how much per call."""
-        return team_size(
-            self.config, self.parts.spawn, cheap=self.parts.delegate == "cheap", alone=self.parts.delegate in ("others", "cheap")
-        )
+        delegate = self.parts.delegate
+        return team_size(self.config, self.parts.spawn, only=_ONLY.get(delegate), alone=delegate in ("others", "cheap"))
 
     @cached_property
     def wishes(self) -> Wishes:
@@ -403,20 +418,21 @@ class ComposedPolicy:
         return (gain < obs.config.round_price) & ~(priority[:, n:] > -np.inf).any(axis=1)
 
     def _calls(self, obs: Observation, priority: np.ndarray, family: np.ndarray, purpose: np.ndarray) -> Calls:
-        free, blind, parts = obs.free.copy(), self.parts.delegate == "blind", []
-        if self.parts.delegate in ("others", "cheap"):
+        free, delegate, parts = obs.free.copy(), self.parts.delegate, []
+        by = {"by_type": delegate not in ("blind", "by_family"), "by_family": delegate not in ("blind", "by_type")}
+        if delegate in ("others", "cheap"):
             free[:, 0] = False
         if obs.of("node") is not None:
-            parts += builders(obs, priority, free, blind=blind)
+            parts += builders(obs, priority, free, blind=delegate == "blind")
         apart = (obs.kind == KINDS.index("pool")) | (obs.kind == KINDS.index("node"))
         first = np.where(apart, -np.inf, priority)
         if obs.of("vote") is not None and obs.config.votes_per_agent < obs.config.max_votes:
             n = obs.config.vote_items
             parts += panel(obs, first[:, :n], family[:, :n], free)
             first[:, :n] = -np.inf
-        parts += matched(obs, first, family, free, blind=blind)
+        parts += matched(obs, first, family, free, **by)
         if obs.of("pool") is not None:
-            parts += searchers(obs, priority, family, free, blind=blind)
+            parts += searchers(obs, priority, family, free, **by)
         ep, item, agent = (np.concatenate(column) for column in zip(*parts, strict=True))
         if obs.config.topology == "harness":
             ep, item, agent = (column[within_budget(obs, ep)] for column in (ep, item, agent))
