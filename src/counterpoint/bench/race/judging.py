@@ -200,7 +200,8 @@ def _standing(key: tuple[str, str], side: Mapping[int, Row], best: float, *, is_
 def _curve(rows: Sequence[Row]) -> list[tuple[float, float]]:
     """The mean over seeds at shares of the budget, linear between evaluations."""
     at = [share * rows[0]["budget"] for share in CURVE]
-    heights = [np.interp(at, *zip(*(point[:2] for point in row["curve"]), strict=True)) / row["bound"] for row in rows]
+    curves = [np.array([point[:2] for point in row["curve"]], float).T for row in rows]
+    heights = [np.interp(at, spent, value) / row["bound"] for (spent, value), row in zip(curves, rows, strict=True)]
     return [(x, float(y)) for x, y in zip(at, np.mean(heights, axis=0), strict=True)]
 
 

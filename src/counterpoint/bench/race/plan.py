@@ -70,7 +70,7 @@ PLANS = {
 
 
 class RaceWorld(Protocol):
-    """A world of a suite (`envs.teamworld.suites.SuiteWorld`)."""
+    """A world of a suite (`envs.teamworld.suites.SuiteWorld`): one world, or several tasks that are played in turn (`mix`)."""
 
     @property
     def name(self) -> str: ...
@@ -79,11 +79,11 @@ class RaceWorld(Protocol):
     @property
     def set(self) -> Mapping[str, Any]: ...
     @property
+    def mix(self) -> Sequence[Mapping[str, Any]]: ...
+    @property
     def decision(self) -> str: ...
     @property
     def bound(self) -> float: ...
-    @property
-    def rules(self) -> Mapping[str, float]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +95,7 @@ class _Plain:
     set: Mapping[str, Any]
     decision: str
     bound: float
-    rules: Mapping[str, float]
+    mix: tuple[Mapping[str, Any], ...] = ()
 
 
 @cache
@@ -104,7 +104,7 @@ def _suites() -> Mapping[str, tuple[RaceWorld, ...]]:
         found: Mapping[str, tuple[RaceWorld, ...]] = importlib.import_module("counterpoint.envs.teamworld.suites").SUITES
         return found
     plain = tuple(
-        _Plain(name=n, world=n, set=c, decision=d, bound=world_of(n, c).optimum().value, rules={})
+        _Plain(name=n, world=n, set=c, decision=d, bound=world_of(n, c).optimum().value)
         for n, d, c in (("W1", "O1", {"vote_items": 64}), ("V", "O2", {}))
     )
     return {"core": plain, "full": plain}
@@ -125,7 +125,7 @@ def worlds_of(suite: str, only: Sequence[str] = ()) -> tuple[RaceWorld, ...]:
 def known_worlds(suite: str) -> dict[str, dict[str, Any]]:
     """What the worlds of a suite are, by name."""
     return {
-        w.name: {"world": w.world, "set": dict(w.set), "decision": w.decision, "bound": w.bound, "rules": dict(w.rules)}
+        w.name: {"decision": w.decision, "bound": w.bound, "rules": dict(getattr(w, "rules", {}))}
         for w in _suites().get(suite, ())
     }
 
@@ -206,7 +206,8 @@ class RaceRun:
         """As `train.settings.settings_of` takes them."""
         preset = named_preset(self.method)
         return {
-            "preset": self.method, "world": self.world.world, "set": dict(self.world.set), "seed": self.seed,
+            "preset": self.method, "world": self.world.world, "set": dict(self.world.set),
+            "mix": [dict(task) for task in self.world.mix], "seed": self.seed,
             "change": change_of(preset, self.point), "budget_calls": self.budget, "episodes": episodes_of(preset),
         }  # fmt: skip
 
@@ -215,7 +216,8 @@ class RaceRun:
         """A sum of all that decides the result, but for the code."""
         preset = dataclasses.asdict(named_preset(self.method).changed(self.settings["change"]))
         held = {k: v for k, v in preset.items() if k not in _IN_WORDS}
-        config = dataclasses.asdict(world_of(self.world.world, self.world.set).config)
+        tasks = [{**self.world.set, **task} for task in self.world.mix] or [self.world.set]
+        config = [dataclasses.asdict(world_of(self.world.world, task).config) for task in tasks]
         own = {
             "preset": held,
             "world": config,

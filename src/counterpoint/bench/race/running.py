@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from counterpoint.bench.race.plan import CURVE, PUBLISHED, Method, Race, RaceRun
 from counterpoint.bench.race.rows import Claim, RaceFolder
 from counterpoint.errors import CounterpointError, Refused
 from counterpoint.train.runner import Job, Runner
+
+if TYPE_CHECKING:
+    from counterpoint.train.training import Training
 
 WORK = "counterpoint.bench.race.running:work"
 _LOOK_S = 1.0
@@ -42,22 +45,20 @@ def work(payload: Mapping[str, Any], _weights: Any = None) -> dict[str, Any]:
 
 
 def _trained(payload: Mapping[str, Any]) -> dict[str, Any]:
-    from counterpoint.train.jobs import play, world_of
-    from counterpoint.train.policies.acting import TeamPolicy
+    from counterpoint.train.jobs import play
     from counterpoint.train.settings import settings_of
     from counterpoint.train.training import Training
 
     training = Training(settings_of(payload["settings"]))
     first, count = payload["tasks"]
-    world = world_of(training.settings.world, training.settings.set)
     tasks, points = first + np.arange(count), list(CURVE)
     curve: list[list[float]] = []
     while True:
         if points and training.progress >= points[0]:
             while points and training.progress >= points[0]:
                 points.pop(0)
-            runs = world.run(TeamPolicy(training.player()), tasks)
-            value, calls = float(runs.values.mean()), float(runs.columns["calls"].mean())
+            values, columns = _played(training, tasks)
+            value, calls = float(values.mean()), float(columns["calls"].mean())
             if not math.isfinite(value):
                 raise CounterpointError(f"the held-out value is {value} after {training.update} updates")
             curve.append([training.totals["charged"], round(value, 6), round(calls, 3)])
@@ -65,12 +66,21 @@ def _trained(payload: Mapping[str, Any]) -> dict[str, Any]:
             break
         job = training.job(training.update, training.update, training.weights())
         training.learn([play(job.payload, job.weights)])
-    spread = float(runs.values.std(ddof=1) / math.sqrt(count)) if count > 1 else 0.0
-    means = {name: round(float(runs.columns[name].mean()), 4) for name in ("agents", "rounds", "calls", "quality")}
+    spread = float(values.std(ddof=1) / math.sqrt(count)) if count > 1 else 0.0
+    means = {name: round(float(columns[name].mean()), 4) for name in ("agents", "rounds", "calls", "quality")}
     return {
         "status": "done", "value": value, "se": spread, "curve": curve, "updates": training.update,
         "spent": dict(training.totals), "means": means, "collapsed": _is_collapsed(curve),
     }  # fmt: skip
+
+
+def _played(training: Training, tasks: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Returns, and further numbers, of the network as it plays now; task i is of variant i modulo their number."""
+    from counterpoint.train.policies.acting import TeamPolicy
+
+    policy, variants = TeamPolicy(training.player()), len(training.worlds)
+    runs = [world.run(policy, tasks[tasks % variants == v]) for v, world in enumerate(training.worlds)]
+    return np.concatenate([r.values for r in runs]), {k: np.concatenate([r.columns[k] for r in runs]) for k in runs[0].columns}
 
 
 def _is_collapsed(curve: Sequence[Sequence[float]]) -> bool:
