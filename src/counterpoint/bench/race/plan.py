@@ -12,7 +12,7 @@ import importlib
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, Protocol
 
@@ -24,7 +24,7 @@ from counterpoint.train.preset import Preset, named_preset
 OURS, BASELINES = "counterpoint", ("grpo", "counterpoint")
 EPISODES = 32
 """Per update, for every method."""
-CURVE = (0.0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+CURVE = (0.0, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 1.0)
 """Shares of the budget after which the held-out tasks are played."""
 TUNING_SEED, CONFIRM_SEED = 100, 200
 FINAL_TASKS, TUNING_TASKS = 500_000, 600_000
@@ -52,7 +52,7 @@ class Plan:
     """The two best points are run again with the final budget on so many seeds; 0: the best point of the grid is taken."""
     published_seeds: int = 5
     """Final seeds of the published numbers, where tuning chose others."""
-    tasks: int = 64
+    tasks: int = 48
     """Held-out tasks of every evaluation."""
 
     def with_budget(self, budget: int) -> Plan:
@@ -216,7 +216,7 @@ class RaceRun:
         """A sum of all that decides the result, but for the code."""
         preset = dataclasses.asdict(named_preset(self.method).changed(self.settings["change"]))
         held = {k: v for k, v in preset.items() if k not in _IN_WORDS}
-        tasks = [{**self.world.set, **task} for task in self.world.mix] or [self.world.set]
+        tasks = [{**self.world.set, **task} for task in self.world.mix] or [dict(self.world.set)]
         config = [dataclasses.asdict(world_of(self.world.world, task).config) for task in tasks]
         own = {
             "preset": held,
@@ -261,6 +261,14 @@ class Race:
     methods: tuple[Method, ...]
     worlds: tuple[RaceWorld, ...]
     seeds: int
+    _runs: dict[tuple[Any, ...], RaceRun] = field(default_factory=dict, repr=False, compare=False)
+    """Runs that were asked for before, so that each one's digest is worked out once."""
+
+    def _run(self, phase: str, method: Method, point: str, world: RaceWorld, seed: int, budget: int, first: int) -> RaceRun:
+        key = (phase, method.name, point, world.name, seed)
+        if key not in self._runs:
+            self._runs[key] = RaceRun(phase, method.name, point, world, seed, budget, (first, self.plan.tasks))
+        return self._runs[key]
 
     @property
     def tuned_on(self) -> tuple[RaceWorld, ...]:
@@ -278,15 +286,14 @@ class Race:
         if not self.plan.tune_budget or method.preset is None:
             return []
         return [
-            RaceRun("tune", method.name, point, world, TUNING_SEED + s, self.plan.tune_budget, (TUNING_TASKS, self.plan.tasks))
+            self._run("tune", method, point, world, TUNING_SEED + s, self.plan.tune_budget, TUNING_TASKS)
             for world in self.tuned_on for s in range(self.plan.tune_seeds) for point in grid(method.preset)
         ]  # fmt: skip
 
     def confirming(self, method: Method, best: Sequence[str]) -> list[RaceRun]:
         """The best points of the grid, again, with the final budget."""
-        plan = self.plan
         return [
-            RaceRun("confirm", method.name, point, world, CONFIRM_SEED + s, plan.final_budget, (TUNING_TASKS, plan.tasks))
+            self._run("confirm", method, point, world, CONFIRM_SEED + s, self.plan.final_budget, TUNING_TASKS)
             for world in self.tuned_on for s in range(self.plan.confirm_seeds) for point in best
         ]  # fmt: skip
 
@@ -294,8 +301,8 @@ class Race:
         """What counts: the chosen point with every seed, and the published numbers with a few where others were chosen."""
         wanted = [(chosen, s) for s in range(self.seeds)]
         wanted += [] if chosen == PUBLISHED else [(PUBLISHED, s) for s in range(min(self.seeds, self.plan.published_seeds))]
-        budget, tasks = self.plan.final_budget, (FINAL_TASKS, self.plan.tasks)
-        return [RaceRun("final", method.name, point, world, s, budget, tasks) for world in self.worlds for point, s in wanted]
+        budget = self.plan.final_budget
+        return [self._run("final", method, point, world, s, budget, FINAL_TASKS) for world in self.worlds for point, s in wanted]
 
     def most_runs(self) -> list[RaceRun]:
         """Every run there may be, for a dry run: finals as published, before anything is chosen."""
