@@ -53,7 +53,7 @@ def test_a_race_as_a_page_and_as_one_file(tmp_path: Path, ends: Any) -> None:
     folder = filled(tmp_path / "race")
     assert ends("--all", "--out", str(folder), "--table", "page.md", "--export", "rows.jsonl")[0] == 0
     page = Path("page.md").read_text()
-    assert "| 1 [1, 2] | counterpoint | published | 3 | 70.0 [45.2, 94.8] |" in page
+    assert "| 1 [1, 1] | counterpoint | published | 3 | 70.0 [45.2, 94.8] |" in page
     assert "kimi_parl ?" in page
     assert len(Path("rows.jsonl").read_text().splitlines()) == 10
 

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from counterpoint.bench.race.judging import CLAIM_SEEDS, SHARES, Against, Row, Standing, WorldResult, judged
-from counterpoint.bench.race.plan import BASELINES, OURS, PUBLISHED, about, known_worlds
+from counterpoint.bench.race.plan import BASELINES, OURS, PUBLISHED, about, world_about
 from counterpoint.bench.race.rows import read_rows
+from counterpoint.envs.teamworld.suites import SUITES
 from counterpoint.errors import InputError
 
 
@@ -60,13 +61,11 @@ def result_of(path: Path) -> RaceResult:
 
 def described(head: Mapping[str, Any], rows: Sequence[Row]) -> dict[str, Any]:
     """The head, with what its methods and worlds are, where it does not say so itself."""
-    known = known_worlds(head["suite"])
-    methods = {name: about(name) for name in dict.fromkeys(r["method"] for r in rows)}
-    named = sorted(
-        {r["world"] for r in rows}, key=lambda name: (name not in known, list(known).index(name) if name in known else name)
-    )
-    worlds = {name: known.get(name, {"decision": "", "rules": {}}) for name in named}
-    return {**head, "methods": head.get("methods", methods), "worlds": head.get("worlds", worlds)}
+    order = [world.name for world in SUITES.get(head["suite"], ())]
+    named = sorted({r["world"] for r in rows}, key=lambda name: (order.index(name) if name in order else len(order), name))
+    methods = head.get("methods") or {name: about(name) for name in dict.fromkeys(r["method"] for r in rows)}
+    worlds = head.get("worlds") or {name: world_about(head["suite"], name) for name in named}
+    return {**head, "methods": methods, "worlds": worlds}
 
 
 # -- cells -------------------------------------------------------------------------------------------------------------
@@ -178,9 +177,9 @@ def _world_part(result: RaceResult, world: WorldResult) -> list[str]:
     told = result.head["worlds"].get(world.world, {})
     rules = ", ".join(f"{name} {value / world.bound:.1%}" for name, value in told.get("rules", {}).items())
     out = [f"## {world.world}", ""]
-    what = f"The decision it is about: {told['decision']}. " if told.get("decision") else ""
+    what = f"{told['about'].capitalize()}. The decision it is about: {told['decision']}. " if told.get("decision") else ""
     out.append(f"{what}Bound {world.bound:.4g} points; best known {world.best_known / world.bound:.1%} of it."
-               + (f" Hand-made rules: {rules}." if rules else ""))  # fmt: skip
+               + (f" By hand: {rules}." if rules else ""))  # fmt: skip
     header = [*HEADER, "command"]
     out += ["", "| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     for one in world.standings:

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import importlib
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, Protocol
 
 import counterpoint.registry as registry
+from counterpoint.envs.teamworld.suites import SUITES
 from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
 from counterpoint.train.jobs import world_of
 from counterpoint.train.preset import Preset, named_preset
@@ -27,6 +26,8 @@ EPISODES = 32
 CURVE = (0.0, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 1.0)
 """Shares of the budget after which the held-out tasks are played."""
 TUNING_SEED, CONFIRM_SEED = 100, 200
+KNOWN_TASKS = 96
+"""Final tasks on which hand-made play is measured: the same for every plan."""
 FINAL_TASKS, TUNING_TASKS = 500_000, 600_000
 """The first held-out task; training begins at 1,000,000, and evaluations of `counterpoint train` at 0."""
 _RATES = {"": 1.0, "lr/3": 1 / 3, "lr*3": 3.0}
@@ -86,48 +87,25 @@ class RaceWorld(Protocol):
     def bound(self) -> float: ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Plain:
-    """A released world as it is."""
-
-    name: str
-    world: str
-    set: Mapping[str, Any]
-    decision: str
-    bound: float
-    mix: tuple[Mapping[str, Any], ...] = ()
-
-
-@cache
-def _suites() -> Mapping[str, tuple[RaceWorld, ...]]:
-    with suppress(ModuleNotFoundError):
-        found: Mapping[str, tuple[RaceWorld, ...]] = importlib.import_module("counterpoint.envs.teamworld.suites").SUITES
-        return found
-    plain = tuple(
-        _Plain(name=n, world=n, set=c, decision=d, bound=world_of(n, c).optimum().value)
-        for n, d, c in (("W1", "O1", {"vote_items": 64}), ("V", "O2", {}))
-    )
-    return {"core": plain, "full": plain}
-
-
 def worlds_of(suite: str, only: Sequence[str] = ()) -> tuple[RaceWorld, ...]:
     """The worlds of a suite, or those of it that are named."""
-    suites = _suites()
-    if suite not in suites:
-        raise NotFound(f"no suite named {suite!r}", where="--suite", fix=did_you_mean(suite, suites))
-    found = {w.name: w for w in suites[suite]}
+    if suite not in SUITES:
+        raise NotFound(f"no suite named {suite!r}", where="--suite", fix=did_you_mean(suite, SUITES))
+    found = {w.name: w for w in SUITES[suite]}
     for name in only:
         if name not in found:
             raise NotFound(f"suite {suite} has no world {name!r}", where="--worlds", fix=did_you_mean(name, found))
     return tuple(found[name] for name in only) if only else tuple(found.values())
 
 
-def known_worlds(suite: str) -> dict[str, dict[str, Any]]:
-    """What the worlds of a suite are, by name."""
-    return {
-        w.name: {"decision": w.decision, "bound": w.bound, "rules": dict(getattr(w, "rules", {}))}
-        for w in _suites().get(suite, ())
-    }
+@cache
+def world_about(suite: str, name: str) -> dict[str, Any]:
+    """What a world of a suite is, and what the best hand-made play gets on the final tasks."""
+    found = next((world for world in SUITES.get(suite, ()) if world.name == name), None)
+    if found is None:
+        return {"about": "", "decision": "", "rules": {}}
+    known = float(found.values(found.known, range(FINAL_TASKS, FINAL_TASKS + KNOWN_TASKS)).mean())
+    return {"about": found.about, "decision": found.decision, "rules": {"best hand-made play": known}}
 
 
 @dataclass(frozen=True)
