@@ -23,6 +23,7 @@ TYPE_CHECKING = False  # type checkers take this name for true; importing `typin
 if TYPE_CHECKING:
     from typing import Any
 
+    from counterpoint.app.api.advise import advise
     from counterpoint.app.api.audit import audit
     from counterpoint.app.api.compare import compare
     from counterpoint.app.api.credit import credit, reward, rows
@@ -72,6 +73,7 @@ _HOME = {
     "Trace": "trace",
     "TraceBatch": "trace.batch",
     "TryAgain": "errors",
+    "advise": "app.api.advise",
     "audit": "app.api.audit",
     "compare": "app.api.compare",
     "content_ref": "trace",

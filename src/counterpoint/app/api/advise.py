@@ -1,0 +1,158 @@
+"""`cpt.advise`: what to change in a team, ranked by what it gains, with how sure that is.
+
+Always true: a run that can be replayed is tried, never guessed; one that cannot is judged by other runs of its task, or refused.
+A model that costs money is asked only where `budget_tokens` says how much; `price_of` says first what it would take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from counterpoint.app.api.credit import asks_model
+from counterpoint.app.api.inputs import many_traces
+from counterpoint.app.forking import named_model, replay_of
+from counterpoint.app.library import store_path
+from counterpoint.credit.best_arm import LEAST
+from counterpoint.credit.fork_price import ForkPrice
+from counterpoint.errors import InputError, NotFound, NotIdentified, Refused, did_you_mean
+from counterpoint.team.advice import KINDS, Advice, Advised, Trials, advise_from_runs
+from counterpoint.team.advice import advise as raced
+from counterpoint.trace import Trace
+
+if TYPE_CHECKING:
+    from counterpoint.app.api.inputs import Source, StorePlace
+
+WORLD_BUDGET, LIVE_BUDGET = 40, 8
+"""Trials for each change, where nobody says how many."""
+
+
+def advise(
+    traces: Source,
+    *,
+    store: StorePlace = None,
+    budget: int | None = None,
+    scope: str = "all",
+    kinds: Sequence[str] = (),
+    models: Mapping[str, str] | None = None,
+    say: Sequence[str] = (),
+    at: Sequence[str] = (),
+    sure: float = 0.95,
+    rank: str = "gain",
+    seed: int = 0,
+    model: Any = None,
+    base_url: str | None = None,
+    key_env: str | None = None,
+    allow: Sequence[str] = (),
+    budget_tokens: int | None = None,
+) -> Advice:
+    """What to change: candidate changes of a run, tried until the best is certain or `budget` trials are spent.
+
+    `scope` is `task` (habits that other runs can follow), `run` (one event of this run) or `all`; `kinds` and `at` (event ids)
+    narrow the candidates; `models` names another model to try for a role, `say` messages to try. Of several traces the first is
+    advised; where it cannot be replayed all others, or all runs of its task in the store, say what each change is worth.
+
+    >>> import counterpoint as cpt
+    >>> trace = cpt.world("W1", vote_items=12).run("spawn_all", [0], log=True).trace(0)
+    >>> found = cpt.advise(trace, scope="task", kinds=["width"])
+    >>> found.first.change.says[:18], found.first.verdict
+    ('spawn half as many', 'helps')
+    """
+    many = many_traces(traces, store)
+    _check(many[0], scope, kinds, at, sure)
+    live = {"model": model, "base_url": base_url, "key_env": key_env, "allow": allow, "budget_tokens": budget_tokens}
+    trials = trials_of(many[0], kinds=kinds, models=models, say=say, seed=seed, **live)
+    if trials is None:
+        return advise_from_runs(_group(many, store), delta=1 - sure, ids=at)
+    trials.changes = [c for c in trials.changes if scope in ("all", c.scope) and (not at or c.at in at)]
+    if asks_model(many[0]) and budget_tokens is None and trials.changes:
+        price = price_of(trials)
+        what = f"{price.forks:,} trials at least would ask a model for up to {price.tokens:,} tokens"
+        fix = f"--budget-tokens {price.tokens}, or fewer kinds of change"
+        raise Refused(what, where=many[0].trace_id, why="no budget is given", fix=fix)
+    each, at_once = (WORLD_BUDGET, 16) if many[0].meta.get("world") else (LIVE_BUDGET, 4)
+    chosen = max(LEAST, each * len(trials.changes)) if budget is None else budget
+    return raced(trials, many[0].trace_id, budget=chosen, delta=1 - sure, rank=rank, at_once=at_once)
+
+
+def trials_of(
+    trace: Trace,
+    *,
+    kinds: Collection[str] = (),
+    models: Mapping[str, str] | None = None,
+    say: Sequence[str] = (),
+    seed: int = 0,
+    model: Any = None,
+    base_url: str | None = None,
+    key_env: str | None = None,
+    allow: Sequence[str] = (),
+    budget_tokens: int | None = None,
+) -> Trials | None:
+    """What can try changes of this run; None where nothing can replay it."""
+    if isinstance(trace.meta.get("team"), dict):
+        from counterpoint.team.live_trials import LiveTrials
+
+        asked = {"model_name": model, "base_url": base_url, "key_env": key_env, "allow": allow}
+        make = (lambda: named_model(trace, asked)) if isinstance(model, str) else None if model is None else (lambda: model)
+        if make is None and asks_model(trace):
+            fix = "name the model again, as in --model openai:NAME --base-url URL"
+            raise NotIdentified("what its model would have said is not known", fix, where=trace.trace_id)
+        more: dict[str, Any] = {"models": models, "say": say, "kinds": kinds, "seed": seed, "budget_tokens": budget_tokens}
+        return LiveTrials(trace, make=make, allow=allow, **more)
+    from counterpoint.envs.teamworld.world import TeamWorld
+    from counterpoint.team.world_trials import WorldTrials
+
+    found = replay_of(trace, allow=allow)
+    return WorldTrials(trace, found, kinds=kinds, seed=seed) if isinstance(found, TeamWorld) else None
+
+
+def price_of(trials: Trials) -> ForkPrice:
+    """The least that a race takes: four trials of each change, and of the run without it."""
+    habits = [c for c in trials.changes if c.is_habit]
+    tokens = LEAST * (sum(trials.tokens(c) for c in trials.changes) + (trials.tokens(habits[0]) if habits else 0))
+    return ForkPrice(LEAST * len(trials.changes), tokens)
+
+
+def applied(trials: Trials, chosen: Advised) -> Trace:
+    """The run with a change that was advised."""
+    return trials.apply(chosen.change)
+
+
+def _check(trace: Trace, scope: str, kinds: Sequence[str], at: Sequence[str], sure: float) -> None:
+    if scope not in ("all", "task", "run"):
+        raise InputError(f"no scope {scope!r}", fix="all, task or run")
+    for kind in kinds:
+        if kind not in KINDS:
+            raise InputError(f"no kind of change {kind!r}", fix=did_you_mean(kind, KINDS))
+    for name in at:
+        if name not in trace.index:
+            raise NotFound(f"no event {name!r}", where=trace.trace_id, fix="counterpoint show lists events")
+    if not 0.5 <= sure < 1:
+        raise InputError(f"sure is {sure:g}", fix="a share from 0.5 to below 1, such as 0.95")
+    if "team" not in trace.rewards:
+        fix = f"counterpoint score {trace.trace_id} team=1"
+        raise NotIdentified("this run has no outcome that a change could improve", fix, where=trace.trace_id)
+    if len(trace.events) < 2:
+        fix = "a run in which a team decided something"
+        raise NotIdentified("a run of one step has nothing to change", fix, where=trace.trace_id)
+
+
+def _group(traces: list[Trace], store: StorePlace) -> list[Trace]:
+    """The runs that were given; of one alone, all scored runs of its task that the store has, itself first."""
+    first = traces[0]
+    if len(traces) > 1:
+        others = [t for t in traces[1:] if "team" in t.rewards]
+    else:
+        others = [t for t in _stored(first.task_id, store) if t.trace_id != first.trace_id and "team" in t.rewards]
+    return [first, *others]
+
+
+def _stored(task_id: str, store: StorePlace) -> list[Trace]:
+    from counterpoint.store import Store
+
+    if isinstance(store, Store):
+        return [store.get(row.id) for row in store.rows() if row.task_id == task_id and not row.is_open]
+    if not store_path(store).exists():
+        return []
+    with Store(store_path(store), create=False, read_only=True) as opened:
+        return [opened.get(row.id) for row in opened.rows() if row.task_id == task_id and not row.is_open]
