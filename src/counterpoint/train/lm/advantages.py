@@ -111,6 +111,7 @@ _TEAM_GIVES: dict[str, dict[str, Any]] = {
     "winter": {"worth": merged_worth},
     "sharp": {"worth": merged_worth},
     "ledger": {"value": merged_value, "unit": "agent"},
+    "step_pairs": {"critic": lambda trace, event: trace.rewards["team"]},
     "gae": {"value": merged_before},
     "marft": {"value": merged_before},
 }
