@@ -12,7 +12,7 @@ which an adapter turns into a unit without a row); `error`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any, Literal, NamedTuple
@@ -220,16 +220,18 @@ def leave_one_out(values: ArrayLike, groups: ArrayLike) -> Floats:
         return np.where(count[code] > 1, mean[code] - centred / (count[code] - 1), np.nan)
 
 
-def ema_advantages(values: ArrayLike, groups: ArrayLike, *, decay: float = 0.95, start: float = 0.0) -> tuple[Floats, Floats]:
+def ema_advantages(
+    values: ArrayLike, groups: ArrayLike, *, decay: float = 0.95, start: float | Sequence[float] = 0.0
+) -> tuple[Floats, Floats]:
     """A = x - b with b's old value, then b <- decay b + (1 - decay) x, one b per group, in the order of the rows.
 
-    Returns the advantages and the baseline after each row.
+    b begins at `start`, one number or one per group. Returns the advantages and the baseline after each row.
     """
     if not 0 <= decay <= 1:
         raise InputError(f"decay is between 0 and 1, not {decay}")
     x = _values(values)
     code, k = _dense(groups, len(x))
-    held, advantages, after = [start] * k, [], []
+    held, advantages, after = [start] * k if isinstance(start, int | float) else list(start), [], []  # type: list[float], list[float], list[float]
     for value, group in zip(x.tolist(), code.tolist(), strict=True):
         advantages.append(value - held[group])
         held[group] = decay * held[group] + (1 - decay) * value

@@ -2,7 +2,7 @@
 
 Always true: what is paid to the team or to the orchestrator as a whole is summed with its weight, or balanced; for mechanisms
 that read signals, what is paid to agents or roles comes on top of that, and turns and single events get their own amounts alone.
-The traces given are never changed.
+Where no reward pays the team, nobody gets anything but their own. The traces given are never changed.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ def pay(
     paid = [msgspec.structs.replace(t, rewards={**t.rewards, "team": float(x)}) for t, x in zip(traces, totals, strict=True)]
     if not any(fine):
         return Paid(paid, None, parts_KN[0])
-    units = {unit for own in fine for unit, _ in own if unit in ("agent", "role")}
+    pays_team = parts_KN.any() or any(registry.get("reward", name).unit in ("team", "orchestrator") for name in rewards)
+    units = {unit for own in fine for unit, _ in own if unit in ("agent", "role") and pays_team}
     rows = {t.trace_id: [*_topped(t, own, units, float(x))] for t, own, x in zip(traces, fine, totals, strict=True)}
     return Paid(paid, Signals.of(rows), parts_KN[0])
 
@@ -118,5 +119,5 @@ def _topped(
         for name in names[unit]:
             yield Signal(unit, name, "team", total + own.get((unit, name), ("", 0.0))[1])
     for (unit, name), (channel, value) in own.items():
-        if unit not in names:
+        if unit not in units:
             yield Signal(unit, name, channel, value)

@@ -31,11 +31,11 @@ from counterpoint.reward.reward import Reward
 from counterpoint.reward.schedules import Indicator, scaffold_of, weight_at
 from counterpoint.trace import Trace
 from counterpoint.trace.keys import make_key, parse_key
-from counterpoint.trace.rows import Credit
+from counterpoint.trace.rows import Credit, Signals
 from counterpoint.train.loss import Loss
 from counterpoint.train.net_replay import NetReplay
 from counterpoint.train.policies.network import Network
-from counterpoint.train.preset import OWN_CREDIT, Preset
+from counterpoint.train.preset import BESIDE, ON_ROWS, OWN_CREDIT, Preset
 from counterpoint.train.returns import team_scale
 from counterpoint.train.rollouts import Rollout
 
@@ -65,9 +65,10 @@ def advantages(preset: Preset, out: Rollout, traces: Sequence[Trace], net: Netwo
 
 def assigned(
     preset: Preset, out: Rollout, traces: Sequence[Trace], net: Network, *, progress: float,
-    weights: Mapping[str, float] | None = None,
+    weights: Mapping[str, float] | None = None, baselines: Mapping[str, float] | None = None,
 ) -> Assigned:  # fmt: skip
-    """The same, with what was not covered and the credit itself; `weights` are those that an indicator has set."""
+    """The same, with what was not covered and the credit itself; `weights` are those that an indicator has set, `baselines`
+    running means that a mechanism goes on from."""
     if len(traces) != len(out.values):
         raise InputError(f"{len(traces)} traces for {len(out.values)} episodes", fix="play with traces: log=True")
     mechanism: Mechanism = registry.get("credit", preset.credit_name)
@@ -82,21 +83,34 @@ def assigned(
         known = prefix_values(net, out)
         place = {t.trace_id: i for i, t in enumerate(traces)}
         options["value"] = lambda t: [known[e.turn or 0, place[t.trace_id]] for e in t.events]
+        if paid.signals is not None:
+            options["value"] = _mean_pay(paid.signals)
     replay: NetReplay | None = None
     if "replay" in mechanism.needs:
         replay = NetReplay(net, {t.trace_id: np.asarray(salt) for t, salt in zip(traces, out.salts, strict=True)})
         options["replay"] = replay
+    if baselines and "start" in mechanism.options:
+        options["start"] = baselines
     credit, kept = identified(mechanism, paid.traces, options)
     books = [_Book(t) for t in traces]
     for row in credit.rows:
         books[kept[row.trace]].put(row.unit, row.unit_id, row.value)
     for (i, unit_id), _ in credit.unidentified.items():
         books[kept[i]].refuse(unit_id)
-    found = _rows(out, books, preset.delegate == "agent")
+    found = _rows(out, books, preset)
     lacking = {name: int(np.isnan(v).sum()) for name, v in found.items()}
     covered = {name: np.nan_to_num(v, nan=0.0) for name, v in found.items()}
     spent = {} if replay is None else replay.spent
     return Assigned(covered, {n: k for n, k in lacking.items() if k}, credit, paid.first, spent)
+
+
+def outcomes(preset: Preset, out: Rollout, traces: Sequence[Trace], *, progress: float) -> np.ndarray:
+    """(E,) what the preset's rewards pay the team for each episode."""
+    paid = pay(
+        preset.reward, traces, tasks=out.seeds, reader=preset.credit_name, balance=preset.balance, progress=progress,
+        at_first=out.value_TE[0], best=_best(preset, out.config),
+    )  # fmt: skip
+    return np.array([t.rewards["team"] for t in paid.traces])
 
 
 def _best(preset: Preset, config: Config) -> float:
@@ -130,7 +144,7 @@ def check(preset: Preset) -> None:
             fix = "an indicator for the rewards after it: it tells when the first alone is enough"
             raise InputError(f"the weight of {name}, the first reward, is driven by an indicator", fix=fix)
     _known("credit", preset.credit_name, Mechanism, preset.credit[preset.credit_name])
-    if not preset.uses_traces:
+    if preset.credit_name in ON_ROWS:
         _on_rows(preset)
     loss = _known("loss", preset.loss_name, Loss, preset.loss[preset.loss_name])
     loss.resolved(preset.loss[preset.loss_name])
@@ -148,7 +162,7 @@ def _on_rows(preset: Preset) -> None:
         raise InputError(
             f"credit {name} is computed without traces here and takes no options", fix="set options of the loss instead"
         )
-    if dict(preset.reward) != {"team_outcome": {}}:
+    if dict(preset.reward) != {"team_outcome": {}} and name != "qmix":
         raise InputError(
             f"credit {name}, computed without traces, knows the reward team_outcome alone",
             fix="a credit mechanism that reads traces",
@@ -277,6 +291,12 @@ class _Book:
         own = [("event", make_key(name, what, about)) for what in ("return", "tool")]
         return [*own, ("turn", f"{name}#{now}"), ("agent", name), ("role", self._role.get(name) or "")]
 
+    def beside(self, who: str, what: str, now: int) -> float:
+        """The credit of somebody beside the team; the team's is not theirs."""
+        own = [("event", make_key(who, what, (now,))), ("turn", f"{who}#{now}"), ("agent", who), ("role", who)]
+        found = self._first(own)
+        return np.nan if found is None else found
+
     def worker(self, slot: int, item: int, now: int) -> float:
         """The credit of what a worker did with a call."""
         name = self.names.get(slot) or ""
@@ -284,21 +304,35 @@ class _Book:
         return np.nan if found is None else found
 
 
-def _rows(out: Rollout, books: Sequence[_Book], to_agent: bool) -> dict[str, np.ndarray]:
-    """Credit by decision type, NaN where there is none."""
+def _mean_pay(signals: Signals) -> Callable[[Trace], dict[str, float]]:
+    """The critic where turns are paid apart from the team: what a turn of a round was paid, on average over agents and traces."""
+    found: dict[int, list[float]] = {}
+    for unit, unit_id, value in zip(signals.units, signals.unit_ids, signals.values.tolist(), strict=True):
+        if unit == "turn":
+            found.setdefault(int(unit_id.rsplit("#", 1)[1]), []).append(value)
+    mean = {now: float(np.mean(pay)) for now, pay in found.items()}
+    return lambda trace: {e.id: mean.get(e.turn or 0, 0.0) for e in trace.events}
+
+
+def _rows(out: Rollout, books: Sequence[_Book], preset: Preset) -> dict[str, np.ndarray]:
+    """Credit by decision type, NaN where there is none; those beside the team get credit that is theirs, never the team's."""
     found: dict[str, np.ndarray] = {}
+    for table, who in BESIDE.items():
+        if table in out.tables and who in preset.trains:
+            what = "attack" if table == "attack" else "propose"
+            found[table] = _each(out.tables[table], lambda ep, now, who=who, what=what: books[ep].beside(who, what, now))  # type: ignore[misc]
     for table, name in _DECISION.items():
         if table in out.tables:
             t = out.tables[table]
             found[table] = _each(t, lambda ep, now, name=name: books[ep].decision(name, now))  # type: ignore[misc]
-    if "worker" in out.tables:
-        t = out.tables["worker"]
-        columns = (t[c].tolist() for c in ("ep", "agent", "item", "round"))
-        found["worker"] = np.array(
-            [books[ep].worker(slot, item, now) for ep, slot, item, now in zip(*columns, strict=True)], np.float64
-        )
+    for table in ("worker", "act"):
+        if table in out.tables:
+            columns = (out.tables[table][c].tolist() for c in ("ep", "agent", "item", "round"))
+            found[table] = np.array(
+                [books[ep].worker(slot, item, now) for ep, slot, item, now in zip(*columns, strict=True)], np.float64
+            )
     if "item" in out.tables:
-        found |= _item_rows(out.tables["item"], books, to_agent)
+        found |= _item_rows(out.tables["item"], books, preset.delegate == "agent")
     return found
 
 

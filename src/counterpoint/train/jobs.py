@@ -46,7 +46,6 @@ def one_core() -> None:
 def play(payload: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> TracedRollout:
     """Rollouts of one job: world, set, seeds, salts, apart, goes_on, gate (forced arms), keeps (items not to be left), workers
     (whether they learn), salts_ET (of a tree of rollouts), log, and decisions (whether traces carry what a learner reads)."""
-    import torch
 
     from counterpoint.envs.teamworld.setting import traced
     from counterpoint.train.policies.acting import Forced
@@ -56,8 +55,7 @@ def play(payload: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Trace
 
     one_core()
     world = world_of(payload["world"], payload["set"])
-    net = Network(apart=payload["apart"])
-    net.load_state_dict({k: torch.tensor(v) for k, v in weights.items()})
+    net = Network.of(weights, apart=payload["apart"])
     gate, keeps = payload.get("gate"), payload.get("keeps")
     out = play_out(
         world.config, net, payload["seeds"], payload["salts"], log=payload["log"], goes_on=payload["goes_on"],
@@ -82,11 +80,8 @@ def _named(trace: Trace, salt: int) -> Trace:
 
 def policy_from(weights: Mapping[str, np.ndarray], *, apart: bool = False, name: str = "learned") -> Any:
     """The greedy policy of a network given as arrays."""
-    import torch
 
     from counterpoint.train.policies.acting import TeamPolicy
     from counterpoint.train.policies.network import Network
 
-    net = Network(apart=apart)
-    net.load_state_dict({k: torch.tensor(v) for k, v in weights.items()})
-    return TeamPolicy(net, name=name)
+    return TeamPolicy(Network.of(weights, apart=apart), name=name)

@@ -18,10 +18,12 @@ from torch.nn import functional as F
 
 from counterpoint.errors import CounterpointError, InputError
 from counterpoint.reward.balance import Balance, GradientMemory
+from counterpoint.train.policies.choices import SIZES
 from counterpoint.train.policies.network import Network
 from counterpoint.train.surrogates import Steps, joined_loss, kl_term, surrogate, unit_codes
 
-TYPES = ("item", "brief", "point", "stop", "spawn", "size", "talk", "rule", "worker")
+EXTRA = tuple(SIZES)
+TYPES = ("item", "brief", "point", "stop", "spawn", "size", "talk", "rule", "worker", *EXTRA)
 Table = Mapping[str, np.ndarray]
 _SHRINK = 8.0  # rows at the pooled spread that every kind of item is given
 
@@ -71,6 +73,12 @@ def log_probs(net: Network, tables: Mapping[str, Table]) -> tuple[dict[str, Tens
             logit, torch.from_numpy(t["choice"].astype(np.float32)), reduction="none"
         )
         entropy["worker"] = F.softplus(logit) - logit * torch.sigmoid(logit)
+    for name in net.extra:
+        if name in tables:
+            t = tables[name]
+            each = net.options(name, torch.from_numpy(t["x"]), torch.from_numpy(t["mask"]))
+            logp[name] = each.gather(1, torch.from_numpy(t["choice"])[:, None])[:, 0]
+            entropy[name] = -(each.exp() * each).sum(-1)
     return logp, entropy
 
 
@@ -159,6 +167,9 @@ def rows_of(tables: Mapping[str, Table], advantages: Mapping[str, np.ndarray], *
     for name in ("stop", "rule", "worker"):
         if name in tables and name in advantages:
             put(name, np.arange(len(tables[name]["ep"])), tables[name]["logp"], advantages[name])
+    for name in EXTRA:
+        if name in tables and name in advantages:
+            put(name, np.flatnonzero(tables[name]["mask"].sum(axis=1) > 1), tables[name]["logp"], advantages[name])
     if "talk" in tables and "talk" in advantages:
         t = tables["talk"]
         put("talk", np.arange(len(t["ep"])), t["logp"], advantages["talk"][:, None] * np.ones((1, 2)))
@@ -259,7 +270,7 @@ def _placed(
     for name, r in rows.items():
         t = tables[_TABLE.get(name, name)]
         if options.level != "decision":
-            who = t["agent"][r.at] if name == "worker" else 0
+            who = t["agent"][r.at] if name in ("worker", "act") else 0
             out[name] = replace(out[name], unit=unit_codes(t["ep"][r.at], t["round"][r.at], who, options.level))
         if options.kl_weight and options.kl_in == "loss":
             if ref is None:
@@ -347,7 +358,7 @@ _TABLE = {"brief": "item", "point": "item", "size": "spawn"}
 _READ = {
     "item": ("ep", "x", "mask", "choice", "brief"), "candidate": ("ep", "row", "agent_x", "pair_x", "picked"),
     "spawn": ("ep", "x", "choice", "size"), "stop": ("ep", "x", "choice"), "rule": ("ep", "x", "choice"),
-    "talk": ("ep", "x", "choice"), "worker": ("ep", "x", "choice"),
+    "talk": ("ep", "x", "choice"), "worker": ("ep", "x", "choice"), **dict.fromkeys(EXTRA, ("ep", "x", "mask", "choice")),
 }  # fmt: skip
 
 

@@ -50,6 +50,9 @@ class Learner(Protocol):
     def advantages(self, out: Rollout, traces: Sequence[Trace]) -> tuple[dict[str, np.ndarray], dict[str, float]]:
         """Advantages of the preset's credit by decision type, critics fitted first where it rests on them; what to report."""
 
+    def outcomes(self, out: Rollout, traces: Sequence[Trace]) -> np.ndarray:
+        """(E,) what the preset's rewards pay the team for each episode."""
+
     def balancer(self, out: Rollout, traces: Sequence[Trace]) -> Balancer | None:
         """With balance "gradient": what follows each reward's own gradient, for `learner.update`; else None."""
 

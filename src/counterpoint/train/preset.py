@@ -42,16 +42,37 @@ DECISION_TYPES = ("item", "brief", "point", "stop", "spawn", "talk", "rule", "wo
 """What a team decides: the purpose of a call, its brief and whom it goes to; stops, spawns, talk, rules; a worker's answer."""
 _WHOLE = ("as_released", "knob")  # changes kept in the preset itself
 _RATES = ("policy", "spawn", "critic")
-TRAINS = {**SUB_DECISIONS, "w": "what workers say and do"}
-"""What a method may train: the five sub-decisions of an orchestrator, and the workers."""
+TRAINS = {
+    **SUB_DECISIONS,
+    "w": "what workers say and do",
+    "opponent": "what a second side does against the team",
+    "proposer": "which tasks are asked for",
+}
+"""What a method may train: the five sub-decisions of an orchestrator, the workers, and those beside the team. The last two learn
+only where they are named, and the team does not where nothing else is."""
 LEARNERS = {"network": "the network that plays TeamWorld", "lm": "a language model"}
 GRADES = {"P": "paper read", "R": "code read", "S": "secondary", "M": "measured here"}
+BESIDE = {"attack": "opponent", "proposal": "proposer"}
+"""Decision types of those beside the team, and whose they are."""
 CAPABILITIES = {
     "workers": lambda c: c.max_agents > 0,
     "votes": lambda c: c.vote_items > 0,
     "spawn": lambda c: c.max_agents > 1,
+    "deliberation": lambda c: c.acts == "deliberate",
+    "communication": lambda c: c.acts == "communicate",
+    "judges": lambda c: c.judges > 0,
+    "proposer": lambda c: c.proposer,
+    "opponent": lambda c: c.opponent_rounds > 0,
 }
 """What a preset may need of a world."""
+GIVES: dict[str, dict[str, Any]] = {
+    "deliberation": {"acts": "deliberate"},
+    "communication": {"acts": "communicate"},
+    "judges": {"judges": 2},
+    "proposer": {"proposer": True},
+    "opponent": {"opponent_rounds": 4, "attack_rate": 0.3},
+}
+"""Parameters that give a world with questions what a preset may need."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +177,11 @@ class Preset:
             bare.changed(change)
 
     @property
+    def world(self) -> dict[str, Any]:
+        """Parameters that give a world with questions what this preset needs; empty where any world will do."""
+        return {name: value for need in self.needs for name, value in GIVES.get(need, {}).items()}
+
+    @property
     def loss_name(self) -> str:
         """Which loss."""
         return next(iter(self.loss))
@@ -167,19 +193,27 @@ class Preset:
 
     @property
     def uses_traces(self) -> bool:
-        """Whether credit is judged on traces, so that rollouts are logged."""
+        """Whether credit is judged on traces."""
         return self.credit_name not in ON_ROWS and self.loss_name not in OWN_CREDIT
+
+    @property
+    def logs(self) -> bool:
+        """Whether credit or rewards are judged on traces, so that rollouts are logged."""
+        return self.uses_traces or dict(self.reward) != {"team_outcome": {}}
 
     def learning(self, update: int) -> tuple[str, ...]:
         """Decision types that learn in an update: all, or, with `alternate`, those of the role whose turn it is.
 
-        Delegations (whom, with which brief) are the agents' where `delegate` says so; a fixed team's spawns are nobody's.
+        Delegations (whom, with which brief) are the agents' where `delegate` says so; a fixed team's spawns are nobody's. Where
+        somebody beside the team learns, it is the team and they who take turns.
         """
-        theirs = ("worker", "brief", "point") if self.delegate == "agent" else ("worker",)
+        beside = tuple(name for name, who in BESIDE.items() if who in self.trains)
+        theirs = ("worker", "act", "brief", "point") if self.delegate == "agent" else ("worker", "act")
         own = tuple(name for name in DECISION_TYPES if name not in theirs)
-        now = (*own, *theirs)
-        if self.alternate:
-            now = theirs if update // self.alternate % 2 else own
+        if set(self.trains) <= set(BESIDE.values()):
+            return beside
+        turns = ((*own, *theirs), beside) if beside else (own, theirs)
+        now = turns[update // self.alternate % 2] if self.alternate else (*own, *theirs, *beside)
         return tuple(name for name in now if not (self.fixed_team and name == "spawn"))
 
     def changed(self, changes: Mapping[str, Any]) -> Preset:
@@ -218,9 +252,9 @@ class Preset:
         """Raise where the world lacks what this preset needs."""
         for need in self.needs:
             if not CAPABILITIES[need](config):
-                raise Refused(
-                    f"preset {name} needs {need}, which the world does not have", fix="another world, or another preset"
-                )
+                given = " ".join(f"--set {k}={str(v).lower()}" for k, v in GIVES.get(need, {}).items())
+                fix = f"{given}, in a world with questions" if given else "another world, or another preset"
+                raise Refused(f"preset {name} needs {need}, which the world does not have", fix=fix)
 
 
 def named_preset(name: str) -> Preset:

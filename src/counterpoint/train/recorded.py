@@ -43,10 +43,13 @@ _COLUMNS = {
     "talk": ("round", "choice", "logp"),
     "rule": ("round", "choice", "logp"),
     "worker": ("round", "item", "agent", "choice", "logp"),
+    "act": ("round", "item", "agent", "choice", "logp"),
+    "attack": ("round", "choice", "logp"),
+    "proposal": ("round", "choice", "logp"),
 }
 _LOGP = {
     "stop": ("logp",), "spawn": ("logp", "size_logp"), "item": ("logp", "brief_logp", "point_logp"), "talk": ("logp",),
-    "rule": ("logp",), "worker": ("logp",),
+    "rule": ("logp",), "worker": ("logp",), "act": ("logp",), "attack": ("logp",), "proposal": ("logp",),
 }  # fmt: skip
 _TYPES = ("stop", "spawn", "item", "talk", "rule")
 _EXACT = 1e-6
@@ -119,7 +122,8 @@ class Lines:
         if t:
             where = (t["ep"], t["role"])
             go[where], number[where], size[where], forced[where] = t["choice"], t["number"], t["size"], t["forced"]
-        return Followed(stop, go, number, size, forced, self.at("item", obs.round), talk, rule)
+        extra = {name: rows for name in ("act", "attack", "proposal") if (rows := self.at(name, obs.round))}
+        return Followed(stop, go, number, size, forced, self.at("item", obs.round), talk, rule, extra)
 
     def workers(self) -> Mapping[tuple[int, int, int, int], bool]:
         """What workers chose, by (episode, round, item, agent)."""
@@ -144,7 +148,8 @@ def imitated(policy: Any) -> Callable[[Observation], Followed]:
         rule = np.full(e, BAYES) if action.rule is None else np.asarray(action.rule)
         size = np.log(np.maximum(number, 1))
         stop = np.asarray(action.stop, np.bool_)
-        return Followed(stop, number > 0, number, size, np.zeros(number.shape, np.bool_), _items(obs, action), talk, rule, action)
+        forced, items = np.zeros(number.shape, np.bool_), _items(obs, action)
+        return Followed(stop, number > 0, number, size, forced, items, talk, rule, action=action)
 
     return follow
 

@@ -14,12 +14,14 @@ import numpy as np
 
 from counterpoint.credit.advantages import reward_to_go
 from counterpoint.envs.teamworld.action import Action
+from counterpoint.envs.teamworld.acts import call_prices
 from counterpoint.envs.teamworld.config import KINDS, Config
 from counterpoint.envs.teamworld.engine import Batch
 from counterpoint.envs.teamworld.observation import Observation
 from counterpoint.envs.teamworld.setting import columns
 from counterpoint.trace import Trace
 from counterpoint.train.policies.acting import Followed, Forced, TeamPolicy
+from counterpoint.train.policies.choices import item_row
 from counterpoint.train.policies.network import Network
 from counterpoint.train.policies.record import Record
 from counterpoint.train.policies.workers import Workers, settle_workers
@@ -51,7 +53,8 @@ class Rollout:
     def decisions(self) -> int:
         """How many decisions were made: each stop, role, item, brief and pointer, talk and rule is one, and a worker's choice."""
         t = self.tables
-        rows = {name: len(t[name]["ep"]) if name in t else 0 for name in ("stop", "spawn", "item", "talk", "rule", "worker")}
+        named = ("stop", "spawn", "item", "talk", "rule", "worker", "act", "attack", "proposal")
+        rows = {name: len(t[name]["ep"]) if name in t else 0 for name in named}
         called = int((t["item"]["agent"] >= 0).sum()) if "item" in t else 0
         return sum(rows.values()) + 2 * called
 
@@ -98,11 +101,12 @@ def play_out(
     With `follow` (and `said`, of the workers) nothing is drawn: recorded decisions are made again.
     """
     record, noise = Record(), np.asarray(salts if salts_ET is None else salts_ET.T, np.int64)
+    listens = workers and config.acts == "report"  # workers with acts have that choice instead
     policy = TeamPolicy(
         net, name=name, greedy=greedy, salt=noise, record=record, force=force, goes_on=goes_on,
         follow=follow,
     )  # fmt: skip
-    team = Workers(net, greedy=greedy, salt=noise, record=record, follow=said) if workers else None
+    team = Workers(net, greedy=greedy, salt=noise, record=record, follow=said) if listens else None
     batch = Batch(config, np.asarray(seeds), log=log)
     values, worths, clocks, prices = [batch.value()], [batch.worth()], [batch.state.clock.copy()], []
     while not batch.state.done.all():
@@ -119,6 +123,8 @@ def play_out(
         _settle(out, worths, clocks, prices)
     if "worker" in tables and batch.state.kinds.vote is not None:
         settle_workers(tables, batch.state.kinds.vote.truth, batch.state.kinds.vote.first_item)
+    if "act" in tables:
+        tables["act"]["row"] = item_row(tables["act"], tables["item"])
     item = tables.get("item")
     got = np.zeros(len(out.values)) if item is None else np.bincount(item["ep"], item["reward"], len(out.values))
     out.extra["team"] = out.values - out.value_TE[0] - got
@@ -158,7 +164,7 @@ def merged(parts: Sequence[Rollout]) -> Rollout:
             moved = {**t, "ep": t["ep"] + offset}
             if name == "item":
                 moved |= {"order": t["order"] + items, "chain": t["chain"] + chains}
-            if name in ("candidate", "worker"):
+            if name in ("candidate", "worker", "act"):
                 moved["row"] = t["row"] + items
             tables.setdefault(name, []).append(moved)
         if "item" in p.tables:
@@ -182,7 +188,7 @@ def _prices(config: Config, batch: Batch, action: Action) -> np.ndarray:
     if not len(c):
         return np.zeros(0)
     own = c.agent == 0
-    price = np.array(config.price)[batch.state.family[c.ep, c.agent]]
+    price = call_prices(config, c, np.array(config.price)[batch.state.family[c.ep, c.agent]])
     if config.chain_items:
         kind = np.repeat(np.arange(len(KINDS)), config.counts)[c.item]
         price = np.where((c.purpose == _VERIFY - 1) & (kind == KINDS.index("chain")), config.check_price, price)

@@ -27,7 +27,6 @@ from counterpoint.train.feed import Ordered, Taken
 from counterpoint.train.folder import RunFolder
 from counterpoint.train.jobs import play, world_of
 from counterpoint.train.learner import NotFinite
-from counterpoint.train.policies.network import Network
 from counterpoint.train.recorded import LEAST_ESS, TraceLog
 from counterpoint.train.rollouts import TracedRollout, merged
 from counterpoint.train.runner import Job, Runner, check_ray
@@ -168,7 +167,7 @@ class _Session(RunSession):
         super().__init__(run, training, tell)
         self._address = address
         self.log, self.training, self.settings = log, training, training.settings
-        self._spare = Network(apart=training.preset.regime == "C")
+        self._spare = training.net.twin()
         self._playing: Taken | None = None
 
     def close(self) -> None:

@@ -153,9 +153,7 @@ class Reference(nn.Module):
         """The held network; the first time, or `anew`, it is a copy of the one given."""
         if anew or not self.held:
             self.held = {k: v.detach().clone() for k, v in net.state_dict().items()}
-        out = Network(apart=net.for_brief is not net.for_purpose)
-        out.load_state_dict(self.held)
-        return out
+        return Network.of(self.held, apart=net.is_apart)
 
     def get_extra_state(self) -> dict[str, Tensor]:
         """For a checkpoint."""

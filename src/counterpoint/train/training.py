@@ -26,8 +26,9 @@ from counterpoint.train import assign
 from counterpoint.train.critics import fit, taught, worker_advantages
 from counterpoint.train.folder import FORMAT, charged, check_format
 from counterpoint.train.jobs import WORK, one_core, world_of
-from counterpoint.train.learner import Balancer, log_probs
+from counterpoint.train.learner import EXTRA, Balancer, log_probs
 from counterpoint.train.loss import Loss
+from counterpoint.train.policies.choices import heads_of
 from counterpoint.train.policies.network import Network
 from counterpoint.train.preset import Preset, named_preset
 from counterpoint.train.returns import lesson, measure, row_advantages
@@ -71,8 +72,12 @@ class Training:
         one_core()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
+            heads = [heads_of(world.config, workers=self.preset.regime in "BC") for world in self.worlds]
+            if any(h != heads[0] for h in heads):
+                raise InputError("the variants of the run have other choices", fix="the same acts, opponent and proposer in all")
             # a fixed team's gates are open at the start of an episode and closed later
-            self.net = Network(apart=self.preset.regime == "C", gate=3.0 if self.preset.fixed_team else 0.0)
+            gate = 3.0 if self.preset.fixed_team else 0.0
+            self.net = Network(apart=self.preset.regime == "C", gate=gate, extra=heads[0])
             self.module: torch.nn.Module | None = None if self.loss.module is None else self.loss.module()
         spawn = [self.net.gate.weight, self.net.gate.bias, self.net.size.weight, self.net.size.bias, self.net.log_scale]
         own: set[int] = {id(p) for p in spawn}
@@ -87,6 +92,8 @@ class Training:
         """What the advantages of the last update rest on, where it was judged on traces."""
         self.spawning, self.trials, self._balancer = SpawnGradient(), Trials(), Balancer()
         self.scaffolds = assign.Scaffolds(self.preset, max(2 * world.config.types for world in self.worlds))
+        self.baselines: dict[str, float] = {}
+        """Running means that a credit mechanism goes on from, by group."""
         self.update = 0
         self.totals = {"episodes": 0, "forks": 0, "calls": 0, "decisions": 0, "charged": 0}
         self.recent: list[Rollout] = []
@@ -148,7 +155,7 @@ class Training:
             "seeds": seeds,
             "salts": salts,
             "apart": p.regime == "C",
-            "log": p.uses_traces,
+            "log": p.logs,
             "goes_on": p.goes_on,
             "name": f"{self.settings.preset}-{update}",
             "workers": p.regime in "BC",
@@ -226,15 +233,13 @@ class Training:
         return self._of(self.trials.best if self.is_done and self.trials.best is not None else self.mean)
 
     def _of(self, weights: Mapping[str, torch.Tensor]) -> Network:
-        net = Network(apart=self.preset.regime == "C")
-        net.load_state_dict(weights)
-        return net
+        return Network.of(weights, apart=self.preset.regime == "C")
 
     def _gate(self, out: Rollout, stats: dict[str, Any]) -> float:
         """What is left of the step for rollouts of older weights (ESS gate)."""
         with torch.no_grad():
             now = log_probs(self.net, out.tables)[0]
-        judged = [n for n in ("item", "stop", "rule", "spawn", "worker") if n in now]
+        judged = [n for n in ("item", "stop", "rule", "spawn", "worker", *EXTRA) if n in now]
         pairs = [(now[n].numpy().reshape(-1), out.tables[n]["logp"].reshape(-1)) for n in judged]
         new, old = (np.concatenate(c) for c in zip(*pairs, strict=True))
         found = correct(new, old, old)
@@ -246,16 +251,27 @@ class Training:
         stats = self.fit_critics(out) if assign.needs_critic(self.preset) else self.fit_critics(out, keep=1, steps=4)
         if self.preset.uses_traces:
             weights = self.scaffolds.weights()
-            told = assign.assigned(self.preset, out, traces, self.net, progress=self.progress, weights=weights)
-            found, self.credit = told.advantages, told.credit
+            told = assign.assigned(
+                self.preset, out, traces, self.net, progress=self.progress, weights=weights, baselines=self.baselines
+            )
+            self.credit, lacks = told.credit, told.uncovered
+            # what no credit covers at all does not learn: an entropy bonus alone would make it random
+            found = {name: a for name, a in told.advantages.items() if len(a) > lacks.get(name, 0)}
+            self.baselines = told.credit.notes.get("baselines", self.baselines)
             self._spend(told.spent)
             self.scaffolds.update(out, told.primary)
         else:
             rows = lesson(self.net, out)
             found = {} if rows is None else row_advantages(self.net, out, rows)
+            if found and "act" in out.tables:
+                found["act"] = found["point"][out.tables["act"]["row"]]
         stats |= self.teach_workers(out, found)
         learning = self.preset.learning(self.update)
         return {name: a for name, a in found.items() if name in learning}, stats
+
+    def outcomes(self, out: Rollout, traces: Sequence[Trace]) -> np.ndarray:
+        """(E,) what the preset's rewards pay the team for each episode."""
+        return assign.outcomes(self.preset, out, traces, progress=self.progress)
 
     def balancer(self, out: Rollout, traces: Sequence[Trace]) -> Balancer | None:
         """With balance "gradient": what follows each reward's own gradient; else None."""
@@ -266,7 +282,7 @@ class Training:
 
     def teach_workers(self, out: Rollout, advantages: dict[str, np.ndarray]) -> dict[str, float]:
         """Advantages of the sub-agents where they learn: what their calls got (B), their own R2 (C); given ones are kept."""
-        if "worker" not in out.tables or not advantages or "worker" in advantages:
+        if "worker" not in out.tables or "point" not in advantages or "worker" in advantages:
             return {}
         if self.preset.regime == "B" and self.preset.uses_traces:  # the mechanism has its own baselines
             advantages["worker"] = worker_advantages(out, left=advantages["point"])
@@ -338,6 +354,7 @@ class Training:
             "trials": self.trials.state(),
             "scaffolds": self.scaffolds.state(),
             "balancer": self._balancer.state(),
+            "baselines": self.baselines,
         })  # fmt: skip
 
     def restore(self, data: bytes, where: str) -> None:
@@ -360,6 +377,7 @@ class Training:
         self.trials.restore(held["trials"])
         self.scaffolds.restore(held.get("scaffolds", {}))  # older versions had neither
         self._balancer.restore(held.get("balancer", {}))
+        self.baselines = dict(held.get("baselines", {}))
         self.totals = {**held["totals"], "charged": charged(held["totals"])}
         self.update, self.recent, self.past = held["update"], held["recent"], held["past"]
 

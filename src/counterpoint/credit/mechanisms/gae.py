@@ -4,7 +4,7 @@
 
 Always true: only actions are steps; tool output and other observations are skipped. Nothing flows between traces (nor between
 agents when `chain="agent"`). Rewards are those that the events carry, or else the team's reward on the last step of a chain;
-with `signals`, what they pay an event at its step, a turn or an agent at its last one.
+with `signals`, what they pay an event at its step, a turn or an agent at its last one; who is paid nothing has no rows.
 
 Sources: GAE arXiv 1506.02438; verl's masking; `preset` = ppo (whitened), mappo (arXiv 2103.01955), ippo (local critic, chain
 per agent), maac (CoLLM-MAAC arXiv 2601.21972: lam 0, gamma 1, normalised per agent and turn), maporl (2502.18439: chain per
@@ -51,6 +51,12 @@ def _normalised(amounts: np.ndarray, how: str | None, turns: Sequence[tuple[str,
     raise InputError(f"no normalisation {how!r}", fix="whiten, mappo or agent_turn")
 
 
+def _named(trace: Trace, places: Sequence[int], signals: Mapping[str, float]) -> bool:
+    """Whether any signal is about this chain: its events, its turns or its agent."""
+    events = (trace.events[i] for i in places)
+    return any(name in signals for e in events for name in (e.id, e.agent, f"{e.agent}#{e.turn}"))
+
+
 def _run(
     traces: Sequence[Trace],
     *,
@@ -78,6 +84,8 @@ def _run(
             chains.setdefault(trace.events[place].agent if use["chain"] == "agent" else "", []).append(place)
         for number, places in enumerate(chains.values()):
             given_here = None if given_to is None else given_to.get(trace.trace_id, {})
+            if given_here is not None and not _named(trace, places, given_here):
+                continue
             rewards += paid_steps(trace, [[p] for p in places], channel, given_here)
             for event in (trace.events[p] for p in places):
                 if event.id not in critic:

@@ -3,7 +3,7 @@
     A = R_p - b;   b <- 0.95 b + 0.05 R_p        the old b is subtracted; b starts at 0
 
 Always true: roles share no baseline. This is a sequence: the order of the traces is the order of play and matters; the final
-baselines are in the notes, to go on from (`start`).
+baselines are in the notes, to go on from (`start`, one number or by group as the notes have them).
 
 Source: SPIRAL arXiv 2506.24119, role-conditioned advantage; official code. Departure: one baseline per task and role, as the
 paper says (the code has one per role and process); samples with an advantage of exactly 0 are kept.
@@ -11,7 +11,7 @@ paper says (the code has one per role and process); samples with an advantage of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from counterpoint.credit.groups import ema_advantages, group_codes
 from counterpoint.credit.mechanism import Mechanism
@@ -27,7 +27,7 @@ def _run(
     traces: Sequence[Trace],
     *,
     decay: float = 0.95,
-    start: float = 0.0,
+    start: float | Mapping[str, float] = 0.0,
     by: str = "role",
     key: Key = "task_id",
     channel: str = "team",
@@ -38,8 +38,10 @@ def _run(
     tasks = keys_of(traces, key)
     rows = [TraceUnit(i, by, name) for i, own in enumerate(rewards) for name in own]
     codes, names = group_codes((tasks[r.trace], r.unit_id) for r in rows)
-    amounts, after = ema_advantages([rewards[r.trace][r.unit_id] for r in rows], codes, decay=decay, start=start)
-    held = {str(names[c]): b for c, b in zip(codes.tolist(), after.tolist(), strict=True)}
+    known = start if isinstance(start, Mapping) else {}
+    first = [known.get(str(name), 0.0 if isinstance(start, Mapping) else start) for name in names]
+    amounts, after = ema_advantages([rewards[r.trace][r.unit_id] for r in rows], codes, decay=decay, start=first)
+    held = {**known, **{str(names[c]): b for c, b in zip(codes.tolist(), after.tolist(), strict=True)}}
     notes = {"decay": decay, "baselines": held}
     return credit_of("spiral", _ESTIMAND, traces, zip(rows, amounts.tolist(), strict=True), notes=notes)
 

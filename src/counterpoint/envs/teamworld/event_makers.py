@@ -218,7 +218,7 @@ class Makers:
                     policy=policy,
                     key=make_key("orchestrator", name, (now,)),
                     extra=extra,
-                    **({} if pay != pay else {"reward": {ZERO_SUM: pay}}),
+                    **({} if pay != pay else {"reward": {ZERO_SUM if name == "stop" else "quality": pay}}),
                 )
             )
             texts.append(said)
@@ -303,7 +303,8 @@ class Makers:
         hard, many = divmod(value, 3) if value >= 0 else (-1, -1)
         said = text_of(f"questions: difficulty {hard}, {many + 1} of 3 thirds" if value >= 0 else "questions: as they come")
         extra = {"quality": reward} | ({"difficulty": hard, "items": many} if value >= 0 else {})
-        return replace(self._base[agent][cost], key=make_key(agent, "propose", (now,)), extra=extra, reward={"R6": reward}), said
+        made = replace(self._base[agent][cost], key=make_key(agent, "propose", (now,)), extra=extra)
+        return replace(made, reward={"quality": reward}), said
 
     def _tool_of(self, code: int) -> tuple[str, Said]:
         """The tool and the text of a call, by item and purpose."""

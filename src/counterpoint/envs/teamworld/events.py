@@ -180,7 +180,12 @@ class Writer:
         """O2 and O3: how many calls, with which brief."""
         e = self.state.episodes
         count = np.bincount(calls.ep, minlength=e)[ep]
-        self._decide(ep, "delegate", action, _DECIDE["delegate"], value=count, noop=count == 0)
+        more: dict[str, Any] = {}
+        if self.config.proposer:  # the judges' view of the plan: the share of calls that go to specialists
+            s, e = self.state, self.state.episodes
+            fits = (s.type[calls.ep, calls.agent] == s.item_type[calls.ep, calls.item]) | (calls.agent == 0)
+            more["reward"] = np.where(count > 0, np.bincount(calls.ep, fits, e)[ep] / np.maximum(count, 1), np.nan)
+        self._decide(ep, "delegate", action, _DECIDE["delegate"], value=count, noop=count == 0, **more)
         brief = np.full(e, -1)
         np.maximum.at(brief, calls.ep, calls.brief)
         heard = np.zeros(len(ep), np.bool_) if action.broadcast is None else np.asarray(action.broadcast, np.bool_)[ep]

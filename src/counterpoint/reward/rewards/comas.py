@@ -6,6 +6,10 @@ Always true: rows of unit message. A score stands on an event of role `scorer` i
 solution and the last evaluation before it (by role), unless other messages lead to it by edges; whoever is scored twice gets
 the mean. A scorer's event without the channel has no readable score: it is paid -1, and the pair that it judged has no row.
 
+With `replies` there are no such roles: every answer (a return with the channel `score`, the share of judges that accept it) is
+an evaluation of the last one that somebody else gave to its task; s = 3 where it agrees, 1 + 2 score where it does not. Rows of
+unit turn.
+
 Source: CoMAS arXiv 2510.08529 v2, which does not say what the pair gets when the score cannot be read.
 """
 
@@ -16,7 +20,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from counterpoint.errors import InputError
-from counterpoint.reward.reward import Reward, chosen, gathered
+from counterpoint.reward.reward import Reward, chosen, gathered, turn_of
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal
@@ -42,8 +46,17 @@ def _judged(trace: Trace, events: list[Event], at: int, role: str) -> Event | No
 
 
 def _score(
-    trace: Trace, *, score: str = "score", solution: str = "solver", evaluation: str = "evaluator", scorer: str = "scorer"
+    trace: Trace,
+    *,
+    score: str = "score",
+    solution: str = "solver",
+    evaluation: str = "evaluator",
+    scorer: str = "scorer",
+    replies: bool = False,
 ) -> Iterator[Signal]:
+    if replies:
+        yield from _replies(trace, score)
+        return
     events = chosen(trace, _TALK)
     pairs: list[tuple[str | None, float]] = []
     for at, event in enumerate(events):
@@ -54,6 +67,29 @@ def _score(
         pairs += [(e.id, paid) for e, paid in zip(judged, amounts, strict=True) if e is not None and paid is not None]
     for event_id, value in gathered(pairs, "mean").items():
         yield Signal("message", event_id, "R6", value)
+
+
+def reply_score(same: bool, accepted: float) -> float:
+    """The score of an answer after a reply to it: 3 where the reply agrees, and else by the share of judges that accept it."""
+    return 3.0 if same else 1.0 + 2.0 * accepted
+
+
+def _replies(trace: Trace, score: str) -> Iterator[Signal]:
+    """Answers in turn: each is an evaluation of the last answer that somebody else gave to the same task, and a solution until
+    the next. What an agent gets in a turn is the mean of what its answers of that turn got."""
+    paid: list[tuple[str | None, float]] = []
+    last: dict[str, Event] = {}
+    for event in chosen(trace, ("return",)):
+        if event.task is None or score not in (event.reward or {}):
+            continue
+        before = last.get(event.task)
+        if before is not None and before.agent != event.agent:
+            same = (before.extra or {}).get("claim") == (event.extra or {}).get("claim")
+            solution, evaluation, _ = pair_rewards(reply_score(same, (before.reward or {})[score]))
+            paid += [(turn_of(before), solution or 0.0), (turn_of(event), evaluation or 0.0)]
+        last[event.task] = event
+    for turn, value in gathered(paid, "mean").items():
+        yield Signal("turn", turn, "R6", value)
 
 
 def _example() -> Example:

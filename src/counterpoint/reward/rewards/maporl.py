@@ -7,6 +7,8 @@ The scores are the mean of the amounts logged on an agent's events of that turn 
 the least and the largest score. `alpha` (four numbers) adds the incentives of `bonus`, as the paper means them or
 `as_released`.
 
+With `by_task` each task of the trace is a debate of its own, in which who is not asked again keeps the answer that stands.
+
 Source: MAPoRL arXiv 2502.18439.
 """
 
@@ -77,7 +79,11 @@ def _score(
     gamma: float = 0.3,
     alpha: Sequence[float] | None = None,
     as_released: bool = False,
+    by_task: bool = False,
 ) -> Iterator[Signal]:
+    if by_task:
+        yield from _by_task(trace, channel, gamma, alpha, as_released)
+        return
     scores = gathered(((turn_of(e), paid) for e, paid in amounts(trace, [channel])), "mean")
     turns = sorted({int(name.rsplit("#", 1)[1]) for name in scores})
     every = dict.fromkeys(name.rsplit("#", 1)[0] for name in scores)
@@ -90,6 +96,37 @@ def _score(
         paid_TA = paid_TA + bonus(score_TA, alpha, as_released=as_released)
     for row, turn in zip(paid_TA.tolist(), turns, strict=True):
         yield from (Signal("turn", f"{agent}#{turn}", "R2", value) for agent, value in zip(agents, row, strict=True))
+
+
+def _by_task(
+    trace: Trace, channel: str, gamma: float, alpha: Sequence[float] | None, as_released: bool
+) -> Iterator[Signal]:
+    """Of each task its own debate: a turn of it is a turn of the trace in which anybody answered, and who was not asked again
+    keeps the answer, and the score, that stand; those who come later join from their first answer on."""
+    answers: dict[str, dict[int, dict[str, float]]] = {}
+    for e, paid in amounts(trace, [channel]):
+        if e.task is not None and e.turn is not None:
+            answers.setdefault(e.task, {}).setdefault(e.turn, {})[e.agent] = paid
+    found: list[tuple[str, float]] = []
+    for said in answers.values():
+        turns, standing, rows = sorted(said), {}, []  # type: list[int], dict[str, float], list[dict[str, float]]
+        for turn in turns:
+            standing = {**standing, **said[turn]}
+            rows.append(standing)
+        later, weight, out = 0.0, 0.0, {}  # type: float, float, dict[int, dict[str, float]]
+        for k in range(len(turns) - 1, -1, -1):
+            out[k] = {a: (v + later) / (1.0 + weight) for a, v in rows[k].items()}
+            later, weight = gamma * (float(np.mean(list(rows[k].values()))) + later), gamma * (1.0 + weight)
+        for k, turn in enumerate(turns):
+            there = [a for a in rows[k] if k and a in rows[k - 1]]
+            more = np.zeros(len(there))
+            if alpha is not None and len(there) > 1:
+                some = [[row[a] for a in there] for row in rows[k - 1 : k + 2]]
+                more = bonus(some, alpha, as_released=as_released)[1]
+            extra = dict(zip(there, more.tolist(), strict=True))
+            found += [(f"{agent}#{turn}", out[k][agent] + extra.get(agent, 0.0)) for agent in said[turn]]
+    for unit_id, value in gathered(found, "mean").items():
+        yield Signal("turn", unit_id, "R2", value)
 
 
 maporl = Reward(

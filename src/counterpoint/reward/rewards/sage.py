@@ -32,20 +32,28 @@ def role_rewards(task: float, plan: float, solved: float, form: dict[str, float]
     return out
 
 
-_ROLES = ("challenger", "planner", "solver", "critic")
-
-
 def _score(
-    trace: Trace, *, quality: str = "quality", score: str = "R2", format: str = "format", least: float = 0.5
+    trace: Trace,
+    *,
+    challenger: str = "challenger",
+    planner: str = "planner",
+    solver: str = "solver",
+    critic: str = "critic",
+    quality: str = "quality",
+    score: str = "R2",
+    format: str = "format",
+    least: float = 0.5,
 ) -> Iterator[Signal]:
+    names = {"challenger": challenger, "planner": planner, "solver": solver, "critic": critic}
     q, s, f = (by_role(trace, channel) for channel in (quality, score, format))
-    if not ({"challenger", "planner"} <= set(q) and "solver" in s):
+    if not ({challenger, planner} <= set(q) and solver in s):
         return
-    paid = role_rewards(q["challenger"], q["planner"], s["solver"], {r: f.get(r, 1.0) for r in _ROLES}, least=least)
+    form = {role: f.get(name, 1.0) for role, name in names.items()}
+    paid = role_rewards(q[challenger], q[planner], s[solver], form, least=least)
     there = {e.role for e in trace.events}
-    for role in _ROLES:
-        if role in paid and role in there:
-            yield Signal("role", role, "R3", paid[role])
+    for role, name in names.items():
+        if role in paid and name in there:
+            yield Signal("role", name, "R3", paid[role])
 
 
 sage = Reward(

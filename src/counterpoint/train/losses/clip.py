@@ -54,7 +54,7 @@ def _places(out: Rollout, advantages: Mapping[str, np.ndarray]) -> dict[str, tup
     found = {}
     for name in advantages:
         t = out.tables[_TABLE.get(name, name)]
-        found[name] = (t["ep"], t["round"], t["agent"] if name == "worker" else np.zeros_like(t["ep"]))
+        found[name] = (t["ep"], t["round"], t["agent"] if name in ("worker", "act") else np.zeros_like(t["ep"]))
     return found
 
 

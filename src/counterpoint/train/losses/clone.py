@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from counterpoint.trace import Trace
-from counterpoint.train.learner import finite, log_probs, rows_of
+from counterpoint.train.learner import EXTRA, finite, log_probs, rows_of
 from counterpoint.train.loss import Learner, Loss
 from counterpoint.train.rollouts import Rollout
 
@@ -32,7 +32,7 @@ class Options:
 
 def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) -> dict[str, float]:
     stats = learner.fit_critics(out)
-    tables = {n: t for n, t in out.tables.items() if n != "worker"}
+    tables = {n: t for n, t in out.tables.items() if n not in ("worker", *EXTRA)}
     names = ("item", "brief", "point", "stop", "rule", "talk", "spawn")
     ones = {n: np.ones(len(tables[_table(n)]["ep"])) for n in names if _table(n) in tables}
     rows = rows_of(tables, ones, scale=False)

@@ -57,6 +57,11 @@ class Options:
     """Steps on the batch."""
     max_norm: float = 10.0
     """Of the gradient."""
+    each_step: bool = False
+    """Whether what the preset's rewards pay is written to every round, as Agent Q-Mix' release does, and not to the last alone;
+    for rewards other than the team's return, which is what a round added to it."""
+    drop_last: bool = False
+    """Whether the last round of an episode is never fitted, as in that release."""
 
     def __post_init__(self) -> None:
         if self.mix not in _MIXES:
@@ -167,6 +172,11 @@ def utilities(net: Network, out: Rollout, beats: Beats, tau: float) -> tuple[Ten
         _, rule, talk = net.teams(torch.from_numpy(t["x"]))
         sums.add("aggregate", t, rule.gather(1, torch.from_numpy(t["choice"])[:, None])[:, 0], rule.max(-1).values)
         sums.add("communicate", t, (talk * torch.from_numpy(t["talk"])).sum(-1), F.relu(talk).sum(-1))
+    if "act" in tables:
+        t = tables["act"]
+        each = net.extra["act"](torch.from_numpy(t["x"]))
+        open_ = each.masked_fill(~torch.from_numpy(t["mask"]), -torch.inf)
+        sums.add("communicate", t, each.gather(1, torch.from_numpy(t["choice"])[:, None])[:, 0], open_.max(-1).values)
     return tau * sums.chosen, tau * sums.best
 
 
@@ -191,23 +201,27 @@ def _items(net: Network, t: Table, candidates: Table | None, sums: _Sums) -> Non
 
 
 def learn(
-    net: Network, mixer: Mixer, optimizer: torch.optim.Optimizer, out: Rollout, o: Options, *, progress: float
+    net: Network, mixer: Mixer, optimizer: torch.optim.Optimizer, out: Rollout, o: Options, *, progress: float,
+    paid: np.ndarray | None = None,
 ) -> dict[str, float]:  # fmt: skip
-    """Steps of temporal-difference learning on one batch, all of which is used at once."""
+    """Steps of temporal-difference learning on one batch, all of which is used at once; `paid`: (E,) rewards of whole episodes
+    that take the place of what each round added to the return."""
     tau = o.tau_from * (o.tau_to / o.tau_from) ** progress
     beats = beats_of(out)
-    _measure(mixer, out)
-    reward = beats.reward / out.config.items / float(mixer.unit)
+    _measure(mixer, out, paid=paid)
+    gained = beats.reward / out.config.items if paid is None else paid[beats.ep] * (beats.last | o.each_step)
+    reward = gained / float(mixer.unit)
     with torch.no_grad():  # the target network is the one of now: it stays while the steps are made
         best = mixer(utilities(net, out, beats, tau)[1], mixer.states(beats), mix=o.mix)
         finite(best.sum(), "TD")  # the last step of the update before may have made the network no number
     ahead = np.where(beats.last, 0.0, np.append(best.numpy()[1:], 0.0)).astype(np.float64)
     y = td_lambda(reward, ahead, gamma=o.gamma, lam=o.lam, done=beats.last, segments=beats.ep)
-    target = torch.from_numpy(y.astype(np.float32))
+    fitted = torch.from_numpy(np.flatnonzero(~(beats.last & o.drop_last)))
+    target = torch.from_numpy(y.astype(np.float32))[fitted]
     parameters = [*net.policy_parameters(), *mixer.parameters()]
     for _ in range(o.epochs):
         total = mixer(utilities(net, out, beats, tau)[0], mixer.states(beats), mix=o.mix)
-        loss = F.mse_loss(total, target)
+        loss = F.mse_loss(total[fitted], target)
         optimizer.zero_grad()
         finite(loss, "TD").backward()
         torch.nn.utils.clip_grad_norm_(parameters, o.max_norm)
@@ -215,9 +229,10 @@ def learn(
     return {"loss": float(loss.detach()), "tau": tau, "q_tot": float(total.mean().detach())}
 
 
-def _measure(mixer: Mixer, out: Rollout, share: float = 0.2) -> None:
-    """Keep the spread of returns per item, as a running mean."""
-    spread = max(float(((out.values - out.value_TE[0]) / out.config.items).std()), 1e-3)
+def _measure(mixer: Mixer, out: Rollout, share: float = 0.2, *, paid: np.ndarray | None = None) -> None:
+    """Keep the spread of returns per item, or of what was paid, as a running mean."""
+    returns = (out.values - out.value_TE[0]) / out.config.items if paid is None else paid
+    spread = max(float(returns.std()), 1e-3)
     old = float(mixer.unit)
     mixer.unit.copy_(torch.tensor(spread if old == 1.0 else (1 - share) * old + share * spread))
 
@@ -225,7 +240,8 @@ def _measure(mixer: Mixer, out: Rollout, share: float = 0.2) -> None:
 def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) -> dict[str, float]:
     stats = learner.fit_critics(out, steps=8)
     assert isinstance(learner.module, Mixer)
-    return stats | learn(learner.net, learner.module, learner.policy, out, o, progress=learner.progress)
+    paid = learner.outcomes(out, traces) if traces else None
+    return stats | learn(learner.net, learner.module, learner.policy, out, o, progress=learner.progress, paid=paid)
 
 
 td = Loss(

@@ -8,7 +8,7 @@ row (`Record`) only when asked. An item is decided on only when an agent is free
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from counterpoint.envs.teamworld.action import ANSWER, DECISIONS, Action, Calls,
 from counterpoint.envs.teamworld.config import KINDS
 from counterpoint.envs.teamworld.observation import Observation
 from counterpoint.train.policies import features as f
+from counterpoint.train.policies.choosing import choose_acts, choose_beside, chosen
 from counterpoint.train.policies.features import Pointed, point
 from counterpoint.train.policies.network import PURPOSES, Network
 from counterpoint.train.policies.record import Record
@@ -55,6 +56,8 @@ class Followed:
     """Decided items: ep, item, copy, choice, agent, brief, rank, kept (may not be left)."""
     talk: np.ndarray
     rule: np.ndarray
+    extra: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)
+    """Further choices of the round (`choices.py`): act with ep, item, agent, choice; attack and proposal with ep, choice."""
     action: Action | None = None
     """What is carried out, where it is more than these rows can say."""
 
@@ -91,13 +94,6 @@ def _log_softmax(x: np.ndarray) -> np.ndarray:
     return x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
 
 
-def _chosen(logp: np.ndarray, u: np.ndarray | None) -> np.ndarray:
-    """One column per row: by the uniform numbers, or the likeliest."""
-    if u is None:
-        return logp.argmax(axis=-1)
-    return np.minimum((np.exp(logp).cumsum(axis=-1) < u[..., None]).sum(axis=-1), logp.shape[-1] - 1)
-
-
 class TeamPolicy:
     """A `Policy` of TeamWorld, played by a network."""
 
@@ -116,10 +112,11 @@ class TeamPolicy:
         """`goes_on`: a stop is recorded and not carried out (forced continuation), so that what came after it is seen. `follow`:
         nothing is drawn; what it says is decided again, and recorded with this network's log-probabilities."""
         self.goes_on, self.follow = goes_on, follow
-        self._now: Followed | None = None
+        self.now: Followed | None = None
+        """What was decided in this round before, where it is only decided again."""
         self.net, self.name, self.greedy, self.salt, self.record, self.force = net, name, greedy, salt, record, force
 
-    def _noise(self, obs: Observation, decision: str, *keys: Any) -> np.ndarray | None:
+    def noise(self, obs: Observation, decision: str, *keys: Any) -> np.ndarray | None:
         """Uniform numbers, one per episode and key; None for a greedy policy."""
         if self.greedy:
             return None
@@ -133,9 +130,9 @@ class TeamPolicy:
 
     def decide(self, obs: Observation) -> tuple[Action, Action]:
         """(what the rows of the record say, what is carried out); they differ only where another policy is followed."""
-        self._now = None if self.follow is None else self.follow(obs)
+        self.now = None if self.follow is None else self.follow(obs)
         made = self._decided(obs)
-        return made, made if self._now is None or self._now.action is None else self._now.action
+        return made, made if self.now is None or self.now.action is None else self.now.action
 
     def _decided(self, obs: Observation) -> Action:
         about = f.context(obs)
@@ -156,7 +153,9 @@ class TeamPolicy:
         waiting = out.any(axis=1) & (obs.config.straggler_rate > 0)
         idle = goes & ~called & ~coming & ~waiting
         talk, rule = self._talk(obs, talk_logit, rule_logit, called, team, logp)
+        choose_acts(self, obs, calls, logp)
         return Action(
+            **choose_beside(self, obs, team),
             stop=stop | idle,
             close=close,
             spawns=spawns,
@@ -173,10 +172,10 @@ class TeamPolicy:
         self, obs: Observation, logit: np.ndarray, logp: np.ndarray, team: np.ndarray, open_items: np.ndarray
     ) -> np.ndarray:
         asked = obs.running & (obs.round > 0)
-        u = self._noise(obs, "stop")
+        u = self.noise(obs, "stop")
         stop = asked & ((logit > 0) if u is None else np.log(u) < _log_sigmoid(logit))
-        if self._now is not None:
-            stop = asked & self._now.stop
+        if self.now is not None:
+            stop = asked & self.now.stop
         logp[:, 0] = np.where(asked, np.where(stop, _log_sigmoid(logit), _log_sigmoid(-logit)), 0.0)
         if self.record is not None:
             rows = np.flatnonzero(asked)
@@ -204,7 +203,7 @@ class TeamPolicy:
             gate, size = (t.numpy().astype(np.float64) for t in self.net.roles(torch.from_numpy(x)))
         scale = float(np.exp(self.net.log_scale.item()))
         places = np.arange(roles)[None]
-        u = self._noise(obs, "spawn", 0, places)
+        u = self.noise(obs, "spawn", 0, places)
         go = (gate > 0) if u is None else np.log(u) < _log_sigmoid(gate)
         if self.force is not None and self.force.gate is not None and obs.round == 0:
             go = np.where(self.force.gate >= 0, self.force.gate == 1, go)
@@ -214,8 +213,8 @@ class TeamPolicy:
         asked = obs.running & ~stop
         number = np.where(go & asked[:, None], number, 0)
         number = _within(number, obs.config.max_agents - obs.spawned)
-        if self._now is not None:
-            go, number, wish = self._now.go, self._now.number, self._now.size
+        if self.now is not None:
+            go, number, wish = self.now.go, self.now.number, self.now.size
             z = np.where(go, (wish - size) / scale, 0.0)
         gate_logp = np.where(go, _log_sigmoid(gate), _log_sigmoid(-gate))
         size_logp = -0.5 * z**2 - np.log(scale)
@@ -224,7 +223,7 @@ class TeamPolicy:
             ep, role = np.nonzero(np.broadcast_to(asked[:, None], go.shape))
             gates = None if self.force is None or obs.round else self.force.gate
             forced = np.zeros(go.shape, np.bool_) if gates is None else gates >= 0
-            forced = forced if self._now is None else self._now.forced
+            forced = forced if self.now is None else self.now.forced
             self.record.add(
                 "spawn",
                 ep=ep,
@@ -242,7 +241,7 @@ class TeamPolicy:
         return Spawns.of(ep, number[ep, role], role // obs.config.types, role % obs.config.types)
 
     def _normal(self, obs: Observation, places: np.ndarray) -> np.ndarray:
-        a, b = self._noise(obs, "spawn", 1, places), self._noise(obs, "spawn", 2, places)
+        a, b = self.noise(obs, "spawn", 1, places), self.noise(obs, "spawn", 2, places)
         if a is None or b is None:
             return np.zeros((obs.episodes, places.shape[1]))
         return np.sqrt(-2 * np.log(np.maximum(a, 1e-300))) * np.cos(2 * np.pi * b)
@@ -265,28 +264,28 @@ class TeamPolicy:
         mask = _legal(obs, rows)
         if self.force is not None and self.force.keeps is not None:
             mask[:, 0] &= ~self.force.keeps[rows.ep, rows.item] | (rows.copy > 0) | ~mask[:, 1:].any(axis=1)
-        at, of = (rows.ep[:0], rows.ep[:0]) if self._now is None else self._now.places(rows, obs.config.items)
-        if self._now is not None:
-            self._now.allow(mask, at, of)
+        at, of = (rows.ep[:0], rows.ep[:0]) if self.now is None else self.now.places(rows, obs.config.items)
+        if self.now is not None:
+            self.now.allow(mask, at, of)
         purpose_logp = _log_softmax(np.where(mask, purpose_logit, -np.inf).astype(np.float64))
         place = rows.item + obs.config.items * rows.copy
-        draws = self._noise(obs, "delegate", np.arange(3)[:, None], np.arange(int(place.max()) + 1)[None, None])
+        draws = self.noise(obs, "delegate", np.arange(3)[:, None], np.arange(int(place.max()) + 1)[None, None])
         u, u_brief, u_point = (None, None, None) if draws is None else draws[rows.ep, :, place].T
-        purpose = _chosen(purpose_logp, u)
-        if self._now is None:
+        purpose = chosen(purpose_logp, u)
+        if self.now is None:
             reached, rank = _reached(rows, purpose, np.maximum(work, 0.01) / (1 + rows.copy), self._room(obs, free))
         else:
-            reached, rank, purpose = _again(len(rows), self._now.item, at, of, purpose)
+            reached, rank, purpose = _again(len(rows), self.now.item, at, of, purpose)
         close = _closed(obs, rows, reached & (purpose == 0) & (rows.copy == 0))
         go = np.flatnonzero(reached & (purpose > 0))
         pair = self.net.pair.weight.detach().numpy()[0]
         kept = agents if self.record is not None else None
-        whom = None if self._now is None else _spread(len(rows), at, self._now.item["agent"][of] if len(of) else of, -1)[go]
+        whom = None if self.now is None else _spread(len(rows), at, self.now.item["agent"][of] if len(of) else of, -1)[go]
         pointed = point(obs, rows, go, rank[go], free, query, key, pair, u_point, kept, whom)
         brief_logp = _log_softmax(brief_logit[go].astype(np.float64))
-        brief = _chosen(brief_logp, None if u_brief is None else u_brief[go])
-        if self._now is not None:
-            brief = _spread(len(rows), at, self._now.item["brief"][of] if len(of) else of, 0)[go]
+        brief = chosen(brief_logp, None if u_brief is None else u_brief[go])
+        if self.now is not None:
+            brief = _spread(len(rows), at, self.now.item["brief"][of] if len(of) else of, 0)[go]
         taken = pointed.agent >= 0
         decided = Decided(rows, mask, reached, rank, purpose, purpose_logp, go, pointed, brief, brief_logp)
         decided.add_logp(logp)
@@ -314,13 +313,13 @@ class TeamPolicy:
         team: np.ndarray,
         logp: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray]:
-        u = self._noise(obs, "communicate", np.arange(2)[None])
+        u = self.noise(obs, "communicate", np.arange(2)[None])
         talk = (talk_logit > 0) if u is None else np.log(u) < _log_sigmoid(talk_logit)
         talk_logp = np.where(talk, _log_sigmoid(talk_logit), _log_sigmoid(-talk_logit))
         rule_logp = _log_softmax(rule_logit)
-        rule = _chosen(rule_logp, self._noise(obs, "aggregate"))
-        if self._now is not None:
-            talk, rule = self._now.talk, self._now.rule
+        rule = chosen(rule_logp, self.noise(obs, "aggregate"))
+        if self.now is not None:
+            talk, rule = self.now.talk, self.now.rule
             talk_logp = np.where(talk, _log_sigmoid(talk_logit), _log_sigmoid(-talk_logit))
         own = np.take_along_axis(rule_logp, rule[:, None], axis=1)[:, 0]
         logp[:, 3] += np.where(called, talk_logp.sum(axis=1), 0.0)

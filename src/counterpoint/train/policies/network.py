@@ -10,17 +10,23 @@ every sub-decision an encoder of its own (regime C); otherwise the five share on
     O4 aggregate    the rule, by team
     O5 stop         leave an item (above); stop the team
     workers         for each vote call: defer ~ Bernoulli (regimes B and C); `apart`, a network for each family
+    extra           where the world has such a choice (`choices.py`): an act for each call, an attack, a proposal
     critics         V and Q of an item's future, a correction V of the team's, and the calls an item still takes;
                     V of what a worker is paid
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from counterpoint.envs.teamworld.config import KINDS, RULES
+from counterpoint.train.policies.choices import SIZES
 from counterpoint.train.policies.features import AGENT, ITEM, PAIR, ROLE, SEEN_BY_CRITIC, TEAM, WORKER
 
 PURPOSES = ("leave", "answer", "verify", "next")
@@ -63,8 +69,10 @@ class Network(nn.Module):
     round_scale: Tensor
     team_scale: Tensor
 
-    def __init__(self, *, apart: bool = False, gate: float = 0.0) -> None:
+    def __init__(self, *, apart: bool = False, gate: float = 0.0, extra: Mapping[str, int] | None = None) -> None:
+        """`extra`: further choices and the number of their options (`choices.heads_of`)."""
         super().__init__()
+        self.is_apart = apart
         item, team = _mlp(ITEM), _mlp(TEAM)
         own = (lambda: _mlp(ITEM)) if apart else (lambda: item)
         mine = (lambda: _mlp(TEAM)) if apart else (lambda: team)
@@ -92,6 +100,24 @@ class Network(nn.Module):
         # drawn last, so that teams whose workers do not learn start as they always did
         self.worker = nn.ModuleList(_mlp(WORKER, 1) for _ in range(2 if apart else 1))
         self.worker_value = _mlp(SEEN_BY_CRITIC, 1)
+        self.extra = nn.ModuleDict({name: _mlp(SIZES[name], options) for name, options in (extra or {}).items()})
+
+    @staticmethod
+    def of(weights: Mapping[str, Any], *, apart: bool) -> Network:
+        """The network of these weights (tensors or arrays), with the further choices that they are for."""
+        last = re.compile(r"extra\.(\w+)\.4\.bias")
+        extra = {m[1]: len(value) for key, value in weights.items() if (m := last.fullmatch(key))}
+        net = Network(apart=apart, extra=extra)
+        net.load_state_dict({k: v if isinstance(v, Tensor) else torch.tensor(v) for k, v in weights.items()})
+        return net
+
+    def twin(self) -> Network:
+        """A copy that learns by itself."""
+        return Network.of(self.state_dict(), apart=self.is_apart)
+
+    def options(self, name: str, x: Tensor, mask: Tensor) -> Tensor:
+        """(R, options) log-probabilities of a further choice; what the mask leaves out is very unlikely."""
+        return self.extra[name](x).masked_fill(~mask, -1e9).log_softmax(-1)
 
     def policy_parameters(self) -> list[nn.Parameter]:
         """What acts."""

@@ -25,6 +25,7 @@ from counterpoint.envs.teamworld.engine import Batch
 from counterpoint.envs.teamworld.observation import Observation
 from counterpoint.envs.teamworld.running import RESULT, ranks
 from counterpoint.train.policies.acting import salt_now
+from counterpoint.train.policies.choices import item_row
 from counterpoint.train.policies.features import WORKER
 from counterpoint.train.policies.network import Network
 from counterpoint.train.policies.record import Record
@@ -118,9 +119,4 @@ def settle_workers(tables: Mapping[str, dict[str, np.ndarray]], truth: np.ndarra
     policy reads what is made of it."""
     t, item = tables["worker"], tables["item"]
     t["right"] = t["said"] == truth[t["ep"], t["item"] - first_item]
-    called = np.flatnonzero(item["agent"] >= 0)
-    sizes = [int(item[n].max(initial=0)) + 1 for n in ("round", "item", "agent")]
-    place = lambda a: ((a["ep"] * sizes[0] + a["round"]) * sizes[1] + a["item"]) * sizes[2] + a["agent"]  # noqa: E731
-    keys = place(item)[called]
-    order = np.argsort(keys)
-    t["row"] = called[order[np.searchsorted(keys[order], place(t))]]
+    t["row"] = item_row(t, item)
