@@ -81,7 +81,7 @@ PROMISES: dict[str, tuple[str, bool, tuple[str, ...], dict[str, Any]]] = {
         "message",
         False,
         ("critic",),
-        {"value": None, "preset": "plain", "gamma": None, "lam": None, "chain": None, "normalise": None, "channel": "team", "signals": None},
+        {"value": None, "preset": "plain", "gamma": None, "lam": None, "chain": None, "normalise": None, "channel": "team", "signals": None, "by": "action"},
     ),
     "group_relative": (
         "team",

@@ -70,7 +70,7 @@ def test_all_that_may_be_named_is_taken() -> None:
         assert Preset(**LEAST | {"loss": {loss: {}}}).loss_name == loss
     Preset(**LEAST | {"group": 1, "episodes": 1, "needs": tuple(CAPABILITIES), "delegate": "agent"})
     assert set(REGIMES) == {"A", "B", "C"}
-    assert set(GRADES) == {"P", "R", "S", "M"}
+    assert set(GRADES) == {"P", "R", "S", "T", "M"}
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ TRAINS = {
 """What a method may train: the five sub-decisions of an orchestrator, the workers, and those beside the team. The last two learn
 only where they are named, and the team does not where nothing else is."""
 LEARNERS = {"network": "the network that plays TeamWorld", "lm": "a language model"}
-GRADES = {"P": "paper read", "R": "code read", "S": "secondary", "M": "measured here"}
+GRADES = {"P": "paper read", "R": "code read", "S": "secondary", "T": "textbook", "M": "measured here"}
 BESIDE = {"attack": "opponent", "proposal": "proposer"}
 """Decision types of those beside the team, and whose they are."""
 CAPABILITIES = {
@@ -82,7 +82,7 @@ class Preset:
     source: str
     """Paper, with arXiv id, or a page of docs/research."""
     grade: str
-    """How the source was read: P, R, S or M (`GRADES`)."""
+    """How the source was read: one of `GRADES`."""
     departures: str
     """Where this differs from the source."""
     credit: Mapping[str, Mapping[str, Any]]

@@ -5,6 +5,7 @@
 Always true: only actions are steps; tool output and other observations are skipped. Nothing flows between traces (nor between
 agents when `chain="agent"`). Rewards are those that the events carry, or else the team's reward on the last step of a chain;
 with `signals`, what they pay an event at its step, a turn or an agent at its last one; who is paid nothing has no rows.
+`by="turn"` makes a turn one step: what a team (or an agent) did in a round has one advantage.
 
 Sources: GAE arXiv 1506.02438; verl's masking; `preset` = ppo (whitened), mappo (arXiv 2103.01955), ippo (local critic, chain
 per agent), maac (CoLLM-MAAC arXiv 2601.21972: lam 0, gamma 1, normalised per agent and turn), maporl (2502.18439: chain per
@@ -23,7 +24,7 @@ from counterpoint.credit.example import running_mean
 from counterpoint.credit.groups import group_advantages, group_codes, whiten
 from counterpoint.credit.mechanism import Mechanism
 from counterpoint.credit.rows import TraceUnit, actions, credit_of, event_unit, paid_steps, signals_by_trace, values_of
-from counterpoint.errors import InputError, did_you_mean
+from counterpoint.errors import InputError, NotIdentified, did_you_mean
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit, Signals
@@ -68,6 +69,7 @@ def _run(
     normalise: str | None = None,
     channel: str = "team",
     signals: Signals | None = None,
+    by: str = "action",
 ) -> Credit:
     if preset not in _PRESETS:
         raise InputError(f"no preset {preset!r}", fix=did_you_mean(preset, _PRESETS))
@@ -77,26 +79,51 @@ def _run(
     if use["chain"] not in ("team", "agent"):
         raise InputError(f"no chain {use['chain']!r}", fix="team or agent")
     given_to = None if signals is None else signals_by_trace(signals)
-    rows, rewards, values, segments, turns = [], [], [], [], []  # type: list[TraceUnit], list[float], list[float], list[int], list[Any]
+    rewards, values, segments, turns = [], [], [], []  # type: list[float], list[float], list[int], list[Any]
+    rows: list[list[TraceUnit]] = []
     for i, trace in enumerate(traces):
-        critic, chains = values_of(trace, value, "a critic (value=)"), {}  # type: dict[str, Any], dict[str, list[int]]
-        for place in actions(trace):
-            chains.setdefault(trace.events[place].agent if use["chain"] == "agent" else "", []).append(place)
-        for number, places in enumerate(chains.values()):
+        critic = values_of(trace, value, "a critic (value=)")
+        for number, steps in enumerate(_chains(trace, use["chain"], by)):
             given_here = None if given_to is None else given_to.get(trace.trace_id, {})
-            if given_here is not None and not _named(trace, places, given_here):
+            if given_here is not None and not _named(trace, [p for places in steps for p in places], given_here):
                 continue
-            rewards += paid_steps(trace, [[p] for p in places], channel, given_here)
-            for event in (trace.events[p] for p in places):
+            rewards += paid_steps(trace, steps, channel, given_here)
+            for event in (trace.events[places[0]] for places in steps):
                 if event.id not in critic:
                     raise InputError(f"the critic has no value for event {event.id!r}", where=trace.trace_id)
-                rows.append(TraceUnit(i, event_unit(event), event.id))
                 values.append(float(critic[event.id]))
                 segments.append(i * 1_000_000 + number)
                 turns.append((event.agent, event.turn))
+            rows += [_units(trace, i, places, by) for places in steps]
     amounts, _ = advantages.gae(rewards, values, segments=segments, gamma=use["gamma"], lam=use["lam"])
     amounts = _normalised(amounts, use["normalise"], turns) if len(amounts) else amounts
-    return credit_of("gae", _ESTIMAND, traces, zip(rows, amounts.tolist(), strict=True), notes={"preset": preset, **use})
+    told = [(unit, a) for units, a in zip(rows, amounts.tolist(), strict=True) for unit in units]
+    return credit_of("gae", _ESTIMAND, traces, told, notes={"preset": preset, **use} | ({"by": by} if by == "turn" else {}))
+
+
+def _chains(trace: Trace, chain: str, by: str) -> list[list[list[int]]]:
+    """The steps of each chain, as places of events: actions, or all actions of a turn."""
+    if by not in ("action", "turn"):
+        raise InputError(f"no step by {by!r}", fix="action or turn")
+    chains: dict[str, list[list[int]]] = {}
+    for place in actions(trace):
+        event = trace.events[place]
+        own = chains.setdefault(event.agent if chain == "agent" else "", [])
+        if by == "turn" and event.turn is None:
+            raise NotIdentified("an action has no turn number", "record `turn`, or by='action'", where=trace.trace_id)
+        if by == "turn" and own and trace.events[own[-1][0]].turn == event.turn:
+            own[-1].append(place)
+        else:
+            own.append([place])
+    return list(chains.values())
+
+
+def _units(trace: Trace, number: int, places: Sequence[int], by: str) -> list[TraceUnit]:
+    if by == "action":
+        event = trace.events[places[0]]
+        return [TraceUnit(number, event_unit(event), event.id)]
+    turn = trace.events[places[0]].turn
+    return [TraceUnit(number, "turn", f"{name}#{turn}") for name in dict.fromkeys(trace.events[p].agent for p in places)]
 
 
 gae = Mechanism(

@@ -49,11 +49,11 @@ def shaped_rewards(rewards: ArrayLike, parents: Sequence[int], *, gain: float = 
 
 
 def _node_reward(trace: Trace, place: int, channel: str, by: str) -> float | None:
-    """What an action carries in the channel; of a turn, the last that any of its events carries."""
+    """What an action carries in the channel; of a turn, the mean of what its events carry."""
     if by == "action":
         return (trace.events[place].reward or {}).get(channel)
     own = [e.reward[channel] for e in trace.events if e.turn == trace.events[place].turn and channel in (e.reward or {})]
-    return own[-1] if own else None
+    return sum(own) / len(own) if own else None
 
 
 def _run(

@@ -62,6 +62,8 @@ class Options:
     """On squared logits, where actors ascend the critic."""
     orders: int = 4
     """Sampled orders per update (`shapley`)."""
+    warm: int = 0
+    """Updates in which the critic learns and actors wait."""
     epochs: int = 24
     """Steps of the critic on the batch; actors that ascend it make half as many."""
     entropy: float = 0.005
@@ -244,10 +246,12 @@ def _orders(rng: np.random.Generator, o: Options) -> np.ndarray:
     return drawn_orders(len(HEADS), o.orders, rng)
 
 
-def _marginals(critic: JointCritic, x: Tensor, acts: Tensor, orders: np.ndarray, *, target: bool = False) -> Tensor:
-    """(B, heads) phi: means over orders of the marginal of a head after those before it."""
+def _marginals(
+    critic: JointCritic, x: Tensor, acts: Tensor, orders: np.ndarray, *, target: bool = False, only: int | None = None
+) -> Tensor:  # fmt: skip
+    """(B, heads) phi: means over orders of the marginal of a head after those before it; with `only`, (B, 1) of one head."""
     columns = []
-    for head in range(len(HEADS)):
+    for head in range(len(HEADS)) if only is None else [only]:
         found = torch.zeros(len(acts))
         for order in orders:
             present = torch.zeros(len(HEADS))
@@ -289,8 +293,10 @@ def _ascend(learner: Learner, o: Options, critic: JointCritic, out: Rollout, bea
         values = []
         for i, head in enumerate(HEADS):
             mine = _own(taken, relaxed, head)
-            found = _marginals(critic, x, mine, orders) if o.actor == "shapley" else critic.values(x, mine)
-            values.append(found[:, i].mean())
+            if o.actor == "shapley":
+                values.append(_marginals(critic, x, mine, orders, only=i).mean())
+            else:
+                values.append(critic.values(x, mine)[:, i].mean())
         loss = -torch.stack(values).sum() + o.penalty * acts.squared_logits()
         learner.policy.zero_grad()
         finite(loss, "actors'").backward()
@@ -406,6 +412,8 @@ def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) 
         taken = Acts(out, beats).made(learner.net, relaxed=False)
         ahead = Acts(out, beats).made(critic.policy.network(learner.net), relaxed=True)
     fitted = _fit(learner, o, critic, beats, taken, targets(critic, out, beats, taken, ahead, o))
+    if learner.update < o.warm:
+        return stats | {"critic_joint": fitted, "loss": 0.0}
     if o.actor != "coma":
         return stats | {"critic_joint": fitted, "loss": _ascend(learner, o, critic, out, beats, taken)}
     advantages = coma_advantages(learner.net, critic, out, beats)
