@@ -52,10 +52,9 @@ def pay(
 ) -> Paid:
     """Rewards by name with their options, paid on traces.
 
-    `tasks` says which traces are of one task, `reader` is the mechanism that reads the result, `weights` are those that replace
-    the rewards' own, `at_first` is the value of the draft before the first round, for rewards with `gain`; `leads` names the
-    orchestrator of a trace where it is not "orchestrator". A reward with `share` is given the team's outcome over `best`: papers
-    whose outcome lies in 0..1 add bonuses and clip in that unit.
+    `tasks` says which traces are of one task, `reader` is the mechanism that reads the result, `weights` replace the rewards'
+    own, `at_first` is the value of the first draft, for rewards with `gain`; `leads` names the orchestrator of a trace where it
+    is not "orchestrator". With `share` a reward is given the outcome over `best`: papers with outcomes in 0..1 pay in that unit.
     """
     if not best > 0:
         raise InputError(f"the best outcome is {best:g}, and nothing is a share of it", fix="a world that pays something")
@@ -64,8 +63,7 @@ def pay(
     fine: list[dict[tuple[str, str], tuple[str, float]]] = [{} for _ in traces]
     for k, (name, given) in enumerate(rewards.items()):
         options = {o: v for o, v in given.items() if o not in OURS}
-        set_weights = weights or {}
-        weight = set_weights[name] if name in set_weights else weight_at(given.get("weight", 1.0), progress, name)
+        weight = weights[name] if weights and name in weights else weight_at(given.get("weight", 1.0), progress, name)
         reward = registry.get("reward", name)
         used.append(weight)
         if given.get("gain"):
@@ -74,15 +72,14 @@ def pay(
             parts_KN[k] -= at_first / best if given.get("share") else at_first
         for i, trace in enumerate(traces):
             lead = (leads or {}).get(trace.trace_id, "orchestrator")
-            for s in reward(_as_share(trace, best) if given.get("share") else trace, **options):
-                if s.unit == "team" or (s.unit == "orchestrator" and s.unit_id == lead):
-                    parts_KN[k, i] += s.value
-                elif reads_signals:
-                    own = fine[i].get((s.unit, s.unit_id))
-                    fine[i][s.unit, s.unit_id] = (s.channel, (own[1] if own else 0.0) + weight * s.value)
-                else:
+            found = reward(_as_share(trace, best) if given.get("share") else trace, **options)
+            parts_KN[k, i] += sum(s.value for s in found if _is_teams(s, lead))
+            for s in [s for s in found if not _is_teams(s, lead)]:
+                if not reads_signals:
                     what = f"reward {name} pays a {s.unit}, which mechanism {reader} does not read"
                     raise InputError(what, fix="agent_wise and hierarchical read signals of agents and roles, gae those of turns")
+                own = fine[i].get((s.unit, s.unit_id), ("", 0.0))[1]
+                fine[i][s.unit, s.unit_id] = (s.channel, own + weight * s.value)
     totals = balanced(balance, parts_KN, np.array(used), tasks)
     paid = [msgspec.structs.replace(t, rewards={**t.rewards, "team": float(x)}) for t, x in zip(traces, totals, strict=True)]
     if not any(fine):
@@ -102,6 +99,11 @@ def balanced(how: str, parts_KN: np.ndarray, weights_K: np.ndarray, task_N: np.n
     elif how == "variation":
         weights_K = weights_K * variation_weights(parts_KN)
     return weighted(parts_KN, weights_K)
+
+
+def _is_teams(signal: Signal, lead: str) -> bool:
+    """Whether it is paid to the team, or to the orchestrator as a whole."""
+    return signal.unit == "team" or (signal.unit == "orchestrator" and signal.unit_id == lead)
 
 
 def _as_share(trace: Trace, best: float) -> Trace:

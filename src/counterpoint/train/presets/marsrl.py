@@ -16,7 +16,7 @@ marsrl = Preset(
     "paper does not have, learns from the team's reward; no sampling that prefers wrong solutions, no pipeline of updates",
     reward={"team_outcome": {}, "marsrl": {}},
     credit={"marsrl": {"inputs": "any", "others": "team"}},
-    loss={"clip": {"clip": 0.2, "scale": False, "kl_weight": 0.001}},
+    loss={"clip": {"clip": 0.2, "scale": False, "beta": 0.001}},
     group=8,
     episodes=32,
     regime="B",
@@ -25,6 +25,6 @@ marsrl = Preset(
     trains=("w",),
     unit="role",
     learns=("network", "lm"),
-    knob={"loss": {"kl_weight": 0.01}},
+    knob={"loss": {"beta": 0.01}},
     guessed=("KL coefficient", "ddof"),
 )

@@ -1,0 +1,1 @@
+"""Methods whose learned thing is text, one file each: LangMARL, HERA, MAS-Zero."""
