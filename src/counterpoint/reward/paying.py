@@ -82,12 +82,18 @@ def pay(
                 fine[i][s.unit, s.unit_id] = (s.channel, own + weight * s.value)
     totals = balanced(balance, parts_KN, np.array(used), tasks)
     paid = [msgspec.structs.replace(t, rewards={**t.rewards, "team": float(x)}) for t, x in zip(traces, totals, strict=True)]
-    if not any(fine):
-        return Paid(paid, None, parts_KN[0])
     pays_team = parts_KN.any() or any(registry.get("reward", name).unit in ("team", "orchestrator") for name in rewards)
+    return Paid(paid, _signals(traces, fine, totals, bool(pays_team)) if any(fine) else None, parts_KN[0])
+
+
+def _signals(
+    traces: Sequence[Trace], fine: Sequence[Mapping[tuple[str, str], tuple[str, float]]], totals: np.ndarray, pays_team: bool
+) -> Signals:
+    """What was paid to finer units than the team, and the team's on top where it is paid anything."""
     units = {unit for own in fine for unit, _ in own if unit in ("agent", "role") and pays_team}
-    rows = {t.trace_id: [*_topped(t, own, units, float(x))] for t, own, x in zip(traces, fine, totals, strict=True)}
-    return Paid(paid, Signals.of(rows), parts_KN[0])
+    return Signals.of(
+        {t.trace_id: [*_topped(t, own, units, float(x))] for t, own, x in zip(traces, fine, totals, strict=True)}
+    )
 
 
 def balanced(how: str, parts_KN: np.ndarray, weights_K: np.ndarray, task_N: np.ndarray) -> np.ndarray:
