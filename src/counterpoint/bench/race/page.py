@@ -68,6 +68,9 @@ def described(head: Mapping[str, Any], rows: Sequence[Row]) -> dict[str, Any]:
     return {**head, "methods": methods, "worlds": worlds}
 
 
+_EVEN = 0.05
+"""Budgets that differ by more are said to: the limit of `counterpoint compare`."""
+
 # -- cells -------------------------------------------------------------------------------------------------------------
 
 HEADER = (
@@ -111,12 +114,12 @@ def difference(found: Against | None) -> str:
 def notes(result: RaceResult, world: WorldResult) -> list[str]:
     """What to know beside the numbers of a world."""
     out = []
-    charged = [r["spent"]["charged"] for r in result.rows if _is_final(r, world) and "charged" in r["spent"]]
+    charged = [r["spent"]["charged"] for r in result.rows if _is_final(r, world)]
     if charged:
-        out.append(
-            f"every run was charged {min(charged):,} to {max(charged):,} (budget {world.budget:,}; a run ends with the update "
-            "that spends it)"
-        )
+        ends = f"a run ends with the update that spends its budget of {world.budget:,}"
+        out.append(f"runs were charged {min(charged):,} to {max(charged):,}: {ends}")
+    if charged and max(charged) > (1 + _EVEN) * min(charged):
+        out.append(f"these are more than {_EVEN:.0%} apart, because updates are large here: a larger --budget evens that out")
     if world.is_screening:
         out.append(f"screening: fewer than {CLAIM_SEEDS} seeds, so no difference is established; p is of one test, not adjusted")
     else:
@@ -223,7 +226,7 @@ def _how(plan: Mapping[str, Any], head: Mapping[str, Any]) -> list[str]:
         "- *final*: the value on held-out tasks when the budget is spent, as a share of the world's bound, with Student's 95 % "
         "interval over training seeds. *Area*: the mean of the held-out curve over the budget. *Calls to q %*: what was charged "
         "when the curve first reached q % of the best value known in this world (a method's mean or a rule's); the median over "
-        "the seeds that did.",
+        "the seeds that did. The bound is an expectation over tasks: on the tasks that were drawn a share may lie above 100 %.",
         "- *rank*: by the mean; in brackets what paired t-tests leave open, Holm over all pairs of the world.",
         f"- *less grpo*, *less ours*: paired by seed, in % of the bound. Exact sign-flip test, Holm over the rows of a world; a "
         f"claim needs {CLAIM_SEEDS} seeds. *equal*: the whole 95 % interval lies within 2 % of the bound.",
