@@ -1,0 +1,169 @@
+"""Who broke it: the steps of a failed run, ranked; of many runs, the causes that recur.
+
+Always true: nothing is stored and no model is asked, except by `--replay` of a live team, within `--budget-tokens`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from counterpoint.app.cli._chosen import chosen
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.cli._store import store_option
+from counterpoint.app.words import plain_text
+from counterpoint.audit.blame.judge import Blame, Suspect, causes
+from counterpoint.audit.blame.reasons import FAMILIES
+from counterpoint.audit.blame.search import Decisive
+from counterpoint.errors import InputError, Refused
+from counterpoint.trace import Trace
+
+_SHOWN = 5
+
+
+@click.command(
+    epilog="\b\nExamples:\n  counterpoint blame 3f2a\n  counterpoint blame run.json --json --limit 3\n"
+    "  counterpoint blame 'project:shop date>7d'\n  counterpoint blame hunt --replay --store live\n\n"
+    "\b\nExit codes: 0 ranked, 2 a wrong option, 3 no such trace, 5 the run succeeded, or cannot be done again."
+)
+@click.argument("words", nargs=-1, metavar="[TRACE|QUERY]")
+@click.option(
+    "--limit", type=click.IntRange(min=1), help=f"Show this many suspects of a run (default: {_SHOWN}; with --json 20)."
+)
+@click.option(
+    "--success", "bar", type=float, default=1.0, show_default=True, help="The team reward from which a run is a success."
+)
+@click.option("--anyway", is_flag=True, help="Rank a run that succeeded as if it had failed.")
+@click.option("--causes", "only_causes", is_flag=True, help="Only what recurs over the runs, and how often.")
+@click.option("--replay", "is_replay", is_flag=True, help="Find the decisive step by forks: of a world's trace or a live team's.")
+@click.option(
+    "--draws",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    help="With --replay: forks of a live team per step tried.",
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="With --replay: the seed of the forks' draws."
+)
+@click.option(
+    "--budget-tokens", type=click.IntRange(min=0), metavar="N", help="With --replay: ask a model for at most this much."
+)
+@click.option("--model", metavar="NAME", help="With --replay: who answers changed calls of a live team, as in fork.")
+@click.option("--base-url", metavar="URL", help="The endpoint, for --model openai:NAME.")
+@click.option("--key-env", metavar="NAME", help="The variable that holds the endpoint's key.")
+@click.option("--allow", multiple=True, metavar="NAME", help="With --replay: allow this to run, as in fork.")
+@store_option
+@json_option
+def blame(
+    words: tuple[str, ...],
+    limit: int | None,
+    bar: float,
+    anyway: bool,
+    only_causes: bool,
+    is_replay: bool,
+    store: Path | None,
+    as_json: bool,
+    **replay: Any,
+) -> None:
+    """Show which step of a failed run most likely decided it, whose it is, and why.
+
+    TRACE is a file or an id; QUERY is what `ls` takes. A probability is over the steps of the run. Over many runs it also shows
+    the causes that recur. With --json each suspect is a line with `agent`, `step` (the entry in the source's conversation, else
+    the place among the events) and `score`.
+    """
+    from counterpoint.app.api.blame import judged
+
+    which = chosen(words, store)
+    if is_replay and len(which) != 1:
+        raise InputError(f"--replay is about one trace, not {len(which)}", fix="name one")
+    most = None if is_replay else (limit or (20 if as_json else max(_SHOWN, 10)))
+    found: list[tuple[Trace, Blame]] = []
+    refused: list[Refused] = []
+    for trace, told in judged(which.traces(quiet=as_json), bar=bar, anyway=anyway, most=most):
+        if isinstance(told, Blame):
+            found.append((trace, told))
+        else:
+            refused.append(told)
+    if not found:
+        raise refused[0]
+    decisive = _replayed(*found[0], bar, replay, as_json) if is_replay else None
+    if as_json:
+        _emit(found, decisive, limit or 20, only_causes)
+    elif len(which) == 1:
+        click.echo(_shown(*found[0], decisive, limit or _SHOWN))
+    else:
+        click.echo(_many(found, refused, limit, only_causes))
+
+
+def _replayed(trace: Trace, found: Blame, bar: float, replay: dict[str, Any], as_json: bool) -> Decisive:
+    from counterpoint.app.api.blame import decisive_by_forks, search_price
+    from counterpoint.app.api.credit import asks_model
+
+    if asks_model(trace):
+        price = search_price(trace, replay["draws"])
+        note(f"at most {price.forks:,} forks, which may ask a model for up to {price.tokens:,} tokens", quiet=as_json)
+    return decisive_by_forks(trace, found, bar=bar, **replay)
+
+
+def _emit(found: list[tuple[Trace, Blame]], decisive: Decisive | None, limit: int, only_causes: bool) -> None:
+    if only_causes:
+        for cause in causes(found):
+            emit({"schema": SCHEMA_VERSION, **msgspec.to_builtins(cause)})
+        return
+    for _, one in found:
+        about = {"schema": SCHEMA_VERSION, "trace_id": one.trace_id}
+        for rank, suspect in enumerate(one.suspects[:limit], 1):
+            row = {**about, "rank": rank, **msgspec.to_builtins(suspect), "sure": one.sure}
+            emit(row | ({"outcome": one.outcome, "agents": one.agents, "notes": one.notes} if rank == 1 else {}))
+        if decisive is not None:
+            emit({**about, "decisive": msgspec.to_builtins(decisive)})
+
+
+def _shown(trace: Trace, found: Blame, decisive: Decisive | None, limit: int) -> str:
+    """One run for people: the suspects, each with its reasons below it."""
+    first = found.suspects[0]
+    outcome = "no outcome stated" if found.outcome is None else f"team reward {found.outcome:g}"
+    lines = [f"{trace.trace_id}: {outcome}; {found.steps:,} steps could have decided it"]
+    lines.append(f"{found.sure}: {first.name} at step {first.step} ({first.score:.0%})")
+    if decisive is not None:
+        lines.append(_by_forks(decisive))
+    for suspect in found.suspects[:limit]:
+        lines += ["", *_suspect(suspect)]
+    agents = [f"{agent} {share:.0%}" for agent, share in list(found.agents.items())[:6]]
+    lines += ["", "agents  " + ", ".join(agents)]
+    lines += [f"note    {text}" for text in found.notes]
+    return plain_text("\n".join(lines), keep_lines=True)
+
+
+def _suspect(suspect: Suspect) -> list[str]:
+    lines = [f"{suspect.score:4.0%}  step {suspect.step}  {suspect.name}  {suspect.event}  {suspect.text or '(no text)'}"]
+    for reason in suspect.reasons:
+        shown = f": {reason.excerpt}" if reason.excerpt else ""
+        lines.append(f"      {reason.share:4.0%}  {reason.words}{shown}")
+    return lines
+
+
+def _by_forks(found: Decisive) -> str:
+    where = f"step {found.step} of {found.agent} ({found.event})" if found.event is not None else "no step"
+    share = f"{found.forks} forks, {found.steps} steps to try"
+    return f"by forks: {where}; {found.words}  ({share})"
+
+
+def _many(found: list[tuple[Trace, Blame]], refused: list[Refused], limit: int | None, only_causes: bool) -> str:
+    """Many runs for people: what recurs, then each run's first suspect."""
+    recurring = causes(found)
+    rows = [(c.words, c.who, c.runs, c.expected, c.reason, f"{c.trace_id} {c.event}") for c in recurring[: limit or 20]]
+    lines = [table(("cause", "of", "runs", "expected", "such as", "in"), rows, right=(2, 3))]
+    if not only_causes:
+        firsts = [(b, b.suspects[0]) for _, b in found]
+        cells = [
+            (b.trace_id, s.step, s.name, f"{s.score:.0%}", FAMILIES[b.cause], s.text or "") for b, s in firsts[: limit or 20]
+        ]
+        lines += ["", table(("trace", "step", "agent", "score", "cause", "text"), cells, right=(1, 3))]
+        lines += [f"… {len(firsts) - len(cells):,} more runs (--limit)"] if len(firsts) > len(cells) else []
+    lines.append(f"{len(found):,} runs judged" + (f", {len(refused):,} left out: {refused[0].what}" if refused else ""))
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""Who broke it: the steps of a failed run, ranked by how likely each decided the failure."""

@@ -1,0 +1,206 @@
+"""Blame: the steps of a failed run by how likely each decided it, with agent and reasons; and what recurs over many runs.
+
+Always true: probabilities are over the candidates of the run and sum to 1, given that one of its own steps decided it; what is
+not known (an outcome, a text) is said in `notes` and never guessed. A run that succeeded is refused.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from counterpoint.audit.blame.ranker import Ranker, shipped, table
+from counterpoint.audit.blame.reasons import FAMILIES, Reason, reasons
+from counterpoint.audit.blame.signals import Surprise, surprising, unlike_others
+from counterpoint.audit.blame.steps import Steps
+from counterpoint.errors import NotIdentified, Refused
+from counterpoint.trace import Trace
+from counterpoint.trace.naming import first_line
+
+_SURE, _LIKELY = 0.5, 0.3
+_EXPLAINED = 10
+
+
+class Suspect(Struct, frozen=True, kw_only=True):
+    """One step."""
+
+    event: str
+    step: int
+    """The entry of the source's conversation, where it is one; else the place among the trace's events, from 0."""
+    agent: str
+    name: str
+    """What people call the agent."""
+    type: str
+    score: float
+    """How likely it is that this step decided the failure."""
+    text: str | None
+    reasons: list[Reason]
+    """Of the first suspects only."""
+
+
+class Blame(Struct, frozen=True, kw_only=True):
+    """One run, judged."""
+
+    trace_id: str
+    outcome: float | None
+    suspects: list[Suspect]
+    """The likeliest first."""
+    agents: dict[str, float]
+    """Each agent's steps together."""
+    sure: str
+    """`sure`, `likely` or `a guess`, by the first suspect's probability."""
+    steps: int
+    """Candidates."""
+    notes: list[str]
+    """What it would take to know more."""
+
+    @property
+    def cause(self) -> str:
+        """The family of the strongest reason that says more than where and who."""
+        first = self.suspects[0].reasons if self.suspects else []
+        told = [r for r in first if r.family not in ("place", "who", "reach")] or first
+        return told[0].family if told else "place"
+
+
+def succeeded(trace: Trace, bar: float = 1.0) -> bool | None:
+    """Whether a run succeeded: by its verdict, else by its team reward against the bar; None where nothing says so."""
+    told = (trace.metrics or {}).get("task_success")
+    if told is not None:
+        return float(told) >= 1.0
+    reward = trace.rewards.get("team")
+    return None if reward is None else float(reward) >= bar
+
+
+def blame(
+    trace: Trace,
+    *,
+    ranker: Ranker | None = None,
+    others: Sequence[Trace] = (),
+    surprise: Surprise | None = None,
+    bar: float = 1.0,
+    anyway: bool = False,
+    most: int | None = None,
+) -> Blame:
+    """Rank the steps of one run; `others` are other runs of its task, `surprise` a local model.
+
+    A run whose team reward is at least `bar` is refused unless `anyway`.
+    """
+    steps = Steps(trace)
+    notes = _notes(trace, steps, bar, anyway)
+    ranker = ranker or shipped()
+    known = [_all_claims(other) for other in others if other.trace_id != trace.trace_id and other.task_id == trace.task_id]
+    more = {"unlike_others": unlike_others(steps, known), "surprise": surprising(steps, surprise)}
+    x = table(steps, ranker.names, more)
+    p = _adjusted(ranker.probabilities(x), more)
+    order = np.argsort(-p, kind="stable")
+    shown = order[:most].tolist() if most is not None else order.tolist()
+    parts = ranker.parts(x)
+    why = {k: reasons(steps, k, parts, x, ranker.names) for k in shown[:_EXPLAINED]}
+    agents: Counter[str] = Counter()
+    for k, share in enumerate(p.tolist()):
+        agents[trace.events[steps.places[k]].agent] += share
+    top = float(p[order[0]])
+    return Blame(
+        trace_id=trace.trace_id, outcome=_number(trace.rewards.get("team")), steps=len(steps), notes=notes,
+        suspects=[_suspect(steps, k, float(p[k]), why.get(k, [])) for k in shown],
+        agents={a: round(share, 6) for a, share in agents.most_common()},
+        sure="sure" if top >= _SURE else "likely" if top >= _LIKELY else "a guess",
+    )  # fmt: skip
+
+
+def _adjusted(p: np.ndarray, more: dict[str, np.ndarray]) -> np.ndarray:
+    """Other runs and a local model move the odds a little: a unit of either counts e to the half."""
+    tilt = np.exp(0.5 * sum(more.values(), start=np.zeros(len(p))))
+    return np.asarray(p * tilt / float((p * tilt).sum()))
+
+
+def _number(value: float | int | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _notes(trace: Trace, steps: Steps, bar: float, anyway: bool) -> list[str]:
+    """What is missing; raises where there is nothing to rank."""
+    won = succeeded(trace, bar)
+    if won and not anyway:
+        reward = trace.rewards.get("team")
+        told = "" if reward is None else f" (team reward {reward:g})"
+        fix = "--success X says what counts as a success, --anyway ranks its steps as if it had failed"
+        raise Refused(f"the run succeeded{told}: nobody is to blame", where=trace.trace_id, fix=fix)
+    if not len(steps):
+        raise NotIdentified(
+            "no member of the team says or decides anything in this trace",
+            "a log with the team's own steps",
+            where=trace.trace_id,
+        )
+    out = []
+    if won is None:
+        out.append(
+            "the log states no outcome; ranked as if the run had failed (`counterpoint score TRACE down` says that it did)"
+        )
+    if len(steps) == 1:
+        out.append("there is one step, so it is the only suspect; this says nothing about whether it was wrong")
+    silent = sum(not steps.texts[i].strip() for i in steps.places)
+    if silent == len(steps):
+        out.append(
+            "no step has a text (masked or not recorded): ranked by who, when and which tools failed; texts would say much more"
+        )
+    elif silent > len(steps) // 2:
+        out.append(f"{silent} of {len(steps)} steps have no text (masked or not recorded)")
+    if not any(r >= 0 for r in steps.results):
+        out.append("no tool results: claims can be compared only with what others said")
+    return out
+
+
+def _suspect(steps: Steps, k: int, score: float, why: list[Reason]) -> Suspect:
+    i = steps.places[k]
+    event, team = steps.trace.events[i], steps.facts.team
+    return Suspect(
+        event=event.id, step=steps.numbers[k], agent=event.agent, name=team.label_A[int(team.agent_E[i])], type=event.type,
+        score=round(score, 6), text=first_line(steps.texts[i], 120) if steps.texts[i] else None, reasons=why,
+    )  # fmt: skip
+
+
+def _all_claims(trace: Trace) -> frozenset[str]:
+    steps = Steps(trace)
+    return frozenset().union(*(steps.claims[i] for i in steps.places)) if len(steps) else frozenset()
+
+
+# -- many runs -------------------------------------------------------------------------------------------------------------
+
+
+class Cause(Struct, frozen=True, kw_only=True):
+    """What recurs over many runs."""
+
+    family: str
+    words: str
+    who: str
+    """The role that it happens to."""
+    runs: int
+    expected: float
+    """Runs weighted by how likely the step is the decisive one."""
+    trace_id: str
+    event: str
+    """An example: the likeliest."""
+    reason: str
+
+
+def causes(judged: Iterable[tuple[Trace, Blame]]) -> list[Cause]:
+    """Runs grouped by the family of the strongest reason and by the role of the first suspect; the most first."""
+    groups: dict[tuple[str, str], list[tuple[float, Trace, Blame]]] = {}
+    for trace, found in judged:
+        if not found.suspects:
+            continue
+        first = found.suspects[0]
+        event = trace.events[trace.index[first.event]]
+        groups.setdefault((found.cause, event.role or event.agent), []).append((first.score, trace, found))
+    out = []
+    for (family, who), rows in groups.items():
+        _, trace, found = max(rows, key=lambda row: (row[0], row[1].trace_id))
+        first, expected = found.suspects[0], round(sum(r[0] for r in rows), 4)
+        why = next((r.words for r in first.reasons if r.family == family), FAMILIES[family])
+        out.append(Cause(family=family, words=FAMILIES[family], who=who, runs=len(rows), expected=expected,
+                   trace_id=trace.trace_id, event=first.event, reason=why))  # fmt: skip
+    return sorted(out, key=lambda c: (-c.runs, -c.expected, c.family, c.who))

@@ -1,0 +1,213 @@
+"""Cases to learn blame from and to judge it by: runs with a planted mistake in our own worlds, and Who&When where it is at hand.
+
+Always true: a planted case is decisive (its run fails, the run without the mistake succeeds); same seed, same cases. Nothing of
+Who&When is read unless `who_and_when()` is called.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import counterpoint.registry as registry
+from counterpoint.audit.blame.injecting import inject
+from counterpoint.audit.blame.learning import Case, chosen
+from counterpoint.audit.blame.ranker import HASHED, Ranker, table
+from counterpoint.audit.blame.signals import signals
+from counterpoint.audit.blame.steps import Floats, Steps
+from counterpoint.bench.claim import NO_TARGET, ClaimRow
+from counterpoint.envs.expert_chat import SHAPES, broken_chats
+from counterpoint.envs.keyed import child_seed, purpose
+from counterpoint.envs.world import world
+from counterpoint.formats.importer import Session
+from counterpoint.formats.importing.files import File
+from counterpoint.team.live_replay import LiveReplay
+from counterpoint.team.recorder import LogicalClock, MemorySink, Recorder
+from counterpoint.team.session import Spec, assemble, make_model, play_to_trace
+from counterpoint.team.state import Limits
+from counterpoint.trace import Trace
+from counterpoint.trace.mistake import mistake_of
+
+PLACES = tuple(f"place_{p}" for p in range(5)) + tuple(f"place_last_{p}" for p in range(3)) + ("early",)
+"""Signals of absolute places: habits of a world, not of mistakes."""
+WHERE = "WHO_AND_WHEN"
+"""The variable that says where the logs of Who&When are."""
+_NEAR = Path("..") / "shared" / "data" / "logs" / "who_and_when"
+_TEAMS: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
+    ("ledger_hunt", "centralized", {"documents": 30, "rows": 4, "parts": 3}),
+    ("sql_audit", "centralized", {}),
+    ("pointer_chase", "centralized", {}),
+    ("split_evidence", "debate", {}),
+    ("module_dag", "planner_executor_critic", {}),
+    ("timetables", "hierarchical", {}),
+    ("ledger_hunt", "hierarchical", {"documents": 30, "rows": 4, "parts": 3}),
+    ("split_evidence", "centralized", {}),
+)
+SMALL_TEAMS = _TEAMS[:4]
+"""Teams whose runs are quick to do again."""
+_WORLDS = ("W2", "P")
+
+
+@dataclass(frozen=True)
+class Known:
+    """A run whose decisive step and agent are known."""
+
+    trace: Trace
+    steps: Steps
+    truth: int
+    """The place of the step among the candidates; -1 where the label is on something that nobody could be blamed for."""
+    agent: str
+    world: str
+
+    def case(self, names: Sequence[str], *, weight: float = 1.0, group: str | None = None) -> Case:
+        """The run as a case with these columns."""
+        return Case(table(self.steps, list(names)), self.truth, self.trace.task_id if group is None else group, weight)
+
+
+def column_names(*, places: bool, words: bool) -> list[str]:
+    """The signals by name, with those of absolute places and the hashed words where asked."""
+    trace = next(iter(broken_chats(range(40))))
+    found = [name for name in signals(Steps(trace)) if places or name not in PLACES]
+    return found + (list(HASHED) if words else [])
+
+
+# -- planted ---------------------------------------------------------------------------------------------------------------
+
+
+def planted(seed: int, *, chats: int = 600, teams: int = 6, worlds: int = 12) -> list[Known]:
+    """Runs of our own worlds with one decisive mistake each: conversations, live teams of fakes, simulated teams."""
+    base = child_seed(seed, purpose("blame")) % (1 << 40)
+    out = [k for shape in SHAPES for t in broken_chats(range(base, base + chats // 2), shapes=(shape,)) for k in _known(t, shape)]
+    for task, topology, config in _TEAMS:
+        for i in range(teams):
+            spec = Spec(
+                task=task, config=config, seed=(base + i) % (1 << 31), topology=topology, model="fake:1",
+                options={"explore": 0.0}, limits=Limits(width=3),
+            )  # fmt: skip
+            out += _of_run(team_run(spec), LiveReplay(), f"{task} {topology}", base + i)
+    for name in _WORLDS:
+        found = world(name)
+        runs = found.run("reference", [(base + i) % (1 << 31) for i in range(worlds)], log=True)
+        for i in range(worlds):
+            out += _of_run(runs.trace(i), found, name, base + i)
+    return out
+
+
+def planted_cases(known: Sequence[Known], names: Sequence[str]) -> list[Case]:
+    """Planted runs as cases: a world is a group, and weighs the root of how many runs it gave. Absolute places are left out."""
+    count = Counter(k.world for k in known)
+    out = [k.case(names, group=k.world, weight=count[k.world] ** -0.5) for k in known]
+    for case in out:
+        case.x[:, [j for j, name in enumerate(names) if name in PLACES]] = 0.0
+    return out
+
+
+def ranker_of_planted(known: Sequence[Known], names: Sequence[str], *, seed: int = 0) -> Ranker:
+    """A ranker that has seen planted mistakes only; its ridge is the one that carries over best to worlds left out."""
+    return chosen(planted_cases(known, names), names, seed=seed)[0]
+
+
+def team_run(spec: Spec) -> Trace:
+    """A live team of fakes, recorded in memory."""
+    task, sink = spec.make_task(), MemorySink()
+    model = make_model(spec.model, task, **spec.options)
+    team = assemble(spec, task, task.instance(spec.seed), model, Recorder(sink, LogicalClock()))
+    return asyncio.run(play_to_trace(team, spec, sink, trace_id=f"{spec.task}-{spec.topology}-{spec.seed}"))
+
+
+def _of_run(trace: Trace, replay: Any, name: str, seed: int) -> Iterator[Known]:
+    """Mistakes in one run that went well, subtle ones and others."""
+    if name not in _WORLDS and trace.rewards["team"] < 1:
+        return
+    rng = np.random.default_rng([seed % (1 << 32), 5])
+    for broken in inject(trace, replay, count=2, seed=seed % (1 << 32), subtlety=float(rng.random()), tries=4):
+        yield from _known(broken, name)
+
+
+def _known(trace: Trace, name: str) -> Iterator[Known]:
+    mistake, steps = mistake_of(trace), Steps(trace)
+    if mistake is not None and mistake.step in steps.numbers:
+        yield Known(trace, steps, steps.numbers.index(mistake.step), mistake.agent, name)
+
+
+# -- Who&When --------------------------------------------------------------------------------------------------------------
+
+
+def who_and_when() -> list[Known]:
+    """The labelled runs that are at hand: in the folder that the variable names, else beside the repository; else none."""
+    folder = Path(os.environ.get(WHERE) or _NEAR)
+    out = []
+    for path in sorted(folder.rglob("*.json")) if folder.is_dir() else ():
+        file = File(path.relative_to(folder).as_posix(), path.stat().st_size, lambda p=path: p.open("rb"))  # type: ignore[misc]
+        for trace in registry.get("format", "who_and_when").read_session(Session(path.stem, [file])):
+            labels = trace.meta.get("labels") or {}
+            if "mistake_step" not in labels or "mistake_agent" not in labels:
+                continue
+            steps, at = Steps(trace), int((trace.metrics or {}).get("mistake_step", -1))
+            truth = steps.numbers.index(at) if at in steps.numbers else -1
+            shape = "hand-crafted" if trace.topology == "centralized" else "generated"
+            out.append(Known(trace, steps, truth, str(labels["mistake_agent"]), shape))
+    return out
+
+
+def not_here() -> ClaimRow:
+    """The row of a claim whose logs are not at hand."""
+    return ClaimRow(f"skipped: no logs of Who&When; set {WHERE}=FOLDER", float("nan"), None, None, NO_TARGET, True)
+
+
+# -- judging ---------------------------------------------------------------------------------------------------------------
+
+
+def hits(known: Known, place: int) -> tuple[float, float]:
+    """Whether this candidate is the decisive step, and whether its agent is the one."""
+    if not 0 <= place < len(known.steps):
+        return 0.0, 0.0
+    return float(place == known.truth), float(known.trace.events[known.steps.places[place]].agent == known.agent)
+
+
+def hits_of(known: Sequence[Known], scores: Sequence[Floats]) -> tuple[list[float], list[float]]:
+    """Whether the first of each ranking is right: step, agent."""
+    told = [hits(k, int(np.argmax(s))) for k, s in zip(known, scores, strict=True)]
+    return [s for s, _ in told], [a for _, a in told]
+
+
+def constants(known: Sequence[Known], most: int = 12) -> dict[str, tuple[list[float], list[float]]]:
+    """Every constant: the n-th entry of each log, the last ones, the agent who speaks most, a step at random (its chance)."""
+    out = {f"always entry {n}": [_entry(k, n) for k in known] for n in range(most)}
+    out |= {f"always the last step but {n}": [hits(k, len(k.steps) - 1 - n) for k in known] for n in range(3)}
+    out["a step at random"] = [_random(k) for k in known]
+    out["first step of who speaks most"] = [hits(k, _talker(k)) for k in known]
+    return {name: ([s for s, _ in rows], [a for _, a in rows]) for name, rows in out.items()}
+
+
+def error_rule(known: Sequence[Known]) -> tuple[list[float], list[float]]:
+    """The step before the first failed result, else the first step."""
+    rows = []
+    for k in known:
+        bad = [n for n, r in enumerate(k.steps.results) if r >= 0 and k.steps.failed(r)]
+        rows.append(hits(k, bad[0] if bad else 0))
+    return [s for s, _ in rows], [a for _, a in rows]
+
+
+def _entry(known: Known, number: int) -> tuple[float, float]:
+    """Entry `number` of the log, whoever it is of; a log that is shorter is missed."""
+    numbers = known.steps.numbers
+    return hits(known, numbers.index(number)) if number in numbers else (0.0, 0.0)
+
+
+def _random(known: Known) -> tuple[float, float]:
+    n = len(known.steps)
+    told = [hits(known, k) for k in range(n)]
+    return sum(s for s, _ in told) / n, sum(a for _, a in told) / n
+
+
+def _talker(known: Known) -> int:
+    agents = known.steps.agents
+    return agents.index(max(dict.fromkeys(agents), key=agents.count))

@@ -1,0 +1,64 @@
+"""Blame learned from labelled runs: nested cross-validation over the part of Who&When that is at hand.
+
+Five outer folds, each judged by a ranker that has not seen it: the mean of rankers by all recipes (ridge, hashed words, how far
+they are drawn to what planted mistakes teach), as sure as five inner folds of the rest say. A seed is another split. The targets
+are the best that is published for all of Who&When (FALAT, arXiv 2606.00765); the rows beside them are every
+constant, a step at random and the step before the first tool error.
+
+Always true: no choice sees the outer fold; runs of one question stay in one fold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from counterpoint.audit.blame.learning import Case, averaged, held_out
+from counterpoint.audit.blame.ranker import Ranker
+from counterpoint.audit.blame.steps import Floats
+from counterpoint.bench.blame_cases import (
+    Known,
+    column_names,
+    constants,
+    error_rule,
+    hits_of,
+    not_here,
+    planted,
+    ranker_of_planted,
+    who_and_when,
+)  # fmt: skip
+from counterpoint.bench.claim import ClaimRow, at_least, reported
+from counterpoint.errors import InputError
+
+_TARGET = {"generated": 0.460, "hand-crafted": 0.291}
+
+
+def blame_who_when(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
+    """Step and agent accuracy by nested cross-validation on Who&When, beside the published best and every constant."""
+    if seeds < 1:
+        raise InputError(f"seeds is at least 1, not {seeds}")
+    every = who_and_when()
+    if not every:
+        yield not_here()
+        return
+    names = column_names(places=True, words=True)
+    prior = ranker_of_planted(planted(seed, chats=200, teams=1, worlds=2), names, seed=seed)
+    for part in sorted({k.world for k in every}):
+        known = [k for k in every if k.world == part]
+        told = [hits_of(known, _nested(known, names, prior, s)) for s in range(seed, seed + seeds)]
+        yield at_least(f"{part} ({len(known)} runs): step", [sum(step) / len(known) for step, _ in told], _TARGET[part])
+        yield reported(f"{part}: agent", [sum(agent) / len(known) for _, agent in told])
+        yield reported(f"{part}: step, over the runs", [sum(row) / len(row) for row in zip(*(s for s, _ in told), strict=True)])
+        for name, (step, agent) in {**constants(known), "before the first tool error, else first": error_rule(known)}.items():
+            yield reported(f"{part}: {name}: step", sum(step) / len(known))
+            yield reported(f"{part}: {name}: agent", sum(agent) / len(known))
+
+
+def _nested(known: Sequence[Known], names: Sequence[str], prior: Ranker, seed: int) -> list[Floats]:
+    """The scores of every run by a ranker, and a recipe, that its fold had no part in."""
+    cases = [k.case(names, group=k.trace.task_id) for k in known]
+
+    def make(some: list[Case]) -> Ranker:
+        able = [c for c in some if c.truth >= 0]
+        return averaged(able, names, prior, seed=seed)[0]
+
+    return held_out(cases, make, 5, seed)

@@ -1,0 +1,108 @@
+"""`inject` and `blame` as a user runs them: planted, ranked, found by forks, priced, and refused with what would help."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from counterpoint.app.library import load, save
+from counterpoint.store import Store
+from counterpoint.trace.mistake import mistake_of
+
+Ends = Callable[..., tuple[int, str, str]]
+LOGS = Path(__file__).parents[2] / "examples" / "logs" / "who_and_when"
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with one live team of fakes that succeeded, `hunt`."""
+    from counterpoint.bench.blame_cases import team_run
+    from counterpoint.team.session import Spec
+    from counterpoint.team.state import Limits
+
+    folder = tmp_path_factory.mktemp("live") / "store"
+    config = {"documents": 20, "rows": 3, "parts": 2}
+    options = {"explore": 0.0}
+    spec = Spec(
+        task="ledger_hunt", config=config, seed=5, topology="centralized", model="fake:1", options=options, limits=Limits(width=2)
+    )
+    with Store(folder) as store:
+        store.add(replace(team_run(spec), trace_id="hunt"))
+    return folder
+
+
+def lines(out: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def test_a_planted_mistake_is_stored_ranked_and_found(run: Ends, live: Path) -> None:
+    code, out, _ = run("inject", "hunt", "--kind", "wrong_fact", "--seed", 1, "--store", live, "--json")
+    assert code == 0
+    (told,) = lines(out)
+    assert (told["kind"], told["is_decisive"], told["reward_without"]) == ("wrong_fact", True, 1.0)
+    name = str(told["trace_id"])
+    code, out, _ = run("blame", name, "--store", live, "--json", "--limit", 3)
+    rows = lines(out)
+    assert [r["rank"] for r in rows] == [1, 2, 3]
+    assert {"agent", "step", "score"} <= rows[0].keys()
+    code, out, err = run("blame", name, "--replay", "--store", live, "--json")
+    found = lines(out)[-1]["decisive"]
+    assert (code, found["event"], found["agent"]) == (0, told["event"], told["agent"])  # type: ignore[index]
+    code, out, err = run("blame", name, "--replay", "--store", live)
+    assert f"by forks: step {told['step']} of {told['agent']}" in out
+    assert err == ""  # a fake costs nothing
+    code, _, err = run("blame", "hunt", "--store", live)
+    assert code == 5
+    assert "nobody is to blame" in err
+
+
+def test_a_budget_and_an_endpoint_are_said_before_they_cost(run: Ends, live: Path) -> None:
+    _, out, _ = run("inject", "hunt", "--kind", "early_stop", "--seed", 1, "--store", live, "--json")
+    name = str(lines(out)[0]["trace_id"])
+    url = ("--model", "openai:nobody", "--base-url", "http://127.0.0.1:9")
+    code, _, err = run("blame", name, "--replay", *url, "--store", live)
+    assert code == 5
+    assert "--budget-tokens" in err
+    code, _, err = run("blame", name, "--replay", "--budget-tokens", 0, "--store", live)
+    assert code == 5
+    assert "budget of 0" in err
+
+
+def test_logs_as_they_come_and_many_at_once(run: Ends, tmp_path: Path) -> None:
+    (path,) = sorted((LOGS / "Hand-Crafted").glob("*.json"))[:1]
+    code, out, _ = run("blame", path, "--json", "--anyway")
+    assert code == 0
+    history = json.loads(path.read_text())["history"]
+    for row in lines(out):
+        speaker = history[int(str(row["step"]))]
+        assert str(row["agent"]) in str(speaker.get("name") or speaker["role"])
+    assert run("import", LOGS, "--store", tmp_path / "s")[0] == 0
+    code, out, _ = run("blame", "--store", tmp_path / "s", "--anyway")
+    assert code == 0
+    assert "runs judged" in out
+    assert out.startswith("cause")
+    code, out, _ = run("blame", "--store", tmp_path / "s", "--anyway", "--causes", "--json")
+    assert sum(int(str(r["runs"])) for r in lines(out)) == len(list(Store(tmp_path / "s", create=False).ids()))
+    assert run("blame", "--replay", "--store", tmp_path / "s")[0] == 2
+    assert run("blame", path, "--replay", "--anyway")[0] == 5
+
+
+def test_inject_says_what_it_needs(run: Ends, live: Path, tmp_path: Path) -> None:
+    assert run("inject", "hunt", "--kind", "wrong", "--store", live)[0] == 2
+    file = save(load("hunt", store=live), tmp_path / "hunt.jsonl")
+    assert "-o DIR" in run("inject", file)[2]
+    code, out, _ = run("inject", file, "-o", tmp_path / "broken", "--seed", 3)
+    assert code == 0
+    (kept,) = (tmp_path / "broken").glob("*.jsonl")
+    assert str(kept) in out
+    assert mistake_of(load(kept)) is not None
+    code, _, err = run("inject", next(LOGS.rglob("*.json")), "-o", tmp_path / "no")
+    assert code == 5
+    assert "counterpoint record" in err
+    code, _, err = run("inject", "hunt", "--kind", "late_stop", "--store", live)
+    assert code == 5
+    assert "--harmless" in err
