@@ -6,7 +6,7 @@ Always true: every policy plays the same seeds, which no training used; interval
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,15 +15,16 @@ import numpy as np
 import counterpoint.registry as registry
 from counterpoint.audit.measures import measures
 from counterpoint.envs.teamworld.config import FAMILIES, KINDS, RULES, Config
-from counterpoint.envs.teamworld.policies import play
+from counterpoint.envs.teamworld.policies import Policy, play
+from counterpoint.envs.teamworld.policies.composed import ComposedPolicy, Parts
 from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.trace import Trace
+from counterpoint.train import evaluate
 from counterpoint.train.evaluate import policy_of, scaled
 from counterpoint.train.folder import RunFolder
-from counterpoint.train.jobs import world_of
 from counterpoint.train.policies.acting import TeamPolicy
 from counterpoint.train.policies.network import Network
-from counterpoint.train.rollouts import play_out
+from counterpoint.train.rollouts import Rollout, play_out
 from counterpoint.train.settings import settings_of
 from counterpoint.train.training import Training
 
@@ -32,32 +33,81 @@ _MEASURES = (
     *("protocol_overhead", "tokens"),
 )
 _TRACES = 4
+_SEEN = 24  # episodes over which behaviour is counted
+_FACTORS = (0.25, 0.5, 1, 2)
 
 
 def first_and_last(run: RunFolder, *, tasks: int, hand_made: Sequence[str], allow: Collection[str] = ()) -> dict[str, Any]:
     """Everything the demo shows, as plain numbers; code that run.toml names runs where `allow` names it too."""
     settings = settings_of(run.config(), where=str(run.path / "run.toml"))
     registry.check_consent(settings.names(), allow, where=str(run.path / "run.toml"))
-    world = world_of(settings.world, settings.set)
-    start = TeamPolicy(Training(settings).net, name="before-training")
+    training = Training(settings)
+    worlds = training.worlds
+    start = TeamPolicy(training.net, name="before-training")
     learned = policy_of(run, allow=allow)
-    seeds = range(10_000, 10_000 + tasks)
-    values = {name: world.run(name, seeds).values for name in hand_made}
-    values |= {"before training": world.run(start, seeds).values, "learned": world.run(learned, seeds).values}
+    seeds = np.arange(10_000, 10_000 + tasks)
+    played = {name: _played(_rule(name, worlds), worlds, seeds) for name in hand_made}
+    played |= {"before training": _played([start] * len(worlds), worlds, seeds)}
+    played |= {"learned": _played([learned] * len(worlds), worlds, seeds)}
+    values = {name: runs["value"] for name, runs in played.items()}
     best = max(hand_made, key=lambda name: float(values[name].mean()))
-    gain, optimum = values["learned"] - values[best], world.optimum()
+    gain, optimum = values["learned"] - values[best], evaluate.optimum(worlds, tasks)
     return {
-        "world": world.name,
-        "short": world.short,
+        "world": worlds[0].name,
         "spent": run.spent(),
         "tasks": tasks,
-        "optimum": {"value": optimum.value, "kind": optimum.kind},
+        "optimum": {"value": optimum["value"], "kind": optimum["kind"]},
         "policies": [{"name": n, "mean": float(v.mean()), "interval": _interval(v)} for n, v in values.items()],
         "gain": {"over": best, "mean": float(gain.mean()), "interval": _interval(gain)},
-        "measures": _measures(world, start, learned, seeds[:_TRACES]),
-        "behaviour": behaviour(learned.net, world, seeds[:24]).as_dict(),
+        "by_task": _by_task(worlds, seeds, played, best) if len(worlds) > 1 else [],
+        "measures": _measures(worlds[0], start, learned, range(10_000, 10_000 + _TRACES)),
+        "behaviour": behaviour(learned.net, worlds, seeds[:_SEEN]).as_dict(),
         "traces": [t for row in run.evals()[-1:] for t in row.get("traces", [])],
     }  # fmt: skip
+
+
+_REHEARSAL = 1_000_003
+_SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
+
+
+def _rule(name: str, worlds: Sequence[TeamWorld]) -> list[Policy]:
+    """A hand-made policy for each sort of task; "best_size" spawns the same number everywhere, the best such number."""
+    if name != "best_size":
+        return [world.policy(name) for world in worlds]
+    seeds = _REHEARSAL + np.arange(8 * len(worlds))
+    most = max(world.config.max_agents for world in worlds)
+    sized = {n: [ComposedPolicy(w.config, Parts(spawn=str(n)), name) for w in worlds] for n in _SIZES if n <= most}
+    return list(max(sized.values(), key=lambda policies: float(_played(policies, worlds, seeds)["value"].mean())))
+
+
+def _played(policies: Sequence[Policy], worlds: Sequence[TeamWorld], seeds: np.ndarray) -> dict[str, np.ndarray]:
+    """Returns and team sizes, seed by seed; a seed modulo the number of worlds says which it plays."""
+    out = {"value": np.zeros(len(seeds)), "agents": np.zeros(len(seeds))}
+    for place, (policy, world) in enumerate(zip(policies, worlds, strict=True)):
+        mine = seeds % len(worlds) == place
+        runs = world.run(policy, seeds[mine])
+        out["value"][mine], out["agents"][mine] = runs.values, runs.columns["agents"]
+    return out
+
+
+def _by_task(worlds: Sequence[TeamWorld], seeds: np.ndarray, played: Mapping[str, Any], best: str) -> list[dict[str, Any]]:
+    """What each sort of task is, what came of it, and how many agents it got."""
+    rows = []
+    for place, world in enumerate(worlds):
+        mine = seeds % len(worlds) == place
+        got = {name: float(played[name]["value"][mine].mean()) for name in ("learned", best)}
+        sizes = {name: float(played[name]["agents"][mine].mean()) for name in ("learned", best)}
+        rows.append({
+            "task": _label(world.config), "bound": world.optimum().value, "learned": got["learned"], "best": got[best],
+            "agents": sizes["learned"], "best_agents": sizes[best],
+        })  # fmt: skip
+    return rows
+
+
+def _label(config: Config) -> str:
+    """How many items of each kind, and whether time costs anything."""
+    items = ", ".join(f"{n} {kind}{'s' * (n > 1)}" for kind, n in zip(KINDS, config.counts, strict=True) if n)
+    return f"{items}, {'urgent' if config.round_price else 'no hurry'}"
 
 
 def _interval(values: np.ndarray) -> tuple[float, float]:
@@ -87,8 +137,8 @@ def _means(traces: Sequence[Trace]) -> dict[str, tuple[str, float | None]]:
 class Behaviour:
     """What an orchestrator does, sub-decision by sub-decision, counted over greedy episodes of two policies on the same seeds."""
 
-    spawn: list[tuple[int, float, float]]
-    """O1: items of the task, agents that the learned policy spawns, agents that the other one does."""
+    spawn: list[tuple[str, float, float]]
+    """O1: the task, agents that the learned policy spawns, agents that the other one does."""
     delegate: dict[str, dict[str, float]]
     """O2: by kind of item, the share of its calls that each family gets."""
     communicate: dict[int, float]
@@ -101,7 +151,7 @@ class Behaviour:
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
-            "spawn": [{"items": n, "learned": a, "other": b} for n, a, b in self.spawn],
+            "spawn": [{"task": t, "learned": a, "other": b} for t, a, b in self.spawn],
             "delegate": self.delegate,
             "communicate": {str(k): v for k, v in self.communicate.items()},
             "aggregate": self.aggregate,
@@ -115,36 +165,48 @@ def _per_kind(config: Config, calls: np.ndarray) -> dict[str, float]:
     return {k: float(calls[:, end - n : end].mean()) for k, n, end in zip(KINDS, config.counts, ends, strict=True) if n}
 
 
-def behaviour(
-    net: Network, world: TeamWorld, seeds: range, *, beside: str = "reference", factors: tuple[float, ...] = (0.25, 0.5, 1, 2)
-) -> Behaviour:  # fmt: skip
+def behaviour(net: Network, worlds: Sequence[TeamWorld], seeds: np.ndarray, *, beside: str = "reference") -> Behaviour:
     """Count what the network does on these seeds, and what a hand-made policy does."""
-    numbers = np.asarray(seeds)
-    config = world.config
-    out = play_out(config, net, numbers, np.zeros(len(numbers), np.int64), greedy=True)
-    other = play(config, world.policy(beside), numbers)
-    item = out.tables["item"]
-    called = np.flatnonzero(item["agent"] >= 0)
-    kind = item["x"][called, :5].argmax(axis=1)
-    family = item["agent_x"][called, :2].argmax(axis=1)
-    share = {KINDS[k]: {name: float((family[kind == k] == f).mean()) for f, name in enumerate(FAMILIES)} for k in np.unique(kind)}
-    told = item["agent"][called] > 0
-    brief = item["brief"][called][told]
-    rule = out.tables["rule"]["choice"] if "rule" in out.tables else np.zeros(0, np.int64)
-    made = np.zeros((len(numbers), config.items))
-    np.add.at(made, (item["ep"][called], item["item"][called]), 1)
-    mine, theirs = _per_kind(config, made), _per_kind(config, other.state.calls)
+    found: dict[str, list[np.ndarray]] = {"kind": [], "family": [], "brief": [], "rule": []}
+    calls: dict[str, list[tuple[float, float]]] = {}
+    for place, world in enumerate(worlds):
+        numbers = seeds[seeds % len(worlds) == place]
+        out = play_out(world.config, net, numbers, np.zeros(len(numbers), np.int64), greedy=True)
+        made = _noted(out, found, (len(numbers), world.config.items))
+        other = play(world.config, world.policy(beside), numbers).state.calls
+        for kind, mine in _per_kind(world.config, made).items():
+            calls.setdefault(kind, []).append((mine, _per_kind(world.config, other)[kind]))
+    kind, family, brief, rule = (np.concatenate(column) for column in found.values())
+    one = worlds[0]
+    sized = list(worlds) if len(worlds) > 1 else [scaled(one, f) for f in _FACTORS]
     return Behaviour(
-        spawn=[_width(net, scaled(world, f), numbers[:12], beside) for f in factors],
-        delegate=share,
+        spawn=[_width(net, world, seeds[:12], beside) for world in sized],
+        delegate={
+            KINDS[k]: {name: float((family[kind == k] == f).mean()) for f, name in enumerate(FAMILIES)} for k in np.unique(kind)
+        },
         communicate={b: float((brief == b).mean()) if len(brief) else 0.0 for b in range(4)},
         aggregate={name: float((rule == r).mean()) if len(rule) else 0.0 for r, name in enumerate(RULES)},
-        stop={k: (mine[k], theirs[k]) for k in mine},
+        stop={k: (float(np.mean([a for a, _ in v])), float(np.mean([b for _, b in v]))) for k, v in calls.items()},
     )
 
 
-def _width(net: Network, world: TeamWorld, seeds: np.ndarray, beside: str) -> tuple[int, float, float]:
-    """Items, and the team sizes of both policies."""
+def _noted(out: Rollout, found: dict[str, list[np.ndarray]], shape: tuple[int, int]) -> np.ndarray:
+    """Add what was decided to the columns in `found`; (E, N) calls on every item."""
+    made = np.zeros(shape)
+    if "item" not in out.tables:
+        return made
+    item = out.tables["item"]
+    called = np.flatnonzero(item["agent"] >= 0)
+    found["kind"].append(item["x"][called, :5].argmax(axis=1))
+    found["family"].append(item["agent_x"][called, :2].argmax(axis=1))
+    found["brief"].append(item["brief"][called][item["agent"][called] > 0])
+    found["rule"].append(out.tables["rule"]["choice"] if "rule" in out.tables else np.zeros(0, np.int64))
+    np.add.at(made, (item["ep"][called], item["item"][called]), 1)
+    return made
+
+
+def _width(net: Network, world: TeamWorld, seeds: np.ndarray, beside: str) -> tuple[str, float, float]:
+    """The task, and the team sizes of both policies."""
     out = play_out(world.config, net, seeds, np.zeros(len(seeds), np.int64), greedy=True)
     other = play(world.config, world.policy(beside), seeds)
-    return world.config.items, float(out.columns["agents"].mean()), float(other.state.spawned.mean())
+    return _label(world.config), float(out.columns["agents"].mean()), float(other.state.spawned.mean())

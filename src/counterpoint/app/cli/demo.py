@@ -26,8 +26,8 @@ from counterpoint.store import Store
 from counterpoint.trace import Trace
 from counterpoint.trace.keys import PROJECT, TITLE
 
-_TASKS = 60
-_SHOWN = ("random", "serial", "best_cap", "reference")
+_TASKS = 120
+_SHOWN = ("random", "serial", "spawn_all", "best_size", "best_cap", "reference")
 
 
 @click.command(
@@ -44,8 +44,8 @@ _SHOWN = ("random", "serial", "best_cap", "reference")
 @click.option("--seed", default=0, show_default=True, help="Seed of the traces and of the training.")
 @click.option("--quick", is_flag=True, help="Train nothing: write and audit six sample traces, in seconds.")
 @click.option("--lm", "is_lm", is_flag=True, help="A small language model plays a team, offline, on this machine.")
-@click.option("--world", default="M", show_default=True, help="The TeamWorld to train in.")
-@click.option("--updates", default=50, show_default=True, help="Updates to train for.")
+@click.option("--world", default="width", show_default=True, help="The world to train in: one of the suites, or a TeamWorld.")
+@click.option("--updates", default=150, show_default=True, help="Updates to train for.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="With --quick: check and audit, and write nothing.")
 @json_option
 def demo(
@@ -74,6 +74,8 @@ def demo(
         return
     click.echo(_title(found, updates))
     click.echo(policies_screen(found))
+    if found["by_task"]:
+        click.echo(tasks_screen(found))
     click.echo(measures_screen(found))
     click.echo(decisions_screen(found))
     _next_steps(run, found)
@@ -81,24 +83,29 @@ def demo(
 
 def _title(found: dict[str, Any], updates: int) -> str:
     spent = found["spent"]
+    about = f"Tasks: {found['about']}\n" if "about" in found else ""
     return (
         f"Trained preset counterpoint on {found['world']} for {updates} updates: {spent['episodes']:,} episodes, "
-        f"{spent['calls']:,} worker calls, {found['seconds']:.0f} s in all\n"
+        f"{spent['calls']:,} worker calls, {found['seconds']:.0f} s in all\n{about}"
     )
 
 
 def _trained(run: Path, world: str, seed: int, updates: int) -> dict[str, Any]:
     """Train, evaluate, and look at what was learned."""
+    from counterpoint.envs.teamworld.suites import SUITES
     from counterpoint.train.before_after import first_and_last
     from counterpoint.train.start import train_run
 
+    of_suites = {w.name: w for worlds in SUITES.values() for w in worlds}
+    made = of_suites[world].settings() if world in of_suites else {"world": world}
     config = {
-        "preset": "counterpoint", "world": world, "seed": seed, "updates": updates, "budget_calls": 0,
+        "preset": "counterpoint", **made, "seed": seed, "updates": updates, "budget_calls": 0,
         "eval_every": max(10, updates // 4), "runner": "processes", "workers": 2, "staleness": 1,
     }  # fmt: skip
     done = train_run(run, config, progress=_progress(updates))
     with done:
-        return first_and_last(done, tasks=_TASKS, hand_made=_SHOWN)
+        found = first_and_last(done, tasks=_TASKS, hand_made=_SHOWN)
+    return found | {"world": world, "about": of_suites[world].about} if world in of_suites else found
 
 
 def _progress(updates: int) -> Any:
@@ -132,8 +139,8 @@ def _next_steps(run: Path, found: dict[str, Any]) -> None:
         (f"show --store {place}/store {first}", "the learned team, event by event"),
         (f"credit --store {place}/store {first}", "who earned it"),
         (f"plot {place}", "learning curves, stop times, team sizes"),
-        (f"train --preset grpo --world {found['short']}", "another method on the same world"),
-        (f"compare --presets counterpoint,grpo --world {found['short']} --seeds 3", "paired, equal budget, intervals"),
+        (f"train {place}/run.toml --preset grpo --out grpo", "another method on the same world"),
+        (f"compare {place} grpo", "the two on the same tasks, with an interval"),
     ]
     width = max(len(arguments) for arguments, _ in steps)
     click.echo(f"Run     {place} (settings, metrics, checkpoints)\nTraces  {place}/store")
@@ -302,6 +309,15 @@ def policies_screen(found: dict[str, Any]) -> str:
     return f"Reward on {found['tasks']} tasks it has not seen\n" + table(head, rows, right=(1, 3)) + f"\n{said}\n"
 
 
+def tasks_screen(found: dict[str, Any]) -> str:
+    """Reward and team size of the learned policy and of the best hand-made one, for each sort of task."""
+    best = found["gain"]["over"]
+    columns = ("learned", "best", "bound", "agents", "best_agents")
+    rows = [[r["task"], *(f"{r[name]:.1f}" for name in columns)] for r in found["by_task"]]
+    head = ["task", "learned", best, "bound", "agents", f"of {best}"]
+    return "Reward and team size by task\n" + table(head, rows, right=(1, 2, 3, 4, 5)) + "\n"
+
+
 def measures_screen(found: dict[str, Any]) -> str:
     """E1-E4 of the first policy and of the learned one."""
     rows = [[m["family"], m["name"], number(m["before"], 3), number(m["after"], 3)] for m in found["measures"]]
@@ -319,8 +335,8 @@ def decisions_screen(found: dict[str, Any]) -> str:
     """What was learned of each of the five decisions."""
     b = found["behaviour"]
     lines = _bars(
-        "O1 spawn: agents, by items of the task (reference in brackets)",
-        [(f"{r['items']} items", r["learned"], f"{r['learned']:.1f} ({r['other']:.1f})") for r in b["spawn"]],
+        "O1 spawn: agents, by task (reference in brackets)",
+        [(r["task"], r["learned"], f"{r['learned']:.1f} ({r['other']:.1f})") for r in b["spawn"]],
     )
     lines += _bars(
         "O2 delegate: share of calls that go to family B, by kind of item",
