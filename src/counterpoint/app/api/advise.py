@@ -106,6 +106,36 @@ def trials_of(
     return WorldTrials(trace, found, kinds=kinds, seed=seed) if isinstance(found, TeamWorld) else None
 
 
+def advise_orders(
+    so_far: Trace,
+    *,
+    agent: str = "",
+    say: Sequence[str] = (),
+    budget: int | None = None,
+    model: str | None = None,
+    base_url: str | None = None,
+    key_env: str | None = None,
+    budget_tokens: int | None = None,
+    sure: float = 0.95,
+) -> Advice:
+    """What orders to a running team would gain: its recording is played on to the end with each, and without."""
+    from counterpoint.team.order_trials import OrderTrials
+
+    asked = {"model_name": model, "base_url": base_url, "key_env": key_env, "allow": ()}
+    trials = OrderTrials(so_far, make=None if model is None else (lambda: named_model(so_far, asked)), say=say, agent=agent)
+    if asks_model(so_far):
+        if model is None:
+            fix = "name the model again, as in --model openai:NAME --base-url URL"
+            raise NotIdentified("what its model would say next is not known", fix, where=so_far.trace_id)
+        least = LEAST * 2 * sum(trials.tokens(c) for c in trials.changes)  # about as much again as it has spent, a run
+        if budget_tokens is None or budget_tokens < least:
+            what = f"trials may ask a model for about {least:,} tokens, if what is left costs what there was"
+            why = "no budget is given" if budget_tokens is None else f"the budget is {budget_tokens:,}"
+            raise Refused(what, where=so_far.trace_id, why=why, fix=f"--budget-tokens {least}")
+    chosen = LIVE_BUDGET * len(trials.changes) if budget is None else budget
+    return raced(trials, so_far.trace_id, budget=chosen, delta=1 - sure)
+
+
 def price_of(trials: Trials) -> ForkPrice:
     """The least that a race takes: four trials of each change, and of the run without it."""
     habits = [c for c in trials.changes if c.is_habit]

@@ -37,7 +37,7 @@ _TITLES = {"task": "for all runs of the task", "run": "in this run alone"}
 @click.option("--budget", type=click.IntRange(min=4), metavar="N", help="Trials in all (default: 40 a change, 8 in a live team).")
 @click.option("--scope", type=click.Choice(["all", "task", "run"]), default="all", show_default=True,
               help="Habits for all runs of the task, changes of this run, or both.")  # fmt: skip
-@click.option("--kinds", default="", metavar="K1,K2", help="Only these: message, spawn, width, brief, merge, stop, model, rounds, ...")
+@click.option("--kinds", default="", metavar="K1,K2", help="Only these kinds, as in merge,width,stop.")
 @click.option("--at", multiple=True, metavar="EVENT", help="Only changes that begin at this event.")
 @click.option("--try-model", multiple=True, metavar="ROLE=NAME", help="Try another model for a role, as in worker=fake:0.95.")
 @click.option("--say", multiple=True, metavar="TEXT", help="Try telling the lead this at the start.")
@@ -80,9 +80,9 @@ def advise(
     if is_applied:
         kept = _applied(found, loaded[0], trials_of(loaded[0], **{n: asked[n] for n in own}), output, store)
     if as_json:
-        emit(_object(found, kept))
+        emit(advice_object(found, kept))
     else:
-        click.echo(_text(found, limit, kept))
+        click.echo(advice_text(found, limit, kept))
     return None
 
 
@@ -145,7 +145,8 @@ def _row(row: Advised) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _object(found: Advice, kept: str | None) -> dict[str, Any]:
+def advice_object(found: Advice, kept: str | None) -> dict[str, Any]:
+    """Advice as --json prints it."""
     return {
         "schema": SCHEMA_VERSION,
         "trace_id": found.trace_id,
@@ -158,7 +159,8 @@ def _object(found: Advice, kept: str | None) -> dict[str, Any]:
     }
 
 
-def _text(found: Advice, limit: int, kept: str | None) -> str:
+def advice_text(found: Advice, limit: int, kept: str | None) -> str:
+    """Advice as text: a table and a certificate for what the changes are for."""
     how = f"{found.trials:,} trials" if found.source == "forks" else f"{found.trials:,} runs of the task, nothing replayed"
     parts = [f"{found.trace_id}: {how}"]
     for scope, said in found.certificates.items():

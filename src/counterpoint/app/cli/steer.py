@@ -1,4 +1,4 @@
-"""Pause, message or stop a running team, or one agent of it.
+"""Pause, message or stop a running team, or one agent of it; or ask first what an order would gain.
 
 Always true: an order acts at the next safe point and is recorded in the trace, which is marked as steered; nothing is sent
 without a yes, on the terminal or as --yes, and a pipe is never made to wait for one. Exit code 6: sent, and not yet taken up.
@@ -26,12 +26,13 @@ if TYPE_CHECKING:
 @click.command(
     epilog="\b\nExamples:\n  counterpoint steer T1-centralized-0 pause --agent lead.1\n"
     "  counterpoint steer T1-centralized-0 message --agent lead --text 'only the second ledger' --yes\n"
-    "  counterpoint steer T1-centralized-0 stop --yes --json\n\n"
+    "  counterpoint steer T1-centralized-0 stop --yes --json\n"
+    "  counterpoint steer T1-centralized-0 --advise --text 'only the second ledger'\n\n"
     "\b\nExit codes: 0 it took effect, or was sent with --no-wait; 2 a wrong order, or no yes; 3 no such trace or agent;\n"
     "5 the trace is not running or takes no orders; 6 sent, and waiting for the next safe point."
 )
 @click.argument("trace")
-@click.argument("action", type=click.Choice(["pause", "resume", "message", "stop"]))
+@click.argument("action", type=click.Choice(["pause", "resume", "message", "stop"]), required=False)
 @click.option("--agent", default="", metavar="A", help="One agent by name, such as lead.1 (default: the whole team).")
 @click.option("--text", default="", metavar="T", help="What a message says; the reason of another order.")
 @click.option("--tree/--no-tree", default=None, help="With all that the agent spawned, or not (default: only for stop).")
@@ -40,27 +41,41 @@ if TYPE_CHECKING:
     "--timeout", type=click.FloatRange(min=0), default=10.0, show_default=True, metavar="S", help="How long to wait, with --wait."
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--advise", "is_advised", is_flag=True, help="Send nothing: say what stopping, or --text, would gain.")
+@click.option("--budget", type=click.IntRange(min=4), metavar="N", help="With --advise: trials in all (default: 8 an order).")
+@click.option("--model", metavar="NAME", help="With --advise: who answers what is not recorded, as in openai:NAME.")
+@click.option("--base-url", metavar="URL", help="The endpoint, for --model openai:NAME.")
+@click.option("--key-env", metavar="NAME", help="The variable that holds the endpoint's key.")
+@click.option("--budget-tokens", type=click.IntRange(min=0), metavar="N", help="With --advise: allow trials up to this estimate.")
 @store_option
 @json_option
 def steer(
     trace: str,
-    action: str,
+    action: str | None,
     agent: str,
     text: str,
     tree: bool | None,
     waits: bool,
     timeout: float,
     yes: bool,
+    is_advised: bool,
     store: Path | None,
     as_json: bool,
+    **asked: Any,
 ) -> None:
     """Pause, resume, message or stop a running team or one of its agents.
 
     TRACE is the id of a trace that is being recorded, or the beginning of one. The order acts at the next safe point: before the
     agent's next model call or tool call. It is recorded, and the trace is marked as steered in every comparison.
+
+    With --advise nothing is sent: the recording is played on to the end, with and without each order, and what it gains is said.
     """
     from counterpoint.team.orders import Order, send, wait
 
+    if is_advised:
+        return _advise(trace, store, agent, text, asked, as_json=as_json)
+    if action is None:
+        raise InputError("no order was given", fix="pause, resume, message or stop; or --advise")
     with open_store(store, read_only=True) as opened:
         path, trace_id = opened.path, opened.find(trace)
     order = Order(action=action, agent=agent, text=text, tree=tree)  # type: ignore[arg-type]  # click has checked it
@@ -73,6 +88,24 @@ def steer(
         emit(_object(sent, trace_id, events))
     else:
         click.echo(plain_text(_text(sent, trace_id, events)))
+    return None
+
+
+def _advise(trace: str, store: Path | None, agent: str, text: str, asked: dict[str, Any], *, as_json: bool) -> None:
+    """What each order would gain, and how to send the best."""
+    from counterpoint.app.api.advise import advise_orders
+    from counterpoint.app.cli.advise import advice_object, advice_text
+
+    with open_store(store, read_only=True) as opened:
+        trace_id = opened.find(trace)
+        so_far = opened.get(trace_id)
+    found = advise_orders(so_far, agent=agent, say=[text] if text else [], **asked)
+    if as_json:
+        emit(advice_object(found, None))
+    else:
+        click.echo(advice_text(found, 0, None))
+        if found.first is not None:
+            click.echo(plain_text(f"send it: counterpoint steer {trace_id} ... ({found.first.change.says})"))
 
 
 def _confirm(order: Order, trace_id: str, *, yes: bool) -> None:

@@ -1,13 +1,13 @@
 """Advice from one run gains on other runs: the first habit that `counterpoint advise` names, on held-out runs of the task.
 
-Always true: advice is found on trials that share no episode and no question with the held-out ones; gains are with the advice less
-without it, on the same held-out seeds; where the advice is to change nothing, the gain is 0 and counts. A gain is a share of the
-world's optimum (TeamWorld), or points of the priced reward (text).
+Always true: advice is found on trials that share no episode and no question with the held-out ones; gains are with the advice
+less without it, on the same held-out seeds; where the advice is to change nothing, the gain is 0 and counts. A gain is a share of
+the world's optimum (TeamWorld), or points of the priced reward (text).
 
-TeamWorld: hand-made policies that spawn too few or too many, stop too late or too early, or hire the wrong family, and one that is
-nearly optimal. Text: teams of fakes on small ledger hunts and split evidence, whose agents and seconds cost (0.03 and 0.08), with a
-topology, a width and a number of rounds drawn from the seed. Beside it: a change drawn from the same candidates, and the habit that
-was advised most often, followed by every team that can.
+TeamWorld: hand-made policies that spawn too few or too many, stop too late or too early, or hire the wrong family, and one that
+is nearly optimal. Text: teams of fakes on small ledger hunts and split evidence, whose agents and seconds cost (0.03 and 0.08),
+with a topology, a width and a number of rounds drawn from the seed. Beside it: a change drawn from the same candidates, and the
+habit that was advised most often, followed by every team that can.
 """
 
 from __future__ import annotations
