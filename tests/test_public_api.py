@@ -35,6 +35,7 @@ PINNED = [
     "Trace",
     "TraceBatch",
     "TryAgain",
+    "advise",
     "audit",
     "compare",
     "content_ref",

@@ -1,4 +1,4 @@
-"""Advice from one run gains on other runs: the first habit that `counterpoint advise` names, on held-out runs of the task.
+"""Advice from one run gains on others: the first habit that `counterpoint advise` names, on held-out runs.
 
 Always true: advice is found on trials that share no episode and no question with the held-out ones; gains are with the advice
 less without it, on the same held-out seeds; where the advice is to change nothing, the gain is 0 and counts. A gain is a share of
@@ -44,11 +44,13 @@ _WORLDS: tuple[tuple[str, dict[str, Any], str], ...] = (
 _HUNT = {"documents": 12, "rows": 3, "parts": 3}
 _EVIDENCE = {"claims": 4, "independents": 2, "clones": 2}
 _TEAMS: tuple[tuple[str, dict[str, Any], tuple[str, ...]], ...] = (
-    ("ledger_hunt", _HUNT, ("centralized", "hierarchical", "planner_executor_critic", "swarm")),
-    ("split_evidence", _EVIDENCE, ("debate", "swarm")),
+    ("ledger_hunt", _HUNT, ("centralized", "planner_executor_critic")),
+    ("ledger_hunt", _HUNT, ("hierarchical", "swarm")),
+    ("split_evidence", _EVIDENCE, ("debate",)),
+    ("split_evidence", _EVIDENCE, ("centralized", "swarm")),
 )
 _PRICES = Prices(agent=0.03, second=0.08)
-_WORLD_TRIALS, _TEXT_TRIALS = 24, 8
+_WORLD_TRIALS, _TEXT_TRIALS = 24, 10
 """For each candidate."""
 _WORLD_HELD_OUT, _TEXT_HELD_OUT = 200, 16
 
@@ -75,7 +77,7 @@ class _Case:
 
 
 def advise(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
-    """Each seed: six TeamWorld teams and two text teams."""
+    """Each seed: six TeamWorld teams and four text teams."""
     yield from rows(seed, seeds, _WORLDS, _TEAMS)
 
 
@@ -139,7 +141,7 @@ def _world_case(seed: int, name: str, dials: dict[str, Any], policy: str) -> _Ca
 
 
 def _text_case(seed: int, task: str, dials: dict[str, Any], topologies: tuple[str, ...]) -> _Case:
-    key = purpose(f"advise {task}")
+    key = purpose(f"advise {task} {topologies[0]}")
     rng = np.random.default_rng([seed % 2**63, key % 2**31])
     spec = Spec(
         task=task,
