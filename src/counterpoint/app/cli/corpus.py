@@ -344,3 +344,25 @@ def _pairs(pairs: tuple[str, ...]) -> dict[str, Any]:
             raise InputError(f"field {name!r} is set twice", where="--set", fix="set it once")
         raw[name] = int(value) if name == "year" and value.isascii() and value.isdigit() else value
     return raw
+
+
+@corpus.command(epilog=_example("problems", "problems P12 --json"))
+@click.argument("ids", nargs=-1, metavar="[P1 ...]")
+@json_option
+def problems(ids: tuple[str, ...], as_json: bool) -> None:
+    """The survey's fifteen open problems: what is measured about each, by which command, and what stays open."""
+    from dataclasses import asdict
+
+    from counterpoint.corpus.problems import PROBLEMS
+
+    known = {p.id: p for p in PROBLEMS}
+    for id_ in ids:
+        if id_.upper() not in known:
+            raise NotFound(f"no problem {id_!r}", fix=did_you_mean(id_.upper(), known))
+    for one in [known[i.upper()] for i in ids] or PROBLEMS:
+        if as_json:
+            _emit(**asdict(one))
+            continue
+        click.echo(f"{one.id}  {one.name}")
+        for label in ("measured", "command", "number", "open"):
+            click.echo(_wrapped(f"  {label}", getattr(one, label) or "run the command"))
