@@ -115,9 +115,16 @@ def test_the_presets_are_listed_with_their_sources(ends: Any) -> None:
     code, out, _ = ends("--list", "--json")
     rows = [json.loads(line) for line in out.splitlines()]
     assert code == 0
-    assert [r["preset"] for r in rows] == registry.ids("preset")
-    assert all(r["source"] and r["grade"] in "PRSM" for r in rows)
-    assert "grade" in ends("--list")[1].splitlines()[0]
+    presets = [r for r in rows if "preset" in r]
+    assert [r["preset"] for r in presets] == registry.ids("preset")
+    assert all(r["source"] and r["grade"] in "PRSTM" and r["trains"] and r["unit"] and r["learns"] for r in presets)
+    others = {r["no_preset"]: r for r in rows if "no_preset" in r}
+    assert {"halo", "hera", "langmarl", "latentmas", "mas_zero", "lamo", "agentspawn"} == set(others)
+    assert not set(others) & set(registry.ids("preset"))
+    assert all(r["why"] and r["works_when"] and r["source"] for r in others.values())
+    lines = ends("--list")[1].splitlines()
+    assert {"trains", "unit", "regime", "learns", "grade", "source"} <= set(lines[0].split())
+    assert any(line.startswith("halo ") for line in lines)
 
 
 # -- how it goes on

@@ -66,7 +66,7 @@ def test_rollouts_of_a_tree_agree_until_they_part() -> None:
 
 def test_roles_take_turns() -> None:
     preset = named_preset("dr_mas").changed({"alternate": 2})
-    own, theirs = ("item", "stop", "spawn", "talk", "rule"), ("worker", "brief", "point")
+    own, theirs = ("item", "stop", "spawn", "talk", "rule"), ("worker", "act", "brief", "point")
     assert [preset.learning(u) for u in range(5)] == [own, own, theirs, theirs, own]
     training = begun("dr_mas", {"alternate": 1})
     for moves, rests in (("gate", "worker"), ("worker", "gate")):

@@ -180,17 +180,26 @@ def _stops(given: Mapping[str, Any], *, as_json: bool) -> bool:
 
 
 def _list(as_json: bool) -> None:
-    from counterpoint.train.preset import GRADES, named_preset
+    from counterpoint.train.not_presets import NOT_PRESETS
+    from counterpoint.train.preset import GRADES, LEARNERS, REGIMES, TRAINS, named_preset
 
     rows = [(name, named_preset(name)) for name in registry.ids("preset")]
     if as_json:
         for name, p in rows:
-            emit({"preset": name, "source": p.source, "grade": p.grade, "regime": p.regime, "credit": p.credit_name,
-                  "loss": p.loss_name, "needs": list(p.needs), "departures": p.departures})  # fmt: skip
+            emit({"preset": name, "source": p.source, "grade": p.grade, "trains": list(p.trains), "unit": p.unit,
+                  "regime": p.regime, "learns": list(p.learns), "reward": list(p.reward), "credit": p.credit_name,
+                  "loss": p.loss_name, "needs": list(p.needs), "departures": p.departures, "guessed": list(p.guessed),
+                  "as_released": dict(p.as_released), "knob": dict(p.knob)})  # fmt: skip
+        for method in NOT_PRESETS:
+            emit({"no_preset": method.name, **{k: v for k, v in method._asdict().items() if k != "name"}})
         return
-    cells = [(name, p.grade, p.regime, p.credit_name, p.loss_name, p.source) for name, p in rows]
-    click.echo(table(("preset", "grade", "regime", "credit", "loss", "source"), cells))
-    note("grade: " + ", ".join(f"{letter} {words}" for letter, words in GRADES.items()))
+    cells = [(name, ",".join(p.trains) if len(p.trains) < 5 else "O1-O5", p.unit, p.regime, "+".join(p.learns), p.credit_name,
+              p.loss_name, p.grade, p.source) for name, p in rows]  # fmt: skip
+    click.echo(table(("preset", "trains", "unit", "regime", "learns", "credit", "loss", "grade", "source"), cells))
+    click.echo()
+    click.echo(table(("no preset", "because", "source"), [(m.name, m.why, m.source) for m in NOT_PRESETS]))
+    for what, words in (("trains", TRAINS), ("regime", REGIMES), ("learns", LEARNERS), ("grade", GRADES)):
+        note(f"{what}: " + ", ".join(f"{name} {meaning}" for name, meaning in words.items()))
 
 
 # -- which runs ----------------------------------------------------------------------------------------------------------
