@@ -119,7 +119,7 @@ def test_the_presets_are_listed_with_their_sources(ends: Any) -> None:
     assert [r["preset"] for r in presets] == registry.ids("preset")
     assert all(r["source"] and r["grade"] in "PRSTM" and r["trains"] and r["unit"] and r["learns"] for r in presets)
     others = {r["no_preset"]: r for r in rows if "no_preset" in r}
-    assert {"halo", "hera", "langmarl", "latentmas", "mas_zero", "lamo", "agentspawn"} == set(others)
+    assert {"halo", "hera", "langmarl", "latentmas", "mas_zero", "lamo", "agentspawn"} <= set(others)
     assert not set(others) & set(registry.ids("preset"))
     assert all(r["why"] and r["works_when"] and r["source"] for r in others.values())
     lines = ends("--list")[1].splitlines()
