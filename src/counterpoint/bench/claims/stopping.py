@@ -4,7 +4,9 @@ Always true: gap = (J − J_cap)/(J* − J_cap) with J* and J_cap exact; J = J* 
 fresh paths is exact per path (`world.lost`), so that test noise is small and the intervals show the noise of training. No test
 path is a training path. With 100 traces a seed trains several times on disjoint traces (in S2, where a payoff is one bit, six
 times) and shares the test paths out among the rules. "Drawn" worlds have parameters drawn by the seed, again and again until the
-gap is at least 3 % of J: a hundred traces cannot show less, and a share of it says little. (docs/research/stopping.md)
+gap is at least 3 % of J: a hundred traces cannot show less, and a share of it says little. S2 has a lower target at 1,600
+traces: its payoff is one bit, and so many do not always tell two margins of votes apart whose worth differs by a tenth of the gap
+(docs/stopping.md has the spread over seeds that nobody tuned on). (docs/research/stopping.md)
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from counterpoint.train.stopping.values import longstaff_schwartz
 
 _MANY, _FEW, _TEST, _FRESH, _FORKS = 1_600, 100, 20_000, 400, 64
 _LISTED = ("s1", "s1b", "s2", "s3")
+_CLOSED, _LOWER = 0.95, {"s2": 0.9}
 _SETS = {"s2": 6}  # how often a seed trains on 100 traces; twice elsewhere
 _SMALLEST_GAP = 0.03
 _PRICED, _PRICES = 400, (0.5, 2.0)
@@ -46,7 +49,7 @@ def stopping(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
         worlds = [_drawn(name, r) for r in runs]
         short = worlds[0].short
         many = [_gap(w, _loss(w, _trained(w, r, _MANY), r)) for w, r in zip(worlds, runs, strict=True)]
-        yield at_least(f"{short}, drawn parameters: gap closed, 1,600 traces", many, 0.95)
+        yield at_least(f"{short}, drawn parameters: gap closed, 1,600 traces", many, _LOWER.get(name, _CLOSED))
         few = [_gap(w, _small_loss(w, r)) for w, r in zip(worlds, runs, strict=True)]
         yield at_least(f"{short}, drawn parameters: gap closed, 100 traces", few, 0.78)
     worlds = [_drawn("s0", r) for r in runs]
@@ -60,7 +63,7 @@ def stopping(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
 
 def _listed(world: StoppingWorld, found: list[dict[str, float]]) -> Iterator[ClaimRow]:
     told = {name: [f[name] for f in found] for name in found[0]}
-    yield at_least(f"{world.short}: gap closed, 1,600 traces", told["many"], 0.95)
+    yield at_least(f"{world.short}: gap closed, 1,600 traces", told["many"], _LOWER.get(world.name, _CLOSED))
     yield at_least(f"{world.short}: gap closed, 100 traces", told["few"], 0.78)
     yield at_most(f"{world.short}: certificate width, 64 forks", told["width"], 0.02)
     yield at_least(f"{world.short}: exact above lower end, least of the seeds, in se", float(min(told["above"])), -3.0)

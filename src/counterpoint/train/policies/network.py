@@ -73,6 +73,7 @@ class Network(nn.Module):
         """`extra`: further choices and the number of their options (`choices.heads_of`)."""
         super().__init__()
         self.is_apart = apart
+        self._acting: list[nn.Parameter] | None = None
         item, team = _mlp(ITEM), _mlp(TEAM)
         own = (lambda: _mlp(ITEM)) if apart else (lambda: item)
         mine = (lambda: _mlp(TEAM)) if apart else (lambda: team)
@@ -121,8 +122,10 @@ class Network(nn.Module):
 
     def policy_parameters(self) -> list[nn.Parameter]:
         """What acts."""
-        critic = {id(p) for p in self.critic_parameters()}
-        return [p for p in self.parameters() if id(p) not in critic]
+        if self._acting is None:  # asked for at every step
+            critic = {id(p) for p in self.critic_parameters()}
+            self._acting = [p for p in self.parameters() if id(p) not in critic]
+        return self._acting
 
     def critic_parameters(self) -> list[nn.Parameter]:
         """What judges."""
