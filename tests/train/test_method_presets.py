@@ -261,7 +261,7 @@ def _difference_rewards() -> None:
 
 def _depart() -> None:
     preset = named_preset("depart")
-    dense = [{"role": "orchestrator", "reward": {"R4": r}} for r in (0.5, 1.0)] + [{"reward": {"R2": r}} for r in (1.0, 0.0, 1.0)]
+    dense = [{"role": "orchestrator", "reward": {"R3": r}} for r in (0.5, 1.0)] + [{"reward": {"R2": r}} for r in (1.0, 0.0, 1.0)]
     one = trace("t", 1.0, *dense)
     paid = pay(preset.reward, [one], tasks=np.zeros(1), reader=preset.credit_name)
     assert paid.signals is not None

@@ -12,9 +12,9 @@ from counterpoint.train.preset import Preset
 depart = Preset(
     source="DEPART (HIMPO), OpenReview Q4Nk6PlZYH (abstract)",
     grade="S",
-    departures="the dense reward of the orchestrator is the mean of its drafts' process rewards, of workers the share of their "
-    "claims that were right; groups, ratio and clip are GRPO's",
-    reward={"team_outcome": {}, "role_rubric": {"weight": 0.5, "channels": ("R4", "R2")}},
+    departures="the dense reward of workers is the share of their claims that were right, of the orchestrator what its events "
+    "carry for its role (R3), which TeamWorld does not give; groups, ratio and clip are GRPO's",
+    reward={"team_outcome": {}, "role_rubric": {"weight": 0.5, "channels": ("R3", "R2")}},
     credit={"agent_wise": {"by": "role", "convention": "grpo", "singleton": "zero"}},
     loss={"clip": {"clip": 0.2, "scale": False}},
     group=8,

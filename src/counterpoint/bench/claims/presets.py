@@ -1,0 +1,80 @@
+"""Every preset improves on its own start: what a few updates add, in a world that suits it, seed by seed.
+
+Always true: a run's start and end play the same unseen tasks with the same noise, as in training (choices are drawn: before it
+has learned, a greedy policy is a set of coin tosses). A row is the mean over seeds of (end - start) / start of a run of `UPDATES`
+updates; the target is that the lower end of its interval is above 0. Budgets are not equal between presets, so that rows say
+nothing about which is better: `counterpoint compare --all` does.
+
+`counterpoint reproduce counterpoint.bench.claims.presets:malt` is the row of one preset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import counterpoint.registry as registry
+from counterpoint.bench.claim import ClaimRow, at_least
+from counterpoint.train.preset import GIVES, named_preset
+
+UPDATES, TASKS = 14, 300
+_FIRST = 5_000
+# Easy questions: luck is small, so that a few hundred episodes are enough to learn from a team's reward alone.
+EASY: Mapping[str, Any] = {
+    "vote_items": 12, "max_votes": 3, "max_rounds": 16, "max_agents": 12, "skill_a": [0.97] * 3, "skill_b": [0.99] * 3,
+    "misconception_a": [0.0] * 3, "misconception_b": [0.0] * 3,
+}  # fmt: skip
+UNEVEN: Mapping[str, Any] = {**EASY, "skill_a": [0.6] * 3, "skill_b": [0.99] * 3}
+"""One family of workers is hardly better than chance: for methods that learn about agents, and not about when to call them."""
+SUITED: Mapping[str, Mapping[str, Any]] = dict.fromkeys(("difference_rewards", "marti_mars2", "multiagent_ft"), UNEVEN)
+"""Where it is not `EASY`. What a preset needs of a world (acts, judges, a proposer, a second side) is added to either."""
+
+
+def presets(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
+    """Each preset but cloning, which learns from a log; a run per seed."""
+    for name in registry.ids("preset"):
+        if name != "clone":
+            yield row(name, range(seed, seed + seeds))
+
+
+def row(name: str, runs: Sequence[int]) -> ClaimRow:
+    """What one preset adds to its own start."""
+    return at_least(f"{name}: gain over its start", [gain(name, run) for run in runs], 0.0, by="low")
+
+
+def gain(name: str, run: int, *, updates: int = UPDATES, tasks: int = TASKS) -> float:
+    """(end - start) / start of one run, over the same unseen tasks."""
+    from counterpoint.train.jobs import play
+    from counterpoint.train.rollouts import play_out
+    from counterpoint.train.settings import settings_of
+    from counterpoint.train.training import Training
+
+    world = {**SUITED.get(name, EASY), **{k: v for need in named_preset(name).needs for k, v in GIVES.get(need, {}).items()}}
+    settings = {"preset": name, "world": "W1", "set": world, "updates": updates, "budget_calls": 0, "seed": run}
+    training = Training(settings_of(settings))
+    seeds = _FIRST + 10_000 * run + np.arange(tasks)
+
+    def value() -> float:
+        workers = training.preset.regime in "BC"
+        out = play_out(training.worlds[0].config, training.net, seeds, np.zeros(tasks, np.int64), workers=workers)
+        return float(out.values.mean())
+
+    start = value()
+    while not training.is_done:
+        job = training.job(training.update, training.update, training.weights())
+        training.learn([play(job.payload, job.weights)])
+    return (value() - start) / abs(start)
+
+
+def __getattr__(name: str) -> Callable[..., Iterator[ClaimRow]]:
+    """The claim of one preset alone."""
+    if name not in registry.ids("preset"):
+        raise AttributeError(name)
+
+    def one(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
+        """One preset over its own start."""
+        yield row(name, range(seed, seed + seeds))
+
+    return one
