@@ -26,7 +26,6 @@ malt = Preset(
     rates={"policy": 0.005, "spawn": 0.01, "critic": 0.003},
     trains=("w",),
     unit="role",
-    learns=("network", "lm"),
     knob={"loss": {"beta": 0.3}},
     guessed=("beta", "how long each stage lasts"),
 )

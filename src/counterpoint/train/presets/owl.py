@@ -22,7 +22,6 @@ owl = Preset(
     rates={"policy": 0.005, "spawn": 0.01, "critic": 0.003},
     trains=("O2",),
     unit="orchestrator",
-    learns=("network", "lm"),
     knob={"loss": {"beta": 0.3}},
     guessed=("beta", "how pairs are made"),
 )
