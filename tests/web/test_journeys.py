@@ -105,6 +105,20 @@ def test_one_credit_method_stands_under_its_name_everywhere_and_a_thumb_is_kept(
     page.get_by_role("region", name="First method").get_by_role("heading", name=re.compile("^provenance")).wait_for()
 
 
+def test_blame_ranks_steps_and_steps_through_them(page: Any, viewer: Viewer) -> None:
+    trace(page, viewer, SHOP, "?v=blame")
+    region = page.get_by_role("region", name="Blame")
+    suspects = region.get_by_role("list", name="Suspects, the likeliest first").locator("article")
+    suspects.first.wait_for()
+    first, second = (suspects.nth(i).get_by_role("button") for i in (0, 1))
+    region.get_by_role("button", name="Next suspect").click()
+    assert first.get_attribute("aria-pressed") == "true"
+    page.keyboard.press("]")
+    assert second.get_attribute("aria-pressed") == "true"
+    page.keyboard.press("[")
+    assert first.get_attribute("aria-pressed") == "true"
+
+
 def test_safety_shows_where_untrusted_content_came_from(page: Any, viewer: Viewer) -> None:
     trace(page, viewer, SHOP, "?v=safety")
     region = page.get_by_role("region", name="Safety")

@@ -34,6 +34,8 @@ export const COMMANDS: readonly Command[] = [
   { id: "child", key: "c", text: "First child agent", group: "Move" },
   { id: "alert-next", key: ".", text: "Next alert", group: "Move" },
   { id: "alert-previous", key: ",", text: "Previous alert", group: "Move" },
+  { id: "suspect-next", key: "]", text: "Next suspect of the Blame panel", group: "Move" },
+  { id: "suspect-previous", key: "[", text: "Previous suspect", group: "Move" },
   { id: "mark", key: "m", text: "Mark the range on the screen", group: "Do" },
   { id: "second-method", key: "b", text: "Second credit method beside the first", group: "Do" },
   { id: "fork", key: "x", text: "Fork here", group: "Do" },

@@ -48,6 +48,8 @@ export const method = computed<string | null>(() => methods.value[0] ?? chosenMe
 export const zoom = signal<[number, number] | null>(null);
 /** A range the user marked (M), in seconds. */
 export const marked = signal<[number, number] | null>(null);
+/** Events that most likely decided a failure, the likeliest first: marked on the timeline once the Blame panel has ranked them. */
+export const suspects = signal<number[]>([]);
 /** Events of the window of a large trace that is on the screen. The Time view keeps it. */
 export const windowed = signal<Columns | null>(null);
 export const isFollowing = signal(false);
@@ -140,6 +142,14 @@ export function stepAlert(step: 1 | -1): void {
   const at = selectedEvent.value;
   const next = step > 0 ? events.find((n) => n > at) ?? events[0]! : events.findLast((n) => n < at) ?? events.at(-1)!;
   selectEvent(next);
+}
+
+/** Next (+1) or previous (-1) suspect by rank; goes round. */
+export function stepSuspect(step: 1 | -1): void {
+  const found = suspects.value;
+  if (!found.length) return;
+  const at = found.indexOf(selectedEvent.value);
+  selectEvent(found[at < 0 ? (step > 0 ? 0 : found.length - 1) : (at + step + found.length) % found.length]!);
 }
 
 /** The event beside the selected one in its agent's lane. */
@@ -238,6 +248,7 @@ async function load(id: string): Promise<void> {
       selectedAgent.value = -1;
       hover.value = { event: -1, agent: -1 };
       marked.value = null;
+      suspects.value = [];
       restore(at);
     });
   } catch (error) {

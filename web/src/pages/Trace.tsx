@@ -9,7 +9,7 @@ import { VIEWS, type View } from "../router";
 import { Empty, Boundary, Failure } from "../shell/states";
 import { Splitter, usePanelWidths } from "../shell/Splitter";
 import {
-  isFollowing, isLoading, problem, reload, route, selectAgent, selectedAgent, showView, stepAlert, stepInLane, trace, view,
+  isFollowing, isLoading, problem, reload, route, selectAgent, selectedAgent, showView, stepAlert, stepInLane, stepSuspect, trace, view,
 } from "../state";
 import Time from "../time/Time";
 import Credit from "../views/Credit";
@@ -36,6 +36,8 @@ function useTraceCommands(): void {
       onCommand("child", () => family("child")),
       onCommand("alert-next", () => stepAlert(1)),
       onCommand("alert-previous", () => stepAlert(-1)),
+      onCommand("suspect-next", () => stepSuspect(1)),
+      onCommand("suspect-previous", () => stepSuspect(-1)),
       onCommand("follow", () => { isFollowing.value = !isFollowing.value; }),
     ];
     return () => ends.forEach((end) => end());

@@ -2,7 +2,7 @@
 // that the timeline wrote itself never moves it; what another view selects comes into sight.
 import { batch, effect } from "@preact/signals";
 import {
-  colourBy, columns, hover, marked, mask, rowOf, selectedAgent, selectedEvent, shade, source, trace, zoom, zoomTo,
+  colourBy, columns, hover, marked, mask, rowOf, selectedAgent, selectedEvent, shade, source, suspects, trace, zoom, zoomTo,
 } from "../state";
 import { covered, forgetWindows, wantWindow } from "./large";
 import * as model from "./model";
@@ -19,7 +19,7 @@ function redraw(stage: Stage): () => void {
       stage.changed();
     }),
     effect(() => {
-      void [selectedEvent.value, selectedAgent.value, hover.value, marked.value];
+      void [selectedEvent.value, selectedAgent.value, hover.value, marked.value, suspects.value];
       stage.pointed();
     }),
   ];

@@ -8,6 +8,8 @@ import { rectOf, type Plan, type Scene } from "./plan";
 export interface Pointed {
   selected: number;
   hovered: number;
+  /** Suspects of the Blame panel, the likeliest first; -1 where one is not at hand. */
+  suspects: readonly number[];
   /** Lanes of the selected and the pointed agent, -1 without. */
   lane: number;
   hoverLane: number;
@@ -33,6 +35,7 @@ export function drawOverlay(
   if (scene) {
     outline(at, scene, pointed.hovered, 1.5);
     outline(at, scene, pointed.selected, 2.5);
+    for (let i = pointed.suspects.length; i-- > 0;) drawSuspect(at, scene, pointed.suspects[i]!, i + 1);
   }
 }
 
@@ -54,6 +57,26 @@ function outline({ ctx, looks, height }: Ground, scene: Scene, row: number, thic
   ctx.strokeStyle = looks.text;
   ctx.lineWidth = thick;
   ctx.strokeRect(rect.x - half, rect.y - half, rect.w + 2 * half, rect.h + 2 * half);
+}
+
+/** A suspect has its rank on a small flag above it. */
+function drawSuspect({ ctx, looks, height }: Ground, scene: Scene, row: number, rank: number): void {
+  const rect = row >= 0 ? rectOf(scene, row) : null;
+  if (!rect || rect.y + rect.h < 0 || rect.y > height) return;
+  const x = rect.x + Math.min(rect.w, 12) / 2;
+  const y = Math.max(rect.y - 1, 6);
+  ctx.fillStyle = looks.text;
+  ctx.beginPath();
+  ctx.arc(x, y, 7, 0, 2 * Math.PI);
+  ctx.fill();
+  ctx.strokeStyle = looks.text;
+  ctx.lineWidth = 2;
+  ctx.strokeRect(rect.x - 1, rect.y - 1, rect.w + 2, rect.h + 2);
+  ctx.font = "700 10px system-ui, sans-serif";
+  ctx.textAlign = "center";
+  ctx.textBaseline = "middle";
+  ctx.fillStyle = looks.ground;
+  ctx.fillText(String(rank), x, y + 0.5);
 }
 
 function drawMarked({ ctx, looks, view, width, height, map }: Ground, [from, to]: readonly [number, number]): void {

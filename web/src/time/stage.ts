@@ -10,11 +10,13 @@ import { Minimap, MINIMAP } from "./minimap";
 import * as model from "./model";
 import { drawOverlay } from "./overlay";
 import { emptyPlan, hitPlan, lanesInSight, planExact, type Scene } from "./plan";
-import { colourBy, columns, hover, marked, rowOf, selectedAgent, selectedEvent, shade, trace, type ColourBy } from "../state";
+import { colourBy, columns, hover, marked, rowOf, selectedAgent, selectedEvent, shade, suspects, trace, type ColourBy } from "../state";
 import { clamp, fit, reveal, type Extent, type View } from "./view";
 
 export type Rows = "roomy" | "dense" | "all";
 const ROOMY = 24;
+/** Suspects that are marked. */
+const MARKED = 5;
 const DENSE = 12;
 /** Few lanes take the room there is, up to this; more where folded ones have several rows inside. */
 const TALLEST = 44;
@@ -219,7 +221,7 @@ export class Stage {
     const lanes = at.lanes;
     const range = marked.value;
     drawOverlay(at, this.scene(), this.isExact.peek() ? this.plan : null, columns.value?.flags ?? null, {
-      selected: rowOf(selectedEvent.value), hovered: rowOf(hover.value.event),
+      selected: rowOf(selectedEvent.value), suspects: suspects.value.slice(0, MARKED).map(rowOf), hovered: rowOf(hover.value.event),
       lane: lanes.ofAgent[selectedAgent.value] ?? -1, hoverLane: lanes.ofAgent[hover.value.agent] ?? -1,
       marked: range ? [at.map.fold(range[0]), at.map.fold(range[1])] : null, x: this.pointer.x,
     }, performance.now() / 90 % 6);

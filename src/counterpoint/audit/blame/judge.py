@@ -159,7 +159,7 @@ def _suspect(steps: Steps, k: int, score: float, why: list[Reason]) -> Suspect:
     event, team = steps.trace.events[i], steps.facts.team
     return Suspect(
         event=event.id, step=steps.numbers[k], agent=event.agent, name=team.label_A[int(team.agent_E[i])], type=event.type,
-        score=round(score, 6), text=first_line(steps.texts[i], 120) if steps.texts[i] else None, reasons=why,
+        score=round(score, 6), text=first_line(steps.texts[i], 120) if steps.texts[i].strip() else event.decision, reasons=why,
     )  # fmt: skip
 
 

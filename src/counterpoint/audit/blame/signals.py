@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 
 import numpy as np
@@ -60,7 +60,7 @@ _PATTERNS = {name: re.compile(rf"\b(?:{words})\b") for name, words in _WORDS.ite
 _CODE = re.compile(r"```|^\s*(?:import|def|from|SELECT|exec)\b", re.M)
 BINS = 96
 """Bins of the hashed words."""
-_SOME = 12
+_SOME = 6
 
 
 def signals(steps: Steps) -> dict[str, Floats]:
@@ -69,8 +69,9 @@ def signals(steps: Steps) -> dict[str, Floats]:
     if n == 0:
         return {}
     out: dict[str, Floats] = {}
-    for part in (_place, _agents, _tools, _graph, _manner, _claims, _overlaps, _replies):
+    for part in (_place, _agents, _tools, _graph, _manner, _claims, _overlaps):
         out |= part(steps)
+    out |= _replies(steps, out)
     return {name: np.clip(np.asarray(column, np.float64), -1.0, 1.0) for name, column in out.items()}
 
 
@@ -275,7 +276,7 @@ def _jaccard(a: set[str], b: set[str]) -> float:
     return len(a & b) / len(a | b) if a and b else 0.0
 
 
-def _replies(steps: Steps) -> dict[str, Floats]:
+def _replies(steps: Steps, own: Mapping[str, Floats]) -> dict[str, Floats]:
     """What others made of it: the next step of another agent objects, confirms, changes course, or builds on its claims."""
     n, agents, claims = len(steps), steps.agents, steps.claims
     reply = np.full(n, -1)
@@ -287,11 +288,9 @@ def _replies(steps: Steps) -> dict[str, Floats]:
         elif last >= 0 and last in following:
             following[k] = following[last]
         reply[k], last = following.get(k, -1), k
-    lower = [steps.texts[i].lower() for i in steps.places]
 
     def told(name: str) -> Floats:
-        hits = np.array([_often(len(_PATTERNS[name].findall(text))) for text in lower])
-        return np.where(reply >= 0, hits[reply], 0.0)
+        return np.where(reply >= 0, own[name][reply], 0.0)
 
     built = np.zeros(n)
     for k, r in enumerate(reply.tolist()):
@@ -313,16 +312,20 @@ def _replies(steps: Steps) -> dict[str, Floats]:
 def hashed(steps: Steps) -> Floats:
     """Words of every candidate in `BINS` signed bins, each row of length 1 (0 where it says nothing)."""
     out = np.zeros((len(steps), BINS))
-    known: dict[str, tuple[int, float]] = {}
+    known: dict[str, int] = {}
+    rows, bins, counts = [], [], []
     for k, i in enumerate(steps.places):
         for word, count in steps.words[i].items():
-            if word[:1].isdigit():
-                continue
-            found = known.get(word)
-            if found is None:
-                code = int.from_bytes(blake2b(word.encode(), digest_size=4).digest(), "big")
-                found = known[word] = (code % BINS, 1.0 if code >> 31 else -1.0)
-            out[k, found[0]] += found[1] * np.log1p(count)
+            if word[0] > "9":  # a word, not a number
+                found = known.get(word)
+                if found is None:
+                    found = known[word] = int.from_bytes(blake2b(word.encode(), digest_size=4).digest(), "big")
+                rows.append(k)
+                bins.append(found)
+                counts.append(count)
+    code = np.array(bins, np.int64)
+    sign = np.where(code >> 31, 1.0, -1.0)
+    np.add.at(out, (np.array(rows, np.int64), code % BINS), sign * np.log1p(np.array(counts, np.float64)))
     norm = np.linalg.norm(out, axis=1, keepdims=True)
     return out / np.where(norm > 0, norm, 1.0)
 

@@ -1,0 +1,86 @@
+"""Who broke it: the steps that most likely decided a failure, with their reasons, for the list and the marks on the timeline.
+
+Always true: the ranking is that of `counterpoint blame`; a run that succeeded, or one without steps, has no suspects and says why.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from counterpoint.app.viewer.panel import Panel
+from counterpoint.app.viewer.prepared import prepared
+from counterpoint.audit.blame.judge import Blame
+from counterpoint.audit.blame.judge import blame as judged
+from counterpoint.errors import Refused
+from counterpoint.trace import Trace
+
+SUSPECTS = 10
+"""Suspects that are told."""
+_LARGE = 120_000
+
+
+class SuspectReason(Struct, frozen=True, kw_only=True):
+    """One signal, in words."""
+
+    words: str
+    share: float
+    excerpt: str | None
+
+
+class SuspectStep(Struct, frozen=True, kw_only=True):
+    """One step that may have decided it."""
+
+    event: int
+    """Its number on the page."""
+    step: int
+    agent: str
+    score: float
+    text: str | None
+    reasons: list[SuspectReason]
+
+
+class Suspicion(Struct, frozen=True, kw_only=True):
+    """The ranking of a run."""
+
+    suspects: list[SuspectStep]
+    agents: dict[str, float]
+    sure: str
+    steps: int
+    notes: list[str]
+
+
+def _answer(trace: Trace) -> Suspicion:
+    """The first suspects of a trace."""
+    look = prepared(trace)
+    if "blame" not in look.kept:
+        look.kept["blame"] = _suspicion(trace)
+    kept: Suspicion = look.kept["blame"]
+    return kept
+
+
+def _suspicion(trace: Trace) -> Suspicion:
+    if len(trace.events) > _LARGE:
+        return _nobody(f"{len(trace.events):,} events: `counterpoint blame {trace.trace_id}` ranks them")
+    try:
+        return _told(trace, judged(trace, most=SUSPECTS))
+    except Refused as refused:
+        return _nobody(refused.one_line())
+
+
+def _nobody(why: str) -> Suspicion:
+    return Suspicion(suspects=[], agents={}, sure="", steps=0, notes=[why])
+
+
+def _told(trace: Trace, found: Blame) -> Suspicion:
+    place = prepared(trace).team.place_E
+    steps = [
+        SuspectStep(
+            event=int(place[trace.index[s.event]]), step=s.step, agent=s.name, score=s.score, text=s.text,
+            reasons=[SuspectReason(words=r.words, share=r.share, excerpt=r.excerpt) for r in s.reasons],
+        )
+        for s in found.suspects
+    ]  # fmt: skip
+    return Suspicion(suspects=steps, agents=found.agents, sure=found.sure, steps=found.steps, notes=found.notes)
+
+
+blame = Panel(name="Blame", key="6", answer=_answer, shapes=(SuspectReason, SuspectStep, Suspicion))

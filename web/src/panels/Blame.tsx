@@ -1,0 +1,76 @@
+// Who broke it. Always true: the ranking is the one that `counterpoint blame` prints; the same suspects are marked on the timeline,
+// and the keys that step through them go by rank, the likeliest first.
+import { useEffect } from "preact/hooks";
+import { useLoaded, Waiting } from "../loaded";
+import { count } from "../numbers";
+import { Plain } from "../plaintext";
+import { Failure } from "../shell/states";
+import type { SuspectStep, Suspicion } from "../shapes.gen";
+import { eventName, selectedEvent, selectEvent, showView, source, stepSuspect, suspects, trace } from "../state";
+import "../views/views.css";
+
+export default function Blame() {
+  const { id } = trace.value!;
+  const { data, problem } = useLoaded(id, id, () => source.value!.panel<Suspicion>(id, "blame"));
+  useEffect(() => {
+    if (data) suspects.value = data.suspects.map((one) => one.event);
+  }, [data]);
+  if (problem) return <Failure error={problem} />;
+  if (!data) return <Waiting what="Weighing every step" />;
+  return <Ranking found={data} />;
+}
+
+function Ranking(props: { found: Suspicion }) {
+  const { found } = props;
+  const agents = Object.entries(found.agents).slice(0, 8);
+  return (
+    <section class="blame" aria-label="Blame">
+      {found.suspects.length > 0 && (
+        <header class="reach">
+          <p><strong>{sureness(found.sure)}</strong> one of {count(found.steps, "step")} decided the failure; a share is how likely
+            it is this one.</p>
+          <p class="chips">
+            <button type="button" onClick={() => stepSuspect(-1)}>Previous suspect</button>
+            <button type="button" onClick={() => stepSuspect(1)}>Next suspect</button>
+            <button type="button" onClick={() => showView("time")}>Show them on the timeline</button>
+          </p>
+        </header>
+      )}
+      {found.notes.map((note) => <p key={note} class="note"><Plain text={note} /></p>)}
+      <ol class="suspects" aria-label="Suspects, the likeliest first">
+        {found.suspects.map((one, i) => <li key={one.event}><Suspect one={one} rank={i + 1} /></li>)}
+      </ol>
+      {agents.length > 1 && <p class="quiet">By agent: {agents.map(([name, share]) => `${name} ${percent(share)}`).join(", ")}</p>}
+    </section>
+  );
+}
+
+function Suspect(props: { one: SuspectStep; rank: number }) {
+  const { one, rank } = props;
+  return (
+    <article class="suspect">
+      <p class="path-head">
+        <button type="button" class="step" aria-pressed={one.event === selectedEvent.value} onClick={() => selectEvent(one.event)}>
+          <em>{rank}</em>
+          <span><bdi>{one.agent}</bdi> <code><bdi>{eventName(one.event)}</bdi></code></span>
+          <small class="quiet">step {one.step}</small>
+        </button>
+        <meter min={0} max={1} value={one.score} aria-label={`How likely: ${percent(one.score)}`} /> <strong>{percent(one.score)}</strong>
+      </p>
+      <p class="said">{one.text ? <Plain text={one.text} /> : <span class="quiet">no text</span>}</p>
+      <ul class="reasons">
+        {one.reasons.map((why) => (
+          <li key={why.words}>{why.words}{why.excerpt && <>: <q><Plain text={why.excerpt} /></q></>}</li>
+        ))}
+      </ul>
+    </article>
+  );
+}
+
+function sureness(sure: string): string {
+  return sure === "sure" ? "Quite sure:" : sure === "likely" ? "Likely:" : "A guess:";
+}
+
+function percent(share: number): string {
+  return `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`;
+}
