@@ -155,7 +155,8 @@ def test_orders_to_a_running_team(panel: Trace) -> None:
         meta={k: v for k, v in panel.meta.items() if k not in ("ended", "answer")} | {UNFINISHED: True, OPEN_EVENTS: []},
         rewards={},
     )
-    found = advise_orders(so_far, say=["hurry"], budget=24)
+    found, best = advise_orders(so_far, say=["hurry"], budget=24)
+    assert (best is None) is (found.first is None)
     gains = {r.change.says: r.gain for r in found.rows}
     assert gains["stop the team"] == pytest.approx(-float(panel.rewards["team"]), abs=1.0)
     assert gains["stop the team"] < 0  # nothing is merged yet

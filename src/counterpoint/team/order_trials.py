@@ -60,10 +60,13 @@ class OrderTrials:
         self.changes: Sequence[Change] = [Change(o.action, _words(o), do=None) for o in self.orders]
         self._seeds, self._plain = fork_seeds(seed, trace, 512), dict[int, float]()
 
+    def order_of(self, change: Change) -> Order:
+        """The order that a change stands for."""
+        return self.orders[list(self.changes).index(change)]
+
     def gains(self, change: Change, start: int, count: int) -> list[float]:
         """Pairs of endings on the same fresh draws."""
-        order = self.orders[list(self.changes).index(change)]
-        return asyncio.run(self._gains(order, [k % len(self._seeds) for k in range(start, start + count)]))
+        return asyncio.run(self._gains(self.order_of(change), [k % len(self._seeds) for k in range(start, start + count)]))
 
     def tokens(self, change: Change) -> int:
         """What the run has spent so far: nothing says how much is still to come."""
@@ -71,8 +74,7 @@ class OrderTrials:
 
     def apply(self, change: Change) -> Trace:
         """How the run would end on its own draws, the order given."""
-        order = self.orders[list(self.changes).index(change)]
-        return asyncio.run(self._played(order, None))
+        return asyncio.run(self._played(self.order_of(change), None))
 
     async def _gains(self, order: Order, trials: Sequence[int]) -> list[float]:
         out = []

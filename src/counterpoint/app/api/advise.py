@@ -22,6 +22,7 @@ from counterpoint.trace import Trace
 
 if TYPE_CHECKING:
     from counterpoint.app.api.inputs import Source, StorePlace
+    from counterpoint.team.orders import Order
 
 WORLD_BUDGET, LIVE_BUDGET = 40, 8
 """Trials for each change, where nobody says how many."""
@@ -117,8 +118,8 @@ def advise_orders(
     key_env: str | None = None,
     budget_tokens: int | None = None,
     sure: float = 0.95,
-) -> Advice:
-    """What orders to a running team would gain: its recording is played on to the end with each, and without."""
+) -> tuple[Advice, Order | None]:
+    """What orders to a running team would gain, and the best that gains: its recording is played on with each, and without."""
     from counterpoint.team.order_trials import OrderTrials
 
     asked = {"model_name": model, "base_url": base_url, "key_env": key_env, "allow": ()}
@@ -133,7 +134,8 @@ def advise_orders(
             why = "no budget is given" if budget_tokens is None else f"the budget is {budget_tokens:,}"
             raise Refused(what, where=so_far.trace_id, why=why, fix=f"--budget-tokens {least}")
     chosen = LIVE_BUDGET * len(trials.changes) if budget is None else budget
-    return raced(trials, so_far.trace_id, budget=chosen, delta=1 - sure)
+    found = raced(trials, so_far.trace_id, budget=chosen, delta=1 - sure)
+    return found, None if found.first is None else trials.order_of(found.first.change)
 
 
 def price_of(trials: Trials) -> ForkPrice:

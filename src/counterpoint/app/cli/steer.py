@@ -7,6 +7,7 @@ without a yes, on the terminal or as --yes, and a pipe is never made to wait for
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -99,13 +100,14 @@ def _advise(trace: str, store: Path | None, agent: str, text: str, asked: dict[s
     with open_store(store, read_only=True) as opened:
         trace_id = opened.find(trace)
         so_far = opened.get(trace_id)
-    found = advise_orders(so_far, agent=agent, say=[text] if text else [], **asked)
+    found, best = advise_orders(so_far, agent=agent, say=[text] if text else [], **asked)
     if as_json:
         emit(advice_object(found, None))
     else:
         click.echo(advice_text(found, 0, None))
-        if found.first is not None:
-            click.echo(plain_text(f"send it: counterpoint steer {trace_id} ... ({found.first.change.says})"))
+        if best is not None:
+            words = [*(["--agent", best.agent] if best.agent else []), *(["--text", best.text] if best.text else [])]
+            click.echo(plain_text(f"send it: {shlex.join(['counterpoint', 'steer', trace_id, best.action, *words])}"))
 
 
 def _confirm(order: Order, trace_id: str, *, yes: bool) -> None:
