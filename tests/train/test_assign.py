@@ -92,7 +92,7 @@ def test_every_preset_judged_on_traces_covers_its_rows(net: Network, played: Tra
         table = {"brief": "item", "point": "item"}.get(kind, kind)
         assert amounts.shape == played.rollout.tables[table]["ep"].shape
         assert np.isfinite(amounts).all()
-        assert amounts.any(), kind
+        assert amounts.any() or preset.loss_name == "dpo", kind  # which learns from pairs of steps, and may leave heads alone
     lacking = sum(found.uncovered.get(k, 0) for k in judged) / sum(len(a) for a in judged.values())
     assert lacking < 0.35, found.uncovered
 

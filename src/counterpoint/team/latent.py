@@ -100,7 +100,7 @@ class LatentModel:
         while len(written) < most and (word := int(logits.argmax())) not in ends:
             written.append(word)
             _, logits, memory = self.read(self.torch.tensor([[word]]), memory)
-        return self.words.decode(written), len(written)
+        return str(self.words.decode(written)), len(written)
 
 
 def _prompt(role: str, about: str, question: str, said: Sequence[tuple[str, str]] = ()) -> str:

@@ -62,7 +62,8 @@ def _score(
     if not 0 <= error <= 1:
         raise InputError(f"error is {error}", fix="a chance in 0..1")
     combined(panel, [0.0])
-    verdicts = []
+    verdicts: list[float] = []
+    said: bool | float | None
     for k, judge in enumerate(judges):
         name = judge if isinstance(judge, str) else f"judge {k}"
         if isinstance(judge, str) and judge not in CHECKS:

@@ -14,7 +14,8 @@ collabuiagents = Preset(
     grade="S",
     departures="the critic is an oracle: whether a claim was right (R2), a verdict true (R6), a draft better (R4); the worse "
     "step of a pair was played in another rollout, where the paper has a model make it up; who talks to whom is learned with the "
-    "briefs, not by rewiring at random; spawning and stopping, which it does not train, stay as they are",
+    "briefs, not by rewiring at random; spawning and stopping, which it does not train, stay as they are; not for language "
+    "models, since text teams log no score of a step",
     credit={"step_pairs": {}},
     loss={"dpo": {"beta": 0.1, "pairs": "notes", "most": 256, "skips": ("item",)}},
     group=8,
@@ -24,7 +25,7 @@ collabuiagents = Preset(
     needs=("workers",),
     trains=("O3", "w"),
     unit="turn",
-    learns=("network", "lm"),
+    learns=("network",),
     knob={"loss": {"beta": 0.3}},
     guessed=("beta", "group", "regime"),
 )

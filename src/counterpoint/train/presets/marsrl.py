@@ -13,10 +13,11 @@ marsrl = Preset(
     source="MarsRL, arXiv 2511.11373",
     grade="P",
     departures="samples of a stage share their task, not their input: they are not branched from it; the orchestrator, which the "
-    "paper does not have, learns from the team's reward; no sampling that prefers wrong solutions, no pipeline of updates",
+    "paper does not have, learns from the team's reward; no sampling that prefers wrong solutions, no pipeline of "
+    "updates; not for language models, since text teams log no score of a stage",
     reward={"team_outcome": {}, "marsrl": {}},
     credit={"marsrl": {"inputs": "any", "others": "team"}},
-    loss={"clip": {"clip": 0.2, "scale": False, "beta": 0.001}},
+    loss={"clip": {"clip": 0.2, "scale": False, "kl_weight": 0.001}},
     group=8,
     episodes=32,
     regime="B",
@@ -24,7 +25,7 @@ marsrl = Preset(
     needs=("workers",),
     trains=("w",),
     unit="role",
-    learns=("network", "lm"),
-    knob={"loss": {"beta": 0.01}},
+    learns=("network",),
+    knob={"loss": {"kl_weight": 0.01}},
     guessed=("KL coefficient", "ddof"),
 )

@@ -13,7 +13,8 @@ sepo = Preset(
     source="SEPO (CCPO), arXiv 2603.21563; official code",
     grade="R",
     departures="ratings are an oracle's, the share of an agent's claims that were right, in place of a model's self- and "
-    "peer-evaluation; the verdict is whether a rollout beats the mean of its task; any number of agents, an even split being 0.5",
+    "peer-evaluation; the verdict is whether a rollout beats the mean of its task; any number of agents, an even split "
+    "being 0.5; not for language models, where nobody rates",
     credit={"peer_split": {"threshold": "mean", "singleton": "zero"}},
     loss={"clip": {"clip": 0.2, "dual": 3.0, "scale": False}},
     group=16,
@@ -23,7 +24,7 @@ sepo = Preset(
     needs=("workers",),
     trains=("w",),
     unit="role",
-    learns=("network", "lm"),
+    learns=("network",),
     alternate=10,
     knob={"credit": {"lam": 0.5}},
 )

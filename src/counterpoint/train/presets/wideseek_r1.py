@@ -16,7 +16,7 @@ wideseek_r1 = Preset(
     "rollouts weigh the same, their agents by their decisions; every turn trains, also after a failure",
     reward={"wideseek": {"share": True}},
     credit={"wideseek": {}},
-    loss={"clip": {"clip": 0.2, "clip_high": 0.28, "dual": 10.0, "scale": False, "weigh": "rollout", "beta": 0.001}},
+    loss={"clip": {"clip": 0.2, "clip_high": 0.28, "dual": 10.0, "scale": False, "weigh": "rollout", "kl_weight": 0.001}},
     group=8,
     episodes=32,
     regime="B",
@@ -25,5 +25,5 @@ wideseek_r1 = Preset(
     trains=("O1", "O2", "w"),
     unit="team",
     learns=("network", "lm"),
-    knob={"loss": {"beta": 0.01}},
+    knob={"loss": {"kl_weight": 0.01}},
 )

@@ -118,8 +118,9 @@ def mutated(team: tuple[str, int], topologies: Sequence[str], rng: np.random.Gen
 async def run(settings: TextSettings) -> TextLog:
     """Groups of teams on one task after the other, and what they taught."""
     teams, asker, rng = Teams(settings), Asker(reviewer_of(settings), settings.seed), np.random.default_rng(settings.seed)
-    log, library, topologies = TextLog(prompts=prompts_of()), [], [t for t in registry.ids("topology") if t != "harness"]
-    next_group = drawn(topologies, settings.width, rng)  # type: list[tuple[str, int]]
+    log, topologies = TextLog(prompts=prompts_of()), [t for t in registry.ids("topology") if t != "harness"]
+    library: list[Insight] = []
+    next_group = drawn(topologies, settings.width, rng)
     try:
         for iteration in range(settings.iterations * settings.batch):
             known = [i for i in library if i.profile == settings.task]

@@ -93,7 +93,7 @@ async def run(settings: TextSettings) -> TextLog:
             if iteration < settings.iterations:
                 roles = [list(dict.fromkeys(e.role for e in t.events if e.role in log.prompts)) for t in traces]
                 records = [(told(t, tokens=CRITIC), own) for t, own in zip(traces, roles, strict=True)]
-                after = await learn_once(asker, log.prompts, records)  # type: ignore[arg-type]
+                after = await learn_once(asker, log.prompts, records)
                 changed["rewritten"] = [role for role in after if after[role] != log.prompts[role]]
                 log.prompts = after
             log.rows.append(row_of(iteration, [score_of(t) for t in traces], asker, teams, **changed))

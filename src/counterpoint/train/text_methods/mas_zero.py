@@ -41,7 +41,7 @@ def design_of(reply: str | None, topologies: Sequence[str], default: tuple[str, 
     found = json_in(reply) or {}
     name, width = found.get("topology"), found.get("width")
     is_width = isinstance(width, int) and not isinstance(width, bool) and 1 <= width <= 8
-    return (name if name in topologies else default[0]), (int(width) if is_width else default[1])  # type: ignore[arg-type]
+    return str(name) if name in topologies else default[0], int(width) if is_width else default[1]  # type: ignore[arg-type]
 
 
 def choice_of(reply: str | None, answers: int) -> int:

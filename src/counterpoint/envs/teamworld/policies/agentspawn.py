@@ -55,7 +55,7 @@ class AgentSpawn(ComposedPolicy):
     @cached_property
     def size(self) -> Size:
         """What calls are worth rests on the reference's plan; how many agents there are does not."""
-        planned = team_size(self.config, "plan", cheap=False, alone=not self.config.orchestrator_works)
+        planned = team_size(self.config, "plan", only=None, alone=not self.config.orchestrator_works)
         return replace(planned, leads=0)
 
     def act(self, obs: Observation) -> Action:

@@ -87,7 +87,8 @@ def _team(number: int, mix: int) -> tuple[int, int]:
 def search(config: Config, simulate: Simulate, *, as_released: bool = False) -> Searched:
     """The tree after `EXPANSIONS` expansions; the best team is the most visited number and, below it, the most visited mix."""
     numbers = team_numbers(config)
-    root, seen, calls = Node(options=list(range(len(numbers)))), [], 0
+    seen: list[float] = []
+    root, calls = Node(options=list(range(len(numbers)))), 0
     for turn in range(EXPANSIONS):
         path = _selected(root, as_released)
         chosen = [choice for choice, _ in path]
@@ -185,4 +186,5 @@ class Halo:
             s = action.spawns
             spawns.append([getattr(s, n)[mine[s.ep]] for n in ("ep", "number", "family", "type", "parent")])
         joined = Spawns(*(np.concatenate(column) for column in zip(*spawns, strict=True)))
-        return Action(**flags, calls=Calls.joined(calls), spawns=joined, rule=actions[int(used[0])].rule)
+        told = {"calls": Calls.joined(calls), "spawns": joined, "rule": actions[int(used[0])].rule}
+        return replace(actions[int(used[0])], **flags, **told)
