@@ -84,7 +84,7 @@ def _agent_qmix() -> None:
     preset = named_preset("agent_qmix")
     paid = pay(preset.reward, [trace("t", 2.0, {"tokens_out": 4000})], tasks=np.zeros(1), reader="qmix", best=2.0)
     assert paid.traces[0].rewards["team"] == near(1.46)
-    assert preset.as_released == {"loss": {"each_step": True, "drop_last": True}}
+    assert preset.as_released == {"loss": {"each_step": True, "drop_last": True, "shaped": False}}
     assert td_errors(1.46, [0.8, 0.5], [0.7, 0.6], [0, 1])[0].tolist() == near([2.054])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from counterpoint import registry
 from counterpoint.errors import InputError, NotFound, Refused
 from counterpoint.train.jobs import play
+from counterpoint.train.policies.network import Network
 from counterpoint.train.preset import GRADES, Preset, named_preset
 from counterpoint.train.rollouts import play_out
 from counterpoint.train.settings import settings_of
@@ -21,13 +23,34 @@ EASY: dict[str, Any] = {
     "vote_items": 12, "max_votes": 3, "max_rounds": 16, "max_agents": 12, "skill_a": [0.97] * 3, "skill_b": [0.99] * 3,
     "misconception_a": [0.0] * 3, "misconception_b": [0.0] * 3,
 }  # fmt: skip
+FREE: dict[str, Any] = {
+    "price": [0.0, 0.0], "brief_price": 0.0, "judge_price": 0.0, "spawn_price": 0.01, "misconception_a": [0.0] * 3,
+    "misconception_b": [0.0] * 3,
+}  # fmt: skip
+# Who is paid for answers alone is judged where answers are all that costs: a debate in which a second look helps, a board, and
+# tasks of one call each.
+DEBATE = FREE | {
+    "vote_items": 6, "max_votes": 8, "votes_per_agent": 8, "max_rounds": 24, "max_agents": 4, "types": 1, "skill_a": [0.7] * 3,
+    "skill_b": [0.7] * 3, "refine_gain": 0.6, "round_price": 0.005,
+}  # fmt: skip
+BOARD = DEBATE | {"vote_items": 4, "max_votes": 3, "max_rounds": 4, "round_price": 0.01, "refine_gain": 0.3}
+TASKS_OF_ONE_CALL = FREE | {
+    "vote_items": 2, "max_votes": 1, "max_rounds": 4, "max_agents": 16, "skill_a": [0.5] * 3, "skill_b": [0.99] * 3, "mismatch": 0.0,
+    "spawn_price": 0.001, "round_price": 0.005, "proposal_flaws": [0.0] * 3, "judge_false_accept": 0.05, "judge_false_reject": 0.05,
+}  # fmt: skip
+SUITED = {
+    "maporl": DEBATE, "comas": DEBATE, "learning_to_deliberate": DEBATE, "agent_qmix": BOARD, "mae": TASKS_OF_ONE_CALL,
+    "sage": TASKS_OF_ONE_CALL,
+}  # fmt: skip
 
 
-def returns(training: Training) -> np.ndarray:
+def returns(training: Training, start: Mapping[str, np.ndarray]) -> np.ndarray:
     """Of unseen tasks, played as in training: choices are drawn. Before it has learned, a greedy policy is a set of coin tosses
-    (logits near 0), which often spawns nobody: no starting point to speak of."""
+    (logits near 0), which often spawns nobody: no starting point to speak of. Opponents and proposers are those of the start."""
     config, workers = training.worlds[0].config, training.preset.regime in "BC"
-    return play_out(config, training.net, TASKS, np.zeros(len(TASKS), np.int64), workers=workers).values
+    beside = {k: v for k, v in start.items() if k.startswith(("extra.attack", "extra.proposal"))}
+    net = Network.of(training.weights() | beside, apart=training.preset.regime == "C")
+    return play_out(config, net, TASKS, np.zeros(len(TASKS), np.int64), workers=workers).values
 
 
 def begun(preset: str, updates: int, world: dict[str, Any] = EASY) -> Training:
@@ -43,11 +66,12 @@ def learn(training: Training, updates: int) -> None:
 @pytest.mark.parametrize("name", ["counterpoint", "grpo", "kimi_parl", "ppo", "owl"])  # all of them: reproduce presets
 def test_it_beats_its_own_starting_point(name: str) -> None:
     """A run of 14 updates, looked at after 2, 4, 7 and 10: who is clearly ahead by then (three standard errors) need not go on."""
-    training = begun(name, 14)
-    start = returns(training)
+    training = begun(name, 14, SUITED.get(name, EASY) | named_preset(name).world)
+    first = training.weights()
+    start = returns(training, first)
     for updates, errors in ((2, 3), (2, 3), (3, 3), (3, 3), (4, 2)):
         learn(training, updates)
-        gain = returns(training) - start
+        gain = returns(training, first) - start
         error = gain.std(ddof=1) / np.sqrt(len(gain))
         said = f"{name}: {start.mean():.2f}, {gain.mean():+.2f} after {training.update} updates, standard error {error:.2f}"
         print(said)  # pytest -rP shows it

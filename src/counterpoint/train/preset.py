@@ -54,6 +54,7 @@ LEARNERS = {"network": "the network that plays TeamWorld", "lm": "a language mod
 GRADES = {"P": "paper read", "R": "code read", "S": "secondary", "T": "textbook", "M": "measured here"}
 BESIDE = {"attack": "opponent", "proposal": "proposer"}
 """Decision types of those beside the team, and whose they are."""
+_TYPES_OF = {"O1": ("spawn",), "O2": ("point",), "O3": ("brief", "talk"), "O4": ("rule",), "O5": ("item", "stop")}
 CAPABILITIES = {
     "workers": lambda c: c.max_agents > 0,
     "votes": lambda c: c.vote_items > 0,
@@ -205,13 +206,14 @@ class Preset:
         """Decision types that learn in an update: all, or, with `alternate`, those of the role whose turn it is.
 
         Delegations (whom, with which brief) are the agents' where `delegate` says so; a fixed team's spawns are nobody's. Where
-        somebody beside the team learns, it is the team and they who take turns.
+        somebody beside the team learns, it is the team and they who take turns, and of the team only what `trains` names learns.
         """
         beside = tuple(name for name, who in BESIDE.items() if who in self.trains)
         theirs = ("worker", "act", "brief", "point") if self.delegate == "agent" else ("worker", "act")
         own = tuple(name for name in DECISION_TYPES if name not in theirs)
-        if set(self.trains) <= set(BESIDE.values()):
-            return beside
+        if beside:
+            named = [name for what in self.trains for name in _TYPES_OF.get(what, ())]
+            own, theirs = tuple(name for name in own if name in named), theirs if "w" in self.trains else ()
         turns = ((*own, *theirs), beside) if beside else (own, theirs)
         now = turns[update // self.alternate % 2] if self.alternate else (*own, *theirs, *beside)
         return tuple(name for name in now if not (self.fixed_team and name == "spawn"))

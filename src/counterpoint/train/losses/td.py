@@ -60,6 +60,9 @@ class Options:
     each_step: bool = False
     """Whether what the preset's rewards pay is written to every round, as Agent Q-Mix' release does, and not to the last alone;
     for rewards other than the team's return, which is what a round added to it."""
+    shaped: bool = False
+    """Whether such rewards come with a potential, the value of the draft so far in their own spread (Ng, Harada, Russell 1999):
+    it changes no best policy, and tells a round early what it was good for."""
     drop_last: bool = False
     """Whether the last round of an episode is never fitted, as in that release."""
 
@@ -210,6 +213,8 @@ def learn(
     beats = beats_of(out)
     _measure(mixer, out, paid=paid)
     gained = beats.reward / out.config.items if paid is None else paid[beats.ep] * (beats.last | o.each_step)
+    if paid is not None and o.shaped:
+        gained = gained + _potential(out, beats, paid, o.gamma)
     reward = gained / float(mixer.unit)
     with torch.no_grad():  # the target network is the one of now: it stays while the steps are made
         best = mixer(utilities(net, out, beats, tau)[1], mixer.states(beats), mix=o.mix)
@@ -227,6 +232,13 @@ def learn(
         torch.nn.utils.clip_grad_norm_(parameters, o.max_norm)
         optimizer.step()
     return {"loss": float(loss.detach()), "tau": tau, "q_tot": float(total.mean().detach())}
+
+
+def _potential(out: Rollout, beats: Beats, paid: np.ndarray, gamma: float) -> np.ndarray:
+    """gamma Phi' - Phi of each round, Phi the value of the draft with the level and spread of what is paid; 0 after the end."""
+    unit = float(paid.std() / max(float(out.values.std()), 1e-9))
+    now = float(paid.mean()) + unit * (out.value_TE[beats.round, beats.ep] - float(out.values.mean()))
+    return gamma * np.where(beats.last, 0.0, np.append(now[1:], 0.0)) - now
 
 
 def _measure(mixer: Mixer, out: Rollout, share: float = 0.2, *, paid: np.ndarray | None = None) -> None:

@@ -15,10 +15,12 @@ agent_qmix = Preset(
     departures="the utilities of all workers' acts enter the mix as one, their mean, beside those of the other sub-"
     "decisions, because a team's size changes and a mixer's width does not; the outcome is the share of the "
     "optimum, not 0 or 1; softmax behaviour whose temperature falls, not epsilon-greedy; the batch just played "
-    "instead of a replay buffer; no graph network and no recurrence: a worker sees what is on the board",
+    "instead of a replay buffer; the value of the draft so far shapes the reward, as a potential, because an "
+    "episode has a dozen rounds and not two; no graph network and no recurrence: a worker sees what is on the "
+    "board",
     reward={"agent_qmix": {"w_outcome": 1.5, "w_tokens": 0.1, "most": 10_000, "share": True}},
     credit={"qmix": {}},
-    loss={"td": {"gamma": 0.99, "tau_from": 1.0, "tau_to": 0.5, "epochs": 24}},
+    loss={"td": {"gamma": 0.99, "tau_from": 1.0, "tau_to": 0.5, "epochs": 24, "shaped": True}},
     group=1,
     episodes=32,
     regime="A",
@@ -26,6 +28,6 @@ agent_qmix = Preset(
     needs=("votes", "communication"),
     trains=("O3",),
     unit="agent",
-    as_released={"loss": {"each_step": True, "drop_last": True}},
+    as_released={"loss": {"each_step": True, "drop_last": True, "shaped": False}},
     knob={"loss": {"epochs": 8}},
 )

@@ -19,7 +19,7 @@ comas = Preset(
     " stays as it was at the start",
     reward={"comas": {"replies": True}},
     credit={"agent_wise": {"by": "turn", "key": "batch", "convention": "reinforce_pp", "singleton": "zero"}},
-    loss={"clip": {"clip": 0.2, "scale": False, "kl": "k1", "beta": 0.01, "kl_in": "reward"}},
+    loss={"clip": {"clip": 0.2, "scale": False, "kl": "k1", "kl_weight": 0.01, "kl_in": "reward"}},
     group=1,
     episodes=32,
     fixed_team=True,
@@ -27,6 +27,6 @@ comas = Preset(
     needs=("votes", "deliberation", "judges"),
     trains=("w",),
     unit="turn",
-    knob={"loss": {"beta": 0.001}},
+    knob={"loss": {"kl_weight": 0.001}},
     guessed=("beta of the KL", "epochs"),
 )

@@ -14,12 +14,14 @@ mae = Preset(
     grade="R",
     departures="a proposal is two dials, how hard and how many, not a text; oracle judges with chosen errors take the "
     "judge's place and do not learn; format is always kept; solvers are the workers, who learn whether to repeat "
-    "the draft, and the calls that go to them; one rollout per task, not five answers to one question",
+    "the draft, and their pay teaches who is called with which brief; the team's size, its rule and its stop do "
+    "not learn; one rollout per task, not five answers to one question",
     reward={"mae": {"solver": "worker", "score": "score"}},
     credit={"agent_wise": {"by": "role", "key": "batch", "convention": "reinforce_pp", "singleton": "zero"}},
     loss={"clip": {"clip": 0.2, "scale": False}},
     group=1,
     episodes=32,
+    fixed_team=True,
     regime="B",
     delegate="agent",
     needs=("votes", "judges", "proposer"),

@@ -19,7 +19,7 @@ maporl = Preset(
     "team stops, stays as it was at the start",
     reward={"maporl": {"channel": "score", "gamma": 0.3, "alpha": [0.1, 0.1, 0.1, 0.1], "by_task": True}},
     credit={"gae": {"preset": "maporl", "gamma": 0.0, "lam": 0.95}},
-    loss={"clip": {"clip": 0.2, "scale": False, "epochs": 4, "kl": "k1", "beta": 0.002, "kl_in": "reward"}},
+    loss={"clip": {"clip": 0.2, "scale": False, "epochs": 4, "kl": "k1", "kl_weight": 0.002, "kl_in": "reward"}},
     group=4,
     episodes=32,
     fixed_team=True,

@@ -16,7 +16,7 @@ marshal = Preset(
     "what it changed in the team's return; the team is one player, its orchestrator, whose decisions alone learn "
     "on its side; the means are over the whole batch, not by task",
     credit={"marshal": {"channel": "zero_sum", "key": "batch"}},
-    loss={"clip": {"clip": 0.2, "dual": 1.4, "scale": False, "kl": "k3", "beta": 0.2}},
+    loss={"clip": {"clip": 0.2, "dual": 1.4, "scale": False, "kl": "k3", "kl_weight": 0.2}},
     group=1,
     episodes=32,
     regime="B",
@@ -24,5 +24,5 @@ marshal = Preset(
     trains=("O1", "O2", "O3", "O4", "O5", "opponent"),
     unit="turn",
     as_released={"credit": {"form": "unique"}},
-    knob={"loss": {"beta": 0.02}},
+    knob={"loss": {"kl_weight": 0.02}},
 )

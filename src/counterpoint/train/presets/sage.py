@@ -14,7 +14,8 @@ sage = Preset(
     grade="S",
     departures="read from the abstract: weights, thresholds and loss are ours; a task is two dials, how hard and how many; "
     "the planner is the orchestrator, and its plan is scored by the share of calls that go to specialists; oracle"
-    " judges take the critic's place and do not learn; solvers are the workers",
+    " judges take the critic's place and do not learn; solvers are the workers, who learn whether to repeat the "
+    "draft; the planner learns who is called with which brief, and nothing else",
     reward={
         "sage": {"challenger": "proposer", "planner": "orchestrator", "solver": "worker", "critic": "judge", "score": "score"}
     },
@@ -22,9 +23,10 @@ sage = Preset(
     loss={"clip": {"clip": 0.2, "scale": False}},
     group=1,
     episodes=32,
+    fixed_team=True,
     regime="B",
     needs=("votes", "judges", "proposer"),
-    trains=("w", "O2", "proposer"),
+    trains=("w", "O2", "O3", "proposer"),
     unit="role",
     knob={"reward": {"sage": {"least": 0.7}}},
     guessed=("weights", "threshold", "credit", "loss"),
