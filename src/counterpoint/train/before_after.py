@@ -167,7 +167,7 @@ def _per_kind(config: Config, calls: np.ndarray) -> dict[str, float]:
 
 def behaviour(net: Network, worlds: Sequence[TeamWorld], seeds: np.ndarray, *, beside: str = "reference") -> Behaviour:
     """Count what the network does on these seeds, and what a hand-made policy does."""
-    found: dict[str, list[np.ndarray]] = {"kind": [], "family": [], "brief": [], "rule": []}
+    found = {name: [np.zeros(0, np.int64)] for name in ("kind", "family", "brief", "rule")}
     calls: dict[str, list[tuple[float, float]]] = {}
     for place, world in enumerate(worlds):
         numbers = seeds[seeds % len(worlds) == place]

@@ -53,7 +53,7 @@ def _rows(world: SuiteWorld, seed: int, seeds: int) -> Iterator[tuple[str, Claim
     yield "", at_most(f"{world.name}: known play, share of the bound", share, 1.0, by="low" if seeds > 1 else "mean")
     for decision in DECISIONS:
         found = screen(world, decision, numbers, rehearsal, known)
-        gap = (found.known - found.fixed).reshape(per_seed).mean(axis=1) / world.bound
+        gap = ((found.known - found.fixed).reshape(per_seed).mean(axis=1) / world.bound).tolist()
         name = f"{world.name}, {decision}: known - {found.rule}"
         is_about = decision in world.decisions
         yield decision, at_least(name, gap, LEAST, by="low" if seeds > 1 else "mean") if is_about else reported(name, gap)

@@ -181,7 +181,7 @@ def _parts(world: SuiteWorld, rule: Rule) -> list[Parts]:
 
 _LONG = {"types": 1, "max_rounds": 400, "context_capacity": 4000}
 _JOBS = {"node_module_size": 1, "node_cross_edges": 0}
-_OLD = {"pool_mean": 2.5, "pool_shape": 1.0, "pool_slots": 16, "pool_calls": 10, "pool_weight": 0.8, "pool_find": (0.2, 0.45)}
+_OLD = {"pool_mean": 2.5, "pool_shape": 1.0, "pool_slots": 16, "pool_calls": 10, "pool_weight": 0.7, "pool_find": (0.2, 0.45)}
 _POOLS = {"pool_mean": 12.0, "pool_shape": 2.0, "pool_slots": 48, "pool_calls": 40}
 _ALL_B = {"skill_a": (0.95,) * 3, "skill_b": (0.95,) * 3, "misconception_a": (0.75,) * 3, "misconception_b": (0.75,) * 3}
 _TRICKS = _ALL_B | {"right_if_misled": 0.05, "max_votes": 6, "round_price": 0.0, "spawn_price": 0.3, "price": (0.02, 0.02)}
@@ -192,13 +192,13 @@ WIDTH = SuiteWorld(
     "24 jobs or 3, urgent and independent, or 24 archives that can wait and that the orchestrator can search itself",
     ("spawn",),
     "project_graph",
-    {**_LONG, **_JOBS, **_OLD, "max_agents": 32, "price": (0.05, 0.1), "spawn_price": 0.6, "round_price": 3.6},
+    {**_LONG, **_JOBS, **_OLD, "max_agents": 32, "price": (0.05, 0.1), "spawn_price": 1.0, "round_price": 5.4},
     (
-        {"node_modules": 24, "node_weight": 2.4},
-        {"node_modules": 3, "node_weight": 10.0},
+        {"node_modules": 24, "node_weight": 2.8},
+        {"node_modules": 3, "node_weight": 11.0},
         {"node_modules": 0, "pool_items": 24, "orchestrator_works": True, "round_price": 0.0},
     ),
-    (_BEST, _BEST, replace(_BEST, spawn="0", brief=2)),
+    (replace(_BEST, spawn="12"), replace(_BEST, spawn="3"), replace(_BEST, spawn="0", brief=2)),
 )
 
 CREW = SuiteWorld(
