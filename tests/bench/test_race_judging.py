@@ -10,7 +10,7 @@ import pytest
 from bench.race_made import row
 from counterpoint.bench.comparison import holm
 from counterpoint.bench.race.judging import against, area, best_points, calls_to, chosen_point, judged, ranked, sign_flips
-from counterpoint.bench.race.page import RaceResult, cells, described, markdown, notes, result_of
+from counterpoint.bench.race.page import RaceResult, cells, current, described, markdown, notes, result_of
 from counterpoint.bench.race.rows import RELEASED, write_rows
 from counterpoint.errors import InputError
 
@@ -128,6 +128,12 @@ def test_the_page_holds_every_cell_and_its_command() -> None:
     assert [s.rank for s in some.worlds[0].standings] == [2]
     with pytest.raises(InputError, match="no row of 'qmxi'"):
         result.only(["qmxi"])
+
+
+def test_rows_of_a_preset_that_has_changed_are_left_out() -> None:
+    old = [row("a", s, 1.0, recipe="old", ended=5 + s) for s in range(3)]
+    new = [row("a", 0, 2.0, recipe="new", ended=20)]
+    assert current([*old, *new, row("b", 0, 1.0, recipe="old", ended=1)]) == [*new, row("b", 0, 1.0, recipe="old", ended=1)]
 
 
 def test_a_page_is_a_function_of_its_file(tmp_path: Path) -> None:

@@ -51,12 +51,22 @@ class RaceResult:
 
 def result_of(path: Path) -> RaceResult:
     """The result of a race in a folder, or in a file of rows."""
-    head, rows = read_rows(path)
+    head, found = read_rows(path)
+    rows = current(found)
     head = described(head, rows)
     places = {name: place for place, name in enumerate(head["worlds"])}
     rows = sorted(rows, key=lambda row: places[row["world"]])
     rules = {name: world["rules"] for name, world in head["worlds"].items()}
     return RaceResult(head, tuple(rows), tuple(judged(rows, rules, BASELINES)))
+
+
+def current(rows: Sequence[Row]) -> list[Row]:
+    """The rows of each method's newest recipe: those of a preset that has changed since are not mixed with the new ones."""
+    newest: dict[tuple[str, str, int], tuple[float, str]] = {}
+    for row in rows:
+        key, told = (row["method"], row["point"], row["budget"]), (row.get("ended", 0), row.get("recipe", ""))
+        newest[key] = max(newest.get(key, told), told)
+    return [row for row in rows if newest[row["method"], row["point"], row["budget"]][1] == row.get("recipe", "")]
 
 
 def described(head: Mapping[str, Any], rows: Sequence[Row]) -> dict[str, Any]:

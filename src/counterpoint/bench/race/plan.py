@@ -165,6 +165,10 @@ def episodes_of(preset: Preset) -> int:
     return max(1, EPISODES // preset.group) * preset.group
 
 
+def _digest(told: Mapping[str, Any]) -> str:
+    return hashlib.blake2b(json.dumps(told, sort_keys=True, default=str).encode(), digest_size=6).hexdigest()
+
+
 @dataclass(frozen=True)
 class RaceRun:
     """One training run: a row of the result."""
@@ -190,21 +194,18 @@ class RaceRun:
         }  # fmt: skip
 
     @cached_property
-    def digest(self) -> str:
-        """A sum of all that decides the result, but for the code."""
+    def recipe(self) -> str:
+        """A sum of what the method is here: its preset with the point's changes, and how it is run; the same for every seed."""
         preset = dataclasses.asdict(named_preset(self.method).changed(self.settings["change"]))
         held = {k: v for k, v in preset.items() if k not in _IN_WORDS}
+        return _digest({"preset": held, "episodes": self.settings["episodes"], "budget": self.budget, "curve": CURVE})
+
+    @cached_property
+    def digest(self) -> str:
+        """A sum of all that decides the result, but for the code."""
         tasks = [{**self.world.set, **task} for task in self.world.mix] or [dict(self.world.set)]
         config = [dataclasses.asdict(world_of(self.world.world, task).config) for task in tasks]
-        own = {
-            "preset": held,
-            "world": config,
-            "settings": self.settings,
-            "tasks": self.tasks,
-            "curve": CURVE,
-            "phase": self.phase,
-        }
-        return hashlib.blake2b(json.dumps(own, sort_keys=True, default=str).encode(), digest_size=6).hexdigest()
+        return _digest({"recipe": self.recipe, "world": config, "seed": self.seed, "tasks": self.tasks, "phase": self.phase})
 
     @property
     def name(self) -> str:
@@ -222,6 +223,7 @@ class RaceRun:
         return {
             "phase": self.phase, "method": self.method, "point": self.point, "world": self.world.name, "seed": self.seed,
             "budget": self.budget, "tasks": list(self.tasks), "bound": self.world.bound, "settings": self.digest,
+            "recipe": self.recipe,
         }  # fmt: skip
 
     @property

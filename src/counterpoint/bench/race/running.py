@@ -215,7 +215,7 @@ class RaceSession:
         row = self.folder.keep(run, result)
         claim.close()
         self._found[run.name] = row
-        self.progress.budget_run += run.budget
+        self.progress.budget_run += run.budget if row["status"] == "done" else 0
         self._count()
         self._tell("row", {**row, **self._progress()})
 
