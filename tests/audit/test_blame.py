@@ -276,3 +276,15 @@ def test_forks_find_the_planted_step_of_a_world() -> None:
     never = find_decisive(broken, Redo(broken, small, bar=1e9), np.ones(len(steps)))
     assert never.event is None
     assert "no single step" in never.words
+
+
+def test_a_local_model_judges_each_text_by_itself(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from counterpoint.team.lm.surprise import surprise_of
+    from tiny_help import WORDS, make_tiny
+
+    surprise = surprise_of(str(make_tiny(tmp_path / "tiny")))
+    texts = [WORDS, "", "the answer is 42", "zzzz qqqq", WORDS * 40]
+    together = surprise(texts)
+    assert together == pytest.approx([surprise([text])[0] for text in texts], abs=1e-5)
+    assert together[1] == 0 < min(together[0], together[3])

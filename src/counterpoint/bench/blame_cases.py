@@ -19,7 +19,7 @@ import numpy as np
 import counterpoint.registry as registry
 from counterpoint.audit.blame.injecting import inject
 from counterpoint.audit.blame.learning import Case, chosen
-from counterpoint.audit.blame.ranker import HASHED, Ranker, table
+from counterpoint.audit.blame.ranker import HASHED, Ranker, softmax, table
 from counterpoint.audit.blame.signals import signals
 from counterpoint.audit.blame.steps import Floats, Steps
 from counterpoint.bench.claim import NO_TARGET, ClaimRow
@@ -176,6 +176,17 @@ def hits_of(known: Sequence[Known], scores: Sequence[Floats]) -> tuple[list[floa
     """Whether the first of each ranking is right: step, agent."""
     told = [hits(k, int(np.argmax(s))) for k, s in zip(known, scores, strict=True)]
     return [s for s, _ in told], [a for _, a in told]
+
+
+def agent_hits(known: Sequence[Known], scores: Sequence[Floats]) -> list[float]:
+    """Whether the agent whose steps are likeliest together is the one."""
+    out = []
+    for k, score in zip(known, scores, strict=True):
+        sums: Counter[str] = Counter()
+        for place, p in zip(k.steps.places, softmax(score).tolist(), strict=True):
+            sums[k.trace.events[place].agent] += p
+        out.append(float(sums.most_common(1)[0][0] == k.agent))
+    return out
 
 
 def constants(known: Sequence[Known], most: int = 12) -> dict[str, tuple[list[float], list[float]]]:

@@ -25,9 +25,17 @@ _OTHERS = 8
 
 
 def judged(
-    traces: Iterable[Trace], *, bar: float = 1.0, anyway: bool = False, most: int | None = None
+    traces: Iterable[Trace], *, bar: float = 1.0, anyway: bool = False, most: int | None = None, surprise: str | None = None
 ) -> Iterator[tuple[Trace, Blame | Refused]]:
-    """Each run with its blame, or with the reason why nobody is to blame; runs of one task are held against each other."""
+    """Each run with its blame, or with the reason why nobody is to blame; runs of one task are held against each other.
+
+    `surprise` names local weights that judge how odd each text is.
+    """
+    odd = None
+    if surprise is not None:
+        from counterpoint.team.lm.surprise import surprise_of
+
+        odd = surprise_of(surprise.removeprefix("local:"))
     every = list(traces)
     tasks: dict[str, list[Trace]] = {}
     for trace in every:
@@ -35,7 +43,7 @@ def judged(
     for trace in every:
         others = [t for t in tasks[trace.task_id] if t.trace_id != trace.trace_id][:_OTHERS]
         try:
-            yield trace, blame(trace, others=others, bar=bar, anyway=anyway, most=most)
+            yield trace, blame(trace, others=others, surprise=odd, bar=bar, anyway=anyway, most=most)
         except Refused as refused:
             yield trace, refused
 

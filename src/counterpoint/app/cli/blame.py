@@ -38,6 +38,9 @@ _SHOWN = 5
 )
 @click.option("--anyway", is_flag=True, help="Rank a run that succeeded as if it had failed.")
 @click.option("--causes", "only_causes", is_flag=True, help="Only what recurs over the runs, and how often.")
+@click.option(
+    "--surprise", metavar="MODEL", help="Let local weights (`counterpoint models` lists them) judge how odd each text is."
+)
 @click.option("--replay", "is_replay", is_flag=True, help="Find the decisive step by forks: of a world's trace or a live team's.")
 @click.option(
     "--draws",
@@ -64,6 +67,7 @@ def blame(
     bar: float,
     anyway: bool,
     only_causes: bool,
+    surprise: str | None,
     is_replay: bool,
     store: Path | None,
     as_json: bool,
@@ -83,7 +87,7 @@ def blame(
     most = None if is_replay else (limit or (20 if as_json else max(_SHOWN, 10)))
     found: list[tuple[Trace, Blame]] = []
     refused: list[Refused] = []
-    for trace, told in judged(which.traces(quiet=as_json), bar=bar, anyway=anyway, most=most):
+    for trace, told in judged(which.traces(quiet=as_json), bar=bar, anyway=anyway, most=most, surprise=surprise):
         if isinstance(told, Blame):
             found.append((trace, told))
         else:

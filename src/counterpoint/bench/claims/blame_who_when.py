@@ -17,6 +17,7 @@ from counterpoint.audit.blame.ranker import Ranker
 from counterpoint.audit.blame.steps import Floats
 from counterpoint.bench.blame_cases import (
     Known,
+    agent_hits,
     column_names,
     constants,
     error_rule,
@@ -25,7 +26,7 @@ from counterpoint.bench.blame_cases import (
     planted,
     ranker_of_planted,
     who_and_when,
-)  # fmt: skip
+)
 from counterpoint.bench.claim import ClaimRow, at_least, reported
 from counterpoint.errors import InputError
 
@@ -44,9 +45,11 @@ def blame_who_when(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     prior = ranker_of_planted(planted(seed, chats=200, teams=1, worlds=2), names, seed=seed)
     for part in sorted({k.world for k in every}):
         known = [k for k in every if k.world == part]
-        told = [hits_of(known, _nested(known, names, prior, s)) for s in range(seed, seed + seeds)]
+        scores = [_nested(known, names, prior, s) for s in range(seed, seed + seeds)]
+        told = [hits_of(known, one) for one in scores]
         yield at_least(f"{part} ({len(known)} runs): step", [sum(step) / len(known) for step, _ in told], _TARGET[part])
-        yield reported(f"{part}: agent", [sum(agent) / len(known) for _, agent in told])
+        yield reported(f"{part}: agent, by all its steps", [sum(agent_hits(known, one)) / len(known) for one in scores])
+        yield reported(f"{part}: agent of the first suspect", [sum(agent) / len(known) for _, agent in told])
         yield reported(f"{part}: step, over the runs", [sum(row) / len(row) for row in zip(*(s for s, _ in told), strict=True)])
         for name, (step, agent) in {**constants(known), "before the first tool error, else first": error_rule(known)}.items():
             yield reported(f"{part}: {name}: step", sum(step) / len(known))

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from counterpoint.bench.blame_cases import (
+    agent_hits,
     column_names,
     constants,
     error_rule,
@@ -21,7 +22,7 @@ from counterpoint.bench.blame_cases import (
     planted,
     ranker_of_planted,
     who_and_when,
-)  # fmt: skip
+)
 from counterpoint.bench.claim import ClaimRow, at_least, reported
 from counterpoint.errors import InputError
 
@@ -40,10 +41,14 @@ def blame_zero_shot(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
         known = [k for k in every if k.world == part]
         fixed = constants(known)
         best = [max(sum(rows[which]) / len(known) for rows in fixed.values()) for which in (0, 1)]
-        told = [hits_of(known, [r.scores(k.case(names).x) for k in known]) for r in rankers]
+        scores = [[r.sharpness * r.scores(k.case(names).x) for k in known] for r in rankers]
+        told = [hits_of(known, one) for one in scores]
         over = [sum(step) / len(known) for step, _ in told]
         yield at_least(f"{part} ({len(known)} runs): step", over, best[0] + 1e-9)
-        yield reported(f"{part}: agent", [sum(agent) / len(known) for _, agent in told])
+        yield at_least(
+            f"{part}: agent, by all its steps", [sum(agent_hits(known, one)) / len(known) for one in scores], best[1] + 1e-9
+        )
+        yield reported(f"{part}: agent of the first suspect", [sum(agent) / len(known) for _, agent in told])
         yield reported(f"{part}: step, over the runs, first seed", told[0][0])
         for name, (step, agent) in fixed.items():
             yield reported(f"{part}: {name}: step", sum(step) / len(known))

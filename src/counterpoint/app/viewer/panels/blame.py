@@ -1,6 +1,6 @@
 """Who broke it: the steps that most likely decided a failure, with their reasons, for the list and the marks on the timeline.
 
-Always true: the ranking is that of `counterpoint blame`; a run that succeeded, or one without steps, has no suspects and says why.
+Always true: the ranking is that of `counterpoint blame`; a run that succeeded, or one without steps, has no suspects and says so.
 """
 
 from __future__ import annotations
