@@ -140,7 +140,8 @@ def _answer(group: _Group, name: Hashable, said: str | None, asked: _Asked) -> t
     arms = int(taken.sum()), int((~taken).sum())
     if min(arms) < LEAST_ESS:
         what = "sent it" if said is None else "said so"
-        return f"{arms[0]} runs {what} and {arms[1]} did not; each arm needs {LEAST_ESS:g}"
+        runs = "run" if arms[0] == 1 else "runs"
+        return f"{arms[0]} {runs} {what} and {arms[1]} did not; each arm needs {LEAST_ESS:g}"
     one = next(p.message for p in places if p.message is not None)
     known = lambda make: np.array([list(make(group.traces[p.trace], p.cause, one)) for p in places], np.float64)  # noqa: E731
     x = known(asked.features)
