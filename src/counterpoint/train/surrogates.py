@@ -172,7 +172,8 @@ def less_kl(
 
     `places`: for each decision type, (episode, round, agent) of its rows.
     """
-    rounds, cost = {}, {}
+    rounds: dict[str, np.ndarray] = {}
+    cost: dict[int, float] = {}
     for name, (ep, now, who) in places.items():
         codes = unit_codes(ep, now, who, "turn")
         own = kl_estimate(logp[name], ref[name], estimator="k1")

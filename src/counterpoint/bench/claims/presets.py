@@ -28,7 +28,7 @@ EASY: Mapping[str, Any] = {
 }  # fmt: skip
 UNEVEN: Mapping[str, Any] = {**EASY, "skill_a": [0.6] * 3, "skill_b": [0.99] * 3}
 """One family of workers is hardly better than chance: for methods that learn about agents, and not about when to call them."""
-SUITED: Mapping[str, Mapping[str, Any]] = dict.fromkeys(("difference_rewards", "marti_mars2", "multiagent_ft"), UNEVEN)
+SUITED: Mapping[str, Mapping[str, Any]] = dict.fromkeys(("difference_rewards", "marti_mars2"), UNEVEN)
 """Where it is not `EASY`. What a preset needs of a world (acts, judges, a proposer, a second side) is added to either."""
 
 

@@ -57,6 +57,8 @@ class Options:
     """Steps on the batch."""
     max_norm: float = 10.0
     """Of the gradient."""
+    warm: int = 0
+    """Updates in which only the mix learns, so that utilities need not make up for a level that it does not know yet."""
     each_step: bool = False
     """Whether what the preset's rewards pay is written to every round, as Agent Q-Mix' release does, and not to the last alone;
     for rewards other than the team's return, which is what a round added to it."""
@@ -205,7 +207,7 @@ def _items(net: Network, t: Table, candidates: Table | None, sums: _Sums) -> Non
 
 def learn(
     net: Network, mixer: Mixer, optimizer: torch.optim.Optimizer, out: Rollout, o: Options, *, progress: float,
-    paid: np.ndarray | None = None,
+    paid: np.ndarray | None = None, waits: bool = False,
 ) -> dict[str, float]:  # fmt: skip
     """Steps of temporal-difference learning on one batch, all of which is used at once; `paid`: (E,) rewards of whole episodes
     that take the place of what each round added to the return."""
@@ -229,6 +231,9 @@ def learn(
         loss = F.mse_loss(total[fitted], target)
         optimizer.zero_grad()
         finite(loss, "TD").backward()
+        if waits:
+            for p in net.parameters():
+                p.grad = None
         torch.nn.utils.clip_grad_norm_(parameters, o.max_norm)
         optimizer.step()
     return {"loss": float(loss.detach()), "tau": tau, "q_tot": float(total.mean().detach())}
@@ -253,7 +258,10 @@ def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) 
     stats = learner.fit_critics(out, steps=8)
     assert isinstance(learner.module, Mixer)
     paid = learner.outcomes(out, traces) if traces else None
-    return stats | learn(learner.net, learner.module, learner.policy, out, o, progress=learner.progress, paid=paid)
+    waits = learner.update < o.warm
+    return stats | learn(
+        learner.net, learner.module, learner.policy, out, o, progress=learner.progress, paid=paid, waits=waits
+    )
 
 
 td = Loss(

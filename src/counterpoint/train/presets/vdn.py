@@ -13,10 +13,10 @@ vdn = Preset(
     source="VDN, arXiv 1706.05296; pymarl",
     grade="R",
     departures="the agents of the sum are the five sub-decisions, not the workers; Q_tot has a level V(s) too, because logits "
-    "have none; softmax behaviour whose temperature falls; the batch just played instead of a replay buffer; no "
-    "double Q, no recurrence; see counterpoint.train.losses.td",
+    "have none, and it learns alone in the first three updates; softmax behaviour whose temperature falls; the batch "
+    "just played instead of a replay buffer; no double Q, no recurrence; see counterpoint.train.losses.td",
     credit={"vdn": {}},
-    loss={"td": {"mix": "vdn", "gamma": 0.99, "tau_from": 1.0, "tau_to": 0.5, "epochs": 24}},
+    loss={"td": {"mix": "vdn", "gamma": 0.99, "tau_from": 1.0, "tau_to": 0.5, "epochs": 24, "warm": 3}},
     group=1,
     episodes=32,
     regime="A",
