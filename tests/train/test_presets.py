@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from counterpoint import registry
+from counterpoint.bench.claims.presets import EASY, SUITED
 from counterpoint.errors import InputError, NotFound, Refused
 from counterpoint.train.jobs import play
 from counterpoint.train.policies.network import Network
@@ -18,30 +19,6 @@ from counterpoint.train.settings import settings_of
 from counterpoint.train.training import Training
 
 TASKS = np.arange(5_000, 5_600)
-# Easy questions: luck is small, so that a few hundred episodes are enough to learn from a team's reward alone.
-EASY: dict[str, Any] = {
-    "vote_items": 12, "max_votes": 3, "max_rounds": 16, "max_agents": 12, "skill_a": [0.97] * 3, "skill_b": [0.99] * 3,
-    "misconception_a": [0.0] * 3, "misconception_b": [0.0] * 3,
-}  # fmt: skip
-FREE: dict[str, Any] = {
-    "price": [0.0, 0.0], "brief_price": 0.0, "judge_price": 0.0, "spawn_price": 0.01, "misconception_a": [0.0] * 3,
-    "misconception_b": [0.0] * 3,
-}  # fmt: skip
-# Who is paid for answers alone is judged where answers are all that costs: a debate in which a second look helps, a board, and
-# tasks of one call each.
-DEBATE = FREE | {
-    "vote_items": 6, "max_votes": 8, "votes_per_agent": 8, "max_rounds": 24, "max_agents": 4, "types": 1, "skill_a": [0.7] * 3,
-    "skill_b": [0.7] * 3, "refine_gain": 0.6, "round_price": 0.005,
-}  # fmt: skip
-BOARD = DEBATE | {"vote_items": 4, "max_votes": 3, "max_rounds": 4, "round_price": 0.01, "refine_gain": 0.3}
-TASKS_OF_ONE_CALL = FREE | {
-    "vote_items": 2, "max_votes": 1, "max_rounds": 4, "max_agents": 16, "skill_a": [0.5] * 3, "skill_b": [0.99] * 3, "mismatch": 0.0,
-    "spawn_price": 0.001, "round_price": 0.005, "proposal_flaws": [0.0] * 3, "judge_false_accept": 0.05, "judge_false_reject": 0.05,
-}  # fmt: skip
-SUITED = {
-    "maporl": DEBATE, "comas": DEBATE, "learning_to_deliberate": DEBATE, "agent_qmix": BOARD, "mae": TASKS_OF_ONE_CALL,
-    "sage": TASKS_OF_ONE_CALL,
-}  # fmt: skip
 
 
 def returns(training: Training, start: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -53,8 +30,8 @@ def returns(training: Training, start: Mapping[str, np.ndarray]) -> np.ndarray:
     return play_out(config, net, TASKS, np.zeros(len(TASKS), np.int64), workers=workers).values
 
 
-def begun(preset: str, updates: int, world: dict[str, Any] = EASY) -> Training:
-    return Training(settings_of({"preset": preset, "world": "W1", "set": world, "updates": updates, "budget_calls": 0, "seed": 0}))
+def begun(preset: str, updates: int, world: Mapping[str, Any] = EASY) -> Training:
+    return Training(settings_of({"preset": preset, "world": "W1", "set": dict(world), "updates": updates, "budget_calls": 0, "seed": 0}))
 
 
 def learn(training: Training, updates: int) -> None:
@@ -66,7 +43,7 @@ def learn(training: Training, updates: int) -> None:
 @pytest.mark.parametrize("name", ["counterpoint", "grpo", "kimi_parl", "ppo", "owl"])  # all of them: reproduce presets
 def test_it_beats_its_own_starting_point(name: str) -> None:
     """A run of 14 updates, looked at after 2, 4, 7 and 10: who is clearly ahead by then (three standard errors) need not go on."""
-    training = begun(name, 14, SUITED.get(name, EASY) | named_preset(name).world)
+    training = begun(name, 14, {**SUITED.get(name, EASY), **named_preset(name).world})
     first = training.weights()
     start = returns(training, first)
     for updates, errors in ((2, 3), (2, 3), (3, 3), (3, 3), (4, 2)):
@@ -82,7 +59,7 @@ def test_it_beats_its_own_starting_point(name: str) -> None:
 
 def test_the_same_seed_gives_the_same_weights() -> None:
     for name in ("sharp", "qmix"):
-        runs = [begun(name, 2, EASY | {"vote_items": 6, "max_rounds": 8}) for _ in range(2)]
+        runs = [begun(name, 2, {**EASY, "vote_items": 6, "max_rounds": 8}) for _ in range(2)]
         for training in runs:
             learn(training, 2)
         one, other = (training.weights() for training in runs)

@@ -17,7 +17,7 @@ import numpy as np
 
 import counterpoint.registry as registry
 from counterpoint.bench.claim import ClaimRow, at_least
-from counterpoint.train.preset import GIVES, named_preset
+from counterpoint.train.preset import named_preset
 
 UPDATES, TASKS = 14, 300
 _FIRST = 5_000
@@ -26,9 +26,29 @@ EASY: Mapping[str, Any] = {
     "vote_items": 12, "max_votes": 3, "max_rounds": 16, "max_agents": 12, "skill_a": [0.97] * 3, "skill_b": [0.99] * 3,
     "misconception_a": [0.0] * 3, "misconception_b": [0.0] * 3,
 }  # fmt: skip
-UNEVEN: Mapping[str, Any] = {**EASY, "skill_a": [0.6] * 3, "skill_b": [0.99] * 3}
-"""One family of workers is hardly better than chance: for methods that learn about agents, and not about when to call them."""
-SUITED: Mapping[str, Mapping[str, Any]] = dict.fromkeys(("difference_rewards", "marti_mars2"), UNEVEN)
+_FREE: Mapping[str, Any] = {
+    "price": [0.0, 0.0], "brief_price": 0.0, "judge_price": 0.0, "spawn_price": 0.01, "misconception_a": [0.0] * 3,
+    "misconception_b": [0.0] * 3,
+}  # fmt: skip
+# Who is paid for answers alone is judged where answers are all that costs: a debate in which a second look helps, a board, and
+# tasks of one call each. Who learns about agents, and not when to call them: where one family is hardly better than chance.
+_DEBATE: Mapping[str, Any] = {
+    **_FREE, "vote_items": 6, "max_votes": 8, "votes_per_agent": 8, "max_rounds": 24, "max_agents": 4, "types": 1,
+    "skill_a": [0.7] * 3, "skill_b": [0.7] * 3, "refine_gain": 0.6, "round_price": 0.005,
+}  # fmt: skip
+_BOARD: Mapping[str, Any] = {
+    **_DEBATE, "vote_items": 4, "max_votes": 3, "max_rounds": 4, "round_price": 0.01, "refine_gain": 0.3
+}  # fmt: skip
+_ONE_CALL: Mapping[str, Any] = {
+    **_FREE, "vote_items": 2, "max_votes": 1, "max_rounds": 4, "max_agents": 16, "skill_a": [0.5] * 3, "skill_b": [0.99] * 3,
+    "mismatch": 0.0, "spawn_price": 0.001, "round_price": 0.005, "proposal_flaws": [0.0] * 3, "judge_false_accept": 0.05,
+    "judge_false_reject": 0.05,
+}  # fmt: skip
+_UNEVEN: Mapping[str, Any] = {**EASY, "skill_a": [0.6] * 3}
+SUITED: Mapping[str, Mapping[str, Any]] = {
+    "maporl": _DEBATE, "comas": _DEBATE, "learning_to_deliberate": _DEBATE, "agent_qmix": _BOARD, "mae": _ONE_CALL,
+    "sage": _ONE_CALL, "difference_rewards": _UNEVEN, "marti_mars2": _UNEVEN,
+}  # fmt: skip
 """Where it is not `EASY`. What a preset needs of a world (acts, judges, a proposer, a second side) is added to either."""
 
 
@@ -47,18 +67,23 @@ def row(name: str, runs: Sequence[int]) -> ClaimRow:
 def gain(name: str, run: int, *, updates: int = UPDATES, tasks: int = TASKS) -> float:
     """(end - start) / start of one run, over the same unseen tasks."""
     from counterpoint.train.jobs import play
+    from counterpoint.train.policies.network import Network
     from counterpoint.train.rollouts import play_out
     from counterpoint.train.settings import settings_of
     from counterpoint.train.training import Training
 
-    world = {**SUITED.get(name, EASY), **{k: v for need in named_preset(name).needs for k, v in GIVES.get(need, {}).items()}}
+    world = {**SUITED.get(name, EASY), **named_preset(name).world}
     settings = {"preset": name, "world": "W1", "set": world, "updates": updates, "budget_calls": 0, "seed": run}
     training = Training(settings_of(settings))
     seeds = _FIRST + 10_000 * run + np.arange(tasks)
 
+    # opponents and proposers are those of the start
+    beside = {k: v for k, v in training.weights().items() if k.startswith(("extra.attack", "extra.proposal"))}
+
     def value() -> float:
+        net = Network.of(training.weights() | beside, apart=training.preset.regime == "C")
         workers = training.preset.regime in "BC"
-        out = play_out(training.worlds[0].config, training.net, seeds, np.zeros(tasks, np.int64), workers=workers)
+        out = play_out(training.worlds[0].config, net, seeds, np.zeros(tasks, np.int64), workers=workers)
         return float(out.values.mean())
 
     start = value()
