@@ -20,6 +20,7 @@ shapley_q = Preset(
     group=1,
     episodes=32,
     regime="C",
+    rates={"policy": 0.001, "spawn": 0.003, "critic": 0.003},
     trains=("w",),
     unit="agent",
     knob={"loss": {"orders": 8}},
