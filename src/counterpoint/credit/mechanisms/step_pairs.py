@@ -1,4 +1,4 @@
-"""CollabUIAgents: a critic scores every step of every agent; a better and a worse step at one place make a preference pair.
+"""CollabUIAgents: a critic scores every step; a better and a worse step at one place make a preference pair.
 
     credit of a step = the critic's score        pair (a, b): the same place, score a - score b > margin
 

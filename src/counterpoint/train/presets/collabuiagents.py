@@ -1,4 +1,4 @@
-"""CollabUIAgents: a critic scores every step of every agent; better steps are preferred to worse ones at the same place.
+"""CollabUIAgents: a critic scores every step, and better steps are preferred to worse ones at the same place.
 
     pairs (a, b): the same task, role, item and place, score(a) > score(b);      loss: DPO, beta 0.1
 

@@ -1,4 +1,4 @@
-"""SAW: several rewards, weighed by their coefficient of variation in the batch, so that their scale does not matter.
+"""SAW: rewards weighed by their coefficient of variation in the batch, so that their scale does not matter.
 
     w_k = K (std_k / |mean_k|) / sum,   R = sum w_k r_k;      A = (R - mean) / (std + 1e-6)
 
