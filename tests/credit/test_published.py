@@ -304,12 +304,12 @@ def test_fold_grpo_reads_failed_calls_and_scope() -> None:
 
 def test_fold_grpo_counts_a_context_that_nobody_recorded() -> None:
     lead = {"agent": "m", "role": "orchestrator", "tokens_out": 10}
-    steps = [decision(x, [x], decision=x) | lead for x in ("noop", "delegate", "noop")]
-    steps.insert(1, said("b", to="m", tokens_out=30))
+    steps = [decision(x, [x], decision=x) | lead for x in ("noop", "noop", "delegate", "noop")]
+    steps.insert(1, said("b", to="m", tokens_out=30))  # a branch is folded away
     traces = [team("a", 1.0, [*steps, said("b", reward={"R2": 0.0})]), team("b", 0.0, steps)]
-    credit = fold_grpo(traces, context_limit=70, scope=0.5)
-    assert credit.of(0) == pytest.approx({"e0": 1.0, "e1": 0.6, "e2": 1.0, "e3": -1.0, "e4": 0.6})  # 0, 40 and 50 of half of 70
-    assert fold_grpo(traces, context_limit=102).of(0)["e3"] == pytest.approx(1.0)
+    credit = fold_grpo(traces, context_limit=30, scope=0.5)  # half of it is 15; the lead has written 0, 10, 20 and 30
+    assert credit.of(0) == pytest.approx({"e0": 1.0, "e1": 0.6, "e2": 1.0, "e3": 1.0, "e4": -1.0, "e5": 0.6})
+    assert fold_grpo(traces, context_limit=60).of(0)["e4"] == pytest.approx(1.0)
 
 
 def test_peer_split() -> None:

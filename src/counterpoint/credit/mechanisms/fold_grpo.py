@@ -5,9 +5,9 @@
 Always true: with Q = 0 and outcomes in [0, 1] this is group-relative credit with the population std. Q is -1 on an action
 whose tool call failed, -1 on actions of the main agent that open no branch (spawn or delegate) once its context passes half of
 `context_limit`, -0.2 on all actions of an agent in `out_of_scope(trace)`, else 0; `process` replaces that rule. All outcomes
-equal: no std, every A is 0. The context is what the action read (`tokens_in`), or where no action of the main agent says so,
-what it wrote and was told so far. `scope` is a judge without a model: agents whose scores (R2) have a mean below it are out of
-scope.
+equal: no std, every A is 0. The context is what the action read (`tokens_in`), or, where no action of the main agent says so,
+what it wrote and its own tools gave it so far: branches are folded away. `scope` is a judge without a model: agents whose
+scores (R2) have a mean below it are out of scope.
 
 Source: Context-Folding arXiv 2510.11967 (SECONDARY). Departure: rows are per action; `int8=True` casts Q as the release does,
 which turns -0.2 into 0.
@@ -47,7 +47,7 @@ def fold_advantages(
 
 
 def _contexts(trace: Trace, main: str) -> dict[str, float]:
-    """Tokens in the main agent's context at each of its events: as recorded, or what it wrote and was told before it."""
+    """Tokens in the main agent's context at each of its events: as recorded, or what it wrote and its tools gave it before."""
     own = [e for e in trace.events if e.agent == main]
     if any(e.tokens_in for e in own if e.type == "orchestrator_decision"):
         return {e.id: float(e.tokens_in or 0) for e in own}
@@ -55,7 +55,6 @@ def _contexts(trace: Trace, main: str) -> dict[str, float]:
     for event in trace.events:
         if event.agent == main:
             out[event.id] = held
-        if event.agent == main or event.to == main:
             held += (event.tokens_out or 0) + ((event.tokens_in or 0) if event.type == "tool_result" else 0)
     return out
 

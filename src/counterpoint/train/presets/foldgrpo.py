@@ -13,8 +13,8 @@ foldgrpo = Preset(
     source="Context-Folding, arXiv 2510.11967",
     grade="S",
     departures="R is the team's reward as a share of the world's optimum; a branch is a worker, and out of scope where less than "
-    "half of its claims are right (an oracle for the paper's judge); the context is what the orchestrator wrote and was told, in "
-    "tokens, against 32,768; credit is per action, not per token",
+    "half of its claims are right (an oracle for the paper's judge); the context is what the orchestrator itself wrote, "
+    "in tokens, against 32,768; credit is per action, not per token",
     reward={"team_outcome": {"share": True}},
     credit={"fold_grpo": {"context_limit": 32_768, "scope": 0.5}},
     loss={"clip": {"clip": 0.2, "clip_high": 0.28, "scale": False}},
