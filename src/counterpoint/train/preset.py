@@ -209,7 +209,7 @@ class Preset:
         somebody beside the team learns, it is the team and they who take turns, and of the team only what `trains` names learns.
         """
         beside = tuple(name for name, who in BESIDE.items() if who in self.trains)
-        theirs = ("worker", "act", "brief", "point") if self.delegate == "agent" else ("worker", "act")
+        theirs: tuple[str, ...] = ("worker", "act", *(("brief", "point") if self.delegate == "agent" else ()))
         own = tuple(name for name in DECISION_TYPES if name not in theirs)
         if beside:
             named = [name for what in self.trains for name in _TYPES_OF.get(what, ())]

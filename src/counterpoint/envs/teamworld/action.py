@@ -225,7 +225,7 @@ def as_action(config: Config, data: Action | Mapping[str, Any]) -> Action:
         close=_slots(config, _list(data, "close")) if data.get("close") else None,
         spawns=Spawns(np.zeros(spawns.shape[1], np.int64), *spawns),
         despawns=(np.zeros(len(gone), np.int64), gone) if len(gone) else None,
-        calls=Calls(np.zeros(calls.shape[1], np.int64), *calls[:4], act=calls[4] if calls[4].any() else None),
+        calls=Calls(np.zeros(calls.shape[1], np.int64), *(calls if calls[4].any() else calls[:4])),
         full_return=_flag(data, "full_return"),
         broadcast=_flag(data, "broadcast"),
         rule=np.array([RULES.index(rule)]),

@@ -127,7 +127,8 @@ def _opposed(
     for code in np.unique(kind[kind > 0]).tolist():
         rows = np.flatnonzero(kind == code)
         alone = dataclasses.replace(config, opponent_rounds=0, attack=MARKS[code])
-        part = attacked(alone, state, *(c[rows] for c in calls), draw=lambda what, rows=rows: draw(what)[rows])  # type: ignore[misc]
+        ep, item, agent, brief = (c[rows] for c in calls)
+        part = attacked(alone, state, ep, item, agent, brief, lambda what, rows=rows: draw(what)[rows])  # type: ignore[misc]
         for name in Attacked.__annotations__ if part is not None else ():
             getattr(out, name)[rows] = getattr(part, name)
     return out

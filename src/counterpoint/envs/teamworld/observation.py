@@ -128,7 +128,7 @@ def _check_acts(config: Config, x: Calls, kind: Any, item: np.ndarray) -> None:
         may = possible(config, peers(kind, x.ep, item, x.agent), kind.tally[x.ep, item].any(axis=(1, 2)), x.agent)
         bad = ~may[np.arange(len(x)), x.act]
         name = ACTS[config.acts]
-        _refuse(bad, x.ep, lambda r: f"agent {int(x.agent[r])} cannot {name[x.act[r]]}", "there is nothing to go by yet")  # type: ignore[index]
+        _refuse(bad, x.ep, lambda r: f"agent {int(x.agent[r])} cannot {name[x.act[r]]}", "there is nothing to go by yet")
 
 
 def _check_spawns(config: Config, state: BatchState, s: Spawns, acts: np.ndarray) -> None:

@@ -56,7 +56,7 @@ def choose_acts(policy: Any, obs: Observation, calls: Calls, logp: np.ndarray) -
     logp[:, 3] += np.bincount(c.ep, own, obs.episodes)
 
 
-def choose_beside(policy: Any, obs: Observation, team: np.ndarray) -> dict[str, np.ndarray]:
+def choose_beside(policy: Any, obs: Observation, team: np.ndarray) -> dict[str, Any]:
     """What the second side and the proposer do, as parts of the action; no part of the team's log-probabilities."""
     out: dict[str, np.ndarray] = {}
     for name, place in (("attack", "aggregate"), ("proposal", "spawn")):
