@@ -90,7 +90,7 @@ def made() -> RaceResult:
     rows += [row("mappo", s, 1.0, collapsed=True, cpu_s=3.0) for s in range(3)]
     rows += [row("mappo", 100, 1.0, phase="tune", point="knob"), row("mappo", 0, 2.0, point="knob")]
     rows += [row("qmix", 0, 0.0, status="failed", error="no luck"), row("sharp", 0, 0.0, status="refused", error="needs votes")]
-    head = described({"suite": "core", "plan": {"name": "small", "tune_seeds": 2, "tune_budget": 50}}, rows)
+    head = described({"suite": "core", "plan": {"name": "small", "tune_seeds": 2, "tune_budget": 50, "final_budget": 100}}, rows)
     return RaceResult(head, tuple(rows), tuple(judged(rows, {"w": {"rule": 10.0}}, ("grpo", "counterpoint"))))
 
 
@@ -121,9 +121,11 @@ def test_the_page_holds_every_cell_and_its_command() -> None:
     result = made()
     page = markdown(result, "a command")
     for one in result.worlds[0].standings:
-        command = f"`counterpoint compare --all --plan small --suite core --worlds w --only {one.method} --seeds {len(one.seeds)} --budget 100`"
+        command = f"`counterpoint compare --all --plan small --worlds w --only {one.method} --seeds {len(one.seeds)} --budget 100`"
         assert "| " + " | ".join([*cells(one, result.head["methods"]), command]) + " |" in page
     assert "no result for qmix: no luck" in page
+    assert "The plan asks for 12 seeds of 200,000; these rows have 1 of 100 at the least." in page
+    assert "Without a row: " in page
     some = result.only(["grpo"])
     assert [s.rank for s in some.worlds[0].standings] == [2]
     with pytest.raises(InputError, match="no row of 'qmxi'"):

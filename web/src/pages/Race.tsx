@@ -101,7 +101,7 @@ function Line(props: { line: RaceLine; least: number; most: number }) {
 function Less(props: { found: RaceDifference | undefined }) {
   const { found } = props;
   if (!found) return <td class="number">–</td>;
-  const told = found.verdict === "screening" ? `p ${found.p.toPrecision(2)}` : found.verdict;
+  const told = found.seeds < 2 ? "one seed" : found.verdict === "screening" ? `p ${found.p.toPrecision(2)}` : found.verdict;
   return <td class="number">{found.mean > 0 ? "+" : ""}{tenth(found.mean)} <span class="quiet">{told}</span></td>;
 }
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from counterpoint.bench.race.judging import CLAIM_SEEDS, SHARES, Against, Row, Standing, WorldResult, judged
-from counterpoint.bench.race.plan import BASELINES, OURS, PUBLISHED, about, world_about
+from counterpoint.bench.race.plan import BASELINES, OURS, PLANS, PUBLISHED, about, methods, world_about
 from counterpoint.bench.race.rows import read_rows
 from counterpoint.envs.teamworld.suites import SUITES
 from counterpoint.errors import InputError
@@ -23,7 +23,7 @@ class RaceResult:
     """A race: what its rows have in common, what its methods are, and what each world shows."""
 
     head: Mapping[str, Any]
-    """With `methods` and `worlds`: what they are, by name."""
+    """With `methods` and `worlds`: what they are, by name; and `absent`: methods without a row."""
     rows: tuple[Row, ...]
     worlds: tuple[WorldResult, ...]
 
@@ -32,9 +32,9 @@ class RaceResult:
         """Methods with a failed row, and the first error of each."""
         return {r["method"]: r["error"] for r in reversed(self.rows) if r["status"] == "failed"}
 
-    def only(self, methods: Sequence[str], worlds: Sequence[str] = ()) -> RaceResult:
+    def only(self, names: Sequence[str], worlds: Sequence[str] = ()) -> RaceResult:
         """The same with some lines only; ranks and tests are still those of all rows."""
-        wanted = {name.replace("-", "_") for name in methods}
+        wanted = {name.replace("-", "_") for name in names}
         missing = wanted - {r["method"] for r in self.rows} | set(worlds) - {w.world for w in self.worlds}
         if missing:
             raise InputError(f"there is no row of {min(missing)!r}", fix="counterpoint compare --all --show prints what there is")
@@ -73,9 +73,10 @@ def described(head: Mapping[str, Any], rows: Sequence[Row]) -> dict[str, Any]:
     """The head, with what its methods and worlds are, where it does not say so itself."""
     order = [world.name for world in SUITES.get(head["suite"], ())]
     named = sorted({r["world"] for r in rows}, key=lambda name: (order.index(name) if name in order else len(order), name))
-    methods = head.get("methods") or {name: about(name) for name in dict.fromkeys(r["method"] for r in rows)}
+    known = head.get("methods") or {name: about(name) for name in sorted({r["method"] for r in rows})}
     worlds = head.get("worlds") or {name: world_about(head["suite"], name) for name in named}
-    return {**head, "methods": methods, "worlds": worlds}
+    absent = head["absent"] if "absent" in head else [m.name for m in methods() if m.name not in known]
+    return {**head, "methods": known, "worlds": worlds, "absent": absent}
 
 
 _EVEN = 0.05
@@ -89,9 +90,9 @@ HEADER = (
 )  # fmt: skip
 
 
-def cells(one: Standing, methods: Mapping[str, Any]) -> tuple[str, ...]:
-    """One line of a world's table."""
-    is_guessed = bool(methods.get(one.method, {}).get("guessed"))
+def cells(one: Standing, known: Mapping[str, Any]) -> tuple[str, ...]:
+    """One line of a world's table; `known` says what the methods are."""
+    is_guessed = bool(known.get(one.method, {}).get("guessed"))
     point = one.point if one.is_ranked or one.point != PUBLISHED else "published, untuned"
     rank = f"{one.rank} [{one.rank_low}, {one.rank_high}]" if one.is_ranked else "–"
     return (
@@ -117,6 +118,8 @@ def difference(found: Against | None) -> str:
     """A method less a baseline, in percent of the bound, and what that establishes."""
     if found is None:
         return "–"
+    if found.seeds < 2:
+        return f"{100 * found.mean:+.1f} (one seed)"
     verdict = f"p {found.p:.3g}" if found.verdict == "screening" else found.verdict
     return f"{100 * found.mean:+.1f} ({verdict})"
 
@@ -158,7 +161,7 @@ def markdown(result: RaceResult, made_by: str) -> str:
     for world in result.worlds:
         parts += [*_world_part(result, world), ""]
     parts += ["## What each method is", "", *_methods_part(result), ""]
-    parts += ["## How it was run", "", *_how(plan, head), ""]
+    parts += ["## How it was run", "", *_how(plan, head), "", *_short_of(result), ""]
     codes = Counter(r["code"] for r in finals)
     parts += [
         f"Rows: {len(result.rows):,}, of code {', '.join(f'{code} ({count})' for code, count in sorted(codes.items()))}.",
@@ -170,11 +173,12 @@ def markdown(result: RaceResult, made_by: str) -> str:
 def _opening(result: RaceResult, made_by: str) -> list[str]:
     seeds = sorted({len(s.seeds) for w in result.worlds for s in w.standings if s.is_ranked})
     budgets = sorted({w.budget for w in result.worlds})
-    of_seeds = " to ".join(map(str, dict.fromkeys((seeds[0], seeds[-1])))) if seeds else "0"
+    of_seeds = _count(seeds[0] if seeds else 0, "training seed")
+    of_seeds = f"{seeds[0]} to {seeds[-1]} training seeds" if len(seeds) > 1 else of_seeds
     what = "A screening" if all(w.is_screening for w in result.worlds) else "A comparison"
     return [
         f"{what} of {len(result.head['methods'])} methods that learn networks, in {_count(len(result.worlds), 'world')} whose "
-        f"bound is known: {of_seeds} training seeds each, {', '.join(f'{b:,}' for b in budgets)} calls and rounds a run, forks, "
+        f"bound is known: {of_seeds} each, {', '.join(f'{b:,}' for b in budgets)} calls and rounds a run, forks, "
         "trials and judges counted. The same seeds and tasks for all, 32 episodes an update, one network.",
         "",
         f"This page is written by `{made_by}` from the rows that come with the package; `counterpoint compare --all --released "
@@ -202,8 +206,9 @@ def _world_part(result: RaceResult, world: WorldResult) -> list[str]:
 
 def row_command(head: Mapping[str, Any], world: WorldResult, one: Standing) -> str:
     """The command that runs the rows of a line again."""
-    plan = head["plan"]["name"]
-    what = f"--plan {plan} --suite {head['suite']} --worlds {world.world} --only {one.method}"
+    plan, suite = head["plan"]["name"], head["suite"]
+    first = ("" if plan == "screening" else f"--plan {plan} ") + ("" if suite == "core" else f"--suite {suite} ")
+    what = f"{first}--worlds {world.world} --only {one.method}"
     return f"counterpoint compare --all {what} --seeds {len(one.seeds)} --budget {world.budget}"
 
 
@@ -220,6 +225,22 @@ def _methods_part(result: RaceResult) -> list[str]:
 
 def _plain(value: Any) -> str:
     return ", ".join(f"{k} {_plain(v)}" for k, v in value.items()) if isinstance(value, Mapping) else str(value)
+
+
+def _short_of(result: RaceResult) -> list[str]:
+    """What the plan asks for and these rows do not have, and the command that goes on."""
+    plan, lines = PLANS[result.head["plan"]["name"]], [s for w in result.worlds for s in w.standings if s.is_ranked]
+    fewest = min((len(s.seeds) for s in lines), default=0)
+    budget = result.head["plan"]["final_budget"]
+    out = []
+    if fewest < plan.final_seeds or budget < plan.final_budget:
+        out.append(
+            f"**Not all was run.** The plan asks for {_count(plan.final_seeds, 'seed')} of {plan.final_budget:,}; these rows "
+            f"have {fewest} of {budget:,} at the least. `counterpoint compare --all --plan {plan.name}` runs the whole plan; it "
+            "goes on where it was cut off."
+        )
+    absent = result.head["absent"]
+    return out + ([f"Without a row: {', '.join(absent)}."] if absent else [])
 
 
 def _how(plan: Mapping[str, Any], head: Mapping[str, Any]) -> list[str]:
