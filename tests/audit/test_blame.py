@@ -12,7 +12,7 @@ import counterpoint as cpt
 from counterpoint.audit.blame.injecting import altered, inject
 from counterpoint.audit.blame.judge import blame, causes
 from counterpoint.audit.blame.learning import Case, Recipe, averaged, chosen, fitted, folds, log_loss
-from counterpoint.audit.blame.ranker import HASHED, Ranker, shipped, softmax, table
+from counterpoint.audit.blame.ranker import HASHED, SHAPES, Ranker, shipped, softmax, table
 from counterpoint.audit.blame.reasons import FAMILIES, said
 from counterpoint.audit.blame.search import Redo, find_decisive, try_all
 from counterpoint.audit.blame.signals import signals, surprising, unlike_others
@@ -102,9 +102,9 @@ def test_steps_count_as_the_source_counts_and_signals_say_what_they_mean() -> No
 def test_every_signal_has_its_words_and_the_shipped_weights_know_no_other() -> None:
     names = set(signals(Steps(said_trace(("a", "x"), ("b", "y")))))
     assert {said(name, 1.0)[0] for name in names} <= FAMILIES.keys()
-    ranker = shipped()
-    assert set(ranker.names) <= names | set(HASHED)
-    assert len(ranker.names) == len(ranker.weight) == len(ranker.mean)
+    for ranker in map(shipped, SHAPES):
+        assert set(ranker.names) <= names | set(HASHED)
+        assert len(ranker.names) == len(ranker.weight) == len(ranker.mean)
 
 
 def test_other_runs_and_a_local_model_move_the_odds() -> None:
@@ -254,7 +254,7 @@ def test_forks_find_the_planted_step_of_a_live_team(team: Trace) -> None:
     (broken,) = inject(team, LiveReplay(), kinds=["wrong_fact"], seed=1)
     told, steps = mistake_of(broken), Steps(broken)
     assert told is not None
-    ranked = shipped().probabilities(table(steps, shipped().names))
+    ranked = shipped("led").probabilities(table(steps, shipped("led").names))
     found = find_decisive(broken, Redo(broken, LiveReplay(), bar=1.0), ranked)
     truth, forks = try_all(broken, Redo(broken, LiveReplay(), bar=1.0))
     assert found.event == truth == told.event

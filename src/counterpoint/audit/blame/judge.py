@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from msgspec import Struct
 
-from counterpoint.audit.blame.ranker import Ranker, shipped, table
+from counterpoint.audit.blame.ranker import Ranker, shape_of, shipped, table
 from counterpoint.audit.blame.reasons import FAMILIES, Reason, reasons
 from counterpoint.audit.blame.signals import Surprise, surprising, unlike_others
 from counterpoint.audit.blame.steps import Steps
@@ -90,7 +90,7 @@ def blame(
     """
     steps = Steps(trace)
     notes = _notes(trace, steps, bar, anyway)
-    ranker = ranker or shipped()
+    ranker = ranker or shipped(shape_of(steps))
     known = [_all_claims(other) for other in others if other.trace_id != trace.trace_id and other.task_id == trace.task_id]
     more = {"unlike_others": unlike_others(steps, known), "surprise": surprising(steps, surprise)}
     x = table(steps, ranker.names, more)

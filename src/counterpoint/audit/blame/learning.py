@@ -156,7 +156,7 @@ def log_loss(cases: Sequence[Case], scores: Sequence[Floats], sharpness: float =
 def _sharpened(ranker: Ranker, cases: Sequence[Case], scores: Sequence[Floats]) -> tuple[Ranker, float]:
     """The ranker, as sure as its held-out scores were right, and their loss then."""
     loss, sharpness = min((log_loss(cases, scores, s), s) for s in _SHARPNESS)
-    return replace(ranker, sharpness=sharpness), loss
+    return replace(ranker, sharpness=sharpness, made={"held_out": float(np.exp(-loss))}), loss
 
 
 def averaged(

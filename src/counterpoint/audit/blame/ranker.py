@@ -68,8 +68,22 @@ def table(steps: Steps, names: list[str], more: Mapping[str, Floats] | None = No
     return np.stack([found.get(name, nothing) for name in names], axis=1) if names else np.zeros((len(steps), 0))
 
 
+SHAPES = ("panel", "led")
+"""The teams that rankers are made for: those in which somebody decides for the others, and those in which all just speak."""
+
+
+def shape_of(steps: Steps) -> str:
+    """`led` where an orchestrator decides, else `panel`."""
+    events = steps.trace.events
+    return "led" if any(events[i].type in ("orchestrator_decision", "spawn") for i in steps.places) else "panel"
+
+
 @cache
-def shipped() -> Ranker:
-    """The ranker that comes with the package."""
+def _weights() -> dict[str, Ranker]:
     text = files("counterpoint.audit.blame").joinpath(WEIGHTS).read_bytes()
-    return msgspec.json.decode(text, type=Ranker)
+    return msgspec.json.decode(text, type=dict[str, Ranker])
+
+
+def shipped(shape: str) -> Ranker:
+    """The ranker that comes with the package for a shape of team."""
+    return _weights()[shape]

@@ -302,7 +302,7 @@ def _replies(steps: Steps, own: Mapping[str, Floats]) -> dict[str, Floats]:
         "followed_by_change": told("changes_plan"),
         "followed_by_giving_up": told("gives_up"),
         "built_upon": built,
-        "has_no_reply": (reply < 0) * 1.0,
+        "has_no_reply": (reply < 0).astype(np.float64),
     }
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from counterpoint.audit.blame.ranker import Ranker, shipped, table
+from counterpoint.audit.blame.ranker import shape_of, shipped, table
 from counterpoint.audit.blame.search import Redo, find_decisive, try_all
 from counterpoint.audit.blame.steps import Steps
 from counterpoint.bench.blame_cases import SMALL_TEAMS, planted, team_run
@@ -44,7 +44,7 @@ def blame_replay(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     even: list[float] = []
     for s in range(seed, seed + seeds):
         found: dict[str, list[tuple[float, float, float, int]]] = {name: [] for name in rows}
-        for known in planted(s + 7_000, chats=0, teams=1, worlds=2):
+        for known in planted(s + 7_000, chats=0, teams=1, worlds=1, of=SMALL_TEAMS):
             is_live = "team" in known.trace.meta
             bar = float(known.trace.meta["planted_mistake"]["reward_without"])
             told = _held(known.trace, LiveReplay() if is_live else world(known.world), bar, even)
@@ -79,7 +79,7 @@ def _held(trace: Trace, replay: LiveReplay, bar: float, even: list[float]) -> tu
     """Whether the search finds what trying all finds, whether that is where the mistake was planted, the share of forks, and the
     number of steps."""
     steps = Steps(trace)
-    found = find_decisive(trace, Redo(trace, replay, bar=bar), _weights(steps, shipped()), steps=steps)
+    found = find_decisive(trace, Redo(trace, replay, bar=bar), _weights(steps), steps=steps)
     plain = Redo(trace, replay, bar=bar)
     find_decisive(trace, plain, np.ones(len(steps)), steps=steps)
     truth, forks = try_all(trace, Redo(trace, replay, bar=bar), steps=steps)
@@ -93,7 +93,8 @@ def _held(trace: Trace, replay: LiveReplay, bar: float, even: list[float]) -> tu
     )
 
 
-def _weights(steps: Steps, ranker: Ranker) -> np.ndarray:
+def _weights(steps: Steps) -> np.ndarray:
+    ranker = shipped(shape_of(steps))
     return ranker.probabilities(table(steps, ranker.names))
 
 

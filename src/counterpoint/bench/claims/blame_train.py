@@ -1,8 +1,8 @@
 """The shipped ranker made again, from planted mistakes and the labelled runs of Who&When that are at hand.
 
-Always true: labelled runs are fitted with a ridge that draws to what planted mistakes teach, averaged over recipes; without
-labelled runs it knows planted mistakes alone. The weights are written where `BLAME_WEIGHTS` names a file, and compared with the
-shipped ones.
+Always true: labelled runs are fitted with a ridge that draws to what planted mistakes teach, averaged over recipes; a shape of team
+without labelled runs knows planted mistakes alone. The weights are written where `BLAME_WEIGHTS` names a file, and compared with
+the shipped ones.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from counterpoint.audit.blame.learning import averaged
-from counterpoint.audit.blame.ranker import Ranker, shipped
+from counterpoint.audit.blame.ranker import SHAPES, Ranker, shape_of, shipped
 from counterpoint.bench.blame_cases import column_names, planted, ranker_of_planted, who_and_when
 from counterpoint.bench.claim import ClaimRow, at_most, reported
 from counterpoint.errors import InputError
@@ -28,38 +28,45 @@ def blame_train(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """Train the ranker that `blame` ships, from the cases of all seeds; `BLAME_WEIGHTS=FILE` keeps it."""
     if seeds < 1:
         raise InputError(f"seeds is at least 1, not {seeds}")
-    made = made_ranker(seed, seeds)
+    made = made_rankers(seed, seeds)
     text = msgspec.json.format(msgspec.json.encode(made), indent=0)
     if path := os.environ.get(WRITE):
         Path(path).write_bytes(text)
-    yield reported("cases planted by us", made.made["planted"])
-    yield reported("labelled runs of Who&When at hand", made.made["labelled"])
-    yield reported("held-out probability of the decisive step (geometric mean)", made.made["held_out"])
+    for shape, ranker in made.items():
+        yield reported(f"{shape}: runs with planted mistakes", ranker.made["planted"])
+        yield reported(f"{shape}: labelled runs of Who&When at hand", ranker.made["labelled"])
+        yield reported(f"{shape}: held-out probability of the decisive step", ranker.made["held_out"])
+        known = shipped(shape)
+        if ranker.names == known.names:
+            yield reported(f"{shape}: largest difference from the shipped weights", _apart(ranker, known))
     yield at_most("size of the weights, bytes", float(len(text)), 1_000_000)
-    if made.names == shipped().names:
-        ours, theirs = (np.concatenate([r.weight, r.mean]) for r in (made, shipped()))
-        yield reported("largest difference from the shipped weights", float(np.abs(ours - theirs).max()))
 
 
-def made_ranker(seed: int, seeds: int) -> Ranker:
-    """The ranker of these seeds, with what it was made of."""
+def made_rankers(seed: int, seeds: int) -> dict[str, Ranker]:
+    """A ranker for each shape of team, with what it was made of."""
     names = column_names(places=True, words=True)
     ours = [k for s in range(seed, seed + seeds) for k in planted(s, chats=120, teams=1, worlds=2)]
-    labelled = [k.case(names, group=k.trace.trace_id) for k in who_and_when() if k.truth >= 0]
-    prior = ranker_of_planted(ours, names, seed=seed)
-    if not labelled:
-        made, loss = prior, float("nan")
-    else:
-        made, loss = averaged(labelled, names, prior, seed=seed)
-    about = {
-        **made.made,
-        "planted": float(len(ours)),
-        "labelled": float(len(labelled)),
-        "held_out": float(np.exp(-loss)),
-        "seed": seed,
-        "seeds": seeds,
-    }
-    return msgspec.structs.replace(made, made=about, weight=_short(made.weight), mean=_short(made.mean))
+    labelled = [k for k in who_and_when() if k.truth >= 0]
+    out = {}
+    for shape in SHAPES:
+        mine = [k for k in ours if shape_of(k.steps) == shape]
+        made = ranker_of_planted(mine if shape == "led" else ours, names, seed=seed)  # one world alone leaves no other to try
+        cases = [k.case(names, group=k.trace.trace_id) for k in labelled if shape_of(k.steps) == shape]
+        if cases:
+            made, _ = averaged(cases, names, made, seed=seed)
+        about = {
+            "planted": float(len(mine)),
+            "labelled": float(len(cases)),
+            "held_out": made.made["held_out"],
+            "seed": seed,
+            "seeds": seeds,
+        }
+        out[shape] = msgspec.structs.replace(made, made=about, weight=_short(made.weight), mean=_short(made.mean))
+    return out
+
+
+def _apart(a: Ranker, b: Ranker) -> float:
+    return float(np.abs(np.concatenate([a.weight, a.mean]) - np.concatenate([b.weight, b.mean])).max())
 
 
 def _short(values: list[float]) -> list[float]:
