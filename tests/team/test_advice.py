@@ -16,8 +16,8 @@ from counterpoint.envs.teamworld.policies import named
 from counterpoint.envs.teamworld.policies.standing import Standing
 from counterpoint.errors import InputError, NotFound, NotIdentified, Refused
 from counterpoint.store import Store
-from counterpoint.team.live_trials import LiveTrials
-from counterpoint.team.session import Spec, record_team
+from counterpoint.team.live_trials import KeptOpen, LiveTrials
+from counterpoint.team.session import Spec, make_model, record_team
 from counterpoint.team.state import Limits
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.line_records import OPEN_EVENTS, UNFINISHED
@@ -71,6 +71,9 @@ def test_changes_of_one_run_are_forks_of_it(panel: Trace) -> None:
     rules = {(e.extra or {}).get("rule") for e in trials.apply(vote).events if e.type == "aggregate"}
     assert rules == {"vote"}
     assert trials.play(None, panel.meta["seed"]).rewards == panel.rewards
+    held = make_model("fake:0.7", trials.spec.make_task())
+    given = LiveTrials(panel, make=lambda: KeptOpen(held))
+    assert given.play(None, panel.meta["seed"]).rewards == panel.rewards
 
 
 def test_another_model_for_a_role_and_a_message_can_be_tried(panel: Trace) -> None:

@@ -68,6 +68,21 @@ class Habits:
             await model.close()
 
 
+class KeptOpen:
+    """Somebody else's model, which many runs may use and none of them closes."""
+
+    def __init__(self, model: Model) -> None:
+        self._model, self.name, self.version = model, model.name, model.version
+        self.is_instant = getattr(model, "is_instant", False)
+
+    async def complete(self, call: Call) -> Completion:
+        """Ask it."""
+        return await self._model.complete(call)
+
+    async def close(self) -> None:
+        """Not ours to close."""
+
+
 class LiveTrials:
     """Trials on one recording of `counterpoint record`."""
 

@@ -91,10 +91,10 @@ def trials_of(
 ) -> Trials | None:
     """What can try changes of this run; None where nothing can replay it."""
     if isinstance(trace.meta.get("team"), dict):
-        from counterpoint.team.live_trials import LiveTrials
+        from counterpoint.team.live_trials import KeptOpen, LiveTrials
 
         asked = {"model_name": model, "base_url": base_url, "key_env": key_env, "allow": allow}
-        make = (lambda: named_model(trace, asked)) if isinstance(model, str) else None if model is None else (lambda: model)
+        make = None if model is None else (lambda: named_model(trace, asked) if isinstance(model, str) else KeptOpen(model))
         if make is None and asks_model(trace):
             fix = "name the model again, as in --model openai:NAME --base-url URL"
             raise NotIdentified("what its model would have said is not known", fix, where=trace.trace_id)

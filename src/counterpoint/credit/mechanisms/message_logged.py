@@ -35,6 +35,7 @@ from counterpoint.errors import InputError, NotIdentified, did_you_mean
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit, CreditRow
+from counterpoint.trace.vocabulary import OUTSIDE_ROLES
 
 _ESTIMAND = "E[R | the slot is reached, message sent] - E[R | reached, not sent]; or of what it said against anything else"
 _CONTRASTS = ("sent", "said")
@@ -191,7 +192,8 @@ def _run(
         _group_rows(_Group(traces, places, slot, types), places, types, ids, asked, rows, silent)
     rows.sort(key=lambda row: (row.trace, traces[row.trace].index[row.unit_id]))
     if silent and not rows:
-        why = Counter(silent.values()).most_common(1)[0][0].removeprefix("not identified: ")
+        own = [why for (i, at), why in silent.items() if traces[i].events[traces[i].index[at]].agent not in OUTSIDE_ROLES]
+        why = Counter(own or silent.values()).most_common(1)[0][0].removeprefix("not identified: ")
         raise NotIdentified(why, "more runs of the task, or a replay and --method message_delete")
     ids_of = tuple(t.trace_id for t in traces)
     notes = {"contrast": contrast, "value": value, "propensity": propensity}
