@@ -63,6 +63,7 @@ def lm_methods(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
         if arm != "grpo":
             over = [last_eval(a)["solved"] - last_eval(b)["solved"] for a, b in zip(some, runs["grpo"], strict=True)]
             yield reported(f"{arm} over grpo, solved, sampled", over)
-    ranks = np.argsort(np.argsort([[-last_eval(run)["solved"] for run in some] for some in runs.values()], axis=0), axis=0) + 1
-    for arm, places in zip(runs, ranks, strict=True):
+    solved = np.array([[last_eval(run)["solved"] for run in some] for some in runs.values()])
+    better, same = (solved[None] > solved[:, None]).sum(1), (solved[None] == solved[:, None]).sum(1)
+    for arm, places in zip(runs, better + (same + 1) / 2, strict=True):  # equal ones share the mean of their ranks
         yield reported(f"{arm}: rank among {len(runs)}", [float(x) for x in places])
