@@ -20,7 +20,7 @@ import numpy as np
 
 from counterpoint.credit.groups import group_advantages, group_codes
 from counterpoint.credit.mechanism import Mechanism, team_reward
-from counterpoint.credit.rows import Key, credit_of, keys_of, step_units, tree_of
+from counterpoint.credit.rows import Key, TraceUnit, credit_of, keys_of, step_units, tree_of
 from counterpoint.errors import InputError
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
@@ -45,7 +45,8 @@ def _run(
     if leaf == "better":
         leaves = (group_advantages(leaves, group_codes(keys)[0], "dr_grpo") > 0).astype(np.float64).tolist()
     tree = tree_of(traces, keys, leaves, sample, by)
-    rows, is_right = [], {}  # type: list[tuple[TraceUnit, float]], dict[str, bool]
+    rows: list[tuple[TraceUnit, float]] = []
+    is_right: dict[str, bool] = {}
     for step in tree.steps:
         units = step_units(traces, step, by)
         rows += [(unit, float(tree.value_N[step.node])) for unit in units]

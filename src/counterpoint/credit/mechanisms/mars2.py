@@ -52,7 +52,8 @@ def _node_reward(trace: Trace, place: int, channel: str, by: str) -> float | Non
     """What an action carries in the channel; of a turn, the mean of what its events carry."""
     if by == "action":
         return (trace.events[place].reward or {}).get(channel)
-    own = [e.reward[channel] for e in trace.events if e.turn == trace.events[place].turn and channel in (e.reward or {})]
+    same = [e.reward or {} for e in trace.events if e.turn == trace.events[place].turn]
+    own = [paid[channel] for paid in same if channel in paid]
     return sum(own) / len(own) if own else None
 
 

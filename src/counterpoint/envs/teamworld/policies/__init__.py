@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -115,7 +115,7 @@ class Random:
         act[rows] = ((may.cumsum(axis=1) - 1 == nth[:, None]) & may).argmax(axis=1)
         return act
 
-    def _beside(self, obs: Observation) -> dict[str, np.ndarray]:
+    def _beside(self, obs: Observation) -> dict[str, Any]:
         """Of a second side: any attack or none, while it may."""
         if not self.config.opponent_rounds:
             return {}
