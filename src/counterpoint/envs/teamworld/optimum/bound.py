@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations, product
 from math import ceil, inf
+from typing import Any
 
 import numpy as np
 
@@ -400,7 +401,7 @@ def optimum(config: Config) -> Optimum:
     if config.acts == "communicate" or config.judges or config.proposer:
         return _generous(config)
     if config.acts == "deliberate":  # what is said without a look tells nothing new, and a look is at best a second one
-        raised = [tuple(s + config.refine_gain * (1 - s) if s >= 0.5 else s for s in skill) for skill in config.skill]
+        raised: list[Any] = [tuple(s + config.refine_gain * (1 - s) if s >= 0.5 else s for s in skill) for skill in config.skill]
         found = optimum(replace(config, acts="report", skill_a=raised[0], skill_b=raised[1]))
         how = f"as if every look were a second one: {found.how}"
         return Optimum(value=found.value, kind="upper bound", over=found.over, how=how)
