@@ -26,7 +26,7 @@ from counterpoint.store import Store
 from counterpoint.trace import Trace
 from counterpoint.trace.keys import PROJECT, TITLE
 
-_TASKS = 120
+_TASKS = 480
 _SHOWN = ("random", "serial", "spawn_all", "best_size", "best_cap", "reference")
 
 
