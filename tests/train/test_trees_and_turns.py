@@ -48,7 +48,8 @@ def test_salts_of_a_tree() -> None:
 def test_rollouts_of_a_tree_agree_until_they_part() -> None:
     training = begun("c3", {"tree": [2, 4], "credit": {"replay": True, "by": "turn"}})
     job = training.job(0, 0, training.weights())
-    traces = play(job.payload, job.weights).traces
+    found = play(job.payload, job.weights)
+    traces, played = found.traces, found.rollout
     salts = job.payload["salts_ET"][:8]
     part = int(np.argmax((salts[:, 1:] != salts[:, :-1]).any(axis=0))) + 1
 
@@ -58,6 +59,14 @@ def test_rollouts_of_a_tree_agree_until_they_part() -> None:
     assert all(said(traces[0], part) == said(t, part) for t in traces[1:4])
     assert said(traces[0], 99) != said(traces[1], 99)
     assert said(traces[0], 1) != said(traces[4], 1)
+    # what begins alike is paid for once: of the first four, three get the rounds before they part for nothing
+    rounds = np.minimum(played.columns["rounds"][:4], part)
+    assert played.extra["shared_rounds"][:4].tolist() == [0, *rounds[1:]]
+    early = [sum(e.type == "tool_call" and e.agent != "orchestrator" and (e.turn or 0) < part for e in t.events) for t in traces[:4]]
+    assert played.extra["shared_calls"][:4].tolist() == [0, *early[1:]]
+    own = played.columns["calls"] + played.columns["rounds"] - played.extra["shared_calls"] - played.extra["shared_rounds"]
+    assert (own >= 0).all()
+    assert played.charged == np.maximum(own, 1).sum()
     credit = registry.get("credit", "c3")(traces, replay=True, by="turn")
     assert credit.notes["sibling sets"] >= 4  # at the root, and where they part
     with pytest.raises(InputError, match=r"a tree of .* has 8 ends, a group 4"):

@@ -108,7 +108,8 @@ class Preset:
     that plays (`Trials`). 0: the last one plays."""
     tree: tuple[int, ...] = ()
     """Fan-outs of the rollouts of a task, whose product is `group`: (2, 4) is two beginnings with four ends each, which part at a
-    round that is drawn anew for every task; all noise before it is shared. (): every rollout for itself."""
+    round that is drawn anew for every task; all noise before it is shared, and what it cost is charged once. (): every rollout
+    for itself."""
     fixed_team: bool = False
     """The team is always spawned, and spawning does not learn: a team of given size, as in a Dec-POMDP."""
     regime: str = "A"

@@ -60,13 +60,15 @@ class Rollout:
 
     @property
     def calls(self) -> int:
-        """Worker calls made."""
-        return int(self.columns["calls"].sum())
+        """Worker calls made; of rollouts that begin alike (`branched`), their common calls once."""
+        return int((self.columns["calls"] - self.extra.get("shared_calls", 0)).sum())
 
     @property
     def charged(self) -> int:
-        """What these episodes take from a budget: each its worker calls and its rounds, and at least 1."""
-        return int(np.maximum(self.columns["calls"] + self.columns["rounds"], 1).sum())
+        """What these episodes take from a budget: each its worker calls and its rounds, and at least 1; what rollouts that begin
+        alike have in common is charged once."""
+        shared = self.extra.get("shared_calls", 0) + self.extra.get("shared_rounds", 0)
+        return int(np.maximum(self.columns["calls"] + self.columns["rounds"] - shared, 1).sum())
 
     def to_go(self, table: str) -> np.ndarray:
         """The team's return from each row of a table on."""
@@ -128,8 +130,28 @@ def play_out(
     item = tables.get("item")
     got = np.zeros(len(out.values)) if item is None else np.bincount(item["ep"], item["reward"], len(out.values))
     out.extra["team"] = out.values - out.value_TE[0] - got
+    if salts_ET is not None:
+        out.extra |= _shared(out, salts_ET)
     out.batch = batch if log else None
     return out
+
+
+def _shared(out: Rollout, salts_ET: np.ndarray) -> dict[str, np.ndarray]:
+    """(E,) calls and rounds that an earlier rollout of the same task has made already, before the two part."""
+    episodes, rounds = salts_ET.shape
+    is_again = np.zeros((episodes, rounds), np.bool_)
+    for now in range(rounds):
+        begun = np.concatenate([out.seeds[:, None], salts_ET[:, : now + 1]], axis=1)
+        _, first, code = np.unique(begun, axis=0, return_index=True, return_inverse=True)
+        is_again[:, now] = first[code.reshape(-1)] != np.arange(episodes)
+    shared = {"shared_calls": np.zeros(episodes), "shared_rounds": np.zeros(episodes)}
+    shared["shared_rounds"] += (is_again & (np.arange(rounds) < out.columns["rounds"][:, None])).sum(axis=1)
+    if "item" in out.tables:
+        t = out.tables["item"]
+        early = np.flatnonzero((t["agent"] >= 0) & (t["round"] < rounds))
+        again = early[is_again[t["ep"][early], t["round"][early]]]
+        shared["shared_calls"] += np.bincount(t["ep"][again], minlength=episodes)
+    return shared
 
 
 def branched(salts: np.ndarray, tree: Sequence[int], rng: np.random.Generator, groups: int, first: int = 0) -> np.ndarray:

@@ -64,7 +64,8 @@ class Flows(nn.Module):
     def of(self, beats: Beats) -> Tensor:
         """(B,) F of every round's beginning."""
         x = torch.where(torch.from_numpy(beats.seen)[:, None], torch.from_numpy(beats.x), self.first)
-        return self.head(x)[:, 0]  # type: ignore[no-any-return]
+        out: Tensor = self.head(x)[:, 0]
+        return out
 
     def scaled(self, values: np.ndarray) -> np.ndarray:
         """(E,) returns between the least and the largest seen so far."""

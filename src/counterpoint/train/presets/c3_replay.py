@@ -12,9 +12,8 @@ from counterpoint.train.preset import Preset
 c3_replay = Preset(
     source="C3, arXiv 2603.06859; official code",
     grade="R",
-    departures="a message is all that the team did in a round; rollouts part at the first round and at one drawn at random, and "
-    "shared beginnings are paid for in every rollout; reward only, no critic Q (the released default takes the "
-    "baseline from Q alone)",
+    departures="a message is all that the team did in a round; rollouts part at the first round and at one drawn at random; "
+    "reward only, no critic Q (the released default takes the baseline from Q alone)",
     credit={"c3": {"replay": True, "by": "turn", "normalise": True}},
     loss={"clip": {"clip": 0.2, "kl": "k1", "kl_in": "reward", "kl_weight": 0.01, "scale": False}},
     group=8,

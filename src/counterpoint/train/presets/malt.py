@@ -13,9 +13,8 @@ malt = Preset(
     source="MALT, arXiv 2412.01928 v3",
     grade="P",
     departures="a step is a round of the team, not one of three roles; a leaf is right where it beats the mean of its task; "
-    "branches part at rounds drawn at random and shared beginnings are paid for in every rollout; preferences are of "
-    "all roles, not of verifier and refiner alone; both stages on rollouts of the present policy, half of the run "
-    "each",
+    "branches part at rounds drawn at random; preferences are of all roles, not of verifier and refiner alone; both "
+    "stages on rollouts of the present policy, half of the run each",
     credit={"malt": {"by": "turn", "leaf": "better"}},
     loss={"dpo": {"pairs": "notes", "first": 0.5, "above": 0.5, "beta": 0.1}},
     group=8,
