@@ -1,4 +1,4 @@
-"""MALT: rollouts branch at every step; a step is right if most of its leaves are; imitate the right, then prefer them.
+"""MALT: rollouts branch; a step is right if most of its leaves are; imitate the right, then prefer them.
 
     V(step) = share of right leaves;   right iff V > 0.5;    SFT on what is right, then DPO on (right, wrong) after the same words
 

@@ -1,4 +1,4 @@
-"""Multi-agent fine-tuning: every agent imitates its own answers that agree with the majority; the truth is not read.
+"""Multi-agent fine-tuning: an agent imitates its own answers that agree with the majority, truth unread.
 
     loss = -log pi over an agent's own calls whose claim is the majority's on its item
 

@@ -1,4 +1,4 @@
-"""SiriuS: every role imitates the turns of rollouts that succeeded; what failed and was not repaired has no weight.
+"""SiriuS: every role imitates the turns of rollouts that succeeded; what failed has no weight.
 
     loss = -log pi(turn) over rollouts with R > mean of the task
 
