@@ -76,8 +76,10 @@ def _rule(name: str, worlds: Sequence[TeamWorld]) -> list[Policy]:
         return [world.policy(name) for world in worlds]
     seeds = _REHEARSAL + np.arange(8 * len(worlds))
     most = max(world.config.max_agents for world in worlds)
-    sized = {n: [ComposedPolicy(w.config, Parts(spawn=str(n)), name) for w in worlds] for n in _SIZES if n <= most}
-    return list(max(sized.values(), key=lambda policies: float(_played(policies, worlds, seeds)["value"].mean())))
+    sized: list[list[Policy]] = [
+        [ComposedPolicy(w.config, Parts(spawn=str(n)), name) for w in worlds] for n in _SIZES if n <= most
+    ]
+    return max(sized, key=lambda policies: float(_played(policies, worlds, seeds)["value"].mean()))
 
 
 def _played(policies: Sequence[Policy], worlds: Sequence[TeamWorld], seeds: np.ndarray) -> dict[str, np.ndarray]:
@@ -174,8 +176,8 @@ def behaviour(net: Network, worlds: Sequence[TeamWorld], seeds: np.ndarray, *, b
         out = play_out(world.config, net, numbers, np.zeros(len(numbers), np.int64), greedy=True)
         made = _noted(out, found, (len(numbers), world.config.items))
         other = play(world.config, world.policy(beside), numbers).state.calls
-        for kind, mine in _per_kind(world.config, made).items():
-            calls.setdefault(kind, []).append((mine, _per_kind(world.config, other)[kind]))
+        for name, mine in _per_kind(world.config, made).items():
+            calls.setdefault(name, []).append((mine, _per_kind(world.config, other)[name]))
     kind, family, brief, rule = (np.concatenate(column) for column in found.values())
     one = worlds[0]
     sized = list(worlds) if len(worlds) > 1 else [scaled(one, f) for f in _FACTORS]
