@@ -204,6 +204,7 @@ PAGES = {
     "/d/panel..build": "text=first divergence",
     "/r": "main >> text=/No training runs|Runs/",
     "/c": "main h1",
+    "/c?s=race:released": "table.race",
     "/live": "main >> text=/Nothing is running|Latest events/",
 }
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import counterpoint.registry as registry
 from counterpoint.corpus.records import Paper
+from counterpoint.display import counted
 from counterpoint.errors import CounterpointError
 
 
@@ -44,7 +45,7 @@ def _results(names: list[str]) -> dict[str, list[dict[str, Any]]]:
         for one in ranked:
             if one.method in names:
                 rank = f"rank {one.rank} [{one.rank_low}, {one.rank_high}] of {len(ranked)}"
-                text = f"{world.world}: {interval(one.share)} % of the bound, {rank}, {len(one.seeds)} seeds"
+                text = f"{world.world}: {interval(one.share)} % of the bound, {rank}, {counted(len(one.seeds), 'seed')}"
                 what = {"world": world.world, "share": one.share[0], "rank": one.rank, "seeds": len(one.seeds)}
                 out.setdefault(one.method, []).append({**what, "text": text})
     return out

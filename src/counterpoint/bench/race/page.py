@@ -61,12 +61,16 @@ def result_of(path: Path) -> RaceResult:
 
 
 def current(rows: Sequence[Row]) -> list[Row]:
-    """The rows of each method's newest recipe: those of a preset that has changed since are not mixed with the new ones."""
-    newest: dict[tuple[str, str, int], tuple[float, str]] = {}
+    """The rows of each world's newest parameters and of each method's newest recipe: older ones are not mixed with new ones."""
+    return _newest(_newest(rows, "course", ("world", "phase")), "recipe", ("method", "point", "budget"))
+
+
+def _newest(rows: Sequence[Row], what: str, within: Sequence[str]) -> list[Row]:
+    found: dict[tuple[Any, ...], tuple[float, str]] = {}
     for row in rows:
-        key, told = (row["method"], row["point"], row["budget"]), (row.get("ended", 0), row.get("recipe", ""))
-        newest[key] = max(newest.get(key, told), told)
-    return [row for row in rows if newest[row["method"], row["point"], row["budget"]][1] == row.get("recipe", "")]
+        key, told = tuple(row[name] for name in within), (row.get("ended", 0), row.get(what, ""))
+        found[key] = max(found.get(key, told), told)
+    return [row for row in rows if found[tuple(row[name] for name in within)][1] == row.get(what, "")]
 
 
 def described(head: Mapping[str, Any], rows: Sequence[Row]) -> dict[str, Any]:
@@ -194,7 +198,8 @@ def _world_part(result: RaceResult, world: WorldResult) -> list[str]:
     told = result.head["worlds"].get(world.world, {})
     rules = ", ".join(f"{name} {value / world.bound:.1%}" for name, value in told.get("rules", {}).items())
     out = [f"## {world.world}", ""]
-    what = f"{told['about'].capitalize()}. The decision it is about: {told['decision']}. " if told.get("decision") else ""
+    first, rest = told.get("about", "")[:1].upper(), told.get("about", "")[1:]
+    what = f"{first}{rest}. The decision it is about: {told['decision']}. " if told.get("decision") else ""
     out.append(f"{what}Bound {world.bound:.4g} points; best known {world.best_known / world.bound:.1%} of it."
                + (f" By hand: {rules}." if rules else ""))  # fmt: skip
     header = [*HEADER, "command"]
