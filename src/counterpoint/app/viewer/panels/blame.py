@@ -1,4 +1,4 @@
-"""Who broke it: the steps that most likely decided a failure, with their reasons, for the list and the marks on the timeline.
+"""Who broke it: the steps that most likely decided a failure, with reasons, for a list and the timeline.
 
 Always true: the ranking is that of `counterpoint blame`; a run that succeeded, or one without steps, has no suspects and says so.
 """
