@@ -75,9 +75,10 @@ def logged_effects(
     reasons = {int(j): "no propensity was logged; log logp with every decision" for j in np.flatnonzero(np.isnan(e_N))}
     if not len(known):
         return LoggedEffects(tau_N, se_N, e_N, reasons)
-    x, a, e, r, cluster, rule = (
-        column[known] for column in (cases.x_ND, cases.taken_N, e_N, cases.reward_N, cases.trace_N, cases.is_rule_N)
+    x, a, r, cluster, rule = (
+        column[known] for column in (cases.x_ND, cases.taken_N, cases.reward_N, cases.trace_N, cases.is_rule_N)
     )
+    e = e_N[known]
     usable = (np.minimum(e, 1 - e) >= dr.LEAST_PROPENSITY) & ~rule
     m1, m0 = dr.outcome_models(x, a, r, dr.folds_of(cluster, folds), penalty)
     scores = np.where(usable, dr.psi(a, e, r, m1, m0), np.nan)

@@ -220,9 +220,9 @@ def _habits(spec: Spec, trace: Trace, models: Mapping[str, str]) -> list[Change]
         out += [Change("merge", f"always merge by {rule}", habit={"merge": rule}) for rule in rules if set(merges) != {rule}]
         if len(merges) > 1:
             out.append(Change("stop", "stop at the first merge", habit={"stop": "first merge"}))
-    for other in _TOPOLOGIES:
-        if other != spec.topology and ":" not in spec.topology:
-            out.append(Change("topology", f"{other} rather than {spec.topology}", habit={"topology": other}))
+    for shape in _TOPOLOGIES:
+        if shape != spec.topology and ":" not in spec.topology:
+            out.append(Change("topology", f"{shape} rather than {spec.topology}", habit={"topology": shape}))
     for role, name in models.items():
         out.append(Change("model", f"{name} for every {role}", habit={"model": {role: name}}))
     return out

@@ -72,8 +72,8 @@ class Asks:
         if obs.round == 0:
             return Action(stop=go_on, spawns=Spawns.of(every, 3, 0, 0))
         if obs.round == 1:
-            ep, item, agent = np.meshgrid(every, np.arange(self._n), [1, 2], indexing="ij")
-            return Action(stop=go_on, calls=Calls.of(ep, item, agent), rule=how)
+            places = np.meshgrid(every, np.arange(self._n), [1, 2], indexing="ij")
+            return Action(stop=go_on, calls=Calls.of(*places), rule=how)
         if obs.round == 2:
             tally = obs.of("vote").tally.sum(axis=2)
             chance = np.where(tally[:, :, 0] == tally[:, :, 1], 0.85, 0.15)

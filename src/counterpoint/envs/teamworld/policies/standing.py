@@ -7,7 +7,7 @@ that policy. Log-probabilities of what it changes are those of the policy below 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ HABITS = ("width", "family", "brief", "rule", "stop")
 ALWAYS = 1 << 40
 
 
-@dataclass(frozen=True)
+@dataclass
 class Standing:
     """`base` with a habit, from round `first` to round `last`."""
 
@@ -30,16 +30,14 @@ class Standing:
     """`width`: a factor on spawn orders; `family`: the other one; `brief`: its size; `rule`: of merging; `stop`: yes or no."""
     first: int = 0
     last: int = ALWAYS
+    name: str = field(init=False)
+    """The policy's name, and what is changed."""
 
     def __post_init__(self) -> None:
         for name in self.habit:
             if name not in HABITS:
                 raise InputError(f"no habit {name!r}", fix=did_you_mean(name, HABITS))
-
-    @property
-    def name(self) -> str:
-        """The policy's name, and what is changed."""
-        return f"{self.base.name} with " + ", ".join(f"{k} {v}" for k, v in self.habit.items())
+        self.name = f"{self.base.name} with " + ", ".join(f"{k} {v}" for k, v in self.habit.items())
 
     def act(self, obs: Observation) -> Action:
         """The base's action with the habit."""
