@@ -10,11 +10,8 @@ from hypothesis import strategies as st
 
 from counterpoint.errors import InputError
 from counterpoint.train.jobs import play
-from counterpoint.train.policies.features import ROLE
-from counterpoint.train.policies.network import Network
 from counterpoint.train.settings import settings_of
 from counterpoint.train.spawn_head import (
-    SpawnGradient,
     SpawnStats,
     advantages,
     forks,
@@ -204,42 +201,3 @@ def test_the_flagship_may_learn_its_gate_by_classes() -> None:
     assert float(again.module.get_buffer("sums")[0].sum()) > 0
     with pytest.raises(InputError, match=r"option spawn is 'clases'.*did you mean 'classes'"):
         Training(settings_of({"preset": "counterpoint", "world": "W1", "change": {"loss": {"spawn": "clases"}}}))
-
-
-def _team_by_size(recent: bool, *, updates: int = 60, episodes: int = 24) -> tuple[float, float]:
-    """The mean team that is learned for tasks of 16 and of 64 items, played in turn, where 5.5 and 11 agents are best."""
-    rng = np.random.default_rng(0)
-    torch.manual_seed(0)
-    net, learned = Network(), SpawnGradient(recent=recent)
-
-    def roles(items: int, count: int) -> np.ndarray:
-        x = np.zeros((count, 2, ROLE), np.float32)
-        x[:, :, 0], x[:, 1, 1], x[:, :, 2] = 1, 1, np.log1p(items) / 4
-        return x
-
-    for u in range(updates):
-        items, spread = (16, 64)[u % 2], 0.6 * 0.25 ** (u / updates)
-        x = roles(items, episodes)
-        with torch.no_grad():
-            gate, size = (v.numpy() for v in net.roles(torch.from_numpy(x)))
-        p = 1 / (1 + np.exp(-gate))
-        go, drawn = rng.random(p.shape) < p, size + spread * rng.standard_normal(size.shape)
-        team = np.maximum((go * np.exp(drawn)).sum(axis=1), 0.5)
-        y = -4 * np.log(team / (11 * np.sqrt(items / 64))) ** 2 + 0.5 * rng.standard_normal(episodes)
-        ep = np.repeat(np.arange(episodes), 2)
-        t = {"x": x.reshape(-1, ROLE), "choice": go.ravel(), "forced": np.zeros(len(ep), np.bool_), "size": drawn.ravel(), "ep": ep}
-        t |= {"logp": np.log(np.where(go, p, 1 - p)).ravel(), "round": np.zeros_like(ep)}
-        learned.add(net, t, np.repeat(y - y.mean(), 2))
-        learned.step(net, t, 128, left=max(0.25, 1 - u / updates))
-    with torch.no_grad():
-        found = [net.roles(torch.from_numpy(roles(items, 1))) for items in (16, 64)]
-    small, large = (float((torch.exp(size) * (gate > 0)).sum()) for gate, size in found)
-    return small, large
-
-
-def test_a_fit_over_recent_roles_learns_how_the_team_grows_with_the_task() -> None:
-    small, large = _team_by_size(recent=False)
-    assert large / small < 1.4, "a batch has tasks of one size, and its fit moves all teams alike"
-    small, large = _team_by_size(recent=True)
-    assert large / small == pytest.approx(2, abs=0.4)
-    assert large == pytest.approx(11, rel=0.3)

@@ -45,19 +45,13 @@ from counterpoint.train.policies.network import Network
 
 Table = Mapping[str, np.ndarray]
 _RIDGE = 0.5
-_ROLES = 512
 
 
 class SpawnGradient:
     """What has been learned of roles so far."""
 
-    def __init__(self, *, memory: float = 0.9, recent: bool = False) -> None:
-        """`recent`: heads are fitted on the roles of recent updates, and not on those of the last one alone. Variants of a world
-        are played in turn, so that an update has tasks of one size: a fit to it alone moves the teams of all sizes by the same
-        factor, and how the team should grow with the task is hardly learned."""
-        self.memory, self.recent = memory, recent
-        self.rows, self.weights = np.zeros((1, ROLE), np.float32), np.zeros(1)
-        """The roles that were asked about, each once, and how often, which fades; at first one that was never asked about."""
+    def __init__(self, *, memory: float = 0.9) -> None:
+        self.memory = memory
         self.square = np.zeros((2 * ROLE, 2 * ROLE))
         self.cross = np.zeros(2 * ROLE)
         self.energy, self.count = 0.0, 0.0
@@ -88,16 +82,6 @@ class SpawnGradient:
         self.cross = self.memory * self.cross + phi.T @ y
         self.energy = self.memory * self.energy + float(y @ y)
         self.count = self.memory * self.count + len(y)
-        if self.recent:
-            self._remember(t["x"])
-
-    def _remember(self, x: np.ndarray) -> None:
-        """Roles of one more batch; of very many, those that come most often stay."""
-        count = np.concatenate([self.memory * self.weights, np.ones(len(x))])
-        rows, which = np.unique(np.concatenate([self.rows, x]), axis=0, return_inverse=True)
-        weights = np.bincount(which.ravel(), count)
-        stay = np.sort(np.argsort(-weights, kind="stable")[:_ROLES])
-        self.rows, self.weights = rows[stay], weights[stay]
 
     def estimate(self, x: np.ndarray, part: int) -> tuple[np.ndarray, np.ndarray]:
         """(gain, its standard error) of rows: part 0 of spawning, part 1 of a larger team, in spreads of the return."""
@@ -115,10 +99,9 @@ class SpawnGradient:
         """Move gate and size of the batch's roles along their gains, by `left` of a whole step; a mean size beyond the room would
         feel nothing any more."""
         top = float(np.log(max(room, 1)))
-        asked, often = (self.rows, self.weights) if self.recent else (t["x"], np.ones(len(t["x"])))
-        x = asked.astype(np.float64)
+        x = t["x"].astype(np.float64)
         with torch.no_grad():
-            gate, size = (v.numpy().astype(np.float64) for v in net.roles(torch.from_numpy(asked)))
+            gate, size = (v.numpy().astype(np.float64) for v in net.roles(torch.from_numpy(t["x"])))
             for part, (head, old, rate, limit) in enumerate(((net.gate, gate, eta, most), (net.size, size, eta_size, most / 2))):
                 gain, error = self.estimate(x, part)
                 square = (gain / error) ** 2
@@ -126,8 +109,7 @@ class SpawnGradient:
                 target = np.clip(old + move, -cap, cap) if part == 0 else np.clip(old + move, 0.0, top)
                 weight = np.concatenate([head.weight.numpy()[0], head.bias.numpy()]).astype(np.float64)
                 full = np.concatenate([x, np.ones((len(x), 1))], axis=1)
-                seen = full.T * often if self.recent else full.T
-                change = np.linalg.solve(seen @ full + 1e-3 * often.sum() * np.eye(ROLE + 1), seen @ (target - full @ weight))
+                change = np.linalg.solve(full.T @ full + 1e-3 * len(x) * np.eye(ROLE + 1), full.T @ (target - full @ weight))
                 weight = weight + change
                 head.weight.copy_(torch.tensor(weight[None, :-1], dtype=torch.float32))
                 head.bias.copy_(torch.tensor(weight[-1:], dtype=torch.float32))

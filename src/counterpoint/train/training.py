@@ -90,8 +90,7 @@ class Training:
         """A running mean of the weights: what plays when it counts."""
         self.credit: Credit | None = None
         """What the advantages of the last update rest on, where it was judged on traces."""
-        self.spawning = SpawnGradient(recent=len(self.worlds) > 1)
-        self.trials, self._balancer = Trials(), Balancer()
+        self.spawning, self.trials, self._balancer = SpawnGradient(), Trials(), Balancer()
         self.scaffolds = assign.Scaffolds(self.preset, max(2 * world.config.types for world in self.worlds))
         self.baselines: dict[str, float] = {}
         """Running means that a credit mechanism goes on from, by group."""
