@@ -51,7 +51,7 @@ def _small(layer: nn.Linear, *biases: float) -> nn.Linear:
     return layer
 
 
-def _through(layers: nn.Sequential, x: Tensor) -> Tensor:
+def _through(layers: nn.Module, x: Tensor) -> Tensor:
     """What the layers of `_mlp` make of x: the same operations as calling them, without a call for every layer's hooks."""
     for layer in layers._modules.values():
         x = F.linear(x, layer.weight, layer.bias) if isinstance(layer, nn.Linear) else torch.relu(x)
