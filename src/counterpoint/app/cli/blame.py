@@ -1,4 +1,4 @@
-"""Who broke it: the steps of a failed run, ranked; of many runs, the causes that recur.
+"""Who broke it: the steps of a failed run, ranked; recurring causes.
 
 Always true: nothing is stored and no model is asked, except by `--replay` of a live team, within `--budget-tokens`.
 """

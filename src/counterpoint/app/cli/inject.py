@@ -1,4 +1,4 @@
-"""Plant a mistake in a run that went well, and keep the truth about it.
+"""Plant a mistake in a run that went well, and keep the truth.
 
 Always true: the run given is not changed; each mistake is one fork of it, so the run without the mistake is known.
 """

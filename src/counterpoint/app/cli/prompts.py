@@ -1,4 +1,4 @@
-"""Methods that learn in words: teams are played, a model says what to change, and every score is logged.
+"""Methods that learn in words: play, advise, rewrite, log scores.
 
 Always true: no weights change and no gain is claimed; what a run prints are the scores of the teams that it played, on other
 tasks in every iteration, and what that cost in calls and tokens.

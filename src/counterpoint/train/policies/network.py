@@ -168,5 +168,5 @@ class Network(nn.Module):
 
     def workers(self, x: Tensor) -> Tensor:
         """Logits of deferring to the draft, (R,)."""
-        logits = [_through(head, x)[..., 0] for head in self.worker]  # type: ignore[arg-type]
+        logits = [_through(head, x)[..., 0] for head in self.worker]
         return logits[0] if len(logits) == 1 else torch.where(x[..., 1] > 0, logits[1], logits[0])
