@@ -59,7 +59,7 @@ function Lines(props: { lines: RaceLine[]; of: number }) {
   const most = Math.max(1, ...props.lines.map((line) => line.high ?? line.mean));
   const least = Math.min(0, ...props.lines.map((line) => line.low ?? line.mean));
   return (
-    <div class="scroll"><table class="wide race">
+    <div class="scroll" tabIndex={0} role="region" aria-label="Methods"><table class="wide race">
       <caption>{props.lines.length === props.of ? `${props.of} lines` : `${props.lines.length} of ${props.of} lines`}</caption>
       <thead><tr><th scope="col" class="number">rank</th><th scope="col">method</th><th scope="col">point</th>
         <th scope="col" class="number">seeds</th><th scope="col" class="number">final, % of bound</th>

@@ -59,7 +59,7 @@ def _trained(payload: Mapping[str, Any]) -> dict[str, Any]:
                 points.pop(0)
             values, columns = _played(training, tasks)
             value, calls = float(values.mean()), float(columns["calls"].mean())
-            if not all(np.isfinite(np.asarray(held)).all() for held in (value, *training.weights().values())):
+            if not all(np.isfinite(held).all() for held in (np.asarray(value), *training.weights().values())):
                 raise CounterpointError(f"values or weights are no finite numbers after {training.update} updates")
             curve.append([training.totals["charged"], round(value, 6), round(calls, 3)])
         if training.is_done:
