@@ -22,6 +22,7 @@ from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.errors import NotFound, did_you_mean
 
 DECISIONS = ("spawn", "delegate", "communicate", "aggregate", "stop")
+_FIRST_TASK = 1_000_000
 _BEST = Parts(play="optimal")
 
 
@@ -66,6 +67,16 @@ class SuiteWorld:
     def bound(self) -> float:
         """The mean over the tasks of the optimum, or of a certified upper bound."""
         return float(np.mean([world.optimum().value for world in self.worlds]))
+
+    @cached_property
+    def rules(self) -> dict[str, float]:
+        """What hand-made play gets on 16 tasks of each sort: the known play, one worker, and as many as may be."""
+        seeds = _FIRST_TASK * len(self.mix) + np.arange(16 * len(self.mix))
+        out = {"known": float(self.values(self.known, seeds).mean())}
+        for name in ("serial", "spawn_all"):
+            parts = [world.run(name, seeds[seeds % len(self.mix) == i]).values.mean() for i, world in enumerate(self.worlds)]
+            out[name] = float(np.mean(parts))
+        return out
 
     def settings(self) -> dict[str, Any]:
         """What a training run's settings say of the world."""
