@@ -19,7 +19,7 @@ def test_the_worth_of_a_third_request_by_hand() -> None:
 
 def test_the_first_advice_gains_on_held_out_episodes() -> None:
     found = {row.name: row for row in advise.rows(0, 1, [("W1", {"vote_items": 4}, "spawn_all")], [])}
-    gain = found["TeamWorld: gain of the first advice on held-out runs"]
+    gain = found["TeamWorld: gain of the first advice on held-out runs, each team a sample"]
     assert gain.ok
     assert gain.value > 0.1
     assert found["TeamWorld: first advice that said `helps` and gained on held-out runs"].value == 1.0

@@ -84,11 +84,14 @@ def advise(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
 def rows(seed: int, seeds: int, worlds: Any, teams: Any) -> Iterator[ClaimRow]:
     """The claim with any teams."""
     check_seeds(seeds)
-    found = [_measured(s, worlds, teams) for s in range(seed, seed + seeds)]
+    both = [_measured(s, worlds, teams) for s in range(seed, seed + seeds)]
+    found = [means for means, _ in both]
     for group in dict.fromkeys(name.partition(": ")[0] for f in found for name in f):
         told = lambda what, group=group: [f[f"{group}: {what}"] for f in found]  # noqa: E731
-        by = "low" if seeds > 1 else "mean"
-        yield at_least(f"{group}: gain of the first advice on held-out runs", told("advice"), 0.0, by=by)  # type: ignore[arg-type]
+        each = [gain for _, gains in both for gain in gains[group]]  # every team of every seed is drawn by itself
+        name = f"{group}: gain of the first advice on held-out runs, each team a sample"
+        yield at_least(name, each, 0.0, by="low" if len(each) > 1 else "mean")
+        yield reported(f"{group}: the same, means of seeds", told("advice"))
         yield reported(f"{group}: gain of a random change", told("random"))
         yield reported(f"{group}: gain of the change advised most often", told("frequent"))
         over = [a - max(r, m) for a, r, m in zip(told("advice"), told("random"), told("frequent"), strict=True)]
@@ -97,14 +100,17 @@ def rows(seed: int, seeds: int, worlds: Any, teams: Any) -> Iterator[ClaimRow]:
         yield at_least(f"{group}: first advice that said `helps` and gained on held-out runs", told("kept"), 0.9)
 
 
-def _measured(seed: int, worlds: Any, teams: Any) -> dict[str, float]:
+def _measured(seed: int, worlds: Any, teams: Any) -> tuple[dict[str, float], dict[str, list[float]]]:
+    """The rows' numbers for one seed, and the gain of each team by its group."""
     cases = [_world_case(seed, *one) for one in worlds] + [_text_case(seed, *one) for one in teams]
     said = Counter(_habit(c.advice.first.change) for c in cases if c.advice.first is not None)
     out: dict[str, float] = {}
+    every: dict[str, list[float]] = {}
     for group in dict.fromkeys(c.group for c in cases):
         mine = [c for c in cases if c.group == group]
         firsts = [c.advice.first for c in mine]
         gains = [c.gain(None if first is None else first.change) for c, first in zip(mine, firsts, strict=True)]
+        every[group] = gains
         draws = [c.gain(c.trials.changes[int(c.rng.integers(len(c.trials.changes)))]) for c in mine]
         usual = [c.gain(_usual(c, said)) for c in mine]
         sure = [g > 0 for g, first in zip(gains, firsts, strict=True) if first is not None and first.verdict == "helps"]
@@ -115,7 +121,7 @@ def _measured(seed: int, worlds: Any, teams: Any) -> dict[str, float]:
             f"{group}: nothing": float(sum(first is None for first in firsts)),
             f"{group}: kept": float(np.mean(sure)) if sure else 1.0,
         }
-    return out
+    return out, every
 
 
 def _habit(change: Change) -> str:
