@@ -1,4 +1,4 @@
-"""Blame learned from planted mistakes alone, on Who&When untouched, beside every constant.
+"""Blame learned from planted mistakes alone, tried on Who&When, beside every constant.
 
 Each seed plants its own mistakes and trains its own ranker; its settings are those that carry over best between our worlds, each
 left out in turn. Signals of absolute places are not used: they are habits of a world. Beside it stands every constant (always
