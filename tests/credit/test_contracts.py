@@ -250,7 +250,7 @@ MECHANISMS = {name: registry.get("credit", name) for name in registry.ids("credi
 
 def test_every_mechanism_has_promised() -> None:
     assert set(PROMISES) == set(MECHANISMS)
-    free = {"marshal", "provenance", "puppeteer", "spiral", "uniform"}
+    free = {"agreement", "marshal", "provenance", "puppeteer", "spiral", "uniform"}
     assert {name for name, mechanism in MECHANISMS.items() if mechanism.cost == "nothing"} == free
 
 

@@ -84,6 +84,7 @@ ASKED_FOR: dict[str, Callable[[list[Trace]], dict[str, Any]]] = {
     "shapley": lambda traces: {"replay": True},
     "shapley_q": lambda traces: {"marginal": lambda trace: lambda before, who: 1.0},
     "sharp": lambda traces: {"replay": True},
+    "step_pairs": lambda traces: {"critic": lambda trace, event: trace.rewards["team"]},
     "task_returns": lambda traces: {"value": running_mean},
     "token_spread": lambda traces: {"credit": credit_of("ledger", traces)},
     "vdn": lambda traces: {"q": _even},
@@ -100,11 +101,13 @@ REFUSES = {
     "marft": r"needs a critic \(value=\); give a function",
     "mars2": "no event carries a reward 'team'; score the nodes",
     "message_amortised": r"no weights; weights=fit\(",
+    "message_logged": "each arm needs 20; more runs of the task, or a replay",
     "message_masked": r'no message carries a scored claim; extra\["claim"\]',
     "qmix": "the mix is not in a trace; give mixer=",
     "shapley": "nothing says what a part of the team is worth.*; give worth=.*, or a replay that can fork",
     "shapley_q": "marginal values are not in a trace; give marginal=",
     "sharp": "nothing says what a part of the team is worth.*; give worth=.*, or a replay that can fork",
+    "step_pairs": "no step has a score; give a critic",
     "task_returns": r"needs a critic \(value=\), or steps=; give a function",
     "token_spread": "nothing to spread; give credit=",
     "vdn": "values are not in a trace; give q=",
@@ -177,7 +180,7 @@ def test_one_agent_alone_is_credited_or_the_refusal_says_what_would_help() -> No
         _nothing_lost(found, credit)
         assert any(row.level is not None for row in found.rows) == bool(credit.rows), name
         empty |= set() if credit.rows else {name}
-    assert set(refused) == {"cone", "difference", "ledger", "message_delete", "stop"}
+    assert set(refused) == {"cone", "difference", "ledger", "message_delete", "remerge", "stop"}
     assert empty == {"message_substitute"}  # it wrote no message
     assert all(refused.values())
 

@@ -180,7 +180,7 @@ def card(results: tuple[Path, ...], file: Path | None, as_json: bool) -> None:
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="The first of them.")
 @json_option
 def attack(cell_id: str, as_json: bool, **given: Any) -> None:
-    """Let an attacker search against a team and its gates: does a defence hold beyond the words it knows?
+    """Let an attacker search against a team and its gates: a defence beyond the words that it knows.
 
     CELL is an attacked cell of a task (`counterpoint bench ls short`). Of two dozen wordings the search keeps the one that got
     its way most often; it is then played on seeds that the search did not see, beside the usual wording and one that is held out.

@@ -1,4 +1,4 @@
-"""Do rankings in the simulator carry over to text? Topologies ranked in TeamWorld and in matching text tasks, with fakes.
+"""Do rankings in the simulator carry over to text? Topologies in TeamWorld and in matching tasks, with fakes.
 
 Four pairs of a world and a task that ask for the same kind of work: W1 and T1 (wide search), V and T4 (votes and evidence), P and
 T3 (a project of modules), D and T5 (a chain). In each, the six topologies are ranked by their mean share of the optimum: in the

@@ -1,4 +1,4 @@
-"""Every sub-decision is worth at least 10 % of the bound somewhere in the suites, beyond what a fixed rule can have of it.
+"""Every sub-decision is worth at least 10 % of the bound in some world of the suites, beyond a fixed rule.
 
 Always true: for each world of the full suite and each of the five sub-decisions, the whole family of fixed rules (`fixed_rules`)
 plays with the other four as the best known play has them. The known play is attained, not a bound: it plays the same tasks, and
