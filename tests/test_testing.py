@@ -213,7 +213,7 @@ def test_a_broken_reward_is_caught(reward: Any, says: str) -> None:
         ({"rates": {"policy": 0.0, "spawn": 1e-3, "critic": 1e-3}}, "above 0"),
         ({"credit": {"no_such_credit": {}}}, "names what there is not"),
         ({"credit": {"group_relative": {"no_such_option": 1}}}, "names what there is not.*no_such_option"),
-        ({"credit": {"vdn": {}}}, "does not learn on a small world"),
+        ({"credit": {"vdn": {}}}, "names what there is not.*do not go together"),
     ],
 )
 def test_a_broken_preset_is_caught(change: dict[str, Any], says: str) -> None:

@@ -25,6 +25,7 @@ from counterpoint.app.viewer.events import event
 from counterpoint.app.viewer.excerpt import part
 from counterpoint.app.viewer.one_file import _longest, block, one_file, page_around, reopened
 from counterpoint.app.viewer.overview import overview
+from counterpoint.app.viewer.panels.blame import blame
 from counterpoint.app.viewer.panels.safety import safety
 from counterpoint.errors import InputError, NotFound, Refused
 from counterpoint.formats.masking import masked
@@ -81,7 +82,7 @@ def test_the_block_holds_what_the_server_would_say(tmp_path: Path) -> None:
     one = whole["traces"][trace.trace_id]
     assert one["about"] == plain(overview(trace)) | {"can_fork": False}
     assert base64.b64decode(one["columns"]) == columns(trace)
-    assert one["panels"] == {"safety": plain(safety.answer(trace))}
+    assert one["panels"] == {"blame": plain(blame.answer(trace)), "safety": plain(safety.answer(trace))}
     assert [m["id"] for m in one["methods"]] == [m.id for m in methods(trace)]
     answering = {m["id"] for m in one["methods"] if m["refusal"] is None}
     assert answering == {name.split("/")[0] for name in one["credit"]}

@@ -341,7 +341,7 @@ def test_puppeteer_costs() -> None:
     steps = [decides("x", tokens_out=2), said("a", tokens_out=99), decides("x")]
     credit = puppeteer([team("n", 1.0, [said("a")]), team("t", 1.0, steps)], by="tokens", lam=0.5, gamma=0.5, phi=1.0)
     assert rows(credit) == pytest.approx({(1, "e0"): 0.5 - 0.5 * 2 * np.log(2), (1, "e2"): 1.0})
-    assert credit.notes == {"lam": 0.5, "gamma": 0.5, "phi": 1.0, "by": "tokens"}
+    assert credit.notes == {"lam": 0.5, "gamma": 0.5, "phi": 1.0, "by": "tokens", "form": "paper"}
 
 
 def test_vdn_and_qmix() -> None:

@@ -83,6 +83,10 @@ def test_the_traces_given_stay_as_they_were(net: Network, played: TracedRollout)
     assert [encode(t) for t in played.traces] == before
 
 
+PARTLY = {"c3_replay", "difference_rewards", "marti_mars2", "multiagent_ft"}
+"""Credit of forks, of trees that these rollouts are not, or of workers alone: what it does not cover is left alone."""
+
+
 @pytest.mark.parametrize("name", [n for n in registry.ids("preset") if named_preset(n).uses_traces and not named_preset(n).world])
 def test_every_preset_judged_on_traces_covers_its_rows(net: Network, played: TracedRollout, name: str) -> None:
     preset = named_preset(name)
@@ -92,7 +96,10 @@ def test_every_preset_judged_on_traces_covers_its_rows(net: Network, played: Tra
         table = {"brief": "item", "point": "item"}.get(kind, kind)
         assert amounts.shape == played.rollout.tables[table]["ep"].shape
         assert np.isfinite(amounts).all()
-        assert amounts.any() or preset.loss_name == "dpo", kind  # which learns from pairs of steps, and may leave heads alone
+        # what learns from pairs of steps may leave heads alone
+        assert amounts.any() or preset.loss_name == "dpo" or name in PARTLY, kind
+    if name in PARTLY:
+        return
     lacking = sum(found.uncovered.get(k, 0) for k in judged) / sum(len(a) for a in judged.values())
     assert lacking < 0.35, found.uncovered
 

@@ -297,7 +297,7 @@ def test_it_has_its_papers_number_and_runs(name: str) -> None:
     CASES[name]()
     run = begun(name)
     before = run.weights()
-    for _ in range(7 if name in ("maddpg", "shapley_q") else 2):  # whose actors wait for the critic
+    for _ in range(7 if name in ("maddpg", "shapley_q", "vdn") else 2):  # which wait for a critic, or a level
         job = run.job(run.update, run.update, run.weights())
         row = run.learn([play(job.payload, job.weights)])
     assert np.isfinite(row["loss"])

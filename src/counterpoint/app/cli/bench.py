@@ -249,7 +249,8 @@ def compare(first: Path, second: Path, as_json: bool) -> None:
 @bench.command(epilog=_epilog("leaderboard bench", "leaderboard bench --html board.html"))
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--html", "file", type=click.Path(path_type=Path), metavar="FILE", help="Write it as one HTML file.")
-def leaderboard(folder: Path, file: Path | None) -> None:
+@json_option
+def leaderboard(folder: Path, file: Path | None, as_json: bool) -> None:
     """All results in a folder, the best first."""
     from counterpoint.app.bench_page import leaderboard as board
     from counterpoint.app.report_page import sections_page
@@ -259,6 +260,11 @@ def leaderboard(folder: Path, file: Path | None) -> None:
     if not found:
         raise InputError("no results are in this folder", where=str(folder), fix="counterpoint bench run short --team ...")
     told = board(found)
+    if as_json:
+        for section in told:
+            rows = [dict(zip(section.head, row, strict=True)) for row in section.rows]
+            emit({"schema": SCHEMA_VERSION, "suite": section.title, "teams": rows})
+        return
     if file is not None:
         put([(file, sections_page("Leaderboard", told, made=_made()).encode())], overwrite=True)
         click.echo(f"Wrote {file}")
