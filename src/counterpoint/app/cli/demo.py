@@ -100,7 +100,7 @@ def _trained(run: Path, world: str, seed: int, updates: int) -> dict[str, Any]:
     made = of_suites[world].settings() if world in of_suites else {"world": world}
     config = {
         "preset": "counterpoint", **made, "seed": seed, "updates": updates, "budget_calls": 0,
-        "eval_every": max(10, updates // 4), "runner": "processes", "workers": 2, "staleness": 1,
+        "eval_every": max(10, updates // 4), "runner": "processes", "workers": 2, "staleness": 0,
     }  # fmt: skip
     done = train_run(run, config, progress=_progress(updates))
     with done:
