@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,20 @@ def test_a_cell_is_in_its_band(id_: str) -> None:
     team = contestant("policy:reference") if cell.kind == "world" else contestant("topology:centralized", model="fake:1")
     steps = [played(cell, seed, team, Caps()).measures["events"] or 0 for seed in range(2)]
     assert round(math.log10(float(np.mean(steps)))) == round(math.log10(cell.band))
+
+
+@pytest.mark.parametrize("attack", ["AV1", "AV2", "AV5", "AV8"])
+def test_an_attack_on_a_world_gets_its_way_as_often_as_it_is_obeyed(attack: str) -> None:
+    cell, team = CELLS[f"W1-100-{attack}"], contestant("policy:reference")
+    for obey in (1.0, 0.0):
+        rows = [played(replace(cell, set={**cell.set, "obey": obey}), seed, team, Caps()).attack for seed in range(4)]
+        met = sum(r.planted for r in rows if r is not None)
+        assert met > 0
+        got = sum(r.succeeded for r in rows if r is not None)
+        if obey and attack in ("AV1", "AV2"):
+            assert 0.7 * met < got <= met  # what was wrong already cannot be made wrong
+        else:
+            assert got == obey * met
 
 
 def test_rows_are_a_function_of_cell_seed_and_team() -> None:

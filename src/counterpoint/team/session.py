@@ -78,9 +78,8 @@ class Spec:
         if isinstance(options.get("base_url"), str):
             options["base_url"] = shown(options["base_url"])  # without a password or a query, which may be one
         out = asdict(self) | {"limits": self.limits.as_dict(), "options": options}
-        out |= {"gates": list(self.gates)} if self.gates else {}
-        if not self.gates:
-            del out["gates"]  # as traces had it before there were any
+        del out["gates"]
+        out |= {"gates": list(self.gates)} if self.gates else {}  # without any, as traces had it before there were gates
         return {k: dict(v) if isinstance(v, Mapping) else v for k, v in out.items()}
 
     @classmethod

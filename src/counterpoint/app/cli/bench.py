@@ -6,6 +6,7 @@ written outside --out.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,6 +26,20 @@ def _epilog(*lines: str) -> str:
     examples = "\n".join(f"  counterpoint bench {line}" for line in lines)
     codes = "Exit codes: 0 fine (a team that breaks is measured, too), 2 a wrong option, 3 no such suite, team or results."
     return f"\b\nExamples:\n{examples}\n\n\b\n{codes}"
+
+
+_MODEL = (
+    click.option("--model", metavar="MODEL", help="With topology: fake:0.9, local:NAME, openai:NAME.  [default: fake]"),
+    click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="An option of the model; may be repeated."),
+    click.option("--gate", "gates", multiple=True, metavar="NAME", help="Of a team of models: taint, quarantine; repeatable."),
+)
+
+
+def _model_options(command: Any) -> Any:
+    """What `run` and `attack` say about a team of models."""
+    for option in reversed(_MODEL):
+        command = option(command)
+    return command
 
 
 @click.group(epilog=_epilog("run short --team policy:reference", "card bench/policy-reference-short"))
@@ -62,9 +77,7 @@ def ls(suite_name: str | None, as_json: bool) -> None:
 )  # fmt: skip
 @click.argument("suite_name", metavar="SUITE")
 @click.option("--team", required=True, metavar="TEAM", help="policy:NAME, run:FOLDER, topology:NAME, or package.module:function.")
-@click.option("--model", metavar="MODEL", help="With topology: fake:0.9, local:NAME, openai:NAME.  [default: fake]")
-@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="An option of the model; may be repeated.")
-@click.option("--gate", "gates", multiple=True, metavar="NAME", help="Of a team of models: taint, quarantine; may be repeated.")
+@_model_options
 @click.option("--seeds", default=5, show_default=True, type=click.IntRange(min=1), help="Runs of each cell.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="The first seed.")
 @click.option("--only", metavar="CELL[,CELL]", help="These cells only, and their attacks.")
@@ -127,8 +140,6 @@ class _Telling:
 
 
 def _pairs(given: Sequence[str]) -> dict[str, Any]:
-    import json
-
     out: dict[str, Any] = {}
     for pair in given:
         name, sign, text = pair.partition("=")
@@ -172,9 +183,7 @@ def card(results: tuple[Path, ...], file: Path | None, as_json: bool) -> None:
 )  # fmt: skip
 @click.argument("cell_id", metavar="CELL")
 @click.option("--team", required=True, metavar="TEAM", help="topology:NAME, the run of a language model, or code of your own.")
-@click.option("--model", metavar="MODEL", help="With topology: fake:0.9, local:NAME, openai:NAME.  [default: fake]")
-@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="An option of the model; may be repeated.")
-@click.option("--gate", "gates", multiple=True, metavar="NAME", help="Of a team of models: taint, quarantine; may be repeated.")
+@_model_options
 @click.option("--budget", default=120, show_default=True, type=click.IntRange(min=1), help="Runs that the search may use.")
 @click.option("--seeds", default=5, show_default=True, type=click.IntRange(min=1), help="Runs that are reported.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="The first of them.")
