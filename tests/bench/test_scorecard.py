@@ -124,6 +124,7 @@ def test_a_card_by_hand() -> None:
     assert card.attacks[0].change.mean == pytest.approx((-0.1 - 0.4) / 2)
     assert card.broken == {"hung": 1}
     assert card.bands[1000]["tokens"].mean == 0.0
+    assert made({"team": "x", "suite": "short"}, rows[:2], CELLS).slopes == {}  # one band says nothing about length
     grown = slope(rows[:4], "share")
     assert grown.mean == pytest.approx(0.3)  # 0.3 at ten steps, 0.6 at a hundred
     error = math.sqrt((4 * 0.01) / 2 / 1.0)

@@ -28,12 +28,12 @@ def sections(card: Card) -> list[Section]:
     said += f"Counterpoint {about['version']}, Python {about['python']}."
     said += f" Model {about['model']}, topology {about['topology']}." if "model" in about else ""
     said += "".join(f" {counted(n, 'run')} {how}." for how, n in sorted(card.broken.items()))
-    head = ("family", "measure", *(f"{b:,} steps" for b in bands), "ten times the steps")
+    head = ("family", "measure", *(f"{b:,} steps" for b in bands), "change for ten times the steps")
     rows = []
     for name, (family, words) in MEASURES.items():
         growth = card.slopes.get(name)
         told = [_told(card.bands[b][name], name) for b in bands]
-        rows.append((family, words, *told, "-" if growth is None or growth.mean is None else "+ " + _told(growth, name)))
+        rows.append((family, words, *told, "-" if growth is None or growth.mean is None else _told(growth, name)))
     out = [Section("Card", said, head, rows, tuple(range(2, len(head))))]
     shown = ("share", "success", "events", "tokens")
     by_cell = [(id_, *(_told(of[name], name) for name in shown)) for id_, of in card.cells.items()]

@@ -1,6 +1,6 @@
 """The card of a team: E1 to E4 by band with intervals, how they grow with length, and what attacks did.
 
-    slope     of a measure over log10(steps), ordinary least squares over all clean runs, Student's 95 % interval
+    slope     of a measure over log10(steps), least squares over all clean runs of two bands or more, Student's 95 % interval
     utility   under attack less without, on the same seeds; a control's utility is what looking like an attack costs
 
 Always true: every number is computed from rows alone, so whoever has the rows has the card. Runs that crashed, hung or flooded
@@ -118,7 +118,7 @@ def made(about: Mapping[str, Any], rows: Sequence[BenchRow], cells: Mapping[str,
         runs=len(rows),
         bands={b: _estimates([r for r in clean if cells[r.cell].band == b]) for b in bands},
         cells={id_: _estimates([r for r in clean if r.cell == id_]) for id_ in dict.fromkeys(r.cell for r in clean)},
-        slopes={name: slope(clean, name) for name in MEASURES if name != "events"},
+        slopes={name: slope(clean, name) for name in MEASURES if name != "events"} if len(bands) > 1 else {},
         attacks=[_attacked(cells[id_], rows) for id_ in dict.fromkeys(r.cell for r in rows) if cells[id_].attack],
         broken=broken,
         notes=_notes(rows),
