@@ -31,7 +31,11 @@ def weights_of(seed: int = 0) -> Weights:
     out = {"words": torch.randn(24, 16) * 0.4, "norm": torch.ones(16)}
     for i in range(SHAPE.layers):
         out |= {f"{i}.norm1": torch.ones(16), f"{i}.norm2": torch.ones(16), f"{i}.qkv": torch.randn(32, 16) * 0.2}
-        out |= {f"{i}.o": torch.randn(16, 16) * 0.2, f"{i}.gate_up": torch.randn(64, 16) * 0.2, f"{i}.down": torch.randn(16, 32) * 0.2}
+        out |= {
+            f"{i}.o": torch.randn(16, 16) * 0.2,
+            f"{i}.gate_up": torch.randn(64, 16) * 0.2,
+            f"{i}.down": torch.randn(16, 32) * 0.2,
+        }
     return out
 
 
@@ -81,7 +85,9 @@ def played(engine: Engine, update: int, count: int) -> list[Trace]:
     return out
 
 
-def trained(updates: int, *, adapter: bool = False, state: dict[str, Any] | None = None, first: int = 0) -> tuple[list[float], dict[str, Any]]:
+def trained(
+    updates: int, *, adapter: bool = False, state: dict[str, Any] | None = None, first: int = 0
+) -> tuple[list[float], dict[str, Any]]:
     weights = weights_of()
     own = Adapter.new(SHAPE, weights, rank=4) if adapter else None
     learner = LanguageLearner(Network(SHAPE), weights, Options(lr=0.02, steps=2), own)
@@ -178,7 +184,9 @@ def test_preferences_have_the_value_and_the_gradient_of_their_formula() -> None:
     assert told["pairs"] == 2
     again = {n: w.requires_grad_() for n, w in weights_of().items()}
     whole = LanguageLearner(Network(SHAPE), again, Options(tokens=10_000))
-    sums = torch.stack([part.sum() for batch in whole._batches(flat) for part in _in_order(whole, again, batch, flat)]).reshape(2, 2)
+    sums = torch.stack([part.sum() for batch in whole._batches(flat) for part in _in_order(whole, again, batch, flat)]).reshape(
+        2, 2
+    )
     before = torch.as_tensor(ref, dtype=torch.float32)
     margin = 0.3 * ((sums - before)[:, 0] - (sums - before)[:, 1])
     torch.nn.functional.softplus(-margin).mean().backward()

@@ -18,7 +18,7 @@ from counterpoint.errors import InputError, NotFound, Refused  # noqa: E402
 from counterpoint.train.lm.driver import Driver  # noqa: E402
 from counterpoint.train.lm.policies import Policies, read_model  # noqa: E402
 from counterpoint.train.lm.settings import LanguageSettings, language_settings  # noqa: E402
-from counterpoint.train.lm.training import LanguageTraining  # noqa: E402
+from counterpoint.train.lm.training import LanguageTraining, first_task  # noqa: E402
 
 PRESETS = [name for name in registry.ids("preset") if "lm" in registry.get("preset", name).learns]
 ROLES = ("orchestrator", "worker")
@@ -59,6 +59,23 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
     training.policies.export(tmp_path_factory.mktemp("run"))
     assert len({t.rewards["team"] for t in traces}) > 1
     return model, traces
+
+
+def test_runs_of_other_seeds_learn_on_other_tasks(played: tuple[Path, list[Any]]) -> None:
+    model, traces = played
+    asked: dict[int, set[int]] = {}
+
+    class Listening(Replayed):
+        def play(self, rollouts: Any, engines: Any) -> list[Any]:
+            asked.setdefault(rollouts[0].spec.seed // 10_000, set()).update(r.spec.seed for r in rollouts)
+            return self.traces
+
+    for seed in (0, 1):
+        told = settings(model, seed=seed, rank=2)
+        files = read_model(told.model, torch.device("cpu"))
+        LanguageTraining(told, Policies(told, files, ROLES), cast("Any", Listening(traces))).learn()
+    assert asked == {100: {1_000_000, 1_000_001, 1_000_002}, 101: {1_010_000, 1_010_001, 1_010_002}}
+    assert first_task(99, is_shown=False) + 10_000 == first_task(0, is_shown=True)
 
 
 @pytest.mark.parametrize("name", [n for n in PRESETS if n != "clone"])

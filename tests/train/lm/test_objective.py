@@ -31,7 +31,13 @@ def oracle(how: Objective, logp: np.ndarray) -> float:
 def told(how: Objective, logp: Any) -> tuple[Any, dict[str, float]]:
     column = lambda x: torch.as_tensor(x, dtype=torch.float64)  # noqa: E731
     return how(
-        logp, column(OLD), column(ADVANTAGES), column(WEIGHTS), torch.as_tensor(CALLS), sampler=column(SAMPLER), reference=column(REFERENCE)
+        logp,
+        column(OLD),
+        column(ADVANTAGES),
+        column(WEIGHTS),
+        torch.as_tensor(CALLS),
+        sampler=column(SAMPLER),
+        reference=column(REFERENCE),
     )
 
 

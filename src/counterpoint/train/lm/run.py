@@ -25,7 +25,7 @@ from counterpoint.train.lm.alerts import language_alerts
 from counterpoint.train.lm.driver import Driver, Rollout
 from counterpoint.train.lm.policies import ModelFiles, Policies, check_device, check_memory, read_model
 from counterpoint.train.lm.settings import LanguageSettings, language_settings
-from counterpoint.train.lm.training import _SHOW, LanguageTraining, Played, decisions
+from counterpoint.train.lm.training import LanguageTraining, Played, decisions, first_task
 from counterpoint.train.lm.worker_link import Host
 from counterpoint.train.runner import check_ray
 from counterpoint.train.session import Progress, RunSession
@@ -136,7 +136,8 @@ def _restore(training: LanguageTraining, run: RunFolder, path: Path) -> None:
 
 def _roles(settings: LanguageSettings, driver: Driver) -> list[str]:
     """The roles that speak in the run's tasks, as a fake team shows them."""
-    tried = [Rollout(spec=mix.spec(_SHOW, "fake:1"), trace_id=f"roles-{i}") for i, mix in enumerate(settings.task)]
+    first = first_task(settings.seed, is_shown=True)
+    tried = [Rollout(spec=mix.spec(first, "fake:1"), trace_id=f"roles-{i}") for i, mix in enumerate(settings.task)]
     found = {e.role for t in driver.play(tried, None) for e in t.events if e.role and "call" in (e.extra or {})}
     return sorted(found)
 
@@ -204,7 +205,8 @@ class LanguageSession(RunSession):
 
     def _faked(self) -> list[Trace]:
         i, t = self.settings.imitate, self.training
-        seeds = [_SHOW + k for k in range(i.teams)]
+        first = first_task(self.settings.seed, is_shown=True)
+        seeds = range(first, first + i.teams)
         return t.play(seeds, temperature=1.0, name="shown", model=i.demos).traces
 
     def _wrote(self, row: dict[str, Any], played: Played | None, begin: float) -> None:

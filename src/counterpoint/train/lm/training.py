@@ -2,7 +2,8 @@
 
 Always true: an update is a function of (settings, state): tasks, samples and batches are keyed by the seed and the update's
 number, so a run that resumes gives the same numbers as one that never stopped. Held-out tasks have the seeds from
-`first_eval_seed` on, those that are learnt on begin at 1,000,000, those that are shown at 2,000,000.
+`first_eval_seed` on, those that are learnt on begin at 1,000,000, those that are shown at 2,000,000, and 10,000 further for
+each seed of a run.
 """
 
 from __future__ import annotations
@@ -32,8 +33,14 @@ from counterpoint.train.lm.policies import Policies
 from counterpoint.train.lm.settings import LanguageSettings, TaskMix
 
 _LEARN, _SHOW = 1_000_000, 2_000_000
+_APART = 10_000
 _LAST_RATE = 0.05
 """What is left of the imitation rate at its end."""
+
+
+def first_task(seed: int, *, is_shown: bool) -> int:
+    """The first task that a run of this seed learns on, or is shown: runs of other seeds begin ten thousand tasks apart."""
+    return (_SHOW if is_shown else _LEARN) + seed % 100 * _APART
 
 
 @dataclass(frozen=True)
@@ -334,7 +341,7 @@ class LanguageTraining:
         kept: list[Trace] = []
         flat, made, missing = 0, 0, learn.groups
         for turn in range(learn.resample + 1):
-            first = _LEARN + (self.update * (learn.resample + 1) + turn) * learn.groups
+            first = first_task(self.settings.seed, is_shown=False) + (self.update * (learn.resample + 1) + turn) * learn.groups
             seeds = range(first, first + missing)
             name = f"u{self.update}"
             traces = self.play(seeds, samples=learn.samples, temperature=learn.temperature, name=name).traces
