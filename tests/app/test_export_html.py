@@ -80,7 +80,7 @@ def test_the_block_holds_what_the_server_would_say(tmp_path: Path) -> None:
     assert whole["made_by"] == f"counterpoint {counterpoint.__version__}"
     assert whole["masked"] == dict(found) == told["masked"]
     one = whole["traces"][trace.trace_id]
-    assert one["about"] == plain(overview(trace)) | {"can_fork": False}
+    assert one["about"] == plain(overview(trace)) | {"can_fork": False, "fork_refusal": "This page is a file: open the trace with counterpoint view to fork it."}
     assert base64.b64decode(one["columns"]) == columns(trace)
     assert one["panels"] == {"blame": plain(blame.answer(trace)), "safety": plain(safety.answer(trace))}
     assert [m["id"] for m in one["methods"]] == [m.id for m in methods(trace)]

@@ -35,6 +35,13 @@ export interface TraceRow {
   lanes: number[];
 }
 
+/** How many alerts a trace has, for its line in the list. */
+export interface AlertCount {
+  count: number;
+  severity: string;
+  text: string;
+}
+
 /** The list, and where it came from. */
 export interface Traces {
   store: string;
@@ -108,6 +115,7 @@ export interface About {
   alerts: Alert[];
   notes: string[];
   can_fork: boolean;
+  fork_refusal: string | null;
   has_reward: boolean;
   has_logp: boolean;
   is_masked: boolean;
@@ -281,59 +289,6 @@ export interface Diff {
   steered: string[];
 }
 
-/** A training run in a list. */
-export interface RunRow {
-  id: string;
-  folder: string;
-  preset: string | null;
-  world: string | null;
-  seed: number | null;
-  updates: number;
-  reward: number | null;
-  is_live: boolean;
-  is_steered: boolean;
-}
-
-/** A curve of a run, with a band where there are several seeds. */
-export interface Series {
-  name: string;
-  x: number[];
-  y: (number | null)[];
-  low: (number | null)[];
-  high: (number | null)[];
-}
-
-/** A run and its curves. */
-export interface Run {
-  row: RunRow;
-  series: Series[];
-  alerts: Alert[];
-  samples: string[];
-}
-
-/** One side of a comparison. */
-export interface CompareRow {
-  name: string;
-  mean: number;
-  low: number | null;
-  high: number | null;
-  seeds: number;
-  tokens: number | null;
-  agents: number | null;
-  calls: number | null;
-  steered: number;
-}
-
-/** Groups of runs on the same tasks. */
-export interface Compare {
-  metric: string;
-  rows: CompareRow[];
-  differences: Record<string, unknown>[];
-  curves: Series[];
-  moved: Record<string, unknown>[];
-  refusal: string | null;
-}
-
 /** An order that has taken effect on an agent, and the event that says so. */
 export interface LiveOrder {
   id: string;
@@ -373,6 +328,69 @@ export interface LiveBatch {
   at: number;
   traces: LiveTrace[];
   events: Record<string, Record<string, unknown>[]>;
+}
+
+/** A training run in a list. */
+export interface RunRow {
+  id: string;
+  folder: string;
+  preset: string | null;
+  world: string | null;
+  seed: number | null;
+  updates: number;
+  reward: number | null;
+  is_live: boolean;
+  written: number;
+  is_steered: boolean;
+}
+
+/** A value to compare with: the optimum or an upper bound of it, or what a hand-made policy gets on the same tasks. */
+export interface Level {
+  name: string;
+  value: number;
+  is_bound: boolean;
+}
+
+/** A curve of a run, with a band where there are several seeds. */
+export interface Series {
+  name: string;
+  x: number[];
+  y: (number | null)[];
+  low: (number | null)[];
+  high: (number | null)[];
+}
+
+/** A run and its curves. */
+export interface Run {
+  row: RunRow;
+  series: Series[];
+  alerts: Alert[];
+  samples: string[];
+  levels: Level[];
+}
+
+/** One side of a comparison. */
+export interface CompareRow {
+  name: string;
+  mean: number;
+  low: number | null;
+  high: number | null;
+  seeds: number;
+  tokens: number | null;
+  agents: number | null;
+  calls: number | null;
+  steered: number;
+}
+
+/** Groups of runs on the same tasks. */
+export interface Compare {
+  metric: string;
+  rows: CompareRow[];
+  differences: Record<string, unknown>[];
+  curves: Series[];
+  moved: Record<string, unknown>[];
+  levels: Level[];
+  refusal: string | null;
 }
 
 /** A folder of `counterpoint compare --all` in a list. */

@@ -81,6 +81,17 @@ def can_fork(trace: Trace) -> bool:
     return isinstance(world_of(trace), ManyReplay)
 
 
+def fork_refusal(trace: Trace) -> str | None:
+    """Why the page cannot fork a trace, in a sentence; None where it can."""
+    if can_fork(trace):
+        return None
+    if isinstance(trace.meta.get("import"), dict):
+        return "This trace was imported: Counterpoint cannot run that team again, so nobody knows how it would have continued."
+    if isinstance(trace.meta.get("team"), dict) or isinstance(trace.meta.get("world"), str):
+        return "This trace names code that is not part of Counterpoint, and the page runs none; counterpoint fork --allow can."
+    return "This trace does not say which simulated world or recorded team made it, so it cannot be run again."
+
+
 def parent_of(trace: Trace) -> str | None:
     """The trace that this one was forked from: the simulator adds `-ID` for every edit, the recorder says so in `meta`."""
     said = trace.meta.get("parent")

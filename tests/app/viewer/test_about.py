@@ -50,6 +50,7 @@ def test_the_card_of_a_small_team() -> None:
     assert told.has_reward
     assert not told.has_logp
     assert not told.can_fork
+    assert "does not say which simulated world" in str(told.fork_refusal)
     assert not told.is_large
     assert told.parent is None
     assert msgspec.json.decode(msgspec.json.encode(told), type=About) == told
@@ -59,7 +60,7 @@ def test_the_strip_leads_to_events_and_agents() -> None:
     facts = {fact.kind: fact for fact in overview(team()).facts}
     assert facts["slowest"].text == "slowest: lead (56 % of path)"
     assert facts["slowest"].agent == 0
-    assert facts["dearest"].text == "dearest: lead ($0.50)"
+    assert facts["costliest"].text == "most expensive: lead ($0.50)"
     assert (facts["wrong"].text, facts["wrong"].event) == ("first failure: shell of lead (e5)", 5)
     assert (facts["incident"].text, facts["incident"].event) == ("1 incident", 3)
     assert facts["reach"].text == "outside content may have reached 4 of 7 events"

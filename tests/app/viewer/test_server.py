@@ -15,8 +15,9 @@ import pytest
 
 from app.runs_made import made
 from app.viewer.served import HOSTILE, SCRIPT, Answer, Viewer, filled, simulated, viewing
-from counterpoint import Store
+from counterpoint import Event, Store, Trace, content_ref
 from counterpoint.app.viewer.collection import Collection
+from counterpoint.app.viewer.one_file import reopened
 from counterpoint.testing import synthetic_trace
 
 
@@ -24,7 +25,7 @@ from counterpoint.testing import synthetic_trace
 def viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Viewer]:
     folder = tmp_path_factory.mktemp("viewed")
     for seed in (0, 1):
-        made(folder / "runs" / f"grpo-{seed}", "grpo", seed)
+        made(folder / "runs" / f"grpo-{seed}", "grpo", seed, hand_made={"serial": 4.0, "reference": 7.0})
         made(folder / "runs" / f"c3-{seed}", "c3", seed, mean=6.0)
     made(folder / "runs" / "dear", "dear", 0, calls=5000)
     collection = Collection(filled(folder / "traces"), runs=[folder / "runs"])
@@ -46,7 +47,7 @@ def run_id(viewer: Viewer, name: str) -> str:
 # -- the page ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["/", "/t/plain", "/t/a%2Fb", "/d/a..b", "/r", "/r/runs%2Fx", "/c?s=a%3Dx", "/live", "/t/x?e=e1&v=credit"])
+@pytest.mark.parametrize("path", ["/", "/t/plain", "/t/a%2Fb", "/d/a..b", "/r", "/r/runs%2Fx", "/c?s=a%3Dx", "/live", "/t/x?e=e1&v=credit", "/runs", "/diff", "/compare", "/traces"])
 def test_every_page_is_the_one_page(viewer: Viewer, path: str) -> None:
     answer = viewer.ask(path)
     assert answer.status == 200
@@ -76,10 +77,12 @@ def test_without_the_built_page_it_says_how_to_build_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/viewer.html", "/page/viewer.html", "//etc/passwd"])
-def test_nothing_else_is_a_page_and_nothing_is_a_file(viewer: Viewer, path: str) -> None:
+def test_an_unknown_address_answers_with_the_page_and_nothing_is_a_file(viewer: Viewer, path: str) -> None:
     answer = viewer.ask(path)
     assert b"root:" not in answer.body
-    assert answer.status == 404 or (path == "//etc/passwd" and b"counterpoint-boot" in answer.body)
+    assert b"counterpoint-boot" in answer.body
+    assert answer.status == (200 if path == "//etc/passwd" else 404)
+    assert viewer.ask(path, method="POST", x_counterpoint_token=viewer.token).status == 405
 
 
 # -- traces --------------------------------------------------------------------------------------------------------------
@@ -95,6 +98,42 @@ def test_traces_lists_the_newest_first_with_facets(viewer: Viewer) -> None:
     assert max(row["lanes"]) <= 1.0
     assert viewer.ask("/api/traces?q=agents%3E4").json["total"] < told["total"]
     assert len(viewer.ask("/api/traces?limit=2").json["rows"]) == 2
+
+
+def test_alerts_are_counted_as_the_trace_itself_counts_them(viewer: Viewer) -> None:
+    names = [row["id"] for row in viewer.ask("/api/traces").json["rows"]]
+    told = viewer.ask("/api/alerts?" + "&".join(f"id={_query(name)}" for name in [*names, "nothing"])).json
+    assert list(told) == names
+    for name in names:
+        alerts = viewer.of(name).json["alerts"]
+        assert told[name]["count"] == len(alerts)
+        assert told[name]["text"] == (alerts[0]["text"] if alerts else "")
+    assert any(one["count"] for one in told.values())
+
+
+def test_a_trace_is_downloaded_as_one_file_with_choices(tmp_path: Path) -> None:
+    key, page = "sk-" + "a1B2" * 10, "<!doctype html><head><title>x</title></head><!--counterpoint-data--><script type='module'>1</script>"
+    with Store(tmp_path / "traces") as store:
+        said = {0.0: f"the key is {key}", 5.0: "the end"}
+        events = [Event(id=f"e{t:g}", t=t, type="message", agent="lead", content_ref=content_ref(text)) for t, text in said.items()]
+        store.add(Trace(trace_id="a/b", task_id="share", events=events, edges=[], contents={content_ref(text): text for text in said.values()}))
+    with viewing(Collection(tmp_path / "traces"), tmp_path) as found, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("counterpoint.app.viewer.one_file.PAGE", tmp_path / "page.html")
+        (tmp_path / "page.html").write_text(page)
+
+        def texts(words: str) -> list[str]:
+            answer = found.of("a/b", f"/file{words}")
+            assert answer.status == 200
+            assert answer.headers["content-disposition"] == 'attachment; filename="a-b.html"'
+            assert answer.headers["content-security-policy"] == "sandbox"
+            return list(reopened(answer.body)[1]["traces"]["a/b"]["texts"].values())
+
+        assert texts("") == ["the key is [masked:key:0001]", "the end"]
+        assert texts("?mask=0") == [f"the key is {key}", "the end"]
+        assert texts("?from=4&to=6") == ["the end"]
+        assert texts("?texts=0") == []
+        assert found.of("a/b", "/file?from=90&to=99").status == 404
+        assert found.of("a/b", "/file?from=x").status == 400
 
 
 def test_a_wrong_query_says_what_would_work(viewer: Viewer) -> None:
@@ -244,6 +283,11 @@ def test_runs_are_listed_opened_and_compared(viewer: Viewer) -> None:
     assert compared["rows"][1]["mean"] > compared["rows"][0]["mean"]
     assert compared["differences"][0]["label"] == "c3"
     assert compared["curves"]
+    assert compared["levels"] == told["levels"] == [
+        {"name": "optimum", "value": 10.0, "is_bound": True},
+        {"name": "reference", "value": 7.0, "is_bound": False},
+        {"name": "serial", "value": 4.0, "is_bound": False},
+    ]
     assert compared["moved"]
     assert "a" not in compared["moved"][0]
 

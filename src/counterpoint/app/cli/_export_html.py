@@ -18,11 +18,11 @@ import click
 from counterpoint.app.cli._masked import counts, hidden, report_lines, report_rows
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit
 from counterpoint.app.library import load
-from counterpoint.app.viewer.excerpt import part
-from counterpoint.app.viewer.one_file import OneFile, one_file, page_around, reopened
+from counterpoint.app.viewer.one_file import OneFile, page_around, reopened
+from counterpoint.app.viewer.sharing import shared
 from counterpoint.errors import InputError
 from counterpoint.files import put, read_plain, refuse
-from counterpoint.formats.masking import Masked, mask, masked_all
+from counterpoint.formats.masking import Masked
 
 _WINDOW = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:-|\.\.)\s*(\d+(?:\.\d+)?)\s*")
 
@@ -51,7 +51,8 @@ def write_html(
     else:
         named = [name.strip() for name in agents.split(",") if name.strip()] if agents else []
         between = _between(window) if window else None
-        made, secrets, ids, notes = _made(refs, named, between, store, is_summary=is_summary, is_bare=is_bare)
+        traces = [load(ref, store=store) for ref in refs]
+        made, secrets, ids, notes = shared(traces, agents=named, window=between, is_summary=is_summary, is_bare=is_bare)
     if not is_dry:
         put([(path, made.data)], overwrite=force)
     digest = hashlib.sha256(made.data).hexdigest()
@@ -74,31 +75,6 @@ def write_html(
 def _masked(secrets: Masked | Counter[str] | None) -> Masked | None:
     """What was masked where; of an older file that is not known."""
     return secrets if isinstance(secrets, Masked) else None
-
-
-def _made(
-    refs: Sequence[str],
-    agents: list[str],
-    window: tuple[float, float] | None,
-    store: str | None,
-    *,
-    is_summary: bool,
-    is_bare: bool,
-) -> tuple[OneFile, Masked | None, list[str], list[str]]:
-    traces, notes = [], []
-    for ref in refs:
-        trace = load(ref, store=store)
-        if agents or window:
-            trace, said = part(trace, agents=agents, window=window)
-            notes.append(said)
-        traces.append(trace)
-    done = None if is_bare else masked_all(traces)
-    traces = traces if done is None else done.traces
-    if done is not None and notes:  # a note names the agents that were asked for
-        notes = [mask(note)[0] for note in notes]
-    notes += ["a summary: texts and fields of events are not in this file"] if is_summary else []
-    made = one_file(traces, masked=None if done is None else done.found, is_summary=is_summary, notes=notes)
-    return made, done, [t.trace_id for t in traces], notes
 
 
 def _moved(refs: Sequence[str], is_cut: object) -> tuple[OneFile, Counter[str] | None, list[str], list[str]]:

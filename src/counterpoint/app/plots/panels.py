@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,14 +100,17 @@ def curves(groups: Sequence[Group]) -> Curves | Absent:
         band = "one seed: " if max(counts) == 1 else "where there is one seed: "
         band += "band 95 % over tasks" if is_held_out else "no band"
     what = "return on held-out tasks" if is_held_out else "reward in training (nothing held out yet)"
-    return Curves(lines, _marks(groups), what, band)
+    # levels of different worlds cannot both be right, so the first run speaks
+    return Curves(lines, levels(groups[0].runs[0].about), what, band)
 
 
-def _marks(groups: Sequence[Group]) -> list[tuple[str, float]]:
-    """Levels that the runs state; those of different worlds cannot both be right, so the first run speaks."""
-    about = groups[0].runs[0].about
+BOUNDS = ("optimum", "upper bound")
+
+
+def levels(about: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """Levels that a run states: its bound first, by one of the names in `BOUNDS`, then the hand-made policies, the best first."""
     best = about.get("optimum") or {}
-    marks = [("optimum" if best.get("kind") == "exact" else "upper bound", best.get("value"))] if best else []
+    marks = [(BOUNDS[0] if best.get("kind") == "exact" else BOUNDS[1], best.get("value"))] if best else []
     marks += sorted((about.get("hand_made") or {}).items(), key=lambda pair: -(pair[1] or 0))
     return [(str(name), float(value)) for name, value in marks if isinstance(value, (int, float)) and math.isfinite(value)]
 

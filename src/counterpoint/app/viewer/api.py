@@ -13,7 +13,7 @@ import msgspec
 
 from counterpoint.app.viewer import columns, crediting, diffing, events, finding, outcomes, overview
 from counterpoint.app.viewer.panel import panels
-from counterpoint.app.viewer.shapes import Diff, EventDetail
+from counterpoint.app.viewer.shapes import AlertCount, Diff, EventDetail
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
 
@@ -37,8 +37,8 @@ def _number(words: Words, name: str, default: float) -> float:
     return found
 
 
-def _is_set(words: Words, name: str) -> bool:
-    return words.get(name, "0") not in ("", "0", "false")
+def _is_set(words: Words, name: str, default: str = "0") -> bool:
+    return words.get(name, default) not in ("", "0", "false")
 
 
 def _window(trace: Trace, words: Words) -> bytes:
@@ -89,6 +89,23 @@ def event_of(trace: Trace, number: str, words: Words, badges: Mapping[str, str] 
     n = int(number) if number.isascii() and number.isdigit() and len(number) <= 10 else -1
     found = events.event(trace, n, whole=_is_set(words, "whole"))
     return found if badges is None else msgspec.structs.replace(found, badge=badges.get(found.id))
+
+
+def alert_count(trace: Trace) -> AlertCount:
+    """How many alerts a trace has."""
+    return overview.alert_count(trace)
+
+
+def file_of(trace: Trace, words: Words) -> bytes:
+    """The trace as a one-file page: `mask=0` leaves secrets in it; `from`, `to`, `agent` cut it; `texts=0` leaves texts out."""
+    from counterpoint.app.viewer.sharing import shared
+
+    window = None
+    if words.get("from") or words.get("to"):
+        window = _number(words, "from", 0.0), _number(words, "to", float("inf"))
+    agents = [words["agent"]] if words.get("agent") else []
+    is_bare, is_summary = not _is_set(words, "mask", default="1"), not _is_set(words, "texts", default="1")
+    return shared([trace], agents=agents, window=window, is_summary=is_summary, is_bare=is_bare).file.data
 
 
 def diff(a: Trace, b: Trace) -> Diff:

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 import counterpoint
 from counterpoint.app.search import FACETS, facet, matcher
-from counterpoint.app.viewer.shapes import TraceRow, Traces
+from counterpoint.app.viewer.shapes import AlertCount, TraceRow, Traces
 from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
 from counterpoint.store import Store
 from counterpoint.store.summary import Summary
@@ -256,6 +256,8 @@ SLICES = 24
 _PICTURES, _PICTURE_EVENTS = 60, 5_000
 """So many rows get a picture, if they have no more events than this."""
 _KEPT = 5_000
+_COUNTED_EVENTS = 20_000
+"""Alerts are counted in the list for traces of at most so many events: a larger one is looked at when it is opened."""
 ROWS = 2_000
 _VALUES = 100
 """So many values of a facet are counted out."""
@@ -300,6 +302,38 @@ class Listing:
             while len(self._pictures) > _KEPT:
                 self._pictures.popitem(last=False)
             return out | {name: self._pictures[version] for name, version in wanted.items() if version in self._pictures}
+
+
+class AlertCounts:
+    """Counts the alerts of traces for their lines in the list, once for each version of a trace."""
+
+    def __init__(self, collection: Collection, count: Callable[[Trace], AlertCount]) -> None:
+        """`count` looks at one trace."""
+        self._collection, self._count = collection, count
+        self._known: OrderedDict[tuple[str, str], AlertCount] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, names: Sequence[str]) -> dict[str, AlertCount]:
+        """By name; what is not there, or too large to be looked at unasked, is left out."""
+        large = {row.id for row in self._collection.rows() if row.events > _COUNTED_EVENTS or row.is_open}
+        out = {}
+        for name in dict.fromkeys(names):
+            if name not in large:
+                with suppress(CounterpointError, OSError):  # it says why when it is opened
+                    out[name] = self._of(name)
+        return out
+
+    def _of(self, name: str) -> AlertCount:
+        key = name, self._collection.version(name)
+        with self._lock:
+            found = self._known.get(key)
+        if found is None:
+            found = self._count(self._collection.get(name))
+            with self._lock:
+                self._known[key] = found
+                while len(self._known) > _KEPT:
+                    self._known.popitem(last=False)
+        return found
 
 
 def _row(row: Summary, lanes: list[float]) -> TraceRow:

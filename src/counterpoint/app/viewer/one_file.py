@@ -55,6 +55,7 @@ TEXTS = 32_000_000
 # Up to this many events credit goes along at every unit; beyond it, and in a summary, only for agents and what is larger.
 _FINE = 5_000
 _COARSE = ("team", "orchestrator", "role", "agent")
+_NO_FORK = "This page is a file: open the trace with counterpoint view to fork it."
 _PLACE = "<!--counterpoint-data-->"
 _BLOCK = re.compile(rb'<script[^>]*\bid="counterpoint-data"[^>]*>(?P<body>[A-Za-z0-9+/=\s]*)</script>')
 
@@ -102,7 +103,7 @@ def packed(trace: Trace, *, longest: int | None, notes: Sequence[str] = ()) -> d
     look, said = prepared(trace), overview(trace)
     told, credits_ = _credits(trace, is_coarse=longest is None or look.n > _FINE)
     out: dict[str, Any] = {
-        "about": replace(said, can_fork=False, notes=[*said.notes, *notes]),
+        "about": replace(said, can_fork=False, fork_refusal=_NO_FORK, notes=[*said.notes, *notes]),
         "columns": base64.b64encode(columns(trace)).decode(),
         "texts": {},
         "events": {},

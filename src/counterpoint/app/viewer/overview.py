@@ -10,11 +10,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from counterpoint.app.forking import can_fork, parent_of
+from counterpoint.app.forking import fork_refusal, parent_of
 from counterpoint.app.pricing import cost_words
 from counterpoint.app.viewer.crediting import chosen, credit
 from counterpoint.app.viewer.prepared import Prepared, finite, is_dear, prepared, sinks
-from counterpoint.app.viewer.shapes import TYPES, VERSION, About, Agent, Alert, Fact
+from counterpoint.app.viewer.shapes import TYPES, VERSION, About, Agent, Alert, AlertCount, Fact
 from counterpoint.audit.collaboration import collaboration
 from counterpoint.audit.hacks import hacks
 from counterpoint.audit.overhead import overhead
@@ -57,7 +57,7 @@ _SHORT_ID = 12
 
 def facts(look: Prepared, agents: list[Agent], found: list[Alert]) -> list[Fact]:
     """What the strip says, most telling first."""
-    out = [*_slowest(look, agents), *_dearest(agents), *_credited(look), *_wrong(look)]
+    out = [*_slowest(look, agents), *_costliest(agents), *_credited(look), *_wrong(look)]
     for kind, one, more in _COUNTED:
         of_kind = [a for a in found if a.kind == kind]
         count = look.report.unlinked_count if kind == "unlinked" else len(of_kind)
@@ -104,13 +104,13 @@ def _slowest(look: Prepared, agents: list[Agent]) -> Iterable[Fact]:
         yield Fact(kind="slowest", text=f"slowest: {name} ({percent(share)} of {unit})", event=n, agent=who)
 
 
-def _dearest(agents: list[Agent]) -> Iterable[Fact]:
+def _costliest(agents: list[Agent]) -> Iterable[Fact]:
     found, is_paid = _most(agents, [a.cost_own or 0.0 for a in agents]), True
     if found is None:
         found, is_paid = _most(agents, [a.tokens_own for a in agents]), False
     if found is not None and _is_team(agents):
-        amount = money(found[2]) if is_paid else f"{compact(found[2])} tokens"
-        yield Fact(kind="dearest", text=f"dearest: {found[0]} ({amount})", agent=found[1])
+        word, amount = ("most expensive", money(found[2])) if is_paid else ("most tokens", compact(found[2]))
+        yield Fact(kind="costliest", text=f"{word}: {found[0]} ({amount})", agent=found[1])
 
 
 def _credited(look: Prepared) -> Iterable[Fact]:
@@ -159,6 +159,19 @@ def _many(count: int, one: str, more: str | None = None) -> str:
 
 def alerts(look: Prepared) -> list[Alert]:
     """What to look at, the gravest first."""
+    if "alerts" not in look.kept:
+        look.kept["alerts"] = _alerts(look)
+    kept: list[Alert] = look.kept["alerts"]
+    return kept
+
+
+def alert_count(trace: Trace) -> AlertCount:
+    """The same in one line, for the list of traces."""
+    found = alerts(prepared(trace))
+    return AlertCount(count=len(found), severity=found[0].severity if found else "", text=found[0].text if found else "")
+
+
+def _alerts(look: Prepared) -> list[Alert]:
     out = [*_incidents(look), *_hacks(look), *_unlinked(look), *_open(look), *_failures(look)]
     rank = {"high": 0, "medium": 1, "low": 2}
     return sorted(out, key=lambda alert: rank[alert.severity])
@@ -274,6 +287,7 @@ def _about(look: Prepared) -> About:
     trace, (start, end) = look.trace, look.span
     rows = agents(look)
     found = alerts(look)
+    refusal = fork_refusal(trace)
     return About(
         version=VERSION,
         id=trace.trace_id,
@@ -300,7 +314,8 @@ def _about(look: Prepared) -> About:
         facts=facts(look, rows, found),
         alerts=found,
         notes=notes(look),
-        can_fork=can_fork(trace),
+        can_fork=refusal is None,
+        fork_refusal=refusal,
         has_reward="team" in trace.rewards,
         has_logp=any(e.logp is not None for e in trace.events),
         is_masked=is_masked(trace),

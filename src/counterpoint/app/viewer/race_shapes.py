@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from counterpoint.app.viewer.shapes import Series
+from counterpoint.app.viewer.run_shapes import Series
 
 
 class RaceRow(Struct, frozen=True, kw_only=True):

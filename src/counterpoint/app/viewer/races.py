@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from counterpoint.app.viewer.collection import Collection
 from counterpoint.app.viewer.race_shapes import Race, RaceDifference, RaceLine, RaceRow, RaceWorld
-from counterpoint.app.viewer.shapes import Series
+from counterpoint.app.viewer.run_shapes import Series
 from counterpoint.errors import CounterpointError
 
 if TYPE_CHECKING:

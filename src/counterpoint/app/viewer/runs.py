@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from counterpoint.app.viewer.collection import Collection
-from counterpoint.app.viewer.shapes import Alert, Compare, CompareRow, Run, RunRow, Series
+from counterpoint.app.viewer.run_shapes import Compare, CompareRow, Level, Run, RunRow, Series
+from counterpoint.app.viewer.shapes import Alert
 from counterpoint.errors import CounterpointError, InputError, NotFound, Refused, did_you_mean
 from counterpoint.trace.steered import STEERED
 
@@ -64,7 +65,15 @@ def run(collection: Collection, run_id: str) -> Run:
     kept = dict.fromkeys(reversed(collection.samples(run_id)))
     shown = [f"{run_id}:{name}" for row in reversed(alerts) for name in row.get("traces") or ()]
     samples = list(dict.fromkeys([*(name for name in shown if name in kept), *kept]))[:_SAMPLES]
-    return Run(row=_row(run_id, folder), series=_curves(folder), alerts=[_alert(row) for row in alerts], samples=samples)
+    told = [_alert(row) for row in alerts]
+    return Run(row=_row(run_id, folder), series=_curves(folder), alerts=told, samples=samples, levels=_levels(folder))
+
+
+def _levels(folder: RunFolder) -> list[Level]:
+    """The bound that the run states, then what hand-made policies get on its held-out tasks, as the pictures show them."""
+    from counterpoint.app.plots.panels import BOUNDS, levels
+
+    return [Level(name=name, value=value, is_bound=name in BOUNDS) for name, value in levels(folder.about)]
 
 
 def _written(path: Path) -> float:
@@ -91,6 +100,7 @@ def _row(run_id: str, folder: RunFolder) -> RunRow:
         updates=int(metrics[-1]["update"]) if metrics else 0,
         reward=math.fsum(tested) / len(tested) if tested else trained,
         is_live=about.get("status") == "running" and time.time() - _written(folder.path) < _LIVE_S,
+        written=_written(folder.path),
         is_steered=bool(about.get(STEERED)),
     )
 
@@ -175,7 +185,8 @@ def _sides(collection: Collection, word: str) -> list[tuple[str | None, Path]]:
 
 
 def _refused(metric: str, why: str, groups: Sequence[Group]) -> Compare:
-    return Compare(metric=metric, rows=[], differences=[], curves=_lines(groups), moved=[], refusal=why)
+    levels = _levels(groups[0].runs[0]) if groups else []
+    return Compare(metric=metric, rows=[], differences=[], curves=_lines(groups), moved=[], levels=levels, refusal=why)
 
 
 def _compare(collection: Collection, groups: list[Group], metric: str, against: list[str]) -> Compare:
@@ -204,6 +215,7 @@ def _compare(collection: Collection, groups: list[Group], metric: str, against: 
         differences=[difference_row(d, found.tasks) for d in result.differences],
         curves=_lines(groups),
         moved=_moved(result, found.tasks, {group.label: _kept(collection, group) for group in groups}),
+        levels=_levels(groups[0].runs[0]),
         refusal=f"not comparable: {joined_reasons(against)}" if against else None,
     )
 

@@ -7,6 +7,7 @@ in the collection and never becomes a path; nothing but the page is a file; an e
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import socket
 from collections.abc import Callable, Sequence
@@ -27,7 +28,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 import counterpoint
 from counterpoint.app import serving
 from counterpoint.app.viewer import outcomes, races, runs, steering
-from counterpoint.app.viewer.collection import ROWS, Collection, Listing
+from counterpoint.app.viewer.collection import ROWS, AlertCounts, Collection, Listing
 from counterpoint.app.viewer.forks import Forks
 from counterpoint.app.viewer.guard import Door, Guard
 from counterpoint.app.viewer.live import Live
@@ -42,7 +43,10 @@ _MISSING = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Counte
 <h1>The page is not built</h1>
 <p>This copy of Counterpoint has no <code>viewer.html</code>. Installed packages carry it; a checkout builds it with Node:</p>
 <pre>make page</pre><p>Then reload. What the page would show is at <a href="/api/traces">/api/traces</a>.</p></body></html>"""
-_PAGES = frozenset({"", "t", "d", "r", "c", "b", "live"})
+_PAGES = frozenset({"", "t", "d", "r", "c", "b", "live", "traces", "trace", "diff", "runs", "compare", "bench"})
+"""First words of addresses that the page knows. It is the answer under every other one too, and says that there is nothing."""
+_COUNTED = 50
+"""So many traces get their alerts counted for one question."""
 _BODY = 1 << 20
 _CONNECTIONS, _SECONDS = 256, 30.0
 _WRITES = "POST /api/t/ID/fork, POST /api/t/ID/score and POST /api/steer/ID"
@@ -75,6 +79,7 @@ class Site:
         self.live = Live(collection.store_path)
         self._answers = Answers()
         self._listing = Listing(collection)
+        self._alerts = AlertCounts(collection, lambda trace: _questions().alert_count(trace))
         self._forks = Forks(collection)
         self._shell = Shell({"token": door.token, "version": counterpoint.__version__}, page)
 
@@ -88,11 +93,9 @@ class Site:
             parts = _parts(request.scope)
             if parts[0] == "api":
                 return await self._api(request, parts[1:])
-            if parts[0] not in _PAGES:
-                raise NotFound(f"there is no page {parts[0]!r}", fix="open /")
             if request.method not in ("GET", "HEAD"):
                 raise _WrongMethod("a page is only read")
-            return self._shell.response()
+            return self._shell.response(is_known=parts[0] in _PAGES)
         except _WrongMethod as error:
             return error_response(error, 405)
         except ClientDisconnect:
@@ -124,6 +127,8 @@ class Site:
     async def _of_trace(self, request: Request, trace_id: str, rest: Sequence[str]) -> Response:
         words = dict(request.query_params)
         make: Callable[[], Any]
+        if len(rest) == 1 and rest[0] == "file":
+            return await self._file(request, trace_id)
         if len(rest) == 2 and rest[0] == "event":
             make = partial(self._event, trace_id, rest[1], words)
         elif len(rest) <= 1 and (ask := _questions().asked(rest[0] if rest else "")) is not None:
@@ -137,6 +142,16 @@ class Site:
     def _event(self, trace_id: str, number: str, words: dict[str, str]) -> Any:
         trace = self.collection.get(trace_id)
         return _questions().event_of(trace, number, words, self._forks.badges(trace))
+
+    async def _file(self, request: Request, trace_id: str) -> Response:
+        """The trace as one file, to keep: masked unless asked otherwise, whole or a part."""
+        words = dict(request.query_params)
+        made = await self._answers.call(lambda: _questions().file_of(self.collection.get(trace_id), words))
+        name = re.sub(r"[^\w.-]+", "-", trace_id, flags=re.ASCII).strip("-.")[:80] or "trace"
+        headers = {"cache-control": "no-store", "content-disposition": f'attachment; filename="{name}.html"'}
+        # a page of this server's origin must never come out of a trace: the file is only for keeping
+        headers["content-security-policy"] = "sandbox"
+        return Response(made, 200, headers, "text/html; charset=utf-8")
 
     async def _fork(self, request: Request, trace_id: str) -> Response:
         body = await _body(request)
@@ -170,6 +185,10 @@ class Site:
         found = await self._answers.answer(request, None, partial(self._listing.traces, query, count))
         self._answers.begin(_questions)  # who has the list opens a trace next
         return found
+
+    async def _alert_counts(self, request: Request) -> Response:
+        names = request.query_params.getlist("id")[:_COUNTED]
+        return await self._answers.answer(request, None, partial(self._alerts.of, names))
 
     async def _diff(self, request: Request) -> Response:
         a, b = (_word(request, name) for name in ("a", "b"))
@@ -207,6 +226,7 @@ class Site:
 
 _SHARED: dict[str, Callable[[Site, Request], Any]] = {
     "traces": Site._traces,
+    "alerts": Site._alert_counts,
     "diff": Site._diff,
     "runs": Site._runs,
     "run": Site._run,
@@ -297,7 +317,8 @@ class Shell:
         block = f'<script type="application/json" id="counterpoint-boot">{told}</script>'
         self._body = (text.replace(_PLACE, block, 1) if self.is_built else text).encode()
 
-    def response(self) -> Response:
-        """The page."""
+    def response(self, *, is_known: bool = True) -> Response:
+        """The page; under an address that it does not know it says so, with the status that programs look at."""
         headers = {"content-security-policy": self._policy, "cache-control": "no-store"}
-        return Response(self._body, 200 if self.is_built else 503, headers, "text/html; charset=utf-8")
+        status = 503 if not self.is_built else 200 if is_known else 404
+        return Response(self._body, status, headers, "text/html; charset=utf-8")

@@ -90,6 +90,16 @@ class TraceRow(Struct, frozen=True, kw_only=True):
     """A tiny picture: share of busy agents in each of 24 slices of time; empty where it would cost too much."""
 
 
+class AlertCount(Struct, frozen=True, kw_only=True):
+    """How many alerts a trace has, for its line in the list."""
+
+    count: int
+    severity: str
+    """Of the gravest; "" for none."""
+    text: str
+    """What the gravest says."""
+
+
 class Traces(Struct, frozen=True, kw_only=True):
     """The list, and where it came from."""
 
@@ -178,6 +188,8 @@ class About(Struct, frozen=True, kw_only=True):
     notes: list[str]
     """What the reader should know: mended on import, masked, ignored fields, open events."""
     can_fork: bool
+    fork_refusal: str | None
+    """Why it cannot be forked; None where it can be."""
     has_reward: bool
     has_logp: bool
     is_masked: bool
@@ -387,67 +399,6 @@ class Diff(Struct, frozen=True, kw_only=True):
     """Agent to tokens in a and b, where they differ."""
     steered: list[str] = []
     """Those of the two that were steered by hand."""
-
-
-class RunRow(Struct, frozen=True, kw_only=True):
-    """A training run in a list."""
-
-    id: str
-    folder: str
-    preset: str | None
-    world: str | None
-    seed: int | None
-    updates: int
-    reward: float | None
-    is_live: bool
-    is_steered: bool = False
-
-
-class Series(Struct, frozen=True, kw_only=True):
-    """A curve of a run, with a band where there are several seeds."""
-
-    name: str
-    x: list[float]
-    y: list[float | None]
-    low: list[float | None] = []
-    high: list[float | None] = []
-
-
-class Run(Struct, frozen=True, kw_only=True):
-    """A run and its curves."""
-
-    row: RunRow
-    series: list[Series]
-    alerts: list[Alert]
-    samples: list[str]
-    """Ids of traces to look at."""
-
-
-class CompareRow(Struct, frozen=True, kw_only=True):
-    """One side of a comparison."""
-
-    name: str
-    mean: float
-    low: float | None
-    high: float | None
-    seeds: int
-    tokens: float | None
-    agents: float | None
-    calls: float | None = None
-    """Calls of workers per episode, which is what budgets are counted in."""
-    steered: int = 0
-    """How many of its runs were steered by hand."""
-
-
-class Compare(Struct, frozen=True, kw_only=True):
-    """Groups of runs on the same tasks."""
-
-    metric: str
-    rows: list[CompareRow]
-    differences: list[dict[str, Any]]
-    curves: list[Series]
-    moved: list[dict[str, Any]]
-    refusal: str | None
 
 
 class LiveOrder(Struct, frozen=True, kw_only=True):
