@@ -15,6 +15,7 @@ import { Link } from "./shell/Link";
 import { Boundary, Empty, Reconnecting } from "./shell/states";
 import { copyLink } from "./shell/share";
 import { Toast } from "./shell/toast";
+import { Tour } from "./shell/Tour";
 import { go, nextTheme, route, source, theme, trace } from "./state";
 
 interface Place { page: Route["page"]; text: string; to: () => Route; isFileToo: boolean }
@@ -39,7 +40,13 @@ const PAGES: Record<Route["page"], FunctionComponent> = {
 };
 
 function Unknown() {
-  return <Empty title="There is no such page."><p><Link to={{ page: "traces", query: "" }}>Traces</Link></p></Empty>;
+  const at = route.value;
+  return (
+    <Empty title={`There is no page at ${at.page === "unknown" ? at.path : "this address"}.`}>
+      <p>These pages exist:</p>
+      <ul class="chips">{places().map((place) => <li key={place.page}><Link to={place.to()}>{place.text}</Link></li>)}</ul>
+    </Empty>
+  );
 }
 
 function Rail() {
@@ -98,6 +105,7 @@ export function App() {
       </main>
       <Help />
       <Menu />
+      <Tour />
       <Toast />
     </div>
   );

@@ -3,7 +3,7 @@
 import { decodeBins, decodeColumns, fromBase64, unzip } from "./decode";
 import { search, terms } from "./search";
 import type {
-  About, Compare, Credit, Diff, EventDetail, MethodInfo, Neighbour, Outcomes, Race, RaceRow, Run, RunRow, Talk, TalkRow, TraceRow,
+  About, AlertCount, Compare, Credit, Diff, EventDetail, MethodInfo, Neighbour, Outcomes, Race, RaceRow, Run, RunRow, Talk, TalkRow, TraceRow,
   Traces,
 } from "./shapes.gen";
 import { VERSION } from "./shapes.gen";
@@ -69,6 +69,13 @@ export class FileSource implements Source {
     return { store: "this file", rows, total: all.length, facets: {}, version: this.block.made_by };
   }
 
+  async alerts(ids: string[]): Promise<Record<string, AlertCount>> {
+    return Object.fromEntries(ids.map((id) => {
+      const all = this.packed(id).about.alerts;
+      return [id, { count: all.length, severity: all[0]?.severity ?? "", text: all[0]?.text ?? "" }];
+    }));
+  }
+  async download(): Promise<Blob> { throw absent("make another file", "counterpoint export"); }
   async about(id: string): Promise<About> { return { ...this.packed(id).about, can_fork: false }; }
   async columns(id: string): Promise<Columns> { return this.arrays(id); }
 

@@ -1,11 +1,11 @@
 // The local server as a source. Always true: reads are GET to this page's own server; only `fork`, `score` and `steer` write, and they
 // carry the token.
 import { decodeBins, decodeColumns } from "./decode";
-import { listen } from "./stream";
+import { listenTogether } from "./stream";
 import type {
-  About, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Ordered, Outcomes, Race, RaceRow, Run, RunRow, Talk, Traces,
+  About, AlertCount, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Ordered, Outcomes, Race, RaceRow, Run, RunRow, Talk, Traces,
 } from "./shapes.gen";
-import { SourceError, type Bins, type Columns, type Source, type Wanted } from "./source";
+import { SourceError, type Bins, type Choice, type Columns, type Source, type Wanted } from "./source";
 
 export interface Problem {
   what?: string; where?: string | null; why?: string | null; fix?: string | null; exit?: number;
@@ -50,6 +50,14 @@ export class HttpSource implements Source {
   }
 
   traces(query: string): Promise<Traces> { return this.json("traces", { q: query }); }
+  alerts(ids: string[]): Promise<Record<string, AlertCount>> {
+    return this.json(`alerts?${ids.map((id) => `id=${encodeURIComponent(id)}`).join("&")}`);
+  }
+  async download(id: string, choice: Choice): Promise<Blob> {
+    const { range, agent } = choice;
+    const part = { ...(range ? { from: range[0], to: range[1] } : {}), ...(agent === null ? {} : { agent }) };
+    return (await this.ask(`${at(id)}/file`, { mask: choice.mask ? 1 : 0, texts: choice.texts ? 1 : 0, ...part })).blob();
+  }
   about(id: string): Promise<About> { return this.json(at(id)); }
   async columns(id: string): Promise<Columns> { return decodeColumns(await this.bytes(`${at(id)}/columns`)); }
   async bins(id: string): Promise<Bins> { return decodeBins(await this.bytes(`${at(id)}/bins`)); }
@@ -95,7 +103,7 @@ export class HttpSource implements Source {
   }
 
   live(after: number, onBatch: (batch: LiveBatch) => void, onState: (state: "open" | "lost") => void): () => void {
-    return listen("/api/live", after, onBatch, onState);
+    return listenTogether("/api/live", after, onBatch, onState);
   }
 }
 

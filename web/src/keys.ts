@@ -26,6 +26,9 @@ export const COMMANDS: readonly Command[] = [
   { id: "pan-left", key: "a", text: "Pan left", group: "Move" },
   { id: "pan-right", key: "d", text: "Pan right", group: "Move" },
   { id: "fit", key: "f", text: "Fit everything, or the selection", group: "Move" },
+  { id: "list-next", key: "j", text: "Next line of the list", group: "Move" },
+  { id: "list-previous", key: "k", text: "Previous line of the list", group: "Move" },
+  { id: "list-open", key: "enter", text: "Open the line", group: "Move" },
   { id: "event-next", key: "arrowright", text: "Next event in the lane", group: "Move" },
   { id: "event-previous", key: "arrowleft", text: "Previous event in the lane", group: "Move" },
   { id: "lane-up", key: "arrowup", text: "Lane above", group: "Move" },
@@ -43,6 +46,7 @@ export const COMMANDS: readonly Command[] = [
   { id: "copy-link", key: "y", text: "Copy a link to what is on the screen", group: "Do" },
   { id: "follow", key: " ", text: "Follow or pause", group: "Do" },
   { id: "theme", key: "t", text: "Theme: as the system, light, dark", group: "Do" },
+  { id: "tour", key: "", text: "Tour of the page", group: "Do" },
   { id: "go-traces", key: "", text: "Traces", group: "Go" },
   { id: "go-diff", key: "", text: "Diff", group: "Go" },
   { id: "go-runs", key: "", text: "Runs", group: "Go" },
@@ -115,7 +119,7 @@ export function isTyping(target: EventTarget | null | undefined): boolean {
   return element.tagName === "TEXTAREA" || element.tagName === "SELECT";
 }
 
-/** The command of a key press. Ctrl-K works everywhere, all others only outside fields. Space on a button is the button's. */
+/** The command of a key press. Ctrl-K works everywhere, all others only outside fields. Space and Enter on a button are the button's. */
 export function commandOf(event: Press): Command | null {
   if (event.altKey) return null;
   const name = pressed(event);
@@ -123,14 +127,14 @@ export function commandOf(event: Press): Command | null {
   if (!found) return null;
   if (found.id !== "commands" && isTyping(event.target)) return null;
   const tag = (event.target as { tagName?: string } | null)?.tagName;
-  if (name === " " && (tag === "BUTTON" || tag === "A" || tag === "SUMMARY" || tag === "INPUT")) return null;
+  if ((name === " " || name === "enter") && (tag === "BUTTON" || tag === "A" || tag === "SUMMARY" || tag === "INPUT")) return null;
   return found;
 }
 
 /** How a key is shown to people. */
 export function keyLabel(key: string): string {
   const names: Record<string, string> = {
-    " ": "Space", arrowleft: "←", arrowright: "→", arrowup: "↑", arrowdown: "↓", "ctrl+k": "Ctrl-K",
+    " ": "Space", enter: "Enter", arrowleft: "←", arrowright: "→", arrowup: "↑", arrowdown: "↓", "ctrl+k": "Ctrl-K",
   };
   return names[key] ?? (key.length === 1 ? key.toUpperCase() : key);
 }

@@ -68,6 +68,16 @@ export function percent(share: Maybe): string {
   return isAbsent(share) ? ABSENT : `${minus(digits(share * 100, 2))} %`;
 }
 
+/** A share of something known, as the commands print it: 97.3 %. */
+export function tenths(share: Maybe): string {
+  return isAbsent(share) ? ABSENT : `${minus((share * 100).toFixed(1))} %`;
+}
+
+/** With a sign and so many digits that count, as `compare` prints differences. */
+export function signedPlain(value: Maybe, most = 4): string {
+  return isAbsent(value) ? ABSENT : (value > 0 ? "+" : "") + plain(value, most);
+}
+
 /** Change from a to b, as a share of a; absent when there is nothing to hold it against. */
 export function change(a: Maybe, b: Maybe): string {
   if (isAbsent(a) || isAbsent(b) || a === 0) return ABSENT;

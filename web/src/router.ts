@@ -20,10 +20,10 @@ export interface TraceRoute {
 }
 
 export type Route =
-  | { page: "traces"; query: string }
+  | { page: "traces"; query: string; sort?: string; ids?: boolean }
   | TraceRoute
   | { page: "diff"; a: string; b: string }
-  | { page: "runs"; id: string | null }
+  | { page: "runs"; id: string | null; sort?: string }
   | { page: "compare"; spec: string }
   | { page: "live" }
   | { page: "unknown"; path: string };
@@ -61,20 +61,24 @@ function traceRoute(id: string, query: URLSearchParams): TraceRoute {
   };
 }
 
+/** Whole words do as well as the letters that links have. */
+const LONG: Record<string, string> = { trace: "t", diff: "d", runs: "r", compare: "c" };
+
 /** The route of an address such as `/t/ID?v=credit`; a `#` before it is allowed. */
 export function parse(address: string): Route {
   const [path = "", search = ""] = splitOnce(address.replace(/^#/, ""), "?");
   const query = new URLSearchParams(search);
   const parts = path.split("/").filter(Boolean);
-  const [head, tail] = [parts[0], parts.slice(1).join("/")];
+  const [head, tail] = [LONG[parts[0] ?? ""] ?? parts[0], parts.slice(1).join("/")];
+  const sort = query.get("sort") ? { sort: query.get("sort")! } : {};
   switch (head) {
-    case undefined: return { page: "traces", query: query.get("q") ?? "" };
+    case undefined: case "traces": return { page: "traces", query: query.get("q") ?? "", ...sort, ...(query.get("ids") === "1" ? { ids: true } : {}) };
     case "t": return tail ? traceRoute(decoded(tail), query) : { page: "traces", query: "" };
     case "d": {
       const [a = "", b = ""] = splitOnce(tail, "..");
       return { page: "diff", a: decoded(a), b: decoded(b) };
     }
-    case "r": return { page: "runs", id: tail ? decoded(tail) : null };
+    case "r": return { page: "runs", id: tail ? decoded(tail) : null, ...sort };
     case "c": return { page: "compare", spec: query.get("s") ?? "" };
     case "live": return { page: "live" };
     default: return { page: "unknown", path };
@@ -91,22 +95,23 @@ function value(text: string): string {
   return encodeURIComponent(text).replaceAll("%2C", ",").replaceAll("%3A", ":").replaceAll("%20", "+");
 }
 
+/** What follows the path: the words that say something. An event's id may be empty, and is said. */
+function asked(words: Record<string, string | null | undefined>): string {
+  const said = Object.entries(words).flatMap(([name, text]) => (text || (name === "e" && text === "") ? [`${name}=${value(text)}`] : []));
+  return said.length ? `?${said.join("&")}` : "";
+}
+
 /** The address of a route, from `/` on. */
 export function format(route: Route): string {
   switch (route.page) {
-    case "traces": return route.query ? `/?q=${value(route.query)}` : "/";
+    case "traces": return `/${asked({ q: route.query, sort: route.sort, ids: route.ids ? "1" : "" })}`;
     case "trace": {
-      const parts = [
-        route.event !== null ? `e=${value(route.event)}` : "",
-        route.view !== "time" ? `v=${route.view}` : "",
-        route.zoom ? `z=${short(route.zoom[0])}-${short(route.zoom[1])}` : "",
-        route.filter ? `f=${value(route.filter)}` : "",
-        route.methods.length ? `m=${value(route.methods.join(","))}` : "",
-      ].filter(Boolean);
-      return `/t/${coded(route.id)}${parts.length ? `?${parts.join("&")}` : ""}`;
+      const { event, view, zoom, filter, methods } = route;
+      const range = zoom ? `${short(zoom[0])}-${short(zoom[1])}` : "";
+      return `/t/${coded(route.id)}${asked({ e: event, v: view === "time" ? "" : view, z: range, f: filter, m: methods.join(",") })}`;
     }
     case "diff": return route.a || route.b ? `/d/${coded(route.a)}..${coded(route.b)}` : "/d";
-    case "runs": return route.id ? `/r/${coded(route.id)}` : "/r";
+    case "runs": return (route.id ? `/r/${coded(route.id)}` : "/r") + asked({ sort: route.sort });
     case "compare": return route.spec ? `/c?s=${value(route.spec)}` : "/c";
     case "live": return "/live";
     case "unknown": return route.path || "/";

@@ -339,6 +339,7 @@ export interface RunRow {
   seed: number | null;
   updates: number;
   reward: number | null;
+  bound: number | null;
   is_live: boolean;
   written: number;
   is_steered: boolean;
@@ -375,21 +376,25 @@ export interface CompareRow {
   mean: number;
   low: number | null;
   high: number | null;
+  share_of_optimum: number | null;
   seeds: number;
   tokens: number | null;
   agents: number | null;
   calls: number | null;
+  spent: number | null;
   steered: number;
 }
 
 /** Groups of runs on the same tasks. */
 export interface Compare {
   metric: string;
+  heading: string;
   rows: CompareRow[];
   differences: Record<string, unknown>[];
   curves: Series[];
   moved: Record<string, unknown>[];
   levels: Level[];
+  remarks: string[];
   refusal: string | null;
 }
 

@@ -1,6 +1,6 @@
 // Where the page's data comes from: the local server, or the block inside a one-file page. Views know only this interface.
 import type {
-  About, BinsHead, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Ordered, Outcomes, Race, RaceRow, Run, RunRow, Talk,
+  About, AlertCount, BinsHead, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Ordered, Outcomes, Race, RaceRow, Run, RunRow, Talk,
   Traces,
 } from "./shapes.gen";
 
@@ -45,11 +45,23 @@ export interface Wanted {
   tree: boolean;
 }
 
+/** What goes into a file: secrets masked or not, with texts or not, seconds from the beginning of the trace, an agent and all below it. */
+export interface Choice {
+  mask: boolean;
+  texts: boolean;
+  range: [number, number] | null;
+  agent: string | null;
+}
+
 export interface Source {
   readonly kind: "server" | "file";
   /** Absent on a file: it cannot write. */
   readonly canWrite: boolean;
   traces(query: string): Promise<Traces>;
+  /** How many alerts traces have; those that are not counted unasked are left out. */
+  alerts(ids: string[]): Promise<Record<string, AlertCount>>;
+  /** The trace as a one-file page, with what was chosen. */
+  download(id: string, choice: Choice): Promise<Blob>;
   about(id: string): Promise<About>;
   columns(id: string): Promise<Columns>;
   bins(id: string): Promise<Bins>;

@@ -1,5 +1,6 @@
-// The live stream, resumed where it broke. Always true: batches arrive in order of `seq`, none twice. Read by fetch and not by
-// EventSource, because a page that opens late must be able to say from which batch on.
+// The live stream, resumed where it broke. Always true: batches arrive in order of `seq`, none twice; the tabs of a browser share one
+// connection, since a browser opens six to a server at most. Read by fetch and not by EventSource, because a page that opens late must
+// be able to say from which batch on.
 import type { LiveBatch } from "./shapes.gen";
 
 const WAIT_MS = 3000;
@@ -54,4 +55,45 @@ export function listen(
   };
   void keep();
   return () => stop.abort();
+}
+
+type Told = { kind: "hello" } | { kind: "batch"; batch: LiveBatch } | { kind: "state"; state: "open" | "lost" };
+
+/**
+ * The same for all tabs together: whoever holds the browser's lock reads the stream and tells the others. When that tab is closed,
+ * the lock goes to another one, which resumes after the last batch that it heard. Without locks (an address that the browser does not
+ * trust) each tab reads for itself.
+ */
+export function listenTogether(
+  url: string, after: number, onBatch: (batch: LiveBatch) => void, onState: (state: "open" | "lost") => void,
+): () => void {
+  if (!("locks" in navigator) || typeof BroadcastChannel === "undefined") return listen(url, after, onBatch, onState);
+  const channel = new BroadcastChannel("counterpoint-live");
+  const stop = new AbortController();
+  let [last, latest, state]: [number, LiveBatch | null, "open" | "lost" | null] = [after, null, null];
+  const tell = (told: Told): void => channel.postMessage(told);
+  const take = (batch: LiveBatch): void => {
+    if (batch.seq <= last) return;
+    [last, latest] = [batch.seq, batch];
+    onBatch(batch);
+  };
+  const become = (next: "open" | "lost"): void => { state = next; onState(next); };
+  let isReader = false;
+  channel.onmessage = ({ data: told }: MessageEvent<Told>) => {
+    if (told.kind === "batch") take(told.batch);
+    else if (told.kind === "state") { if (!isReader) become(told.state); }
+    else if (isReader) {
+      // who comes late is told what runs now; its events are no news any more
+      if (state) tell({ kind: "state", state });
+      if (latest) tell({ kind: "batch", batch: { ...latest, events: {} } });
+    }
+  };
+  tell({ kind: "hello" });
+  navigator.locks.request("counterpoint-live", { signal: stop.signal }, () => new Promise<void>((done) => {
+    isReader = true;
+    const end = listen(url, last, (batch) => { take(batch); tell({ kind: "batch", batch }); },
+      (next) => { become(next); tell({ kind: "state", state: next }); });
+    stop.signal.addEventListener("abort", () => { end(); done(); });
+  })).catch(() => undefined);
+  return () => { stop.abort(); channel.close(); };
 }

@@ -1,11 +1,11 @@
-// The list of traces: sorting, and facets as terms of the search language. Always true: absent values sort last, whichever way; a
-// facet is a term of the query and nothing else, so the address holds the whole state.
+// The lists of traces and runs: sorting, columns, and facets as terms of the search language. Always true: absent values sort last,
+// whichever way; a facet is a term of the query and nothing else, so the address holds the whole state; the title never leaves.
 import type { TraceRow } from "./shapes.gen";
 
 const KEYS = ["title", "id", "project", "model", "date", "system", "topology", "reward", "agents", "events", "tokens", "cost_usd",
   "seconds", "errors"] as const;
 export type SortKey = (typeof KEYS)[number];
-const NAMES: readonly string[] = ["title", "id", "project", "model", "system", "topology"];
+const NAMES: readonly string[] = ["title", "id", "project", "model", "system", "topology", "preset", "world"];
 
 /** What a row is sorted by in a column. */
 function valueOf(row: TraceRow, key: SortKey): string | number | null {
@@ -14,17 +14,23 @@ function valueOf(row: TraceRow, key: SortKey): string | number | null {
   return row[key];
 }
 
-export interface Sort {
-  key: SortKey;
+export interface Sort<Key extends string = SortKey> {
+  key: Key;
   down: boolean;
 }
 
 export function sorted(rows: TraceRow[], sort: Sort | null): TraceRow[] {
+  return sortedBy(rows, sort, valueOf);
+}
+
+export function sortedBy<Row, Key extends string>(
+  rows: Row[], sort: Sort<Key> | null, of: (row: Row, key: Key) => string | number | null,
+): Row[] {
   if (!sort) return rows;
   const { key, down } = sort;
   return [...rows].sort((a, b) => {
-    const x = valueOf(a, key);
-    const y = valueOf(b, key);
+    const x = of(a, key);
+    const y = of(b, key);
     if (x === null || y === null) return Number(x === null) - Number(y === null);
     const order = typeof x === "string" ? x.localeCompare(y as string) : x - (y as number);
     return down ? -order : order;
@@ -34,22 +40,71 @@ export function sorted(rows: TraceRow[], sort: Sort | null): TraceRow[] {
 /**
  * The next way to sort when a column's head is pressed: large first for numbers, a-z for names, then the other way, then none.
  */
-export function nextSort(sort: Sort | null, key: SortKey): Sort | null {
+export function nextSort<Key extends string>(sort: Sort<Key> | null, key: Key): Sort<Key> | null {
   const first = !NAMES.includes(key);
   if (sort?.key !== key) return { key, down: first };
   return sort.down === first ? { key, down: !first } : null;
 }
 
 /** `system -reward` and back, for the address. */
-export function sortText(sort: Sort | null): string {
+export function sortText<Key extends string>(sort: Sort<Key> | null): string {
   return sort ? (sort.down ? "-" : "") + sort.key : "";
 }
 
-export function sortFrom(text: string | null | undefined): Sort | null {
+export function sortFrom<Key extends string = SortKey>(
+  text: string | null | undefined, keys: readonly Key[] = KEYS as readonly string[] as readonly Key[],
+): Sort<Key> | null {
   if (!text) return null;
   const down = text.startsWith("-");
   const key = down ? text.slice(1) : text;
-  return (KEYS as readonly string[]).includes(key) ? { key: key as SortKey, down } : null;
+  return (keys as readonly string[]).includes(key) ? { key: key as Key, down } : null;
+}
+
+/** A column of the list. `leaves` says in which order columns make room on a narrow screen, 0 for never. */
+export interface Column {
+  text: string;
+  sort: SortKey | null;
+  /** Least width in rem. */
+  rem: number;
+  leaves: number;
+  /** How many shares it has in what is left over. */
+  grows?: number;
+  isNumber?: boolean;
+}
+
+export const COLUMNS: readonly Column[] = [
+  { text: "pick", sort: null, rem: 1.5, leaves: 0 },
+  { text: "title", sort: "title", rem: 15, leaves: 0, grows: 4 },
+  { text: "project", sort: "project", rem: 5, leaves: 3, grows: 1 },
+  { text: "model", sort: "model", rem: 6, leaves: 2, grows: 1 },
+  { text: "date", sort: "date", rem: 8, leaves: 9 },
+  { text: "reward", sort: "reward", rem: 3.8, leaves: 7, isNumber: true },
+  { text: "agents", sort: "agents", rem: 3.6, leaves: 4, isNumber: true },
+  { text: "tokens", sort: "tokens", rem: 3.8, leaves: 6, isNumber: true },
+  { text: "cost", sort: "cost_usd", rem: 4.2, leaves: 8, isNumber: true },
+  { text: "time", sort: "seconds", rem: 3.8, leaves: 5, isNumber: true },
+  { text: "errors", sort: "errors", rem: 3.8, leaves: 10, isNumber: true },
+  { text: "alerts", sort: null, rem: 3.6, leaves: 11, isNumber: true },
+  { text: "busy", sort: null, rem: 4.5, leaves: 1 },
+];
+const GAP_REM = 0.5;
+const EDGES_REM = 3;
+
+/** The columns that have room in a list of this width; those that say nothing about any trace make room first. */
+export function fitting(rem: number, isEmpty: (column: Column) => boolean = () => false): Column[] {
+  let shown = COLUMNS.filter((one) => !one.leaves || !isEmpty(one));
+  const width = (): number => shown.reduce((sum, one) => sum + one.rem + GAP_REM, EDGES_REM);
+  while (width() > rem) {
+    const next = shown.filter((one) => one.leaves).sort((a, b) => a.leaves - b.leaves)[0];
+    if (!next) break;
+    shown = shown.filter((one) => one !== next);
+  }
+  return shown;
+}
+
+/** `grid-template-columns` of some columns. */
+export function template(columns: readonly Column[]): string {
+  return columns.map((one) => (one.grows ? `minmax(${one.rem}rem, ${one.grows}fr)` : `${one.rem}rem`)).join(" ");
 }
 
 /** The terms of a query: quotes keep words together, as in a shell. */

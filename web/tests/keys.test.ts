@@ -13,7 +13,7 @@ test("the keys of the specification, each once", () => {
   const keys = COMMANDS.map((command) => command.key).filter(Boolean);
   expect(new Set(keys).size).toBe(keys.length);
   const wanted = ["?", "/", "ctrl+k", "1", "2", "3", "4", "5", "6", "[", "]", "w", "s", "a", "d", "arrowleft", "arrowright", "arrowup",
-    "arrowdown", "p", "c", ".", ",", "f", "m", "b", "x", "n", "y", " ", "t"];
+    "arrowdown", "p", "c", ".", ",", "f", "m", "b", "x", "n", "y", " ", "t", "j", "k", "enter"];
   expect([...keys].sort()).toEqual([...wanted].sort());
 });
 
@@ -33,6 +33,8 @@ test("off while someone types, but for Ctrl-K; a button keeps its space", () => 
   expect(commandOf(press("k", { ctrlKey: true, target: input }))?.id).toBe("commands");
   expect(commandOf(press(" ", { target: { tagName: "BUTTON" } }))).toBeNull();
   expect(commandOf(press(" "))?.id).toBe("follow");
+  expect(commandOf(press("Enter", { target: { tagName: "A" } }))).toBeNull();
+  expect(commandOf(press("Enter"))?.id).toBe("list-open");
 });
 
 test("keys can be changed and switched off; a key belongs to one command", () => {

@@ -10,6 +10,8 @@ test("the address of the specification", () => {
 test.each<Route>([
   { page: "traces", query: "" },
   { page: "traces", query: 'topology:swarm "two words" 50%' },
+  { page: "traces", query: "errors>0", sort: "-cost_usd", ids: true },
+  { page: "runs", id: null, sort: "preset" },
   traceLink("91bd~1"),
   traceLink("a/b c#?&=%2F..ü",
     { event: "e/1?#&", view: "safety", zoom: [0, 0.125], filter: 'kind:spawn tokens>5k "a+b"',
@@ -24,6 +26,14 @@ test.each<Route>([
 ])("every route comes back from its address: %j", (route) => {
   expect(parse(format(route))).toEqual(route);
   expect(parse(`#${format(route)}`)).toEqual(route);
+});
+
+test("whole words are addresses too", () => {
+  expect(parse("/runs")).toEqual({ page: "runs", id: null });
+  expect(parse("/diff/a..b")).toEqual({ page: "diff", a: "a", b: "b" });
+  expect(parse("/compare?s=x")).toEqual({ page: "compare", spec: "x" });
+  expect(parse("/trace/x")).toEqual(traceLink("x"));
+  expect(parse("/traces?q=x")).toEqual({ page: "traces", query: "x" });
 });
 
 test("a browser leaves addresses as they are", () => {

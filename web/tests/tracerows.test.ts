@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { TraceRow } from "../src/shapes.gen";
-import { hasTerm, nextSort, picked, sorted, sortFrom, sortText, term, terms, toggled } from "../src/tracerows";
+import { COLUMNS, fitting, hasTerm, nextSort, picked, sorted, sortFrom, sortText, term, terms, toggled } from "../src/tracerows";
 
 const row = (id: string, reward: number | null): TraceRow => ({
   id, title: `Title of ${id}`, project: null, models: [], date: 0, problems: 0, unpriced: 0, task_id: id, system: null, topology: null, agents: 1, events: 1, tokens: null, cost_usd: null, seconds: null, reward,
@@ -39,6 +39,16 @@ test("facets are terms of the query", () => {
   expect(term("system", "claude code")).toBe('system:"claude code"');
   expect(hasTerm('x system:"claude code"', term("system", "claude code"))).toBe(true);
   expect(terms('a "b c" system:"d e" f')).toEqual(["a", '"b c"', 'system:"d e"', "f"]);
+});
+
+test("columns leave a narrow list in order, the title never", () => {
+  const names = (rem: number) => fitting(rem).map((one) => one.text);
+  expect(names(80)).toEqual(COLUMNS.map((one) => one.text));
+  const order: string[] = [];
+  for (let rem = 80; rem > 0; rem -= 0.5) for (const one of COLUMNS) if (!names(rem).includes(one.text) && !order.includes(one.text)) order.push(one.text);
+  expect(order).toEqual(["busy", "model", "project", "agents", "time", "tokens", "reward", "cost", "date", "errors", "alerts"]);
+  expect(names(0)).toEqual(["pick", "title"]);
+  expect(fitting(80, (one) => one.text === "cost").map((one) => one.text)).not.toContain("cost");
 });
 
 test("two rows can be picked", () => {

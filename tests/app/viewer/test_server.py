@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from app.runs_made import made
 from app.viewer.served import HOSTILE, SCRIPT, Answer, Viewer, filled, simulated, viewing
 from counterpoint import Event, Store, Trace, content_ref
+from counterpoint.app.cli import cli
 from counterpoint.app.viewer.collection import Collection
 from counterpoint.app.viewer.one_file import reopened
 from counterpoint.testing import synthetic_trace
@@ -282,6 +284,11 @@ def test_runs_are_listed_opened_and_compared(viewer: Viewer) -> None:
     assert [row["name"] for row in compared["rows"]] == ["grpo", "c3"]
     assert compared["rows"][1]["mean"] > compared["rows"][0]["mean"]
     assert compared["differences"][0]["label"] == "c3"
+    named = [f"{label}={run_id(viewer, f'{label}-{seed}')}" for label in ("grpo", "c3") for seed in (0, 1)]
+    said = json.loads(CliRunner().invoke(cli, ["compare", *named, "--json"], catch_exceptions=False).stdout)
+    assert compared["differences"] == said["differences"]
+    assert [row["share_of_optimum"] for row in compared["rows"]] == [side["share_of_optimum"] for side in said["sides"]]
+    assert "paired on 40 tasks of s1" in compared["heading"]
     assert compared["curves"]
     assert compared["levels"] == told["levels"] == [
         {"name": "optimum", "value": 10.0, "is_bound": True},

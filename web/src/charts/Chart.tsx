@@ -15,6 +15,13 @@ export interface Mark {
   text: string;
 }
 
+/** A value to compare with, drawn across the chart. */
+export interface ChartLevel {
+  name: string;
+  value: number;
+  is_bound: boolean;
+}
+
 export interface ChartProps {
   title: string;
   xLabel: string;
@@ -22,6 +29,7 @@ export interface ChartProps {
   /** Charts of one group are hovered together. */
   group: string;
   marks?: Mark[];
+  levels?: readonly ChartLevel[];
   height?: number;
 }
 
@@ -43,13 +51,15 @@ export function Chart(props: ChartProps) {
     });
     sizes.observe(element);
     return () => { sizes.disconnect(); plot.destroy(); };
-  }, [data, now, props.title, props.marks]);
+  }, [data, now, props.title, props.marks, props.levels]);
   return (
     <figure class="chart">
       <figcaption>
         <strong>{props.title}</strong>{" "}
         {props.series.slice(0, MOST_NAMED).map((series, i) =>
           <Reading key={series.name} series={series} data={data} i={i} at={at} isOnly={props.series.length === 1} />)}
+        {props.levels?.map((level) => <span key={level.name} class="reading quiet">{level.is_bound ? "━" : "┄"} {level.name.replaceAll("_", " ")}{" "}
+          <b>{compact(level.value)}</b></span>)}
         {props.series.length > MOST_NAMED && <span class="quiet">and {props.series.length - MOST_NAMED} more</span>}
         <span class="quiet end">{at === null || data.x[at] === undefined ? "" : `${props.xLabel} ${compact(data.x[at])}`}</span>
       </figcaption>
@@ -84,7 +94,8 @@ function Reading(props: { series: Series; data: Aligned; i: number; at: number |
 
 function spoken(props: ChartProps): string {
   const ends = props.series.slice(0, MOST_NAMED).map((series) => `${series.name} ends at ${plain(last(series)?.y)}`);
-  return `${props.title} by ${props.xLabel}: ${ends.join(", ")}. The numbers are in the table below.`;
+  const levels = (props.levels ?? []).map((level) => `${level.name} is ${plain(level.value)}`);
+  return `${props.title} by ${props.xLabel}: ${[...ends, ...levels].join(", ")}. The numbers are in the table below.`;
 }
 
 /** The same numbers as a table, thinned where there are many. */
@@ -137,15 +148,49 @@ function options(props: ChartProps, data: Aligned, shade: Shade, width: number,
   });
   return {
     width, height: props.height ?? HEIGHT, series, bands, legend: { show: false }, padding: [8, 12, 0, 0],
-    scales: { x: { time: false } },
+    scales: { x: { time: false }, y: { range: (_plot, low, high) => around(low, high, props.levels ?? []) } },
     axes: [{ ...axis, size: 28, values: (_, ticks) => ticks.map((tick) => compact(tick)) },
       { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => compact(tick)) }],
     cursor: { sync: { key: props.group }, drag: { x: true, y: false }, y: false },
     hooks: {
       setCursor: [(plot) => onAt(plot.cursor.idx ?? null)],
-      draw: [(plot) => drawMarks(plot, props.marks ?? [], ink)],
+      draw: [(plot) => { drawMarks(plot, props.marks ?? [], ink); drawLevels(plot, props.levels ?? [], ink); }],
     },
   };
+}
+
+/** The range of the y axis: what is drawn, and a little more. */
+function around(low: number, high: number, levels: readonly ChartLevel[]): uPlot.Range.MinMax {
+  const values = [low, high, ...levels.map((level) => level.value)].filter((value) => Number.isFinite(value));
+  if (!values.length) return [0, 1];
+  const [from, to] = uPlot.rangeNum(Math.min(...values), Math.max(...values), 0.08, false);
+  return [from ?? 0, to ?? 1];
+}
+
+/** The bound as a whole line, hand-made policies as dotted ones, each with its name where it ends. */
+function drawLevels(plot: uPlot, levels: readonly ChartLevel[], ink: string): void {
+  const { ctx, bbox } = plot;
+  ctx.save();
+  ctx.strokeStyle = ink;
+  ctx.fillStyle = ink;
+  ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
+  ctx.textAlign = "right";
+  let lowest = Number.NEGATIVE_INFINITY;
+  for (const level of [...levels].sort((a, b) => b.value - a.value)) {
+    const y = Math.round(plot.valToPos(level.value, "y", true));
+    ctx.setLineDash(level.is_bound ? [] : [2 * devicePixelRatio, 4 * devicePixelRatio]);
+    ctx.globalAlpha = level.is_bound ? 0.9 : 0.55;
+    ctx.beginPath();
+    ctx.moveTo(bbox.left, y);
+    ctx.lineTo(bbox.left + bbox.width, y);
+    ctx.stroke();
+    // names that would stand on each other are in the caption only
+    if (y - lowest < 13 * devicePixelRatio) continue;
+    lowest = y;
+    ctx.globalAlpha = 1;
+    ctx.fillText(level.name.replaceAll("_", " "), bbox.left + bbox.width - 4 * devicePixelRatio, y - 3 * devicePixelRatio);
+  }
+  ctx.restore();
 }
 
 function drawMarks(plot: uPlot, marks: Mark[], ink: string): void {

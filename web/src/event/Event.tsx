@@ -2,17 +2,20 @@
 // holds; what is cut says how much; every neighbour is a link.
 import { useEffect, useState } from "preact/hooks";
 import { onCommand } from "../keys";
-import { bytes, compact, signed, span } from "../numbers";
+import { bytes, compact, moment, signed, span } from "../numbers";
 import { familyOf, glyphOf } from "../palette";
+import { Plain } from "../plaintext";
+import { Rich } from "../rich";
 import { FLAGS, type EventDetail, type Neighbour } from "../shapes.gen";
 import { Failure } from "../shell/states";
 import { Link } from "../shell/Link";
+import { say } from "../shell/toast";
 import {
   agentName, columns, creditByEvent, epoch, eventName, method, rowOf, selectAgent, selectEvent, selectedAgent, selectedEvent,
   source, trace,
 } from "../state";
 import { AgentCard, TraceCard } from "./cards";
-import { ForkForm } from "./Fork";
+import { ForkButton, ForkForm, whyNoFork } from "./Fork";
 import { NoteForm } from "./NoteForm";
 import "./event.css";
 
@@ -75,7 +78,7 @@ function EventCard({ n }: { n: number }) {
   const row = rowOf(n);
   const type = String(detail?.fields["type"] ?? (row >= 0 ? about.types[columns.value!.type[row]!] : "") ?? "");
   const canFork = about.can_fork && source.value!.canWrite;
-  useEffect(() => onCommand("fork", () => { if (canFork) fork(true); }), [canFork]);
+  useEffect(() => onCommand("fork", () => { if (canFork) fork(true); else say(whyNoFork()); }), [canFork]);
   return (
     <section class="event" aria-label="Event" aria-busy={isBusy}>
       <header class="panel-head">
@@ -83,8 +86,7 @@ function EventCard({ n }: { n: number }) {
           aria-hidden="true">{glyphOf(type)}</span>{detail?.id ?? eventName(n)}</h2>
         <span>{type.replaceAll("_", " ")}</span>
         <div class="end">
-          <button type="button" disabled={!canFork} onClick={() => fork(!isForking)} aria-expanded={isForking}
-            title={canFork ? "Change this event and run on (X)" : whyNoFork(about.can_fork)}>Fork</button>
+          <ForkButton canFork={canFork} title="Change this event and run on (X)" isOpen={isForking} onFork={() => fork(!isForking)} />
           <button type="button" class="plain" onClick={() => { selectedEvent.value = -1; }}
             aria-label="Close the event">✕</button>
         </div>
@@ -110,9 +112,11 @@ function EventCard({ n }: { n: number }) {
   );
 }
 
-function whyNoFork(isReplayable: boolean): string {
-  if (!isReplayable) return "This trace cannot be run again: it was recorded from a live system";
-  return "This page cannot write: open it with counterpoint view";
+/** When it was by the clock, where the log says so. */
+function clock(detail: EventDetail | null): string {
+  const said = detail?.fields["at"];
+  const seconds = typeof said === "number" ? said : typeof said === "string" ? Date.parse(said) / 1000 : NaN;
+  return Number.isFinite(seconds) && seconds > 1e8 ? ` (${moment(seconds)} UTC)` : "";
 }
 
 function Who({ n, detail }: { n: number; detail: EventDetail | null }) {
@@ -127,27 +131,31 @@ function Who({ n, detail }: { n: number; detail: EventDetail | null }) {
       {from >= 0 && <button type="button" class="plain" onClick={() => selectAgent(from)}>{agentName(from)}</button>}
       {to >= 0 && to !== from && <> → <button type="button" class="plain"
         onClick={() => selectAgent(to)}>{agentName(to)}</button></>}
-      {time !== null && <span class="quiet"> at {span(time)}</span>}
+      {time !== null && <span class="quiet"> at {span(time)}{clock(detail)}</span>}
     </>
   );
 }
 
+const TABS = { text: "Markdown and JSON, set for reading", plain: "The text, letter by letter", raw: "Every field of the event, as JSON" };
+
 function Payload({ detail, onAll }: { detail: EventDetail; onAll: () => void }) {
-  const [wanted, setTab] = useState<"text" | "raw">("text");
+  const [wanted, setTab] = useState<"text" | "plain" | "raw">("text");
   const tab = detail.text === null ? "raw" : wanted;
+  const isResult = detail.fields["type"] === "tool_result";
   return (
     <div class="payload">
       <div class="row" role="group" aria-label="Payload">
         <h3>Payload</h3>
-        {(["text", "raw"] as const).map((one) => (
-          <button type="button" key={one} class="tab" aria-pressed={tab === one} disabled={one === "text" && detail.text === null}
-            onClick={() => setTab(one)}>{one}</button>
+        {(["text", "plain", "raw"] as const).map((one) => (
+          <button type="button" key={one} class="tab" aria-pressed={tab === one} disabled={one !== "raw" && detail.text === null}
+            title={TABS[one]} onClick={() => setTab(one)}>{one}</button>
         ))}
       </div>
       {tab === "raw" ? <pre class="raw" tabIndex={0}>{JSON.stringify(detail.fields, null, 2)}</pre>
         : detail.text === null || detail.text === "" ? <p class="quiet">This event carries no text.</p>
-          : <pre class="text" tabIndex={0} dir="auto">{detail.text}</pre>}
-      {tab === "text" && detail.is_cut && (
+          : tab === "plain" ? <pre class="text" tabIndex={0} dir="auto"><Plain text={detail.text} /></pre>
+            : <div class="text" tabIndex={0} dir="auto" role="region" aria-label="Text of the event"><Rich text={detail.text} isResult={isResult} /></div>}
+      {tab !== "raw" && detail.is_cut && (
         <p class="cut">[cut: {bytes(detail.text?.length ?? 0)} of {bytes(detail.text_size)}] <button type="button"
           onClick={onAll}>Load all</button></p>
       )}

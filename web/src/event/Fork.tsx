@@ -7,9 +7,9 @@ import { go, source, trace } from "../state";
 
 type Kind = "delete" | "substitute" | "force";
 const KINDS: [Kind, string, string][] = [
-  ["delete", "Delete", "The event never happens."],
-  ["substitute", "Substitute", "It says something else: plain text, or JSON."],
-  ["force", "Force", "The decision is another one."],
+  ["delete", "Delete", "As if the event had not happened."],
+  ["substitute", "Substitute", "Another text in its place: plain text, or JSON."],
+  ["force", "Force", "Another decision in its place, as JSON."],
 ];
 
 /** What the form needs to hold before it can be sent. */
@@ -18,6 +18,21 @@ export function fault(kind: Kind, value: string): string | null {
   if (!value.trim()) return "Write what takes its place.";
   if (kind !== "force") return null;
   try { JSON.parse(value); return null; } catch { return 'This is not JSON. Write for example {"spawn": 2} or {"stop": true}.'; }
+}
+
+/** Why the trace on the screen cannot be forked. */
+export function whyNoFork(): string {
+  if (!source.value?.canWrite) return "This page is a file: open the trace with counterpoint view to fork it.";
+  return trace.value?.about.fork_refusal ?? "This trace cannot be run again.";
+}
+
+/** The button: where it cannot be pressed it says why, to the pointer, to a press and to a screen reader. */
+export function ForkButton(props: { canFork: boolean; title: string; isOpen?: boolean; onFork: () => void }) {
+  const why = props.canFork ? null : whyNoFork();
+  return (
+    <button type="button" class={why ? "is-off" : ""} aria-disabled={why !== null} aria-expanded={why ? undefined : props.isOpen}
+      aria-description={why ?? undefined} title={why ?? props.title} onClick={() => (why ? say(why) : props.onFork())}>Fork</button>
+  );
 }
 
 export function ForkForm({ event, onClose }: { event: EventDetail; onClose: () => void }) {

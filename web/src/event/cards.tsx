@@ -2,6 +2,7 @@
 import { compact, money, percent, plain, signed, span } from "../numbers";
 import { Outcome } from "./Outcome";
 import { Link } from "../shell/Link";
+import { Popover } from "../shell/Popover";
 import { traceLink } from "../router";
 import { agentName, creditByAgent, method, selectAgent, selectEvent, selectedAgent, showView, trace } from "../state";
 
@@ -19,8 +20,7 @@ export function AgentCard({ agent }: { agent: number }) {
     <section class="event" aria-label="Agent">
       <header class="panel-head"><h2 title={one.name}>{one.label || one.name}</h2>
         {one.role && one.role !== one.label && <span class="quiet">{one.role}</span>}
-        {one.label && one.label !== one.name && <details class="share"><summary>id</summary>
-          <div class="share-box"><code>{one.name}</code></div></details>}
+        {one.label && one.label !== one.name && <Popover title="id"><div class="share-box"><code>{one.name}</code></div></Popover>}
         <div class="end"><button type="button" class="plain" onClick={() => { selectedAgent.value = -1; }}
           aria-label="Close the agent">✕</button></div>
       </header>

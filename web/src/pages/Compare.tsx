@@ -3,13 +3,14 @@
 import { useState } from "preact/hooks";
 import { Chart } from "../charts/Chart";
 import { Command, useLoaded, Waiting } from "../loaded";
-import { compact, count, plain, signed } from "../numbers";
+import { count, plain, signedPlain, tenths } from "../numbers";
 import { readRace } from "../racespec";
 import { charts } from "../series";
 import { Link } from "../shell/Link";
 import { Failure, Steered } from "../shell/states";
-import type { Compare as Found, CompareRow, RunRow } from "../shapes.gen";
+import type { Compare as Found, CompareRow, Level, RunRow } from "../shapes.gen";
 import { go, route, source } from "../state";
+import { Terms } from "../terms";
 import { Race } from "./Race";
 import "./pages.css";
 
@@ -97,41 +98,58 @@ function Shown(props: { found: Found; onAnyway: () => void }) {
         <div class="notice bad" role="alert"><p><strong>{found.rows.length ? "Warning:" : "Refused:"}</strong> {found.refusal}</p>
           {!found.rows.length && <button type="button" onClick={props.onAnyway}>Show it anyway</button>}</div>
       )}
-      {found.rows.length > 0 && <Table rows={found.rows} metric={found.metric} />}
+      {found.heading && <p class="page-note quiet">{found.heading}</p>}
+      {found.rows.length > 0 && <Table rows={found.rows} metric={found.metric} levels={found.levels} />}
       {found.differences.length > 0 && <Differences rows={found.differences} />}
       <div class="charts">
         {charts(found.curves).map((group) =>
-          <Chart key={group.title} title={group.title} xLabel="calls" series={group.series} group="compare" height={240} />)}
+          <Chart key={group.title} title={group.title} xLabel="calls" series={group.series} group="compare" levels={found.levels} height={280} />)}
       </div>
+      {found.remarks.length > 0 && <ul class="page-note">{found.remarks.map((text) => <li key={text}>{text}</li>)}</ul>}
       {found.moved.length > 0 && <Moved rows={found.moved} />}
+      <Terms of={["reward", "held out", "95 % CI", "bound", "of bound", "hand-made policies", "calls per episode", "difference", "p",
+        "better, worse, same"]} />
     </>
   );
 }
 
-function Table(props: { rows: CompareRow[]; metric: string }) {
-  const most = Math.max(...props.rows.map((row) => row.high ?? row.mean), 0);
-  const least = Math.min(...props.rows.map((row) => row.low ?? row.mean), 0);
+function Table(props: { rows: CompareRow[]; metric: string; levels: Level[] }) {
+  const values = props.levels.map((level) => level.value);
+  const most = Math.max(...props.rows.map((row) => row.high ?? row.mean), ...values, 0);
+  const least = Math.min(...props.rows.map((row) => row.low ?? row.mean), ...values, 0);
+  const bound = props.levels.find((level) => level.is_bound)?.value ?? null;
+  const hasTokens = props.rows.some((row) => row.tokens !== null);
   const place = (value: number) => `${(100 * (value - least)) / (most - least || 1)}%`;
   return (
     <div class="scroll"><table class="wide">
       <caption class="hidden">{props.metric} of each side</caption>
-      <thead><tr><th scope="col">{props.metric}</th><th scope="col" class="number">seeds</th>
-        <th scope="col" class="number">mean</th><th scope="col">95 % CI</th>
-          <th scope="col"><span class="hidden">picture</span></th>
-        <th scope="col" class="number">calls/task</th><th scope="col" class="number">tok/task</th>
-          <th scope="col" class="number">agents/task</th></tr></thead>
+      <thead><tr><th scope="col">{props.metric}</th><th scope="col" class="number">runs</th>
+        <th scope="col" class="number">mean</th><th scope="col" class="number">95 % CI</th>
+          <th scope="col"><span class="hidden">picture</span></th><th scope="col" class="number">of bound</th>
+        <th scope="col" class="number">calls/episode</th>{hasTokens && <th scope="col" class="number">tokens/episode</th>}
+          <th scope="col" class="number">agents/episode</th><th scope="col" class="number">calls spent/run</th></tr></thead>
       <tbody>{props.rows.map((row) => (
         <tr key={row.name}>
           <th scope="row"><bdi>{row.name}</bdi>
             {row.steered > 0 && <> <Steered text={`${row.steered} steered`} /></>}</th><td class="number">{row.seeds}</td>
-            <td class="number"><strong>{plain(row.mean)}</strong></td>
-          <td class="number">{row.low === null || row.high === null ? "–" : `[${plain(row.low)}, ${plain(row.high)}]`}</td>
+            <td class="number"><strong>{plain(row.mean, 4)}</strong></td>
+          <td class="number">{row.low === null || row.high === null ? "–" : `[${plain(row.low, 4)}, ${plain(row.high, 4)}]`}</td>
           <td><span class="interval" aria-hidden="true">
             {row.low !== null && row.high !== null &&
               <i style={{ left: place(row.low), right: `calc(100% - ${place(row.high)})` }} />}
                 <b style={{ left: place(row.mean) }} /></span></td>
-          <td class="number">{compact(row.calls)}</td><td class="number">{compact(row.tokens)}</td>
-            <td class="number">{plain(row.agents)}</td>
+          <td class="number">{tenths(row.share_of_optimum)}</td>
+          <td class="number">{plain(row.calls)}</td>{hasTokens && <td class="number">{plain(row.tokens)}</td>}
+            <td class="number">{plain(row.agents)}</td><td class="number">{row.spent === null ? "–" : Math.round(row.spent).toLocaleString("en")}</td>
+        </tr>
+      ))}
+      {props.levels.map((level) => (
+        <tr key={level.name} class="quiet">
+          <th scope="row" class="quiet"><bdi>{level.name.replaceAll("_", " ")}</bdi>{level.is_bound ? "" : " (hand-made)"}</th><td class="number" />
+          <td class="number">{plain(level.value, 4)}</td><td />
+          <td><span class="interval" aria-hidden="true"><b style={{ left: place(level.value) }} /></span></td>
+          <td class="number">{bound !== null && bound > 0 ? tenths(level.value / bound) : "–"}</td>
+          <td colSpan={hasTokens ? 4 : 3} />
         </tr>
       ))}</tbody>
     </table></div>
@@ -145,17 +163,17 @@ function Differences(props: { rows: Record<string, unknown>[] }) {
   return (
     <div class="scroll"><table class="wide">
       <caption class="hidden">Differences</caption>
-      <thead><tr><th scope="col">difference</th><th scope="col" class="number">diff</th><th scope="col">95 % CI</th>
-        <th scope="col" class="number">p</th><th scope="col" class="number">better</th><th scope="col" class="number">worse</th>
+      <thead><tr><th scope="col">difference</th><th scope="col" class="number">diff</th><th scope="col" class="number">95 % CI</th>
+        <th scope="col" class="number">p</th><th scope="col" class="number">p (Holm)</th><th scope="col" class="number">better</th><th scope="col" class="number">worse</th>
           <th scope="col" class="number">same</th></tr></thead>
       <tbody>{props.rows.map((row, i) => {
-        const [low, high, p] = [num(row, "low"), num(row, "high"), num(row, "p")];
+        const [low, high] = [num(row, "low"), num(row, "high")];
         return (
           <tr key={i}>
             <th scope="row"><bdi>{word(row, "label")}</bdi> less <bdi>{word(row, "against")}</bdi></th>
-              <td class="number"><strong>{signed(num(row, "diff"), 3)}</strong></td>
-            <td class="number">{low === null || high === null ? "none" : `[${signed(low, 3)}, ${signed(high, 3)}]`}</td>
-            <td class="number">{p === null ? "–" : p < 1e-4 ? "<0.0001" : p.toFixed(4)}</td>
+              <td class="number"><strong>{signedPlain(num(row, "diff"))}</strong></td>
+            <td class="number">{low === null || high === null ? "none" : `[${signedPlain(low)}, ${signedPlain(high)}]`}</td>
+            {["p", "p_holm"].map((name) => <td key={name} class="number">{chance(num(row, name))}</td>)}
             {["better", "worse", "same"].map((name) => <td key={name} class="number">{num(row, name) ?? "–"}</td>)}
           </tr>
         );
@@ -164,13 +182,15 @@ function Differences(props: { rows: Record<string, unknown>[] }) {
   );
 }
 
+const chance = (p: number | null) => (p === null ? "–" : p < 1e-4 ? "<0.0001" : p.toFixed(4));
+
 /** The tasks that moved most; a row with two traces opens their difference. */
 function Moved(props: { rows: Record<string, unknown>[] }) {
   return (
     <section class="page-note" aria-label="Tasks that moved most">
       <h2>Tasks that moved most</h2>
       <ul class="chips">{props.rows.map((row, i) => {
-        const text = <>task {word(row, "task")} <strong>{signed(num(row, "diff"), 3)}</strong> <span class="quiet">
+        const text = <>task {word(row, "task")} <strong>{signedPlain(num(row, "diff"))}</strong> <span class="quiet">
           <bdi>{word(row, "label")}</bdi></span></>;
         const [a, b] = [row["a"], row["b"]];
         return <li key={i}>

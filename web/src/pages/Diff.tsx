@@ -1,8 +1,9 @@
 // Two traces side by side. Always true: every row says what became of it in a sign and a word; where they part first is said
 // first; each side opens its event.
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { agentsOf, type DiffItem, edit, folded, nextChange } from "../difffold";
 import { onCommand } from "../keys";
+import { useListKeys } from "../listkeys";
 import { useLoaded, Waiting } from "../loaded";
 import { change, compact, count, money, plain, signed, span } from "../numbers";
 import { familyOf, glyphOf } from "../palette";
@@ -56,8 +57,10 @@ function Aligned(props: { diff: Found }) {
   const [onlyChanges, setOnly] = useState(true);
   const [opened, setOpened] = useState<ReadonlySet<number>>(new Set());
   const [at, setAt] = useState(-1);
+  const box = useRef<HTMLDivElement>(null);
   const items = useMemo(() => folded(diff.rows, onlyChanges, 1, opened), [diff, onlyChanges, opened]);
-  const show = useMemo(() => (at < 0 ? null : { row: items.findIndex((item) => holds(item, at)) }), [at, items]);
+  const cursor = useListKeys(box, items.length, `${diff.a}..${diff.b} ${onlyChanges}`);
+  const change = useMemo(() => (at < 0 ? null : { row: items.findIndex((item) => holds(item, at)) }), [at, items]);
   const step = (by: 1 | -1) => { const next = nextChange(diff.rows, at, by); if (next >= 0) setAt(next); };
   useEffect(() => {
     const ends = [onCommand("alert-next", () => step(1)), onCommand("alert-previous", () => step(-1))];
@@ -75,18 +78,28 @@ function Aligned(props: { diff: Found }) {
         <span class="quiet">aligned by agent and content · {count(diff.same,
           "event")} same, {diff.different.toLocaleString("en")} differ</span>
       </div>
-      <div class="grid-table" role="table" aria-label="Events of both traces" aria-rowcount={items.length + 1}>
+      <div ref={box} class="grid-table" role="table" aria-label="Events of both traces" aria-rowcount={items.length + 1}>
         <div class="diff-row grid-head" role="row">
           <span role="columnheader">A</span><span role="columnheader">B</span><span role="columnheader">what</span>
             <span role="columnheader">text</span>
         </div>
         <Windowed isTable label="Events of both traces" listKey={String(onlyChanges)} count={items.length} estimate={32}
-          show={show}
+          show={useLatest(change, cursor.show)}
           render={(i) =>
-            <Item item={items[i]!} index={i} diff={diff} at={at} onOpen={(from) => setOpened(new Set([...opened, from]))} />} />
+            <Item item={items[i]!} index={i} diff={diff} at={at} isAt={i === cursor.at} onOpen={(from) => setOpened(new Set([...opened, from]))} />} />
       </div>
     </div>
   );
+}
+
+/** The place that was asked for last: by the buttons, or by J and K. */
+function useLatest(a: { row: number } | null, b: { row: number } | null): { row: number } | null {
+  const before = useRef<[unknown, unknown]>([null, null]);
+  const shown = useRef<{ row: number } | null>(null);
+  if (a !== before.current[0]) shown.current = a;
+  if (b !== before.current[1]) shown.current = b;
+  before.current = [a, b];
+  return shown.current;
 }
 
 function holds(item: DiffItem, row: number): boolean {
@@ -145,13 +158,15 @@ function Sums(props: { diff: Found }) {
 const plus = (value: number | null, show: (value: number | null) => string) =>
   (value !== null && value > 0 ? "+" : "") + show(value);
 
-function Item(props: { item: DiffItem; index: number; diff: Found; at: number; onOpen: (from: number) => void }) {
+function Item(props: { item: DiffItem; index: number; diff: Found; at: number; isAt: boolean; onOpen: (from: number) => void }) {
   const { item, diff } = props;
-  if (item.kind === "row") return <Row row={diff.rows[item.row]!} index={props.index} diff={diff} isAt={item.row === props.at} />;
+  if (item.kind === "row") {
+    return <Row row={diff.rows[item.row]!} index={props.index} diff={diff} isAt={item.row === props.at || props.isAt} />;
+  }
   const who = agentsOf(diff.rows, item.from, item.to);
   const [sign, word] = WORDS[item.what] ?? ["?", item.what];
   return (
-    <div class={`diff-fold what-${item.what}`} role="row" aria-rowindex={props.index + 2}>
+    <div class={`diff-fold what-${item.what}${props.isAt ? " is-at" : ""}`} role="row" aria-rowindex={props.index + 2}>
       <span role="cell">
         <button type="button" class="crumb" onClick={() => props.onOpen(item.from)}>
           {sign} {count(item.to - item.from,

@@ -1,5 +1,6 @@
 // Every method side by side: ranks with what they leave open, quality and sample efficiency, differences from the baselines, curves.
 // Always true: what is shown is in the address; a screening says that it establishes nothing; a line has the command that runs it.
+import { useMemo } from "preact/hooks";
 import { Chart } from "../charts/Chart";
 import { useLoaded, Waiting } from "../loaded";
 import { compact } from "../numbers";
@@ -8,6 +9,7 @@ import { splitName } from "../series";
 import { Failure } from "../shell/states";
 import type { RaceDifference, RaceLine, RaceWorld } from "../shapes.gen";
 import { go, source } from "../state";
+import { Terms } from "../terms";
 
 /** Curves beyond this are not told apart. */
 const MOST_CURVES = 6;
@@ -26,11 +28,15 @@ export function Race(props: { spec: RaceSpec }) {
     <>
       <Choices spec={spec} worlds={data.worlds} world={world} />
       <p class="page-note">Plan {data.plan}, suite {data.suite} · bound {compact(world.bound)} points · best known {percent(
-        world.best_known / world.bound)} of it · budget {compact(world.budget)} calls and rounds a run{world.decision &&
-        ` · about ${world.decision}`}{Object.entries(world.rules).map(([name, share]) => ` · ${name} ${percent(share)}`)}</p>
+        world.best_known / world.bound)} of it · budget {compact(world.budget)} calls and rounds per run{world.decision &&
+        ` · the decision to learn: ${world.decision}`}</p>
+      {Object.keys(world.rules).length > 0 && <p class="page-note">Hand-made policies, in % of the bound:{" "}
+        {Object.entries(world.rules).map(([name, share]) => `${name.replaceAll("_", " ")} ${percent(share)}`).join(" · ")}</p>}
       {world.is_screening && <p class="notice">Screening: fewer than 12 seeds, so no difference here is established.</p>}
       <Lines lines={lines} of={world.lines.length} />
       <Curves world={world} lines={lines} />
+      <Terms of={["bound", "hand-made policies", "best known", "final", "area", "calls to q %", "rank", "point", "seed", "collapsed",
+        "less grpo, less counterpoint"]} />
       <ul class="page-note race-notes">{world.notes.map((text) => <li key={text}>{text}</li>)}</ul>
     </>
   );
@@ -109,10 +115,13 @@ function Less(props: { found: RaceDifference | undefined }) {
 function Curves(props: { world: RaceWorld; lines: RaceLine[] }) {
   const names = props.lines.filter((line) => line.is_ranked).slice(0, MOST_CURVES).map((line) => line.method);
   const series = names.flatMap((name) => props.world.curves.filter((one) => splitName(one.name)[1] === name));
+  const levels = useMemo(() => [{ name: "bound", value: 1, is_bound: true },
+    ...Object.entries(props.world.rules).map(([name, value]) => ({ name, value, is_bound: false }))], [props.world]);
   if (!series.length) return null;
   return (
     <div class="charts race-chart">
-      <Chart key={names.join()} title="share of the bound" xLabel="calls and rounds" series={series} group="race" height={280} />
+      <Chart key={names.join()} title="share of the bound" xLabel="calls and rounds" series={series} group="race" height={280}
+        levels={levels} />
     </div>
   );
 }

@@ -1,18 +1,22 @@
 // The list of traces. Always true: the query in the field is the whole filter, facets only write into it; two picked rows lead to
 // their difference; an empty list says how to fill it.
 import { signal } from "@preact/signals";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { RefObject, VNode } from "preact";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { onCommand } from "../keys";
+import { useListKeys } from "../listkeys";
 import { asProblem, Command, useLoaded, Waiting } from "../loaded";
 import { compact, count, moment, money, plain, span } from "../numbers";
 import { traceLink } from "../router";
 import { Link } from "../shell/Link";
 import { Empty, Failure, Steered } from "../shell/states";
 import { say } from "../shell/toast";
-import type { TraceRow, Traces as Found } from "../shapes.gen";
+import type { AlertCount, TraceRow, Traces as Found } from "../shapes.gen";
 import type { SourceError } from "../source";
 import { go, route, source } from "../state";
-import { hasTerm, nextSort, picked, type Sort, sorted, type SortKey, sortFrom, sortText, term, toggled } from "../tracerows";
+import {
+  type Column, fitting, hasTerm, nextSort, picked, type Sort, sorted, sortFrom, sortText, template, term, toggled,
+} from "../tracerows";
 import { Windowed } from "../windowed";
 import { openFile } from "./openfile";
 import "./pages.css";
@@ -20,10 +24,17 @@ import "./pages.css";
 /** While the first query is one that cannot be read: the field must stay, so that it can be mended. */
 const NONE: Found = { store: "the store", rows: [], total: 0, facets: {}, version: "" };
 
-const sort = signal<Sort | null>(sortFrom(null));
 const chosen = signal<string[]>([]);
-/** Whether ids stand in place of titles. */
-const withIds = signal(false);
+
+/** What the address says: the order of the list, and whether ids stand in place of titles. */
+const sortNow = (): Sort | null => (route.value.page === "traces" ? sortFrom(route.value.sort) : null);
+const withIds = (): boolean => route.value.page === "traces" && route.value.ids === true;
+
+/** Another query or order, in the address too; a typed letter makes no step of the back button. */
+function ask(change: { query?: string; sort?: string; ids?: boolean }): void {
+  const at = route.value;
+  if (at.page === "traces") route.value = { ...at, ...change };
+}
 
 export default function Traces() {
   const query = route.value.page === "traces" ? route.value.query : "";
@@ -83,17 +94,17 @@ function OpenFile(props: { onFile: (file: File | undefined) => void }) {
 
 function List(props: { found: Found; query: string; problem: SourceError | null; onFile: (file: File | undefined) => void }) {
   const { found, query } = props;
-  const rows = useMemo(() => sorted(found.rows, sort.value), [found, sort.value]);
+  const order = sortText(sortNow());
+  const rows = useMemo(() => sorted(found.rows, sortNow()), [found, order]);
   const field = useRef<HTMLInputElement>(null);
   useEffect(() => onCommand("search", () => field.current?.focus()), []);
-  const ask = (text: string) => { route.value = { page: "traces", query: text }; };
   const two = chosen.value;
   return (
     <>
       <header class="page-head">
         <input ref={field} type="search" class="search" value={query}
           placeholder='words, or project:shop errors>0 cost>5 date>7d open' aria-label="Search traces"
-          onInput={(event) => ask(event.currentTarget.value)} />
+          onInput={(event) => ask({ query: event.currentTarget.value })} />
         <span class="quiet" role="status">
           {found === NONE ? ""
             : rows.length === found.total ? count(found.total, "trace")
@@ -104,7 +115,7 @@ function List(props: { found: Found; query: string; problem: SourceError | null;
           <button type="button" class={two.length === 2 ? "main" : ""} disabled={two.length !== 2}
             onClick={() => go({ page: "diff", a: two[0]!, b: two[1]! })}>Diff</button>
           {two.length > 0 && <button type="button" onClick={() => (chosen.value = [])}>Clear</button>}
-          <button type="button" aria-pressed={withIds.value} onClick={() => (withIds.value = !withIds.value)}>Show ids</button>
+          <button type="button" aria-pressed={withIds()} onClick={() => ask({ ids: !withIds() })}>Show ids</button>
           <OpenFile onFile={props.onFile} />
         </span>
       </header>
@@ -112,10 +123,10 @@ function List(props: { found: Found; query: string; problem: SourceError | null;
         <p class="notice" role="alert">{props.problem.what} {props.problem.fix && <span class="quiet">{props.problem.fix}</span>}
           </p>}
       <div class="traces-body">
-        <Facets facets={found.facets} query={query} onQuery={ask} />
+        <Facets key={found.store} facets={found.facets} query={query} onQuery={(text) => ask({ query: text })} />
         {props.problem && !rows.length ? <span /> : rows.length ? <Table rows={rows} query={query} /> : (
           <Empty title="No trace matches."><p><code>{query}</code></p>
-            <button type="button" onClick={() => ask("")}>Show all</button></Empty>
+            <button type="button" onClick={() => ask({ query: "" })}>Show all</button></Empty>
         )}
       </div>
     </>
@@ -127,7 +138,8 @@ function Facets(props: { facets: Record<string, Record<string, number>>; query: 
     ["invalid", "records with problems"], ["steered", "steered"]];
   const words = props.query.split(/\s+/);
   return (
-    <aside class="facets" aria-label="Facets">
+    <aside class="facets" aria-label="Filters"><details open={isWide()}>
+      <summary>Filters</summary>
       {Object.entries(props.facets).filter(([, values]) => Object.keys(values).length > 0).map(([field, values]) => (
         <section key={field}>
           <h2>{field}</h2>
@@ -156,9 +168,12 @@ function Facets(props: { facets: Record<string, Record<string, number>>; query: 
           ))}
         </ul>
       </section>
-    </aside>
+    </details></aside>
   );
 }
+
+/** Whether the filters have a place of their own beside the list, as in pages.css. */
+const isWide = (): boolean => matchMedia("(min-width: 56rem)").matches;
 
 /** The days newest first, the other facets by how many traces have them. */
 function inOrder(field: string, values: Record<string, number>): [string, number][] {
@@ -171,75 +186,139 @@ function shortModel(name: string): string {
   return name.slice(name.lastIndexOf("/") + 1).replace(/-20\d\d-?\d\d-?\d\d(?=$|[-:@v])/, "") || name;
 }
 
-const COLUMNS: [SortKey | null, string, string][] = [
-  [null, "pick", "1.5rem"], ["title", "title", "minmax(12rem, 4fr)"], ["project", "project", "minmax(5rem, 1fr)"],
-    ["model", "model", "minmax(6rem, 1fr)"],
-  ["date", "date", "8.6rem"], ["reward", "reward", "3.8rem"], ["agents", "agents", "3.6rem"], ["tokens", "tokens", "4rem"],
-    ["cost_usd", "cost", "4.6rem"],
-  ["seconds", "time", "3.8rem"], ["errors", "errors", "4.2rem"], [null, "busy", "5rem"],
-];
-const GRID = COLUMNS.map(([, , width]) => width).join(" ");
-const NUMBERS: readonly string[] = ["reward", "agents", "tokens", "cost", "time", "errors"];
+/** Whether no trace says anything in a column. */
+function isEmpty(rows: readonly TraceRow[], column: Column): boolean {
+  switch (column.text) {
+    case "project": return !rows.some((row) => row.project);
+    case "model": return !rows.some((row) => row.models.length);
+    case "reward": return !rows.some((row) => row.reward !== null);
+    case "cost": return !rows.some((row) => row.cost_usd !== null);
+    case "busy": return !rows.some((row) => row.lanes.length);
+    default: return false;
+  }
+}
+
+/** The width of an element in rem; 0 before it is known. */
+function useWidth(box: RefObject<HTMLElement>): number {
+  const [width, setWidth] = useState(0);
+  useLayoutEffect(() => {
+    const measure = () => setWidth(box.current!.clientWidth / parseFloat(getComputedStyle(document.documentElement).fontSize));
+    const sizes = new ResizeObserver(measure);
+    sizes.observe(box.current!);
+    measure();
+    return () => sizes.disconnect();
+  }, []);
+  return width;
+}
 
 function Table(props: { rows: TraceRow[]; query: string }) {
+  const { rows } = props;
+  const box = useRef<HTMLDivElement>(null);
+  const width = useWidth(box);
+  const columns = useMemo(() => fitting(width || 60, (column) => isEmpty(rows, column)), [width, rows]);
+  const listKey = `${props.query}/${sortText(sortNow())}`;
+  const cursor = useListKeys(box, rows.length, listKey);
   return (
-    <div class="grid-table" role="table" aria-label="Traces" aria-rowcount={props.rows.length + 1} aria-colcount={COLUMNS.length}>
+    <div ref={box} class="grid-table" role="table" aria-label="Traces" aria-rowcount={rows.length + 1} aria-colcount={columns.length}
+      style={{ "--columns": template(columns) }}>
       <div role="rowgroup">
-        <div class="grid-row grid-head" role="row" style={{ gridTemplateColumns: GRID }}>
-          {COLUMNS.map(([key, text]) => <Head key={text} sortKey={key} text={text} />)}
-        </div>
+        <div class="grid-row grid-head" role="row">{columns.map((column) => <Head key={column.text} column={column} />)}</div>
       </div>
-      <Windowed isTable label="Traces" listKey={`${props.query}/${sortText(sort.value)}`} count={props.rows.length} estimate={34}
-        render={(i) => <Row row={props.rows[i]!} index={i} />} />
+      <Windowed isTable label="Traces" listKey={listKey} count={rows.length} estimate={34} show={cursor.show}
+        onRange={(from, to) => wantAlerts(rows.slice(from, to))}
+        render={(i) => <Row row={rows[i]!} index={i} columns={columns} isAt={i === cursor.at} />} />
     </div>
   );
 }
 
-function Head(props: { sortKey: SortKey | null; text: string }) {
-  const { sortKey, text } = props;
-  if (!sortKey) return <span role="columnheader">{text === "pick" ? <span class="hidden">pick</span> : text}</span>;
-  const now = sort.value?.key === sortKey ? sort.value : null;
+/** How many alerts traces have, by id; null where the server does not count them unasked. */
+const alerts = signal<Record<string, AlertCount | null>>({});
+const WAIT_MS = 120;
+const TOGETHER = 20;
+let wanted: string[] = [];
+let timer = 0;
+
+/** Asks for the alerts of the rows on the screen, once they have been there for a moment. */
+function wantAlerts(rows: readonly TraceRow[]): void {
+  wanted = rows.map((row) => row.id).filter((id) => !(id in alerts.peek()));
+  clearTimeout(timer);
+  if (wanted.length) timer = window.setTimeout(() => void askAlerts(), WAIT_MS);
+}
+
+async function askAlerts(): Promise<void> {
+  const from = source.peek();
+  while (wanted.length && from === source.peek()) {
+    const ids = wanted.slice(0, TOGETHER);
+    wanted = wanted.slice(TOGETHER);
+    const found = await from!.alerts(ids).catch(() => null);
+    if (!found) return;
+    alerts.value = { ...alerts.value, ...Object.fromEntries(ids.map((id) => [id, found[id] ?? null])) };
+  }
+}
+
+function Head(props: { column: Column }) {
+  const { sort: key, text, isNumber } = props.column;
+  if (!key) return <span role="columnheader" class={isNumber ? "number" : ""}>{text === "pick" ? <span class="hidden">pick</span> : text}</span>;
+  const now = sortNow()?.key === key ? sortNow() : null;
   return (
-    <span role="columnheader" aria-sort={now ? (now.down ? "descending" : "ascending") : "none"}
-      class={NUMBERS.includes(text) ? "number" : ""}>
-      <button type="button" class="crumb" onClick={() => (sort.value = nextSort(sort.value, sortKey))}>{text}
+    <span role="columnheader" aria-sort={now ? (now.down ? "descending" : "ascending") : "none"} class={isNumber ? "number" : ""}>
+      <button type="button" class="crumb" onClick={() => ask({ sort: sortText(nextSort(sortNow(), key)) })}>{text}
         {now ? (now.down ? " ↓" : " ↑") : ""}</button>
     </span>
   );
 }
 
-function Row(props: { row: TraceRow; index: number }) {
+function Row(props: { row: TraceRow; index: number; columns: readonly Column[]; isAt: boolean }) {
   const { row } = props;
   const isPicked = chosen.value.includes(row.id);
+  const classes = ["grid-row", isPicked && "is-selected", props.isAt && "is-at"].filter(Boolean).join(" ");
   return (
-    <div class={isPicked ? "grid-row is-selected" : "grid-row"} role="row" aria-rowindex={props.index + 2}
-      style={{ gridTemplateColumns: GRID }}>
-      <span role="cell">
-        <input type="checkbox" checked={isPicked} aria-label={`Pick ${row.id} to compare`}
-          onChange={() => (chosen.value = picked(chosen.value, row.id))} /></span>
-      <span role="cell"><Link to={traceLink(row.id)} title={row.title ? `${row.title} (${row.id})` : row.id}>
-        <bdi>{withIds.value ? row.id : row.title ?? row.id}</bdi></Link>
-        {row.is_steered && <> <Steered /></>}
-        {withIds.value && <span class="quiet"> <bdi>{[row.title, row.system, row.topology?.replaceAll("_", " ")].filter(Boolean)
-          .join(", ")}</bdi></span>}</span>
-      <span role="cell"><bdi>{row.project ?? ""}</bdi></span>
-      <span role="cell" title={row.models.join(", ")}><bdi>{row.models.length ? shortModel(row.models[0]!) : ""}</bdi>
-        {row.models.length > 1 && <span class="quiet"> +{row.models.length - 1}</span>}</span>
-      <span role="cell">{row.date ? moment(row.date) : ""}</span>
-      <span role="cell" class="number">{plain(row.reward)}</span>
-      <span role="cell" class="number" title={row.events === null ? "" : count(row.events, "event")}>{compact(row.agents)}</span>
-      <span role="cell" class="number">{compact(row.tokens)}</span>
-      <span role="cell" class="number"
-        title={row.unpriced > 0 ? `${compact(row.unpriced)} tokens without a price are not in it` : ""}>
-        {money(row.cost_usd)}{row.unpriced > 0 && row.cost_usd !== null ? "+" : ""}</span>
-      <span role="cell" class="number">{span(row.seconds)}</span>
-      <span role="cell" class="number">
-        {row.errors > 0 && <span class="badge warn" title={count(row.errors, "error")}>⚠ {row.errors}</span>}
-        {row.is_open && <span class="badge" title="it has not ended">● live</span>}</span>
-      <span role="cell"><Busy lanes={row.lanes} /></span>
+    <div class={classes} role="row" aria-rowindex={props.index + 2} aria-current={props.isAt ? "true" : undefined}>
+      {props.columns.map((column) => CELLS[column.text]!(row))}
     </div>
   );
 }
+
+/** The cell of each column. */
+const CELLS: Record<string, (row: TraceRow) => VNode> = {
+  pick: (row) => (
+    <span role="cell"><input type="checkbox" checked={chosen.value.includes(row.id)} aria-label={`Pick ${row.id} to compare`}
+      onChange={() => (chosen.value = picked(chosen.value, row.id))} /></span>
+  ),
+  title: (row) => (
+    <span role="cell"><Link to={traceLink(row.id)} title={row.title ? `${row.title} (${row.id})` : row.id}>
+      <bdi>{withIds() ? row.id : row.title ?? row.id}</bdi></Link>
+      {row.is_steered && <> <Steered /></>}
+      {row.is_open && <> <span class="badge" title="it has not ended">● live</span></>}
+      {withIds() && <span class="quiet"> <bdi>{[row.title, row.system, row.topology?.replaceAll("_", " ")].filter(Boolean)
+        .join(", ")}</bdi></span>}</span>
+  ),
+  project: (row) => <span role="cell"><bdi>{row.project ?? ""}</bdi></span>,
+  model: (row) => (
+    <span role="cell" title={row.models.join(", ")}><bdi>{row.models.length ? shortModel(row.models[0]!) : ""}</bdi>
+      {row.models.length > 1 && <span class="quiet"> +{row.models.length - 1}</span>}</span>
+  ),
+  date: (row) => <span role="cell" title={row.date ? `${moment(row.date)} UTC` : ""}>{row.date ? moment(row.date) : ""}</span>,
+  reward: (row) => <span role="cell" class="number">{plain(row.reward)}</span>,
+  agents: (row) => <span role="cell" class="number" title={row.events === null ? "" : count(row.events, "event")}>{compact(row.agents)}</span>,
+  tokens: (row) => <span role="cell" class="number">{compact(row.tokens)}</span>,
+  cost: (row) => (
+    <span role="cell" class="number" title={row.unpriced > 0 ? `${compact(row.unpriced)} tokens have no price and are not in it` : ""}>
+      {money(row.cost_usd)}{row.unpriced > 0 && row.cost_usd !== null ? "+" : ""}</span>
+  ),
+  time: (row) => <span role="cell" class="number">{span(row.seconds)}</span>,
+  errors: (row) => (
+    <span role="cell" class="number">{row.errors > 0 && <span class="badge warn" title={count(row.errors, "error")}>✕ {row.errors}</span>}</span>
+  ),
+  alerts: (row) => {
+    const found = alerts.value[row.id];
+    return (
+      <span role="cell" class="number">{found && found.count > 0 && <span class={found.severity === "high" ? "badge bad" : "badge warn"}
+        title={`${count(found.count, "alert")}; the gravest, ${found.severity}: ${found.text}`}>⚠ {found.count}</span>}</span>
+    );
+  },
+  busy: (row) => <span role="cell"><Busy lanes={row.lanes} /></span>,
+};
 
 /** A tiny picture: how many agents were busy, slice by slice. */
 function Busy(props: { lanes: number[] }) {

@@ -5,8 +5,11 @@ import { onCommand, runCommand } from "../keys";
 import { compact, count, moment, money, plain, span } from "../numbers";
 import type { About, Fact } from "../shapes.gen";
 import { FIELD_NAMES, MARKS } from "../search";
-import { copyLink } from "../shell/share";
+import { ForkButton } from "../event/Fork";
+import { Popover } from "../shell/Popover";
 import { Steered } from "../shell/states";
+import { say } from "../shell/toast";
+import { Share } from "./Share";
 import {
   filterProblem, mask, query, selectAgent, selectEvent, selectedEvent, showView, source, stepAlert, trace,
 } from "../state";
@@ -28,7 +31,8 @@ function Numbers() {
   const all: [string, string][] = [
     ["R", about.has_reward ? plain(teamReward(about.rewards), 3) : "–"], ["", count(agents.length, "agent")],
       ["", count(about.events, "event")], ["", about.errors > 0 ? count(about.errors, "error") : "–"],
-    ["", `${compact(about.costs["tokens"] ?? null)} tok`], ["", cost(about)], ["", span(about.costs["wall_clock_s"] ?? null)],
+    ["", `${compact(about.costs["tokens"] ?? null)} tokens`], ["", cost(about)], ["", span(about.costs["wall_clock_s"] ?? null)],
+    ["", moment(about.started)],
   ];
   return <ul class="trace-numbers">{all.filter(([, value]) => !value.startsWith("–")).map(([name, value]) => <li
     key={value}>{name} {value}</li>)}</ul>;
@@ -71,29 +75,13 @@ function Search() {
   );
 }
 
-function Share() {
-  const { id, about } = trace.value!;
-  return (
-    <details class="share">
-      <summary>Share</summary>
-      <div class="share-box">
-        <button type="button" onClick={() => void copyLink()}>Copy link (Y)</button>
-        {source.value!.kind === "server"
-          ? <p>One file that opens anywhere:<br /><code>counterpoint export {id} --html trace.html</code></p>
-          : <p class="quiet">This is a file: send it as it is. {about.is_masked ? "Secrets are masked in it."
-            : "Nothing was masked in it."}</p>}
-      </div>
-    </details>
-  );
-}
-
 export function TraceHeader() {
   const { about } = trace.value!;
   const canFork = about.can_fork && source.value!.canWrite;
   return (
     <header class="trace-head">
       <h1 title={about.id}>{about.title ?? about.id}</h1>
-      <details class="share"><summary>About</summary>
+      <Popover title="About">
         <dl class="share-box">
           <dt>id</dt><dd><code>{about.id}</code></dd>
           <dt>task</dt><dd><bdi>{about.task_id}</bdi></dd>
@@ -102,7 +90,7 @@ export function TraceHeader() {
           {about.models.length > 0 && <><dt>{about.models.length > 1 ? "models" : "model"}</dt><dd>{about.models.join(", ")}</dd></>}
           {about.system && <><dt>system</dt><dd>{about.system}{about.topology ? `, ${about.topology.replaceAll("_", " ")}` : ""}</dd></>}
         </dl>
-      </details>
+      </Popover>
       <Numbers />
       {about.alerts.length > 0 && <button type="button" class="badge warn" onClick={() => stepAlert(1)}
         title="Next alert (.)">⚠ {count(about.alerts.length, "alert")}</button>}
@@ -110,8 +98,8 @@ export function TraceHeader() {
       {about.is_masked && <span class="badge">masked</span>}
       <div class="end">
         <Search />
-        {canFork && <button type="button" onClick={() => runCommand("fork")} disabled={selectedEvent.value < 0}
-          title={selectedEvent.value < 0 ? "Select the event to change first" : "Fork at the selected event (X)"}>Fork</button>}
+        <ForkButton canFork={canFork} title="Fork at the selected event (X)"
+          onFork={() => { if (!runCommand("fork")) say("Select the event to change first, then fork there."); }} />
         <Share />
       </div>
     </header>
@@ -140,9 +128,9 @@ export function AnswerStrip() {
       ))}
       {about.notes.length > 0 && (
         <li>
-          <details class="share notes"><summary>{count(about.notes.length, "note")}</summary>
+          <Popover class="notes" title={count(about.notes.length, "note")}>
             <ul class="share-box plain-list">{about.notes.map((note) => <li key={note}>{note}</li>)}</ul>
-          </details>
+          </Popover>
         </li>
       )}
     </ul>

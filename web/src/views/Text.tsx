@@ -1,10 +1,12 @@
 // The transcript: of one agent, of an agent with all below it, or of everybody in order of time, with sub-agents inline. Always
-// true: it is windowed; text that was cut says how much is missing and loads; what came from outside is marked.
+// true: it is windowed; text that was cut says how much is missing and loads; long text is folded until it is opened; what came from
+// outside is hatched in the margin, never under its text.
 import { useComputed, useSignal, useSignalEffect } from "@preact/signals";
-import { useEffect, useMemo, useReducer, useState } from "preact/hooks";
+import { useEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
 import { bytes, compact, count, span } from "../numbers";
 import { familyColour, familyOf, glyphOf, TAINT_GLYPH } from "../palette";
-import { Plain } from "../plaintext";
+import { onCommand } from "../keys";
+import { Folded } from "../rich";
 import { terms } from "../search";
 import { FLAGS, type TalkRow } from "../shapes.gen";
 import type { SourceError } from "../source";
@@ -113,6 +115,10 @@ function Rows(props: { scope: Scope; words: string[]; onOpen: (agent: number) =>
     findRow(pages.total, guess, wanted, (row) => pages.at(row)).then((row) => isHere && setShow({ row }), () => undefined);
     return () => { isHere = false; };
   }, [wanted, pages.total]);
+  // Rows that were opened stay open while they are scrolled out of sight and back.
+  const [opened, setOpened] = useState<ReadonlySet<number>>(new Set());
+  const onOpen = (n: number, isOpen: boolean) => setOpened((old) => new Set(isOpen ? [...old, n] : [...old].filter((one) => one !== n)));
+  useRowKeys(pages, show?.row ?? -1, (n) => onOpen(n, !opened.has(n)));
   if (problem) return <Failure error={problem} />;
   if (pages.total < 0) return <Waiting what="Reading the text" />;
   if (!pages.total) return <p class="nothing">Nothing was said or done here.</p>;
@@ -121,13 +127,38 @@ function Rows(props: { scope: Scope; words: string[]; onOpen: (agent: number) =>
       onRange={(from, to) => pages.want(from, to)}
       render={(i) => {
         const row = pages.row(i);
-        return row ? <Row row={row} words={props.words} inside={props.scope} onOpen={props.onOpen} />
+        return row ? <Row row={row} words={props.words} inside={props.scope} onOpen={props.onOpen} isUnfolded={opened.has(row.n)}
+          onUnfold={(isOpen) => onOpen(row.n, isOpen)} />
           : <div class="talk-row quiet">…</div>;
       }} />
   );
 }
 
-function Row(props: { row: TalkRow; words: string[]; inside: Scope; onOpen: (agent: number) => void }) {
+/** J and K go to the next and the previous row, Enter opens and folds it. */
+function useRowKeys(pages: Pages, row: number, onToggle: (n: number) => void): void {
+  const now = useRef({ row, onToggle });
+  now.current = { row, onToggle };
+  useEffect(() => {
+    const step = (by: 1 | -1) => () => {
+      const next = Math.max(0, Math.min(pages.total - 1, now.current.row + by));
+      if (pages.total > 0) void pages.at(next).then(selectEvent, () => undefined);
+    };
+    const ends = [onCommand("list-next", step(1)), onCommand("list-previous", step(-1)),
+      onCommand("list-open", () => { if (selectedEvent.peek() >= 0) now.current.onToggle(selectedEvent.peek()); })];
+    return () => ends.forEach((end) => end());
+  }, [pages]);
+}
+
+interface RowProps {
+  row: TalkRow;
+  words: string[];
+  inside: Scope;
+  onOpen: (agent: number) => void;
+  isUnfolded: boolean;
+  onUnfold: (isOpen: boolean) => void;
+}
+
+function Row(props: RowProps) {
   const { row } = props;
   const { about } = trace.value!;
   const base = props.inside.agent < 0 ? 0 : about.agents[props.inside.agent]?.depth ?? 0;
@@ -159,13 +190,13 @@ function Row(props: { row: TalkRow; words: string[]; inside: Scope; onOpen: (age
         {row.ok === false && <span class="badge bad">✕ failed</span>}
         <span class="quiet end">{row.tokens !== null && `${compact(row.tokens)} tok · `}{span(row.t)}</span>
       </header>
-      <Body row={row} words={props.words} />
+      <Body row={row} words={props.words} isUnfolded={props.isUnfolded} onUnfold={props.onUnfold} />
     </article>
   );
 }
 
 /** The text; where it was cut, how much is here, and a button for the rest. */
-function Body(props: { row: TalkRow; words: string[] }) {
+function Body(props: Pick<RowProps, "row" | "words" | "isUnfolded" | "onUnfold">) {
   const { row } = props;
   const [more, setMore] = useState<{ text: string; isCut: boolean } | null>(null);
   const [problem, setProblem] = useState<SourceError | null>(null);
@@ -182,8 +213,9 @@ function Body(props: { row: TalkRow; words: string[] }) {
   if (!text && !isCut) return null;
   return (
     <div class="talk-body" dir="auto">
-      <Plain text={text} words={props.words} />
-      {isCut && (
+      <Folded text={text} words={props.words} isResult={row.type === "tool_result"} isOpen={props.isUnfolded || more !== null}
+        onOpen={props.onUnfold} />
+      {isCut && (props.isUnfolded || more !== null) && (
         <p class="cut">
           [cut: {bytes(text.length)} of {bytes(row.text_size)}]{" "}
           <button type="button" onClick={(event) => { event.stopPropagation(); void load(); }}>{more ? "load all" : "load"}

@@ -195,6 +195,33 @@ class RunComparison(Tabular):
                 less = (d.estimate.mean, d.estimate.low, d.estimate.high, d.estimate.p, d.p_holm, *d.counts())
             yield (g.label, len(g.runs), e.mean, e.low, e.high, *means, *spent, *less)
 
+    def heading(self) -> str:
+        """On what the sides were compared, in a line."""
+        counts = [len(group.runs) for group in self.groups]
+        seeds = "training seeds differ in number"
+        if len(set(counts)) == 1:
+            seeds = f"{counts[0]} training seed{'s' if counts[0] > 1 else ''} each"
+        paired = all(d.paired_seeds for d in self.result.differences)
+        about = self.baseline.runs[0].about
+        tasks = f"paired on {len(self.sides.tasks):,} tasks of {about['world']}" + (" and on training seeds" if paired else "")
+        return f"{seeds} · {tasks} · {DRAWS:,} bootstrap draws · budgets within {self.budget_gap:.1%} in calls and rounds"
+
+    def remarks(self) -> list[str]:
+        """What to know beside the numbers."""
+        out, tasks, differences = [], self.sides.tasks, self.result.differences
+        fallen = [f"{g.collapsed} of {len(g.runs)} runs of {g.label}" for g in self.groups if g.collapsed]
+        if fallen:
+            out.append(f"collapsed (the team ended up calling nobody; the final value counts): {', '.join(fallen)}")
+        for d in differences:
+            losses = [f"{tasks[i]} ({float(d.by_task_T[i]):+.4g})" for i in d.losses(_LOSSES_SHOWN)]
+            if losses and self.metric == "value":
+                out.append(f"largest losses of {d.label}: tasks {', '.join(losses)}")
+        if not all(d.estimate.over_seeds for d in differences):
+            out.append("one training seed on a side: intervals are over tasks only, there is none over training seeds")
+        if self.sides.left_out:
+            out.append(f"{self.sides.left_out:,} tasks are left out: some run has no number for them")
+        return out
+
     def row_count(self) -> int:
         """How many sides there are."""
         return len(self.groups)

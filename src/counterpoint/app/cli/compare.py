@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from counterpoint.app.api.compare import RunComparison
     from counterpoint.bench.comparison import Group
 
-_LOSSES_SHOWN = 3
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 _OF_PRESETS = {"world": "--world", "seed": "--seed", "pairs": "--set"}
@@ -158,42 +157,13 @@ def _text(found: RunComparison) -> str:
         for d in result.differences
     ]
     parts = [f"warning: not comparable: {joined_reasons(found.reasons)}"] if found.reasons else []
-    parts += [_head(found), table(header, rows, right=range(1, 9)), table(differ, cells, right=range(1, 9))]
-    return "\n\n".join(plain_text(part, keep_lines=True) for part in (*parts, *_remarks(found)))
+    parts += [found.heading(), table(header, rows, right=range(1, 9)), table(differ, cells, right=range(1, 9))]
+    parts += ["\n".join(said)] if (said := found.remarks()) else []
+    return "\n\n".join(plain_text(part, keep_lines=True) for part in parts)
 
 
 def _means(group: Group) -> tuple[str, str, str]:
     return number(group.mean_of("calls"), 3), number(group.mean_of("agents"), 3), f"{group.spent['calls']:,.0f}"
-
-
-def _head(found: RunComparison) -> str:
-    from counterpoint.bench.comparison import DRAWS
-
-    counts = [len(group.runs) for group in found.groups]
-    seeds = "training seeds differ in number"
-    if len(set(counts)) == 1:
-        seeds = f"{counts[0]} training seed{'s' if counts[0] > 1 else ''} each"
-    paired = all(d.paired_seeds for d in found.result.differences)
-    about = found.baseline.runs[0].about
-    tasks = f"paired on {len(found.sides.tasks):,} tasks of {about['world']}" + (" and on training seeds" if paired else "")
-    return f"{seeds} · {tasks} · {DRAWS:,} bootstrap draws · budgets within {found.budget_gap:.1%} in calls and rounds"
-
-
-def _remarks(found: RunComparison) -> list[str]:
-    """What to know beside the numbers."""
-    out, tasks, differences = [], found.sides.tasks, found.result.differences
-    fallen = [f"{g.collapsed} of {len(g.runs)} runs of {g.label}" for g in found.groups if g.collapsed]
-    if fallen:
-        out.append(f"collapsed (the team ended up calling nobody; the final value counts): {', '.join(fallen)}")
-    for d in differences:
-        losses = [f"{tasks[i]} ({_signed(float(d.by_task_T[i]))})" for i in d.losses(_LOSSES_SHOWN)]
-        if losses and found.metric == "value":
-            out.append(f"largest losses of {d.label}: tasks {', '.join(losses)}")
-    if not all(d.estimate.over_seeds for d in differences):
-        out.append("one training seed on a side: intervals are over tasks only, there is none over training seeds")
-    if found.sides.left_out:
-        out.append(f"{found.sides.left_out:,} tasks are left out: some run has no number for them")
-    return ["\n".join(out)] if out else []
 
 
 def _signed(value: float | None) -> str:

@@ -22,6 +22,8 @@ class RunRow(Struct, frozen=True, kw_only=True):
     seed: int | None
     updates: int
     reward: float | None
+    bound: float | None
+    """The optimum of its held-out tasks, or an upper bound of it."""
     is_live: bool
     written: float
     """When it last wrote something, seconds since the epoch."""
@@ -64,11 +66,15 @@ class CompareRow(Struct, frozen=True, kw_only=True):
     mean: float
     low: float | None
     high: float | None
+    share_of_optimum: float | None
+    """The mean as a share of the optimum, or of an upper bound of it."""
     seeds: int
     tokens: float | None
     agents: float | None
     calls: float | None = None
     """Calls of workers per episode, which is what budgets are counted in."""
+    spent: float | None = None
+    """Calls that a run spent on training."""
     steered: int = 0
     """How many of its runs were steered by hand."""
 
@@ -77,9 +83,13 @@ class Compare(Struct, frozen=True, kw_only=True):
     """Groups of runs on the same tasks."""
 
     metric: str
+    heading: str
+    """On what they were compared, in a line."""
     rows: list[CompareRow]
     differences: list[dict[str, Any]]
     curves: list[Series]
     moved: list[dict[str, Any]]
     levels: list[Level]
+    remarks: list[str]
+    """What to know beside the numbers."""
     refusal: str | None

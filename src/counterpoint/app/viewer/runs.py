@@ -100,6 +100,7 @@ def _row(run_id: str, folder: RunFolder) -> RunRow:
         updates=int(metrics[-1]["update"]) if metrics else 0,
         reward=math.fsum(tested) / len(tested) if tested else trained,
         is_live=about.get("status") == "running" and time.time() - _written(folder.path) < _LIVE_S,
+        bound=next((one.value for one in _levels(folder) if one.is_bound), None),
         written=_written(folder.path),
         is_steered=bool(about.get(STEERED)),
     )
@@ -163,7 +164,7 @@ def compared(collection: Collection, spec: str, metric: str = "value", *, anyway
         against = reasons(groups)
         if against and not anyway:
             return _refused(metric, f"not comparable: {joined_reasons(against)}", groups)
-        return _compare(collection, groups, metric, against)
+        return _compare(collection, groups, metric)
     except Refused as error:
         return _refused(metric, error.one_line(), [])
 
@@ -185,38 +186,41 @@ def _sides(collection: Collection, word: str) -> list[tuple[str | None, Path]]:
 
 
 def _refused(metric: str, why: str, groups: Sequence[Group]) -> Compare:
-    levels = _levels(groups[0].runs[0]) if groups else []
-    return Compare(metric=metric, rows=[], differences=[], curves=_lines(groups), moved=[], levels=levels, refusal=why)
+    told = {"levels": _levels(groups[0].runs[0]) if groups else [], "curves": _lines(groups), "refusal": why}
+    return Compare(metric=metric, heading="", rows=[], differences=[], moved=[], remarks=[], **told)
 
 
-def _compare(collection: Collection, groups: list[Group], metric: str, against: list[str]) -> Compare:
-    from counterpoint.app.api.compare import difference_row, joined_reasons
-    from counterpoint.bench.comparison import compare, is_steered, sides
+def _compare(collection: Collection, groups: list[Group], metric: str) -> Compare:
+    from counterpoint.app.api.compare import compare_groups, difference_row, joined_reasons
+    from counterpoint.bench.comparison import is_steered
 
-    found = sides(groups, metric)
-    result = compare(found.sides)
+    found = compare_groups(groups, metric, None, anyway=True)
     rows = [
         CompareRow(
             name=group.label,
             mean=one.mean,
             low=one.low,
             high=one.high,
+            share_of_optimum=found.share_of_optimum(i),
             seeds=len(group.runs),
             tokens=group.mean_of("tokens"),
             agents=group.mean_of("agents"),
             calls=group.mean_of("calls"),
+            spent=group.spent["calls"],
             steered=sum(is_steered(one) for one in group.runs),
         )
-        for group, one in zip(groups, result.means, strict=True)
+        for i, (group, one) in enumerate(zip(groups, found.result.means, strict=True))
     ]
     return Compare(
         metric=metric,
+        heading=found.heading(),
         rows=rows,
-        differences=[difference_row(d, found.tasks) for d in result.differences],
+        differences=[difference_row(d, found.sides.tasks) for d in found.result.differences],
         curves=_lines(groups),
-        moved=_moved(result, found.tasks, {group.label: _kept(collection, group) for group in groups}),
-        levels=_levels(groups[0].runs[0]),
-        refusal=f"not comparable: {joined_reasons(against)}" if against else None,
+        moved=_moved(found.result, found.sides.tasks, {group.label: _kept(collection, group) for group in groups}),
+        levels=_levels(groups[0].runs[0]) if metric == "value" else [],
+        remarks=found.remarks(),
+        refusal=f"not comparable: {joined_reasons(found.reasons)}" if found.reasons else None,
     )
 
 

@@ -1,0 +1,40 @@
+// What the words of a page mean, in place. Always true: one meaning for a word, whichever page shows it.
+
+export type Term = keyof typeof MEANING;
+
+const MEANING = {
+  "preset": "a way of training under a name: a reward, a credit mechanism, a loss and what they train",
+  "world": "a simulated task for a team, in which every run can be repeated and its optimum is known or bounded",
+  "seed": "the number that all chance of a run comes from; runs with the same settings and another seed show how much is luck",
+  "update": "one step of training: some episodes are played, then the policy is changed once",
+  "reward": "what the team gets for a task, less what its calls cost; the value that training raises",
+  "in training": "the mean reward of the episodes of an update, with the policy as it then was",
+  "held out": "the mean reward on tasks that are never trained on; the band is its 95 % interval over these tasks",
+  "bound": "the optimum: the most that any policy can expect; where it cannot be computed, an upper bound that none can exceed. It is an expectation over all tasks, so that a policy may lie above it on those that were drawn",
+  "of bound": "the reward as a share of the bound",
+  "hand-made policies": "rules written by people, played on the same held-out tasks: reference (asks for another vote while it is worth its price), majority and first answer (the same, but answers are merged by majority vote, or the first is taken), serial (one worker), spawn all (as many workers as allowed), random",
+  "alert": "training looks wrong here, for example nobody is called any more while the reward rises; the line says what to look at",
+  "samples": "traces of single episodes that the run kept",
+  "95 % CI": "an interval that holds the true mean in 95 of 100 such experiments: Student's over training seeds; with one seed, over tasks only",
+  "calls per episode": "how many times workers are called for one task; calls are what budgets are counted in",
+  "difference": "the mean of one side less that of the baseline, paired by task, and by training seed where both have the same",
+  "p": "how often a difference this large would come about by chance if there were none; p (Holm) is the same after correction for several comparisons",
+  "better, worse, same": "on how many tasks this side has more, less or the same",
+  "collapsed": "the share of seeds that ended with a team which calls nobody",
+  "final": "the value on held-out tasks when the budget is spent, as a share of the bound",
+  "area": "the mean height of the held-out curve over the whole budget: high for what learns early",
+  "calls to q %": "what was spent when the curve first reached q % of the best value known in this world; the median over the seeds that did",
+  "rank": "by the mean; in brackets the ranks that paired tests leave open",
+  "point": "which settings ran: the published ones, or others that were chosen on other seeds and tasks",
+  "less grpo, less counterpoint": "the difference from that baseline, paired by seed, in % of the bound",
+  "best known": "the best mean that a method or a hand-made rule has reached in this world",
+} as const;
+
+export function Terms(props: { of: readonly Term[] }) {
+  return (
+    <details class="terms page-note">
+      <summary>What the words mean</summary>
+      <dl>{props.of.map((term) => <div key={term}><dt>{term}</dt><dd>{MEANING[term]}</dd></div>)}</dl>
+    </details>
+  );
+}
