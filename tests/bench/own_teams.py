@@ -43,7 +43,7 @@ def floods(job: Any) -> str:
 def lies(job: Any) -> str:
     """Uses the pipe behind the recording's back."""
     job.tools["search"]("once, on the record")
-    call = job.tools["search"]
+    call = dict(zip(job.tools["search"].__code__.co_freevars, job.tools["search"].__closure__, strict=True))["ask"].cell_contents
     cells = dict(zip(call.__code__.co_freevars, (c.cell_contents for c in call.__closure__), strict=True))
     for _ in range(3):
         cells["pipe"].send(("tool", "lead", "search", "off the record"))

@@ -3,7 +3,7 @@
     policy:reference      a hand-made policy of the worlds
     run:FOLDER            what `counterpoint train` left: a network plays worlds, a language model plays tasks
     topology:centralized  a team of models on tasks; --model says of which
-    package.module:team   your own: called with a `Job`, gives the answer; anything it records with `counterpoint.record` counts
+    package.module:team   your own (also my/file.py:team): called with a `Job`, gives the answer; what it records counts
 
 Always true: a contestant that cannot play a cell says so, and the cell is left out of its card; it never sees a seed, a truth or
 a world's state. Code of your own runs in a process of its own, and asks for tools through a pipe: the answer key is not there.
@@ -22,7 +22,7 @@ import msgspec
 
 import counterpoint.registry as registry
 from counterpoint.bench.scorecard.cells import Cell
-from counterpoint.bench.scorecard.own_code import play_own
+from counterpoint.bench.scorecard.own_code import own_team, play_own
 from counterpoint.envs.task import Instance
 from counterpoint.envs.world import world
 from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
@@ -195,10 +195,10 @@ def _contestant(team: str, model: str | None, options: Mapping[str, Any], gates:
         name = " ".join([rest, model or "fake", *(f"+{gate}" for gate in gates)])
         return ModelTeam(name, rest, model or "fake", options, gates)
     if ":" in team:
-        if not callable(registry.get("team", team)):
+        if not callable(own_team(team)):
             raise InputError(f"{team} is nothing that can be called", where="--team", fix="a function that takes a Job")
         return OwnTeam(team)
-    fix = "policy:NAME, run:FOLDER, topology:NAME with --model, or package.module:function"
+    fix = "policy:NAME, run:FOLDER, topology:NAME with --model, package.module:function, or file.py:function"
     raise NotFound(f"no team named {team!r}", where="--team", fix=fix)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.util
 import multiprocessing
 import os
 import sys
@@ -29,7 +30,7 @@ from typing import Any
 
 import counterpoint.registry as registry
 from counterpoint.envs.task import Instance
-from counterpoint.errors import CounterpointError
+from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
 from counterpoint.store import Store
 from counterpoint.team.record import Recording, record
 from counterpoint.team.toolbox import Toolbox
@@ -54,11 +55,13 @@ class Job:
     parts: Mapping[str, str]
     """A natural split of the work: name to what is to be done."""
     tools: Mapping[str, Callable[[str], str]]
-    """By name; each takes a text and gives one. They are recorded."""
+    """By name; each takes a text and gives one. They are recorded, once: also where a framework's adapter records them."""
     about: Mapping[str, str]
     """What each tool does and how it is asked."""
     recording: Recording
     """Of this run: its decorators and `acting` say who did what."""
+    briefs: tuple[str, ...] = ()
+    """What only one agent may know at first: the n-th goes to whoever works on the n-th part. Empty in most tasks."""
 
 
 @dataclass
@@ -73,6 +76,28 @@ class OwnRun:
     peeked: list[str] = field(default_factory=list)
 
 
+def own_team(name: str) -> Any:
+    """What `package.module:function` or `path/to/file.py:function` names; the file's neighbours can be imported by it."""
+    path, _, attribute = name.rpartition(":")
+    if not path.endswith(".py"):
+        return registry.get("team", name)
+    file = Path(path).resolve()
+    if not file.is_file():
+        raise NotFound("no such file", where=path, fix="path/to/file.py:function")
+    sys.path.append(str(file.parent))
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[file.stem] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except ImportError as error:
+        raise NotFound(f"it cannot be loaded: {error}", where=path, fix="install what it imports") from error
+    if not hasattr(module, attribute):
+        raise InputError(f"it has no {attribute!r}", where=path, fix=did_you_mean(attribute, dir(module)))
+    return getattr(module, attribute)
+
+
 def play_own(name: str, instance: Instance, trace_id: str, *, seconds: float, calls: int, events: int) -> OwnRun:
     """One run of the code that `name` names."""
     allowed = {_ROLE: instance.tools, _LEAD: instance.tools}
@@ -84,6 +109,7 @@ def play_own(name: str, instance: Instance, trace_id: str, *, seconds: float, ca
             "name": name, "question": instance.question, "answer_format": instance.answer_format, "trace_id": trace_id,
             "parts": {s.id: s.text for s in instance.subtasks}, "store": folder, "path": list(sys.path),
             "tools": {t.name: f"{t.about} Argument: {t.main}" for t in toolbox.offered(_ROLE)},
+            "briefs": tuple("\n".join(shard) for shard in instance.shards),
         }  # fmt: skip
         child = context.Process(target=_child, args=(theirs, asked), daemon=True)
         child.start()
@@ -174,25 +200,32 @@ def _child(pipe: Connection, asked: Mapping[str, Any]) -> None:
     lock = threading.Lock()
 
     def tool(name: str) -> Callable[[str], str]:
-        def call(text: str = "") -> str:
-            with recording.tool_call(name, text) as doing:
-                scope = recording.here()
-                with lock:
-                    pipe.send(("tool", getattr(scope, "agent", None) or _LEAD, name, str(text)))
-                    said, ok, error = pipe.recv()
-                doing.result(said)
-                if not ok:
-                    recording.tell(ok=False, error=error)
+        def ask(text: str) -> str:
+            scope = recording.here()
+            with lock:
+                pipe.send(("tool", _LEAD if scope is None else scope.lane.agent, name, str(text)))
+                said, ok, error = pipe.recv()
+            if not ok:
+                recording.tell(ok=False, error=error)
             return str(said)
+
+        def call(text: str = "") -> str:
+            scope = recording.here()
+            if scope is not None and scope.tool == name:  # an adapter has begun to record this very call
+                return ask(text)
+            with recording.tool_call(name, text) as doing:
+                said = ask(text)
+                doing.result(said)
+            return said
 
         return call
 
     job = Job(
         question=asked["question"], answer_format=asked["answer_format"], parts=asked["parts"], recording=recording,
-        tools={name: tool(name) for name in asked["tools"]}, about=asked["tools"],
+        tools={name: tool(name) for name in asked["tools"]}, about=asked["tools"], briefs=asked["briefs"],
     )  # fmt: skip
     try:
-        team = registry.get("team", asked["name"])
+        team = own_team(asked["name"])
         pipe.send(("ready",))
         _watch(lambda what: pipe.send(("peek", what)))
         with recording:

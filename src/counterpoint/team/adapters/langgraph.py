@@ -67,7 +67,7 @@ class _Handler(BaseCallbackHandler):
         scope = self._places.above(parent_run_id)
         name, meta = str(about.get("name") or ""), about.get("metadata") or {}
         is_node = meta.get("langgraph_node") == name and any(str(t).startswith("graph:step:") for t in about.get("tags") or ())
-        if scope is not None and is_node and name not in self._parts:
+        if scope is not None and is_node and name not in self._parts and not name.startswith("__"):  # `__start__` only routes
             self._nodes.add(run_id)
             is_sent = (meta.get("langgraph_path") or ("",))[0] == "__pregel_push"  # each `Send` is an agent of its own
             step = {"langgraph_step": meta.get("langgraph_step")}

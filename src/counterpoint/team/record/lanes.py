@@ -58,7 +58,7 @@ class AgentLane:
 class Scope:
     """A stretch of one agent's work: its whole life, one tool call, one model call."""
 
-    __slots__ = ("event", "hands_on", "heard", "knows", "lane", "outer", "reads", "session", "told")
+    __slots__ = ("event", "hands_on", "heard", "knows", "lane", "outer", "reads", "session", "told", "tool")
 
     def __init__(self, session: RecordingSession, lane: AgentLane, outer: Scope | None, event: str | None = None) -> None:
         self.session, self.lane, self.outer, self.event = session, lane, outer, event
@@ -69,6 +69,7 @@ class Scope:
         """What `event` read."""
         self.told: dict[str, Any] = {}
         """Fields that were told while it was open."""
+        self.tool: str | None = None
         self.hands_on = False
         """Whether the agent passed its work on to another, who will return in its place."""
 
@@ -194,11 +195,10 @@ class Lanes:
 
     def human(self, scope: Scope, text: str, *, by: str = "user", **fields: Any) -> str:
         """A human speaks to the agent."""
-        agent = scope.lane.agent
-        fields = {"role": by, "from_": by, "to": agent, "source": "user", "trusted": True, **fields}
+        fields = {"role": by, "from_": by, "to": scope.lane.agent, "source": "user", "trusted": True, **fields}
         event = self.recorder.event(by, "human_intervention", text=text, **fields)
         self.kinds[event] = _MESSAGE
-        self.tell(agent, event, _MESSAGE)
+        self.tell(scope.lane.agent, event, _MESSAGE)
         return event
 
     # -- agents ----------------------------------------------------------------------------------------------------------
@@ -287,7 +287,7 @@ class Lanes:
         event = self.recorder.open(lane.agent, type, reads=pairs, text=text, role=lane.role, **fields)
         self._keep(scope, event, pairs, type)
         inner = Scope(scope.session, lane, scope, event)
-        inner.knows[event] = _CAUSAL
+        inner.knows[event], inner.tool = _CAUSAL, fields.get("tool")
         inner.reads = [src for src, _ in pairs]
         lane.scopes[inner] = None
         return inner

@@ -49,7 +49,8 @@ def text_of(value: Any) -> str | None:
 
 
 def _named(value: Any) -> str:
-    return f"<{type(value).__name__}>"
+    """Of what JSON has no word for the name of its type; a text of a class of its own (LangChain's) is that text."""
+    return str.__str__(value) if isinstance(value, str) else f"<{type(value).__name__}>"
 
 
 def _attribute(value: Any, name: str) -> Any:
