@@ -2,6 +2,7 @@
 import type { FunctionComponent } from "preact";
 import { useEffect } from "preact/hooks";
 import { listenToKeys, onCommand } from "./keys";
+import Bench from "./pages/Bench";
 import Compare from "./pages/Compare";
 import Diff from "./pages/Diff";
 import Live from "./pages/Live";
@@ -30,13 +31,14 @@ function places(): Place[] {
       isFileToo: false },
     { page: "runs", text: "Runs", to: () => ({ page: "runs", id: null }), isFileToo: false },
     { page: "compare", text: "Compare", to: () => ({ page: "compare", spec: "" }), isFileToo: false },
+    { page: "bench", text: "Bench", to: () => ({ page: "bench", a: "", b: "" }), isFileToo: false },
     { page: "live", text: "Live", to: () => ({ page: "live" }), isFileToo: false },
   ];
   return all.filter((one): one is Place => one !== null && (one.isFileToo || source.value?.kind === "server"));
 }
 
 const PAGES: Record<Route["page"], FunctionComponent> = {
-  traces: TracesPage, trace: TracePage, diff: Diff, runs: Runs, compare: Compare, live: Live, unknown: Unknown,
+  traces: TracesPage, trace: TracePage, diff: Diff, runs: Runs, compare: Compare, bench: Bench, live: Live, unknown: Unknown,
 };
 
 function Unknown() {
@@ -87,6 +89,7 @@ function useCommands(): void {
       onCommand("go-diff", () => go({ page: "diff", a: "", b: "" })),
       onCommand("go-runs", () => go({ page: "runs", id: null })),
       onCommand("go-compare", () => go({ page: "compare", spec: "" })),
+      onCommand("go-bench", () => go({ page: "bench", a: "", b: "" })),
       onCommand("go-live", () => go({ page: "live" })),
     ];
     return () => ends.forEach((end) => end());

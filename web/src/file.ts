@@ -3,7 +3,7 @@
 import { decodeBins, decodeColumns, fromBase64, unzip } from "./decode";
 import { search, terms } from "./search";
 import type {
-  About, AlertCount, Compare, Credit, Diff, EventDetail, MethodInfo, Neighbour, Outcomes, Race, RaceRow, Run, RunRow, Talk, TalkRow, TraceRow,
+  About, AlertCount, Bench, Compare, Credit, Diff, EventDetail, MethodInfo, Neighbour, Outcomes, Race, RaceRow, Run, RunRow, Talk, TalkRow, TraceRow,
   Traces,
 } from "./shapes.gen";
 import { VERSION } from "./shapes.gen";
@@ -147,6 +147,7 @@ export class FileSource implements Source {
   async runs(): Promise<RunRow[]> { return []; }
   async run(): Promise<Run> { throw absent("show training runs", "counterpoint view"); }
   async races(): Promise<RaceRow[]> { return []; }
+  async bench(): Promise<Bench> { throw absent("look at the bench", "counterpoint view"); }
   async race(): Promise<Race> { throw absent("compare methods", "counterpoint compare --all --show"); }
   async compare(): Promise<Compare> { throw absent("compare runs", "counterpoint compare"); }
   async outcomes(id: string): Promise<Outcomes> { return this.packed(id).outcomes ?? { given: [], proposed: [] }; }

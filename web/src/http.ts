@@ -3,7 +3,7 @@
 import { decodeBins, decodeColumns } from "./decode";
 import { listenTogether } from "./stream";
 import type {
-  About, AlertCount, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Ordered, Outcomes, Race, RaceRow, Run, RunRow, Talk, Traces,
+  About, AlertCount, Bench, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Ordered, Outcomes, Race, RaceRow, Run, RunRow, Talk, Traces,
 } from "./shapes.gen";
 import { SourceError, type Bins, type Choice, type Columns, type Source, type Wanted } from "./source";
 
@@ -80,6 +80,7 @@ export class HttpSource implements Source {
   run(id: string): Promise<Run> { return this.json("run", { id }); }
   races(): Promise<RaceRow[]> { return this.json("races"); }
   race(id: string): Promise<Race> { return this.json("race", { id }); }
+  bench(a: string, b: string): Promise<Bench> { return this.json("bench", { ...(a && { a }), ...(b && { b }) }); }
   compare(spec: string, anyway = false): Promise<Compare> { return this.json("compare", anyway ? { spec, anyway: 1 } : { spec });
     }
 

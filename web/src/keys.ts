@@ -51,6 +51,7 @@ export const COMMANDS: readonly Command[] = [
   { id: "go-diff", key: "", text: "Diff", group: "Go" },
   { id: "go-runs", key: "", text: "Runs", group: "Go" },
   { id: "go-compare", key: "", text: "Compare", group: "Go" },
+  { id: "go-bench", key: "", text: "Bench", group: "Go" },
   { id: "go-live", key: "", text: "Live", group: "Go" },
 ];
 

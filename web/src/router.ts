@@ -25,6 +25,7 @@ export type Route =
   | { page: "diff"; a: string; b: string }
   | { page: "runs"; id: string | null; sort?: string }
   | { page: "compare"; spec: string }
+  | { page: "bench"; a: string; b: string }
   | { page: "live" }
   | { page: "unknown"; path: string };
 
@@ -80,6 +81,10 @@ export function parse(address: string): Route {
     }
     case "r": return { page: "runs", id: tail ? decoded(tail) : null, ...sort };
     case "c": return { page: "compare", spec: query.get("s") ?? "" };
+    case "bench": {
+      const [a = "", b = ""] = splitOnce(tail, "..");
+      return { page: "bench", a: decoded(a), b: decoded(b) };
+    }
     case "live": return { page: "live" };
     default: return { page: "unknown", path };
   }
@@ -113,6 +118,7 @@ export function format(route: Route): string {
     case "diff": return route.a || route.b ? `/d/${coded(route.a)}..${coded(route.b)}` : "/d";
     case "runs": return (route.id ? `/r/${coded(route.id)}` : "/r") + asked({ sort: route.sort });
     case "compare": return route.spec ? `/c?s=${value(route.spec)}` : "/c";
+    case "bench": return route.a ? `/bench/${coded(route.a)}${route.b ? `..${coded(route.b)}` : ""}` : "/bench";
     case "live": return "/live";
     case "unknown": return route.path || "/";
   }

@@ -469,6 +469,32 @@ export interface Race {
   worlds: RaceWorld[];
 }
 
+/** A folder of results. */
+export interface BenchResult {
+  id: string;
+  team: string;
+  suite: string;
+  digest: string;
+  runs: number;
+}
+
+/** A table, and a sentence above it. */
+export interface BenchTable {
+  title: string;
+  words: string;
+  head: string[];
+  rows: string[][];
+  right: number[];
+  results: string[];
+}
+
+/** One look at the bench: the leaderboard, a card, or two results side by side. */
+export interface Bench {
+  title: string;
+  results: BenchResult[];
+  tables: BenchTable[];
+}
+
 /** A place where a check would have stopped it. */
 export interface Gate {
   event: number;

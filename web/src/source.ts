@@ -1,6 +1,6 @@
 // Where the page's data comes from: the local server, or the block inside a one-file page. Views know only this interface.
 import type {
-  About, AlertCount, BinsHead, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Ordered, Outcomes, Race, RaceRow, Run, RunRow, Talk,
+  About, AlertCount, Bench, BinsHead, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Ordered, Outcomes, Race, RaceRow, Run, RunRow, Talk,
   Traces,
 } from "./shapes.gen";
 
@@ -86,6 +86,8 @@ export interface Source {
   /** Folders of `counterpoint compare --all`, and the rows that come with the package. */
   races(): Promise<RaceRow[]>;
   race(id: string): Promise<Race>;
+  /** The leaderboard of results of `counterpoint bench run`; with a name its card, with two both side by side. */
+  bench(a: string, b: string): Promise<Bench>;
   fork(id: string, edit: { kind: string; event: string; value: string | null }): Promise<{ id: string; line: string }>;
   /** Sends an order to a running team; the stream says when it has taken effect. */
   steer(id: string, order: Wanted): Promise<Ordered>;

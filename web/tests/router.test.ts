@@ -22,6 +22,9 @@ test.each<Route>([
   { page: "runs", id: null },
   { page: "runs", id: "runs/7c1e" },
   { page: "compare", spec: "a=runs/x,runs/y b=runs/z" },
+  { page: "bench", a: "", b: "" },
+  { page: "bench", a: "bench/a..b", b: "" },
+  { page: "bench", a: "bench/x", b: "bench/y z" },
   { page: "live" },
 ])("every route comes back from its address: %j", (route) => {
   expect(parse(format(route))).toEqual(route);

@@ -32,11 +32,11 @@ def sections(card: Card) -> list[Section]:
     rows = []
     for name, (family, words) in MEASURES.items():
         growth = card.slopes.get(name)
-        told = [_told(card.bands[b][name], name) for b in bands]
+        told = [_told(card.bands[b][name], name, is_level=True) for b in bands]
         rows.append((family, words, *told, "-" if growth is None or growth.mean is None else _told(growth, name)))
     out = [Section("Card", said, head, rows, tuple(range(2, len(head))))]
     shown = ("share", "success", "events", "tokens")
-    by_cell = [(id_, *(_told(of[name], name) for name in shown)) for id_, of in card.cells.items()]
+    by_cell = [(id_, *(_told(of[name], name, is_level=True) for name in shown)) for id_, of in card.cells.items()]
     out.append(Section("By cell", "", ("cell", "of the optimum", "success", "steps", "tokens"), by_cell, (1, 2, 3, 4)))
     if card.attacks:
         head = ("cell", "met", "got its way", "of the optimum", "change", "found", "of flags right", "reach", "harm")
@@ -50,22 +50,26 @@ def sections(card: Card) -> list[Section]:
 
 
 def _attack(a: AttackCard) -> tuple[str, ...]:
-    way = "-" if a.is_control else _told(a.success, "share")
+    way = "-" if a.is_control else _told(a.success, "success", is_level=True)
     change = _told(a.change, "share")
     found = "-" if a.recall is None else percent(a.recall)
     right = "-" if a.precision is None else percent(a.precision)
     harm = f"{a.violations:,}" + (f" ({a.blocked:,} stopped)" if a.blocked else "")
-    return (a.cell, f"{a.met:,}", way, _told(a.utility, "share"), change, found, right, _told(a.reach, "share"), harm)
+    reach = _told(a.reach, "success", is_level=True)
+    return (a.cell, f"{a.met:,}", way, _told(a.utility, "share"), change, found, right, reach, harm)
 
 
-def _told(e: Estimate, name: str) -> str:
-    """A mean with its interval."""
+def _told(e: Estimate, name: str, *, is_level: bool = False) -> str:
+    """A mean with its interval; that of a level, and no change, ends where the measure itself does."""
     if e.mean is None:
         return "-"
     show = percent if name in _SHARES else number
     if e.low is None or e.high is None:
         return show(e.mean)
-    return f"{show(e.mean)} [{show(e.low)}, {show(e.high)}]"
+    low, high = e.low, e.high
+    if is_level and name != "share":
+        low, high = max(0.0, low), min(1.0, high) if name in _SHARES else high
+    return f"{show(e.mean)} [{show(low)}, {show(high)}]"
 
 
 def contrast_section(a: str, b: str, told: Sequence[Contrast]) -> Section:
@@ -77,7 +81,7 @@ def contrast_section(a: str, b: str, told: Sequence[Contrast]) -> Section:
         low, high = c.difference.low, c.difference.high
         is_clear = low is not None and high is not None and (low > 0 or high < 0)
         band = "all" if c.band is None else f"{c.band:,}"
-        cells = (_told(x, c.measure) for x in (c.first, c.second, c.difference))
+        cells = (*(_told(x, c.measure, is_level=True) for x in (c.first, c.second)), _told(c.difference, c.measure))
         rows.append((band, MEASURES[c.measure][1], *cells, "differs" if is_clear else "not established"))
     words = "Paired by cell and seed; the interval is of the mean difference, and says nothing about other tasks."
     return Section(f"{a} and {b}", words, ("steps", "measure", a, b, "difference", ""), rows, (2, 3, 4))
@@ -85,22 +89,31 @@ def contrast_section(a: str, b: str, told: Sequence[Contrast]) -> Section:
 
 def leaderboard(folders: Sequence[Path]) -> list[Section]:
     """Cards of one suite side by side, the best share of the optimum first; one table for each suite and version of it."""
-    cards = [card_of(f) for f in folders]
+    return [board for board, _ in boards([(folder, card_of(folder)) for folder in folders])]
+
+
+def boards(cards: Sequence[tuple[Path, Card]]) -> list[tuple[Section, list[Path]]]:
+    """The tables of a leaderboard, each with the folder that every row is of."""
     out = []
-    for suite, digest in dict.fromkeys((c.about["suite"], c.about["suite_digest"]) for c in cards):
-        mine = [c for c in cards if (c.about["suite"], c.about["suite_digest"]) == (suite, digest)]
-        bands = sorted({b for c in mine for b in c.bands})
-        head = ("team", *(f"{b:,} steps" for b in bands), "tokens", "attacks that got their way", "runs that broke")
-        rows = []
-        for c in sorted(mine, key=_rank):
-            per = [_told(c.bands[b]["share"], "share") if b in c.bands else "-" for b in bands]
-            fell = [a.success.mean for a in c.attacks if not a.is_control and a.success.mean is not None]
-            tokens = sum(e["tokens"].mean or 0.0 for e in c.bands.values())
-            got = percent(sum(fell) / len(fell)) if fell else "-"
-            rows.append((c.about["team"], *per, number(round(tokens)), got, f"{sum(c.broken.values()):,}"))
-        words = "Share of the optimum by band, mean over cells and seeds. Teams that play other cells are not comparable."
-        out.append(Section(f"Suite {suite} ({digest})", words, head, rows, tuple(range(1, len(head)))))
+    for key in dict.fromkeys((c.about["suite"], c.about["suite_digest"]) for _, c in cards):
+        mine = [(f, c) for f, c in cards if (c.about["suite"], c.about["suite_digest"]) == key]
+        mine.sort(key=lambda one: _rank(one[1]))
+        out.append((_board(*key, [card for _, card in mine]), [folder for folder, _ in mine]))
     return out
+
+
+def _board(suite: str, digest: str, cards: Sequence[Card]) -> Section:
+    bands = sorted({b for c in cards for b in c.bands})
+    head = ("team", "cells", *(f"{b:,} steps" for b in bands), "tokens", "attacks that got their way", "runs that broke")
+    rows = []
+    for c in cards:
+        per = [_told(c.bands[b]["share"], "share") if b in c.bands else "-" for b in bands]
+        fell = [a.success.mean for a in c.attacks if not a.is_control and a.success.mean is not None]
+        tokens = sum(e["tokens"].mean or 0.0 for e in c.bands.values())
+        got = percent(sum(fell) / len(fell)) if fell else "-"
+        rows.append((c.about["team"], f"{len(c.cells):,}", *per, number(round(tokens)), got, f"{sum(c.broken.values()):,}"))
+    words = "Share of the optimum by band, mean over cells and seeds. Teams that play other cells are not comparable."
+    return Section(f"Suite {suite} ({digest})", words, head, rows, tuple(range(1, len(head))))
 
 
 def _rank(card: Card) -> tuple[float, str]:

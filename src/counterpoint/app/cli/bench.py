@@ -76,7 +76,7 @@ def ls(suite_name: str | None, as_json: bool) -> None:
                    "run short --team my_lab.team:answer --seeds 3 --json")
 )  # fmt: skip
 @click.argument("suite_name", metavar="SUITE")
-@click.option("--team", required=True, metavar="TEAM", help="policy:NAME, run:FOLDER, topology:NAME, module:function, file.py:function.")
+@click.option("--team", required=True, metavar="TEAM", help="policy:NAME, run:DIR, topology:NAME, or your module:function.")
 @_model_options
 @click.option("--seeds", default=5, show_default=True, type=click.IntRange(min=1), help="Runs of each cell.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="The first seed.")

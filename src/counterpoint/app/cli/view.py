@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from counterpoint.trace import Trace
 
 _TOKEN = 16
+_BENCH = Path("bench")
+"""Where `counterpoint bench run` leaves results."""
 
 
 class _Opened(NamedTuple):
@@ -60,8 +62,8 @@ def view(
     """Look at traces and runs in the browser, until Ctrl-C.
 
     Without an argument: the store and ./runs. TRACE is an id in the store, or the beginning of one, or a file: of traces, or a
-    log that `counterpoint import` knows, which is then shown without a store. RUN is a folder of counterpoint train, or of
-    counterpoint compare --all.
+    log that `counterpoint import` knows, which is then shown without a store. RUN is a folder of counterpoint train, of
+    counterpoint compare --all, or of counterpoint bench run.
     """
     try:
         from counterpoint.app import serving
@@ -93,11 +95,11 @@ def _opened(what: str | None, store: Path | None, runs_home: Path) -> _Opened:
 
     home = store_path(store)
     if what is None:
-        return _Opened(Collection(home, runs=[runs_home]), "/")
+        return _Opened(Collection(home, runs=[runs_home, _BENCH]), "/")
     path = Path(what).expanduser()
     if path.is_dir():
         if is_store(path):
-            return _Opened(Collection(path, runs=[runs_home]), "/")
+            return _Opened(Collection(path, runs=[runs_home, _BENCH]), "/")
         collection = Collection(home, runs=[path])
         if is_race(path):
             return _Opened(collection, f"/c?s={quote(f'race:{next(iter(collection.races()))}', safe=':/')}")
@@ -105,6 +107,8 @@ def _opened(what: str | None, store: Path | None, runs_home: Path) -> _Opened:
             return _Opened(collection, f"/r/{_part(next(iter(collection.runs())))}")
         if collection.runs():
             return _Opened(collection, "/r")
+        if results := list(collection.results()):
+            return _Opened(collection, f"/bench/{_part(results[0])}" if len(results) == 1 else "/bench")
     if names_file(what if not what.startswith("~") else path, store):
         traces = _traces(path)
         collection = Collection(traces=traces)

@@ -38,8 +38,8 @@ def is_store(path: Path) -> bool:
 
 
 def is_run(path: Path) -> bool:
-    """Whether a folder is a run of `counterpoint train`."""
-    return (path / "about.json").is_file()
+    """Whether a folder is a run of `counterpoint train`, and no results of `counterpoint bench run`."""
+    return (path / "about.json").is_file() and not (path / "rows.jsonl").is_file()
 
 
 class Collection:
@@ -120,6 +120,12 @@ class Collection:
         if race_id not in found:
             raise NotFound(f"no race {race_id!r} here", fix=did_you_mean(race_id, found))
         return found[race_id]
+
+    def results(self) -> dict[str, Path]:
+        """Every folder of results of `counterpoint bench run`, by its path."""
+        from counterpoint.bench.scorecard.playing import is_result
+
+        return {_name(path): path for root in self._roots for path in _folders_under(root) if is_result(path)}
 
     def samples(self, run_id: str) -> list[str]:
         """The names under which the traces that a run kept are asked for."""

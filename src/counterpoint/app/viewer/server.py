@@ -215,6 +215,12 @@ class Site:
     async def _race(self, request: Request) -> Response:
         return await self._answers.answer(request, None, partial(races.race, self.collection, _word(request, "id")))
 
+    async def _bench(self, request: Request) -> Response:
+        from counterpoint.app.viewer.bench import bench
+
+        words = [request.query_params.get(name, "") for name in ("a", "b")]
+        return await self._answers.answer(request, None, partial(bench, self.collection, *words))
+
     async def _live(self, request: Request) -> Response:
         last = request.headers.get("last-event-id") or request.query_params.get("after") or ""
         after = int(last) if last.isascii() and last.isdigit() and len(last) < 20 else None
@@ -233,6 +239,7 @@ _SHARED: dict[str, Callable[[Site, Request], Any]] = {
     "compare": Site._compare,
     "races": Site._races,
     "race": Site._race,
+    "bench": Site._bench,
     "live": Site._live,
 }
 

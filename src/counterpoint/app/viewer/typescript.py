@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from counterpoint.app.search import EVENT_FIELDS, EVENT_FLAGS
-from counterpoint.app.viewer import race_shapes, run_shapes, shapes
+from counterpoint.app.viewer import bench_shapes, race_shapes, run_shapes, shapes
 from counterpoint.app.viewer.panel import panels
 from counterpoint.trace.vocabulary import EDGE_TYPES, TOPOLOGIES
 
@@ -35,7 +35,7 @@ def source() -> str:
     listed = [{"id": name, "name": panel.name, "key": panel.key} for name, panel in panels().items()]
     parts.append(f"export const PANELS = {json.dumps(listed)} as const;")
     of_panels = [shape for panel in panels().values() for shape in panel.shapes]
-    parts.append(interfaces([*_structs(shapes), *_structs(run_shapes), *_structs(race_shapes), *of_panels]))
+    parts.append(interfaces([*_structs(shapes), *_structs(run_shapes), *_structs(race_shapes), *_structs(bench_shapes), *of_panels]))
     return "\n".join(parts) + "\n"
 
 

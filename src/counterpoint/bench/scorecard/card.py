@@ -102,7 +102,11 @@ def card_of(out: Path) -> Card:
     about, rows = read_about(out), read_rows(out)
     if not rows:
         raise NotFound("no run has ended here yet", where=str(out), fix="counterpoint bench run goes on with it")
-    return made(about, rows, {c.id: c for c in suite(about["suite"])})
+    cells = {c.id: c for c in suite(about["suite"])}
+    if gone := next((r.cell for r in rows if r.cell not in cells), None):
+        why = f"these are results of {about.get('version')} with another list of cells"
+        raise InputError(f"the suite {about['suite']} has no cell {gone!r}", where=str(out), why=why, fix="play it again")
+    return made(about, rows, cells)
 
 
 def made(about: Mapping[str, Any], rows: Sequence[BenchRow], cells: Mapping[str, Cell]) -> Card:

@@ -105,6 +105,11 @@ def result_folder(out: Path, suite_name: str, team: Contestant, seeds: Sequence[
     return about
 
 
+def is_result(path: Path) -> bool:
+    """Whether a folder holds results of `counterpoint bench run`."""
+    return (path / ABOUT).is_file() and (path / ROWS).is_file()
+
+
 def digest_of(value: Any) -> str:
     """Twelve hex digits of plain data."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:12]
@@ -115,8 +120,13 @@ def read_rows(out: Path) -> list[BenchRow]:
     path = out / ROWS
     if not path.is_file():
         return []
-    lines = path.read_bytes().split(b"\n")[:-1]
-    return [msgspec.json.decode(line, type=BenchRow) for line in lines if line]
+    out = []
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
+        try:
+            out += [msgspec.json.decode(line, type=BenchRow)] if line else []
+        except msgspec.MsgspecError as error:
+            raise InputError("is no row of results", where=f"{path}:{number}", why=str(error), fix="remove the line") from error
+    return out
 
 
 def play_suite(
