@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from counterpoint.app.api.advise import advise
+    from counterpoint.app.api.annotate import annotate, dataset, notes
     from counterpoint.app.api.audit import audit
     from counterpoint.app.api.compare import compare
     from counterpoint.app.api.credit import credit, reward, rows
@@ -74,13 +75,16 @@ _HOME = {
     "TraceBatch": "trace.batch",
     "TryAgain": "errors",
     "advise": "app.api.advise",
+    "annotate": "app.api.annotate",
     "audit": "app.api.audit",
     "compare": "app.api.compare",
     "content_ref": "trace",
     "credit": "app.api.credit",
+    "dataset": "app.api.annotate",
     "diff": "app.api.fork",
     "fork": "app.api.fork",
     "load": "app.library",
+    "notes": "app.api.annotate",
     "problems": "trace",
     "read_logs": "app.logs",
     "record": "team.record",

@@ -5,6 +5,7 @@ Always true: an outcome is stored whole or not at all, with its author and time,
 
 from __future__ import annotations
 
+import getpass
 import os
 import time
 from collections.abc import Sequence
@@ -19,6 +20,11 @@ from counterpoint.trace.outcome import Outcome, with_outcomes
 
 WORDS = {"up": 1.0, "down": 0.0}
 """A thumb as a number, in the channel `team`."""
+
+
+def author() -> str:
+    """Who says something here, unless told otherwise: `$COUNTERPOINT_AUTHOR`, or who is logged in."""
+    return os.environ.get("COUNTERPOINT_AUTHOR") or getpass.getuser()
 
 
 def parsed(words: Sequence[str]) -> dict[str, float]:

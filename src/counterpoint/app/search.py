@@ -10,12 +10,15 @@ from __future__ import annotations
 import operator
 import re
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from counterpoint.display import moment
-from counterpoint.errors import InputError, did_you_mean
+from counterpoint.errors import InputError, NotFound, did_you_mean
+
+if TYPE_CHECKING:
+    from counterpoint.store.annotations import Dataset
 
 # Over traces: the name in a query -> the attribute of a row.
 FIELDS = {
@@ -39,8 +42,12 @@ FIELDS = {
     "reward": "team_reward",
     "errors": "errors",
     "problems": "problems",
+    "label": "label",
+    "notes": "annotations",
+    "in": "id",
 }
-"""`errors` are events that went wrong; `problems` what `counterpoint check` finds in the records."""
+"""`errors` are events that went wrong; `problems` what `counterpoint check` finds in the records; `label` and
+`notes` (how many) are what people and models put on a trace; `in:NAME` is in a collection of `counterpoint dataset`."""
 _DATES = ("date", "day")
 FACETS = ("project", "model", "day", "system", "topology")
 """What lists are counted by; `facet` gives the values of a row."""
@@ -50,6 +57,7 @@ _FLAGS = {
     "invalid": lambda row: row.problems > 0,
     "failed": lambda row: row.errors > 0,
     "steered": lambda row: row.is_steered,
+    "annotated": lambda row: row.annotations > 0,
 }
 
 EVENT_FIELDS: dict[str, Literal["text", "number"]] = {
@@ -125,10 +133,28 @@ def terms(query: str, fields: Collection[str], flags: Collection[str]) -> list[T
     return out
 
 
-def matcher(query: str) -> Callable[[Any], bool]:
-    """A predicate over rows of traces, from a query."""
-    tests = [_test(term) for term in terms(query, FIELDS, _FLAGS)]
+def matcher(query: str, datasets: Mapping[str, Dataset] | None = None) -> Callable[[Any], bool]:
+    """A predicate over rows of traces, from a query; `datasets` are the store's, for `in:NAME`."""
+    return _matcher(query, datasets or {}, ())
+
+
+def _matcher(query: str, datasets: Mapping[str, Dataset], inside: tuple[str, ...]) -> Callable[[Any], bool]:
+    tests = [_within(term, datasets, inside) if term.name == "in" else _test(term) for term in terms(query, FIELDS, _FLAGS)]
     return lambda row: all(test(row) for test in tests)
+
+
+def _within(term: Term, datasets: Mapping[str, Dataset], inside: tuple[str, ...]) -> Callable[[Any], bool]:
+    """Whether a trace is in a collection; one that is a query is asked now."""
+    if term.sign not in (":", "=", "!="):
+        raise InputError(f"{''.join(term)!r} is no condition", fix="in:NAME, or in!=NAME")
+    found = datasets.get(term.value)
+    if found is None:
+        raise NotFound(f"no dataset named {term.value!r}", fix=did_you_mean(term.value, datasets))
+    if found.name in inside:
+        raise InputError(f"the dataset {found.name!r} is defined by itself", fix="save it with another query")
+    ids = frozenset(found.ids)
+    holds = (lambda row: row.id in ids) if found.query is None else _matcher(found.query, datasets, (*inside, found.name))
+    return (lambda row: not holds(row)) if term.sign == "!=" else holds
 
 
 def facet(row: Any, name: str) -> tuple[str, ...]:

@@ -5,36 +5,56 @@ Always true: nothing is written, and nothing of the lake is opened or loaded: a 
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection, Container
 from pathlib import Path
+from typing import NamedTuple
+
+from msgspec.structs import replace
 
 import counterpoint.store.disk as disk
 from counterpoint.errors import CounterpointError, InputError
+from counterpoint.store.annotations import AnnotationFile, Dataset, Said
 from counterpoint.store.journal import journals, peek
 from counterpoint.store.log import Log
 from counterpoint.store.opening import open_folder, open_log
 from counterpoint.store.summary import Summary
+from counterpoint.trace.annotation import Annotation, labels_of
 
 Damaged = dict[Path, CounterpointError]
 """Journals that cannot be read, each with the reason."""
 
 
-def list_folder(path: Path) -> tuple[list[Summary], Damaged]:
+class Listed(NamedTuple):
+    """A line per trace by the time it was added, the journals that cannot be read, and the collections."""
+
+    rows: list[Summary]
+    damaged: Damaged
+    datasets: dict[str, Dataset]
+
+
+def list_folder(path: Path) -> Listed:
     """The list of the store in a folder."""
     with disk.explained(path):
         log = open_log(path, open_folder(path, create=False), read_only=True)
     try:
-        return listing(path / "journal", log)
+        said = AnnotationFile(path).refresh()
+        return Listed(*listing(path / "journal", log, said), said.datasets)
     finally:
         log.close()
 
 
-def listing(journal_folder: Path, log: Log) -> tuple[list[Summary], Damaged]:
+def listing(journal_folder: Path, log: Log, said: Said) -> tuple[list[Summary], Damaged]:
     """A line per trace, finished and open, by the time it was added."""
     sealed = log.refresh().rows
     done = [Summary.of_row(row) for row in list(sealed.values())]
     found, damaged = open_summaries(journal_folder, sealed)
-    return sorted(done + found, key=lambda summary: summary.added), damaged
+    given = said.by_trace
+    rows = [_annotated(row, given[row.id].values()) if row.id in given else row for row in done + found]
+    return sorted(rows, key=lambda summary: summary.added), damaged
+
+
+def _annotated(row: Summary, given: Collection[Annotation]) -> Summary:
+    return replace(row, annotations=len(given), labels=labels_of(given))
 
 
 def open_summaries(journal_folder: Path, sealed: Container[str]) -> tuple[list[Summary], Damaged]:

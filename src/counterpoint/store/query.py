@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import msgspec
 import pyarrow as pa
 
 from counterpoint.errors import CounterpointError, InputError, Refused
@@ -21,9 +22,10 @@ from counterpoint.store.lake import REPAIR, Gone
 from counterpoint.store.log import State
 from counterpoint.store.parts import SCHEMAS, part_path
 from counterpoint.store.summary import Summary
+from counterpoint.trace.annotation import Annotation
 from counterpoint.trace.tabular import ROWS_SHOWN, Tabular, html_table
 
-VIEWS = ("traces", "events", "edges", "rewards", "costs")
+VIEWS = ("traces", "events", "edges", "rewards", "costs", "annotations")
 _HIDDEN = ("ints", "exact")
 _KINDS = {name: (name,) for name in ("traces", "events", "edges")} | {"rewards": ("traces", "events"), "costs": ("traces",)}
 """The files that each view reads."""
@@ -37,6 +39,13 @@ _LISTED: dict[str, Any] = {
     "errors": pa.int64(),
 }
 """Columns of the view `traces` that stand in the manifest and not in the files, as `Summary` names them."""
+_ANNOTATIONS = pa.schema(
+    [
+        ("trace_id", pa.string()), ("event_id", pa.string()), ("name", pa.string()), ("label", pa.string()),
+        ("score", pa.float64()), ("text", pa.string()), ("by", pa.string()), ("at", pa.timestamp("us", tz="UTC")),
+        ("is_model", pa.bool_()), ("basis", pa.string()), ("id", pa.string()),
+    ]
+)  # fmt: skip
 _SETTINGS = (
     "SET parquet_metadata_cache = true",
     "SET autoinstall_known_extensions = false",
@@ -103,13 +112,15 @@ def _plain(values: list[Any]) -> list[Any]:
 class Query:
     """A connection with the views of one state of the store."""
 
-    def __init__(self, state: State, lake: Path) -> None:
-        self.number = state.number
+    def __init__(self, state: State, lake: Path, annotations: Sequence[Annotation], version: object) -> None:
+        """`version` is another one when the traces or the annotations are."""
+        self.version = version
         self._connection = _connect()
         self._names = _connect()
         self._read: dict[str, list[str]] = {}
         try:
             self._files = self._make_views(state, lake)
+            self._annotate(annotations)
             self._connection.execute(f"SET allowed_paths = {_list(self._files)}")
             for view in VIEWS:
                 self._names.execute(f"CREATE TABLE {view} (x INTEGER)")
@@ -204,6 +215,18 @@ class Query:
             FROM _trace_files f LEFT JOIN _listed USING (trace_id)"""
         )
 
+    def _annotate(self, annotations: Sequence[Annotation]) -> None:
+        """The view of annotations; `event_id` is null for those of a whole trace, `basis` is JSON."""
+        cells = [
+            (a.trace_id, a.event, a.name, a.label, None if a.score is None else float(a.score), a.text, a.by, round(a.at * 1e6),
+             a.is_model, msgspec.json.encode(a.basis).decode() if a.basis else None, a.id)
+            for a in annotations
+        ]  # fmt: skip
+        columns = [list(column) for column in zip(*cells, strict=True)] or [[] for _ in _ANNOTATIONS]
+        self._connection.register("_arrow_annotations", pa.table(columns, schema=_ANNOTATIONS))
+        self._connection.execute("CREATE TABLE annotations AS SELECT * FROM _arrow_annotations")
+        self._connection.unregister("_arrow_annotations")
+
     # -- asking --------------------------------------------------------------------------------------------------
 
     def run(
@@ -261,7 +284,7 @@ def _list(files: list[str]) -> str:
 
 
 def _refused(what: str) -> CounterpointError:
-    fix = "select from traces, events, edges, rewards, costs; to write results use --json or --csv"
+    fix = "select from traces, events, edges, rewards, costs, annotations; to write results use --json or --csv"
     return Refused(f"sql only reads the store: {what}", fix=fix)
 
 

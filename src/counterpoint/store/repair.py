@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from msgspec import Struct
 from msgspec.structs import replace
 
+import counterpoint.store.annotations as annotations
 import counterpoint.store.disk as disk
 import counterpoint.store.head as head
 import counterpoint.store.hot as hot
@@ -192,6 +193,7 @@ class _Repair:
             finally:
                 log.close()
             self._mend_journals()
+            self._mend_annotations()
             self._mend_hot()
         return self._report
 
@@ -366,6 +368,24 @@ class _Repair:
                 self._report.done.append(f"{file.name} was damaged: nothing of it can be read")
         finally:
             os.close(fd)
+
+    def _mend_annotations(self) -> None:
+        """Keep the groups that are whole; the file as it was is set aside."""
+        said = annotations.AnnotationFile(self._path)
+        try:
+            said.refresh()
+        except InputError as error:
+            fd = os.open(said.path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                disk.lock(fd, wait=True)
+                data = said.path.read_bytes()
+                changes, lost = annotations.salvaged(data)
+                self._copy(said.path, data)
+                disk.replace_file(said.path, annotations.whole(changes))
+            finally:
+                os.close(fd)
+            kept = f"{len(changes):,} records are kept, {lost:,} lines cannot be read"
+            self._report.done.append(f"the file of annotations was damaged: {error.why}; {kept}")
 
     def _mend_hot(self) -> None:
         for file in sorted((self._path / "hot").glob("*.arrow")):

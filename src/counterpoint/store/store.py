@@ -8,6 +8,7 @@ store. Opening never changes what another process is writing.
     journal/            a file per running trace
     control/            orders to running teams, a file each (team/control.py)
     log/                the manifest: numbered commits and checkpoints
+    annotations.jsonl   what people say about traces, and collections of them
     head                how far the log goes; its lock is the writers'
     lake/               Parquet: day=YYYY-MM-DD/shard=X/<part>.{traces,events,edges,contents}.parquet
     hot/                an Arrow file for sampling, rebuilt at will
@@ -19,7 +20,8 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -30,6 +32,7 @@ import counterpoint.store.compaction as compaction
 import counterpoint.store.disk as disk
 import counterpoint.store.opening as recovery
 from counterpoint.errors import CounterpointError, InputError, NotFound, TryAgain, did_you_mean
+from counterpoint.store.annotations import AnnotationFile, Change, Dataset
 from counterpoint.store.handles import handle, is_handle
 from counterpoint.store.hot import Hot
 from counterpoint.store.journal import Journal, path_of, peek
@@ -42,6 +45,7 @@ from counterpoint.store.run import Flusher, Run
 from counterpoint.store.summary import Info, Summary, info
 from counterpoint.store.writing import Writer, check
 from counterpoint.trace import Trace
+from counterpoint.trace.annotation import Annotation, annotations_of, with_annotations
 from counterpoint.trace.batch import TraceBatch
 from counterpoint.trace.outcome import Outcome
 
@@ -66,6 +70,7 @@ class Store:
             self._log = open_log(self.path, self.form, read_only=read_only)
         self._lake = Lake(self.path / "lake", self._sums)
         self._log.refresh()
+        self._said = AnnotationFile(self.path)
         self._flusher = Flusher(flush_ms / 1000)
         self._writer = Writer(self._log, self._lake)
         self._query: Query | None = None
@@ -162,7 +167,19 @@ class Store:
     def add_many(self, traces: Iterable[Trace], source: str | Sequence[str | None] | None = None) -> list[str]:
         """The same for many, which is quicker: they are written together. All that came before an error are stored."""
         self._writable()
-        whats = self._writer.add_many(traces, source, is_open=lambda name: path_of(self._journal_folder, name).exists())
+        carried: list[Annotation] = []
+
+        def bare() -> Iterator[Trace]:
+            for trace in traces:
+                carried.extend(annotations_of(trace))
+                yield with_annotations(trace, ())
+
+        try:
+            whats = self._writer.add_many(bare(), source, is_open=lambda name: path_of(self._journal_folder, name).exists())
+        finally:
+            if carried:
+                rows = self._log.refresh().rows
+                self._annotate([one for one in carried if one.trace_id in rows])
         compaction.tidy(self._log, self._lake)
         return whats
 
@@ -193,10 +210,14 @@ class Store:
 
         if self._log.commit(drop) is None and not had_journal:
             raise self._not_found(trace_id, self._log.state.rows)
+        said = self._said.refresh()
+        if trace_id in said.by_trace or any(trace_id in known.ids for known in said.datasets.values()):
+            self._said.append(lambda said: [Change(forget=trace_id)])
 
     def purge(self) -> compaction.Compacted:
-        """Erase at once what was removed or replaced: from the lake's files, from the log, and from the hot file."""
+        """Erase at once what was removed or replaced: from the lake's files, the log, the annotations, and the hot file."""
         self._writable()
+        self._said.rewrite()
         report = compaction.purge(self._log, self._lake)
         for file in (self.path / "hot").glob("*"):
             disk.remove(file)
@@ -206,7 +227,64 @@ class Store:
     def compact(self, *, grace_s: float = 600.0) -> compaction.Compacted:
         """Merge small parts, drop the rows of removed and superseded traces, delete files that died `grace_s` ago."""
         self._writable()
+        self._said.rewrite()
         return compaction.compact(self._log, self._lake, grace_s=grace_s)
+
+    # -- what people say -----------------------------------------------------------------------------------------
+
+    def annotate(self, given: Iterable[Annotation]) -> None:
+        """Keep annotations of traces that are here, finished or running; whoever else writes, none is lost."""
+        self._writable()
+        kept = list(given)
+        for name in dict.fromkeys(one.trace_id for one in kept):
+            if self.version(name) is None:
+                raise self._not_found(name, [*self._log.state.rows, *self.open_ids()])
+            self._check_events(name, {one.event for one in kept if one.trace_id == name and one.event is not None})
+        self._annotate(kept)
+
+    def _check_events(self, trace_id: str, events: set[str]) -> None:
+        known = self.get(trace_id).index if events else {}
+        for name in sorted(events - known.keys()):
+            raise NotFound(f"trace {trace_id!r} has no event {name!r}", where=str(self.path), fix=did_you_mean(name, known))
+
+    def _annotate(self, given: Sequence[Annotation]) -> None:
+        if not given:
+            return
+        self._said.append(
+            lambda said: [
+                Change(annotate=one) for one in given if one.id not in said.annotations and one.id not in said.withdrawn
+            ]
+        )
+
+    def annotations(self, trace_id: str | None = None) -> list[Annotation]:
+        """What is said about a trace, or about all of them, the oldest first."""
+        said = self._said.refresh()
+        return list(said.annotations.values()) if trace_id is None else said.of(trace_id)
+
+    def withdraw(self, annotation_id: str) -> Annotation:
+        """Take an annotation back, by its id or the unique beginning of it; `compact` erases it from the file."""
+        self._writable()
+        found: list[Annotation] = []
+
+        def decide(said: Any) -> list[Change]:
+            found[:] = [one for name, one in said.annotations.items() if annotation_id and name.startswith(annotation_id)]
+            return [Change(withdraw=found[0].id)] if len(found) == 1 else []
+
+        self._said.append(decide)
+        if len(found) > 1:
+            raise InputError(f"{annotation_id!r} begins {len(found)} annotations", fix="give more of the id")
+        if not found:
+            raise NotFound(f"no annotation {annotation_id!r}", where=str(self.path), fix="counterpoint annotate TRACE lists them")
+        return found[0]
+
+    def datasets(self) -> dict[str, Dataset]:
+        """The collections of traces, by name."""
+        return dict(self._said.refresh().datasets)
+
+    def change_datasets(self, decide: Callable[[dict[str, Dataset]], Sequence[Change]]) -> None:
+        """Change collections: `decide` sees those that are there, and nobody changes them until its changes are durable."""
+        self._writable()
+        self._said.append(lambda said: decide(said.datasets))
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -222,24 +300,26 @@ class Store:
 
     def rows(self) -> list[Summary]:
         """A line per trace, finished and open, by the time it was added. Reads the manifest, not the lake."""
-        rows, self.damaged = listing(self._journal_folder, self._log)
+        rows, self.damaged = listing(self._journal_folder, self._log, self._said.refresh())
         return rows
 
     def info(self) -> Info:
         """The store in numbers: what it holds, how large it is, how it grew."""
         n_open = len(self.open_ids())
-        return info(self.path, self.form, self._log.state, n_open)
+        return info(self.path, self.form, self._log.state, n_open, self._said.refresh())
 
     def version(self, trace_id: str) -> str | None:
-        """Something that is another one when the trace is; None when there is no such trace."""
+        """Something that is another one when the trace is, or what people say about it; None when there is no such trace."""
+        said = self._said.refresh().by_trace.get(trace_id)
+        mark = "" if said is None else f"+{zlib.crc32(' '.join(said).encode()):08x}"
         row = self._log.refresh().rows.get(trace_id)
         if row is not None:
-            return row.digest
+            return row.digest + mark
         try:
             found = path_of(self._journal_folder, trace_id).stat()
         except FileNotFoundError:
             return None
-        return f"open-{found.st_ino}-{found.st_size}-{found.st_mtime_ns}"
+        return f"open-{found.st_ino}-{found.st_size}-{found.st_mtime_ns}{mark}"
 
     def latest(self, count: int) -> list[tuple[str, Summary]]:
         """The finished traces that were added or changed last, the newest first, each with its version."""
@@ -264,14 +344,22 @@ class Store:
         raise self._not_found(prefix, known)
 
     def get(self, trace_id: str) -> Trace:
-        """A trace, whole. One that is not finished comes as far as it is recorded, with `unfinished` in its meta."""
+        """A trace, whole. One that is not finished comes as far as it is recorded, with `unfinished` in its meta.
+
+        What people say about it comes in `meta` too (`trace.annotation`).
+        """
+        found = self._whole(trace_id)
+        said = self._said.refresh().of(trace_id)
+        return with_annotations(found, said) if said else found
+
+    def _whole(self, trace_id: str) -> Trace:
 
         def read(state: State) -> Trace | None:
             row = state.rows.get(trace_id)
             return None if row is None else self._lake.trace(row)
 
         for _ in range(2):  # a trace may be sealed between the look into the lake and the look into the journal
-            found = self._reading(read)
+            found: Trace | None = self._reading(read)
             if found is not None:
                 return found
             lines = peek(path_of(self._journal_folder, trace_id))
@@ -311,14 +399,16 @@ class Store:
         return self._hot
 
     def sql(self, query: str, params: Sequence[Any] | None = None, *, limit: int | None = None) -> Result:
-        """Ask the finished traces in SQL: views `traces`, `events`, `edges`, `rewards`, `costs`. Nothing can be written."""
+        """Ask the finished traces in SQL: views `traces`, `events`, `edges`, `rewards`, `costs`, `annotations`; reading only."""
 
         from counterpoint.store.query import Query  # the engine for SQL is loaded by who asks in SQL
 
         def ask(state: State) -> Result:
             with self._asking:
-                if self._query is None or self._query.number != state.number:
-                    self._query = Query(state, self._lake.folder)
+                said = self._said.refresh()
+                version = (state.number, self._said.version)
+                if self._query is None or self._query.version != version:
+                    self._query = Query(state, self._lake.folder, list(said.annotations.values()), version)
                 return self._query.run(query, params, limit, lambda kinds: self._lake.verify_all(list(state.parts), kinds))
 
         return self._reading(ask)

@@ -12,6 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from counterpoint.store.annotations import NAME, Said
 from counterpoint.store.log import Row, State
 from counterpoint.trace import Trace
 from counterpoint.trace.lines import LineReader
@@ -53,6 +54,15 @@ class Summary(Struct, frozen=True, kw_only=True, gc=False):
     """Events that went wrong; a call and its result are one."""
     unpriced: dict[str, int] = {}
     """Tokens that no cost covers, by model ("" where none is named)."""
+    annotations: int = 0
+    """Notes, labels and scores that people or models put on it."""
+    labels: tuple[str, ...] = ()
+    """The labels among them: `wrong`, or `verdict=wrong` where they have a name."""
+
+    @property
+    def label(self) -> str | None:
+        """The labels, as one text."""
+        return ", ".join(self.labels) or None
 
     @property
     def model(self) -> str | None:
@@ -167,9 +177,11 @@ class Info(Struct, kw_only=True):
     bytes: dict[str, int]
     """By folder; those that are empty are left out."""
     days: list[Day]
+    annotations: int = 0
+    datasets: int = 0
 
 
-def info(path: Path, form: int, state: State, n_open: int) -> Info:
+def info(path: Path, form: int, state: State, n_open: int, said: Said) -> Info:
     """The numbers of a store in this state."""
     days: dict[str, Day] = {}
     for row in state.rows.values():
@@ -182,6 +194,8 @@ def info(path: Path, form: int, state: State, n_open: int) -> Info:
         for file in (path / place).rglob("*"):
             if file.is_file():
                 sizes[place] += file.stat().st_size
+    if (path / NAME).is_file():
+        sizes["annotations"] = (path / NAME).stat().st_size
     return Info(
         path=str(path),
         form=form,
@@ -193,4 +207,6 @@ def info(path: Path, form: int, state: State, n_open: int) -> Info:
         dead_traces=sum(part.traces - state.live[name] for name, part in state.parts.items()),
         bytes=dict(sizes),
         days=[days[name] for name in sorted(days)],
+        annotations=len(said.annotations),
+        datasets=len(said.datasets),
     )

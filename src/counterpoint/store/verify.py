@@ -15,6 +15,7 @@ from msgspec import Struct
 import counterpoint.store.head as head
 import counterpoint.store.hot as hot
 from counterpoint.errors import CounterpointError, InputError
+from counterpoint.store.annotations import AnnotationFile
 from counterpoint.store.journal import journals, peek
 from counterpoint.store.lake import Gone, Lake
 from counterpoint.store.log import Log, Part, State
@@ -71,6 +72,13 @@ def _faults(path: Path, log: Log, report: Verified) -> Iterator[Fault]:
             peek(file)
         except CounterpointError as error:
             yield _fault(file, error)
+    said = AnnotationFile(path)
+    if said.path.exists():
+        _count(said.path, report)
+        try:
+            said.refresh()
+        except CounterpointError as error:
+            yield _fault(said.path, error)
     for file in sorted((path / "hot").glob("*.arrow")):
         _count(file, report)
         try:

@@ -217,3 +217,22 @@ def test_a_host_header_must_name_the_address_it_listens_on() -> None:
     assert anywhere.is_own("192.0.2.8:8000")
     assert not anywhere.is_own("evil.example:8000")
     assert not anywhere.is_own("192.0.2.8:8001")
+
+
+# -- notes ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_note_is_stored_with_its_author_and_seen_at_once(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COUNTERPOINT_AUTHOR", "ann")
+    where = "/api/t/plain/annotations"
+    assert viewer.ask(where, method="POST", body={"text": "x"}).status == 403
+    token = {"x_counterpoint_token": viewer.token}
+    for body, status in (({}, 400), ({"colour": 1}, 400), ({"text": "x", "event": "nobody"}, 404), ({"remove": "zz"}, 404)):
+        assert viewer.ask(where, method="POST", body=body, **token).status == status
+    answer = viewer.ask(where, method="POST", body={"name": "verdict", "label": "wrong", "text": "why"}, **token)
+    assert answer.status == 201
+    (said,) = answer.json["given"]
+    assert (said["name"], said["label"], said["text"], said["by"], said["event"]) == ("verdict", "wrong", "why", "ann", -1)
+    assert viewer.of("plain", "/annotations").json == answer.json
+    assert viewer.ask(where, method="POST", body={"remove": said["id"]}, **token).json == {"given": []}
+    assert viewer.of("plain", "/annotations").json == {"given": []}

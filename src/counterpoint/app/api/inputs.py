@@ -105,20 +105,39 @@ def _stored(name: str, place: StorePlace) -> Iterator[Trace]:
 
 
 def _found(store: Store, name: str) -> Iterator[Trace]:
+    for one in found_ids(store, name):
+        yield store.get(one)
+
+
+def found_ids(store: Store, name: str) -> list[str]:
+    """The ids that a name or a query stands for in a store: one, or at least one."""
     from counterpoint.app.search import is_narrow, matcher
 
     try:
-        yield store.get(store.find(name))
-        return
+        return [store.find(name)]
     except NotFound:
         if not is_narrow(name):
             raise
-    matches = matcher(name)
+    matches = matcher(name, store.datasets())
     ids = [row.id for row in store.rows() if matches(row)]
     if not ids:
         raise NotFound(f"no trace matches {name!r}", where=os.fspath(store.path), fix=f"counterpoint ls '{name}'")
-    for one in ids:
-        yield store.get(one)
+    return ids
+
+
+def expanded(refs: Iterable[str], store: str | os.PathLike[str] | None = None) -> list[str]:
+    """Files and ids as they were named, and for each query the ids of what it finds; a name that is nothing stays as it is."""
+    from counterpoint.app.search import is_narrow
+    from counterpoint.store import Store
+
+    out: list[str] = []
+    for ref in refs:
+        if _is_file(ref, store) or not store_path(store).is_dir() or not is_narrow(ref):
+            out.append(ref)
+        else:
+            with Store(store_path(store), create=False, read_only=True) as opened:
+                out += found_ids(opened, ref)
+    return out
 
 
 def chosen_ids(folder: str, where: str) -> list[str]:
@@ -127,8 +146,8 @@ def chosen_ids(folder: str, where: str) -> list[str]:
     from counterpoint.app.search import matcher
     from counterpoint.store import Store
 
-    matches = matcher(where)
     with Store(store_path(folder), create=False, read_only=True) as store:
+        matches = matcher(where, store.datasets())
         ids = [row.id for row in store.rows() if not row.is_open and matches(row)]
         if not ids:
             fix = f"counterpoint ls --store {folder} shows what there is"

@@ -90,8 +90,8 @@ def chosen(words: Sequence[str], store: Path | None, prices: Path | None = None)
     query = " ".join(words)
     if query and not store_path(store).exists():
         load(words[0], store=store)  # the error that says what would help
-    matches = matcher(query)
     with open_store(store, read_only=True) as opened:
+        matches = matcher(query, opened.datasets())
         every = opened.rows()
         rows = tuple(row for row in every if matches(row))
     if not rows:

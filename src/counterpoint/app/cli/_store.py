@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import click
 
 from counterpoint.app.library import store_path
-from counterpoint.errors import CounterpointError, NotFound
+from counterpoint.errors import NotFound
 
 if TYPE_CHECKING:
     from counterpoint.store import Store
-    from counterpoint.store.summary import Summary
+    from counterpoint.store.listing import Listed
 
 store_option = click.option(
     "--store",
@@ -42,8 +42,8 @@ def open_store(store: str | os.PathLike[str] | None = None, *, create: bool = Fa
     return Store(path, create=create, read_only=read_only)
 
 
-def list_store(store: str | os.PathLike[str] | None = None) -> tuple[list[Summary], dict[Path, CounterpointError]]:
-    """A line per trace of the store, by the time it was added, and the journals that cannot be read; no lake is opened."""
+def list_store(store: str | os.PathLike[str] | None = None) -> Listed:
+    """The list of the store; no lake is opened."""
     from counterpoint.store.listing import list_folder
 
     path = store_path(store)

@@ -6,6 +6,7 @@ runs that are named are only read; the same call prints the same bytes.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ import click
 from counterpoint.app.cli._compare_all import compare_all
 from counterpoint.app.cli._dials import set_option
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.cli._store import store_option
 from counterpoint.app.words import plain_text
 from counterpoint.display import number
 from counterpoint.errors import InputError
@@ -40,10 +42,13 @@ _OF_BOTH = {"is_dry": "--dry-run", **{name: f"--{name}" for name in ("seeds", "b
 @click.command(
     epilog="\b\nExamples:\n  counterpoint compare grpo=runs/a* c3=runs/b* --metric agents\n"
     "  counterpoint compare --presets grpo,counterpoint --world wide_verify --seeds 5 --budget 200000\n"
-    "  counterpoint compare --all --plan small --out runs/methods --shard 1/4\n\n"
+    "  counterpoint compare --all --plan small --out runs/methods --shard 1/4\n"
+    "  counterpoint compare --traces in:before in:after\n\n"
     "\b\nExit codes: 0 compared, 2 a wrong option or an unreadable run, 3 no such run, preset or world, 5 not comparable."
 )
-@click.argument("runs", nargs=-1, metavar="[[LABEL=]RUN]...")
+@click.argument("runs", nargs=-1, metavar="[[LABEL=]RUN|QUERY]...")
+@click.option("--traces", "is_traces", is_flag=True, help="Compare traces of a store instead: what each QUERY of `ls` finds.")
+@store_option
 @click.option(
     "--metric", default="value", show_default=True, help="value, agents, rounds, calls, or any list of the evaluations."
 )
@@ -78,8 +83,8 @@ _OF_BOTH = {"is_dry": "--dry-run", **{name: f"--{name}" for name in ("seeds", "b
 @set_option
 @json_option
 def compare(
-    runs: tuple[str, ...], metric: str, baseline: str | None, anyway: bool, presets: str | None, is_all: bool, as_json: bool,
-    **training: Any,
+    runs: tuple[str, ...], metric: str, baseline: str | None, anyway: bool, presets: str | None, is_all: bool, is_traces: bool,
+    store: Path | None, as_json: bool, **training: Any,
 ) -> None:  # fmt: skip
     """Compare ways of training on the same tasks, seeds and budget.
 
@@ -89,6 +94,11 @@ def compare(
     """
     from counterpoint.app.api.compare import compare_groups, groups_of, trained_groups
 
+    if is_traces:
+        if presets or is_all:
+            raise InputError("--traces compares what is stored and trains nothing", fix="leave --presets and --all out")
+        _refuse_unused(training, _OF_ALL | _OF_BOTH | _OF_PRESETS, "--presets or --all")
+        return _compare_traces(runs, store, as_json)
     if bool(runs) + bool(presets) + is_all != 1:
         fix = "counterpoint compare runs/a* runs/b*"
         raise InputError("name runs, or give --presets, or --all: one of the three", fix=fix)
@@ -134,6 +144,27 @@ def _show_plan(planned: list[tuple[Path, dict[str, Any]]], as_json: bool) -> Non
         return emit({"schema": SCHEMA_VERSION, "would_train": [{"folder": str(folder), **config} for folder, config in planned]})
     rows = [(str(folder), c["preset"], c["world"], c["seed"], c.get("budget_calls")) for folder, c in planned]
     click.echo(table(("would train", "preset", "world", "seed", "budget"), rows, right=(3, 4)))
+    return None
+
+
+def _compare_traces(queries: tuple[str, ...], store: Path | None, as_json: bool) -> None:
+    from counterpoint.app.api.compare_traces import compare_traces
+
+    found = compare_traces(*queries, store=store)
+    if as_json:
+        rows = [dataclasses.asdict(row) for row in found.rows]
+        sides = dict(zip(found.labels, found.counts, strict=True))
+        return emit({"schema": SCHEMA_VERSION, "sides": sides, "shared": found.shared, "rows": rows})
+    cells = [
+        (r.figure, r.label, r.traces, number(r.mean), number(r.low), number(r.high), _signed(r.diff), _signed(r.diff_low),
+         _signed(r.diff_high), r.tasks or "")
+        for r in found.rows
+    ]  # fmt: skip
+    header = ("", "traces of", "n", "mean", "95 % low", "high", f"less {found.labels[0]}", "95 % low", "high", "tasks")
+    click.echo(plain_text(found.caption()))
+    click.echo(table(header, cells, right=range(2, 10)))
+    if found.shared:
+        note(f"{found.shared:,} traces are on more than one side: the intervals of the differences are too wide")
     return None
 
 

@@ -52,7 +52,7 @@ class _File(NamedTuple):
     "  counterpoint export 'task:T1 finished' --to rl --credit ledger -o rows.parquet\n"
     "  counterpoint export finished --to trl --credit ledger -o rows/"
 )
-@click.argument("traces", nargs=-1, metavar="TRACE...")
+@click.argument("traces", nargs=-1, metavar="TRACE|QUERY...")
 @click.option("--to", "target", default="survey", metavar="TARGET", help="survey (default), jsonl, perfetto, ...: see --list.")
 @click.option("-o", "--output", metavar="FILE|DIR|-", help="Where to; a folder for tables or several traces; - is stdout.")
 @click.option("--credit", metavar="NAME", help="For rows: who earned it, by a mechanism of `counterpoint credit --list`.")
@@ -81,9 +81,9 @@ def export(
 ) -> None:
     """Write traces in a form that others read.
 
-    TRACE is a file, or the id (or its unique beginning) of a trace in the store. Parquet and CSV make a folder of tables; rl and
-    the trainers (trl, verl, tinker, skyrl, rllm, verifiers, slime, dpo, kto, and sft with --credit) one file with the model calls
-    of all traces (a query as in `ls` will do as TRACE), or a folder with a file per policy; the other targets one file per trace.
+    TRACE is a file, or the id (or its unique beginning) of a trace in the store; QUERY is what `ls` takes, such as in:NAME.
+    Parquet and CSV make a folder of tables; rl and the trainers (trl, verl, tinker, skyrl, rllm, verifiers, slime, dpo, kto, and
+    sft with --credit) one file with the model calls of all traces, or a folder with a file per policy; others one file per trace.
     Texts leave with jsonl, otlp, sft, dpo, kto and html. Secrets become labels like [masked:key:0001].
     """
     if is_list:
@@ -93,6 +93,10 @@ def export(
     rows = {name: how.pop(name) for name in ("credit", "options", "policy")}
     is_rows = html is None and (target == RL or _is_trainer(target, rows["credit"]))
     _refuse_mixture(traces, output, html, is_part=any(part.values()), has_credit=any(rows.values()), is_rows=is_rows)
+    if not is_rows:
+        from counterpoint.app.api.inputs import expanded
+
+        traces = tuple(expanded(traces, how["store"]))
     if html is not None:
         from counterpoint.app.cli._export_html import write_html
 

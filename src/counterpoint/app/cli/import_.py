@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 # Starting a process costs about half a second: it pays from here on.
 _LARGE = 64 << 20
+# What makes a folder a store: its files are not logs.
+_MARK = "counterpoint.json"
+# What a trace in the survey's form begins with.
+_SURVEY = (b'"trace_id"', b'"task_id"', b'"events"')
 
 
 @click.command(
@@ -50,7 +55,8 @@ _LARGE = 64 << 20
 def import_(paths: tuple[str, ...], format_: str | None, is_following: bool, as_json: bool, **options: Any) -> None:
     """Import recorded team runs. Without a PATH: this user's Claude Code, Codex and Kimi sessions.
 
-    The source is found by content. Sessions that grew since the last import are updated, the others are left as they are.
+    The source is found by content; traces that `counterpoint export` wrote come back as they were. Sessions that
+    grew since the last import are updated, the others are left as they are.
     """
     if format_ == "list":
         _list(as_json=as_json)
@@ -66,10 +72,13 @@ def import_(paths: tuple[str, ...], format_: str | None, is_following: bool, as_
 
     since = time.time() - span(options["last"]) if options["last"] else None
     found = sessions_under(places, format=format_, since=since, project=options["project"], limit=options["limit"])
-    if not found.sessions:
+    own = [] if options["project"] or format_ else _own_files(found, since)
+    if not found.sessions and not own:
         raise _nothing(found, places, options)
     account = Account()
-    for outcome in _outcomes(found, table, options, quiet=as_json):
+    for outcome in _own(own, options, quiet=as_json):
+        account.add(outcome)
+    for outcome in _outcomes(found, table, options, quiet=as_json) if found.sessions else ():
         account.add(outcome)
     _say(account, found, is_dry=options["is_dry"], as_json=as_json)
     if account.failed:
@@ -94,6 +103,54 @@ def _outcomes(found: Found, table: Prices, options: dict[str, Any], *, quiet: bo
         else:
             rows = track(found.sessions, "sessions", quiet=quiet)
             yield from import_sessions(rows, store, prices=table, is_strict=is_strict, is_again=is_again or is_dry)
+    finally:
+        if store is not None:
+            store.close()
+
+
+def _own_files(found: Found, since: float | None) -> list[str]:
+    """The files that no importer knows and that Counterpoint wrote: exported traces, which come back as they were."""
+    from counterpoint.formats.importing.files import HEAD
+    from counterpoint.trace.lines import is_lines
+
+    own = []
+    for skipped in found.skipped:
+        path = Path(skipped.name)
+        if path.suffix not in (".jsonl", ".json") or not path.is_file() or not os.access(path, os.R_OK):
+            continue
+        if (since is not None and path.stat().st_mtime < since) or any((up / _MARK).is_file() for up in path.parents[:4]):
+            continue  # too old, or a file of a store
+        with path.open("rb") as file:
+            head = file.read(HEAD)
+        own += [skipped.name] if is_lines(head) or all(key in head for key in _SURVEY) else []
+    found.skipped = [skipped for skipped in found.skipped if skipped.name not in own]
+    return own
+
+
+def _own(paths: list[str], options: dict[str, Any], *, quiet: bool) -> Iterator[Outcome]:
+    """Traces that Counterpoint exported, with what people said about them; what is stored already stays as it is."""
+    from counterpoint.app.importing import Outcome
+    from counterpoint.app.library import read
+
+    if not paths:
+        return
+    store = None if options["is_dry"] else open_store(options["store"], create=True)
+    try:
+        for path in track(paths, "files", quiet=quiet):
+            done, begin = Outcome("counterpoint", path, "added"), time.perf_counter()
+            try:
+                traces = list(read(path))
+                whats = ["added"] if store is None else store.add_many(traces)
+                done.status = next((what for what in ("added", "updated") if what in whats), "unchanged")
+            except InputError as error:
+                if options["is_strict"]:
+                    raise
+                done.status, done.error, traces = "failed", error.one_line(), []
+            done.traces = [trace.trace_id for trace in traces]
+            done.agents, done.events = sum(len(t.members) for t in traces), sum(len(t.events) for t in traces)
+            done.tokens = sum(int(t.costs.get("tokens", 0)) for t in traces)
+            done.seconds = time.perf_counter() - begin
+            yield done
     finally:
         if store is not None:
             store.close()

@@ -24,7 +24,8 @@ _SHOWN_VALUES = 8
 @click.command(
     epilog="\b\nExamples:\n  counterpoint ls\n  counterpoint ls 'project:shop errors>0 date>7d' --sort cost\n\n"
     "\b\nQuery: words match title, id, task, project, model and system; fields: "
-    + " ".join(list(FIELDS)[:10]) + "\n" + " ".join(list(FIELDS)[10:]) + ";\nflags: open finished failed invalid steered."
+    + " ".join(list(FIELDS)[:10]) + "\n" + " ".join(list(FIELDS)[10:])
+    + ";\nflags: open finished failed invalid steered annotated; in:NAME is a collection of counterpoint dataset."
 )
 @click.argument("query", nargs=-1)
 @click.option("--sort", default="added", show_default=True, help="A field of the query language, or added; largest last.")
@@ -40,11 +41,11 @@ def ls(
 
     id is enough of a trace's id to open it with; --ids shows all of it. Times are UTC.
     """
-    matches = matcher(" ".join(query))
     key = FIELDS.get(sort, sort)
     if sort not in FIELDS and sort != "added":
         raise InputError(f"cannot sort by {sort!r}", fix=did_you_mean(sort, [*FIELDS, "added"]))
-    every, damaged = list_store(store)
+    every, damaged, datasets = list_store(store)
+    matches = matcher(" ".join(query), datasets)
     for path, error in damaged.items():
         note(f"damaged, and not listed: {path.name}: {error.what}; counterpoint store repair")
     rows = sorted((row for row in every if matches(row)), key=lambda row: _rank(getattr(row, key)))
@@ -87,6 +88,7 @@ def _table(rows: Sequence[Summary], short: dict[str, str]) -> str:
     columns["time"] = [duration(row.wall_clock_s) for row in rows]
     columns["R team"] = [number(row.team_reward, 3) for row in rows]
     columns["errors"] = [number(row.errors) if row.errors else "" for row in rows]
+    columns["labels"] = [", ".join(row.labels) for row in rows]
     columns[""] = [_marks(row) for row in rows]
     kept = {name: cells for name, cells in columns.items() if any(cell not in ("", "-") for cell in cells)}
     right = [k for k, name in enumerate(kept) if name in ("agents", "events", "tokens", "cost", "time", "R team", "errors")]
@@ -105,7 +107,8 @@ def _cost(row: Summary) -> str:
 
 
 def _marks(row: Summary) -> str:
-    marks = ["open"] * row.is_open + ["steered"] * row.is_steered + [counted(row.problems, "problem")] * bool(row.problems)
+    marks = ["open"] * row.is_open + ["steered"] * row.is_steered
+    marks += [counted(count, word) for count, word in ((row.problems, "problem"), (row.annotations, "note")) if count]
     return " ".join(marks)
 
 

@@ -56,9 +56,9 @@ def push(
     from counterpoint.app.pushing import Push, Pushed
     from counterpoint.app.search import matcher
 
-    matches = matcher(" ".join(query))
     total = Pushed()
     with open_store(store) as opened:
+        matches = matcher(" ".join(query), opened.datasets())
         way = Push(opened, url, token=read_token(token_file), note=lambda text: note(plain_text(text)))
         try:
             while True:

@@ -67,7 +67,7 @@ def _named(opened: Store, what: tuple[str, ...]) -> list[str]:
     if all(name in known for name in what):
         return list(dict.fromkeys(what))
     text = " ".join(what)
-    matches = matcher(text)  # an unknown field is an error
+    matches = matcher(text, opened.datasets())  # an unknown field is an error
     if not is_narrow(text):
         missing = next(name for name in what if name not in known)
         opened.find(missing)  # the error that suggests one

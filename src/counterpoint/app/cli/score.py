@@ -5,8 +5,6 @@ Always true: outcomes that a log merely suggests are shown as proposals, and cou
 
 from __future__ import annotations
 
-import getpass
-import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,21 +53,17 @@ def score(
     and team=0.
     """
     from counterpoint.app.library import load
-    from counterpoint.app.scoring import accepted, outcomes_from, parsed
+    from counterpoint.app.scoring import accepted, author, outcomes_from, parsed
     from counterpoint.app.scoring import score as scored
     from counterpoint.reward.proposals import proposals
 
-    given = outcomes_from(parsed(scores), by=by or _author(), note=remark) if scores else []
+    given = outcomes_from(parsed(scores), by=by or author(), note=remark) if scores else []
     if not given and not is_accepted and which is None and (remark or by):
         raise InputError("a note and an author belong to a score", fix="counterpoint score TRACE team=1 --note ...")
     if is_accepted or which is not None:
-        given.append(accepted(_proposed(proposals(load(trace, store=store)), which or 1), by=by or _author(), note=remark))
+        given.append(accepted(_proposed(proposals(load(trace, store=store)), which or 1), by=by or author(), note=remark))
     found = scored(trace, given, store=store) if given else load(trace, store=store)
     _show(found, as_json=as_json)
-
-
-def _author() -> str:
-    return os.environ.get("COUNTERPOINT_AUTHOR") or getpass.getuser()
 
 
 def _proposed(found: list[Proposal], which: int) -> Proposal:

@@ -30,7 +30,8 @@ Examples:
 def sql(query: str | None, limit: int, as_csv: bool, store: Path | None, as_json: bool) -> None:
     """Query the finished traces in SQL (DuckDB, read only); without a query, list the views and their columns.
 
-    The views are traces, events, edges, rewards and costs. `from_` and `to` are the event fields from and to; quote "to".
+    The views are traces, events, edges, rewards, costs and annotations. `from_` and `to` are the event fields from
+    and to; quote "to".
     """
     if as_csv and as_json:
         raise InputError("--csv and --json exclude each other")

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from counterpoint.app.viewer import columns, crediting, diffing, events, finding, outcomes, overview
+from counterpoint.app.viewer import annotating, columns, crediting, diffing, events, finding, outcomes, overview
 from counterpoint.app.viewer.panel import panels
 from counterpoint.app.viewer.shapes import AlertCount, Diff, EventDetail
 from counterpoint.errors import InputError
@@ -71,6 +71,7 @@ ASKED: dict[str, Callable[[Trace, Words], Any]] = {
     "find": _find,
     "methods": lambda trace, words: crediting.methods(trace),
     "credit": _credit,
+    "annotations": lambda trace, words: annotating.annotations(trace),
     "outcomes": lambda trace, words: outcomes.outcomes(trace),
 }
 """What comes after `/api/t/ID/`, and who answers."""

@@ -279,7 +279,8 @@ class Listing:
 
     def traces(self, query: str = "", limit: int = ROWS) -> Traces:
         """The traces that match a query of the search language."""
-        matches, collection = matcher(query), self._collection
+        collection = self._collection
+        matches = matcher(query, {} if collection.store is None else collection.store.datasets())
         held = {trace.trace_id: trace for trace in collection.held()}
         every = [*map(Summary.of_trace, held.values()), *reversed(collection.rows())]
         found = [row for row in every if matches(row)]

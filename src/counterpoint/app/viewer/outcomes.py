@@ -6,14 +6,12 @@ only once somebody accepts it. A trace that lies in no store cannot be scored he
 
 from __future__ import annotations
 
-import getpass
-import os
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-from counterpoint.app.scoring import accepted, outcomes_from, score
+from counterpoint.app.scoring import accepted, author, outcomes_from, score
 from counterpoint.app.viewer.prepared import prepared
 from counterpoint.app.viewer.shapes import OutcomeInfo, Outcomes, ProposalInfo
 from counterpoint.errors import InputError, NotFound
@@ -59,7 +57,7 @@ def store(folder: Path | None, trace: Trace, said: Scored) -> Outcomes:
     """Keep what the page said, and tell what there is then."""
     if folder is None:
         raise InputError("this trace lies in no store", where=trace.trace_id, fix="counterpoint import FILE, and view the store")
-    by = os.environ.get("COUNTERPOINT_AUTHOR") or getpass.getuser()
+    by = author()
     if said.proposal is not None:
         offered = proposals(trace)
         if not 0 <= said.proposal < len(offered):

@@ -1,4 +1,4 @@
-"""The viewer's server: one page, its questions as GET, two writes (a fork, an order to a running team), one stream.
+"""The viewer's server: one page, its questions as GET, four writes (forks, scores, notes, orders), one stream.
 
 Always true: it listens where it was told, this machine alone unless a token guards everything; a name in an address is looked up
 in the collection and never becomes a path; nothing but the page is a file; an error is JSON with what, why and what would work.
@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import counterpoint
 from counterpoint.app import serving
-from counterpoint.app.viewer import outcomes, races, runs, steering
+from counterpoint.app.viewer import annotating, outcomes, races, runs, steering
 from counterpoint.app.viewer.collection import ROWS, AlertCounts, Collection, Listing
 from counterpoint.app.viewer.forks import Forks
 from counterpoint.app.viewer.guard import Door, Guard
@@ -49,7 +49,7 @@ _COUNTED = 50
 """So many traces get their alerts counted for one question."""
 _BODY = 1 << 20
 _CONNECTIONS, _SECONDS = 256, 30.0
-_WRITES = "POST /api/t/ID/fork, POST /api/t/ID/score and POST /api/steer/ID"
+_WRITES = "POST /api/t/ID/fork, /api/t/ID/score, /api/t/ID/annotations and /api/steer/ID"
 
 
 class _Edit(Struct):
@@ -107,8 +107,8 @@ class Site:
         if request.method == "POST":
             if len(parts) == 3 and parts[0] == "t" and parts[2] == "fork":
                 return await self._fork(request, parts[1])
-            if len(parts) == 3 and parts[0] == "t" and parts[2] == "score":
-                return await self._score(request, parts[1])
+            if len(parts) == 3 and parts[0] == "t" and parts[2] in ("score", "annotations"):
+                return await (self._score if parts[2] == "score" else self._annotate)(request, parts[1])
             if len(parts) == 2 and parts[0] == "steer":
                 return await self._steer(request, parts[1])
             raise _WrongMethod("nothing can be written here", fix=f"{_WRITES} write")
@@ -168,6 +168,13 @@ class Site:
         """How a run came out, as the reader says."""
         said = outcomes.read(await _body(request))
         keep = lambda: outcomes.store(self.collection.store_path, self.collection.get(trace_id), said)  # noqa: E731
+        kept = await self._answers.call(keep)
+        return Response(msgspec.json.encode(kept), 201, {"cache-control": "no-store"}, JSON)
+
+    async def _annotate(self, request: Request, trace_id: str) -> Response:
+        """A note, a label or a score, as the reader says; or one taken back."""
+        said = annotating.read(await _body(request))
+        keep = lambda: annotating.store(self.collection.store_path, self.collection.get(trace_id), said)  # noqa: E731
         kept = await self._answers.call(keep)
         return Response(msgspec.json.encode(kept), 201, {"cache-control": "no-store"}, JSON)
 

@@ -1,0 +1,91 @@
+"""Notes, labels and scores for the page: what is said about a trace and its events, and one more.
+
+Always true: what the page adds is stored like `counterpoint annotate` stores it, by whom the server runs as, and is there for
+every later question; a trace that lies in no store cannot be annotated here.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from counterpoint.app.api.annotate import annotate
+from counterpoint.app.viewer.prepared import prepared
+from counterpoint.errors import InputError
+from counterpoint.store import Store
+from counterpoint.trace import Trace
+from counterpoint.trace.annotation import Annotation, annotations_of
+
+
+class AnnotationInfo(Struct, kw_only=True):
+    """One annotation."""
+
+    id: str
+    event: int
+    """The event's number on the page; -1: about the whole trace, or about an event that is not in it."""
+    name: str
+    label: str | None
+    score: float | None
+    text: str | None
+    by: str
+    at: float
+    is_model: bool
+
+
+class AnnotationList(Struct, kw_only=True):
+    """What is said about a trace, the oldest first."""
+
+    given: list[AnnotationInfo]
+
+
+class Annotated(Struct, forbid_unknown_fields=True):
+    """What the page sends: something to add, about an event where one is named; or the id of an annotation to take back."""
+
+    event: str | None = None
+    name: str = ""
+    label: str | None = None
+    score: float | None = None
+    text: str | None = None
+    remove: str | None = None
+
+
+def annotations(trace: Trace) -> AnnotationList:
+    """What is said about a trace that carries it."""
+    return _listed(trace, annotations_of(trace))
+
+
+def _listed(trace: Trace, given: list[Annotation]) -> AnnotationList:
+    place, index = prepared(trace).team.place_E, trace.index
+    return AnnotationList(
+        given=[
+            AnnotationInfo(id=a.id, event=-1 if a.event is None or a.event not in index else int(place[index[a.event]]),
+                           name=a.name, label=a.label, score=None if a.score is None else float(a.score), text=a.text, by=a.by,
+                           at=a.at, is_model=a.is_model)
+            for a in given
+        ]
+    )  # fmt: skip
+
+
+def read(body: bytes) -> Annotated:
+    """What the page sent."""
+    try:
+        return msgspec.json.decode(body, type=Annotated)
+    except msgspec.MsgspecError as error:
+        fix = 'as in {"event": "e30", "name": "verdict", "label": "wrong", "text": "why"}'
+        raise InputError(f"is no annotation: {error}", where="body", fix=fix) from error
+
+
+def store(folder: Path | None, trace: Trace, said: Annotated) -> AnnotationList:
+    """Keep what the page said, and tell what there is then."""
+    if folder is None:
+        raise InputError("this trace lies in no store", where=trace.trace_id, fix="counterpoint import FILE, and view the store")
+    with Store(folder, create=False) as place:
+        if said.remove is not None:
+            place.withdraw(said.remove)
+        else:
+            label = None if said.label is None else {said.name: said.label}
+            score = None if said.score is None else {said.name or "score": said.score}
+            annotate(trace, said.event, note=said.text, label=label, score=score, store=place)
+        return _listed(trace, place.annotations(trace.trace_id))
