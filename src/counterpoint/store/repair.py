@@ -20,11 +20,11 @@ import pyarrow.parquet as pq
 from msgspec import Struct
 from msgspec.structs import replace
 
-import counterpoint.store.annotations as annotations
 import counterpoint.store.disk as disk
 import counterpoint.store.head as head
 import counterpoint.store.hot as hot
 from counterpoint.errors import CounterpointError, InputError, InvalidTrace, NotFound
+from counterpoint.store.annotations import AnnotationFile, salvaged, whole
 from counterpoint.store.journal import good_bytes, journals, peek
 from counterpoint.store.lake import Gone, Lake
 from counterpoint.store.lake import head as head_of
@@ -371,7 +371,7 @@ class _Repair:
 
     def _mend_annotations(self) -> None:
         """Keep the groups that are whole; the file as it was is set aside."""
-        said = annotations.AnnotationFile(self._path)
+        said = AnnotationFile(self._path)
         try:
             said.refresh()
         except InputError as error:
@@ -379,9 +379,9 @@ class _Repair:
             try:
                 disk.lock(fd, wait=True)
                 data = said.path.read_bytes()
-                changes, lost = annotations.salvaged(data)
+                changes, lost = salvaged(data)
                 self._copy(said.path, data)
-                disk.replace_file(said.path, annotations.whole(changes))
+                disk.replace_file(said.path, whole(changes))
             finally:
                 os.close(fd)
             kept = f"{len(changes):,} records are kept, {lost:,} lines cannot be read"

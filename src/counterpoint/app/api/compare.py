@@ -313,9 +313,14 @@ def plan_presets(
 
 
 def trained_groups(
-    planned: Sequence[tuple[Path, dict[str, Any]]], tell: Callable[[str], None] = lambda line: None
+    planned: Sequence[tuple[Path, dict[str, Any]]],
+    tell: Callable[[str], None] = lambda line: None,
+    at: Callable[[float, str], None] = lambda done, about: None,
 ) -> list[Group]:
-    """The runs of a plan, trained where they are not there yet, by preset; `tell` is called with a line about each."""
+    """The runs of a plan, trained where they are not there yet, by preset.
+
+    `tell` is called with a line about each; `at` often, with how many runs are done, the share of the present one added.
+    """
     found: list[tuple[str | None, Path]] = []
     for k, (folder, config) in enumerate(planned):
         if folder.exists() and any(folder.iterdir()):
@@ -324,7 +329,10 @@ def trained_groups(
         else:
             tell(f"training {config['preset']}, seed {config['seed']} ({k + 1} of {len(planned)}) in {folder}")
             try:
-                train_one(folder, config, resume=False, allow=(), progress=None)
+                about = f"{config['preset']}, seed {config['seed']}"
+                at(k, about)
+                share = lambda kind, row, k=k, about=about: at(k + float(row["progress"]), about) if kind == "update" else None  # noqa: E731
+                train_one(folder, config, resume=False, allow=(), progress=share)
             except KeyboardInterrupt:
                 tell(f"go on with: counterpoint train --resume {folder}, then this again")
                 raise

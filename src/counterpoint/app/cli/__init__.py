@@ -85,8 +85,11 @@ def main(argv: list[str] | None = None) -> None:
     args = sys.argv[1:] if argv is None else argv
     debug = "--debug" in args
     args = [a for a in args if a != "--debug"]
+    from counterpoint.app.cli._progress import shown
+
     try:
-        code = cli.main(args, prog_name="counterpoint", standalone_mode=False)
+        with shown(args):
+            code = cli.main(args, prog_name="counterpoint", standalone_mode=False)
     except CounterpointError as error:
         if debug:
             raise

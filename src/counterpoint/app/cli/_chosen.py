@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from counterpoint.app.cli._output import note, track
+from counterpoint.app.cli._output import note
+from counterpoint.app.cli._progress import track
 from counterpoint.app.cli._store import open_store
 from counterpoint.app.library import load, names_file, store_path
 from counterpoint.app.pricing import read_prices, repriced

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, note, table
+from counterpoint.app.cli._progress import Bar, progress
 from counterpoint.app.words import plain_text
 from counterpoint.errors import InputError
 
@@ -79,8 +80,9 @@ def _run(race: Race, out: Path, asked: Mapping[str, Any], *, as_json: bool) -> R
         from counterpoint.bench.race.running import RaceSession
 
         folder = RaceFolder.begin(out, race.head())
-        session = RaceSession(race, folder, lambda kind, row: _tell(kind, row, as_json=as_json))
         with ExitStack() as stack:
+            bar = stack.enter_context(progress("rows", quiet=as_json))
+            session = RaceSession(race, folder, lambda kind, row: _tell(kind, row, bar, as_json=as_json))
             workers = asked["workers"] or 1
             return session.go(_runner(asked, workers, stack), workers)
     except ModuleNotFoundError as error:
@@ -109,7 +111,11 @@ def _runner(asked: Mapping[str, Any], workers: int, stack: ExitStack) -> Runner 
     return None
 
 
-def _tell(kind: str, row: Mapping[str, Any], *, as_json: bool) -> None:
+def _tell(kind: str, row: Mapping[str, Any], bar: Bar, *, as_json: bool) -> None:
+    if kind == "start" and "rows_done" in row:
+        bar.begin_at(row["rows_done"])
+    if "rows_done" in row:
+        bar.at(row["rows_done"], row["rows_total"], row.get("method", ""))
     if as_json:
         return emit({"schema": SCHEMA_VERSION, "event": kind, **row})
     left = "" if row.get("left_s") is None else f", {_time(row['left_s'])} left"

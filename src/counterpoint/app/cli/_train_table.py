@@ -12,15 +12,16 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import click
 
 from counterpoint.app.cli._output import emit
+from counterpoint.app.cli._progress import progress
 from counterpoint.app.words import plain_text
-from counterpoint.display import number
+from counterpoint.display import duration, number
 
-_AFTER_S, _EVERY_S = 1.0, 10.0
 # Column, width; each row is a dictionary by these names.
 _COLUMNS = (
     ("step", 6), ("reward", 15), ("R1", 8), ("agents", 8), ("rounds", 8), ("calls/ep", 9), ("KL", 8), ("held-out", 15),
@@ -81,15 +82,18 @@ class Json:
 class Lines:
     """A line per evaluation, and how far it is on stderr."""
 
+    draws_itself = False
+
     def __init__(self) -> None:
         self._since: list[Row] = []
         self._held: Row | None = None
         """An evaluation whose line waits for the alerts of its update, which mark it."""
         self._alerts: list[Row] = []
         self._decided = self._stored = 0
-        self._begin = self._told = time.monotonic()
-        self._first: tuple[float, float] | None = None
-        self._run, self._is_shown = "", False
+        self._run = ""
+        self._is_begun = False
+        self._open = ExitStack()
+        self._bar = self._open.enter_context(progress("training", 1, quiet=self.draws_itself))
 
     def __call__(self, kind: str, row: Row) -> None:
         """Told by the run."""
@@ -98,7 +102,6 @@ class Lines:
         match kind:
             case "start":
                 self._run, self._decided = str(row["run"]), row["spent"]["decisions"]
-                self._begin = self._told = time.monotonic()
                 self._head(row)
             case "update":
                 self._since.append(row)
@@ -115,7 +118,7 @@ class Lines:
     def close(self) -> None:
         """Print what waits, and leave the terminal as it was."""
         self._flush()
-        self._clear()
+        self._open.close()
 
     def _flush(self) -> None:
         held, self._held = self._held, None
@@ -155,11 +158,9 @@ class Lines:
         return cells
 
     def _show(self, cells: Mapping[str, str]) -> None:
-        self._clear()
         self._print("".join(cells[name].rjust(width) for name, width in _columns()))
 
     def _show_alert(self, row: Row) -> None:
-        self._clear()
         self._print(self._alert_text(row))
 
     def _alert_text(self, row: Row) -> str:
@@ -175,31 +176,21 @@ class Lines:
     # -- how far it is
 
     def _how_far(self, row: Row) -> None:
-        now, is_terminal = time.monotonic(), sys.stderr.isatty()
-        if now - self._begin < _AFTER_S or now - self._told < (0.2 if is_terminal else _EVERY_S):
-            return
-        share = row["progress"]
         level = f"reward {row['reward']:.2f}" if "reward" in row else f"loss {row['loss']:.3f}"
-        line = f"update {row['update']:,}  {share:.0%}  {level}" + self._left(now, share)
-        click.echo(f"\r{line}\x1b[K" if is_terminal else line, nl=not is_terminal, err=True)
-        self._told, self._is_shown = now, is_terminal
-
-    def _left(self, now: float, share: float) -> str:
-        self._first = self._first or (now, share)
-        begin, before = self._first
-        return f"  {(now - begin) * (1 - share) / (share - before):,.0f} s left" if share > before else ""
-
-    def _clear(self) -> None:
-        if self._is_shown:
-            click.echo("\r\x1b[K", nl=False, err=True)
-            self._is_shown = False
+        if not self._is_begun:
+            self._bar.begin_at(row["progress"])
+            self._is_begun = True
+        self._bar.at(row["progress"], about=f"update {row['update']:,}  {level}")
 
 
 class Live(Lines):
     """The same rows in a table that is drawn anew at every update."""
 
+    draws_itself = True
+
     def __init__(self) -> None:
         super().__init__()
+        self._drawn = time.monotonic()
         from rich.live import Live as Screen
 
         self._rows: list[Mapping[str, str]] = []
@@ -221,11 +212,12 @@ class Live(Lines):
 
     def _how_far(self, row: Row) -> None:
         now = time.monotonic()
-        if now - self._told < 0.2:
+        super()._how_far(row)
+        if now - self._drawn < 0.2:
             return
-        self._told = now
-        share = row["progress"]
-        self._draw(self._cells({**row, "mean": None, "se": None}), f"{share:.0%}{self._left(now, share)}")
+        self._drawn = now
+        left = "" if self._bar.left_s is None else f"  {duration(round(self._bar.left_s))} left"
+        self._draw(self._cells({**row, "mean": None, "se": None}), f"{row['progress']:.0%}{left}")
 
     def _draw(self, running: Mapping[str, str] | None, caption: str = "") -> None:
         from rich.console import Group
@@ -239,9 +231,6 @@ class Live(Lines):
         for cells in [*self._rows[-_LIVE_ROWS:], *([running] if running else [])]:
             table.add_row(*(Text(cells[name], style="dim" if cells is running else "") for name, _ in columns))
         self._screen.update(Group(table, *(Text(text) for text in self._texts[-4:])), refresh=True)
-
-    def _clear(self) -> None:
-        """The table stays where it is until the end."""
 
     def close(self) -> None:
         super().close()

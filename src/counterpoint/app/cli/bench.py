@@ -16,6 +16,7 @@ import click
 
 import counterpoint
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.cli._progress import Bar, progress
 from counterpoint.app.words import plain_text
 from counterpoint.display import counted, duration, percent
 from counterpoint.errors import InputError, did_you_mean
@@ -105,8 +106,9 @@ def run(suite_name: str, as_json: bool, **given: Any) -> None:
     if not any(team.plays(c) for c in suite(suite_name) if not only or c.id in only):
         raise InputError(f"{team.name} plays none of these cells", where="--team", fix="counterpoint bench ls " + suite_name)
     result_folder(out, suite_name, team, seeds)
-    telling = _Telling(as_json)
-    _, left = play_suite(out, suite_name, team, seeds, caps=Caps(seconds=given["limit_s"]), tell=telling, only=only)
+    with progress("runs", quiet=as_json) as bar:
+        telling = _Telling(as_json, bar)
+        _, left = play_suite(out, suite_name, team, seeds, caps=Caps(seconds=given["limit_s"]), tell=telling, only=only)
     telling.end()
     if left and not as_json:
         note(f"{counted(len(left), 'cell')} not played: {team.name} cannot ({', '.join(c.id for c in left[:4])}, ...)")
@@ -114,10 +116,10 @@ def run(suite_name: str, as_json: bool, **given: Any) -> None:
 
 
 class _Telling:
-    """What is under way, how much is done, and how long the rest may take; on a terminal in one line, else every tenth."""
+    """What is under way, how much is done, and how long the rest may take."""
 
-    def __init__(self, as_json: bool) -> None:
-        self.as_json, self.begin, self.last = as_json, time.monotonic(), 0.0
+    def __init__(self, as_json: bool, bar: Bar) -> None:
+        self.as_json, self.begin, self.bar = as_json, time.monotonic(), bar
 
     def __call__(self, kind: str, row: Mapping[str, Any]) -> None:
         if self.as_json:
@@ -127,11 +129,9 @@ class _Telling:
             if row["status"] != "played":
                 note(f"{row['cell']} seed {row['seed']}: {plain_text(row['status'])} {plain_text(row['why'])}")
             return
-        spent, done = time.monotonic() - self.begin, row["done"]
-        left = f", about {duration(spent / done * (row['of'] - done))} left" if done else ""
-        if spent - self.last > 5 or not done:
-            self.last = spent
-            note(f"{done:,} of {row['of']:,} runs, now {row['cell']}{left}")
+        if self.bar.total is None:
+            self.bar.begin_at(row["done"])
+        self.bar.at(row["done"], row["of"], row["cell"])
 
     def end(self) -> None:
         """Say how long it took."""

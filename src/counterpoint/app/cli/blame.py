@@ -13,6 +13,7 @@ import msgspec
 
 from counterpoint.app.cli._chosen import chosen
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.cli._progress import track
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.words import plain_text
 from counterpoint.audit.blame.judge import Blame, Suspect, causes
@@ -87,7 +88,8 @@ def blame(
     most = None if is_replay else (limit or (20 if as_json else max(_SHOWN, 10)))
     found: list[tuple[Trace, Blame]] = []
     refused: list[Refused] = []
-    for trace, told in judged(which.traces(quiet=as_json), bar=bar, anyway=anyway, most=most, surprise=surprise):
+    one_by_one = judged(which.traces(quiet=as_json), bar=bar, anyway=anyway, most=most, surprise=surprise)
+    for trace, told in track(one_by_one, "judging runs", total=len(which), quiet=as_json):
         if isinstance(told, Blame):
             found.append((trace, told))
         else:

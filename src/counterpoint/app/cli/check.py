@@ -7,7 +7,8 @@ import os
 import click
 
 from counterpoint.app.checking import FileReport, check_file, check_trace
-from counterpoint.app.cli._output import emit, json_option, track
+from counterpoint.app.cli._output import emit, json_option
+from counterpoint.app.cli._progress import track
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.library import load, names_file
 from counterpoint.app.words import os_error

@@ -16,6 +16,7 @@ import click
 from counterpoint.app.cli._compare_all import compare_all
 from counterpoint.app.cli._dials import set_option
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.cli._progress import progress
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.words import plain_text
 from counterpoint.display import number
@@ -110,7 +111,8 @@ def compare(
         planned = _plan(presets, training)
         if training["is_dry"]:
             return _show_plan(planned, as_json)
-        groups = trained_groups(planned, note)
+        with progress("training", len(planned), quiet=as_json) as bar:
+            groups = trained_groups(planned, note, lambda done, about: bar.at(done, about=about))
     else:
         _refuse_unused(training, _OF_BOTH | _OF_PRESETS, "--presets")
         groups = groups_of(runs)

@@ -18,6 +18,7 @@ import msgspec
 import counterpoint.registry as registry
 from counterpoint.app.cli._dials import options_of
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.cli._progress import track
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.words import plain_text
 from counterpoint.display import number
@@ -78,14 +79,15 @@ def credit(
         return _list(as_json)
     if not traces:
         raise InputError("no trace was named", fix="counterpoint credit TRACE, or --list")
+    from counterpoint.app.api.inputs import expanded
     from counterpoint.app.library import load
 
-    loaded = [load(ref, store=store) for ref in traces]
+    loaded = [load(ref, store=store) for ref in track(expanded(traces, store), "traces", quiet=as_json)]
     names = _names(asked.pop("method"), asked.pop("methods"), asked.pop("compare"))
     options = options_of(asked.pop("options"))
     if is_dry:
         return _dry_run(names, loaded, options, as_json)
-    found = _asked(names, loaded, options, asked)
+    found = _asked(names, loaded, options, asked, quiet=as_json)
     if found and unit is not None:
         _known_unit(unit, found[0])
     if as_json:
@@ -113,14 +115,16 @@ def _names(method: str | None, methods: str | None, compare: str | None) -> list
     return [method, *([compare] if compare else [])]
 
 
-def _asked(names: list[str | None], traces: list[Trace], options: dict[str, Any], live: dict[str, Any]) -> list[Credit]:
+def _asked(
+    names: list[str | None], traces: list[Trace], options: dict[str, Any], live: dict[str, Any], *, quiet: bool
+) -> list[Credit]:
     """What each mechanism says; what forks may cost is said before they are made."""
     from counterpoint.app.api.credit import asks_model, chosen_credit, credit_of, fork_price, forked_by
 
     budget = live.pop("budget_tokens")
     replay = forked_by(model=live.pop("model_name"), **live)
     out: list[Credit] = []
-    for i, name in enumerate(names):
+    for i, name in enumerate(track(names, "credit", quiet=quiet)):
         own = options if i == 0 else {}
         if name is None:
             try:

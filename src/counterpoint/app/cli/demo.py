@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from counterpoint.app.checking import check_trace
 from counterpoint.app.cli._output import emit, json_option, note, table
+from counterpoint.app.cli._progress import progress
 from counterpoint.app.library import save
 from counterpoint.audit.hacks import hacks
 from counterpoint.audit.measures import measures
@@ -102,34 +103,16 @@ def _trained(run: Path, world: str, seed: int, updates: int) -> dict[str, Any]:
         "preset": "counterpoint", **made, "seed": seed, "updates": updates, "budget_calls": 0,
         "eval_every": max(10, updates // 4), "runner": "processes", "workers": 2, "staleness": 0,
     }  # fmt: skip
-    done = train_run(run, config, progress=_progress(updates))
+    with progress("training", updates) as bar:
+
+        def tell(kind: str, row: Mapping[str, Any]) -> None:
+            if kind == "update":
+                bar.at(row["update"], about=f"reward {row['reward']:.1f}  team {row['agents']:.1f}")
+
+        done = train_run(run, config, progress=tell)
     with done:
         found = first_and_last(done, tasks=_TASKS, hand_made=_SHOWN)
     return found | {"world": world, "about": of_suites[world].about} if world in of_suites else found
-
-
-def _progress(updates: int) -> Any:
-    """A bar on a terminal, a line every ten seconds elsewhere."""
-    begin = last = time.monotonic()
-    is_terminal = os.isatty(2)
-
-    def tell(kind: str, row: Mapping[str, Any]) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if kind != "update" or (now - last < (0.2 if is_terminal else 10.0) and row["update"] < updates):
-            return
-        last = now
-        share = row["update"] / updates
-        bar = "█" * round(24 * share) + "░" * (24 - round(24 * share))
-        left = (now - begin) / max(share, 1e-9) * (1 - share)
-        line = f"training {bar} {row['update']:>3}/{updates}  reward {row['reward']:7.1f}  team {row['agents']:4.1f}"
-        line += f"  {left:4.0f} s left"
-        if is_terminal:
-            click.echo(f"\r{line}\x1b[K", nl=row["update"] >= updates, err=True)
-        else:
-            note(line)
-
-    return tell
 
 
 def _next_steps(run: Path, found: dict[str, Any]) -> None:

@@ -22,6 +22,7 @@ from counterpoint.app.cli._dials import options_of
 from counterpoint.app.cli._export_rl import RL, RL_COLUMNS, RL_LOST, RL_SUFFIXES, write_rl
 from counterpoint.app.cli._masked import counts, hidden, many, report_lines, report_rows
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
+from counterpoint.app.cli._progress import track
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.library import load
 from counterpoint.errors import InputError, did_you_mean
@@ -114,7 +115,7 @@ def _write_format(
     format_ = _target(target)
     output = _refuse_usage(traces, target, output, format_)
     is_dry = how["is_dry"]
-    loaded, secrets = _loaded(traces, how["store"], is_bare=how["is_bare"])
+    loaded, secrets = _loaded(traces, how["store"], is_bare=how["is_bare"], is_quiet=as_json)
     files = _files(loaded, format_, output, folder_wanted=len(traces) > 1)
     left_out = _left_out(loaded, format_)
     said = "\n".join([_summary(files, left_out, secrets, format_, is_dry=is_dry), *(report_lines(secrets) if is_report else [])])
@@ -160,9 +161,9 @@ def _place(files: Sequence[_File], *, is_dry: bool, force: bool) -> None:
         put([(file.path, file.data) for file in files], overwrite=force)
 
 
-def _loaded(refs: Sequence[str], store: str | None, *, is_bare: bool) -> tuple[list[Trace], Masked | None]:
+def _loaded(refs: Sequence[str], store: str | None, *, is_bare: bool, is_quiet: bool) -> tuple[list[Trace], Masked | None]:
     """The traces without secrets, and what was masked; the same secret has the same label in all of them."""
-    traces = [load(ref, store=store) for ref in refs]
+    traces = [load(ref, store=store) for ref in track(refs, "traces", quiet=is_quiet)]
     if is_bare:
         return traces, None
     done = masked_all(traces)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table, track
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.cli._progress import track
 from counterpoint.app.cli._store import open_store, store_option
 from counterpoint.app.words import plain_text
 from counterpoint.errors import InputError, NotFound

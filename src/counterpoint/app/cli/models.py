@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.cli._progress import progress
 from counterpoint.app.words import plain_text
 from counterpoint.display import number
 from counterpoint.errors import NotFound, did_you_mean
@@ -68,7 +69,13 @@ def install(name: str, as_json: bool) -> None:
     from counterpoint.team.lm.conversion import install as put
     from counterpoint.team.lm.weights import KNOWN
 
-    folder, is_new = put(name, lambda text: note(text, quiet=as_json))
+    with progress(f"installing {name}", quiet=as_json) as bar:
+
+        def tell(text: str) -> None:
+            note(text, quiet=as_json)
+            bar.at(bar.done, about=text)
+
+        folder, is_new = put(name, tell)
     found = _find(KNOWN[name.lower()].name)
     if as_json:
         emit(_row(found) | {"new": is_new})
@@ -128,7 +135,8 @@ def export(run: str, folder: Path, policy: str | None, as_json: bool) -> None:
     from counterpoint.team.lm.weights import Source, described, find, require_extra
 
     require_extra()
-    write(find(run), folder, policy)
+    with progress("writing weights", quiet=as_json):
+        write(find(run), folder, policy)
     found = described(Source(folder.resolve()))
     if as_json:
         emit(_row(found))

@@ -12,6 +12,7 @@ import click
 
 import counterpoint.registry as registry
 from counterpoint.app.cli._output import emit, json_option, note, table
+from counterpoint.app.cli._progress import track
 from counterpoint.app.words import plain_text
 from counterpoint.display import number
 from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
@@ -47,7 +48,7 @@ def reproduce(names: tuple[str, ...], is_list: bool, is_all: bool, seed: int, se
         return
     chosen = registry.ids("claim") if is_all else list(dict.fromkeys(_id(name) for name in names))
     missed = total = 0
-    for name in chosen:
+    for name in track(chosen, "claims", quiet=as_json):
         if not as_json:
             head = ("\n" if total else "") + _shown(name)
             click.echo(head + "\n" + _line(("name", "value", "95 % low", "high", "", "target")))

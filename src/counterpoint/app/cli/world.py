@@ -14,7 +14,8 @@ import click
 
 import counterpoint.registry as registry
 from counterpoint.app.cli._dials import given, impossible, set_option
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table, track
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.cli._progress import track
 from counterpoint.app.words import plain_text
 from counterpoint.display import number
 from counterpoint.errors import CounterpointError, NotFound, did_you_mean
