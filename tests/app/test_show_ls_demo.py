@@ -12,12 +12,14 @@ from click.testing import CliRunner
 
 import counterpoint
 from counterpoint.app.cli import cli
+from counterpoint.audit.authority import authority
+from counterpoint.audit.injection import injections
 from counterpoint.errors import InputError, NotFound
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.critical_path import critical_path
 from counterpoint.trace.team import TraceTeam
 
-SIX = ["assistant", "build", "code-team", "crawl", "panel", "research-team"]
+SAMPLES = ["assistant", "build", "busy-team", "code-team", "crawl", "mailroom", "panel", "research-team"]
 
 
 def run(*arguments: str) -> str:
@@ -37,13 +39,17 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
-def test_demo_writes_one_valid_trace_of_each_topology(tmp_path: Path) -> None:
+def test_demo_writes_a_valid_trace_of_each_topology_a_hack_and_an_injection(tmp_path: Path) -> None:
     rows = lines(run("demo", "--quick", "--to", str(tmp_path / "d"), "--json"))
-    assert sorted(r["trace"] for r in rows) == SIX
+    assert sorted(r["trace"] for r in rows) == SAMPLES
     assert len({r["topology"] for r in rows}) == 6
-    assert all(r["errors"] == 0 and r["warnings"] == 0 and r["hacks"] == [] for r in rows)
+    assert all(r["errors"] == 0 and r["warnings"] == 0 for r in rows)
+    assert {r["trace"]: r["hacks"] for r in rows if r["hacks"]} == {"busy-team": ["pseudo_parallelism", "communication_padding"]}
+    mail = counterpoint.load("mailroom", store=tmp_path / "d")
+    assert [(one.tool, one.status) for one in injections(mail)] == [("mail.read", "obeyed")]
+    assert [sink.what for sink in authority(mail) if sink.status == "violation"] == ["tool_call files.read path", "tool_call mail.send to"]
     files = sorted((tmp_path / "d" / "samples").glob("*.json"))
-    assert [f.name.removesuffix(".trace.json") for f in files] == SIX
+    assert [f.name.removesuffix(".trace.json") for f in files] == SAMPLES
     assert all(counterpoint.problems(counterpoint.load(f)) == [] for f in files)
 
 
@@ -55,7 +61,7 @@ def test_demo_again_changes_nothing_and_another_seed_does(tmp_path: Path) -> Non
     assert {f: f.read_bytes() for f in (folder / "samples").iterdir()} == before
     run("demo", "--quick", "--to", str(folder), "--seed", "1")
     assert {f: f.read_bytes() for f in (folder / "samples").iterdir()} != before
-    assert len(lines(run("ls", "--store", str(folder), "--json"))) == 6
+    assert len(lines(run("ls", "--store", str(folder), "--json"))) == len(SAMPLES)
 
 
 def test_demo_can_be_tried_dry(tmp_path: Path) -> None:
@@ -73,11 +79,11 @@ def test_demo_refuses_a_folder_that_is_something_else(tmp_path: Path) -> None:
 
 def test_ls_lists_and_filters(store: str) -> None:
     names = lambda *query: sorted(r["id"] for r in lines(run("ls", *query, "--store", store, "--json")))  # noqa: E731
-    assert names() == SIX
+    assert names() == SAMPLES
     assert names("topology:swarm") == ["crawl"]
     assert names("agents>10", "events<500") == ["build", "research-team"]
     assert names("tokens>=0.1m") == ["build", "code-team", "crawl", "research-team"]
-    assert names("team") == ["code-team", "research-team"]
+    assert names("team") == ["busy-team", "code-team", "research-team"]
     assert names("open") == []
     assert [r["id"] for r in lines(run("ls", "--sort", "events", "--limit", "1", "--store", store, "--json"))] == ["crawl"]
     assert "research-team" in run("ls", "--store", store)

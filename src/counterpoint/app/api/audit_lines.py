@@ -92,7 +92,7 @@ class AuditLines:
         self.traces += 1
         self.failed += line.errors > 0
         self._seconds += float(line.wall_clock_s or 0)
-        self.hacks.update({f.hack for f in said.found})
+        self.hacks.update(sorted({f.hack for f in said.found}))
         self.incidents += incidents or 0
         self.unsearched += incidents is None
         is_found = bool(said.found or incidents)

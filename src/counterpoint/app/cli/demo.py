@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from counterpoint.audit.hacks import hacks
 from counterpoint.audit.measures import measures
 from counterpoint.display import number
 from counterpoint.envs.synthetic import synthetic_trace
+from counterpoint.envs.synthetic.planted import busy_team, mail_team
 from counterpoint.errors import InputError
 from counterpoint.store import Store
 from counterpoint.trace import Trace
@@ -43,7 +44,7 @@ _SHOWN = ("random", "serial", "spawn_all", "best_size", "best_cap", "reference")
     help="The folder to write into.",
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the traces and of the training.")
-@click.option("--quick", is_flag=True, help="Train nothing: write and audit six sample traces, in seconds.")
+@click.option("--quick", is_flag=True, help="Train nothing: write and audit eight sample traces, in seconds.")
 @click.option("--lm", "is_lm", is_flag=True, help="A small language model plays a team, offline, on this machine.")
 @click.option("--world", default="width", show_default=True, help="The world to train in: one of the suites, or a TeamWorld.")
 @click.option("--updates", default=150, show_default=True, help="Updates to train for.")
@@ -54,7 +55,7 @@ def demo(
 ) -> None:  # fmt: skip
     """Train an orchestrator whose five decisions are all learned; a few minutes on two cores, offline."""
     if is_lm:
-        _language_demo(folder, seed, as_json=as_json)
+        language_demo(folder, seed, as_json=as_json)
         return
     if quick:
         quick_demo(folder, seed, is_dry=is_dry, as_json=as_json)
@@ -67,9 +68,11 @@ def demo(
     run = folder / "run"
     if run.exists():
         shutil.rmtree(run)  # a run of an earlier demo, ours to replace
+    write_samples(folder, samples(seed))
     begin = time.perf_counter()
     found = _trained(run, world, seed, updates)
     found["seconds"] = round(time.perf_counter() - begin, 1)
+    _keep(folder, run, found["traces"])
     if as_json:
         emit(found)
         return
@@ -79,7 +82,13 @@ def demo(
         click.echo(tasks_screen(found))
     click.echo(measures_screen(found))
     click.echo(decisions_screen(found))
-    _next_steps(run, found)
+    _next_steps(folder, run, found)
+
+
+def _keep(folder: Path, run: Path, names: Sequence[str]) -> None:
+    """Put the learned team's traces beside the samples, so that one store has all of the demo."""
+    with Store(run / "store", read_only=True) as learned, Store(folder) as store:
+        store.add_many([learned.get(name) for name in names])
 
 
 def _title(found: dict[str, Any], updates: int) -> str:
@@ -115,20 +124,34 @@ def _trained(run: Path, world: str, seed: int, updates: int) -> dict[str, Any]:
     return found | {"world": world, "about": of_suites[world].about} if world in of_suites else found
 
 
-def _next_steps(run: Path, found: dict[str, Any]) -> None:
-    command, place = command_name(), os.fspath(run)
+def _next_steps(folder: Path, run: Path, found: dict[str, Any]) -> None:
+    place, runs = os.fspath(run), os.fspath(folder)
     first = found["traces"][0] if found["traces"] else "TRACE"
-    steps = [
-        (f"show --store {place}/store {first}", "the learned team, event by event"),
-        (f"credit --store {place}/store {first}", "who earned it"),
-        (f"plot {place}", "learning curves, stop times, team sizes"),
-        (f"train {place}/run.toml --preset grpo --out grpo", "another method on the same world"),
-        (f"compare {place} grpo", "the two on the same tasks, with an interval"),
-    ]
-    width = max(len(arguments) for arguments, _ in steps)
-    click.echo(f"Run     {place} (settings, metrics, checkpoints)\nTraces  {place}/store")
+    click.echo(f"Run     {place} (settings, metrics, checkpoints)\nStore   {runs} (the learned team's traces and eight samples)")
+    _tell_next(
+        [
+            (f"show {first} --store {runs}", "the learned team, event by event"),
+            (f"credit {first} --store {runs}", "who earned it"),
+            (f"plot {place}", "learning curves, stop times, team sizes"),
+            (f"train {place}/run.toml --preset grpo --out grpo", "another method on the same world"),
+            (f"compare {place} grpo", "the two on the same tasks, with an interval"),
+            (f"view {runs} --runs {runs}", _browser()),
+        ],
+        head="Next    ",
+    )
+
+
+def _tell_next(steps: Sequence[tuple[str, str]], *, head: str) -> None:
+    """What to type next and why, one command a line."""
+    command, width = command_name(), max(len(arguments) for arguments, _ in steps)
     for i, (arguments, why) in enumerate(steps):
-        click.echo(f"{'Next    ' if not i else '        '}{command} {arguments.ljust(width)}  {why}")
+        click.echo(f"{head if not i else ' ' * len(head)}{command} {arguments.ljust(width)}  {why}")
+
+
+def _browser() -> str:
+    """What `view` shows, and what it needs where that is not installed."""
+    is_here = importlib.util.find_spec("starlette") and importlib.util.find_spec("uvicorn")
+    return "all of it in the browser" + ("" if is_here else ": pip install 'counterpoint[view]' first")
 
 
 # -- a language model ------------------------------------------------------------------------------------------------------
@@ -139,7 +162,7 @@ _SPEAKER = "smollm2-135m-ledger"
 _HUNT = {"documents": 8, "rows": 2, "parts": 2, "firms": 6, "alias_rate": 0.0, "contradictions": 0.0}
 
 
-def _language_demo(folder: Path, seed: int, *, as_json: bool) -> None:
+def language_demo(folder: Path, seed: int, *, as_json: bool) -> None:
     """A team of a small language model, recorded: an orchestrator and two workers find rows among papers."""
     import asyncio
 
@@ -152,14 +175,15 @@ def _language_demo(folder: Path, seed: int, *, as_json: bool) -> None:
     note("a model of 135 million weights plays a team of three on this machine: a minute or two", quiet=as_json)
     limits = Limits.of({"width": 2, "turns": 16, "steps": 14, "max_tokens": 96, "context": 4096, "temperature": 0.0})
     spec = Spec(task="ledger_hunt", config=_HUNT, seed=seed, model=f"local:{_SPEAKER}", options={}, limits=limits)
+    write_samples(folder, samples(seed))
     begin = time.perf_counter()
-    with Store(folder / "lm") as store:
+    with Store(folder) as store:
         name = f"lm-hunt-{seed}" if f"lm-hunt-{seed}" not in store.ids() else f"lm-hunt-{seed}-{int(time.time())}"
         trace = asyncio.run(record_team(spec, store, trace_id=name))
     took = time.perf_counter() - begin
     solved = bool((trace.metrics or {}).get("task_success"))
     calls = sum("call" in (e.extra or {}) and e.type != "tool_result" for e in trace.events)
-    row = {"trace": name, "store": os.fspath(folder / "lm"), "solved": solved, "reward": trace.rewards["team"], "calls": calls}
+    row = {"trace": name, "store": os.fspath(folder), "solved": solved, "reward": trace.rewards["team"], "calls": calls}
     if as_json:
         emit(row | {"agents": len(trace.members), "tokens": trace.costs.get("tokens"), "seconds": round(took, 1)})
         return
@@ -167,11 +191,9 @@ def _language_demo(folder: Path, seed: int, *, as_json: bool) -> None:
     ended = "solved" if solved else "not solved"
     click.echo(f"{ended}: reward {number(trace.rewards['team'], 3)}, {len(trace.members)} agents, {calls} calls, ", nl=False)
     click.echo(f"{tokens} tokens, {took:.0f} s\n")
-    command, place = command_name(), row["store"]
+    place = row["store"]
     steps = [(f"show {name} --store {place}", "what each said"), (f"credit {name} --store {place}", "who earned it")]
-    steps.append((f"view --store {place}", "the same in the browser"))
-    for i, (arguments, why) in enumerate(steps):
-        click.echo(f"{'Next  ' if not i else '      '}{command} {arguments.ljust(max(len(a) for a, _ in steps))}  {why}")
+    _tell_next([*steps, (f"view {name} --store {place}", _browser())], head="Next  ")
 
 
 # -- the quick demo --------------------------------------------------------------------------------------------------------
@@ -189,15 +211,23 @@ _SAMPLES = (
 _MEASURES = ("parallelism_efficiency", "useful_agent_utilisation", "protocol_overhead", "message_redundancy")
 
 
-def quick_demo(folder: Path, seed: int, *, is_dry: bool, as_json: bool) -> None:
-    """Write six sample traces, one of each topology, check and audit them."""
-    begin = time.perf_counter()
-    traces = [
-        replace(synthetic_trace(agents, steps, shape, seed, contents=True, trace_id=name), meta={TITLE: title, PROJECT: "demo"})
+def samples(seed: int) -> list[Trace]:
+    """Eight invented traces: one of each topology, one whose reward was gamed, one in which a letter gave the team orders."""
+    made = [
+        (synthetic_trace(agents, steps, shape, seed, contents=True, trace_id=name), title)
         for name, agents, steps, shape, title in _SAMPLES
     ]
+    made.append((busy_team("busy-team"), "Sum up the week, with a writer for each day"))
+    made.append((mail_team("mailroom"), "Answer the morning's mail"))
+    return [replace(trace, meta={TITLE: title, PROJECT: "demo"}) for trace, title in made]
+
+
+def quick_demo(folder: Path, seed: int, *, is_dry: bool, as_json: bool) -> None:
+    """Write the sample traces, check and audit them."""
+    begin = time.perf_counter()
+    traces = samples(seed)
     if not is_dry:
-        _write(folder, traces)
+        write_samples(folder, traces)
     rows = [_row(trace) for trace in traces]
     if as_json:
         for row in rows:
@@ -209,7 +239,8 @@ def quick_demo(folder: Path, seed: int, *, is_dry: bool, as_json: bool) -> None:
     _print(folder, rows)
 
 
-def _write(folder: Path, traces: list[Trace]) -> None:
+def write_samples(folder: Path, traces: list[Trace]) -> None:
+    """Make the folder a store with these traces, and write each as a file too."""
     if folder.exists() and not folder.is_dir():
         raise InputError("is a file, not a folder", where=os.fspath(folder), fix="name a new folder with --to")
     with Store(folder) as store:
@@ -236,19 +267,20 @@ def _print(folder: Path, rows: list[dict[str, object]]) -> None:
         for r in rows
     ]
     click.echo(table(header, cells, right=(2, 3, 4, 6, 7, 8, 9)))
-    command = command_name()
     place = os.fspath(folder)
-    steps = [
-        ("show research-team", "who did what, and what was waited for"),
-        ("top research-team", "where the tokens went"),
-        ("audit research-team", "E1-E4, and reward hacks, with their events"),
-        ("sql 'select topology, count(*) from traces group by all'", "any question, in SQL"),
-        (f"check {place}/samples/*.json", "the same traces as files"),
-    ]
-    width = max(len(arguments) for arguments, _ in steps)
     click.echo(f"\nNext  export COUNTERPOINT_STORE={place}")
-    for arguments, why in steps:
-        click.echo(f"      {command} {arguments.ljust(width)}  {why}")
+    _tell_next(
+        [
+            ("show research-team", "who did what, and what was waited for"),
+            ("top research-team", "where the tokens went"),
+            ("audit busy-team", "a team that was paid for looking busy: two reward hacks"),
+            ("audit mailroom --taint", "a letter that gave the team orders, and what came of it"),
+            ("sql 'select topology, count(*) from traces group by all'", "any question, in SQL"),
+            (f"check {place}/samples/*.json", "the same traces as files"),
+            ("view", _browser()),
+        ],
+        head="      ",
+    )
 
 
 def command_name() -> str:
