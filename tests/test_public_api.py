@@ -44,6 +44,7 @@ PINNED = [
     "dataset",
     "diff",
     "fork",
+    "judge",
     "load",
     "notes", "problems", "read_logs", "record",
     "reward",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from counterpoint.app.api.compare import compare
     from counterpoint.app.api.credit import credit, reward, rows
     from counterpoint.app.api.fork import diff, fork
+    from counterpoint.app.api.judge import judge
     from counterpoint.app.api.top import top
     from counterpoint.app.api.train import train
     from counterpoint.app.library import load, save
@@ -83,6 +84,7 @@ _HOME = {
     "dataset": "app.api.annotate",
     "diff": "app.api.fork",
     "fork": "app.api.fork",
+    "judge": "app.api.judge",
     "load": "app.library",
     "notes": "app.api.annotate",
     "problems": "trace",

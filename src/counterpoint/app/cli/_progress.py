@@ -211,8 +211,8 @@ def shown(args: list[str]) -> Iterator[None]:
         return
     out, err = sys.stdout, sys.stderr
     if sys.stderr.isatty():
-        sys.stderr = _Stream(err)  # type: ignore[assignment]
-        sys.stdout = _Stream(out) if out.isatty() else out  # type: ignore[assignment]
+        sys.stderr = _Stream(err)
+        sys.stdout = _Stream(out) if out.isatty() else out
     try:
         with progress(f"counterpoint {name}") as bar:
             if not _Told.as_json:
