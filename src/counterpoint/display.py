@@ -1,4 +1,4 @@
-"""What people are shown: who draws a trace, and how numbers are written.
+"""What people are shown: who draws a trace, how numbers are written, and bars of them.
 
 The package's face names what draws, and a trace asks here, so that it need not know the rooms above it.
 Always true: this module imports nothing of ours, and what draws is loaded when something is drawn, not before. A number that
@@ -127,3 +127,44 @@ def _digits(value: float, most: int) -> str:
     places = max(0, min(8, most - 1 - exponent))
     text = f"{value:,.{places}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+# -- a picture of numbers ----------------------------------------------------------------------------------------------
+
+BARS = 24
+"""Rows that a picture shows at most."""
+_LEFT, _WIDTH, _ROW = 190, 420, 18
+_ABOVE, _BELOW, _LINE = "#4477aa", "#cc6633", "#888888"  # each at least 3:1 on white and on black
+
+
+def bars(rows: list[tuple[str, float | None, float | None, float | None]]) -> str:
+    """Numbers as bars from zero: label, value, and the ends of its interval where it has one; static SVG for a notebook.
+
+    Blue is above zero and orange below, and every value is written beside its bar, so that no meaning rests on colour.
+    """
+    shown = [(label, float(value), low, high) for label, value, low, high in rows if value is not None and value == value][:BARS]
+    ends = [0.0, *(x for _, value, low, high in shown for x in (value, low, high) if x is not None and x == x)]
+    if not shown or max(ends) == min(ends) or max(abs(x) for x in ends) == float("inf"):
+        return ""
+    scale = _WIDTH / (max(ends) - min(ends))
+    zero = _LEFT - min(ends) * scale
+    parts = []
+    for i, (label, value, low, high) in enumerate(shown):
+        y, begin, size = i * _ROW, zero + min(value, 0.0) * scale, max(abs(value) * scale, 0.5)
+        colour = _ABOVE if value >= 0 else _BELOW
+        text = _escaped(label if len(label) <= 28 else label[:27] + "…")
+        parts.append(f'<text x="{_LEFT - 6}" y="{y + 13}" text-anchor="end" fill="currentColor">{text}</text>')
+        parts.append(f'<rect x="{begin:.1f}" y="{y + 3}" width="{size:.1f}" height="12" fill="{colour}"/>')
+        if low is not None and high is not None and low <= high:  # not so where one is no number
+            ends_at = f'x1="{zero + low * scale:.1f}" x2="{zero + high * scale:.1f}" y1="{y + 9}" y2="{y + 9}"'
+            parts.append(f'<line {ends_at} stroke="{_LINE}" stroke-width="2"/>')
+        parts.append(f'<text x="{_LEFT + _WIDTH + 6}" y="{y + 13}" fill="currentColor">{number(value)}</text>')
+    height = len(shown) * _ROW
+    parts.append(f'<line x1="{zero:.1f}" x2="{zero:.1f}" y1="0" y2="{height}" stroke="{_LINE}"/>')
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{_LEFT + _WIDTH + 80}" height="{height}" role="img" '
+    return f"{head}style=\"font:11px sans-serif;max-width:100%\">{''.join(parts)}</svg>"
+
+
+def _escaped(text: str) -> str:
+    plain = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")

@@ -143,3 +143,36 @@ def test_two_collections_are_compared_with_intervals() -> None:
     for args in (("id:a-",), ("id:a-", "id:b-", "--all"), ("id:a-", "id:b-", "--world", "W1")):
         with pytest.raises(InputError):
             CliRunner().invoke(cli, ["compare", "--traces", *args], catch_exceptions=False)
+
+
+@pytest.mark.usefixtures("place")
+def test_a_store_and_an_answer_show_themselves_in_a_notebook() -> None:
+    with cpt.Store("traces") as store:
+        assert "4 traces" in store._repr_html_()
+        table = store.table().to_arrow()
+        assert table.column("id").to_pylist() == ["run-3", "run-2", "run-1", "run-0"]
+        assert "<svg" in store.sql("select trace_id, team_reward from traces")._repr_html_()
+        assert "<svg" not in store.sql("select trace_id, team_reward, tokens from traces")._repr_html_()
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("show run", ["run-3", "run-2", "run-1", "run-0"]),
+        ("ls in:", ["in:low"]),
+        ("dataset drop ", ["low"]),
+        ("credit x --method shap", ["shapley", "shapley_q"]),
+        ("compare --presets grpo,shap", ["grpo,shapley_q"]),
+        ("train --world W", ["W1", "W2"]),
+        ("annotate --store nowhere ", []),
+    ],
+)
+def test_tab_offers_what_a_parameter_takes(line: str, offered: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from click.shell_completion import BashComplete
+
+    cpt.dataset("low", "reward<0.5")
+    monkeypatch.setenv("_COUNTERPOINT_COMPLETE", "bash_complete")
+    words = line.split(" ")
+    found = BashComplete(cli, {}, "counterpoint", "_COUNTERPOINT_COMPLETE").get_completions(words[:-1], words[-1])
+    assert sorted(item.value for item in found) == sorted(offered)

@@ -166,5 +166,5 @@ def test_completion_covers_both_names(shell: str) -> None:
 def test_help_fits_a_screen_and_names_every_command() -> None:
     text = run("--help")
     assert len(text.splitlines()) <= 52
-    for name in ("check", "ls", "show", "top", "audit", "sql", "export", "corpus", "demo", "schema"):
+    for name in ("check", "ls", "show", "top", "audit", "sql", "export", "corpus", "demo", "schema", "completion", "commands"):
         assert f"\n  {name} " in text

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from counterpoint.display import bars
 from counterpoint.errors import CounterpointError
 from counterpoint.trace.tabular import COLUMNS_SHOWN, ROWS_SHOWN, Tabular, html_table
 
@@ -64,3 +65,29 @@ def test_with_pandas_there_is_a_frame() -> None:
     frame = Made(("a", 1, None, ["e1"])).to_pandas()
     assert list(frame.columns) == ["name", "n", "x", "ids"]
     assert frame.loc[0, "n"] == 1
+
+
+def test_polars_comes_by_arrow_or_says_that_it_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+    from types import ModuleType
+
+    made = Made(("a", 1, None, ["e1"]))
+    fake = ModuleType("polars")
+    fake.__spec__ = importlib.util.spec_from_loader("polars", None)
+    fake.from_arrow = lambda table: ("frame", table)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "polars", fake)
+    assert made.to_polars() == ("frame", made.to_arrow())
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(CounterpointError, match="polars"):
+        made.to_polars()
+
+
+def test_bars_are_escaped_signed_and_left_out_where_they_say_nothing() -> None:
+    drawn = bars([("<b>&\x1b", 2.0, 1.0, 3.0), ("below", -1.0, None, None), ("none", None, None, None)])
+    assert "&lt;b&gt;&amp;\N{REPLACEMENT CHARACTER}" in drawn
+    assert drawn.count("<rect") == 2
+    assert drawn.count("<line") == 2  # one interval, and the axis
+    assert ">-1</text>" in drawn
+    for nothing in ([], [("a", 0.0, None, None)], [("a", float("nan"), None, None)], [("a", float("inf"), None, None)]):
+        assert bars(nothing) == ""
+    assert bars([(str(k), k + 1.0, None, None) for k in range(99)]).count("<rect") == 24

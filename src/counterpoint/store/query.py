@@ -17,13 +17,14 @@ import duckdb
 import msgspec
 import pyarrow as pa
 
+from counterpoint.display import BARS, bars
 from counterpoint.errors import CounterpointError, InputError, Refused
 from counterpoint.store.lake import REPAIR, Gone
 from counterpoint.store.log import State
 from counterpoint.store.parts import SCHEMAS, part_path
 from counterpoint.store.summary import Summary
 from counterpoint.trace.annotation import Annotation
-from counterpoint.trace.tabular import ROWS_SHOWN, Tabular, html_table
+from counterpoint.trace.tabular import ROWS_SHOWN, Bar, Tabular, html_table
 
 VIEWS = ("traces", "events", "edges", "rewards", "costs", "annotations")
 _HIDDEN = ("ints", "exact")
@@ -90,8 +91,18 @@ class Result(Tabular):
         """How many rows, and whether a limit left some out."""
         return f"{len(self):,} rows" + (", cut by a limit" if self.is_cut else "")
 
+    def picture(self) -> list[Bar]:
+        """Names with one number each are drawn as bars."""
+        types = self._table.schema.types
+        if len(types) != 2 or not pa.types.is_string(types[0]) or not 1 < len(self) <= BARS:
+            return []
+        if not (pa.types.is_integer(types[1]) or pa.types.is_floating(types[1]) or pa.types.is_decimal(types[1])):
+            return []
+        return [(str(name), value, None, None) for name, value in self.rows]
+
     def _repr_html_(self) -> str:
-        return html_table(self.columns, Result(self._table.slice(0, ROWS_SHOWN)).rows, len(self), self.caption())
+        first = Result(self._table.slice(0, ROWS_SHOWN)).rows
+        return bars(self.picture()) + html_table(self.columns, first, len(self), self.caption())
 
     def __len__(self) -> int:
         return int(self._table.num_rows)

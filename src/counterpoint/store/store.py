@@ -42,7 +42,7 @@ from counterpoint.store.log import Commit, Row, State
 from counterpoint.store.opening import open_folder, open_log
 from counterpoint.store.parts import SCHEMAS, part_path
 from counterpoint.store.run import Flusher, Run
-from counterpoint.store.summary import Info, Summary, info
+from counterpoint.store.summary import Info, StoreTable, Summary, info
 from counterpoint.store.writing import Writer, check
 from counterpoint.trace import Trace
 from counterpoint.trace.annotation import Annotation, annotations_of, with_annotations
@@ -302,6 +302,14 @@ class Store:
         """A line per trace, finished and open, by the time it was added. Reads the manifest, not the lake."""
         rows, self.damaged = listing(self._journal_folder, self._log, self._said.refresh())
         return rows
+
+    def table(self) -> StoreTable:
+        """The same as a table, for Arrow, pandas, polars and notebooks."""
+        return StoreTable(os.fspath(self.path), tuple(self.rows()))
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the traces that came last."""
+        return self.table()._repr_html_()
 
     def info(self) -> Info:
         """The store in numbers: what it holds, how large it is, how it grew."""

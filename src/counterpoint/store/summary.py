@@ -6,8 +6,10 @@ Always true: it costs no look into the lake; what is not known is None.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, ClassVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,6 +20,7 @@ from counterpoint.trace import Trace
 from counterpoint.trace.lines import LineReader
 from counterpoint.trace.naming import models_of, project_of, started, title_of
 from counterpoint.trace.steered import is_steered, order_of
+from counterpoint.trace.tabular import Tabular
 
 
 class Summary(Struct, frozen=True, kw_only=True, gc=False):
@@ -144,6 +147,39 @@ class Summary(Struct, frozen=True, kw_only=True, gc=False):
             errors=len(trace.failures),
             unpriced=trace.unpriced,
         )
+
+
+class StoreTable(Tabular):
+    """The list of a store as a table, the newest first."""
+
+    TABLE: ClassVar = {
+        "id": "string", "date": "double", "title": "string", "project": "string", "models": "list:string", "task_id": "string",
+        "agents": "int64", "events": "int64", "tokens": "double", "cost_usd": "double", "wall_clock_s": "double",
+        "team_reward": "double", "errors": "int64", "problems": "int64", "labels": "list:string", "annotations": "int64",
+        "is_open": "bool", "is_steered": "bool",
+    }  # fmt: skip
+
+    def __init__(self, path: str, rows: tuple[Summary, ...]) -> None:
+        self.path, self.rows = path, rows
+
+    def table_rows(self) -> Iterator[Sequence[Any]]:
+        """A row per trace."""
+        for row in reversed(self.rows):
+            yield tuple(_plain(getattr(row, name)) for name in self.TABLE)
+
+    def row_count(self) -> int:
+        """How many traces there are."""
+        return len(self.rows)
+
+    def caption(self) -> str:
+        """Which store, and how many traces."""
+        n_open = sum(row.is_open for row in self.rows)
+        return f"{self.path}: {len(self.rows):,} traces" + (f", {n_open:,} open" if n_open else "")
+
+
+def _plain(value: Any) -> Any:
+    """Integers that no 64-bit column holds become floats, as the table has them."""
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 1 << 62 else value
 
 
 # -- `info`: how large a store is, what it holds, and how it grew -----------------------------------------------------

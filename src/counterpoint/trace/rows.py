@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from counterpoint.errors import InputError, did_you_mean
-from counterpoint.trace.tabular import Tabular
+from counterpoint.trace.tabular import Bar, Tabular
 from counterpoint.trace.vocabulary import UNITS
 
 
@@ -183,6 +183,19 @@ class Credit(Tabular):
     def table_rows(self) -> Iterator[Sequence[Any]]:
         """A row per unit that has an answer."""
         return ((self.trace_ids[r.trace], r.unit, r.unit_id, r.value, r.se) for r in self.rows)
+
+    def picture(self) -> list[Bar]:
+        """The largest units of the coarsest kind, with two standard errors; of several traces the mean of each unit's credit."""
+        units = [unit for unit in self.units if unit != "team"] or list(self.units)
+        found: dict[str, list[CreditRow]] = {}
+        for row in self.rows:
+            if units and row.unit == units[0]:
+                found.setdefault(row.unit_id, []).append(row)
+        out: list[Bar] = []
+        for name, rows in found.items():
+            mean, se = sum(row.value for row in rows) / len(rows), rows[0].se if len(rows) == 1 else None
+            out.append((name, mean, *((None, None) if se is None else (mean - 1.96 * se, mean + 1.96 * se))))
+        return sorted(out, key=lambda bar: -abs(bar[1] or 0.0))
 
     def row_count(self) -> int:
         """How many units have an answer."""

@@ -12,8 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, ClassVar
 
+from counterpoint.display import bars
 from counterpoint.errors import CounterpointError
 
+Bar = tuple[str, float | None, float | None, float | None]
+"""A label, a value, and the ends of its interval, where there are any."""
 ROWS_SHOWN = 30
 COLUMNS_SHOWN = 24
 _CELL_SHOWN = 80
@@ -55,9 +58,22 @@ class Tabular:
             raise CounterpointError("to_pandas needs pandas, which is not installed", fix="pip install pandas, or use to_arrow()")
         return self.to_arrow().to_pandas()
 
+    def to_polars(self) -> Any:
+        """The rows as a polars `DataFrame`; polars is not installed with Counterpoint."""
+        if importlib.util.find_spec("polars") is None:
+            raise CounterpointError("to_polars needs polars, which is not installed", fix="pip install polars, or use to_arrow()")
+        import polars
+
+        return polars.from_arrow(self.to_arrow())
+
+    def picture(self) -> list[Bar]:
+        """What a notebook draws above the table: a label, a value, and the ends of its interval; nothing where it is empty."""
+        return []
+
     def _repr_html_(self) -> str:
-        """What a notebook shows: the first rows."""
-        return html_table(list(self.TABLE), itertools.islice(self.table_rows(), ROWS_SHOWN), self.row_count(), self.caption())
+        """What a notebook shows: the picture, where there is one, and the first rows."""
+        rows = itertools.islice(self.table_rows(), ROWS_SHOWN)
+        return bars(self.picture()) + html_table(list(self.TABLE), rows, self.row_count(), self.caption())
 
 
 def _arrow_type(pa: Any, name: str) -> Any:

@@ -33,7 +33,7 @@ from counterpoint.bench.comparison import (
 )
 from counterpoint.envs.world import world as world_named
 from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
-from counterpoint.trace.tabular import Tabular
+from counterpoint.trace.tabular import Bar, Tabular
 from counterpoint.train.folder import RunFolder
 
 # -- Which runs are meant: `RUN` --------------------------------------------------------------------------------------
@@ -182,6 +182,10 @@ class RunComparison(Tabular):
             "sides": per_side,
             "differences": [difference_row(d, tasks) for d in self.result.differences],
         }
+
+    def picture(self) -> list[Bar]:
+        """The mean of each side with its interval."""
+        return [(g.label, e.mean, e.low, e.high) for g, e in zip(self.groups, self.result.means, strict=True)]
 
     def table_rows(self) -> Iterator[Sequence[Any]]:
         """A row per side: its mean, and what it is less the baseline, which has no difference of its own."""

@@ -18,7 +18,7 @@ from counterpoint.app.api.annotate import opened
 from counterpoint.app.api.inputs import found_ids
 from counterpoint.errors import InputError
 from counterpoint.store.summary import Summary
-from counterpoint.trace.tabular import Tabular
+from counterpoint.trace.tabular import Bar, Tabular
 
 if TYPE_CHECKING:
     from counterpoint.app.api.inputs import StorePlace
@@ -65,6 +65,11 @@ class TraceComparison(Tabular):
     rows: tuple[FigureRow, ...]
     shared: int
     """Traces that are on more than one side."""
+
+    def picture(self) -> list[Bar]:
+        """The reward of each side with its interval, or what else comes first."""
+        first = self.rows[0].figure if self.rows else ""
+        return [(f"{row.label} {row.figure}", row.mean, row.low, row.high) for row in self.rows if row.figure == first]
 
     def table_rows(self) -> Iterator[Sequence[Any]]:
         """A row per side and figure."""

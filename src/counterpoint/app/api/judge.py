@@ -25,7 +25,7 @@ from counterpoint.team.budget import tokens_of
 from counterpoint.team.model import Call, Completion, Model, ModelFailed
 from counterpoint.team.prices import price_of
 from counterpoint.trace.annotation import Annotation, annotation
-from counterpoint.trace.tabular import Tabular
+from counterpoint.trace.tabular import Bar, Tabular
 
 if TYPE_CHECKING:
     from counterpoint.app.api.inputs import Source, StorePlace
@@ -104,6 +104,10 @@ class Judged(Tabular):
     """With people's labels or scores of the rubric's name; None where nobody judged the same things."""
     people: Agreement | None = None
     """Of people with each other, where two or more judged the same things: what one may hope for."""
+
+    def picture(self) -> list[Bar]:
+        """How well it agrees with people."""
+        return [(f.name, f.value, f.low, f.high) for f in (self.agreement.figures if self.agreement else ())]
 
     def table_rows(self) -> Iterator[Sequence[Any]]:
         """A row per verdict."""

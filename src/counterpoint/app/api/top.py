@@ -17,7 +17,7 @@ from counterpoint.audit.facts import Facts
 from counterpoint.audit.rollups import By, Coverage, Row, behind, coverage, rollup
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Event, Trace
-from counterpoint.trace.tabular import Tabular
+from counterpoint.trace.tabular import Bar, Tabular
 
 if TYPE_CHECKING:
     from counterpoint.app.api.inputs import StorePlace
@@ -74,6 +74,11 @@ class Top(Tabular):
         about: dict[str, Any] = {"trace_id": self.trace_id, "group": self.group, "by": self.by, "path": self.path}
         about |= {"critical_path": {"length": length, "unit": unit}}
         return about | {"rows": msgspec.to_builtins(self.rows), "coverage": msgspec.to_builtins(self.coverage)}
+
+    def picture(self) -> list[Bar]:
+        """What each row has of its own."""
+        own = FIGURES[self.by][0] if self.by in FIGURES else "events"
+        return [(row.name, getattr(row, own), None, None) for row in self.rows]
 
     def table_rows(self) -> Iterator[Sequence[Any]]:
         """A row per agent, role, tool, type or model."""

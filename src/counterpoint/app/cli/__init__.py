@@ -6,14 +6,13 @@ exit code and one message; every command takes `--json`.
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
 
 import counterpoint.registry as registry
 from counterpoint.errors import CounterpointError, InputError
-
-_HIDDEN = {"commands", "completion"}
 
 
 def installed() -> dict[str, str]:
@@ -36,6 +35,10 @@ class _LazyGroup(click.Group):
         command = registry.get("command", name)
         if not isinstance(command, click.Command):
             raise InputError(f"{name} is a {type(command).__name__}, not a click command", fix="name a click command")
+        if "_COUNTERPOINT_COMPLETE" in os.environ or "_CPT_COMPLETE" in os.environ:
+            from counterpoint.app.cli._completing import attach  # a shell asks what comes next
+
+            attach(command, cmd_name)
         return command
 
     def resolve_command(
@@ -48,8 +51,14 @@ class _LazyGroup(click.Group):
 
             raise click.UsageError(f"{error.message} {did_you_mean(args[0], registry.ids('command'))}", ctx) from None
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """In one line, so that the commands fit a screen."""
+        formatter.write_paragraph()
+        formatter.write_text("Options: --version; --debug shows the traceback of an error; -h or --help")
+        self.format_commands(ctx, formatter)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        rows = [(name, registry.summary("command", name)) for name in self.list_commands(ctx) if name not in _HIDDEN]
+        rows = [(name, registry.summary("command", name)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 

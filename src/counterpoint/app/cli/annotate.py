@@ -1,4 +1,4 @@
-"""Notes, labels and scores on traces and events: add, list, remove.
+"""Notes, labels and scores on traces and events.
 
 Always true: what was added is on disk, with author and time, before the command says so; nothing of the trace itself changes.
 """

@@ -1,4 +1,4 @@
-"""Measure a team: ten to ten thousand steps, under attack; one card.
+"""Measure a team over ten to ten thousand steps, and under attack.
 
 Always true: what was played is kept row by row and is not played again; a team that breaks scores what it did; nothing is
 written outside --out.

@@ -1,4 +1,4 @@
-"""Who broke it: the steps of a failed run, ranked; recurring causes.
+"""Who broke it: the steps of a failed run, ranked, with causes.
 
 Always true: nothing is stored and no model is asked, except by `--replay` of a live team, within `--budget-tokens`.
 """

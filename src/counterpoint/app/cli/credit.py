@@ -1,4 +1,4 @@
-"""Who earned it: credit per unit, by the best mechanism or another.
+"""Who earned it: credit per unit, by the best mechanism or yours.
 
 Always true: every number stands under the name of its mechanism, and the reason for a choice is printed with it; a row says whose
 it is and what was said, the largest first; an estimate has its standard error, a unit without an answer the reason. What forks

@@ -1,4 +1,4 @@
-"""Limits for running agents: a hook that refuses what is past them.
+"""Limits for running agents: a hook refuses what goes past them.
 
 Always true: settings of other programs are changed by `install` and `uninstall` alone; the hook never blocks when it cannot read.
 """

@@ -1,4 +1,4 @@
-"""Pause, message or stop a running team, or ask what it would gain.
+"""Pause, message or stop a running team; ask what that would gain.
 
 Always true: an order acts at the next safe point and is recorded in the trace, which is marked as steered; nothing is sent
 without a yes, on the terminal or as --yes, and a pipe is never made to wait for one. Exit code 6: sent, and not yet taken up.
