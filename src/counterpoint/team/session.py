@@ -30,6 +30,7 @@ from counterpoint.team.harness import Harness, harness
 from counterpoint.team.live_guard import GuardedControl, LiveGuard
 from counterpoint.team.memory import Memory
 from counterpoint.team.model import BudgetSpent, Model
+from counterpoint.team.pace import Paced
 from counterpoint.team.recorder import LogicalClock, MemorySink, Recorder, WallClock
 from counterpoint.team.state import AgentState, AgentStopped, Limits
 from counterpoint.team.toolbox import Toolbox
@@ -251,6 +252,7 @@ async def record_team(
     made = model or make_model(spec.model, task, **spec.options)
     name = trace_id or f"{task.short.lower()}-{spec.topology.rpartition(':')[2]}-{secrets.token_hex(3)}"
     meta = about(spec, task, made, harness(spec.harness))
+    meta |= {"pace": made.pace} if isinstance(made, Paced) else {}
     meter = _meter(budget)
     # All that can be wrong with a budget or a tool is found before a run begins: an empty one helps nobody.
     team = assemble(spec, task, instance, _metered(made, meter), Recorder(MemorySink(), LogicalClock()), watch=watch)

@@ -1,7 +1,7 @@
 """How far a command is: what, how much, how fast, and the time left.
 
-Always true: it writes to stderr alone, and nothing in the first two seconds. On a terminal one line rewrites itself and is gone
-at the end; elsewhere a plain line comes every ten seconds; with `--json` the same is told as JSON lines, `{"progress": ...}`.
+Always true: it writes to stderr alone. On a terminal one line shows after two seconds, rewrites itself, and is gone at the end;
+elsewhere a plain line comes every ten seconds, or with `--json` a JSON line, `{"progress": ...}`.
 A thread draws, so that a step which takes long is seen too; what else is printed never lands in the middle of the bar.
 """
 
@@ -37,7 +37,7 @@ class _Told:
 class Bar:
     """Something that goes on; tell it with `step` or `at`."""
 
-    line_after_s, line_every_s = _AFTER_S, _LINE_S
+    line_after_s, line_every_s = _LINE_S, _LINE_S
     """Where it is no terminal."""
 
     def __init__(self, what: str, total: float | None = None, *, quiet: bool = False) -> None:

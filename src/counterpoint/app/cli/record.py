@@ -29,18 +29,20 @@ from counterpoint.errors import CounterpointError, InputError
 
 if TYPE_CHECKING:
     from counterpoint.team.budget import Budget
+    from counterpoint.team.model import Model
     from counterpoint.team.session import Spec
     from counterpoint.trace import Trace
 
 _LIMITS = ("width", "agents", "depth", "turns", "steps", "rounds", "repairs", "max_tokens", "temperature", "context")
 _MODEL_OPTIONS = ("base_url", "key_env", "concurrency", "rpm", "tpm", "timeout_s", "retries", "token_ids")
 _LOCAL_OPTIONS = ("device", "propensities")
-_RESUMABLE = {*_MODEL_OPTIONS, *_LOCAL_OPTIONS, "price", "resume", "allow", "quiet", "store", "as_json"}
+_RESUMABLE = {*_MODEL_OPTIONS, *_LOCAL_OPTIONS, "price", "resume", "allow", "quiet", "store", "as_json", "pace"}
 _RESUMABLE |= {"budget_tokens", "budget_usd", "budget_seconds"}
 
 
 @click.command(
     epilog="\b\nExamples:\n  counterpoint record --task T1 --topology centralized --model fake --width 8\n"
+    "  counterpoint record --task T1 --topology swarm --model fake --pace real --id hunt\n"
     "  counterpoint record --task T5 --model openai:NAME --base-url http://127.0.0.1:8000/v1 --budget-tokens 50000\n\n"
     "\b\nExit codes: 0 recorded, 1 the model failed (the trace is kept), 2 a wrong option, 3 no such task, model or run,\n"
     "5 refused, 130 interrupted (the run can be resumed)."
@@ -63,6 +65,9 @@ _RESUMABLE |= {"budget_tokens", "budget_usd", "budget_seconds"}
 @click.option("--device", metavar="NAME", help="Where a local model runs: cpu (default) or cuda.")
 @click.option(
     "--propensities", is_flag=True, default=None, help="A local model also says how likely every legal action was (slower)."
+)
+@click.option(
+    "--pace", metavar="PACE", help="For fakes: real, or how many times as fast (4x): calls take as long as a model's would."
 )
 @click.option("--base-url", metavar="URL", help="The endpoint, for --model openai:NAME.")
 @click.option("--key-env", metavar="NAME", help="The variable that holds the endpoint's key (default OPENAI_API_KEY).")
@@ -212,15 +217,31 @@ def _budget(options: dict[str, Any]) -> Budget | None:
 
 def _run(spec: Spec | None, opened: Any, name: str, budget: Budget | None, options: dict[str, Any]) -> Trace:
     from counterpoint.team.live_guard import given_limits
-    from counterpoint.team.session import record_team, resume_team
+    from counterpoint.team.session import Spec, record_team, resume_team
 
     with watching(quiet=options["quiet"]) as watch:
         if spec is None:
             found, consent = opened.find(name), frozenset(options["allow"])
-            more = _model_options(str((opened.get(found).meta.get("team") or {}).get("model")), options)
-            return asyncio.run(resume_team(found, opened, budget=budget, consent=consent, options=more, watch=watch))
-        limits = given_limits(options["guard"])
-        return asyncio.run(record_team(spec, opened, trace_id=name, budget=budget, watch=watch, limits=limits))
+            team = opened.get(found).meta.get("team") or {}
+            more = _model_options(str(team.get("model")), options)
+            model = _paced(Spec.of(team), options["pace"]) if options["pace"] is not None else None
+            resumed = resume_team(found, opened, budget=budget, consent=consent, options=more, watch=watch, model=model)
+            return asyncio.run(resumed)
+        limits, model = given_limits(options["guard"]), _paced(spec, options["pace"])
+        return asyncio.run(record_team(spec, opened, trace_id=name, budget=budget, watch=watch, limits=limits, model=model))
+
+
+def _paced(spec: Spec, pace: str | None) -> Model | None:
+    """The spec's fake at the pace of a real model; None where no pace was asked for."""
+    if pace is None:
+        return None
+    from counterpoint.team.pace import Paced, speed_of
+    from counterpoint.team.session import make_model
+
+    speed = speed_of(pace)
+    if spec.model.partition(":")[0] not in ("fake", "scripted"):
+        raise InputError(f"{spec.model} has a pace of its own", where="--pace", fix="with --model fake or scripted:FILE")
+    return Paced(make_model(spec.model, spec.make_task(), **spec.options), speed)
 
 
 def _print(trace: Trace, store: Path | None, *, as_json: bool) -> None:
