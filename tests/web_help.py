@@ -20,11 +20,15 @@ ARGUMENTS = [
 AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 TAGS = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa")
 COLOURS = ("color-contrast", "link-in-text-block")  # the only rules of these that look at colours
+TOUR_SEEN = "try { localStorage.setItem('counterpoint-tour', 'seen') } catch {}"
+"""Runs before the page: a visitor who has been here."""
 HOSTILE = "hostile"
 TRICKS = (
     "<script>window.__owned = 1</script>",
     "<img src=x onerror='window.__owned = 1'>",
     "[click](javascript:window.__owned=1) <a href='javascript:window.__owned=1'>x</a>",
+    "# <b>x</b>\n\n- [a](javascript:window.__owned=1)\n- `<img src=x onerror='window.__owned=1'>`\n\n```<script>\nwindow.__owned=1\n```",
+    '{"<img src=x onerror=window.__owned=1>": "<script>window.__owned=1</script>"}',
     "left \u202egnp.exe right\u202c",
     "</script><script>window.__owned = 1</script>",
     "x" * 200_000,

@@ -17,7 +17,7 @@ import pytest
 from counterpoint import Store, Trace, read_logs
 from counterpoint.testing import synthetic_trace
 from warm_help import programs
-from web_help import ARGUMENTS, AXE, CHROMIUM, CPT, PAGE, ROOT, Viewer, hostile_trace
+from web_help import ARGUMENTS, AXE, CHROMIUM, CPT, PAGE, ROOT, TOUR_SEEN, Viewer, hostile_trace
 
 
 @pytest.fixture(scope="session")
@@ -70,6 +70,7 @@ def browser() -> Iterator[Any]:
 def page(browser: Any) -> Iterator[Any]:
     """A page on which no error goes unseen, and which reaches nothing but this machine."""
     context = browser.new_context(viewport={"width": 1440, "height": 900})
+    context.add_init_script(TOUR_SEEN)
     opened = context.new_page()
     opened.set_default_timeout(120_000)
     wrong: list[str] = []
@@ -89,6 +90,7 @@ def watched(browser: Any) -> Iterator[Any]:
         pytest.skip("axe-core is not installed: run `make test` where npm is")
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     context.add_init_script(AXE.read_text())
+    context.add_init_script(TOUR_SEEN)
     opened = context.new_page()
     opened.set_default_timeout(120_000)
     yield opened

@@ -30,11 +30,33 @@ const MEANING = {
   "best known": "the best mean that a method or a hand-made rule has reached in this world",
 } as const;
 
-export function Terms(props: { of: readonly Term[] }) {
+/** What the charts of a run show, by the name in its metrics. */
+const CHARTS: Record<string, string> = {
+  charged: "what the budget was charged so far: calls of workers and rounds, forks included",
+  agents: "agents per episode", rounds: "rounds per episode, until the team stopped",
+  calls_per_episode: "calls of workers per episode", calls: "calls of workers so far, forks included",
+  messages: "what messages cost per episode", kl: "how far an update moved the policy from the one that played, as a KL divergence",
+  entropy: "how undecided the policy is, for each kind of decision; 0 is always the same choice",
+  critics: "the loss of the critics, which predict what a decision is worth",
+  ess: "the share of episodes that still count after they are weighted for an older policy (effective sample size)",
+  loss: "what an update minimises", signals: "what the alerts watch, such as the share of work of the busiest agent (top share)",
+  episodes: "episodes played so far", forks: "episodes that were played again from the middle, with one decision changed",
+  decisions: "decisions taken so far", reward_se: "the standard error of the reward in training", lr: "the learning rate",
+  tau: "the temperature of soft updates", stale: "by how many updates the policy that played was behind", seconds: "how long the update took",
+};
+
+/** The meaning of a chart's title; null where it is a quantity of the world itself. */
+export function chartMeaning(title: string): string | null {
+  return CHARTS[title] ?? (/^R[1-8]$/.test(title) ? `the part of the reward that is ${title} of the survey's eight kinds` : null);
+}
+
+export function Terms(props: { of: readonly Term[]; charts?: readonly string[] }) {
+  const charts = (props.charts ?? []).flatMap((title) => { const text = chartMeaning(title); return text ? [[title, text] as const] : []; });
   return (
     <details class="terms page-note">
       <summary>What the words mean</summary>
-      <dl>{props.of.map((term) => <div key={term}><dt>{term}</dt><dd>{MEANING[term]}</dd></div>)}</dl>
+      <dl>{props.of.map((term) => <div key={term}><dt>{term}</dt><dd>{MEANING[term]}</dd></div>)}
+        {charts.map(([title, text]) => <div key={title}><dt>{title.replaceAll("_", " ")}</dt><dd>{text}</dd></div>)}</dl>
     </details>
   );
 }

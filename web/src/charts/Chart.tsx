@@ -8,6 +8,7 @@ import { FAMILY_COLOURS, type Shade, TEXT } from "../palette";
 import { type Aligned, aligned, last, splitName } from "../series";
 import type { Series } from "../shapes.gen";
 import { shade } from "../state";
+import { chartMeaning } from "../terms";
 import "./chart.css";
 
 export interface Mark {
@@ -55,7 +56,7 @@ export function Chart(props: ChartProps) {
   return (
     <figure class="chart">
       <figcaption>
-        <strong>{props.title}</strong>{" "}
+        <strong title={chartMeaning(props.title) ?? undefined}>{props.title.replaceAll("_", " ")}</strong>{" "}
         {props.series.slice(0, MOST_NAMED).map((series, i) =>
           <Reading key={series.name} series={series} data={data} i={i} at={at} isOnly={props.series.length === 1} />)}
         {props.levels?.map((level) => <span key={level.name} class="reading quiet">{level.is_bound ? "━" : "┄"} {level.name.replaceAll("_", " ")}{" "}
@@ -175,8 +176,8 @@ function drawLevels(plot: uPlot, levels: readonly ChartLevel[], ink: string): vo
   ctx.fillStyle = ink;
   ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
   ctx.textAlign = "right";
-  let lowest = Number.NEGATIVE_INFINITY;
-  for (const level of [...levels].sort((a, b) => b.value - a.value)) {
+  const named: number[] = [];
+  for (const level of [...levels].sort((a, b) => Number(b.is_bound) - Number(a.is_bound) || b.value - a.value)) {
     const y = Math.round(plot.valToPos(level.value, "y", true));
     ctx.setLineDash(level.is_bound ? [] : [2 * devicePixelRatio, 4 * devicePixelRatio]);
     ctx.globalAlpha = level.is_bound ? 0.9 : 0.55;
@@ -185,8 +186,8 @@ function drawLevels(plot: uPlot, levels: readonly ChartLevel[], ink: string): vo
     ctx.lineTo(bbox.left + bbox.width, y);
     ctx.stroke();
     // names that would stand on each other are in the caption only
-    if (y - lowest < 13 * devicePixelRatio) continue;
-    lowest = y;
+    if (named.some((other) => Math.abs(y - other) < 13 * devicePixelRatio)) continue;
+    named.push(y);
     ctx.globalAlpha = 1;
     ctx.fillText(level.name.replaceAll("_", " "), bbox.left + bbox.width - 4 * devicePixelRatio, y - 3 * devicePixelRatio);
   }

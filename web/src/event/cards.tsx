@@ -93,7 +93,7 @@ export function TraceCard() {
 function Alerts() {
   return (
     <div class="neighbours">
-      <h3>Alerts <span class="quiet">. and , step through them</span></h3>
+      <h3>Alerts <span class="quiet">press . or , for the next or previous one</span></h3>
       <ul>
         {trace.value!.about.alerts.map((alert, i) => (
           <li key={i} class="alert">

@@ -129,7 +129,7 @@ function Shown(props: { run: Found }) {
           <button key={group.title} type="button" class="chip" aria-pressed={!hidden.includes(group.title)}
             onClick={() =>
               setHidden(hidden.includes(group.title) ? hidden.filter((one) => one !== group.title) : [...hidden, group.title])}>
-                {group.title}</button>
+                {group.title.replaceAll("_", " ")}</button>
         ))}
       </div>
       {!groups.length && <p class="nothing">No numbers yet.</p>}
@@ -140,7 +140,8 @@ function Shown(props: { run: Found }) {
         ))}
       </div>
       <Samples ids={samples} />
-      <Terms of={["update", "reward", "in training", "held out", "bound", "hand-made policies", "alert", "samples"]} />
+      <Terms of={["update", "reward", "in training", "held out", "bound", "hand-made policies", "alert", "samples"]}
+        charts={groups.map((group) => group.title)} />
     </div>
   );
 }

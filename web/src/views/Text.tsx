@@ -136,12 +136,17 @@ function Rows(props: { scope: Scope; words: string[]; onOpen: (agent: number) =>
 
 /** J and K go to the next and the previous row, Enter opens and folds it. */
 function useRowKeys(pages: Pages, row: number, onToggle: (n: number) => void): void {
+  // keys come faster than rows are found: the place is counted here, and set anew when another event is selected
   const now = useRef({ row, onToggle });
-  now.current = { row, onToggle };
+  now.current.onToggle = onToggle;
+  useEffect(() => { if (pages.row(now.current.row)?.n !== selectedEvent.peek()) now.current.row = row; }, [row]);
   useEffect(() => {
     const step = (by: 1 | -1) => () => {
       const next = Math.max(0, Math.min(pages.total - 1, now.current.row + by));
-      if (pages.total > 0) void pages.at(next).then(selectEvent, () => undefined);
+      now.current.row = next;
+      const known = pages.row(next);
+      if (known) selectEvent(known.n);
+      else if (pages.total > 0) void pages.at(next).then(selectEvent, () => undefined);
     };
     const ends = [onCommand("list-next", step(1)), onCommand("list-previous", step(-1)),
       onCommand("list-open", () => { if (selectedEvent.peek() >= 0) now.current.onToggle(selectedEvent.peek()); })];

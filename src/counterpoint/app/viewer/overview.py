@@ -189,7 +189,7 @@ def _incidents(look: Prepared) -> Iterable[Alert]:
     for sink in sinks(look)[1]:
         if sink.status != "possible":
             kind, severity = ("blocked", "low") if sink.status == "blocked" else ("incident", "high")
-            text = f"{sink.what}: {sink.rule}" + (" (blocked)" if kind == "blocked" else "")
+            text = f"{sink.what.replace('_', ' ')}: {sink.rule}" + (" (blocked)" if kind == "blocked" else "")
             numbers = [int(look.team.place_E[look.trace.index[name]]) for name in sink.path or (sink.event,)]
             yield Alert(kind=kind, severity=severity, text=_line(text), events=numbers[-_SHOWN:])
 
