@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check fix bench mutate clean page browser trainers
+.PHONY: demo test check fix bench mutate clean page browser trainers docs pictures dist
 
 demo: $(VENV)/.train
 	$(BIN)/counterpoint demo
@@ -37,6 +37,21 @@ check: $(VENV)/.dev
 fix: $(VENV)/.dev
 	$(BIN)/ruff check --fix src tests benchmarks examples tools
 
+# The documentation site, into site/: pages, journeys, notebooks, the commands' help and the API from docstrings, with search. Built without a
+# network; a link or an anchor that leads nowhere, or a page that is not in the nav, fails it. Read it with: python3 -m http.server -d site
+docs: $(VENV)/.docs
+	$(BIN)/python tools/docs_site.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "wrote site/index.html"
+
+# The pictures of the README and the site, made from the demo in a headless browser.
+pictures: $(VENV)/.dev browser
+	$(BIN)/python tools/pictures.py
+
+# Wheel and sdist in dist/, each installed and tried in an environment of its own; the extras are resolved, not installed.
+dist: $(BIN)/python
+	$(BIN)/python tools/release.py
+
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
 
@@ -56,7 +71,7 @@ mutate: $(VENV)/.mutate
 	$(BIN)/python tools/mutate.py $(MODULE) -n $(N) --seed $(SEED) $(if $(JSON),--json $(JSON)) $(if $(TESTS),--tests $(TESTS))
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -68,7 +83,7 @@ $(VENV)/.core: $(BIN)/python pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.train: $(BIN)/python pyproject.toml constraints.txt
-	$(PIP) -e '.[train,plot]'
+	$(PIP) -e '.[train,plot,view]'
 	@touch $@ $(VENV)/.core
 
 $(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
@@ -78,6 +93,10 @@ $(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
 $(VENV)/.bench: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) -e '.[dev,bench]'
 	@touch $@ $(VENV)/.dev $(VENV)/.train $(VENV)/.core
+
+$(VENV)/.docs: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) -e '.[docs]'
+	@touch $@ $(VENV)/.core
 
 $(VENV)/.mutate: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) -e '.[dev,mutate]'

@@ -1,16 +1,21 @@
 """What the pages say is run: every command of the README and docs, its output compared, every Python block executed.
 
 In a fenced block a line that begins with `$ ` is a command and the lines below it are what it prints. `...` stands for
-anything, in a line or as lines left out; a line `$ # exit 4` states the exit code of the command before it. Commands of one
-page run in order in one folder that holds nothing but the project's `examples`.
+anything, in a line or as lines left out; a line `$ # exit 4`, or a remark `# exit 4: why` behind a command, states its exit code.
+Commands of one page run in order in one folder that holds nothing but the project's `examples`; those of the README in one that
+holds what `make demo` leaves, for a user who has Claude Code sessions.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,11 +24,11 @@ import pytest
 from warm_help import programs
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *(p for place in (".", "sources", "research", "trainers") for p in sorted((ROOT / "docs" / place).glob("*.md")))]
+PAGES = [ROOT / "README.md", *(p for place in (".", "journeys", "sources", "research", "trainers") for p in sorted((ROOT / "docs" / place).glob("*.md")))]
 # These set up a machine, or run this very test.
 NOT_RUN = ("make ", "pip ", "uv ")
-# The page that everybody follows first is run by fresh interpreters, the others by forks of one that has imported the package.
-FRESH = {"README.md"}
+# What the README takes minutes for, as the test does it: the same command with less to do. `make demo` runs it too.
+DEMO = "counterpoint demo --updates 1 --tasks 8"
 
 
 class Step(NamedTuple):
@@ -62,7 +67,8 @@ def commands(block: list[str], begin: int) -> list[Step]:
         if exit_code := re.fullmatch(r"\$ # exit (\d+)", line):
             out[-1] = out[-1]._replace(code=int(exit_code.group(1)))
         elif line.startswith("$ "):
-            out.append(Step(begin + k, "shell", re.sub(r"\s+# .*$", "", line[2:]), [], 0))
+            remark = re.search(r"\s# exit (\d+)", line)
+            out.append(Step(begin + k, "shell", re.sub(r"\s+# .*$", "", line[2:]), [], int(remark.group(1)) if remark else 0))
         elif out and line.strip():
             out[-1].expected.append(line)
     return out
@@ -94,26 +100,74 @@ def test_the_comparison_can_fail() -> None:
     assert missing(["n 3"], "n 4") == "n 3"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
-def test_every_block_runs_and_prints_what_the_page_says(page: Path, tmp_path: Path) -> None:
-    found = Path(sys.executable).parent if page.name in FRESH else programs()
-    environment = {**os.environ, "PATH": f"{found}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "200"}
-    environment["WARM_IMPORTS"] = "torch torch._dynamo" if "counterpoint train --preset" in page.read_text() else ""
-    environment.pop("COUNTERPOINT_STORE", None)
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
+def run(step: Step, folder: Path, environment: dict[str, str]) -> tuple[int, str]:
+    """The exit code of a step, and all that it printed."""
+    if step.kind == "shell" and step.text.startswith("counterpoint view"):
+        return viewed(step.text, folder, environment)
+    command = ["python", "-c", step.text] if step.kind == "python" else ["bash", "-c", step.text]
+    command[0] = shutil.which(command[0], path=environment["PATH"]) or command[0]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
+    return done.returncode, done.stdout + done.stderr
+
+
+def viewed(command: str, folder: Path, environment: dict[str, str]) -> tuple[int, str]:
+    """What the viewer answers, and how it ends with Ctrl-C. A terminal that offers help ends by itself."""
+    words = [*command.split(), *([] if "--help" in command else ["--no-open", "--json"])]
+    words[0] = shutil.which(words[0], path=environment["PATH"]) or words[0]
+    with subprocess.Popen(words, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as viewer:
+        assert viewer.stdout is not None
+        said = viewer.stdout.readline()
+        if "--help" not in command:
+            with urllib.request.urlopen(json.loads(said)["url"].split("#")[0]) as page:
+                assert b"<html" in page.read()
+            viewer.send_signal(signal.SIGINT)
+        return viewer.wait(60), said + viewer.stdout.read()
+
+
+def follow(page: Path, folder: Path, environment: dict[str, str]) -> None:
+    """Run every step of a page, in order."""
     for step in steps(page):
         where = f"{page.name}:{step.line}"
-        if step.kind == "shell" and step.text.startswith(NOT_RUN):
+        if step.kind == "shell" and (step.text.startswith(NOT_RUN) or step.text == "counterpoint demo"):
             continue
         if exported := re.fullmatch(r"export (\w+)=(\S+)", step.text):
             environment[exported.group(1)] = exported.group(2)
             continue
-        command = [f"{found}/python", "-c", step.text] if step.kind == "python" else ["bash", "-c", step.text]
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=900)
-        printed = done.stdout + done.stderr
-        assert done.returncode == step.code, f"{where}: {step.text}\nexit {done.returncode}\n{printed}"
+        code, printed = run(step, folder, environment)
+        assert code == step.code, f"{where}: {step.text}\nexit {code}\n{printed}"
         lost = missing(step.expected, printed)
         assert lost is None, f"{where}: {step.text}\ndid not print: {lost}\nbut:\n{printed}"
+
+
+def surroundings(found: Path, **more: str) -> dict[str, str]:
+    """The environment of a user who has our commands on the path."""
+    out = {**os.environ, "PATH": f"{found}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "200", **more}
+    out.pop("COUNTERPOINT_STORE", None)
+    return out
+
+
+@pytest.mark.parametrize("page", PAGES[1:], ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_every_block_runs_and_prints_what_the_page_says(page: Path, tmp_path: Path) -> None:
+    """By forks of an interpreter that has imported the package."""
+    imports = "torch torch._dynamo" if "counterpoint train --preset" in page.read_text() else ""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    follow(page, tmp_path, surroundings(programs(), WARM_IMPORTS=imports))
+
+
+def test_the_readme_runs_top_to_bottom_after_make_demo(tmp_path: Path) -> None:
+    """By fresh interpreters, in a folder that was empty before `make demo`."""
+    home, folder = tmp_path / "home", tmp_path / "empty"
+    shutil.copytree(ROOT / "examples" / "logs" / "claude_code", home / ".claude" / "projects")
+    for session in home.rglob("*.jsonl"):
+        session.touch()
+    folder.mkdir()
+    environment = surroundings(Path(sys.executable).parent, HOME=str(home))
+    assert "make demo" in (ROOT / "README.md").read_text()
+    assert "$(BIN)/counterpoint demo\n" in (ROOT / "Makefile").read_text()
+    code, printed = run(Step(0, "shell", DEMO, [], 0), folder, environment)
+    assert code == 0, printed
+    assert "counterpoint view counterpoint_demo" in [line for line in printed.splitlines() if "counterpoint " in line][-1]
+    follow(ROOT / "README.md", folder, environment)
 
 
 def test_the_readme_is_short_and_names_the_two_commands() -> None:

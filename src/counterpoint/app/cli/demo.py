@@ -28,7 +28,6 @@ from counterpoint.store import Store
 from counterpoint.trace import Trace
 from counterpoint.trace.keys import PROJECT, TITLE
 
-_TASKS = 480
 _SHOWN = ("random", "serial", "spawn_all", "best_size", "best_cap", "reference")
 
 
@@ -48,10 +47,13 @@ _SHOWN = ("random", "serial", "spawn_all", "best_size", "best_cap", "reference")
 @click.option("--lm", "is_lm", is_flag=True, help="A small language model plays a team, offline, on this machine.")
 @click.option("--world", default="width", show_default=True, help="The world to train in: one of the suites, or a TeamWorld.")
 @click.option("--updates", default=150, show_default=True, help="Updates to train for.")
+@click.option(
+    "--tasks", default=480, show_default=True, type=click.IntRange(1), help="Unseen tasks on which the team is judged."
+)
 @click.option("--dry-run", "is_dry", is_flag=True, help="With --quick: check and audit, and write nothing.")
 @json_option
 def demo(
-    folder: Path, seed: int, quick: bool, is_lm: bool, world: str, updates: int, is_dry: bool, as_json: bool
+    folder: Path, seed: int, quick: bool, is_lm: bool, world: str, updates: int, tasks: int, is_dry: bool, as_json: bool
 ) -> None:  # fmt: skip
     """Train an orchestrator whose five decisions are all learned; a few minutes on two cores, offline."""
     if is_lm:
@@ -70,7 +72,7 @@ def demo(
         shutil.rmtree(run)  # a run of an earlier demo, ours to replace
     write_samples(folder, samples(seed))
     begin = time.perf_counter()
-    found = _trained(run, world, seed, updates)
+    found = _trained(run, world, seed, updates, tasks)
     found["seconds"] = round(time.perf_counter() - begin, 1)
     _keep(folder, run, found["traces"])
     if as_json:
@@ -100,7 +102,7 @@ def _title(found: dict[str, Any], updates: int) -> str:
     )
 
 
-def _trained(run: Path, world: str, seed: int, updates: int) -> dict[str, Any]:
+def _trained(run: Path, world: str, seed: int, updates: int, tasks: int) -> dict[str, Any]:
     """Train, evaluate, and look at what was learned."""
     from counterpoint.envs.teamworld.suites import SUITES
     from counterpoint.train.before_after import first_and_last
@@ -120,7 +122,7 @@ def _trained(run: Path, world: str, seed: int, updates: int) -> dict[str, Any]:
 
         done = train_run(run, config, progress=tell)
     with done:
-        found = first_and_last(done, tasks=_TASKS, hand_made=_SHOWN)
+        found = first_and_last(done, tasks=tasks, hand_made=_SHOWN)
     return found | {"world": world, "about": of_suites[world].about} if world in of_suites else found
 
 
@@ -134,7 +136,7 @@ def _next_steps(folder: Path, run: Path, found: dict[str, Any]) -> None:
             (f"credit {first} --store {runs}", "who earned it"),
             (f"plot {place}", "learning curves, stop times, team sizes"),
             (f"train {place}/run.toml --preset grpo --out grpo", "another method on the same world"),
-            (f"compare {place} grpo", "the two on the same tasks, with an interval"),
+            (f"compare {place} grpo --anyway", "the two on the same tasks, with an interval; budgets differ"),
             (f"view {runs} --runs {runs}", _browser()),
         ],
         head="Next    ",
