@@ -36,7 +36,9 @@ INSIDE = (
     "bench/race/released.jsonl",
 )
 """What a user needs beside the code."""
-BESIDE = ("tests/test_docs.py", "docs/index.md", "web/package.json", "tools/release.py", "mkdocs.yml", "CITATION.cff", "CHANGELOG.md")
+BESIDE = (
+    "tests/test_docs.py", "docs/index.md", "web/package.json", "tools/release.py", "mkdocs.yml", "CITATION.cff", "CHANGELOG.md",
+)  # fmt: skip
 ROOMS = ("trace", "store", "audit", "formats", "reward", "corpus")
 """Rooms whose tests need neither torch nor a browser."""
 TESTED = ("pytest>=8", "hypothesis>=6.100", "jsonschema>=4.23", "networkx>=3.4", "opentelemetry-proto>=1.30")
@@ -69,8 +71,9 @@ def environment(folder: Path, python: str) -> Path:
 def interpreter(version: str) -> str | None:
     """The Python of a version on this machine: of the path, or of pyenv."""
     found = [shutil.which(f"python{version}"), *sorted((Path.home() / ".pyenv" / "versions").glob(f"{version}.*/bin/python"))]
+    ask = "import sys; print('%d.%d' % sys.version_info[:2])"
     for candidate in filter(None, found):
-        told = subprocess.run([str(candidate), "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], capture_output=True, text=True)
+        told = subprocess.run([str(candidate), "-c", ask], capture_output=True, text=True)
         if told.returncode == 0 and told.stdout.strip() == version:
             return str(candidate)
     return None
