@@ -50,7 +50,7 @@ class Contribution(Struct, frozen=True, kw_only=True):
 
 
 def contributions(trace: Trace, shares: Mapping[str, float] | None, *, facts: Facts | None = None) -> list[Contribution]:
-    """Every member's, the largest share of the result first, then the dearest; `shares` are provenance's, by agent."""
+    """Every member's, the largest share of the result first, then the most expensive; `shares` are provenance's, by agent."""
     facts = facts or Facts(trace)
     team = facts.team
     read = set(team.agent_E[facts.read_E].tolist())

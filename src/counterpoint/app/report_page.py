@@ -106,15 +106,15 @@ def _failures(report: Report) -> Section:
 
 
 def _waste(report: Report) -> Section:
-    """What nothing came of, with what it cost at least."""
+    """Work that led to nothing, with what it cost at least."""
     found = [w for w in report.waste if w.count]
     unjudged = [f"{w.what} ({w.unjudged:,})" for w in report.waste if w.unjudged]
     judged = f" Cannot be judged in some traces: {'; '.join(unjudged)}." if unjudged else ""
     if not found:
         return Section("Waste", f"None was found.{judged}")
     cost, tokens = sum(w.cost_usd for w in found), sum(w.tokens for w in found)
-    spent = f"At least {money(cost)} and {compact(tokens)} tokens went into work that nothing came of."
-    words = (spent if cost or tokens else "Nothing came of this work; its events carry no tokens of their own.") + judged
+    spent = f"At least {money(cost)} and {compact(tokens)} tokens went into work that led to nothing."
+    words = (spent if cost or tokens else "This work led to nothing; its events carry no tokens of their own.") + judged
     rows = []
     for w in found:
         took = [compact(w.tokens), money(w.cost_usd), duration(w.busy_s)]
@@ -132,18 +132,18 @@ def _example(w: WasteSum) -> str:
 
 
 def _patterns(report: Report) -> list[Section]:
-    """The kinds of sub-agents and tools that cost most, and those of which most came."""
+    """The kinds of sub-agents and tools that cost most, and those with the best results."""
     out = []
     for kind, noun in (("sub-agent", "Sub-agents"), ("tool", "Tools")):
         known = [p for p in report.patterns if p.kind == kind]
         if not known:
             continue
         dear = sorted(known, key=lambda p: (-(p.cost_usd or 0), -p.tokens, -p.busy_s))[:_LINES]
-        out.append(_pattern_table(f"{noun}: where most went", kind, dear))
+        out.append(_pattern_table(f"{noun}: the largest spend", kind, dear))
         told = [p for p in known if p.useful is not None and p.runs >= 2]
         best = sorted(told, key=lambda p: (-(p.useful or 0), (p.cost_usd or 0) / max(p.runs, 1), -p.runs))[:_LINES]
         if best:
-            out.append(_pattern_table(f"{noun}: of which most came", kind, best))
+            out.append(_pattern_table(f"{noun}: the best results", kind, best))
     return out
 
 

@@ -44,7 +44,7 @@ _TITLES = {"task": "for all runs of the task", "run": "in this run alone"}
 @click.option("--rank", type=click.Choice(["gain", "per-cost"]), default="gain", show_default=True,
               help="Order by gain, or by gain per 1,000 tokens.")  # fmt: skip
 @click.option("--sure", type=float, default=0.95, show_default=True, help="How sure the certificate is.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the trials' noise.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the trials' noise.")
 @click.option("--apply", "is_applied", is_flag=True, help="Make the run with the first advice, and keep it.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="With --apply: write it here.")
 @click.option("--limit", type=click.IntRange(min=0), default=_SHOWN, show_default=True, help="Rows per table; 0 for all.")
@@ -64,7 +64,7 @@ def advise(
 
     Changes are dropped, added or reworded messages, spawns, widths, merges, stops and models. Those of a run that can be replayed
     are tried, with and without, until the best is certain or the budget is spent. A log that cannot be replayed is judged by
-    other runs of its task (those given, or all in the store), with intervals; with too few of them the answer is no.
+    other runs of its task (those given, or all in the store), with intervals; with too few of them there is no advice.
     """
     from counterpoint.app.api.advise import advise as advised
     from counterpoint.app.api.advise import trials_of

@@ -73,7 +73,7 @@ _LINES = 10
 @store_option
 @json_option
 def audit(words: tuple[str, ...], as_json: bool, **options: Any) -> None:
-    """Judge traces: a verdict and three sentences for one, what to look at for many.
+    """Judge traces: one gets a verdict and three sentences; of many, which ones to look at.
 
     --full shows every measure (E1-E4, scale, cost) and the five reward hacks, each with what it rests on and, with --json, the
     events behind it. Without TRACE: all of the store.

@@ -216,7 +216,7 @@ def _claim_text(claim: Any) -> str:
 @click.argument("names", nargs=-1, metavar="[ID|KEY]...")
 @json_option
 def errata(names: tuple[str, ...], as_json: bool) -> None:
-    """What the survey says and a reading did not bear out.
+    """What the survey says and the papers do not support.
 
     Name an erratum or a paper to see only those; each comes with its evidence.
     """

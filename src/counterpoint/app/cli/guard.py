@@ -186,7 +186,7 @@ def _read(session: str) -> Any:
 @json_option
 @click.pass_context
 def check_(ctx: click.Context, session: str, pairs: tuple[str, ...], file: str | None, prices: str | None, as_json: bool) -> None:
-    """What a session has used, beside the limits; exit 4 where one is reached.
+    """Show what a session has used next to its limits; exit 4 where one is reached.
 
     Time is counted up to the session's last record.
     """
@@ -239,7 +239,7 @@ def _amount(name: str, value: float) -> str:
 @_limit_options
 @json_option
 def replay_(session: str, pairs: tuple[str, ...], file: str | None, prices: str | None, as_json: bool) -> None:
-    """When limits would have fired in an old session, and what came after that."""
+    """Show when limits would have stopped an old session, and what came after that."""
     from counterpoint.app.guard.hook import ModelPrices, read_limits
     from counterpoint.app.guard.replay import replay
 

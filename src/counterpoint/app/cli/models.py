@@ -36,8 +36,8 @@ def _epilog(*lines: str) -> str:
 def models(ctx: click.Context, runs: tuple[Path, ...], as_json: bool) -> None:
     """Model weights on this machine: list, install, show.
 
-    Without a part it lists them. They lie in $COUNTERPOINT_MODELS, or in the user's cache; any folder or .gguf file elsewhere,
-    and the folder of a run that trained a language model, is used by its path.
+    Without a command it lists them. They are kept in $COUNTERPOINT_MODELS, or in the user's cache; any folder or .gguf
+    file elsewhere, and the folder of a run that trained a language model, is used by its path.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -148,7 +148,7 @@ def export(run: str, folder: Path, policy: str | None, as_json: bool) -> None:
 @models.command(epilog=_epilog(" shrink runs/hunt hunt-small --rank 8", " shrink runs/hunt hunt-small --rank 4 --json"))
 @click.argument("run")
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--rank", required=True, type=int, help="Of the adapter that is written.")
+@click.option("--rank", required=True, type=int, help="Rank of the adapter that is written.")
 @json_option
 def shrink(run: str, folder: Path, rank: int, as_json: bool) -> None:
     """Write a run's adapter with a lower rank: less to ship, and the nearest that such a rank allows.

@@ -38,7 +38,7 @@ METHODS = ("langmarl", "hera", "mas_zero")
 @click.option("--iterations", type=click.IntRange(min=1), default=2, show_default=True, help="How often words are changed.")
 @click.option("--batch", type=click.IntRange(min=1), default=2, show_default=True, help="Tasks per iteration.")
 @click.option("--width", type=click.IntRange(min=1), default=3, show_default=True, help="Workers that an agent may have.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the tasks and of every draw.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the tasks and of every draw.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FOLDER", help="Write log, prompts and library here.")
 @set_option
 @json_option

@@ -64,7 +64,7 @@ _RESUMABLE |= {"budget_tokens", "budget_usd", "budget_seconds"}
 )
 @click.option("--device", metavar="NAME", help="Where a local model runs: cpu (default) or cuda.")
 @click.option(
-    "--propensities", is_flag=True, default=None, help="A local model also says how likely every legal action was (slower)."
+    "--propensities", is_flag=True, default=None, help="Record how likely a local model found every legal action (slower)."
 )
 @click.option(
     "--pace", metavar="PACE", help="For fakes: real, or how many times as fast (4x): calls take as long as a model's would."
@@ -79,14 +79,14 @@ _RESUMABLE |= {"budget_tokens", "budget_usd", "budget_seconds"}
 )
 @click.option("--retries", type=click.IntRange(min=0), help="How often a failed call is tried again.")
 @click.option(
-    "--token-ids", is_flag=True, default=None, help="Ask the endpoint for token ids, which vLLM and SGLang tell: for training."
+    "--token-ids", is_flag=True, default=None, help="Ask the endpoint for token ids, for training (vLLM and SGLang give them)."
 )
 @click.option("--price", metavar="IN,OUT", help="Dollars per million tokens read and written, for a budget in dollars.")
 @click.option("--budget-tokens", type=click.IntRange(min=1), help="Tokens that the run may spend.")
 @click.option("--budget-usd", type=click.FloatRange(min=0, min_open=True), help="Dollars that the run may spend.")
 @click.option("--budget-seconds", type=click.FloatRange(min=0, min_open=True), help="Seconds that the run may take.")
 @click.option("--gate", "gates", multiple=True, metavar="NAME", help="Withhold orders in outside text: taint, quarantine.")
-@click.option("--guard", metavar="FILE", help="Limits, as `counterpoint guard limits` prints them; who goes past one is stopped.")
+@click.option("--guard", metavar="FILE", help="Limits, as `counterpoint guard limits` prints them; agents past one are stopped.")
 @click.option("--id", "trace_id", metavar="ID", help="The trace's id (default: made from task and topology).")
 @click.option("--resume", metavar="ID", help="Continue a run that broke off, with its own task and team.")
 @click.option(

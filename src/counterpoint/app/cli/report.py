@@ -39,7 +39,7 @@ def report(
 ) -> None:
     """Report on many traces: spend, time, failures, waste, what paid off, and how it changes.
 
-    Without QUERY: all of the store. Waste is work that nothing came of: sub-agents whose return nobody used, work after the
+    Without QUERY: all of the store. Waste is work that led to nothing: sub-agents whose return nobody used, work after the
     goal was met, repeated reads, results never read.
     """
     told = _told(chosen(words, store, prices), quiet=as_json)

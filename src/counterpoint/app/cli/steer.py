@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     "  counterpoint steer T1-centralized-0 message --agent lead --text 'only the second ledger' --yes\n"
     "  counterpoint steer T1-centralized-0 stop --yes --json\n"
     "  counterpoint steer T1-centralized-0 --advise --text 'only the second ledger'\n\n"
-    "\b\nExit codes: 0 it took effect, or was sent with --no-wait; 2 a wrong order, or no yes; 3 no such trace or agent;\n"
+    "\b\nExit codes: 0 it took effect, or was sent with --no-wait; 2 a wrong order, or not confirmed; 3 no such trace or agent;\n"
     "5 the trace is not running or takes no orders; 6 sent, and waiting for the next safe point."
 )
 @click.argument("trace")
@@ -69,7 +69,8 @@ def steer(
     TRACE is the id of a trace that is being recorded, or the beginning of one. The order acts at the next safe point: before the
     agent's next model call or tool call. It is recorded, and the trace is marked as steered in every comparison.
 
-    With --advise nothing is sent: the recording is played on to the end, with and without each order, and what it gains is said.
+    With --advise nothing is sent: the recording is played on to the end, with and without each order, and
+    the gain of each is printed.
     """
     from counterpoint.team.orders import Order, send, wait
 

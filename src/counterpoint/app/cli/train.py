@@ -50,7 +50,7 @@ _SETTINGS = {
     "6 another process writes the run, 130 interrupted (a checkpoint is kept)."
 )
 @click.argument("source", required=False, metavar="[RUN.toml]", type=click.Path(path_type=Path))
-@click.option("--preset", metavar="NAME", help="A way to train, of --list, or package.module:object.  [default: counterpoint]")
+@click.option("--preset", metavar="NAME", help="A preset of --list, or package.module:object.  [default: counterpoint]")
 @click.option("--world", metavar="NAME", help="W1, W2, D, P, V, A, M, or package.module:object; S0 to S3: a stop rule.")
 @click.option(
     "--set", "pairs", multiple=True, metavar="NAME=VALUE",
@@ -77,7 +77,7 @@ _SETTINGS = {
 @click.option("--device", metavar="cpu|cuda", help="With --lm: where the model lives.  [default: cpu]")
 @click.option("--resume", type=click.Path(path_type=Path), metavar="DIR", help="Go on with a run that was cut off.")
 @click.option("--allow", multiple=True, metavar="NAME", help="Code (module:object) that RUN.toml or a run names, and may run.")
-@click.option("--log", multiple=True, type=click.Choice(["tensorboard", "wandb", "mlflow"]), help="Tell a tracker too.")
+@click.option("--log", multiple=True, type=click.Choice(["tensorboard", "wandb", "mlflow"]), help="Also log to a tracker.")
 @click.option("--push", metavar="URL", help="Send the traces that the run keeps to a collector: counterpoint serve.")
 @click.option("--watch", is_flag=True, help="A live table, where there is a terminal.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Print the settings and train nothing.")
