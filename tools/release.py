@@ -39,7 +39,7 @@ INSIDE = (
 BESIDE = (
     "tests/test_docs.py", "docs/index.md", "web/package.json", "tools/release.py", "mkdocs.yml", "CITATION.cff", "CHANGELOG.md",
 )  # fmt: skip
-ROOMS = ("trace", "store", "audit", "formats", "reward", "corpus")
+ROOMS = ("trace", "store", "audit", "formats", "corpus")
 """Rooms whose tests need neither torch nor a browser."""
 TESTED = ("pytest>=8", "hypothesis>=6.100", "jsonschema>=4.23", "networkx>=3.4", "opentelemetry-proto>=1.30")
 
@@ -176,6 +176,7 @@ def main() -> None:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="dist-") as folder:
         work = Path(folder)
+        work.chmod(0o755)  # some tests become another user, who must be able to read the package
         wheel, sdist = build(work)
         for version in [asked.python] if asked.python else PYTHONS:
             python = interpreter(version)

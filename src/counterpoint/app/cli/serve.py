@@ -50,8 +50,8 @@ class _Size(click.ParamType):
 @click.option("--max-body", default="64MB", show_default=True, type=_Size(), help="The largest request, as sent and unpacked.")
 @click.option("--timeout", default=30.0, show_default=True, type=click.FloatRange(0.1), help="Seconds for a request to arrive.")
 @click.option("--idle", default=300.0, show_default=True, type=click.FloatRange(0), help="Seconds before a trace is sealed.")
-@click.option("--token-file", type=click.Path(path_type=Path), metavar="FILE", help="Accept only requests with the token in this file.")
-@click.option("--keep", default=24.0, show_default=True, type=click.FloatRange(0), help="Hours in which a sealed trace can go on.")
+@click.option("--token-file", type=click.Path(path_type=Path), metavar="FILE", help="Refuse requests without this file's token.")
+@click.option("--keep", default=24.0, show_default=True, type=click.FloatRange(0), help="Hours in which a sealed trace can grow.")
 @store_option
 @json_option
 def serve(
