@@ -11,7 +11,7 @@ from msgspec.structs import replace
 import counterpoint as cpt
 from counterpoint.audit.blame.injecting import altered, inject
 from counterpoint.audit.blame.judge import blame, causes
-from counterpoint.audit.blame.learning import Case, Recipe, averaged, chosen, fitted, folds, log_loss
+from counterpoint.audit.blame.learning import Case, Recipe, averaged, fitted, folds, log_loss
 from counterpoint.audit.blame.ranker import HASHED, SHAPES, Ranker, shipped, softmax, table
 from counterpoint.audit.blame.reasons import FAMILIES, said
 from counterpoint.audit.blame.search import Redo, find_decisive, try_all
@@ -228,8 +228,9 @@ def test_a_ranker_learns_what_decides() -> None:
     assert np.mean([ranker.probabilities(c.x).argmax() == c.truth for c in fresh]) > 0.9
     assert abs(ranker.weight[1]) < 0.2 * ranker.weight[0]
     assert loss < log_loss(fresh, [np.zeros(len(c.x)) for c in fresh])
-    over, _ = chosen(cases(60), ["good", "noise"], recipes=[Recipe(0.01), Recipe(1000.0)])
-    assert over.weight[0] > 1
+    few, many = ([Recipe(0.01), Recipe(1000.0)], [Recipe(0.01)])
+    weighed = averaged(cases(60), ["good", "noise"], recipes=few, is_weighed=True)[0]
+    assert weighed.weight == pytest.approx(averaged(cases(60), ["good", "noise"], recipes=many)[0].weight, rel=1e-3)
 
 
 def test_the_ridge_draws_to_the_prior() -> None:

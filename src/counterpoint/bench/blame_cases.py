@@ -18,12 +18,12 @@ import numpy as np
 
 import counterpoint.registry as registry
 from counterpoint.audit.blame.injecting import inject
-from counterpoint.audit.blame.learning import Case, chosen
+from counterpoint.audit.blame.learning import RIDGES, Case, averaged
 from counterpoint.audit.blame.ranker import HASHED, Ranker, softmax, table
 from counterpoint.audit.blame.signals import signals
 from counterpoint.audit.blame.steps import Floats, Steps
 from counterpoint.bench.claim import NO_TARGET, ClaimRow
-from counterpoint.envs.expert_chat import SHAPES, broken_chats
+from counterpoint.envs.expert_chat import broken_chats
 from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.envs.world import world
 from counterpoint.formats.importer import Session
@@ -53,6 +53,10 @@ _TEAMS: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
 SMALL_TEAMS = (*_TEAMS[:3], _TEAMS[6])
 """Teams whose runs are quick to do again."""
 _WORLDS = ("W2", "P")
+CHATS = 1_800
+"""Seeds of the generator that a ranker is made of."""
+_FEW = 300
+"""Cases for which the ridges are as they are written."""
 
 
 @dataclass(frozen=True)
@@ -81,12 +85,28 @@ def column_names(*, places: bool, words: bool) -> list[str]:
 # -- planted ---------------------------------------------------------------------------------------------------------------
 
 
+def chats(seed: int, shape: str, count: int) -> list[Known]:
+    """Conversations of experts who err, from so many seeds of the generator; about half of them fail by a mistake."""
+    base = _base(seed)
+    return [k for t in broken_chats(range(base, base + count), shapes=(shape,)) for k in _known(t, shape)]
+
+
+def ranker_of_chats(known: Sequence[Known], names: Sequence[str], *, seed: int = 0) -> Ranker:
+    """A ranker that has seen planted mistakes only: the mean over ridges. Absolute places and words are habits of a world."""
+    cases = [k.case(names, group=k.trace.trace_id) for k in known]
+    habits = [j for j, name in enumerate(names) if name in PLACES or name in HASHED]
+    for case in cases:
+        case.x[:, habits] = 0.0
+    # The ridge guards against what is only a habit of the generator, so it does not give way to more of its conversations.
+    recipes = [recipe._replace(ridge=recipe.ridge * len(cases) / _FEW) for recipe in RIDGES]
+    return averaged(cases, names, recipes=recipes, seed=seed)[0]
+
+
 def planted(
-    seed: int, *, chats: int = 600, teams: int = 6, worlds: int = 12, of: Sequence[tuple[str, str, Mapping[str, Any]]] = _TEAMS
+    seed: int, *, teams: int = 6, worlds: int = 12, of: Sequence[tuple[str, str, Mapping[str, Any]]] = _TEAMS
 ) -> list[Known]:
-    """Runs of our own worlds with one decisive mistake each: conversations, live teams of fakes, simulated teams."""
-    base = child_seed(seed, purpose("blame")) % (1 << 40)
-    out = [k for shape in SHAPES for t in broken_chats(range(base, base + chats // 2), shapes=(shape,)) for k in _known(t, shape)]
+    """Runs of live teams of fakes and of simulated teams with one decisive mistake each."""
+    base, out = _base(seed), []
     for task, topology, config in of:
         for i in range(teams):
             spec = Spec(
@@ -102,18 +122,8 @@ def planted(
     return out
 
 
-def planted_cases(known: Sequence[Known], names: Sequence[str]) -> list[Case]:
-    """Planted runs as cases: a world is a group, and weighs the root of how many runs it gave. Absolute places are left out."""
-    count = Counter(k.world for k in known)
-    out = [k.case(names, group=k.world, weight=count[k.world] ** -0.5) for k in known]
-    for case in out:
-        case.x[:, [j for j, name in enumerate(names) if name in PLACES]] = 0.0
-    return out
-
-
-def ranker_of_planted(known: Sequence[Known], names: Sequence[str], *, seed: int = 0) -> Ranker:
-    """A ranker that has seen planted mistakes only; its ridge is the one that carries over best to worlds left out."""
-    return chosen(planted_cases(known, names), names, seed=seed)[0]
+def _base(seed: int) -> int:
+    return child_seed(seed, purpose("blame")) % (1 << 40)
 
 
 def team_run(spec: Spec) -> Trace:

@@ -4,7 +4,7 @@ Always true: the same cases, recipes and seed give the same weights; only numpy 
 long it is: the loss is the weighted mean over runs of -log p(decisive step), after McFadden's conditional logit.
 
 With few labelled runs a choice between recipes is mostly luck, so `averaged` takes the mean of their weights, which is a ranker
-again; `chosen` is for where there are worlds to leave out.
+again, where asked by how well each did on folds held out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from counterpoint.audit.blame.ranker import HASHED, Ranker, softmax
 from counterpoint.audit.blame.steps import Floats
 
-_SHARPNESS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
+_SHARPNESS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
 
 
 class Case(NamedTuple):
@@ -41,15 +41,12 @@ class Recipe(NamedTuple):
 
 
 RIDGES = (Recipe(1.0), Recipe(3.0), Recipe(10.0), Recipe(30.0))
-"""What is tried where a ranker must work in a world that it has not seen."""
-RECIPES = tuple(
-    Recipe(ridge, words, prior)
-    for ridge in (0.3, 1.0, 3.0)
-    for prior in (0.0, 0.5, 1.0)
-    for words in (False, True)
-    if ridge > 0.3 or not words
+"""What is averaged where a ranker must work on teams that it has not seen."""
+RECIPES = (
+    *(Recipe(ridge, False, prior) for prior in (0.0, 1.0) for ridge in (1.0, 3.0, 10.0, 30.0, 100.0)),
+    *(Recipe(ridge, True, 1.0) for ridge in (3.0, 10.0)),
 )
-"""What is averaged where labelled runs of the same kind are at hand."""
+"""What is weighed where labelled runs of the same kind are at hand."""
 
 
 class _Rows(NamedTuple):
@@ -85,7 +82,8 @@ def fitted(cases: Sequence[Case], names: Sequence[str], recipe: Recipe, prior: R
     rows = _rows(cases)
     keep = np.array([recipe.words or name not in HASHED for name in names])
     mean = rows.x.mean(axis=0)
-    drawn = np.zeros(len(names)) if prior is None else np.where(keep, recipe.prior * np.asarray(prior.weight), 0.0)
+    known = np.zeros(len(names)) if prior is None else prior.sharpness * np.asarray(prior.weight)
+    drawn = np.where(keep, recipe.prior * known, 0.0)
     weight = drawn.copy()
     weight[keep] = _logit(rows._replace(x=(rows.x - mean)[:, keep]), recipe.ridge, drawn[keep])
     return Ranker(names=list(names), mean=mean.tolist(), weight=weight.tolist())
@@ -153,43 +151,27 @@ def log_loss(cases: Sequence[Case], scores: Sequence[Floats], sharpness: float =
     return float(np.average(told, weights=weight))
 
 
-def _sharpened(ranker: Ranker, cases: Sequence[Case], scores: Sequence[Floats]) -> tuple[Ranker, float]:
-    """The ranker, as sure as its held-out scores were right, and their loss then."""
-    loss, sharpness = min((log_loss(cases, scores, s), s) for s in _SHARPNESS)
-    return replace(ranker, sharpness=sharpness, made={"held_out": float(np.exp(-loss))}), loss
-
-
 def averaged(
     cases: Sequence[Case],
     names: Sequence[str],
     prior: Ranker | None = None,
     *,
     recipes: Sequence[Recipe] = RECIPES,
+    is_weighed: bool = False,
     count: int = 5,
     seed: int = 0,
 ) -> tuple[Ranker, float]:
-    """The mean of the rankers of all recipes, its sharpness from folds of the cases, and the loss on those folds."""
+    """The mean of the rankers of all recipes, its sharpness from folds of the cases, and the loss on those folds.
 
-    def make(some: list[Case]) -> Ranker:
-        every = [fitted(some, names, recipe, prior) for recipe in recipes]
-        return replace(every[0], weight=np.mean([r.weight for r in every], axis=0).tolist())
-
-    return _sharpened(make(list(cases)), cases, held_out(cases, make, count, seed))
-
-
-def chosen(
-    cases: Sequence[Case], names: Sequence[str], *, recipes: Sequence[Recipe] = RIDGES, seed: int = 0
-) -> tuple[Ranker, float]:
-    """The ranker of the recipe that carries over best to groups left out one by one, and the loss there."""
-    best: tuple[float, Recipe, list[Floats]] | None = None
-    for recipe in recipes:
-
-        def make(some: list[Case], recipe: Recipe = recipe) -> Ranker:
-            return fitted(some, names, recipe)
-
-        scores = held_out(cases, make, len(cases), seed)
-        loss = min(log_loss(cases, scores, s) for s in _SHARPNESS)
-        if best is None or loss < best[0] - 1e-9:
-            best = (loss, recipe, scores)
-    assert best is not None
-    return _sharpened(fitted(cases, names, best[1]), cases, best[2])
+    Weighed, each recipe counts by the probability that it gave to the decisive steps of all folds held out, as in Bayesian model
+    averaging: exp(-cases * loss).
+    """
+    told = [held_out(cases, lambda some, r=recipe: fitted(some, names, r, prior), count, seed) for recipe in recipes]  # type: ignore[misc]
+    lost = np.array([log_loss(cases, scores) for scores in told])
+    share = np.exp(-len(cases) * (lost - lost.min())) if is_weighed else np.ones(len(recipes))
+    share /= share.sum()
+    every = [fitted(cases, names, recipe, prior) for recipe in recipes]
+    ranker = replace(every[0], weight=(share @ np.array([r.weight for r in every])).tolist())
+    mixed = [np.asarray(share @ np.array(scores), np.float64) for scores in zip(*told, strict=True)]
+    loss, sharpness = min((log_loss(cases, mixed, s), s) for s in _SHARPNESS)
+    return replace(ranker, sharpness=sharpness, made={"held_out": float(np.exp(-loss))}), loss

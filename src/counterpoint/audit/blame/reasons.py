@@ -113,6 +113,19 @@ _SAID: dict[str, tuple[str, str]] = {
     "followed_by_giving_up": ("reply", "the next agent says that something did not work"),
     "built_upon": ("reply", "the next agent uses what it states"),
     "has_no_reply": ("reply", "no other agent answers it"),
+    "is_brief": ("plan", "hands out the task"),
+    "shows_page": ("reach", "shows a page or search results"),
+    "first_work": ("place", "the first work after the task was handed out"),
+    "second_work": ("place", "the second piece of work"),
+    "first_work_unfinished": ("place", "the first work of a run that never came to a result"),
+    "first_error_unfinished": ("tool", "the first error of a run that never came to a result"),
+    "error_mended": ("tool", "an error, but a later call worked"),
+    "first_error_never_mended": ("tool", "the first error, and no call worked after it"),
+    "first_guess": ("claim", "the first to assume something or to state it from memory"),
+    "tool_poor": ("tool", "the tool it called ran, and found nothing"),
+    "says_result_first": ("claim", "the first to say the result"),
+    "tool_gives_result": ("result", "the result first comes up in the answer to its call"),
+    "rule_of_errors": ("tool", "the first error, or the first work where no tool failed"),
     "unlike_others": ("claim", "other runs of the task do not state this"),
     "surprise": ("words", "a local model finds it surprising"),
 }
@@ -127,6 +140,22 @@ _NOT = {
     "is_confirmed",
     "length",
 }
+
+_BY_RESULT = frozenset(
+    {
+        "tool_failed",
+        "tool_empty",
+        "tool_poor",
+        "first_error",
+        "last_error",
+        "error_mended",
+        "first_error_unfinished",
+        "first_error_never_mended",
+        "rule_of_errors",
+        "tool_gives_result",
+    }
+)
+"""Signals that the answer of the step's tool shows."""
 
 
 class Reason(Struct, frozen=True, kw_only=True):
@@ -176,11 +205,11 @@ def reasons(steps: Steps, k: int, part: Floats, x: Floats, names: list[str], mos
 def excerpt(steps: Steps, k: int, signal: str) -> str | None:
     """The words of the trace that show the signal, where words show it."""
     text = steps.texts[steps.places[k]]
-    if signal in ("tool_failed", "tool_empty", "first_error", "last_error") and steps.results[k] >= 0:
+    if signal in _BY_RESULT and steps.results[k] >= 0:
         return _cut(steps.texts[steps.results[k]], 0)
     if signal in ("after_failure", "after_empty", "ignores_result", "uses_result") and steps.heard[k] >= 0:
         return _cut(steps.texts[steps.heard[k]], 0)
-    found = matches(signal, text)
+    found = matches(signal, text) if signal != "first_guess" else matches("assumes", text) or matches("recalls", text)
     if found is not None:
         return _cut(text, found)
     if signal in (

@@ -57,6 +57,8 @@ _WORDS = {
     "calculates": r"calculat\w*|comput\w*|sum|count\w*|multipl\w*|divid\w*|average|total",
 }
 _PATTERNS = {name: re.compile(rf"\b(?:{words})\b") for name, words in _WORDS.items()}
+_BRIEF = re.compile(r"\b(?:from|by) (?:your|our|the) manager\b|^#+ *(?:general )?task\b", re.I | re.M)
+_PAGE = re.compile(r"^\s*(?:address|url): |^title: |viewport|^\s*search results? ?\d", re.I | re.M)
 _CODE = re.compile(r"```|^\s*(?:import|def|from|SELECT|exec)\b", re.M)
 BINS = 96
 """Bins of the hashed words."""
@@ -72,6 +74,7 @@ def signals(steps: Steps) -> dict[str, Floats]:
     for part in (_place, _agents, _tools, _graph, _manner, _claims, _overlaps):
         out |= part(steps)
     out |= _replies(steps, out)
+    out |= _turns(steps, out)
     return {name: np.clip(np.asarray(column, np.float64), -1.0, 1.0) for name, column in out.items()}
 
 
@@ -304,6 +307,56 @@ def _replies(steps: Steps, own: Mapping[str, Floats]) -> dict[str, Floats]:
         "built_upon": built,
         "has_no_reply": (reply < 0).astype(np.float64),
     }
+
+
+def _turns(steps: Steps, own: Mapping[str, Floats]) -> dict[str, Floats]:
+    """Where the run turns: the first work after the brief, errors that are never mended, the call that brought the result in."""
+    n, texts = len(steps), [steps.texts[i] for i in steps.places]
+    k = np.arange(n)
+    is_brief = (k == 0) & ((own["keeps_question"] >= 0.6) | bool(_BRIEF.search(texts[0][:2000])))
+    if n and steps.results[0] >= 0 and own["code"][0] > 0:
+        is_brief[0] = False  # it hands out the task and begins with it
+    is_page = np.array([bool(_PAGE.search(text[:400])) for text in texts])
+    says = np.array([len(steps.words[i]) >= 8 for i in steps.places])
+    work = np.flatnonzero(~is_brief & says & ~is_page)
+    first, second = np.zeros(n), np.zeros(n)
+    first[work[:1]], second[work[1:2]] = 1.0, 1.0
+    is_open = float(not any(own["ends"][j] > 0 or own["concludes"][j] > 0 for j in range(max(n - 2, 0), n)))
+    later_works = np.cumsum(own["tool_worked"][::-1])[::-1] - own["tool_worked"] > 0
+    guesses = (own["assumes"] + own["recalls"]) > 0
+    guesses[is_brief | is_page] = False
+    said, through = _brought_in(steps, is_brief)
+    return {
+        "is_brief": is_brief * 1.0,
+        "shows_page": is_page * 1.0,
+        "first_work": first,
+        "second_work": second,
+        "first_work_unfinished": first * is_open,
+        "first_error_unfinished": own["first_error"] * is_open,
+        "error_mended": own["tool_failed"] * later_works,
+        "first_error_never_mended": own["first_error"] * ~later_works,
+        "first_guess": ((np.cumsum(guesses) == 1) & guesses) * 1.0,
+        "tool_poor": np.array([float(r >= 0 and steps.says_it_failed(r)) for r in steps.results]),
+        "says_result_first": said,
+        "tool_gives_result": through,
+        "rule_of_errors": own["first_error"] if own["first_error"].any() else first,
+    }
+
+
+def _brought_in(steps: Steps, is_brief: Mask) -> tuple[Floats, Floats]:
+    """The first step, after the task was handed out, that says the result, or whose tool says it before anybody does."""
+    n = len(steps)
+    said, through = np.zeros(n), np.zeros(n)
+    for k, i in enumerate(steps.places):
+        if is_brief[k]:
+            continue
+        if steps.states(i):
+            said[k] = 1.0
+            break
+        if steps.results[k] >= 0 and steps.states(steps.results[k]):
+            through[k] = 1.0
+            break
+    return said, through
 
 
 # -- text by hashed words, and what other runs of the task said ------------------------------------------------------------

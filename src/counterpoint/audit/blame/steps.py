@@ -22,13 +22,15 @@ Floats = NDArray[np.float64]
 
 _ENTRY = re.compile(r"s(\d+)")
 _HEAD, _TAIL = 6000, 2000
+_BRIEFLY = 600
+"""What is longer than this many characters may speak of failures without being one."""
 _WORD = re.compile(r"[a-z][a-z'_]{2,}|\d[\d.,:/-]*\d|\d")
 # Numbers of two digits and more (one digit alone counts lists and steps), and names: a capital that begins no sentence.
 _CLAIM = re.compile(r"\d[\d.,:/-]*\d|(?<=[a-z,(] )['\"]?[A-Z][\w-]{2,}")
 # What a result says when nothing came of a call.
 _EMPTY = re.compile(
     r"\s*(?:there is no code\b|no (?:results?|output|matches|such|notes|rows)\b|nothing\b|none\b|\[\]|\(?empty\)?"
-    r"|(?:exitcode|exit code):? ?0[^\n]*\n\s*(?:code )?output:?\s*\Z)",
+    r"|(?:exitcode|exit code):? ?0[^\n]*\n\s*(?:code )?output:?\s*(?:\[\]|\{\}|none|null|nan|''|\"\")?\s*\Z)",
     re.IGNORECASE,
 )
 _FAILED = re.compile(
@@ -36,6 +38,23 @@ _FAILED = re.compile(
     r"|\bunable to\b|\b40[0-9]\b|\b50[0-9] ",
     re.IGNORECASE,
 )
+
+_MISSING = re.compile(
+    r"\[errno|\bno (?:such|match|data|info)|\b(?:does|did|could|was|is) ?n[o']t\b|\bnone\b|\bempty\b", re.IGNORECASE
+)
+# What is set off as a result: in bold, in quotes, in a box, or a number after a verb.
+_STATED = re.compile(
+    r"(?:\*\*|\\boxed\{|[\"“])([^*\"“”`{}\n]{1,60})(?:\*\*|\}|[\"”])"
+    r"|(?:\bis|\bare|\bas|=|:|\bof|\bto be|\bresult|\banswer)\s+\$?\\?\(?(-?\d[\d.,/]*)"
+)
+_BLOCK = re.compile(r"```.*?(?:```|\Z)", re.S)
+_PUNCTUATION = re.compile(r"[^\w./-]+")
+
+
+def _spaced(text: str) -> str:
+    """A text in small letters, its words one space apart and spaces around it, numbers without commas."""
+    words = (word.strip(".-/") for word in _PUNCTUATION.sub(" ", text.replace(",", "").lower()).split())
+    return f" {' '.join(word for word in words if word)} "
 
 
 def _claims(text: str) -> frozenset[str]:
@@ -118,6 +137,31 @@ class Steps:
         said = [k for k, i in enumerate(self.places) if len(self.words[i]) >= 3 or self.claims[i]]
         return said[-2:]
 
+    @cached_property
+    def answer(self) -> frozenset[str]:
+        """What the run gives as its result: what its last steps set off and say twice, without the words of the question."""
+        said = [i for i in self.places if len(self.words[i]) >= 3][-3:]
+        told = [self._stated(i) for i in said]
+        if not told:
+            return frozenset()
+        first = int(self.facts.team.place_E[self.places[0]])
+        asked = " ".join(_spaced(self.texts[i]) for i in self.order[:first])
+        twice = {word for n, words in enumerate(told) for word in words if any(word in w for w in told[:n])}
+        return frozenset(word for word in twice or told[-1] if f" {word} " not in asked)
+
+    def _stated(self, i: int) -> set[str]:
+        """What an event sets off: in bold, in quotes, boxed, or a number after `is`, `=` and the like."""
+        text = _BLOCK.sub(" ", self.texts[i])
+        return {_spaced(a or b).strip() for a, b in _STATED.findall(text)} - {""}
+
+    def states(self, i: int) -> bool:
+        """Whether an event says the result of the run; a number of one digit counts only where it is set off."""
+        long = [word for word in self.answer if len(word) > 1]
+        spaced = _spaced(_BLOCK.sub(" ", self.texts[i])) if long else ""
+        if any(f" {word} " in spaced for word in long):
+            return True
+        return len(long) < len(self.answer) and bool(self.answer & self._stated(i))
+
     # -- neighbours ----------------------------------------------------------------------------------------------------
 
     @cached_property
@@ -154,6 +198,11 @@ class Steps:
     def empty(self, i: int) -> bool:
         """Whether a result says nothing."""
         return not self.texts[i].strip() or bool(_EMPTY.match(self.texts[i]))
+
+    def says_it_failed(self, i: int) -> bool:
+        """Whether a short result is marked as a success and reads like a failure: `Population data not found`."""
+        text = self.texts[i]
+        return not self.failed(i) and len(text) < _BRIEFLY and bool(_FAILED.search(text) or _MISSING.search(text))
 
     @cached_property
     def agents(self) -> list[int]:

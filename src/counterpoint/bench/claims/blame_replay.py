@@ -44,7 +44,7 @@ def blame_replay(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     even: list[float] = []
     for s in range(seed, seed + seeds):
         found: dict[str, list[tuple[float, float, float, int]]] = {name: [] for name in rows}
-        for known in planted(s + 7_000, chats=0, teams=1, worlds=1, of=SMALL_TEAMS):
+        for known in planted(s + 7_000, teams=1, worlds=1, of=SMALL_TEAMS):
             is_live = "team" in known.trace.meta
             bar = float(known.trace.meta["planted_mistake"]["reward_without"])
             told = _held(known.trace, LiveReplay() if is_live else world(known.world), bar, even)

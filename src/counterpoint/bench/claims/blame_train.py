@@ -1,6 +1,6 @@
 """The shipped ranker made again, from planted mistakes and the labelled runs of Who&When that are at hand.
 
-Always true: labelled runs are fitted with a ridge that draws to what planted mistakes teach, averaged over recipes; a ranker
+Always true: labelled runs are fitted with ridges that draw to what planted mistakes teach, weighed by folds held out; a ranker
 without labelled runs of its shape of team knows planted mistakes alone. The weights are written where `BLAME_WEIGHTS` names a
 file, and compared with the shipped ones.
 """
@@ -16,7 +16,7 @@ import numpy as np
 
 from counterpoint.audit.blame.learning import averaged
 from counterpoint.audit.blame.ranker import SHAPES, Ranker, shape_of, shipped
-from counterpoint.bench.blame_cases import column_names, planted, ranker_of_planted, who_and_when
+from counterpoint.bench.blame_cases import CHATS, chats, column_names, ranker_of_chats, who_and_when
 from counterpoint.bench.claim import ClaimRow, at_most, reported
 from counterpoint.errors import InputError
 
@@ -28,7 +28,7 @@ def blame_train(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """Train the ranker that `blame` ships, from the cases of all seeds; `BLAME_WEIGHTS=FILE` keeps it."""
     if seeds < 1:
         raise InputError(f"seeds is at least 1, not {seeds}")
-    made = made_rankers(seed, seeds)
+    made, before = made_rankers(seed, seeds), {shape: shipped(shape) for shape in SHAPES}
     text = msgspec.json.format(msgspec.json.encode(made), indent=0)
     if path := os.environ.get(WRITE):
         Path(path).write_bytes(text)
@@ -36,24 +36,22 @@ def blame_train(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
         yield reported(f"{shape}: runs with planted mistakes", ranker.made["planted"])
         yield reported(f"{shape}: labelled runs of Who&When at hand", ranker.made["labelled"])
         yield reported(f"{shape}: held-out probability of the decisive step", ranker.made["held_out"])
-        known = shipped(shape)
-        if ranker.names == known.names:
-            yield reported(f"{shape}: largest difference from the shipped weights", _apart(ranker, known))
+        if ranker.names == before[shape].names:
+            yield reported(f"{shape}: largest difference from the shipped weights", _apart(ranker, before[shape]))
     yield at_most("size of the weights, bytes", float(len(text)), 1_000_000)
 
 
 def made_rankers(seed: int, seeds: int) -> dict[str, Ranker]:
     """A ranker for each shape of team, with what it was made of."""
     names = column_names(places=True, words=True)
-    ours = [k for s in range(seed, seed + seeds) for k in planted(s, chats=120, teams=1, worlds=2)]
     labelled = [k for k in who_and_when() if k.truth >= 0]
-    prior = ranker_of_planted(ours, names, seed=seed)
-    # Logs of people's teams are conversations. Planted stops of live teams would make it blame whoever ends one.
-    talking = ranker_of_planted([k for k in ours if k.trace.system == "expert_chat"], names, seed=seed)
     out = {}
     for shape in SHAPES:
-        cases = [k.case(names, group=k.trace.trace_id) for k in labelled if shape_of(k.steps) == shape]
-        made = averaged(cases, names, prior, seed=seed)[0] if cases else talking
+        ours = [k for s in range(seed, seed + seeds) for k in chats(s, shape, 2 * CHATS // seeds)]
+        made = ranker_of_chats(ours, names, seed=seed)
+        cases = [k.case(names, group=k.trace.task_id) for k in labelled if shape_of(k.steps) == shape]
+        if cases:
+            made = averaged(cases, names, made, is_weighed=True, seed=seed)[0]
         about = {
             "planted": float(len(ours)),
             "labelled": float(len(cases)),

@@ -1,9 +1,9 @@
 """Blame learned from labelled runs: nested cross-validation over the part of Who&When that is at hand.
 
-Five outer folds, each judged by a ranker that has not seen it: the mean of rankers by all recipes (ridge, hashed words, how far
-they are drawn to what planted mistakes teach), as sure as five inner folds of the rest say. A seed is another split. The targets
-are the best that is published for all of Who&When (FALAT, arXiv 2606.00765); the rows beside them are every
-constant, a step at random and the step before the first tool error.
+Five outer folds, each judged by a ranker that has not seen it: the mean of rankers by all recipes (ridge, hashed words, whether
+they are drawn to what planted mistakes teach), each weighed by how well it does on five inner folds of the rest. A seed is
+another split, and other planted mistakes. The targets are the best that is published for all of Who&When (FALAT, arXiv
+2606.00765); the rows beside them are every constant, a step at random and the step before the first tool error.
 
 Always true: no choice sees the outer fold; runs of one question stay in one fold.
 """
@@ -16,15 +16,16 @@ from counterpoint.audit.blame.learning import Case, averaged, held_out
 from counterpoint.audit.blame.ranker import Ranker
 from counterpoint.audit.blame.steps import Floats
 from counterpoint.bench.blame_cases import (
+    CHATS,
     Known,
     agent_hits,
+    chats,
     column_names,
     constants,
     error_rule,
     hits_of,
     not_here,
-    planted,
-    ranker_of_planted,
+    ranker_of_chats,
     who_and_when,
 )
 from counterpoint.bench.claim import ClaimRow, at_least, reported
@@ -42,10 +43,12 @@ def blame_who_when(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
         yield not_here()
         return
     names = column_names(places=True, words=True)
-    prior = ranker_of_planted(planted(seed, chats=200, teams=1, worlds=2), names, seed=seed)
     for part in sorted({k.world for k in every}):
         known = [k for k in every if k.world == part]
-        scores = [_nested(known, names, prior, s) for s in range(seed, seed + seeds)]
+        shape = "led" if part == "hand-crafted" else "panel"
+        scores = [
+            _nested(known, names, ranker_of_chats(chats(s, shape, CHATS), names, seed=s), s) for s in range(seed, seed + seeds)
+        ]
         told = [hits_of(known, one) for one in scores]
         yield at_least(f"{part} ({len(known)} runs): step", [sum(step) / len(known) for step, _ in told], _TARGET[part])
         yield reported(f"{part}: agent, by all its steps", [sum(agent_hits(known, one)) / len(known) for one in scores])
@@ -62,6 +65,6 @@ def _nested(known: Sequence[Known], names: Sequence[str], prior: Ranker, seed: i
 
     def make(some: list[Case]) -> Ranker:
         able = [c for c in some if c.truth >= 0]
-        return averaged(able, names, prior, seed=seed)[0]
+        return averaged(able, names, prior, is_weighed=True, seed=seed)[0]
 
     return held_out(cases, make, 5, seed)

@@ -54,19 +54,44 @@ class Spot(NamedTuple):
     where: str
 
 
+class Said(NamedTuple):
+    """One turn."""
+
+    who: str
+    """Empty where a tool answers whoever spoke before."""
+    text: str
+    ok: bool | None = None
+    """Of a result: whether it worked."""
+    to: str | None = None
+    """Whom an orchestrator gives work to."""
+    is_aside: bool = False
+    """A thought, heard by nobody else."""
+    decision: str | None = None
+
+
+class Cut(Exception):
+    """The turns are used up."""
+
+
 @dataclass
 class Talk:
     """What has been said, and the draws."""
 
     seed: int
     mistake: Spot | None
+    """The one mistake that is made; None leaves it to `rate`."""
     subtlety: float
-    turns: list[tuple[str, str, bool | None]] = field(default_factory=list)
-    """Speaker, text, and for a result whether it worked."""
+    rate: float = 0.0
+    """How likely a mistake is wherever one can be made."""
+    most: int | None = None
+    """The first so many are made, and no other."""
+    limit: int = 1000
+    """Turns after which the conversation is cut."""
+    turns: list[Said] = field(default_factory=list)
     spots: list[tuple[int, Spot]] = field(default_factory=list)
     """Where mistakes could be made, each with its turn."""
-    step: int | None = None
-    """The turn in which the mistake was made."""
+    made: list[tuple[int, Spot]] = field(default_factory=list)
+    """The mistakes that were made, each with its turn."""
 
     def draw(self, what: str) -> float:
         word = blake2b(f"{self.seed}|{what}".encode(), digest_size=8).digest()
@@ -78,20 +103,28 @@ class Talk:
     def pick(self, options: Sequence[str], what: str) -> str:
         return options[int(self.draw(what) * len(options))]
 
-    def errs(self, kind: MistakeKind, where: str) -> bool:
-        """Whether the mistake is made here: in the next turn."""
+    def errs(self, kind: MistakeKind, where: str, often: float = 1.0) -> bool:
+        """Whether a mistake is made here, in the next turn; `often` says how usual this one is beside others."""
         spot = Spot(kind, where)
         self.spots.append((len(self.turns), spot))
-        if self.mistake != spot:
-            return False
-        self.step = len(self.turns)
-        return True
+        if self.mistake is not None:
+            is_made = self.mistake == spot
+        else:
+            is_made = self.chance(self.rate * often, f"errs {kind} {where}") and (self.most is None or len(self.made) < self.most)
+        if is_made:
+            self.made.append((len(self.turns), spot))
+        return is_made
 
-    def say(self, who: str, text: str) -> None:
-        self.turns.append((who, text, None))
+    def say(self, who: str, text: str, *, to: str | None = None, is_aside: bool = False, decision: str | None = None) -> None:
+        self._put(Said(who, text, None, to, is_aside, decision or ("delegate" if to else None)))
 
     def result(self, text: str, ok: bool) -> None:
-        self.turns.append(("", text, ok))
+        self._put(Said("", text, ok))
+
+    def _put(self, said: Said) -> None:
+        if len(self.turns) >= self.limit:
+            raise Cut
+        self.turns.append(said)
 
     def crash(self, what: str) -> None:
         error = self.pick(ERRORS, what)
@@ -133,7 +166,7 @@ class Problem:
 
 def make_problem(talk: Talk) -> Problem:
     name, what, constraint = TOPICS[int(talk.draw("topic") * len(TOPICS))]
-    n = 2 + int(talk.draw("size") * 3)
+    n = 1 + int(talk.draw("size") * 3)
 
     def named(tag: str) -> str:
         return "".join(talk.pick(SYLLABLES, f"{tag}{j}") for j in range(2 + int(talk.draw(tag) * 2))).capitalize()
@@ -162,14 +195,36 @@ def opens(talk: Talk, what: str, is_wrong: bool) -> str:
     return talk.pick(GUESSING if guessing else STATING, "open" + what)
 
 
-def planned(talk: Talk, plan: list[int], op: str) -> str:
+def planned(talk: Talk, plan: list[int], op: str, often: float = 1.0) -> str:
     """What the plan says to do with the numbers; a bad plan does something else with them, or leaves the last one out."""
-    if not talk.errs("bad_plan", "plan"):
+    if not talk.errs("bad_plan", "plan", often):
         return op
-    if len(plan) > 2 and talk.chance(0.5, "which plan"):
+    if len(plan) > 1 and talk.chance(0.5, "which plan"):
         plan.pop()
         return op
     return talk.pick([other for other in OPS if other != op], "other op")
+
+
+MANNERS = (
+    "Let's follow the plan step by step, so that the result is accurate.",
+    "Please let me know if you agree, or if anything else is needed.",
+    "We should verify this carefully before we proceed to the next step.",
+    "\n1. Collect what is known.\n2. Work out the rest.\n3. Check that the conditions are met.",
+    "\n- the source must be named\n- the number must be exact",
+    "This approach helps to ensure that all constraints are met.",
+    "Once this is confirmed, we can finalize the answer.",
+    "Could someone go over this again?",
+    "First we gather the data, then we calculate.",
+    "There might be other sources; this one is likely enough.",
+)
+
+
+def mannered(talk: Talk, text: str, what: str) -> str:
+    """A text in the way such experts speak: sentences around it that say nothing about whether it is right."""
+    for n in range(int(talk.draw(f"wordy {what}") * 4)):
+        added = talk.pick(MANNERS, f"manner {n} {what}")
+        text = f"{added} {text}" if talk.chance(0.3, f"before {n} {what}") else f"{text} {added}"
+    return text
 
 
 def with_op(problem: Problem, op: str) -> Problem:
