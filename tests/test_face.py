@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import counterpoint as cpt
-from counterpoint.app.api import audit, compare, credit, fork, inputs, top, train
+from counterpoint.app.api import audit, blame, compare, credit, fork, inputs, top, train
 from counterpoint.app.cli import main
+from counterpoint.envs.expert_chat import broken_chats
 
-FUNCTIONS = [audit.audit, compare.compare, credit.credit, credit.reward, fork.diff, fork.fork, top.top, train.train]
+FUNCTIONS = [audit.audit, blame.blame, compare.compare, credit.credit, credit.reward, fork.diff, fork.fork, top.top, train.train]
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +128,21 @@ def test_taint_is_what_the_command_prints(tmp_path: Path, capsys: pytest.Capture
     assert [(row["event"], row["status"], row["path"]) for row in rows] == [(s["event"], s["status"], s["path"]) for s in told["sinks"]]
     assert len(found.violations) == told["counts"]["violation"] > 0
     assert found._repr_html_().startswith("<div><table><caption")
+
+
+def test_blame_is_what_the_command_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [next(broken_chats(range(9), shapes=[shape])) for shape in ("panel", "led")]
+    found = cpt.blame(runs[0], limit=3)
+    told = printed(capsys, "blame", cpt.save(runs[0], tmp_path / "one.jsonl"), "--limit", 3)
+    assert told == plain(next(found.as_dicts()))
+    row = found.to_arrow().to_pylist()[0]
+    assert all(row[name] == told[name] for name in ("agent", "step", "score", "event"))
+    won = replace(runs[1], rewards={"team": 1.0})
+    both = cpt.blame([*runs, won])
+    assert [(name, error.what[:17]) for name, error in both.refused] == [(won.trace_id, "the run succeeded")]
+    assert sum(cause.runs for cause in both.causes()) == len(both.runs) == 2
+    with pytest.raises(cpt.InputError, match="one trace"):
+        cpt.blame(runs, replay=True)
 
 
 def test_top_is_what_the_command_prints(traces: list[cpt.Trace], store: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,6 +38,7 @@ PINNED = [
     "advise",
     "annotate",
     "audit",
+    "blame",
     "compare",
     "content_ref",
     "credit",

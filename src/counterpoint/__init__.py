@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from counterpoint.app.api.advise import advise
     from counterpoint.app.api.annotate import annotate, dataset, notes
     from counterpoint.app.api.audit import audit
+    from counterpoint.app.api.blame import blame
     from counterpoint.app.api.compare import compare
     from counterpoint.app.api.credit import credit, reward, rows
     from counterpoint.app.api.fork import diff, fork
@@ -78,6 +79,7 @@ _HOME = {
     "advise": "app.api.advise",
     "annotate": "app.api.annotate",
     "audit": "app.api.audit",
+    "blame": "app.api.blame",
     "compare": "app.api.compare",
     "content_ref": "trace",
     "credit": "app.api.credit",

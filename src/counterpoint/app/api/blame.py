@@ -1,4 +1,4 @@
-"""Who broke it, for commands and the page: runs judged beside other runs of their task, and the decisive step by forks.
+"""`cpt.blame`: who broke it. Runs judged beside other runs of their task, what recurs, and the decisive step by forks.
 
 Always true: a fork that would ask a model that costs something is priced first, and made only within `budget_tokens`; without a
 model that was named, an endpoint is never asked. Nothing is stored.
@@ -6,22 +6,153 @@ model that was named, an endpoint is never asked. Nothing is stored.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import msgspec
 import numpy as np
 
 from counterpoint.app.api.credit import asks_model
+from counterpoint.app.api.inputs import many_traces
 from counterpoint.app.forking import named_model, replay_for
-from counterpoint.audit.blame.judge import Blame, blame
+from counterpoint.audit.blame.judge import Blame, Cause, Suspect, causes
+from counterpoint.audit.blame.judge import blame as ranked
 from counterpoint.audit.blame.search import Decisive, Redo, find_decisive
 from counterpoint.audit.blame.steps import Steps
 from counterpoint.credit.fork_price import BudgetedReplay, CountingReplay, ForkPrice
-from counterpoint.errors import Refused
+from counterpoint.errors import InputError, Refused
 from counterpoint.trace import Trace
+from counterpoint.trace.tabular import Tabular
+
+if TYPE_CHECKING:
+    from counterpoint.app.api.inputs import Source, StorePlace
 
 _OTHERS = 8
 """Other runs of a task that a run is held against."""
+
+
+@dataclass(frozen=True)
+class Blamed(Tabular):
+    """Who broke one run or many; as a table, a row for each suspect."""
+
+    TABLE: ClassVar = {
+        "trace_id": "string", "rank": "int64", "agent": "string", "step": "int64", "score": "double", "event": "string",
+        "name": "string", "type": "string", "text": "string", "reasons": "list:string", "sure": "string",
+    }  # fmt: skip
+
+    found: tuple[tuple[Trace, Blame], ...] = field(repr=False)
+    """Each run that was judged."""
+    refused: tuple[tuple[str, Refused], ...] = ()
+    """Runs that were not, by trace id, with the reason: they succeeded, or nobody says anything."""
+    decisive: Decisive | None = None
+    """The decisive step by forks, where `replay` asked for it."""
+
+    @property
+    def runs(self) -> list[Blame]:
+        """The ranking of each run."""
+        return [one for _, one in self.found]
+
+    @property
+    def first(self) -> Suspect:
+        """The likeliest step of the first run."""
+        return self.runs[0].suspects[0]
+
+    @property
+    def suspects(self) -> list[Suspect]:
+        """The steps of the first run, the likeliest first."""
+        return self.runs[0].suspects
+
+    @property
+    def agents(self) -> dict[str, float]:
+        """How likely each agent of the first run is to blame: all its steps together."""
+        return self.runs[0].agents
+
+    def causes(self) -> list[Cause]:
+        """What recurs over the runs, the most frequent first."""
+        return causes(self.found)
+
+    def as_dicts(self) -> Iterator[dict[str, Any]]:
+        """What `counterpoint blame --json` prints, a line each."""
+        for one in self.runs:
+            for rank, suspect in enumerate(one.suspects, 1):
+                row = {"trace_id": one.trace_id, "rank": rank, **msgspec.to_builtins(suspect), "sure": one.sure}
+                yield row | ({"outcome": one.outcome, "agents": one.agents, "notes": one.notes} if rank == 1 else {})
+            if self.decisive is not None:
+                yield {"trace_id": one.trace_id, "decisive": msgspec.to_builtins(self.decisive)}
+
+    def table_rows(self) -> Iterator[Sequence[Any]]:
+        """A row per suspect, its reasons in words."""
+        for one in self.runs:
+            for rank, s in enumerate(one.suspects, 1):
+                why = [r.words for r in s.reasons]
+                yield (one.trace_id, rank, s.agent, s.step, s.score, s.event, s.name, s.type, s.text, why, one.sure)
+
+    def caption(self) -> str:
+        """Who is suspected first, and how sure that is."""
+        one, more = self.runs[0], len(self.runs) - 1
+        told = f"{one.trace_id}: {one.sure}: {self.first.name} at step {self.first.step} ({self.first.score:.0%})"
+        return told + (f", and {more:,} more runs" if more else "")
+
+
+def blame(
+    traces: Source,
+    *,
+    store: StorePlace = None,
+    limit: int | None = 20,
+    success: float = 1.0,
+    anyway: bool = False,
+    surprise: str | None = None,
+    replay: bool = False,
+    draws: int = 2,
+    seed: int = 0,
+    model: str | None = None,
+    base_url: str | None = None,
+    key_env: str | None = None,
+    allow: Collection[str] = (),
+    budget_tokens: int | None = None,
+) -> Blamed:
+    """Which step of a failed run most likely decided it, whose it is, and why; of many runs, also what recurs.
+
+    `limit` is how many suspects of a run are kept. A run whose team reward is at least `success` is refused unless `anyway`;
+    among several it is left out. `replay` finds the decisive step of one run by forks, if it can be done again; a model that
+    costs money is asked only where `model` names it, and for at most `budget_tokens`.
+
+    >>> import counterpoint as cpt
+    >>> from counterpoint.envs.expert_chat import broken_chats
+    >>> trace = next(broken_chats(range(9), shapes=["panel"]))
+    >>> found = cpt.blame(trace)
+    >>> found.first.agent in found.agents, round(sum(found.agents.values()), 3), found.first.score < 1
+    (True, 1.0, True)
+    """
+    many = many_traces(traces, store)
+    if replay and len(many) != 1:
+        raise InputError(f"replay is about one trace, not {len(many):,}", fix="name one")
+    found = collected(judged(many, bar=success, anyway=anyway, most=None if replay else limit, surprise=surprise))
+    if not replay:
+        return found
+    live: dict[str, Any] = {"model": model, "base_url": base_url, "key_env": key_env, "allow": allow}
+    return with_forks(found, limit=limit, bar=success, draws=draws, seed=seed, budget_tokens=budget_tokens, **live)
+
+
+def collected(each: Iterable[tuple[Trace, Blame | Refused]]) -> Blamed:
+    """Runs that were judged as one result; where none could be, the first reason is raised."""
+    found, refused = [], []
+    for trace, told in each:
+        if isinstance(told, Blame):
+            found.append((trace, told))
+        else:
+            refused.append((trace.trace_id, told))
+    if not found:
+        raise refused[0][1]
+    return Blamed(tuple(found), tuple(refused))
+
+
+def with_forks(blamed: Blamed, *, limit: int | None = None, **options: Any) -> Blamed:
+    """The decisive step of the first run by forks, with its first suspects; `options` are those of `decisive_by_forks`."""
+    trace, found = blamed.found[0]
+    shown = msgspec.structs.replace(found, suspects=found.suspects[:limit])
+    return Blamed(((trace, shown),), decisive=decisive_by_forks(trace, found, **options))
 
 
 def judged(
@@ -43,7 +174,7 @@ def judged(
     for trace in every:
         others = [t for t in tasks[trace.task_id] if t.trace_id != trace.trace_id][:_OTHERS]
         try:
-            yield trace, blame(trace, others=others, surprise=odd, bar=bar, anyway=anyway, most=most)
+            yield trace, ranked(trace, others=others, surprise=odd, bar=bar, anyway=anyway, most=most)
         except Refused as refused:
             yield trace, refused
 

@@ -6,7 +6,7 @@ Always true: nothing is stored and no model is asked, except by `--replay` of a 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -16,11 +16,14 @@ from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
 from counterpoint.app.cli._progress import track
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.words import plain_text
-from counterpoint.audit.blame.judge import Blame, Suspect, causes
+from counterpoint.audit.blame.judge import Blame, Suspect
 from counterpoint.audit.blame.reasons import FAMILIES
 from counterpoint.audit.blame.search import Decisive
-from counterpoint.errors import InputError, Refused
+from counterpoint.errors import InputError
 from counterpoint.trace import Trace
+
+if TYPE_CHECKING:
+    from counterpoint.app.api.blame import Blamed
 
 _SHOWN = 5
 
@@ -80,53 +83,34 @@ def blame(
     the causes that recur. With --json each suspect is a line with `agent`, `step` (the entry in the source's conversation, else
     the place among the events) and `score`.
     """
-    from counterpoint.app.api.blame import judged
+    from counterpoint.app.api.blame import collected, judged, with_forks
 
     which = chosen(words, store)
     if is_replay and len(which) != 1:
         raise InputError(f"--replay is about one trace, not {len(which)}", fix="name one")
     most = None if is_replay else (limit or (20 if as_json else max(_SHOWN, 10)))
-    found: list[tuple[Trace, Blame]] = []
-    refused: list[Refused] = []
     one_by_one = judged(which.traces(quiet=as_json), bar=bar, anyway=anyway, most=most, surprise=surprise)
-    for trace, told in track(one_by_one, "judging runs", total=len(which), quiet=as_json):
-        if isinstance(told, Blame):
-            found.append((trace, told))
-        else:
-            refused.append(told)
-    if not found:
-        raise refused[0]
-    decisive = _replayed(*found[0], bar, replay, as_json) if is_replay else None
+    found = collected(track(one_by_one, "judging runs", total=len(which), quiet=as_json))
+    if is_replay:
+        _say_price(found.found[0][0], replay["draws"], as_json)
+        found = with_forks(found, limit=limit or (20 if as_json else _SHOWN), bar=bar, **replay)
     if as_json:
-        _emit(found, decisive, limit or 20, only_causes)
+        rows = map(msgspec.to_builtins, found.causes()) if only_causes else found.as_dicts()
+        for row in rows:
+            emit({"schema": SCHEMA_VERSION, **row})
     elif len(which) == 1:
-        click.echo(_shown(*found[0], decisive, limit or _SHOWN))
+        click.echo(_shown(*found.found[0], found.decisive, limit or _SHOWN))
     else:
-        click.echo(_many(found, refused, limit, only_causes))
+        click.echo(_many(found, limit, only_causes))
 
 
-def _replayed(trace: Trace, found: Blame, bar: float, replay: dict[str, Any], as_json: bool) -> Decisive:
-    from counterpoint.app.api.blame import decisive_by_forks, search_price
+def _say_price(trace: Trace, draws: int, as_json: bool) -> None:
+    from counterpoint.app.api.blame import search_price
     from counterpoint.app.api.credit import asks_model
 
     if asks_model(trace):
-        price = search_price(trace, replay["draws"])
+        price = search_price(trace, draws)
         note(f"at most {price.forks:,} forks, which may ask a model for up to {price.tokens:,} tokens", quiet=as_json)
-    return decisive_by_forks(trace, found, bar=bar, **replay)
-
-
-def _emit(found: list[tuple[Trace, Blame]], decisive: Decisive | None, limit: int, only_causes: bool) -> None:
-    if only_causes:
-        for cause in causes(found):
-            emit({"schema": SCHEMA_VERSION, **msgspec.to_builtins(cause)})
-        return
-    for _, one in found:
-        about = {"schema": SCHEMA_VERSION, "trace_id": one.trace_id}
-        for rank, suspect in enumerate(one.suspects[:limit], 1):
-            row = {**about, "rank": rank, **msgspec.to_builtins(suspect), "sure": one.sure}
-            emit(row | ({"outcome": one.outcome, "agents": one.agents, "notes": one.notes} if rank == 1 else {}))
-        if decisive is not None:
-            emit({**about, "decisive": msgspec.to_builtins(decisive)})
 
 
 def _shown(trace: Trace, found: Blame, decisive: Decisive | None, limit: int) -> str:
@@ -159,17 +143,18 @@ def _by_forks(found: Decisive) -> str:
     return f"by forks: {where}; {found.words}  ({share})"
 
 
-def _many(found: list[tuple[Trace, Blame]], refused: list[Refused], limit: int | None, only_causes: bool) -> str:
+def _many(told: Blamed, limit: int | None, only_causes: bool) -> str:
     """Many runs for people: what recurs, then each run's first suspect."""
-    recurring = causes(found)
+    found, recurring = told.runs, told.causes()
     rows = [(c.words, c.who, c.runs, c.expected, c.reason, f"{c.trace_id} {c.event}") for c in recurring[: limit or 20]]
     lines = [table(("cause", "of", "runs", "expected", "such as", "in"), rows, right=(2, 3))]
     if not only_causes:
-        firsts = [(b, b.suspects[0]) for _, b in found]
+        firsts = [(b, b.suspects[0]) for b in found]
         cells = [
             (b.trace_id, s.step, s.name, f"{s.score:.0%}", FAMILIES[b.cause], s.text or "") for b, s in firsts[: limit or 20]
         ]
         lines += ["", table(("trace", "step", "agent", "score", "cause", "text"), cells, right=(1, 3))]
         lines += [f"… {len(firsts) - len(cells):,} more runs (--limit)"] if len(firsts) > len(cells) else []
-    lines.append(f"{len(found):,} runs judged" + (f", {len(refused):,} left out: {refused[0].what}" if refused else ""))
+    left_out = f", {len(told.refused):,} left out: {told.refused[0][1].what}" if told.refused else ""
+    lines.append(f"{len(found):,} runs judged{left_out}")
     return "\n".join(lines)
