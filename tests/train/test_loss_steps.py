@@ -49,8 +49,8 @@ def test_what_is_done_unless_asked_otherwise() -> None:
         "clone": {"steps": 12, "max_norm": 1.0},
         "reinforce": {"entropy": 0.005, "scale": True, "max_norm": 0.5},
         "soft": {
-            "tau_from": 0.3, "tau_to": 0.03, "keep": 192, "lam": 0.9, "steps": 48, "entropy": 0.005, "spawn": "linear", "spread_from": 0.6,
-            "spread_to": 0.15,
+            "tau_from": 0.3, "tau_to": 0.03, "keep": 192, "lam": 0.9, "steps": 48, "entropy": 0.005, "spawn": "teams",
+            "spread_from": 0.6, "spread_to": 0.15,
         },
         "td": {"mix": "qmix", "gamma": 0.99, "lam": 0.0, "tau_from": 1.0, "tau_to": 0.2, "epochs": 8, "max_norm": 10.0, "warm": 0,
                "each_step": False, "shaped": False, "drop_last": False},

@@ -115,13 +115,22 @@ def test_stops_are_judged_per_open_item_and_in_units_of_their_spread(taught: tup
 def test_the_luck_of_the_items_is_taken_off_the_spawns_return_unless_the_choice_explains_it(taught: tuple[Network, Lesson]) -> None:
     # luck: what the chains brought less V of their first rows, in points:  (6 - 1.5) + (0 - 3) = 1.5;  1 - 3.5 = -2.5
     luck = np.array([1.5, -2.5])
-    choice = np.array([[1, 0, LOG(4), 0, 1], [0, 1, 0, LOG(2), 1]])
-    explained = choice @ np.linalg.solve(choice.T @ choice + 0.5 * np.eye(5), choice.T @ luck)
-    rest = luck - explained
+    # teams of 3 and 1, each a place on the curve of sizes; who came; how many
+    choice = np.array([[0, 1, 1, 0, LOG(4), 0], [1, 0, 0, 1, 0, LOG(2)]])
+    level = luck - luck.mean()
+    rest = level - choice @ np.linalg.solve(choice.T @ choice + 0.5 * np.eye(6), choice.T @ level)
     # returns to go: 6 - 1, 2.5 - 0; in round 1: 6 - 4, and no luck is taken off there
     by_hand = [5 - 0.8 * rest[0], 5 - 0.8 * rest[0], 2.5 - 0.8 * rest[1], 2.5 - 0.8 * rest[1], 2.0]
     assert taught[1].spawn == pytest.approx(by_hand, abs=1e-5)
     assert abs(rest).max() > 0.2
+
+
+def test_time_is_no_luck(taught: tuple[Network, Lesson]) -> None:
+    timed = items() | {"time": np.array([1.0, 0.0, 0.0, 2.0, 0.0])}
+    timed["reward"] = timed["reward"] - timed["time"]  # the same luck but for the clock
+    found = lesson(net_of(), made(item=timed, stop=stops(), rule=rules(), spawn=spawns()), lam=0.5)
+    assert found is not None
+    assert found.spawn == pytest.approx(taught[1].spawn, abs=1e-5)
 
 
 def test_spreads_run_on_from_update_to_update_and_never_fall_to_nothing() -> None:

@@ -187,7 +187,8 @@ def test_bad_input(call: object) -> None:
 
 def test_the_flagship_may_learn_its_gate_by_classes() -> None:
     training = Training(settings_of({"preset": "counterpoint", "world": "W1", "set": TINY, "updates": 3, "change": {"loss": {"spawn": "classes"}}}))
-    plain = Training(settings_of({"preset": "counterpoint", "world": "W1", "set": TINY, "updates": 3}))
+    linear = {"change": {"loss": {"spawn": "linear"}}}
+    plain = Training(settings_of({"preset": "counterpoint", "world": "W1", "set": TINY, "updates": 3, **linear}))
     job = training.job(0, 0, training.weights())
     played = play(job.payload, job.weights)
     for one in (training, plain):

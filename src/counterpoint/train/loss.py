@@ -20,6 +20,7 @@ from counterpoint.trace.rows import Credit
 from counterpoint.train.learner import Balancer
 from counterpoint.train.policies.network import Network
 from counterpoint.train.rollouts import Rollout
+from counterpoint.train.spawn_critic import SpawnCritic
 from counterpoint.train.spawn_head import SpawnGradient
 
 
@@ -32,6 +33,7 @@ class Learner(Protocol):
     module: torch.nn.Module | None
     """What `Loss.module` made; None where it makes nothing."""
     spawning: SpawnGradient
+    teams: SpawnCritic
     update: int
     """How many were made before."""
     credit: Credit | None

@@ -155,24 +155,29 @@ def _rounds(out: Rollout, left: np.ndarray) -> np.ndarray:
     return sums[at] + own[at]
 
 
+_COARSE = (0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 48.0)
+
+
 def _spawn_returns(out: Rollout, t: Table, known: np.ndarray, share: float = 0.8) -> np.ndarray:
-    """R - share * luck: the sum over items of (return of the chain - V of its first row), less what the choice of the team itself
-    (who, how many) explains of it, so that no effect of the spawn decision is taken for luck, however blind V is to it."""
+    """R - share * luck: the sum over items of (return of the chain but for time - V of its first row), less what the choice of
+    the team itself (who, how many) explains of it, so that no effect of the spawn decision is taken for luck, however blind V is
+    to it. Time is left out because it is no luck: rounds are a step function of the team's size, which V smooths."""
     spawn = out.tables.get("spawn")
     if spawn is None:
         return np.zeros(0)
     order, to_go = t["order"], along(t, t["reward"])
     first = order[np.concatenate([[True], np.diff(t["chain"][order]) != 0])]
     luck = np.bincount(t["ep"][first], (to_go - known)[first], len(out.values))
+    if "time" in t:  # rollouts of older checkpoints have none
+        luck = luck + np.bincount(t["ep"], t["time"], len(out.values))
     start = spawn["round"] == 0
-    roles = int(spawn["role"].max()) + 1
-    choice = np.zeros((len(out.values), 2 * roles + 1))
-    choice[:, -1] = 1
-    at = np.flatnonzero(start)
-    choice[spawn["ep"][at], spawn["role"][at]] = spawn["choice"][at]
-    choice[spawn["ep"][at], roles + spawn["role"][at]] = np.log1p(spawn["number"][at])
-    ridge = np.linalg.solve(choice.T @ choice + 0.5 * np.eye(choice.shape[1]), choice.T @ luck)
-    luck = luck - choice @ ridge
+    at, roles = np.flatnonzero(start), int(spawn["role"].max()) + 1
+    number = np.zeros((len(out.values), roles))
+    number[spawn["ep"][at], spawn["role"][at]] = spawn["number"][at]
+    size = np.stack([np.interp(number.sum(axis=1), _COARSE, row) for row in np.eye(len(_COARSE))], axis=1)
+    choice = np.concatenate([size, number > 0, np.log1p(number)], axis=1)
+    ridge = np.linalg.solve(choice.T @ choice + 0.5 * np.eye(choice.shape[1]), choice.T @ (luck - luck.mean()))
+    luck = luck - luck.mean() - choice @ ridge
     return out.to_go("spawn") - share * np.where(start, luck[spawn["ep"]], 0.0)
 
 

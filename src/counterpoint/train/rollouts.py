@@ -38,8 +38,8 @@ class Rollout:
     seeds: np.ndarray
     salts: np.ndarray
     tables: dict[str, Table]
-    """The policy's record; item rows carry `reward`, `chain` (which item of which episode), `order` (row numbers, chain by chain)
-    and `calls_to_go` too."""
+    """The policy's record; item rows carry `reward`, `time` (the price of their share of the clock, which is in it), `chain`
+    (which item of which episode), `order` (row numbers, chain by chain) and `calls_to_go` too."""
     value_TE: np.ndarray
     """The return if the team had stopped before round t."""
     values: np.ndarray
@@ -230,14 +230,16 @@ def _settle(out: Rollout, worths: list[np.ndarray], clocks: list[np.ndarray], pr
     beat = t["round"] * episodes + t["ep"]
     share = np.bincount(beat[called], minlength=len(clocks) * episodes)
     passed = np.diff(np.array(clocks), axis=0).reshape(-1)
-    reward[called] -= config.round_price * passed[beat[called]] / share[beat[called]]
+    time = np.zeros(len(called))
+    time[called] = config.round_price * passed[beat[called]] / share[beat[called]]
+    reward -= time
     _credit_changes(t, called, reward, worths)
     order = np.lexsort((t["copy"], t["round"], t["item"], t["ep"]))
     begins = np.ones(len(order), np.bool_)
     begins[1:] = np.diff(t["ep"][order] * config.items + t["item"][order]) != 0
     chain = np.empty(len(order), np.int64)
     chain[order] = np.cumsum(begins) - 1
-    t["reward"], t["chain"], t["order"] = reward, chain, order
+    t["reward"], t["time"], t["chain"], t["order"] = reward, time, chain, order
     t["calls_to_go"] = along(t, called.astype(np.float64))
     t["worth"] = np.array(worths)[t["round"], t["ep"], t["item"]].astype(np.float32)
 

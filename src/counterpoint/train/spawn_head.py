@@ -96,23 +96,36 @@ class SpawnGradient:
         self, net: Network, t: Table, room: int, *, left: float = 1.0, eta: float = 1.0, eta_size: float = 0.6, most: float = 0.5,
         cap: float = 2.5,
     ) -> None:  # fmt: skip
-        """Move gate and size of the batch's roles along their gains, by `left` of a whole step; a mean size beyond the room would
-        feel nothing any more."""
-        top = float(np.log(max(room, 1)))
+        """Move gate and size of the batch's roles along their gains, by `left` of a whole step."""
         x = t["x"].astype(np.float64)
+        fit_heads(net, x, *self.targets(net, x, room, left=left, eta=eta, eta_size=eta_size, most=most, cap=cap))
+
+    def targets(
+        self, net: Network, x: np.ndarray, room: int, *, left: float = 1.0, eta: float = 1.0, eta_size: float = 0.6,
+        most: float = 0.5, cap: float = 2.5, least: float | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+        """Where gate and size of these roles should go; a mean size beyond the room would feel nothing any more."""
         with torch.no_grad():
-            gate, size = (v.numpy().astype(np.float64) for v in net.roles(torch.from_numpy(t["x"])))
-            for part, (head, old, rate, limit) in enumerate(((net.gate, gate, eta, most), (net.size, size, eta_size, most / 2))):
-                gain, error = self.estimate(x, part)
-                square = (gain / error) ** 2
-                move = left * np.clip(rate * gain * square / (1 + square), -limit, limit)
-                target = np.clip(old + move, -cap, cap) if part == 0 else np.clip(old + move, 0.0, top)
-                weight = np.concatenate([head.weight.numpy()[0], head.bias.numpy()]).astype(np.float64)
-                full = np.concatenate([x, np.ones((len(x), 1))], axis=1)
-                change = np.linalg.solve(full.T @ full + 1e-3 * len(x) * np.eye(ROLE + 1), full.T @ (target - full @ weight))
-                weight = weight + change
-                head.weight.copy_(torch.tensor(weight[None, :-1], dtype=torch.float32))
-                head.bias.copy_(torch.tensor(weight[-1:], dtype=torch.float32))
+            gate, size = (v.numpy().astype(np.float64) for v in net.roles(torch.from_numpy(x.astype(np.float32))))
+        found: list[np.ndarray] = []
+        for part, (old, rate, limit) in enumerate(((gate, eta, most), (size, eta_size, most / 2))):
+            gain, error = self.estimate(x, part)
+            square = (gain / error) ** 2
+            found.append(old + left * np.clip(rate * gain * square / (1 + square), -limit, limit))
+        return np.clip(found[0], -cap if least is None else least, cap), np.clip(found[1], 0.0, float(np.log(max(room, 1))))
+
+
+def fit_heads(net: Network, x: np.ndarray, gate: np.ndarray, size: np.ndarray, weight: np.ndarray | None = None) -> None:
+    """Change gate and size by as little as gives these rows their targets; sizes of rows count by their weight."""
+    full = np.concatenate([x, np.ones((len(x), 1))], axis=1)
+    for head, target, w in ((net.gate, gate, None), (net.size, size, weight)):
+        part = full if w is None else full * w[:, None]
+        ridge = 1e-3 * len(x) if w is None else 1e-5 * w.sum()
+        with torch.no_grad():
+            old = np.concatenate([head.weight.numpy()[0], head.bias.numpy()]).astype(np.float64)
+            new = old + np.linalg.solve(part.T @ full + ridge * np.eye(ROLE + 1), part.T @ (target - full @ old))
+            head.weight.copy_(torch.tensor(new[None, :-1], dtype=torch.float32))
+            head.bias.copy_(torch.tensor(new[-1:], dtype=torch.float32))
 
 
 def _codes(t: Table) -> tuple[np.ndarray, np.ndarray]:

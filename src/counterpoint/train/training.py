@@ -35,12 +35,13 @@ from counterpoint.train.returns import lesson, measure, row_advantages
 from counterpoint.train.rollouts import Rollout, TracedRollout, branched, merged, play_out
 from counterpoint.train.runner import Job
 from counterpoint.train.settings import Settings
+from counterpoint.train.spawn_critic import SpawnCritic
 from counterpoint.train.spawn_head import SpawnGradient
 from counterpoint.train.staleness import correct
 
 _KEPT = (
     *("x", "choice", "calls_to_go", "brief", "agent", "worth", "agent_x", "pair_x"),
-    *("mask", "ep", "round", "item", "reward", "chain", "order"),
+    *("mask", "ep", "round", "item", "reward", "time", "chain", "order"),
 )
 
 
@@ -90,7 +91,8 @@ class Training:
         """A running mean of the weights: what plays when it counts."""
         self.credit: Credit | None = None
         """What the advantages of the last update rest on, where it was judged on traces."""
-        self.spawning, self.trials, self._balancer = SpawnGradient(), Trials(), Balancer()
+        self.spawning, self.teams = SpawnGradient(), SpawnCritic()
+        self.trials, self._balancer = Trials(), Balancer()
         self.scaffolds = assign.Scaffolds(self.preset, max(2 * world.config.types for world in self.worlds))
         self.baselines: dict[str, float] = {}
         """Running means that a credit mechanism goes on from, by group."""
@@ -351,6 +353,7 @@ class Training:
             "recent": self.recent,
             "past": self.past,
             "spawning": self.spawning.state(),
+            "teams": self.teams.state(),
             "trials": self.trials.state(),
             "scaffolds": self.scaffolds.state(),
             "balancer": self._balancer.state(),
@@ -374,6 +377,7 @@ class Training:
         self.policy.load_state_dict(held["policy"])
         self.critic.load_state_dict(held["critic"])
         self.spawning.restore(held["spawning"])
+        self.teams.restore(held.get("teams", {}))
         self.trials.restore(held["trials"])
         self.scaffolds.restore(held.get("scaffolds", {}))  # older versions had neither
         self._balancer.restore(held.get("balancer", {}))

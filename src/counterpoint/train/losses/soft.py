@@ -1,7 +1,7 @@
-"""Soft policy iteration: purposes and stops move to better alternatives, spawns by a natural gradient.
+"""Soft policy iteration: purposes and stops move to better alternatives, teams to better ones.
 
     heads    minimise  sum_a pi(a) (tau log pi(a) - Q(a)),  whose minimum is  pi = softmax(Q / tau)
-    spawn    y = sum_r [ (go_r - p_r) w . x_r + go_r (s_r - m_r) v . x_r ] + noise     (`SpawnGradient`)
+    spawn    to the best of  f(size) + sum_r b_r share_r,  a critic of whole teams     (`SpawnCritic`)
     rest     briefs, pointers, rules and talk take clipped steps on what the critics leave unexplained
 
 Always true: all alternatives of a row move at once, as in the all-stops gradient (docs/stopping.md); nothing is sampled twice and
@@ -29,11 +29,12 @@ from counterpoint.train.loss import Learner, Loss
 from counterpoint.train.policies.network import Network
 from counterpoint.train.returns import lesson, row_advantages
 from counterpoint.train.rollouts import Rollout
-from counterpoint.train.spawn_head import SpawnStats, advantages, hats, softmax, target_logits
+from counterpoint.train.spawn_head import SpawnStats, advantages, fit_heads, hats, softmax, target_logits
 from counterpoint.train.surrogates import Steps
 
 Table = Mapping[str, np.ndarray]
-_SPAWN = ("linear", "classes")
+_SPAWN = ("teams", "linear", "classes")
+_LEAST = -5.0  # the logit of a second spawn, which is asked about every 16 rounds, may fall so far
 _CENTRES = (0.25, 0.5, 0.75, 1.0, 1.25)
 
 
@@ -53,9 +54,10 @@ class Options:
     """Of the critics per update; the heads make half as many."""
     entropy: float = 0.005
     """Weight of the entropy bonus of the clipped steps at the start; it falls to 0."""
-    spawn: str = "linear"
-    """How the spawn gate learns: "linear" (`SpawnGradient`), or "classes": shrunk advantages of both arms by family and number
-    of items (`spawn_head`), to which the gate is fitted."""
+    spawn: str = "teams"
+    """How the spawn head learns: "teams" (`SpawnCritic`: what sizes and shares of whole teams are worth), "linear"
+    (`SpawnGradient`), or "classes": shrunk advantages of both arms by family and number of items (`spawn_head`), to which the
+    gate is fitted."""
     spread_from: float = 0.6
     """Standard deviation of the log of a team's size at the start."""
     spread_to: float = 0.15
@@ -113,6 +115,9 @@ def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) 
 def _spawn(learner: Learner, o: Options, out: Rollout, advantage: np.ndarray) -> dict[str, float]:
     """Who comes, and how many."""
     net, table = learner.net, out.tables["spawn"]
+    if o.spawn == "teams":
+        _teams(learner, out, advantage)
+        return _spread(learner, o, table)
     before = [net.gate.weight.detach().clone(), net.gate.bias.detach().clone()]
     learner.spawning.add(net, table, advantage)
     learner.spawning.step(net, table, out.config.max_agents, left=max(0.25, 1 - learner.progress))
@@ -122,6 +127,26 @@ def _spawn(learner: Learner, o: Options, out: Rollout, advantage: np.ndarray) ->
             net.gate.weight.copy_(before[0])
             net.gate.bias.copy_(before[1])
         learner.module.step(net, table, advantage, eta=max(0.25, 1 - learner.progress))
+    return _spread(learner, o, table)
+
+
+def _teams(learner: Learner, out: Rollout, advantage: np.ndarray) -> None:
+    """Teams at the start of episodes by their critic, those who come later by the linear gradient; one fit of the heads."""
+    net, table, room = learner.net, out.tables["spawn"], out.config.max_agents
+    learner.teams.add(table, advantage, out.seeds[table["ep"]])
+    x, gate, size = learner.teams.wanted(net, room, learner.progress)
+    late = np.flatnonzero(table["round"] > 0)
+    if len(late):
+        learner.spawning.add(net, {name: column[late] for name, column in table.items()}, advantage[late])
+    if len(rows := learner.teams.late()):
+        more = learner.spawning.targets(net, rows, room, left=max(0.25, 1 - learner.progress), least=_LEAST)
+        x, gate, size = (np.concatenate(pair) for pair in ((x, rows), (gate, more[0]), (size, more[1])))
+    fit_heads(net, x, gate, size, np.where(gate > 0, 1.0, 0.01))
+
+
+def _spread(learner: Learner, o: Options, table: Table) -> dict[str, float]:
+    """Team sizes are drawn more narrowly as training goes on."""
+    net = learner.net
     with torch.no_grad():
         net.log_scale.fill_(float(np.log(o.spread_from * (o.spread_to / o.spread_from) ** learner.progress)))
     gate = net.roles(torch.from_numpy(table["x"]))[0].detach()

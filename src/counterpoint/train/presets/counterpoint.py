@@ -1,8 +1,8 @@
-"""Ours: soft policy iteration on causal cones, all-stops stopping, forced spawn forks.
+"""Ours: soft policy iteration on causal cones, all-stops stopping, a critic of whole teams, forced spawn forks.
 
-Purposes (leave, answer, verify, next) and stops are learned from critics of every alternative at once; briefs, pointers, rules
-and spawns by clipped steps on what those critics leave unexplained; two forced spawn decisions in 24 episodes keep both arms
-covered.
+Purposes (leave, answer, verify, next) and stops are learned from critics of every alternative at once, teams from a critic of
+their size and make-up; briefs, pointers and rules by clipped steps on what those critics leave unexplained; two forced spawn
+decisions in 24 episodes keep both arms covered.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from counterpoint.train.preset import Preset
 counterpoint = Preset(
     source="docs/research: stopping.md, spawn-credit.md (forced forks), partition.md (ledger, cone form), staleness.md",
     grade="M",
-    departures="the spawn head's natural gradient is linear in role features, not tabular; critics are small networks",
+    departures="spawns move towards the best of a regression over team sizes and shares, not by a natural gradient per arm; "
+    "critics are small networks",
     credit={"task_returns": {}},
     loss={"soft": {}},
     forks=0.1,
