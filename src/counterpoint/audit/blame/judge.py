@@ -20,7 +20,7 @@ from counterpoint.errors import NotIdentified, Refused
 from counterpoint.trace import Trace
 from counterpoint.trace.naming import first_line
 
-_SURE, _LIKELY = 0.5, 0.3
+_SURE, _LIKELY = 0.6, 0.3
 _EXPLAINED = 10
 
 

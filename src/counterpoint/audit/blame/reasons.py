@@ -151,7 +151,6 @@ _BY_RESULT = frozenset(
         "error_mended",
         "first_error_unfinished",
         "first_error_never_mended",
-        "rule_of_errors",
         "tool_gives_result",
     }
 )
