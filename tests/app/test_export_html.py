@@ -25,6 +25,7 @@ from counterpoint.app.viewer.events import event
 from counterpoint.app.viewer.excerpt import part
 from counterpoint.app.viewer.one_file import _longest, block, one_file, page_around, reopened
 from counterpoint.app.viewer.overview import overview
+from counterpoint.app.viewer.panels.advise import advise
 from counterpoint.app.viewer.panels.blame import blame
 from counterpoint.app.viewer.panels.safety import safety
 from counterpoint.errors import InputError, NotFound, Refused
@@ -82,7 +83,8 @@ def test_the_block_holds_what_the_server_would_say(tmp_path: Path) -> None:
     one = whole["traces"][trace.trace_id]
     assert one["about"] == plain(overview(trace)) | {"can_fork": False, "fork_refusal": "This page is a file: open the trace with counterpoint view to fork it."}
     assert base64.b64decode(one["columns"]) == columns(trace)
-    assert one["panels"] == {"blame": plain(blame.answer(trace)), "safety": plain(safety.answer(trace))}
+    panels = {"advise": advise.offline(trace), "blame": blame.answer(trace), "safety": safety.answer(trace)}  # type: ignore[misc]
+    assert one["panels"] == {name: plain(answer) for name, answer in panels.items()}
     assert [m["id"] for m in one["methods"]] == [m.id for m in methods(trace)]
     answering = {m["id"] for m in one["methods"] if m["refusal"] is None}
     assert answering == {name.split("/")[0] for name in one["credit"]}

@@ -9,7 +9,7 @@ export const FLAGS = {"untrusted": 1, "tainted": 2, "failed": 4, "on_path": 8, "
 export const FAMILIES = {"think": ["orchestrator_decision", "thinking"], "act": ["tool_call", "tool_result"], "coordinate": ["spawn", "message", "human_intervention"], "merge": ["return", "aggregate"], "stop": ["despawn", "safety_event"]} as const;
 export const EVENT_FIELDS = {"id": "text", "kind": "text", "type": "text", "agent": "text", "role": "text", "tool": "text", "model": "text", "to": "text", "task": "text", "n": "number", "t": "number", "seconds": "number", "tokens": "number", "cost": "number", "turn": "number", "step": "number", "depth": "number", "reward": "number"} as const;
 export const EVENT_FLAGS = {"untrusted": "untrusted", "tainted": "tainted", "failed": "failed", "error": "failed", "open": "open", "path": "on_path", "on_path": "on_path", "text": "text", "human": "human", "safety": "safety", "unlinked": "unlinked"} as const;
-export const PANELS = [{"id": "safety", "name": "Safety", "key": "5"}, {"id": "blame", "name": "Blame", "key": "6"}] as const;
+export const PANELS = [{"id": "safety", "name": "Safety", "key": "5"}, {"id": "blame", "name": "Blame", "key": "6"}, {"id": "advise", "name": "Advise", "key": "7"}] as const;
 
 /** A trace in a list. */
 export interface TraceRow {
@@ -544,5 +544,28 @@ export interface Suspicion {
   agents: Record<string, number>;
   sure: string;
   steps: number;
+  notes: string[];
+}
+
+/** One thing that could be different. */
+export interface TriedChange {
+  scope: string;
+  kind: string;
+  says: string;
+  event: number | null;
+  gain: number | null;
+  low: number | null;
+  high: number | null;
+  trials: number;
+  tokens: number | null;
+  verdict: string;
+}
+
+/** What could be changed, the best first. */
+export interface Suggestions {
+  changes: TriedChange[];
+  certificates: Record<string, string>;
+  trials: number;
+  command: string;
   notes: string[];
 }

@@ -110,7 +110,7 @@ def packed(trace: Trace, *, longest: int | None, notes: Sequence[str] = ()) -> d
         "credit": credits_,
         "methods": told,
         "outcomes": outcomes(trace),
-        "panels": {name: panel.answer(trace) for name, panel in panels().items()},
+        "panels": {name: (panel.offline or panel.answer)(trace) for name, panel in panels().items()},
     }
     if look.is_large:
         out["bins"] = base64.b64encode(bins(trace)).decode()

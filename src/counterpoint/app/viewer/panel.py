@@ -26,6 +26,8 @@ class Panel(NamedTuple):
     """What the page is told, as one of `shapes`."""
     shapes: tuple[type[msgspec.Struct], ...]
     """The shapes of the answer, those inside it first."""
+    offline: Callable[[Trace], msgspec.Struct] | None = None
+    """What a page in one file holds instead, in the same shape, where the answer takes trials; None: the answer."""
 
 
 def panels() -> dict[str, Panel]:
