@@ -101,7 +101,8 @@ def test_steps_count_as_the_source_counts_and_signals_say_what_they_mean() -> No
 
 def test_every_signal_has_its_words_and_the_shipped_weights_know_no_other() -> None:
     names = set(signals(Steps(said_trace(("a", "x"), ("b", "y")))))
-    assert {said(name, 1.0)[0] for name in names} <= FAMILIES.keys()
+    assert {said(name)[0] for name in names} <= FAMILIES.keys()
+    assert said("late", is_low=True)[1] == "early in the run"
     for ranker in map(shipped, SHAPES):
         assert set(ranker.names) <= names | set(HASHED)
         assert len(ranker.names) == len(ranker.weight) == len(ranker.mean)
@@ -132,7 +133,7 @@ def test_a_success_is_refused_and_ranked_only_where_asked() -> None:
 def test_what_is_not_known_is_said() -> None:
     assert "no outcome" in " ".join(blame(said_trace(("a", "one"), ("b", "two"), reward=None)).notes)
     one = blame(said_trace(("a", "one")))
-    assert one.suspects[0].score == 1
+    assert (one.suspects[0].score, one.sure) == (1, "a guess")
     assert "one step" in one.notes[0]
     masked = replace(said_trace(("a", "one"), ("b", "two")), contents={})
     assert "no step has a text" in " ".join(blame(masked).notes)
@@ -146,6 +147,7 @@ def test_what_is_not_known_is_said() -> None:
 def test_a_long_run_is_ranked_whole() -> None:
     said = [("abc"[i % 3], f"We now have item {i * 7919 % 100_000} of the list.") for i in range(3_000)]
     told = blame(said_trace(*said), most=5)
+    assert not any("late" in r.words for s in told.suspects for r in s.reasons if s.step < 1_000)
     assert (told.steps, len(told.suspects)) == (3_000, 5)
     assert sum(told.agents.values()) == pytest.approx(1, abs=1e-4)
 

@@ -117,7 +117,7 @@ def _shown(trace: Trace, found: Blame, decisive: Decisive | None, limit: int) ->
     """One run for people: the suspects, each with its reasons below it."""
     first = found.suspects[0]
     outcome = "no outcome stated" if found.outcome is None else f"team reward {found.outcome:g}"
-    lines = [f"{trace.trace_id}: {outcome}; {found.steps:,} steps could have decided it"]
+    lines = [f"{trace.trace_id}: {outcome}; {found.steps:,} step{'s'[: found.steps != 1]} could have decided it"]
     lines.append(f"{found.sure}: {first.name} at step {first.step} ({first.score:.0%})")
     if decisive is not None:
         lines.append(_by_forks(decisive))

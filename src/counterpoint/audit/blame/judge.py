@@ -107,7 +107,7 @@ def blame(
         trace_id=trace.trace_id, outcome=_number(trace.rewards.get("team")), steps=len(steps), notes=notes,
         suspects=[_suspect(steps, k, float(p[k]), why.get(k, [])) for k in shown],
         agents={a: round(share, 6) for a, share in agents.most_common()},
-        sure="sure" if top >= _SURE else "likely" if top >= _LIKELY else "a guess",
+        sure="a guess" if len(steps) == 1 or top < _LIKELY else "sure" if top >= _SURE else "likely",
     )  # fmt: skip
 
 

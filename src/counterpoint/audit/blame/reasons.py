@@ -14,6 +14,8 @@ from counterpoint.audit.blame.signals import matches
 from counterpoint.audit.blame.steps import Floats, Steps
 
 _EXCERPT = 110
+_LEAST = 0.02
+"""What adds less than this share is no reason."""
 
 FAMILIES: dict[str, str] = {
     "place": "its place in the run",
@@ -141,6 +143,16 @@ _NOT = {
     "length",
 }
 
+_LOW = {
+    "late": "early in the run",
+    "early": "late in the run",
+    "turn_of_agent": "early among the agent's own steps",
+    "share_of_agent": "of an agent that says little",
+    "short": "says more than a few words",
+    "read_by_nobody": "somebody read it",
+    "has_no_reply": "another agent answers it",
+}
+"""Signals whose absence is worth saying in words of its own."""
 _BY_RESULT = frozenset(
     {
         "tool_failed",
@@ -168,14 +180,14 @@ class Reason(Struct, frozen=True, kw_only=True):
     excerpt: str | None = None
 
 
-def said(signal: str, value: float) -> tuple[str, str]:
+def said(signal: str, is_low: bool = False) -> tuple[str, str]:
     """The family of a signal and its words; of a signal that speaks by being low, the opposite."""
     if signal.startswith("words_"):
         return "words", "uses words that mistakes use"
     if signal.startswith("place_"):
         return "place", f"among the {'last' if 'last' in signal else 'first'} steps of the run"
     family, words = _SAID[signal]
-    return family, words if value > 0.25 or signal not in _NOT else f"not: {words}"
+    return family, words if not is_low else _LOW.get(signal, f"not: {words}")
 
 
 def reasons(steps: Steps, k: int, part: Floats, x: Floats, names: list[str], most: int = 4) -> list[Reason]:
@@ -186,14 +198,17 @@ def reasons(steps: Steps, k: int, part: Floats, x: Floats, names: list[str], mos
     if words.any() and above[words].sum() > 0:
         gains["words_0"] = float(above[words].sum())
     total = sum(gains.values()) or 1.0
+    usual = x.mean(axis=0)
     column = {name: j for j, name in enumerate(names)}
     best = sorted(gains, key=lambda name: (-gains[name], name))
     out: list[Reason] = []
     for name in best:
-        value = 1.0 if name == "words_0" else float(x[k, column[name]])
-        if value <= 0.0 and name not in _NOT:
+        if gains[name] < _LEAST * total:
+            break
+        is_low = name != "words_0" and bool(x[k, column[name]] < usual[column[name]])
+        if is_low and name not in _NOT and name not in _LOW:
             continue  # it speaks for the step by not being there: true, and of no help
-        family, told = said(name, value)
+        family, told = said(name, is_low)
         out.append(Reason(signal="words" if name == "words_0" else name, family=family, words=told,
                           share=round(gains[name] / total, 4), excerpt=excerpt(steps, k, name)))  # fmt: skip
         if len(out) == most:
