@@ -76,3 +76,39 @@ def test_the_command_takes_gates(tmp_path: Path) -> None:
     assert CliRunner().invoke(record, [*told, "--gate", "taint"]).exit_code == 0
     wrong = CliRunner().invoke(record, [*told, "--gate", "taints"])
     assert wrong.exit_code != 0
+
+
+def returns(trace: Trace, heard: bool) -> list[str]:
+    """What workers returned, and whether their lead heard it as their answer."""
+    event = {e.id: e for e in trace.events}
+    read = {e.src for e in trace.edges if e.type == "return" and event[e.dst].agent == event[e.src].to}
+    return [trace.text(e) or "" for e in trace.events if e.type == "return" and (e.id in read) == heard]
+
+
+def test_a_quorum_hears_what_two_of_three_have(tmp_path: Path) -> None:
+    calm = team(tmp_path, ("quorum",), attack="", attack_rate=0.0)
+    workers = [e for e in calm.events if e.type == "spawn"]
+    assert sum("q2-" in str(e.to) for e in workers) == 4  # each part a second time
+    third = sum("q3-" in str(e.to) for e in workers)
+    assert third == len([e for e in calm.events if e.type == "safety_event"]) < 4  # a third only where two differ
+    attacked = team(tmp_path, ("quorum",), "y")
+    flags = [e for e in attacked.events if (e.extra or {}).get("gate") == "quorum"]
+    assert flags
+    heard = returns(attacked, True)
+    assert len(heard) == 4  # one for each part, whoever said it
+    assert any("q3-" in str(e.to) for e in attacked.events if e.type == "spawn")
+
+
+def test_a_verifier_has_what_it_rejects_done_anew(tmp_path: Path) -> None:
+    trace = team(tmp_path, ("verifier",))
+    rejected = [e for e in trace.events if (e.extra or {}).get("gate") == "verifier"]
+    anew = [e for e in trace.events if e.type == "spawn" and "r-" in str(e.to)]
+    assert len(rejected) == len(anew) > 0
+    critics = [e for e in trace.events if e.type == "spawn" and e.role == "critic"]
+    assert len(critics) == 4
+    unheard = returns(trace, False)
+    for event in rejected:
+        doubted = [trace.events[trace.index[e.src]] for e in trace.edges if e.dst == event.id]
+        assert trace.text(next(e for e in doubted if e.type == "return" and e.role == "worker")) in unheard
+    again = LiveReplay().fork(trace, trace.events[1].id)
+    assert [(e.key, e.type) for e in again.events] == [(e.key, e.type) for e in trace.events]

@@ -39,9 +39,12 @@ def sections(card: Card) -> list[Section]:
     by_cell = [(id_, *(_told(of[name], name, is_level=True) for name in shown)) for id_, of in card.cells.items()]
     out.append(Section("By cell", "", ("cell", "of the optimum", "success", "steps", "tokens"), by_cell, (1, 2, 3, 4)))
     if card.attacks:
-        head = ("cell", "met", "got its way", "of the optimum", "change", "found", "of flags right", "reach", "harm")
+        head = (
+            "cell", "met", "got its way", "of the optimum", "without", "change", "found", "of flags right", "steps to a flag",
+            "reach", "harm",
+        )  # fmt: skip
         words = "A control asks for nothing forbidden: what is flagged in it is a false alarm."
-        out.append(Section("Under attack", words, head, [_attack(a) for a in card.attacks], tuple(range(1, 9))))
+        out.append(Section("Under attack", words, head, [_attack(a) for a in card.attacks], tuple(range(1, len(head)))))
     if card.notes:
         more = len(card.notes) - _NOTES
         rest = [(f"and {more:,} more",)] if more > 0 else []
@@ -56,7 +59,9 @@ def _attack(a: AttackCard) -> tuple[str, ...]:
     right = "-" if a.precision is None else percent(a.precision)
     harm = f"{a.violations:,}" + (f" ({a.blocked:,} stopped)" if a.blocked else "")
     reach = _told(a.reach, "success", is_level=True)
-    return (a.cell, f"{a.met:,}", way, _told(a.utility, "share"), change, found, right, reach, harm)
+    steps = "-" if a.steps_to_flag.mean is None else f"{number(a.steps_to_flag.mean)} in {a.noticed:,} of {a.runs:,} runs"
+    shares = (_told(a.utility, "share"), _told(a.without, "share"))
+    return (a.cell, f"{a.met:,}", way, *shares, change, found, right, steps, reach, harm)
 
 
 def _told(e: Estimate, name: str, *, is_level: bool = False) -> str:

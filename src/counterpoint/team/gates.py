@@ -1,7 +1,10 @@
 """Gates of a live team: text that gives orders is withheld before an agent hears it.
 
+    allow_list   tools and files that a role does not have are refused: the toolbox and the sandbox, which are always on
     taint        what tools and shared notes give back: sentences that read like orders are left out
-    quarantine   what sub-agents return and say: the same, and of one that was caught nothing more is heard
+    quorum       a part counts as two agents out of three have it (`checks`)
+    verifier     a part counts once a critic accepts it, else it is done anew (`checks`)
+    quarantine   what sub-agents return and say: as taint, and of one that was caught nothing more is heard
 
 Always true: the recording keeps what was said; only those who would have heard it do not. Every time something is withheld there
 is a `safety_event` that rests on it. A gate reads words (`audit.injection.judged`): it misses orders in words that it does not
@@ -18,11 +21,24 @@ from dataclasses import dataclass, field
 from counterpoint.envs.task import Seen
 from counterpoint.errors import InputError, did_you_mean
 
-GATES = {"taint": "tool results and notes", "quarantine": "returns and messages of sub-agents"}
+GATES = {
+    "allow_list": "tools and files; always on",
+    "taint": "tool results and notes",
+    "quorum": "parts, done by two or three",
+    "verifier": "parts, judged by a critic",
+    "quarantine": "returns and messages of sub-agents",
+}
 _WITHHELD = "[withheld: it gives orders]"
 _SILENCED = "[withheld: this agent passed on orders]"
 _END = re.compile(r"(?<=[.!?])\s+|\n+")
 _TRIES = 16
+
+
+def gate_names(given: Sequence[str]) -> tuple[str, ...]:
+    """Gates as a command line gives them, one by one or with commas; each once, and one clear error for one that there is not."""
+    names = tuple(dict.fromkeys(name.strip() for text in given for name in text.split(",") if name.strip()))
+    check_gates(names)
+    return names
 
 
 def check_gates(names: Sequence[str]) -> None:

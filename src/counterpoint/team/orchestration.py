@@ -14,6 +14,7 @@ from typing import Protocol
 
 from counterpoint.envs.task import Act, Choice, Seen, Subtask
 from counterpoint.team.agent import Agent, Returned
+from counterpoint.team.checks import checked
 
 _IDLE_SHOWN = 4
 _FAILURES = 3
@@ -118,7 +119,12 @@ class Orchestration:
             return  # the message never arrived: nobody works on it
         self.lead.unread.append((event, "causal"))  # who is idle decides what is offered next
         self.idle.remove(agent)
-        self.busy.append((agent, asyncio.create_task(self.doing(agent, subtask), name=f"{agent.name}:{subtask.id}")))
+        self.send(agent, subtask)
+
+    def send(self, agent: Agent, subtask: Subtask) -> None:
+        """Let an agent do a part, behind the team's gates, at the same time as all others."""
+        doing = checked(self.lead, self.doing, agent, subtask)
+        self.busy.append((agent, asyncio.create_task(doing, name=f"{agent.name}:{subtask.id}")))
 
     async def gather(self, *, is_heard: bool = True) -> None:
         """Wait for everybody; hear what they bring, in the order in which they were sent."""

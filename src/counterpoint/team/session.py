@@ -169,12 +169,15 @@ def assemble(
     topology: Topology | None = None,
 ) -> Team:
     """A team that is ready to run; `topology` where it is not the one that the spec names."""
+    allowed = (topology or spec.make_topology()).allowed(instance, tuple(spec.tools))
+    if "verifier" in spec.gates:
+        allowed = {"critic": (*instance.tools, *spec.tools)} | allowed
     return Team(
         task=task,
         instance=instance,
         harness=harness(spec.harness),
         model=model,
-        toolbox=Toolbox(instance, (topology or spec.make_topology()).allowed(instance, tuple(spec.tools)), spec.tools),
+        toolbox=Toolbox(instance, allowed, spec.tools),
         limits=spec.limits,
         recorder=recorder,
         control=control or NoControl(),

@@ -85,7 +85,7 @@ _RESUMABLE |= {"budget_tokens", "budget_usd", "budget_seconds"}
 @click.option("--budget-tokens", type=click.IntRange(min=1), help="Tokens that the run may spend.")
 @click.option("--budget-usd", type=click.FloatRange(min=0, min_open=True), help="Dollars that the run may spend.")
 @click.option("--budget-seconds", type=click.FloatRange(min=0, min_open=True), help="Seconds that the run may take.")
-@click.option("--gate", "gates", multiple=True, metavar="NAME", help="Withhold orders in outside text: taint, quarantine.")
+@click.option("--gate", "gates", multiple=True, metavar="NAME[,NAME]", help="taint, quarantine, quorum, verifier, allow_list.")
 @click.option("--guard", metavar="FILE", help="Limits, as `counterpoint guard limits` prints them; agents past one are stopped.")
 @click.option("--id", "trace_id", metavar="ID", help="The trace's id (default: made from task and topology).")
 @click.option("--resume", metavar="ID", help="Continue a run that broke off, with its own task and team.")
@@ -148,6 +148,7 @@ def _list(kind: str, *, as_json: bool) -> None:
 
 def _spec(task_name: str, topology: str, options: dict[str, Any]) -> Spec:
     from counterpoint.envs.task import task
+    from counterpoint.team.gates import gate_names
     from counterpoint.team.harness import harness
     from counterpoint.team.session import Spec
     from counterpoint.team.state import Limits
@@ -172,7 +173,7 @@ def _spec(task_name: str, topology: str, options: dict[str, Any]) -> Spec:
         harness=options["harness"],
         limits=Limits.of(limits),
         tools={id_: {} for id_ in options["tools"]},
-        gates=tuple(options["gates"]),
+        gates=gate_names(options["gates"]),
     )
     spec.make_topology()
     return spec

@@ -35,9 +35,7 @@ class Found:
     """In the search, where it is flattered by having been chosen."""
 
 
-def search(
-    cell: Cell, team: Contestant, *, budget: int, caps: Caps, tell: Callable[[int, int], None] | None = None
-) -> Found:
+def search(cell: Cell, team: Contestant, *, budget: int, caps: Caps, tell: Callable[[int, int], None] | None = None) -> Found:
     """The wording of an attack on a task that gets its way most often."""
     left, spent, seed, scores = list(range(COMPOSED)), 0, _FIRST, dict[int, list[float]]()
     rounds = math.ceil(math.log2(COMPOSED))

@@ -71,6 +71,14 @@ class AttackCard(msgspec.Struct, frozen=True, kw_only=True):
     reach: Estimate
     violations: int
     blocked: int
+    without: Estimate
+    """Share of the optimum on the same seeds without the attack: what a defence leaves where nobody attacks."""
+    noticed: int
+    """Runs that met it and have a flag on it."""
+    runs: int
+    """Runs that met it."""
+    steps_to_flag: Estimate
+    """Events from the first planted one to the first flag on one, over the runs that have such a flag."""
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,6 +186,7 @@ def _attacked(cell: Cell, rows: Sequence[BenchRow]) -> AttackCard:
     is_read = [r for r in met if r.attack is not None and r.attack.flagged is not None]
     flagged, false = sums("flagged"), sums("false_flags")
     carrying = sums("carrying")
+    delays = [r.attack.steps_to_flag for r in met if r.attack is not None and r.attack.steps_to_flag is not None]
     shares = [r.attack.succeeded / r.attack.planted for r in met if r.attack is not None and r.attack.planted]
     return AttackCard(
         cell=cell.id,
@@ -192,6 +201,10 @@ def _attacked(cell: Cell, rows: Sequence[BenchRow]) -> AttackCard:
         reach=estimate(r.attack.reach for r in met if r.attack is not None and r.attack.planted),
         violations=sums("violations"),
         blocked=sums("blocked"),
+        without=estimate(clean[r.seed].share for r in mine if r.seed in clean),
+        noticed=len(delays),
+        runs=sum(r.attack is not None and r.attack.planted > 0 for r in met),
+        steps_to_flag=estimate(delays),
     )
 
 

@@ -26,7 +26,7 @@ from counterpoint.bench.scorecard.own_code import own_team, play_own
 from counterpoint.envs.task import Instance
 from counterpoint.envs.world import world
 from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
-from counterpoint.team.gates import check_gates
+from counterpoint.team.gates import gate_names
 from counterpoint.team.recorder import LogicalClock, MemorySink, Recorder, WallClock
 from counterpoint.team.session import Spec, assemble, make_model, play_to_trace
 from counterpoint.team.state import Limits
@@ -80,6 +80,7 @@ class PolicyTeam:
 
     name: str
     policy: Any
+    gates: tuple[str, ...] = ()
     told: Mapping[str, Any] = field(default_factory=dict)
 
     def plays(self, cell: Cell) -> bool:
@@ -90,12 +91,13 @@ class PolicyTeam:
 
     def play(self, cell: Cell, seed: int, caps: Caps) -> Attempt:
         """One episode, logged."""
-        runs = cell.make().run(self.policy, [seed], log=True)
+        place = cell.make()
+        runs = (place.replace(gates=",".join(self.gates)) if self.gates else place).run(self.policy, [seed], log=True)
         return Attempt(runs.trace(0))
 
     def about(self) -> dict[str, Any]:
         """The policy."""
-        return {"team": self.name, "kind": "policy", **self.told}
+        return {"team": self.name, "kind": "policy", **({"gates": list(self.gates)} if self.gates else {}), **self.told}
 
 
 @dataclass(frozen=True)
@@ -176,30 +178,36 @@ def contestant(
     team: str, *, model: str | None = None, options: Mapping[str, Any] | None = None, gates: Sequence[str] = ()
 ) -> Contestant:
     """A team by what the command line calls it; what cannot be found is one clear error before anything is played."""
-    check_gates(gates)
-    found = _contestant(team, model, options or {}, tuple(gates))
-    if gates and not isinstance(found, ModelTeam):
-        raise InputError(f"{team} has no gates", where="--gate", fix="topology:NAME, or the run of a language model")
+    chosen = gate_names(gates)
+    found = _contestant(team, model, options or {}, chosen)
+    if chosen and not isinstance(found, ModelTeam | PolicyTeam):
+        raise InputError(
+            f"{team} has no gates", where="--gate", fix="policy:NAME, topology:NAME, or a run; your code has its own"
+        )
     return found
 
 
 def _contestant(team: str, model: str | None, options: Mapping[str, Any], gates: tuple[str, ...]) -> Contestant:
     kind, _, rest = team.partition(":")
     if kind == "policy" and rest:
-        return PolicyTeam(team, _policy(rest))
+        return PolicyTeam(_gated(team, gates), _policy(rest), gates)
     if kind == "run" and rest:
         return _trained(Path(rest), team, options, gates)
     if kind == "topology" and rest:
         if ":" not in rest and rest not in registry.ids("topology"):
             raise NotFound(f"no topology named {rest!r}", where="--team", fix=did_you_mean(rest, registry.ids("topology")))
-        name = " ".join([rest, model or "fake", *(f"+{gate}" for gate in gates)])
-        return ModelTeam(name, rest, model or "fake", options, gates)
+        return ModelTeam(_gated(f"{rest} {model or 'fake'}", gates), rest, model or "fake", options, gates)
     if ":" in team:
         if not callable(own_team(team)):
             raise InputError(f"{team} is nothing that can be called", where="--team", fix="a function that takes a Job")
         return OwnTeam(team)
     fix = "policy:NAME, run:FOLDER, topology:NAME with --model, package.module:function, or file.py:function"
     raise NotFound(f"no team named {team!r}", where="--team", fix=fix)
+
+
+def _gated(name: str, gates: Sequence[str]) -> str:
+    """A team's name with its gates."""
+    return " ".join([name, *(f"+{gate}" for gate in gates)])
 
 
 def _policy(name: str) -> Any:
@@ -217,10 +225,10 @@ def _trained(folder: Path, team: str, options: Mapping[str, Any], gates: tuple[s
     about = json.loads((folder / "about.json").read_bytes())
     told = {"run": folder.name, "version": about.get("version")}
     if about.get("kind") == "language model":
-        return ModelTeam(team, "centralized", f"local:{folder}", options, gates, told)
+        return ModelTeam(_gated(team, gates), "centralized", f"local:{folder}", options, gates, told)
     try:
         from counterpoint.train.evaluate import policy_of
         from counterpoint.train.folder import RunFolder
     except ImportError as error:  # pragma: no cover
         raise CounterpointError("a trained network needs torch", fix="pip install 'counterpoint[train]'") from error
-    return PolicyTeam(team, policy_of(RunFolder.open(folder)), told)
+    return PolicyTeam(_gated(team, gates), policy_of(RunFolder.open(folder)), gates, told)

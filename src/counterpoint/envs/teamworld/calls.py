@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from counterpoint.envs.keyed import bits, purpose
-from counterpoint.envs.teamworld import acts
+from counterpoint.envs.teamworld import acts, defences
 from counterpoint.envs.teamworld.action import VERIFY, Calls
 from counterpoint.envs.teamworld.attacks import MARKS, Attacked, attacked
 from counterpoint.envs.teamworld.config import KINDS, Config
@@ -78,6 +78,9 @@ def answered(
     attack = attacked(config, s, c.ep, c.item, c.agent, c.brief, draw)
     know = _edited_knowledge(c, knowledge(config, s, c), edits)
     attack = None if attack is None else _spared(c, attack, edits)
+    code = None
+    if config.gates:
+        attack, code, know = defences.stopped(config, attack or defences.nothing(len(c)), know, draw)
     has_acts = name == "vote" and config.acts != "report"
     if attack is not None and has_acts:  # who does not look is out of reach, but a liar lies anyway
         attack = _taken_back(attack, ~acts.looks(config, c.acts) & (attack.mark != _LIAR))
@@ -86,19 +89,10 @@ def answered(
     again = work if anew is word else replace(work, draw=_draws(anew))
     back, honest = _replied(name, kind, work, again, attack)
     table = {
-        "ep": c.ep,
-        "item": item,
-        "agent": c.agent,
-        "family": family,
-        "brief": c.brief,
-        "purpose": c.purpose,
-        "attempt": attempt,
-        "claim": back.claim.astype(np.int64),
-        "right": back.right,
-        "word": word,
-        "row": np.full(len(c), -1),
-        "asked": np.full(len(c), -1),
-    }
+        "ep": c.ep, "item": item, "agent": c.agent, "family": family, "brief": c.brief, "purpose": c.purpose, "attempt": attempt,
+        "claim": back.claim.astype(np.int64), "right": back.right, "word": word,
+        "row": np.full(len(c), -1), "asked": np.full(len(c), -1),
+    }  # fmt: skip
     # a liar, or an agent that is asked again, had the same answer from the tool
     own_words = attack.wrong & (attack.mark == _LIAR) if attack is not None else np.zeros(len(c), np.bool_)
     own_words = own_words | (anew != word)
@@ -110,6 +104,8 @@ def answered(
     if back.finds is not None:
         table["finds"] = back.finds
     _mark(table, attack, honest, back)
+    if code is not None and attack is not None:
+        table |= defences.noted(kind, work, attack, code, s.planted[c.ep, c.item], table["claim"])
     _edited_claims(c, table, edits, name)
     table["delay"] = _delays(config, draw, len(c))
     return table, attack
@@ -269,6 +265,8 @@ def passed(batch: Running, name: str, table: Table, edits: list[Edit]) -> tuple[
                 table["said"] = table["claim"]
                 misread = draw(_CENTRE) < config.centre_misread * excess[ep]
                 table["claim"] = np.where(misread, (draw(_COIN) < 0.5).astype(np.int64), table["claim"])
+    if config.gates:
+        delivered = delivered & ~defences.dropped(batch, name, table, delivered)
     return sent, delivered, rejected & delivered
 
 

@@ -21,6 +21,14 @@ RULES = ("bayes", "naive", "weighted", "majority", "first", "lossy")
 TOPOLOGIES = ("centralized", "planner_executor_critic", "debate", "swarm", "hierarchical", "harness")
 ATTACKS = ("AV1", "AV2", "AV3", "AV4", "AV5", "AV6", "AV7", "AV8")
 CONTROLS = ("benign_imperative", "benign_fan_out")
+DEFENCES = {
+    "allow_list": "forbidden acts, and spawns that a return asks for, are stopped",
+    "taint": "orders in tool results and notes are withheld, where they are noticed",
+    "quorum": "an answer counts where a second look agrees",
+    "verifier": "an answer counts where a checker passes it",
+    "quarantine": "returns with orders or lies are dropped, where they are noticed, and their agent is not called again",
+}
+"""Gates that can be switched on."""
 ACTS = {
     "report": ("report",),
     "deliberate": ("refine", "persist", "concede"),
@@ -149,6 +157,10 @@ class Config:
     proposer: bool = _P(False, "yes/no", "a proposer sets how hard the questions are and how many there are")
     proposal_flaws: tuple[float, float, float] = _P((0.02, 0.1, 0.4), "1", "chance that a proposed question has no answer")
     opponent_rounds: int = _P(0, "rounds", "in which a second side may attack, as it chooses (AV1-AV8), at attack_rate")
+    gates: str = _P("", "names", "defences that are on, with commas: allow_list, taint, quorum, verifier, quarantine")
+    gate_hit: float = _P(0.9, "1", "chance that taint or quarantine notices an order or a lie that it reads")
+    gate_false: float = _P(0.05, "1", "chance that taint takes harmless imperative text for an order")
+    gate_price: float = _P(0.0005, "points", "per text that allow_list, taint or quarantine looks at")
 
     def __repr__(self) -> str:
         """Every parameter, but those of `LATER` that are off."""
@@ -166,6 +178,8 @@ class Config:
         _one_of("attack", self.attack, ("none", *ATTACKS, *CONTROLS))
         _one_of("advance", self.advance, ("quorum", "completion"))
         _one_of("acts", self.acts, tuple(ACTS))
+        for gate in self.defences:
+            _one_of("a gate", gate, tuple(DEFENCES))
         if self.opponent_rounds and (self.attack != "none" or not self.attack_rate):
             said = "with opponent_rounds the second side chooses the attack"
             raise InputError(said, fix='attack = "none", and an attack_rate above 0')
@@ -186,6 +200,11 @@ class Config:
         return (self.vote_items, self.pool_items, self.draft_items, self.chain_items, self.node_modules * self.node_module_size)
 
     @property
+    def defences(self) -> tuple[str, ...]:
+        """The gates that are on."""
+        return tuple(name.strip() for name in self.gates.split(",") if name.strip())
+
+    @property
     def items(self) -> int:
         """All items."""
         return sum(self.counts)
@@ -203,7 +222,7 @@ class Config:
 
 LATER = {
     "acts", "refine_gain", "judges", "judge_false_accept", "judge_false_reject", "judge_price", "proposer", "proposal_flaws",
-    "opponent_rounds",
+    "opponent_rounds", "gates", "gate_hit", "gate_false", "gate_price",
 }  # fmt: skip
 """Parameters that came after version 1 was released; at their defaults they change nothing."""
 _AT_LEAST_ONE = {

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from counterpoint.envs.keyed import purpose
-from counterpoint.envs.teamworld import attacks
+from counterpoint.envs.teamworld import attacks, defences
 from counterpoint.envs.teamworld.action import BAYES, Action, Calls, Spawns
 from counterpoint.envs.teamworld.acts import call_prices
 from counterpoint.envs.teamworld.calls import answered, judged, kind_of, passed, spoken
@@ -418,6 +418,8 @@ class Batch(Running):
             if answers is not None:
                 spoken(name, kind, x, table, answers)
             self._charge(x, full, attack)
+            if c.gates:
+                defences.charge(self, name, x.ep, table["family"])
             if "more" in table:
                 s.costs[:, _CALLS] += np.bincount(x.ep, table["more_price"], s.episodes)
                 s.costs[:, _MESSAGES] += c.broadcast_price * np.bincount(x.ep, table["messages"], s.episodes)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from counterpoint.envs.teamworld.action import DECISIONS
 from counterpoint.envs.teamworld.attacks import MARKS
-from counterpoint.envs.teamworld.config import ACTS, CONTROLS, FAMILIES, KINDS, RULES, Config
+from counterpoint.envs.teamworld.config import ACTS, CONTROLS, DEFENCES, FAMILIES, KINDS, RULES, Config
 from counterpoint.envs.teamworld.events import CRITIC, HUMAN, JUDGE, OPPONENT, PROPOSER
 from counterpoint.trace import Event, content_ref
 from counterpoint.trace.keys import about_text, make_key
@@ -447,9 +447,12 @@ class Makers:
 
     def _safety(self, p: EventRows) -> Written:
         what = {"AV5": "argument outside the allow-list", "AV8": "read outside the sandbox", "AV6": "request to spawn"}
-        rows = list(zip(*(p[n] for n in ("round", "item", "mark", "ok")), p.code("item", "attempt"), strict=True))
-        done = {1: "blocked", 0: "done"}
-        texts = [text_of(f"{what.get(MARKS[mark], MARKS[mark])}: {done[int(ok == 1)]}") for _, _, mark, ok, _ in rows]
+        rows = list(zip(*(p[n] for n in ("round", "item", "mark", "ok", "value")), p.code("item", "attempt"), strict=True))
+        done, gates = {1: "blocked", 0: "done"}, ("", *DEFENCES)
+        texts = [
+            text_of(f"{what.get(MARKS[mark], MARKS[mark])}: {done[int(ok == 1)]}" + (f" by {gates[gate]}" if gate > 0 else ""))
+            for _, _, mark, ok, gate, _ in rows
+        ]
         return [
             Event(
                 id=event,
@@ -464,7 +467,7 @@ class Makers:
                 key=make_key(agent, "safety", self._tail[code]),
                 ok=ok == 1,
                 source=SOURCE.get(MARKS[mark], "tool"),
-                extra={"violation": ok != 1},
+                extra={"violation": ok != 1} | ({"gate": gates[gate]} if gate > 0 else {}),
             )
-            for event, t, agent, said, (now, item, mark, ok, code) in zip(p.ids, p.t, p.who(), texts, rows, strict=True)
+            for event, t, agent, said, (now, item, mark, ok, gate, code) in zip(p.ids, p.t, p.who(), texts, rows, strict=True)
         ], texts

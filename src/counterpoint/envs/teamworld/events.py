@@ -13,7 +13,7 @@ import numpy as np
 from counterpoint.envs.keyed import normal, purpose
 from counterpoint.envs.teamworld.action import DECISIONS, VERIFY, Action, Calls
 from counterpoint.envs.teamworld.attacks import MARKS, Attacked
-from counterpoint.envs.teamworld.config import Config
+from counterpoint.envs.teamworld.config import DEFENCES, Config
 from counterpoint.envs.teamworld.event_log import EVENT, EventLog
 from counterpoint.envs.teamworld.state import BatchState
 
@@ -37,6 +37,7 @@ _ON = {
 }
 _PLACES = np.array([_ON.get(name, "") for name in MARKS])
 _BENIGN = MARKS.index("benign_imperative")
+_TAINT = 1 + list(DEFENCES).index("taint")
 
 
 class Writer:
@@ -269,7 +270,7 @@ class Writer:
         )
         log.link(call, rows, "tool_dependency")
         if attack is not None:
-            self._alarms(c, attack, mark, call, common)
+            self._alarms(c, attack, mark, call, common, table.get("gate"), (rows, start + dur))
         table["row"], table["asked"] = rows, call
         late = (table["delay"] > 0) & (k.advance == "quorum")
         log.fresh.append((c.ep[late], call[late]))
@@ -288,9 +289,14 @@ class Writer:
             latency = latency * k.latency_hard ** self.state.kinds.vote.difficulty[c.ep, table["item"]]  # type: ignore[union-attr]
         return np.minimum(latency, (_LATEST - _CALL) * k.round_s) + table["delay"] * k.round_s
 
-    def _alarms(self, c: Calls, attack: Attacked, mark: np.ndarray, call: np.ndarray, common: dict[str, np.ndarray]) -> None:
+    def _alarms(
+        self, c: Calls, attack: Attacked, mark: np.ndarray, call: np.ndarray, common: dict[str, np.ndarray],
+        gate: np.ndarray | None, result: tuple[np.ndarray, np.ndarray],
+    ) -> None:  # fmt: skip
         """What was forbidden: done, or blocked."""
-        log, start = self.log, self._t(c.ep, _CALL)
+        log, start, source = self.log, self._t(c.ep, _CALL), call
+        if gate is not None:  # a reader of results points at the result; whoever stops an act points at the call
+            source, start = np.where(gate == _TAINT, result[0], call), np.where(gate == _TAINT, result[1], start)
         bad = np.flatnonzero(attack.violation | attack.blocked)
         safety = log.add(
             c.ep[bad],
@@ -299,9 +305,10 @@ class Writer:
             t=start[bad],
             mark=mark[bad],
             ok=attack.blocked[bad],
+            **({"value": gate[bad]} if gate is not None else {}),
             **{n: v[bad] for n, v in common.items()},
         )
-        log.link(call[bad], safety, "safety_flow")
+        log.link(source[bad], safety, "safety_flow")
 
     def _reads(self, name: str, c: Calls, brief: np.ndarray, call: np.ndarray, whom: np.ndarray | None) -> None:
         """What a worker reads: its brief, what it remembers, the work it builds on, shared notes, what was broadcast."""
@@ -369,9 +376,23 @@ class Writer:
             rows = self._judged(t, every, rows, first, rejected)
         if accepts is not None:
             self._scored(t, every, rows, first, accepts, delivered)
+        self._dropped(t, first)
         read, lost = delivered[every], np.flatnonzero(sent & ~delivered)
         log.fresh.append((t["ep"][lost], t["asked"][lost]))
         self._read.append((t["ep"][every][read], rows[read]))
+
+    def _dropped(self, t: dict[str, np.ndarray], first: int) -> None:
+        """What the gates after the work say of the returns that they keep back."""
+        if not self.config.gates:
+            return
+        log, bad = self.log, np.flatnonzero(t["gate"] > 0)
+        ep = t["ep"][bad]
+        same = {n: t[n][bad] for n in ("agent", "attempt", "purpose", "mark")}
+        now = {"round": self.state.round[ep], "t": self._t(ep, _BACK)}
+        safety = log.add(
+            ep, type=EVENT["safety_event"], item=t["item"][bad] + first, ok=True, value=t["gate"][bad], **same, **now
+        )  # fmt: skip
+        log.link(np.where(t["back"][bad] >= 0, t["back"][bad], t["row"][bad]), safety, "safety_flow")
 
     def _judged(
         self, t: dict[str, np.ndarray], which: np.ndarray, rows: np.ndarray, first: int, rejected: np.ndarray

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from counterpoint.envs.task import Seen, Subtask
+from counterpoint.envs.task import Subtask
 from counterpoint.team.agent import Agent, Returned, Team
+from counterpoint.team.checks import judged
 from counterpoint.team.orchestration import Orchestration, manage
 from counterpoint.team.topology import Topology
 
@@ -33,7 +34,7 @@ async def _execute(agent: Agent, critic: Agent | None, subtask: Subtask) -> Retu
     for again in range(agent.team.limits.rounds):
         if critic is None or not back.ok or back.event is None:
             return back
-        objection, verdict = await _judge(critic, subtask, back, again)
+        objection, verdict = await judged(critic, subtask, back, again)
         if objection is None:
             return replace(back, by=(verdict,) if verdict else ())
         key = f"{critic.name}|objection|{subtask.id}|{again}"
@@ -42,21 +43,6 @@ async def _execute(agent: Agent, critic: Agent | None, subtask: Subtask) -> Retu
         back = await agent.work(Subtask(f"{subtask.id}~{again + 1}", subtask.text))
         back = replace(back, task=subtask.id)
     return back
-
-
-async def _judge(critic: Agent, subtask: Subtask, back: Returned, again: int) -> tuple[str | None, str | None]:
-    """What the critic objects to, None when it accepts, and the event that says so. Each case is judged by itself."""
-    judge = Agent(critic.team, critic.name, critic.role, critic.parent)
-    judge.number, judge.seen, judge.unread = critic.number, list(critic.seen), list(critic.unread)
-    judge.turn = critic.turn  # turns are counted over all cases
-    judge.hear(Seen("subtask", back.agent, subtask.text, subtask.id), back.event, "message")
-    judge.hear(Seen("return", back.agent, back.text, subtask.id), back.event, "return")
-    verdict = await judge.work(Subtask(f"{subtask.id}?{back.agent}?{again}", subtask.text), purpose="judge")
-    critic.turn = judge.turn
-    said = verdict.text.strip()
-    if not verdict.ok or not said or said.upper().startswith("ACCEPT"):
-        return None, verdict.event
-    return said.removeprefix("REJECT").lstrip(": ") or "rejected", verdict.event
 
 
 planner_executor_critic = Topology(run=_run, root="planner", workers=("executor", "critic"))

@@ -6,10 +6,8 @@ part is done by up to two workers, so that a vote can be taken; the orchestrator
 
 from __future__ import annotations
 
-import asyncio
-
 from counterpoint.envs.task import Choice, Subtask
-from counterpoint.team.agent import Agent, Returned, Team
+from counterpoint.team.agent import Agent, Team
 from counterpoint.team.orchestration import Orchestration, end
 from counterpoint.team.topology import Topology
 from counterpoint.team.turn import Chosen
@@ -68,10 +66,7 @@ def _start(work: Orchestration, agent: Agent, part: Subtask, round_: int, becaus
         return
     work.lead.unread.append((event, "causal"))  # who is idle decides who gets what in the next round
 
-    async def works() -> Returned:
-        return await agent.work(Subtask(f"{part.id}@{round_}", part.text))
-
-    work.busy.append((agent, asyncio.create_task(works(), name=f"{agent.name}:{part.id}")))
+    work.send(agent, Subtask(f"{part.id}@{round_}", part.text))
 
 
 def _after_round(work: Orchestration) -> list[Choice]:
