@@ -181,8 +181,8 @@ class Farming:
                 room[item] -= 1
                 rows.append((item, agent))
         size = (1 + (since + np.arange(len(rows))) % 3) if self.choice["brief"] == "varied" else 2
-        item, agent = (np.array([r[i] for r in rows], np.int64) for i in (0, 1))
-        return Calls.of(np.full(len(rows), ep), item, agent, size)
+        items, agents = (np.array([r[i] for r in rows], np.int64) for i in (0, 1))
+        return Calls.of(np.full(len(rows), ep), items, agents, size)
 
     def _shown(self, obs: Observation, ep: int) -> Calls:
         """Those who were hired last are asked one thing each."""
