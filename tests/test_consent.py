@@ -222,5 +222,5 @@ def test_a_path_is_no_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", [":x", ".a:b", "a b:c", "a..b:c", "../x:y"])
 def test_what_is_no_module_is_one_clear_error(name: str) -> None:
-    with pytest.raises(CounterpointError, match="is no module"):
+    with pytest.raises(CounterpointError, match="is not a module"):
         registry.get("tool", name)

@@ -214,5 +214,5 @@ def test_training_and_comparing_are_what_the_commands_do(
         cpt.train(resume="again", seed=1)
     with pytest.raises(cpt.InputError, match="there is nothing to compare"):
         cpt.compare(grpo)
-    with pytest.raises(cpt.InputError, match="a int is no run"):
+    with pytest.raises(cpt.InputError, match="a int is not a run"):
         cpt.compare(5)

@@ -2,7 +2,7 @@
 
 Always true: the id of a plug-in is its file's name, and the file defines one object of that name (a trailing underscore, as in
 `import_.py`, belongs to Python and not to the id). A package counts as a file: its `__init__.py`. A file that defines nothing
-of its own name is no plug-in, and one that begins with an underscore is private to its folder. Code outside the package is
+of its own name is not a plug-in, and one that begins with an underscore is private to its folder. Code outside the package is
 named `"my_lab.rewards:novelty"`. Nothing is imported until it is asked for, and what a file names is not asked for by anybody:
 `check_consent` stands before every name that came out of a file.
 """
@@ -133,7 +133,7 @@ def get(kind: str, name: str) -> Any:
 def _outside(kind: str, name: str) -> Any:
     module_name, _, attribute = name.partition(":")
     if not all(part.isidentifier() for part in module_name.split(".")):
-        raise NotFound(f"no {kind} {name!r}: {module_name!r} is no module", fix='"package.module:object"')
+        raise NotFound(f"no {kind} {name!r}: {module_name!r} is not a module", fix='"package.module:object"')
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:

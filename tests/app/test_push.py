@@ -85,7 +85,7 @@ def test_who_does_not_answer_and_who_is_no_collector(tmp_path: Path) -> None:
     with Store(filled(tmp_path / "node", ["a"])) as node:
         with pytest.raises(TryAgain, match=r"1 traces are not at the collector yet.*they are safe in .*counterpoint push --store"):
             Push(node, "http://127.0.0.1:1").send(patience_s=0)
-        with pytest.raises(InputError, match="no address of a collector"):
+        with pytest.raises(InputError, match="not an address of a collector"):
             Push(node, "127.0.0.1:4318")
         with serving(tmp_path / "all", token="secret") as live:
             with pytest.raises(Refused, match="asks for its token"):
@@ -133,7 +133,7 @@ def test_the_traces_of_a_run_are_sent_while_it_is_trained(tmp_path: Path) -> Non
         run = train_one(tmp_path / "run", CONFIG, push=live.url, **how)
         with Store(run.store_path) as own:
             assert sorted(live.store.ids()) == sorted(own.ids()) != []
-    with pytest.raises(InputError, match="no address of a collector"):
+    with pytest.raises(InputError, match="not an address of a collector"):
         train_one(tmp_path / "other", CONFIG, push="collector", **how)
     assert not (tmp_path / "other").exists()
 

@@ -122,7 +122,7 @@ def test_a_dead_endpoint_is_one_error_and_a_kept_trace(tmp_path: Path, capsys: p
         (["--task", "T1", "--topology", "ring"], 3, "ring"),
         (["--task", "T1", "--model", "gpt"], 3, "no kind of model"),
         (["--task", "T1", "--model", "fake:2"], 2, "from 0 to 1"),
-        (["--task", "T1", "--model", "fake:x"], 2, "is no skill"),
+        (["--task", "T1", "--model", "fake:x"], 2, "is not a skill"),
         (["--task", "T1", "--model", "scripted:nowhere.txt"], 3, "no script"),
         (["--task", "T1", "--set", "rows=many"], 2, "rows is a whole number"),
         (["--task", "T1", "--set", "no_such=1"], 2, "no_such"),

@@ -67,8 +67,8 @@ def test_a_file_of_lines_is_scored_in_place_and_others_are_not(
 @pytest.mark.parametrize(
     ("args", "code", "words"),
     [
-        (["log", "team"], 2, "is no score"),
-        (["log", "team=nan"], 2, "is no outcome"),
+        (["log", "team"], 2, "is not a score"),
+        (["log", "team=nan"], 2, "is not an outcome"),
         (["log", "--note", "x"], 2, "belong to a score"),
         (["log", "--proposal", "4"], 3, "suggests 1 outcomes"),
         (["other", "team=1"], 3, "no trace 'other'"),

@@ -83,7 +83,7 @@ def test_dates_are_days_months_years_and_spans() -> None:
         assert (end - begin) / day == days
     assert span_of("2d", "q", now=10 * day) == (8 * day, 8 * day)
     for wrong in ("yesterday", "2026-13", "2026-02-30", "9999", ""):
-        with pytest.raises(InputError, match="is no date"):
+        with pytest.raises(InputError, match="is not a date"):
             span_of(wrong, "q")
     with pytest.raises(InputError):
         matcher("date>soon")

@@ -33,7 +33,7 @@ def test_the_last_one_counts_and_nothing_is_lost() -> None:
         ("source", "team", 0.0), ("ann", "team", 1), ("bob", "team", 0.5), ("bob", "style", 3)]  # fmt: skip
     assert with_outcomes(trace, [by("ann", 1)]) == trace  # the same one again is no other one
     for bad in (by("x", float("nan")), by("x", 1, "")):
-        with pytest.raises(InputError, match="is no outcome"):
+        with pytest.raises(InputError, match="is not an outcome"):
             with_outcomes(trace, [bad])
 
 

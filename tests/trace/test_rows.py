@@ -62,7 +62,7 @@ def test_rows_are_chosen_by_unit_and_channel(asked: dict[str, str], values: list
 def test_what_is_no_amount_is_refused(value: float) -> None:
     with pytest.raises(InputError) as caught:
         Signals.of({"t": [Signal("agent", "a", "R2", value)]})
-    assert (caught.value.what, caught.value.where) == (f"{value} is no amount", "R2 of agent 'a'")
+    assert (caught.value.what, caught.value.where) == (f"{value} is not an amount", "R2 of agent 'a'")
 
 
 def test_an_unknown_unit_is_refused_with_the_nearest() -> None:

@@ -277,7 +277,7 @@ def test_a_team_that_calls_nobody_spends_its_budget_and_is_marked(
     [
         ({"preset": "grpoo"}, NotFound, "no preset named 'grpoo'.*did you mean 'grpo'"),
         ({"world": "W9"}, NotFound, "no world named 'W9'"),
-        ({"world": "s1", "set": {}}, InputError, "is no TeamWorld"),
+        ({"world": "s1", "set": {}}, InputError, "is not a TeamWorld"),
         ({"set": {"vote_itemz": 4}}, InputError, "no parameter named 'vote_itemz'.*vote_items"),
         ({"preset": "train.quick:needy", "world": "D", "set": {}}, Refused, "needs votes, which the world does not have"),
         ({"episodes": 3}, InputError, "3 episodes do not make groups of 2"),

@@ -154,7 +154,7 @@ class Push:
         try:
             kept = msgspec.json.decode(said, type=list[Kept])
         except msgspec.MsgspecError as error:
-            raise Refused("what answers there is no collector", where=self.address, fix="counterpoint serve") from error
+            raise Refused("what answers there is not a collector", where=self.address, fix="counterpoint serve") from error
         if len(kept) != len(batch):
             raise Refused("the collector answered for another number of traces", where=self.address)
         return kept
@@ -177,7 +177,7 @@ def checked(url: str) -> str:
     """An address that can be a collector's; `InputError` for others."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InputError(f"{url!r} is no address of a collector", fix="http://HOST:4318, as `counterpoint serve` prints it")
+        raise InputError(f"{url!r} is not an address of a collector", fix="http://HOST:4318, as `counterpoint serve` prints it")
     return url
 
 

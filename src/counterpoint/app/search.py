@@ -146,7 +146,7 @@ def _matcher(query: str, datasets: Mapping[str, Dataset], inside: tuple[str, ...
 def _within(term: Term, datasets: Mapping[str, Dataset], inside: tuple[str, ...]) -> Callable[[Any], bool]:
     """Whether a trace is in a collection; one that is a query is asked now."""
     if term.sign not in (":", "=", "!="):
-        raise InputError(f"{''.join(term)!r} is no condition", fix="in:NAME, or in!=NAME")
+        raise InputError(f"{''.join(term)!r} is not a condition", fix="in:NAME, or in!=NAME")
     found = datasets.get(term.value)
     if found is None:
         raise NotFound(f"no dataset named {term.value!r}", fix=did_you_mean(term.value, datasets))
@@ -220,7 +220,7 @@ def span_of(text: str, where: str, *, now: float | None = None) -> tuple[float, 
             continue
         return begin.timestamp(), end.timestamp()
     fix = "write a day as 2026-11-16, a month as 2026-11, or a span such as 7d or 12h"
-    raise InputError(f"{text!r} in {where} is no date", fix=fix)
+    raise InputError(f"{text!r} in {where} is not a date", fix=fix)
 
 
 def amount(term: Term) -> float:

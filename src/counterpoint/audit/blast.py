@@ -281,7 +281,7 @@ class EdgeAudit(NamedTuple):
 def upper(hits: int, trials: int, confidence: float = 0.95) -> float:
     """Clopper and Pearson's one-sided upper end: the p at which `hits` or fewer have the chance 1 - confidence."""
     if not 0 <= hits <= trials:
-        raise InputError(f"{hits} of {trials} is no share", fix="0 <= hits <= trials")
+        raise InputError(f"{hits} of {trials} is not a share", fix="0 <= hits <= trials")
     if hits == trials:
         return 1.0
     choose = [lgamma(trials + 1) - lgamma(k + 1) - lgamma(trials - k + 1) for k in range(hits + 1)]

@@ -267,7 +267,7 @@ class Query:
             self._look_for_files(error)
             raise InputError("the query failed", why=_first_line(error)) from error
         except UnicodeDecodeError as error:
-            raise InputError("the answer holds bytes that are no text", why=_first_line(error)) from error
+            raise InputError("the answer holds bytes that are not text", why=_first_line(error)) from error
         except duckdb.Error as error:
             raise InputError(
                 _first_line(error), where=_line_of(error), fix="`counterpoint sql` lists views and columns"

@@ -128,7 +128,7 @@ class LiveReplay:
 
     def _checked(self, trace: Trace, fork: Fork) -> tuple[Spec, list[dict[str, Any]]]:
         if not isinstance(trace.meta.get("team"), dict):
-            raise NotIdentified("this trace is no recording of a live team", "fork a trace of `counterpoint record`")
+            raise NotIdentified("this trace is not a recording of a live team", "fork a trace of `counterpoint record`")
         spec = Spec.of(trace.meta["team"])
         # the model has a rule of its own: `_model_of`
         spec.check_consent(self._allow, where=trace.trace_id, with_model=False, is_fork=True)

@@ -1,7 +1,7 @@
 """Orders to a running team: what they are, how they are sent, and how it is known that they took effect.
 
 Always true: an order is one line of an append-only file beside the journal, written at once and synced before `send` returns, so
-that sender and team may be different processes; a line that a killed sender left half is no order. An order is sent only to a
+that sender and team may be different processes; a line that a killed sender left half is not an order. An order is sent only to a
 trace that somebody is recording with a control, and to an agent that its journal knows. It has taken effect when its
 `human_intervention` event is in the journal.
 """
@@ -155,7 +155,7 @@ def _whole(order: Order) -> Order:
     try:
         size = len(order.text.encode())
     except UnicodeEncodeError:
-        raise InputError("the text is not Unicode", where="text", fix="half a surrogate pair is no character") from None
+        raise InputError("the text is not Unicode", where="text", fix="half a surrogate pair is not a character") from None
     if size > _LONGEST:
         raise InputError(f"the text has {size:,} bytes, more than {_LONGEST:,}", where="text", fix="say it shorter")
     return replace(order, id=order.id or uuid.uuid4().hex[:16], by=order.by or _who(), at=order.at or time.time())

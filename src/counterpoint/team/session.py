@@ -93,7 +93,7 @@ class Spec:
         texts = (found.task, found.topology, found.model, found.harness)
         tables = (found.config, found.options, found.tools, *(found.tools.values() if isinstance(found.tools, Mapping) else ()))
         if not all(isinstance(t, str) for t in texts) or not all(isinstance(t, Mapping) for t in tables):
-            raise InputError("the trace's team cannot be read: a name is no text", fix="a trace of `counterpoint record`")
+            raise InputError("the trace's team cannot be read: a name is not text", fix="a trace of `counterpoint record`")
         return found
 
     def outside(self) -> list[str]:
@@ -123,7 +123,7 @@ class Spec:
         """The topology's program."""
         found = registry.get("topology", self.topology)
         if not isinstance(found, Topology):
-            raise InputError(f"{self.topology!r} is no topology", fix=did_you_mean(self.topology, registry.ids("topology")))
+            raise InputError(f"{self.topology!r} is not a topology", fix=did_you_mean(self.topology, registry.ids("topology")))
         return found
 
 
@@ -150,7 +150,7 @@ def make_model(name: str, task: TextTask, **options: Any) -> Model:
         known = [f"{k}:..." for k in registry.ids("model")]
         raise NotFound(f"no kind of model named {kind!r}", where="--model", fix=did_you_mean(kind, known))
     if not isinstance(made, Model):
-        raise InputError(f"{name!r} is no model", fix="an object with name, version, complete and close")
+        raise InputError(f"{name!r} is not a model", fix="an object with name, version, complete and close")
     return made
 
 

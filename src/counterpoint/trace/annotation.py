@@ -73,7 +73,7 @@ def annotation(
     if label == "" or any(not c.isprintable() for c in (label or "") + name + by):
         raise InputError("a name or a label is empty or has control characters", fix="use words, such as verdict=wrong")
     if score is not None and (not name or not math.isfinite(score)):
-        raise InputError(f"{name or 'a score'}={score} is no score", fix="a name and a finite number, such as helpful=3")
+        raise InputError(f"{name or 'a score'}={score} is not a score", fix="a name and a finite number, such as helpful=3")
     if text is not None and len(text) > _LONGEST:
         raise InputError(f"the note has {len(text):,} characters, and {_LONGEST:,} is the most", fix="shorten it")
     return Annotation(

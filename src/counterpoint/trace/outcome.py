@@ -62,7 +62,7 @@ def with_outcomes(trace: Trace, given: Sequence[Outcome]) -> Trace:
     rewards = dict(trace.rewards)
     for one in given:
         if not one.channel or not math.isfinite(one.value):
-            raise InputError(f"{one.channel!r}={one.value} is no outcome", fix="a name and a finite number, such as team=1")
+            raise InputError(f"{one.channel!r}={one.value} is not an outcome", fix="a name and a finite number, such as team=1")
         if one in known:
             continue
         if one.by == SOURCE and any(k.by == SOURCE and k.channel == one.channel for k in known):

@@ -64,7 +64,7 @@ def _check(unit: str, value: float, where: str) -> None:
     if unit not in UNITS:
         raise InputError(f"no unit {unit!r}", where=where, fix=did_you_mean(unit, UNITS))
     if not np.isfinite(value):
-        raise InputError(f"{value} is no amount", where=where, fix="leave out what was not scored")
+        raise InputError(f"{value} is not an amount", where=where, fix="leave out what was not scored")
 
 
 @dataclass(frozen=True)

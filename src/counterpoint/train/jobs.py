@@ -28,7 +28,7 @@ def world_of(name: str, changes: Mapping[str, Any]) -> TeamWorld:
     world = find(name)
     if not isinstance(world, TeamWorld):
         raise InputError(
-            f"{name} is no TeamWorld",
+            f"{name} is not a TeamWorld",
             fix="W1, W2, D, P, V, A or M; in a stopping world `counterpoint train --world` learns a stop rule",
         )
     return world.replace(**changes) if changes else world

@@ -110,7 +110,7 @@ def check_row(row: TrainingRow) -> None:
     for name in ("logps", "advantages"):
         values = getattr(row, name)
         if values is not None and not np.isfinite(values).all():
-            raise InputError(f"{name} that are no numbers", where=row.name, fix="leave this trace out, or mend its credit")
+            raise InputError(f"{name} that are not numbers", where=row.name, fix="leave this trace out, or mend its credit")
     if n and min(row.completion_ids.min(), row.prompt_ids.min(initial=0)) < 0:
         raise InputError("a token id below 0", where=row.name, fix="token ids count from 0")
 

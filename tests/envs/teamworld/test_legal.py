@@ -105,7 +105,7 @@ ILLEGAL: dict[str, tuple[dict[str, Any], str]] = {
     "gone already": ({"despawns": (np.array([0]), np.array([3]))}, "not alive"),
     "goes twice": ({"despawns": (np.array([0, 0]), np.array([1, 1]))}, "despawned twice"),
     "called and sent away": (calls((0, VOTE, 1)) | {"despawns": (np.array([0]), np.array([1]))}, "called and despawned"),
-    "despawns is no pair": ({"despawns": (np.array([0]),)}, "despawns"),
+    "despawns is not a pair": ({"despawns": (np.array([0]),)}, "despawns"),
     "despawns of two lengths": ({"despawns": (np.array([0]), np.array([1, 2]))}, "despawns"),
     "stop of another length": ({"stop": [False]}, "stop has shape"),
     "stop in numbers": ({"stop": [0, 0]}, "stop holds"),

@@ -64,7 +64,7 @@ def _folders(run: Any) -> list[tuple[str | None, Path]]:
         return [pair for one in run for pair in _folders(one)]
     path = getattr(run, "path", None)
     if not isinstance(path, Path):
-        raise InputError(f"a {type(run).__name__} is no run", fix="name a folder of counterpoint train")
+        raise InputError(f"a {type(run).__name__} is not a run", fix="name a folder of counterpoint train")
     return [(None, path)]
 
 

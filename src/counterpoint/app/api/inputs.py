@@ -88,7 +88,7 @@ def _of_object(source: Any, store: StorePlace) -> Iterator[Trace]:
         for one in source:
             yield from each_trace(one, store)
     else:
-        raise InputError(f"a {type(source).__name__} is no trace", fix="give a trace, a file, an id or a query of a store")
+        raise InputError(f"a {type(source).__name__} is not a trace", fix="give a trace, a file, an id or a query of a store")
 
 
 def _stored(name: str, place: StorePlace) -> Iterator[Trace]:

@@ -67,7 +67,7 @@ def _names(text: str | None) -> tuple[str, ...]:
 def _shard(text: str | None) -> tuple[int, int]:
     found = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text or "1/1")
     if found is None:
-        raise InputError(f"{text!r} is no shard", where="--shard", fix="as in 1/4, up to 4/4")
+        raise InputError(f"{text!r} is not a shard", where="--shard", fix="as in 1/4, up to 4/4")
     return int(found[1]), int(found[2])
 
 

@@ -116,7 +116,7 @@ def _place(refs: Sequence[str], target: str, output: str | None, trainer: Traine
     if output == "-":
         suffix = next((s for s in trainer.suffixes if s == ".jsonl"), None)
         if suffix is None:
-            raise InputError(f"{target} is no text, which stdout is for", where="-o -", fix=f"-o rows{usual}")
+            raise InputError(f"{target} is not text, which stdout is for", where="-o -", fix=f"-o rows{usual}")
         return _Place(Path("-"), suffix, is_folder=False)
     path = Path(output)
     if output.endswith("/") or path.is_dir():

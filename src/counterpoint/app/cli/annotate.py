@@ -89,7 +89,7 @@ def _score(word: str) -> tuple[str, float]:
     try:
         return name, float(value)
     except ValueError:
-        raise InputError(f"{word!r} is no score", where="--score", fix="NAME=NUMBER, such as helpful=3") from None
+        raise InputError(f"{word!r} is not a score", where="--score", fix="NAME=NUMBER, such as helpful=3") from None
 
 
 def _show(found: Sequence[Annotation], *, as_json: bool) -> None:

@@ -3,7 +3,7 @@
 Importing `json` costs a quarter of a call of the hook; reading and writing are the same code either way. Where this Python's
 `_json` is not there or not as expected, it is `json` itself.
 
-Always true: `loads` and `dumps` give what those of `json` give; what is no JSON is a ValueError.
+Always true: `loads` and `dumps` give what those of `json` give; what is not JSON is a ValueError.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Rules:
 
 
 def _refused(value: Any) -> Any:
-    raise TypeError(f"a {type(value).__name__} is no JSON")
+    raise TypeError(f"a {type(value).__name__} is not JSON")
 
 
 def _made() -> tuple[Callable[[str | bytes], Any], Callable[..., str]]:

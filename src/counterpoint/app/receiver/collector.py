@@ -83,7 +83,7 @@ class Collector:
         try:
             waiting = _Waiting(msgspec.msgpack.decode(body, type=Parcel))
         except (msgspec.MsgspecError, ValueError) as error:
-            raise InputError("is no parcel of traces", why=str(error), fix="counterpoint push sends them") from error
+            raise InputError("is not a parcel of traces", why=str(error), fix="counterpoint push sends them") from error
         with self._wake:
             if self._is_closing:
                 raise TryAgain("the collector is shutting down")
@@ -152,7 +152,7 @@ def _read(sent: Sent) -> Trace | str:
     """The trace, or why it is none."""
     try:
         trace = decode_lines(sent.lines)
-        is_same = digest_of(with_annotations(trace, ())) == sent.digest.partition("+")[0]  # what people say is no part of it
+        is_same = digest_of(with_annotations(trace, ())) == sent.digest.partition("+")[0]  # what people say is not a part of it
         return trace if is_same else "it is not the trace that was sent: its digest differs"
     except InputError as error:
         return error.one_line()

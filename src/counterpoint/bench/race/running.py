@@ -60,7 +60,7 @@ def _trained(payload: Mapping[str, Any]) -> dict[str, Any]:
             values, columns = _played(training, tasks)
             value, calls = float(values.mean()), float(columns["calls"].mean())
             if not all(np.isfinite(held).all() for held in (np.asarray(value), *training.weights().values())):
-                raise CounterpointError(f"values or weights are no finite numbers after {training.update} updates")
+                raise CounterpointError(f"values or weights are not finite numbers after {training.update} updates")
             curve.append([training.totals["charged"], round(value, 6), round(calls, 3)])
         if training.is_done:
             break

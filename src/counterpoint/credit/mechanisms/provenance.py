@@ -342,7 +342,7 @@ def _note_runs(runs: dict[int, list[str]], names: list[int], words: list[str]) -
 
 def _run(traces: list[Trace], *, words: int = _WORDS, result: str | None = None, unit: str = "all") -> Credit:
     if not isinstance(words, int) or words < 1:
-        raise InputError(f"words={words!r} is no length of a window", fix="a whole number, 1 or more")
+        raise InputError(f"words={words!r} is not the length of a window", fix="a whole number, 1 or more")
     if unit not in ("all", "agent", "message"):
         raise InputError(f"no rows for unit {unit!r}", fix="agent, message or all")
     rows: list[CreditRow] = []

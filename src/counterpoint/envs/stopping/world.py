@@ -268,7 +268,7 @@ class StoppingEnv:
     def restore(self, snapshot: Any) -> None:
         """Go back to a snapshot of this world."""
         if not isinstance(snapshot, _Snapshot):
-            raise InputError(f"a {type(snapshot).__name__} is no snapshot of a stopping world")
+            raise InputError(f"a {type(snapshot).__name__} is not a snapshot of a stopping world")
         if snapshot.world != self._world:
             raise Refused("the snapshot is of another world or of other parameters", fix="restore it where it was taken")
         self.reset(snapshot.seed)

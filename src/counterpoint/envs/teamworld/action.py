@@ -212,7 +212,7 @@ def as_action(config: Config, data: Action | Mapping[str, Any]) -> Action:
     if isinstance(data, Action):
         return data
     if not isinstance(data, Mapping):
-        raise InputError(f"{data!r} is no action", fix='a mapping such as {"stop": true}, or an Action')
+        raise InputError(f"{data!r} is not an action", fix='a mapping such as {"stop": true}, or an Action')
     _known(data, _NAMES, "an action")
     rule = data.get("rule", RULES[BAYES])
     if rule not in RULES:

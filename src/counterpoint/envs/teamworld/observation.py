@@ -56,7 +56,7 @@ def _pair(despawns: Any) -> dict[str, Any]:
     if despawns is None:
         return {}
     if not isinstance(despawns, tuple) or len(despawns) != 2:
-        raise InputError("despawns is no pair", fix="(episodes, agents)")
+        raise InputError("despawns is not a pair", fix="(episodes, agents)")
     return {"ep": despawns[0], "agent": despawns[1]}
 
 
@@ -242,7 +242,7 @@ def _check_kinds(config: Config, state: BatchState, c: Calls, per_item: np.ndarr
         if kind == "vote":
             _check_acts(config, x, kind_state, x.item - first)
         elif x.act is not None:
-            _refuse(x.act != 0, x.ep, lambda r, x=x: f"item {int(x.item[r])} is no question", "acts are for questions")
+            _refuse(x.act != 0, x.ep, lambda r, x=x: f"item {int(x.item[r])} is not a question", "acts are for questions")
         if kind == "vote" and config.votes_per_agent < config.max_votes:
             before = (kind_state.callers[x.ep, x.item - first] == x.agent[:, None]).sum(axis=1)
             _refuse(

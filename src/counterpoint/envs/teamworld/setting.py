@@ -59,7 +59,7 @@ class Setting:
         if isinstance(policy, str):
             return named(policy, self.config)
         if not hasattr(policy, "act"):
-            raise InputError(f"{policy!r} is no policy", fix="a name, or an object with act(observation)")
+            raise InputError(f"{policy!r} is not a policy", fix="a name, or an object with act(observation)")
         return policy
 
     def batch(self, seeds: Sequence[int] | np.ndarray, *, log: bool = False) -> Batch:

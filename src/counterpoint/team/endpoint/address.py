@@ -70,7 +70,7 @@ def _parsed(given: str) -> Address:
     except ValueError:
         host, port, parts = None, None, urlsplit("")
     if parts.scheme not in ("http", "https") or not host or not host.isprintable() or " " in host:
-        raise InputError("the base URL is no http address", fix=fix)
+        raise InputError("the base URL is not an http address", fix=fix)
     name = f"[{host}]" if ":" in host else host
     where = name if port is None else f"{name}:{port}"
     path = parts.path.rstrip("/").removesuffix("/chat/completions")

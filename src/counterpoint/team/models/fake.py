@@ -173,7 +173,7 @@ def fake(spec: str = "", *, task: TextTask, **options: Any) -> Fake:
         skill = float(spec) if spec else 0.9
     except ValueError:
         raise InputError(
-            f"{spec!r} is no skill", where="--model fake:SKILL", fix="a number from 0 to 1, as in fake:0.8"
+            f"{spec!r} is not a skill", where="--model fake:SKILL", fix="a number from 0 to 1, as in fake:0.8"
         ) from None
     if not 0 <= skill <= 1 or any(not 0 <= float(value) <= 1 for value in options.values()):
         raise InputError("a chance is from 0 to 1", where="--model fake", fix="as in fake:0.8")
