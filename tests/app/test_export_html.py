@@ -17,9 +17,9 @@ import pytest
 from click.testing import CliRunner
 
 import counterpoint
+from app.viewer.test_dense import rows
 from counterpoint.app.cli import cli
 from counterpoint.app.viewer import one_file as module
-from counterpoint.app.viewer.columns import columns
 from counterpoint.app.viewer.crediting import credit, methods
 from counterpoint.app.viewer.events import event
 from counterpoint.app.viewer.excerpt import part
@@ -77,20 +77,20 @@ def test_the_block_holds_what_the_server_would_say(tmp_path: Path) -> None:
     trace = counterpoint.load(source)
     trace, found = masked(trace)
     whole = content(tmp_path / "t.html")
-    assert whole["version"] == 1
+    assert whole["version"] == 2
     assert whole["made_by"] == f"counterpoint {counterpoint.__version__}"
     assert whole["masked"] == dict(found) == told["masked"]
     one = whole["traces"][trace.trace_id]
     assert one["about"] == plain(overview(trace)) | {"can_fork": False, "fork_refusal": "This page is a file: open the trace with counterpoint view to fork it."}
-    assert base64.b64decode(one["columns"]) == columns(trace)
     panels = {"advise": advise.offline(trace), "blame": blame.answer(trace), "safety": safety.answer(trace)}  # type: ignore[misc]
     assert one["panels"] == {name: plain(answer) for name, answer in panels.items()}
     assert [m["id"] for m in one["methods"]] == [m.id for m in methods(trace)]
     answering = {m["id"] for m in one["methods"] if m["refusal"] is None}
     assert answering == {name.split("/")[0] for name in one["credit"]}
+    fields = rows(one)
     for n in range(0, len(trace.events), 7):
         detail = event(trace, n, whole=True)
-        assert one["events"][str(n)] == plain(detail.fields)
+        assert fields[n] == {name: value for name, value in plain(detail.fields).items() if name != "content_ref"}
         assert one["texts"].get(str(n)) == detail.text
     assert one["credit"]
     for name, found_credit in one["credit"].items():
@@ -163,7 +163,7 @@ def test_strange_strings_and_numbers_survive() -> None:
     events = [Event(id="a", t=0, type="message", agent="x", content_ref="r", extra={"big": 2**80, "half": "\ud800"})]
     trace = Trace(trace_id="t", task_id="q", events=events, contents={"r": "half \ud800"})
     one = reopened(one_file([trace], masked=None).data)[1]["traces"]["t"]
-    assert one["events"]["0"]["big"] == str(2**80)
+    assert rows(one)[0]["big"] == str(2**80)
     assert one["texts"]["0"].startswith("half ")
 
 

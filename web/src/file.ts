@@ -1,6 +1,7 @@
 // The block inside a one-file page as a source. Always true: nothing is fetched, nothing is written; what the file does not hold
 // is said to be absent, with the command that has it.
 import { decodeBins, decodeColumns, fromBase64, unzip } from "./decode";
+import { denseColumns, type DenseColumns, type DenseFields, DenseRows } from "./dense";
 import { search, terms } from "./search";
 import type {
   About, AlertCount, Bench, Compare, Credit, Diff, EventDetail, MethodInfo, Neighbour, Outcomes, Race, RaceRow, Run, RunRow, Talk, TalkRow, TraceRow,
@@ -14,10 +15,12 @@ const SHOWN = 64 * 1024;
 /** One trace in the block. */
 export interface Packed {
   about: About;
-  columns: string;
+  /** Packed; base64 of the server's bytes in files of version 1. */
+  columns: DenseColumns | string;
   bins?: string;
   texts: Record<string, string>;
-  events: Record<string, Record<string, unknown>>;
+  /** Packed by field; in files of version 1 the fields by the event's number. */
+  events: DenseFields | Record<string, Record<string, unknown>>;
   credit: Record<string, Credit>;
   outcomes?: Outcomes;
   methods: MethodInfo[];
@@ -44,6 +47,7 @@ export class FileSource implements Source {
   readonly kind = "file";
   readonly canWrite = false;
   private readonly decoded = new Map<string, Columns>();
+  private readonly rows = new Map<string, DenseRows>();
 
   constructor(readonly block: Block) {}
 
@@ -56,9 +60,19 @@ export class FileSource implements Source {
   private arrays(id: string): Columns {
     const known = this.decoded.get(id);
     if (known) return known;
-    const columns = decodeColumns(fromBase64(this.packed(id).columns));
+    const { columns: packed, events } = this.packed(id);
+    const columns = typeof packed === "string" ? decodeColumns(fromBase64(packed)) : denseColumns(packed, events as DenseFields);
     this.decoded.set(id, columns);
     return columns;
+  }
+
+  /** The fields of an event; undefined where they are not in the file. */
+  private fields(id: string, n: number): Record<string, unknown> | undefined {
+    const packed = this.packed(id);
+    if (typeof packed.columns === "string") return (packed.events as Record<string, Record<string, unknown>>)[n];
+    let rows = this.rows.get(id);
+    if (!rows) this.rows.set(id, rows = new DenseRows(packed.events as DenseFields, this.arrays(id), packed.about));
+    return rows.row(n);
   }
 
   async traces(query: string): Promise<Traces> {
@@ -92,7 +106,7 @@ export class FileSource implements Source {
   async event(id: string, n: number, whole = false): Promise<EventDetail> {
     const packed = this.packed(id);
     const columns = this.arrays(id);
-    const fields = packed.events[n] ?? { type: packed.about.types[columns.type[n]!],
+    const fields = this.fields(id, n) ?? { type: packed.about.types[columns.type[n]!],
       agent: packed.about.agents[columns.agent[n]!]?.name };
     const text = packed.texts[n] ?? null;
     const isCut = !whole && text !== null && text.length > SHOWN;
@@ -110,7 +124,7 @@ export class FileSource implements Source {
     const wanted = agent < 0 ? null : tree ? subtree(packed.about, agent) : new Set([agent]);
     const all: number[] = [];
     for (let n = 0; n < columns.n; n++) if (!wanted || wanted.has(columns.agent[n]!)) all.push(n);
-    return { total: all.length, first, rows: all.slice(first, first + count).map((n) => line(packed, columns, n)) };
+    return { total: all.length, first, rows: all.slice(first, first + count).map((n) => line(packed, columns, n, this.fields(id, n) ?? {})) };
   }
 
   async find(id: string, query: string): Promise<number[]> {
@@ -121,7 +135,7 @@ export class FileSource implements Source {
       nameAndLabel(packed.about, columns.agent[i]!).includes(word) ||
       (packed.about.tools[columns.tool[i]! - 1] ?? "").toLowerCase().includes(word);
     const field = (i: number, name: string): unknown => {
-      const value = packed.events[i]?.[name];
+      const value = this.fields(id, i)?.[name];
       if (name !== "reward" || typeof value !== "object" || value === null) return value;
       return Object.values(value).reduce((sum: number, one) => sum + Number(one), 0);
     };
@@ -211,8 +225,7 @@ function neighbours(about: About, columns: Columns, n: number): { causes: Neighb
   return { causes, effects };
 }
 
-function line(packed: Packed, columns: Columns, n: number): TalkRow {
-  const fields = packed.events[n] ?? {};
+function line(packed: Packed, columns: Columns, n: number, fields: Record<string, unknown>): TalkRow {
   const agent = columns.agent[n]!;
   const text = packed.texts[n] ?? "";
   const to = packed.about.agents.findIndex((one) => one.name === (fields["recipient"] ?? fields["to"]));

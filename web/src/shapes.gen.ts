@@ -1,6 +1,6 @@
 // Made by `python -m counterpoint.app.viewer.typescript`; do not edit.
 
-export const VERSION = 1;
+export const VERSION = 2;
 export const EVENT_TYPES = ["orchestrator_decision", "spawn", "despawn", "message", "tool_call", "tool_result", "return", "aggregate", "human_intervention", "safety_event", "thinking"] as const;
 export const EDGE_TYPES = ["temporal", "causal", "spawn", "message", "tool_dependency", "return", "aggregate", "safety_flow"] as const;
 export const TOPOLOGIES = ["centralized", "planner_executor_critic", "debate", "swarm", "hierarchical", "harness", "mixed", "unknown"] as const;

@@ -85,7 +85,7 @@ def _moved(refs: Sequence[str], is_cut: object) -> tuple[OneFile, Counter[str] |
         raise InputError("an older file is moved as it is", where=refs[0], fix="leave out --agents, --window and --summary")
     data, content = reopened(read_plain(refs[0]), refs[0])
     ids = list(content["traces"])
-    events = sum(len(t.get("events", ())) or t["about"]["events"] for t in content["traces"].values())
+    events = sum(t["about"]["events"] for t in content["traces"].values())
     secrets = None if content.get("masked") is None else Counter(content["masked"])
     note = f"the data that {content.get('made_by')} wrote, in the present page"
     return OneFile(page_around(data, " · ".join(ids)), events, 0, 0, 0), secrets, ids, [note]
@@ -101,4 +101,5 @@ def _between(window: str) -> tuple[float, float]:
 def _left_out(made: OneFile) -> str:
     if made.texts_left_out:
         return f"{made.texts_left_out:,} texts, and the fields of events: --summary"
-    return f"the ends of {made.texts_cut:,} texts: cut to {made.longest:,} characters" if made.texts_cut else "nothing"
+    ends = f", the ends of {made.texts_cut:,} texts: cut to {made.longest:,} characters" if made.texts_cut else ""
+    return f"hashes of texts{ends}"

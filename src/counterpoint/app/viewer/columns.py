@@ -27,7 +27,7 @@ _INT32 = (1 << 31) - 1
 def columns(trace: Trace) -> bytes:
     """Every event and edge."""
     look = prepared(trace)
-    arrays = _arrays(look)
+    arrays = arrays_of(look)
     order = look.team.order_E.tolist()
     return _written(arrays, [trace.events[i].id for i in order], [])
 
@@ -35,7 +35,7 @@ def columns(trace: Trace) -> bytes:
 def window(trace: Trace, start: float, end: float, limit: int = 12_000) -> bytes:
     """The events that touch [start, end] seconds; of more than `limit` the longest, which are those one would see."""
     look = prepared(trace)
-    arrays = _arrays(look)
+    arrays = arrays_of(look)
     t, over = look.facts.t_E[look.team.order_E], look.end_E[look.team.order_E]
     chosen = np.flatnonzero((t <= end) & (over >= start))
     if len(chosen) > limit:
@@ -52,7 +52,7 @@ def window(trace: Trace, start: float, end: float, limit: int = 12_000) -> bytes
     return _written(part, ids, numbers)
 
 
-def _arrays(look: Prepared) -> Arrays:
+def arrays_of(look: Prepared) -> Arrays:
     """The columns of `shapes.COLUMNS`, in the story's order."""
     if "columns" not in look.kept:
         facts, team, order = look.facts, look.team, look.team.order_E

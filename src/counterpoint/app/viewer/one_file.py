@@ -3,7 +3,7 @@
 Always true: the same traces make the same bytes; the file fetches nothing and runs only the page's own script, which its content
 security policy names by hash; data stands in one block, so that a newer page can be put around an old block.
 
-The block is `<script type="application/octet-stream" id="counterpoint-data" data-version="1" data-encoding="gzip+base64">`, its
+The block is `<script type="application/octet-stream" id="counterpoint-data" data-version="2" data-encoding="gzip+base64">`, its
 content base64 of gzip of JSON:
 
     version   of the shapes (`shapes.VERSION`)
@@ -11,9 +11,10 @@ content base64 of gzip of JSON:
     masked    kind of secret to how many were masked, null where masking was off
     traces    id to {about, columns, bins?, texts, events, credit, methods, outcomes, panels}
 
-`about` and `methods` are the shapes of that name, `panels` what each panel answers; `columns` and `bins` are base64 of the bytes
-that the server sends;
-`texts` (number of an event to its text) and `events` (to its fields) may lack some or all; `credit` is by "method/unit".
+`about` and `methods` are the shapes of that name, `panels` what each panel answers; `columns` and `events` (fields of events) are
+as `dense.py` packs them, `bins` is base64 of the bytes that the server sends; `texts` (number of an event to its text) and
+`events` may lack some or all; `credit` is by "method/unit". In files of version 1 `columns` is base64 of the server's bytes, and
+`events` has the fields by the event's number.
 """
 
 from __future__ import annotations
@@ -34,15 +35,16 @@ import msgspec
 from msgspec.structs import replace
 
 from counterpoint import __version__, registry
-from counterpoint.app.viewer.columns import bins, columns
+from counterpoint.app.viewer import dense
+from counterpoint.app.viewer.columns import arrays_of, bins
 from counterpoint.app.viewer.crediting import credit, methods
 from counterpoint.app.viewer.events import fields
 from counterpoint.app.viewer.outcomes import outcomes
 from counterpoint.app.viewer.overview import overview
 from counterpoint.app.viewer.panel import panels
 from counterpoint.app.viewer.policy import policy
-from counterpoint.app.viewer.prepared import prepared
-from counterpoint.app.viewer.shapes import VERSION, Credit, MethodInfo
+from counterpoint.app.viewer.prepared import Prepared, prepared
+from counterpoint.app.viewer.shapes import VERSION, About, Credit, MethodInfo
 from counterpoint.errors import InputError, NotFound, Refused
 from counterpoint.trace import Trace
 
@@ -104,7 +106,7 @@ def packed(trace: Trace, *, longest: int | None, notes: Sequence[str] = ()) -> d
     told, credits_ = _credits(trace, is_coarse=longest is None or look.n > _FINE)
     out: dict[str, Any] = {
         "about": replace(said, can_fork=False, fork_refusal=_NO_FORK, notes=[*said.notes, *notes]),
-        "columns": base64.b64encode(columns(trace)).decode(),
+        "columns": {},
         "texts": {},
         "events": {},
         "credit": credits_,
@@ -114,10 +116,32 @@ def packed(trace: Trace, *, longest: int | None, notes: Sequence[str] = ()) -> d
     }
     if look.is_large:
         out["bins"] = base64.b64encode(bins(trace)).decode()
+    rows = None
     if longest is not None:
         out["texts"] = {str(n): _cut(text, longest) for n, text in _texts(trace).items()}
-        out["events"] = {str(n): fields(trace.events[i]) for n, i in enumerate(look.team.order_E.tolist())}
+        rows = [fields(trace.events[i]) for i in look.team.order_E.tolist()]
+        out["events"] = dense.fields(rows, _known(look, said))
+    out["columns"] = dense.columns(arrays_of(look), _ids(look), rows)
     return out
+
+
+def _ids(look: Prepared) -> list[str]:
+    return [look.trace.events[i].id for i in look.team.order_E.tolist()]
+
+
+def _known(look: Prepared, about: About) -> dict[str, list[Any]]:
+    """What the columns say of each event, under the names that its fields have."""
+    arrays = arrays_of(look)
+    agents = [about.agents[a] for a in arrays["agent"].tolist()]
+    return {
+        "id": _ids(look),
+        "t": arrays["t"].tolist(),
+        "turn": arrays["turn"].tolist(),
+        "type": [about.types[k] for k in arrays["type"].tolist()],
+        "agent": [agent.name for agent in agents],
+        "role": [agent.role for agent in agents],
+        "tool": [about.tools[k - 1] if k else None for k in arrays["tool"].tolist()],
+    }
 
 
 def _credits(trace: Trace, *, is_coarse: bool) -> tuple[list[MethodInfo], dict[str, Credit]]:
@@ -175,7 +199,7 @@ def _size(characters: int) -> str:
 def block(told: dict[str, Any]) -> str:
     """The data block, packed."""
     whole = {"version": VERSION, "made_by": f"counterpoint {__version__}", **told}
-    packed_ = gzip.compress(_json(whole), 6, mtime=0)
+    packed_ = gzip.compress(_json(whole), 9, mtime=0)
     head = f'type="application/octet-stream" id="counterpoint-data" data-version="{VERSION}" data-encoding="gzip+base64"'
     return f"<script {head}>{base64.b64encode(packed_).decode()}</script>"
 

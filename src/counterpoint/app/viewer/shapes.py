@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from counterpoint.trace.vocabulary import EVENT_TYPES
 
-VERSION = 1
+VERSION = 2
 """Raised when a shape changes its meaning. A one-file page carries it beside its data."""
 
 COLUMNS: dict[str, str] = {
