@@ -105,6 +105,23 @@ def test_one_credit_method_stands_under_its_name_everywhere_and_a_thumb_is_kept(
     page.get_by_role("region", name="First method").get_by_role("heading", name=re.compile("^provenance")).wait_for()
 
 
+def test_a_note_is_kept_in_the_store_and_taken_back(page: Any, viewer: Viewer) -> None:
+    name = simulated(viewer)
+    trace(page, viewer, name, "?e=e9")
+    page.get_by_label("Note", exact=True).fill("why <b>this</b> worker?")
+    page.get_by_label("Label").select_option("question")
+    page.get_by_role("button", name="Add").click()
+    said = page.get_by_role("region", name="Notes here")
+    said.get_by_text("why <b>this</b> worker?").wait_for()
+    page.reload()
+    said.get_by_text("question").wait_for()
+    with Store(viewer.store, read_only=True) as store:
+        (kept,) = store.annotations(name)
+    assert (kept.event, kept.label, kept.text) == ("e9", "question", "why <b>this</b> worker?")
+    page.get_by_role("button", name="Take back").click()
+    said.wait_for(state="detached")
+
+
 def test_blame_ranks_steps_and_steps_through_them(page: Any, viewer: Viewer) -> None:
     trace(page, viewer, SHOP, "?v=blame")
     region = page.get_by_role("region", name="Blame")

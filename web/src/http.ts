@@ -1,11 +1,11 @@
-// The local server as a source. Always true: reads are GET to this page's own server; only `fork`, `score` and `steer` write, and they
-// carry the token.
+// The local server as a source. Always true: reads are GET to this page's own server; only `fork`, `score`, `annotate` and `steer` write, and
+// they carry the token.
 import { decodeBins, decodeColumns } from "./decode";
 import { listenTogether } from "./stream";
 import type {
-  About, AlertCount, Bench, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Ordered, Outcomes, Race, RaceRow, Run, RunRow, Talk, Traces,
+  About, AlertCount, AnnotationList, Bench, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Ordered, Outcomes, Race, RaceRow, Run, RunRow, Talk, Traces,
 } from "./shapes.gen";
-import { SourceError, type Bins, type Choice, type Columns, type Source, type Wanted } from "./source";
+import { SourceError, type Bins, type Choice, type Columns, type Said, type Source, type Wanted } from "./source";
 
 export interface Problem {
   what?: string; where?: string | null; why?: string | null; fix?: string | null; exit?: number;
@@ -87,6 +87,8 @@ export class HttpSource implements Source {
   async fork(id: string, edit: { kind: string; event: string; value: string | null }): Promise<{ id: string; line: string }> {
     return this.write(`${at(id)}/fork`, edit);
   }
+
+  annotate(id: string, said: Said): Promise<AnnotationList> { return this.write(`${at(id)}/annotations`, said); }
 
   score(id: string, said: { channel?: string; value?: number; note?: string; proposal?: number }): Promise<Outcomes> {
     return this.write(`${at(id)}/score`, said);

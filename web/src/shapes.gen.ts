@@ -495,6 +495,24 @@ export interface Bench {
   tables: BenchTable[];
 }
 
+/** One annotation. */
+export interface AnnotationInfo {
+  id: string;
+  event: number;
+  name: string;
+  label: string | null;
+  score: number | null;
+  text: string | null;
+  by: string;
+  at: number;
+  is_model: boolean;
+}
+
+/** What is said about a trace, the oldest first. */
+export interface AnnotationList {
+  given: AnnotationInfo[];
+}
+
 /** A place where a check would have stopped it. */
 export interface Gate {
   event: number;

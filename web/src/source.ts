@@ -1,6 +1,6 @@
 // Where the page's data comes from: the local server, or the block inside a one-file page. Views know only this interface.
 import type {
-  About, AlertCount, Bench, BinsHead, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Ordered, Outcomes, Race, RaceRow, Run, RunRow, Talk,
+  About, AlertCount, AnnotationList, Bench, BinsHead, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Ordered, Outcomes, Race, RaceRow, Run, RunRow, Talk,
   Traces,
 } from "./shapes.gen";
 
@@ -45,6 +45,16 @@ export interface Wanted {
   tree: boolean;
 }
 
+/** What a reader says about a trace, or about one event of it; or the id of an annotation that is taken back. */
+export interface Said {
+  event?: string;
+  name?: string;
+  label?: string;
+  score?: number;
+  text?: string;
+  remove?: string;
+}
+
 /** What goes into a file: secrets masked or not, with texts or not, seconds from the beginning of the trace, an agent and all below it. */
 export interface Choice {
   mask: boolean;
@@ -75,6 +85,8 @@ export interface Source {
   credit(id: string, method: string, unit: string): Promise<Credit>;
   outcomes(id: string): Promise<Outcomes>;
   /** Gives the trace an outcome, or accepts a proposal by its place; what there is then. */
+  /** Notes, labels and scores: add one, or take one back; the answer is all that is said. Only where `canWrite`. */
+  annotate?(id: string, said: Said): Promise<AnnotationList>;
   score(id: string, said: { channel?: string; value?: number; note?: string; proposal?: number }): Promise<Outcomes>;
   /** What a panel of `app/viewer/panels` answers; its shape is in shapes.gen.ts. */
   panel<T>(id: string, panel: string): Promise<T>;

@@ -62,7 +62,7 @@ class Tabular:
         """The rows as a polars `DataFrame`; polars is not installed with Counterpoint."""
         if importlib.util.find_spec("polars") is None:
             raise CounterpointError("to_polars needs polars, which is not installed", fix="pip install polars, or use to_arrow()")
-        import polars
+        import polars  # type: ignore[import-not-found]  # optional, and known by what it is given
 
         return polars.from_arrow(self.to_arrow())
 

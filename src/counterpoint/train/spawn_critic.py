@@ -84,8 +84,8 @@ class SpawnCritic:
     def __init__(self, *, memory: float = 0.95) -> None:
         self.memory = memory
         self.held: list[dict[str, np.ndarray]] = []
-        """By update: number (N, R), y, task (N,) and sorts (N, S) of its decisions; their mean sort (S,) and rows x (R, ROLE); and
-        late (L, ROLE), the mean rows of roles asked about later, by role and by whether anybody is there."""
+        """By update: number (N, R), y, task (N,) and sorts (N, S) of its decisions; their mean sort (S,) and rows x (R, ROLE);
+        and late (L, ROLE), the mean rows of roles asked about later, by role and by whether anybody is there."""
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint."""

@@ -104,7 +104,7 @@ function EventCard({ n }: { n: number }) {
             <Fields fields={last.fields} />
           </div>
         )}
-        {detail && <NoteForm trace={trace.value!.id} event={detail.id} />}
+        {detail && <NoteForm trace={trace.value!.id} event={detail.id} n={n} />}
         {about.parent && <p><Link
           to={{ page: "diff", a: about.parent, b: about.id }}>Compare with the trace it was forked from</Link></p>}
       </div>

@@ -154,7 +154,9 @@ def _show(found: Judged, *, as_json: bool) -> None:
         emit({"schema": SCHEMA_VERSION, "event": "judged", **about, **counts, **agree})
         return
     click.echo(_counts(found))
-    if found.agreement is None:
+    if found.agreement is None and found.people is not None:
+        note("people are split on all that was judged here, so that there is nothing to hold the judge against")
+    elif found.agreement is None:
         note(f"no person judged these under {found.rubric.name!r}: counterpoint annotate TRACE --label {found.rubric.name}=...")
     else:
         click.echo("\n" + _agreement(f"{found.model} and people", found.agreement))

@@ -12,32 +12,12 @@ import msgspec
 from msgspec import Struct
 
 from counterpoint.app.api.annotate import annotate
+from counterpoint.app.viewer.annotation_shapes import AnnotationInfo, AnnotationList
 from counterpoint.app.viewer.prepared import prepared
 from counterpoint.errors import InputError
 from counterpoint.store import Store
 from counterpoint.trace import Trace
 from counterpoint.trace.annotation import Annotation, annotations_of
-
-
-class AnnotationInfo(Struct, kw_only=True):
-    """One annotation."""
-
-    id: str
-    event: int
-    """The event's number on the page; -1: about the whole trace, or about an event that is not in it."""
-    name: str
-    label: str | None
-    score: float | None
-    text: str | None
-    by: str
-    at: float
-    is_model: bool
-
-
-class AnnotationList(Struct, kw_only=True):
-    """What is said about a trace, the oldest first."""
-
-    given: list[AnnotationInfo]
 
 
 class Annotated(Struct, forbid_unknown_fields=True):
@@ -51,7 +31,7 @@ class Annotated(Struct, forbid_unknown_fields=True):
     remove: str | None = None
 
 
-def annotations(trace: Trace) -> AnnotationList:
+def annotation_list(trace: Trace) -> AnnotationList:
     """What is said about a trace that carries it."""
     return _listed(trace, annotations_of(trace))
 

@@ -71,7 +71,7 @@ ASKED: dict[str, Callable[[Trace, Words], Any]] = {
     "find": _find,
     "methods": lambda trace, words: crediting.methods(trace),
     "credit": _credit,
-    "annotations": lambda trace, words: annotating.annotations(trace),
+    "annotations": lambda trace, words: annotating.annotation_list(trace),
     "outcomes": lambda trace, words: outcomes.outcomes(trace),
 }
 """What comes after `/api/t/ID/`, and who answers."""

@@ -36,6 +36,7 @@ from msgspec.structs import replace
 
 from counterpoint import __version__, registry
 from counterpoint.app.viewer import dense
+from counterpoint.app.viewer.annotating import annotation_list
 from counterpoint.app.viewer.columns import arrays_of, bins
 from counterpoint.app.viewer.crediting import credit, methods
 from counterpoint.app.viewer.events import fields
@@ -112,6 +113,7 @@ def packed(trace: Trace, *, longest: int | None, notes: Sequence[str] = ()) -> d
         "credit": credits_,
         "methods": told,
         "outcomes": outcomes(trace),
+        "annotations": annotation_list(trace),
         "panels": {name: (panel.offline or panel.answer)(trace) for name, panel in panels().items()},
     }
     if look.is_large:

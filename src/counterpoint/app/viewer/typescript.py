@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from counterpoint.app.search import EVENT_FIELDS, EVENT_FLAGS
-from counterpoint.app.viewer import bench_shapes, race_shapes, run_shapes, shapes
+from counterpoint.app.viewer import annotation_shapes, bench_shapes, race_shapes, run_shapes, shapes
 from counterpoint.app.viewer.panel import panels
 from counterpoint.trace.vocabulary import EDGE_TYPES, TOPOLOGIES
 
@@ -34,8 +34,9 @@ def source() -> str:
     parts.append(f"export const EVENT_FLAGS = {json.dumps(EVENT_FLAGS)} as const;")
     listed = [{"id": name, "name": panel.name, "key": panel.key} for name, panel in panels().items()]
     parts.append(f"export const PANELS = {json.dumps(listed)} as const;")
+    listed_in = (shapes, run_shapes, race_shapes, bench_shapes, annotation_shapes)
     of_panels = [shape for panel in panels().values() for shape in panel.shapes]
-    parts.append(interfaces([*_structs(shapes), *_structs(run_shapes), *_structs(race_shapes), *_structs(bench_shapes), *of_panels]))
+    parts.append(interfaces([*(shape for module in listed_in for shape in _structs(module)), *of_panels]))
     return "\n".join(parts) + "\n"
 
 
