@@ -134,6 +134,8 @@ def test_blame_ranks_steps_and_steps_through_them(page: Any, viewer: Viewer) -> 
     assert second.get_attribute("aria-pressed") == "true"
     page.keyboard.press("[")
     assert first.get_attribute("aria-pressed") == "true"
+    page.keyboard.press("7")
+    page.get_by_role("region", name="Advise").get_by_text(re.compile("^counterpoint advise")).wait_for()
 
 
 def test_safety_shows_where_untrusted_content_came_from(page: Any, viewer: Viewer) -> None:

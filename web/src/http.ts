@@ -3,7 +3,8 @@
 import { decodeBins, decodeColumns } from "./decode";
 import { listenTogether } from "./stream";
 import type {
-  About, AlertCount, AnnotationList, Bench, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Ordered, Outcomes, Race, RaceRow, Run, RunRow, Talk, Traces,
+  About, AlertCount, AnnotationList, Bench, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Ordered, Outcomes, Race,
+  RaceRow, Recurring, Run, RunRow, Talk, Traces,
 } from "./shapes.gen";
 import { SourceError, type Bins, type Choice, type Columns, type Said, type Source, type Wanted } from "./source";
 
@@ -50,6 +51,7 @@ export class HttpSource implements Source {
   }
 
   traces(query: string): Promise<Traces> { return this.json("traces", { q: query }); }
+  causes(query: string): Promise<Recurring> { return this.json("causes", { q: query }); }
   alerts(ids: string[]): Promise<Record<string, AlertCount>> {
     return this.json(`alerts?${ids.map((id) => `id=${encodeURIComponent(id)}`).join("&")}`);
   }

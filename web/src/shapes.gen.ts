@@ -539,6 +539,24 @@ export interface Safety {
   notes: string[];
 }
 
+/** What several runs have in common. */
+export interface RecurringCause {
+  words: string;
+  who: string;
+  runs: number;
+  expected: number;
+  example: string;
+  event: string;
+  reason: string;
+}
+
+/** The causes that recur, the most frequent first. */
+export interface Recurring {
+  causes: RecurringCause[];
+  judged: number;
+  left_out: number;
+}
+
 /** One signal, in words. */
 export interface SuspectReason {
   words: string;

@@ -1,6 +1,7 @@
 // Where the page's data comes from: the local server, or the block inside a one-file page. Views know only this interface.
 import type {
-  About, AlertCount, AnnotationList, Bench, BinsHead, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Ordered, Outcomes, Race, RaceRow, Run, RunRow, Talk,
+  About, AlertCount, AnnotationList, Bench, BinsHead, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Ordered,
+  Outcomes, Race, RaceRow, Recurring, Run, RunRow, Talk,
   Traces,
 } from "./shapes.gen";
 
@@ -68,6 +69,8 @@ export interface Source {
   /** Absent on a file: it cannot write. */
   readonly canWrite: boolean;
   traces(query: string): Promise<Traces>;
+  /** What recurs over the failed runs that a query finds. */
+  causes(query: string): Promise<Recurring>;
   /** How many alerts traces have; those that are not counted unasked are left out. */
   alerts(ids: string[]): Promise<Record<string, AlertCount>>;
   /** The trace as a one-file page, with what was chosen. */

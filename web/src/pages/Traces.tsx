@@ -18,6 +18,7 @@ import {
   type Column, fitting, hasTerm, nextSort, picked, type Sort, sorted, sortFrom, sortText, template, term, toggled,
 } from "../tracerows";
 import { Windowed } from "../windowed";
+import { areCausesShown, Causes } from "./Causes";
 import { openFile } from "./openfile";
 import "./pages.css";
 
@@ -115,6 +116,10 @@ function List(props: { found: Found; query: string; problem: SourceError | null;
           <button type="button" class={two.length === 2 ? "main" : ""} disabled={two.length !== 2}
             onClick={() => go({ page: "diff", a: two[0]!, b: two[1]! })}>Diff</button>
           {two.length > 0 && <button type="button" onClick={() => (chosen.value = [])}>Clear</button>}
+          {source.value!.kind === "server" && (
+            <button type="button" aria-pressed={areCausesShown.value} onClick={() => (areCausesShown.value = !areCausesShown.value)}>
+              Why they failed</button>
+          )}
           <button type="button" aria-pressed={withIds()} onClick={() => ask({ ids: !withIds() })}>Show ids</button>
           <OpenFile onFile={props.onFile} />
         </span>
@@ -122,6 +127,7 @@ function List(props: { found: Found; query: string; problem: SourceError | null;
       {props.problem &&
         <p class="notice" role="alert">{props.problem.what} {props.problem.fix && <span class="quiet">{props.problem.fix}</span>}
           </p>}
+      {areCausesShown.value && <Causes query={query} />}
       <div class="traces-body">
         <Facets key={found.store} facets={found.facets} query={query} onQuery={(text) => ask({ query: text })} />
         {props.problem && !rows.length ? <span /> : rows.length ? <Table rows={rows} query={query} /> : (

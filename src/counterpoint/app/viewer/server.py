@@ -197,6 +197,12 @@ class Site:
         names = request.query_params.getlist("id")[:_COUNTED]
         return await self._answers.answer(request, None, partial(self._alerts.of, names))
 
+    async def _causes(self, request: Request) -> Response:
+        from counterpoint.app.viewer.causes import recurring
+
+        query = request.query_params.get("q", "")
+        return await self._answers.answer(request, None, partial(recurring, self.collection, query))
+
     async def _diff(self, request: Request) -> Response:
         a, b = (_word(request, name) for name in ("a", "b"))
         versions = await self._answers.call(lambda: (self.collection.version(a), self.collection.version(b)))
@@ -240,6 +246,7 @@ class Site:
 _SHARED: dict[str, Callable[[Site, Request], Any]] = {
     "traces": Site._traces,
     "alerts": Site._alert_counts,
+    "causes": Site._causes,
     "diff": Site._diff,
     "runs": Site._runs,
     "run": Site._run,

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from counterpoint.audit.blame.ranker import Ranker, shape_of, shipped, table
 from counterpoint.audit.blame.reasons import FAMILIES, Reason, reasons
-from counterpoint.audit.blame.signals import Surprise, surprising, unlike_others
+from counterpoint.audit.blame.signals import ROLES, Surprise, surprising, unlike_others
 from counterpoint.audit.blame.steps import Steps
 from counterpoint.errors import NotIdentified, Refused
 from counterpoint.trace import Trace
@@ -22,6 +22,16 @@ from counterpoint.trace.naming import first_line
 
 _SURE, _LIKELY = 0.6, 0.3
 _EXPLAINED = 10
+_CIRCUMSTANCES = frozenset({"place", "who", "reach", "manner", "words"})
+"""Families that say where, who and how, and not what went wrong."""
+_OFTEN = 3
+"""A role that is suspected in fewer runs is told by what it does."""
+_DOES = {
+    "is_checker": "those who check",
+    "is_lead": "those who lead",
+    "is_coder": "those who write code or work on data",
+    "is_reader": "those who read pages or files",
+}
 
 
 class Suspect(Struct, frozen=True, kw_only=True):
@@ -61,7 +71,7 @@ class Blame(Struct, frozen=True, kw_only=True):
     def cause(self) -> str:
         """The family of the strongest reason that says more than where and who."""
         first = self.suspects[0].reasons if self.suspects else []
-        told = [r for r in first if r.family not in ("place", "who", "reach")] or first
+        told = [r for r in first if r.family not in _CIRCUMSTANCES and not r.words.startswith("not: ")] or first
         return told[0].family if told else "place"
 
 
@@ -177,7 +187,7 @@ class Cause(Struct, frozen=True, kw_only=True):
     family: str
     words: str
     who: str
-    """The role that it happens to."""
+    """The role that it happens to; roles that are rare among the runs are told by what they do."""
     runs: int
     expected: float
     """Runs weighted by how likely the step is the decisive one."""
@@ -190,12 +200,12 @@ class Cause(Struct, frozen=True, kw_only=True):
 def causes(judged: Iterable[tuple[Trace, Blame]]) -> list[Cause]:
     """Runs grouped by the family of the strongest reason and by the role of the first suspect; the most first."""
     groups: dict[tuple[str, str], list[tuple[float, Trace, Blame]]] = {}
-    for trace, found in judged:
-        if not found.suspects:
-            continue
-        first = found.suspects[0]
-        event = trace.events[trace.index[first.event]]
-        groups.setdefault((found.cause, event.role or event.agent), []).append((first.score, trace, found))
+    every = [(trace, found) for trace, found in judged if found.suspects]
+    roles = [_role(trace, found) for trace, found in every]
+    often = Counter(roles)
+    for role, (trace, found) in zip(roles, every, strict=True):
+        who = role if often[role] >= min(_OFTEN, len(every)) else _does(role)
+        groups.setdefault((found.cause, who), []).append((found.suspects[0].score, trace, found))
     out = []
     for (family, who), rows in groups.items():
         _, trace, found = max(rows, key=lambda row: (row[0], row[1].trace_id))
@@ -204,3 +214,12 @@ def causes(judged: Iterable[tuple[Trace, Blame]]) -> list[Cause]:
         out.append(Cause(family=family, words=FAMILIES[family], who=who, runs=len(rows), expected=expected,
                    trace_id=trace.trace_id, event=first.event, reason=why))  # fmt: skip
     return sorted(out, key=lambda c: (-c.runs, -c.expected, c.family, c.who))
+
+
+def _role(trace: Trace, found: Blame) -> str:
+    event = trace.events[trace.index[found.suspects[0].event]]
+    return event.role or event.agent
+
+
+def _does(role: str) -> str:
+    return next((_DOES[name] for name, pattern in ROLES.items() if pattern.search(role.lower())), "others")

@@ -15,12 +15,13 @@ import numpy as np
 
 from counterpoint.audit.blame.steps import Floats, Mask, Steps
 
-_ROLES = {
+ROLES = {
     "is_checker": re.compile(r"verif|valid|check|critic|review|judge|test"),
     "is_lead": re.compile(r"orchestr|manager|planner|\blead\b|supervis|coordinat|resolver"),
     "is_coder": re.compile(r"cod|program|python|execut|engineer|debug|data"),
     "is_reader": re.compile(r"surf|web|search|brows|file|retriev|research"),
 }
+"""What an agent's role or name says it does."""
 _WORDS = {
     "assumes": (
         r"assum\w*|hypothetic\w*|placeholder\w*|simulat\w*|mock\w*|suppose\w*|for example"
@@ -102,8 +103,8 @@ def _agents(steps: Steps) -> dict[str, Floats]:
         turns[agent] += 1
     cache: dict[int, str] = {}
     roles = [cache.setdefault(agent, steps.role(k)) for k, agent in enumerate(agents)]
-    known = {role: {name: float(bool(p.search(role))) for name, p in _ROLES.items()} for role in set(cache.values())}
-    out = {name: np.array([known[role][name] for role in roles]) for name in _ROLES}
+    known = {role: {name: float(bool(p.search(role))) for name, p in ROLES.items()} for role in set(cache.values())}
+    out = {name: np.array([known[role][name] for role in roles]) for name in ROLES}
     out["first_of_agent"], out["turn_of_agent"] = first, nth
     out["share_of_agent"] = np.array([count[a] / n for a in agents])
     out["is_first_agent"] = np.array([float(order[a] == 0) for a in agents])

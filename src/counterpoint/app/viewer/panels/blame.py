@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from counterpoint.app.viewer.causes import Recurring, RecurringCause
 from counterpoint.app.viewer.panel import Panel
 from counterpoint.app.viewer.prepared import prepared
 from counterpoint.audit.blame.judge import Blame
@@ -83,4 +84,4 @@ def _told(trace: Trace, found: Blame) -> Suspicion:
     return Suspicion(suspects=steps, agents=found.agents, sure=found.sure, steps=found.steps, notes=found.notes)
 
 
-blame = Panel(name="Blame", key="6", answer=_answer, shapes=(SuspectReason, SuspectStep, Suspicion))
+blame = Panel(name="Blame", key="6", answer=_answer, shapes=(RecurringCause, Recurring, SuspectReason, SuspectStep, Suspicion))
