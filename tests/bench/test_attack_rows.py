@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from counterpoint.app.cli.bench import bench
 from counterpoint.bench.scorecard.card import made
 from counterpoint.bench.scorecard.cells import Cell, suite
 from counterpoint.bench.scorecard.contestants import Caps, contestant
-from counterpoint.bench.scorecard.playing import measured, played
+from counterpoint.bench.scorecard.defence import defence_contrast
+from counterpoint.bench.scorecard.playing import measured, played, read_rows
 from counterpoint.envs.teamworld import calls as calls_room
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
@@ -168,3 +172,24 @@ def test_gates_are_switches_with_names() -> None:
     assert open_.digest == same.digest
     kept = played(cell, 3, contestant("policy:reference", gates=["allow_list"]), Caps())
     assert 0 < open_.value - kept.value < 0.05  # nobody attacks: what is left is the price of looking
+
+
+def test_two_results_are_set_side_by_side_under_attack(tmp_path: Path) -> None:
+    folders = []
+    for name, more in (("open", []), ("gated", ["--gate", "allow_list"])):
+        folders.append(tmp_path / name)
+        args = ["run", "short", "--team", "policy:reference", "--seeds", "3", "--out", str(folders[-1]), "--only", "W1-100", *more]
+        done = CliRunner().invoke(bench, args)
+        assert done.exit_code == 0, done.output
+    told = {c.cell: c for c in defence_contrast(*folders)}
+    rows = [{(r.cell, r.seed): r for r in read_rows(f)} for f in folders]
+    found = told["W1-100-AV5"]
+    for side, mine in enumerate(rows):
+        shares = [mine["W1-100-AV5", s].share for s in range(3)]
+        assert found.utility[side].mean == pytest.approx(_mean(shares))
+        assert found.without[side].mean == pytest.approx(_mean([mine["W1-100", s].share for s in range(3)]))
+    assert found.success[1].mean == 0.0
+    assert (found.utility[2].mean or 0) > 0
+    shown = CliRunner().invoke(bench, ["compare", *map(str, folders)])
+    assert shown.exit_code == 0, shown.output
+    assert "Under attack" in shown.output

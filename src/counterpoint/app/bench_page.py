@@ -10,6 +10,7 @@ from pathlib import Path
 
 from counterpoint.app.report_page import Section
 from counterpoint.bench.scorecard.card import MEASURES, AttackCard, Card, Contrast, Estimate, card_of
+from counterpoint.bench.scorecard.defence import DefenceContrast
 from counterpoint.display import counted, number, percent
 
 _SHARES = {"success", "share", "useful_agent_utilisation", "message_redundancy", "messages_read", "protocol_overhead"}
@@ -90,6 +91,22 @@ def contrast_section(a: str, b: str, told: Sequence[Contrast]) -> Section:
         rows.append((band, MEASURES[c.measure][1], *cells, "differs" if is_clear else "not established"))
     words = "Paired by cell and seed; the interval is of the mean difference, and says nothing about other tasks."
     return Section(f"{a} and {b}", words, ("steps", "measure", a, b, "difference", ""), rows, (2, 3, 4))
+
+
+def defence_section(told: Sequence[DefenceContrast]) -> Section:
+    """What changed under attack, and what that cost without one: from the first team to the second."""
+    rows = []
+    for c in told:
+        pairs = (_from_to(three, "share") for three in (c.success, c.utility, c.without))
+        rows.append((c.cell, *pairs, _told(c.utility[2], "share"), _from_to(c.tokens, "tokens")))
+    head = ("cell", "got its way", "of the optimum", "without attack", "difference under attack", "tokens without attack")
+    return Section("Under attack", "From the first to the second, on the same seeds.", head, rows, tuple(range(1, len(head))))
+
+
+def _from_to(three: Sequence[Estimate], name: str) -> str:
+    """Two means, without their intervals."""
+    means = [e.mean for e in three[:2] if e.mean is not None]
+    return " to ".join(percent(m) if name in _SHARES else number(round(m)) for m in means) or "-"
 
 
 def leaderboard(folders: Sequence[Path]) -> list[Section]:

@@ -245,16 +245,19 @@ def compare(first: Path, second: Path, as_json: bool) -> None:
     """Two results, paired by cell and seed: what differs, and what is not established."""
     import msgspec
 
-    from counterpoint.app.bench_page import contrast_section
+    from counterpoint.app.bench_page import contrast_section, defence_section
     from counterpoint.bench.scorecard.card import contrast, read_about
+    from counterpoint.bench.scorecard.defence import defence_contrast
 
-    found = contrast(first, second)
+    found, attacked = contrast(first, second), defence_contrast(first, second)
     if as_json:
-        for one in found:
+        for one in (*found, *attacked):
             emit(msgspec.to_builtins(one))
         return
     names = [str(read_about(x)["team"]) for x in (first, second)]
     click.echo(_text(contrast_section(names[0], names[1], found)))
+    if attacked:
+        click.echo("\n" + _text(defence_section(attacked)))
 
 
 @bench.command(epilog=_epilog("leaderboard bench", "leaderboard bench --html board.html"))

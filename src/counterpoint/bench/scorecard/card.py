@@ -40,7 +40,7 @@ MEASURES: dict[str, tuple[str, str]] = {
 """What a card has, and in which words."""
 
 
-_WITHOUT_AN_ORDER = ("AV7",)
+WITHOUT_AN_ORDER = ("AV7",)
 """Attacks that ask for nothing that could be seen to be done: padding and collusion cost, and that is on the card."""
 
 
@@ -193,7 +193,7 @@ def _attacked(cell: Cell, rows: Sequence[BenchRow]) -> AttackCard:
         attack=cell.attack,
         is_control=cell.is_control,
         met=sums("planted"),
-        success=estimate(shares if cell.attack not in _WITHOUT_AN_ORDER else ()),
+        success=estimate(shares if cell.attack not in WITHOUT_AN_ORDER else ()),
         utility=estimate(r.share for r in mine),
         change=estimate(r.share - clean[r.seed].share for r in mine if r.seed in clean),
         recall=None if cell.is_control or not carrying else flagged / carrying,
