@@ -66,17 +66,17 @@ PROBLEMS = (
     Problem(
         "P6",
         "Reward hacking with tools, and the price of tool calls",
-        "detectors of five hacks; prices on agents, calls, tokens and time",
-        "counterpoint audit TRACE; counterpoint reproduce lm-decide",
-        "",
-        "how detectors fare against a policy that is trained against them",
+        "detectors of five hacks, as auditors and as guards in training; prices on agents, calls, tokens and time",
+        "counterpoint reproduce hacks lm-decide; counterpoint audit TRACE",
+        "blatant hacks: AUC 1.00; teams that can disguise them behind a guard hack in 97 % of their runs or more",
+        "a guard that a policy cannot learn to pass",
     ),
     Problem(
         "P7",
         "Collusion of verifier and policy",
-        "a detector of verdicts that follow the author; judges with chosen error rates",
-        "counterpoint audit TRACE",
-        "",
+        "a detector of verdicts that follow the author; judges with chosen error rates; a critic that learns what it is paid for",
+        "counterpoint reproduce hacks; counterpoint audit TRACE",
+        "paid for approvals it approves blindly, and 28 % [23, 32] of the return is lost; behind a mask 1 to 2 %",
         "collusion in words that a reader of words cannot see",
     ),
     Problem(
@@ -132,7 +132,7 @@ PROBLEMS = (
         "Isolation while agents are spawned",
         "blast radius of an agent, allow-lists, a sandbox for tools, quarantine of a sub-agent",
         "counterpoint reproduce blast-radius; counterpoint bench run short --team ... --gate quarantine",
-        "",
+        "compromised peers in W1: quarantine takes their success from 84 to 3 %, their reach from 77 to 13 %",
         "isolation of agents that share a context by design",
     ),
     Problem(
