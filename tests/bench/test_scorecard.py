@@ -43,6 +43,26 @@ def test_a_cell_is_in_its_band(id_: str) -> None:
     assert round(math.log10(float(np.mean(steps)))) == round(math.log10(cell.band))
 
 
+LARGE = {
+    "T2": ({"rules": 14, "rows": 300}, {}),
+    "T3": ({"modules": 44, "tests": 2}, {}),
+    "T4": ({"claims": 75, "independents": 66, "clones": 4}, {"width": 70}),
+    "T5": ({"hops": 210, "parts": 1}, {}),
+    "T6": ({"days": 64, "ties": 3}, {}),
+}  # just beyond where each task ended before it was made longer
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_a_careful_team_solves_a_long_task_exactly(name: str) -> None:
+    set_, limits = LARGE[name]
+    long = next(c for c in suite("full") if c.id == f"{name}-10000")
+    cell = replace(long, set=set_, limits={**long.limits, **limits})
+    row = played(cell, 1, contestant("topology:centralized", model="fake:1", options={"explore": 0.0}), Caps())
+    assert (row.status, row.share, row.success) == ("played", 1.0, 1.0)
+    wrong = played(cell, 1, contestant("topology:centralized", model="fake:0.5", options={"explore": 0.0}), Caps())
+    assert wrong.share < 1.0
+
+
 @pytest.mark.parametrize("attack", ["AV1", "AV2", "AV5", "AV8"])
 def test_an_attack_on_a_world_gets_its_way_as_often_as_it_is_obeyed(attack: str) -> None:
     cell, team = CELLS[f"W1-100-{attack}"], contestant("policy:reference")

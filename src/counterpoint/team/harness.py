@@ -13,6 +13,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
+from operator import attrgetter
 from typing import Any, Literal
 
 from counterpoint.envs.task import Act, Choice, Seen, View
@@ -34,6 +35,7 @@ _HEADS = {
 }
 _CUT = "\n[... cut: the text is longer than the context ...]\n"
 _LEFT_OUT = "[... {count} older messages left out: they are longer than the context ...]"
+_TEXT = attrgetter("text")
 _SHORT = 80
 """Characters of a message that is cut as far as it can be."""
 _STEPS, _BLOCK = 8, 32
@@ -137,7 +139,7 @@ def _fitted(messages: Sequence[Message], room: int) -> Sequence[Message]:
 
     Both go in steps: an agent's next prompt begins as this one does, so that little of it is new to a cache or to a recording.
     """
-    over = sum([len(m.text) for m in messages]) - max(room, 0)
+    over = sum(map(len, map(_TEXT, messages))) - max(room, 0)
     if over <= 0:
         return messages
     out = list(messages)

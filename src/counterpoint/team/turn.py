@@ -15,6 +15,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from counterpoint.envs.task import Act, Choice, Seen, View
@@ -28,6 +29,7 @@ from counterpoint.trace import content_ref
 from counterpoint.trace.replay import Delete, Force, Insert, Substitute
 
 _MODEL = "model: "
+_REF = attrgetter("ref")
 _TOO_LONG = f"{_MODEL}too long"
 _DECIDES = {"spawn", "delegate", "aggregate", "stop"}
 _DECISION = {
@@ -148,7 +150,7 @@ def _failed_call(agent: AgentState, call: Call, address: str, failed: ModelFaile
 
 def _kept(agent: AgentState, call: Call) -> tuple[list[str], dict[str, Any]]:
     """A prompt by reference, and only what the agent's last prompt did not begin with; its texts are kept once."""
-    refs = [m.ref for m in call.messages]
+    refs = list(map(_REF, call.messages))
     prompt = prompt_note(refs, agent.last_prompt)
     prompt["more"] = [_text_note(agent, message) for message in call.messages[prompt.get("first", 0) :]]
     return refs, prompt

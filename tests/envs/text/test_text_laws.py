@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from counterpoint.envs.leaks import truth
 from counterpoint.envs.task import Choice, Seen, TextTask, View
 from counterpoint.envs.task import task as find
+from counterpoint.envs.text._players import SortedView, sorted_view
 from counterpoint.errors import InputError
 from text_help import calls, choices, drawer, play
 
@@ -57,11 +58,28 @@ DIALS: dict[str, st.SearchStrategy[dict[str, Any]]] = {
 }
 BAD: dict[str, list[dict[str, Any]]] = {
     "ledger_hunt": [{"rows": 500}, {"documents": 1.5}, {"parts": 65}, {"alias_rate": 2}, {"attack": "AV9"}, {"attack_rate": -1}],
-    "sql_audit": [{"rules": 0}, {"rules": 11}, {"rows": 30}, {"joins": "half"}, {"violations": True}],
+    "sql_audit": [{"rules": 0}, {"rules": 1_001}, {"rows": 30}, {"joins": "half"}, {"violations": True}],
     "pointer_chase": [{"hops": 0}, {"parts": 7}, {"search_rate": 1.1}, {"distractors": -1}],
 }
+KINDS = ("question", "subtask", "own", "result", "error", "return")
+SAID = ("D-1 | Card 1\nheld", "D-1 | Card 1\nother", "D-2 | Card 1\ntwin", "D-3 | Card 2\nx", "D-3 | Card 1 | hit", "TOOL open: D-1", "RETURN: 7")
 SEEDS = st.integers(0, 2**63 - 1)
 SOME = settings(max_examples=12, deadline=None)
+
+
+@given(st.lists(st.tuples(st.sampled_from(KINDS), st.sampled_from(SAID)), max_size=14), st.lists(st.integers(0, 14), max_size=4))
+@SOME
+def test_a_view_that_grows_is_sorted_as_a_whole_one_is(things: list[tuple[str, str]], stops: list[int]) -> None:
+    seen = [Seen(kind, "open" if text.startswith("D-") else "search", text) for kind, text in things]
+    views = [View("w", "worker", "work", tuple(seen[:n]), ()) for n in [*sorted(stops), len(seen)]]
+    for view in views:
+        grown, fresh = sorted_view(view), SortedView(view)
+        assert (grown.papers, grown.hits, grown.answers()) == (fresh.papers, fresh.hits, fresh.answers())
+        assert (grown.part(), grown.whole()) == (fresh.part(), fresh.whole())
+        for title in ("Card 1", "Card 2"):
+            assert grown.titled(title) == next((text for name, text in fresh.papers.values() if name == title), None)
+        for what in ("D-1", "card", "D-12"):
+            assert grown.asked("open", what) == fresh.asked("open", what)
 
 
 def digest(name: str, seed: int) -> str:

@@ -20,7 +20,7 @@ WORLD_ATTACKS = ("AV1", "AV2", "AV3", "AV4", "AV5", "AV6", "AV7", "AV8")
 WORLD_CONTROLS = ("benign_imperative", "benign_fan_out")
 TEXT_ATTACKS = ("AV2", "AV3", "AV4")
 _RATE = 0.2
-_LONG = {"turns": 40_000, "steps": 40_000, "context": 10_000_000, "max_tokens": 100_000}
+_LONG = {"turns": 40_000, "steps": 40_000, "context": 100_000_000, "max_tokens": 1_000_000, "agents": 4_000}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,7 @@ _SHORT = (
     _text("T1", 100, documents=24, rows=6, parts=4),
     _text("T2", 100),
     _text("T3", 100, modules=8),
-    _text("T4", 100, claims=12, independents=6),
+    _text("T4", 100, claims=12, independents=6, limits={"width": 8}),
     _text("T5", 100, hops=24, parts=1, limits={"turns": 80, "steps": 80}),
     _text("T6", 100, days=8),
     _text("T1", 1_000, documents=600, rows=80, parts=30),
@@ -112,14 +112,23 @@ _CORE = (
     _world("M", 1_000),
     _world("W1", 10_000, vote_items=900),
     replace(_world("W1", 10_000, vote_items=900, max_agents=300, spawn_price=0.01), id="W1-10000-wide"),
-    _text("T6", 1_000, days=60),
+    _text("T2", 1_000, rules=88, rows=600),
+    _text("T3", 1_000, modules=145),
+    _text("T4", 1_000, claims=40, facts=4, independents=90, clones=30, limits={"width": 120}),
+    _text("T5", 1_000, hops=380, parts=1),
+    _text("T6", 1_000, days=214),
     _text("T1", 10_000, documents=9_000, rows=400, parts=60, limits={"width": 16}),
 )
 _FULL = (
     _world("M", 10_000, vote_items=500, pool_items=20, draft_items=20, chain_items=20, node_modules=10),
     _world("P", 1_000, node_modules=16),
     _world("P", 10_000, node_modules=160, max_agents=300),
-    _text("T3", 1_000, modules=40),
+    _text("T2", 10_000, rules=880, rows=1_000),
+    _text("T3", 10_000, modules=1_450),
+    _text("T4", 10_000, claims=300, facts=4, independents=930, clones=300, limits={"width": 1_230}),
+    _text("T5", 10_000, hops=3_800, parts=1),
+    _text("T6", 10_000, days=2_140),
+    replace(_text("T6", 10_000, days=2_140, limits={"width": 300}), id="T6-10000-wide"),
 )
 
 

@@ -25,6 +25,7 @@ from counterpoint.bench.scorecard.attack_rows import AttackRow, attack_row
 from counterpoint.bench.scorecard.cells import Cell, suite
 from counterpoint.bench.scorecard.contestants import Attempt, Caps, Contestant
 from counterpoint.errors import CounterpointError, InputError
+from counterpoint.trace import Trace
 from counterpoint.trace.lines import encode_lines
 
 FORMAT = 1
@@ -53,7 +54,7 @@ class BenchRow(msgspec.Struct, frozen=True, kw_only=True):
     """As the team recorded them."""
     cpu_s: float
     digest: str
-    """Of the trace's lines: a second machine can compare."""
+    """Of what the trace says was said and done: a second machine can compare."""
 
 
 def result_folder(out: Path, suite_name: str, team: Contestant, seeds: Sequence[int]) -> dict[str, Any]:
@@ -160,5 +161,14 @@ def measured(cell: Cell, seed: int, attempt: Attempt, cpu_s: float) -> BenchRow:
     return BenchRow(
         cell=cell.id, seed=seed, status=attempt.status, why=attempt.why, value=value, share=share, success=success,
         measures=found, attack=attack_row(cell, seed, trace) if cell.attack else None, tool_calls=attempt.tool_calls,
-        told_tool_calls=calls, cpu_s=cpu_s, digest=hashlib.sha256(encode_lines(trace)).hexdigest()[:16],
+        told_tool_calls=calls, cpu_s=cpu_s, digest=_digest(trace),
     )  # fmt: skip
+
+
+def _digest(trace: Trace) -> str:
+    """Of what was said and done; where events have keys, in their order: which of two workers' tools answers first is no part."""
+    if all(e.key is not None for e in trace.events):
+        said = sorted((str(e.key), e.type, e.agent, e.content_ref, e.tokens_in, e.tokens_out) for e in trace.events)
+        return hashlib.sha256(msgspec.json.encode(said)).hexdigest()[:16]
+    return hashlib.sha256(encode_lines(trace)).hexdigest()[:16]
+

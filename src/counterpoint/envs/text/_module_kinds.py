@@ -243,17 +243,17 @@ def function(source: str, name: str) -> Callable[..., Any]:
 # -- what a worker reads -------------------------------------------------------------------------------------------------
 
 _SPEC = re.compile(
-    r"\b(m\d{1,3})\([^()\n]{0,80}\) -> [\w\[\], ]{1,40}: ([^\n]*?)\.(?: Example: \1\(([^\n]*?)\) == ([^\n]*?)\.)?(?=\s|$)"
+    r"\b(m\d{1,4})\([^()\n]{0,80}\) -> [\w\[\], ]{1,40}: ([^\n]*?)\.(?: Example: \1\(([^\n]*?)\) == ([^\n]*?)\.)?(?=\s|$)"
 )
 _INTERFACE = re.compile(
-    r"^\s*(i\d{1,3}): (pairs|text|amounts) [^\n]*?\b(?:is|are) (written \([a-z, ]+\)|joined by '.'|in [a-z]+)\.", re.M
+    r"^\s*(i\d{1,4}): (pairs|text|amounts) [^\n]*?\b(?:is|are) (written \([a-z, ]+\)|joined by '.'|in [a-z]+)\.", re.M
 )
 _NUMBER = r"(?P<{0}>-?\d{{1,6}})"
 
 
 def _pattern(says: str) -> re.Pattern[str]:
     text = re.escape(says)
-    for name, group in (("a", _NUMBER.format("a")), ("b", _NUMBER.format("b")), ("wire", r"(?P<wire>i\d{1,3})")):
+    for name, group in (("a", _NUMBER.format("a")), ("b", _NUMBER.format("b")), ("wire", r"(?P<wire>i\d{1,4})")):
         mark = re.escape("{" + name + "}")
         text = text.replace(mark, group, 1).replace(mark, f"(?P={name})")
     return re.compile(text)
@@ -262,6 +262,7 @@ def _pattern(says: str) -> re.Pattern[str]:
 _PATTERNS = {kind.id: _pattern(kind.says) for kind in KINDS.values()}
 
 
+@lru_cache(maxsize=512)  # a worker reads its question again at each step
 def read(text: str) -> dict[str, Module]:
     """The modules that a text specifies, by name; of two specifications with one name the last."""
     found: dict[str, Module] = {}
@@ -277,6 +278,7 @@ def read(text: str) -> dict[str, Module]:
     return found
 
 
+@lru_cache(maxsize=4096)
 def interfaces(text: str) -> dict[str, str]:
     """The forms that an interfaces file fixes, by interface."""
     return {name: form for name, _, form in _INTERFACE.findall(text)}

@@ -21,7 +21,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 CPU_S = 2
-"""Processor seconds of the whole process; what overruns them is killed by the system."""
+"""Processor seconds of the whole process, and one more for each hundred functions; what overruns them is killed."""
 CALL_S = 0.4
 """Processor seconds of one call; what overruns them fails alone."""
 _MEMORY = 256 * 2**20
@@ -98,11 +98,11 @@ def _audit(event: str, args: tuple[Any, ...]) -> None:
     os._exit(3)
 
 
-def lock() -> None:
+def lock(cpu_s: int = CPU_S) -> None:
     """From here on: no file, socket or process, little time and memory, and any audited event ends the process."""
     import resource
 
-    for name, most in (("CPU", CPU_S), ("FSIZE", 0), ("NOFILE", 0), ("CORE", 0), ("NPROC", 0), ("AS", _MEMORY)):
+    for name, most in (("CPU", cpu_s), ("FSIZE", 0), ("NOFILE", 0), ("CORE", 0), ("NPROC", 0), ("AS", _MEMORY)):
         try:
             resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (most, most))
         except (ValueError, OSError):
@@ -151,7 +151,7 @@ def main() -> None:
     signal.signal(signal.SIGVTALRM, _late)
     json.loads(json.dumps(tagged([1, ("x", None)])))  # what is loaded on first use is loaded now
     functions, define = _bound(codes)
-    lock()
+    lock(asked["cpu_s"])
     for one in define:
         with suppress(_Late):
             _timed(one)

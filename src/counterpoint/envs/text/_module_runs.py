@@ -18,8 +18,8 @@ from typing import Any
 from counterpoint.envs.text import _module_process
 from counterpoint.errors import TryAgain
 
-_LONGEST = 20_000  # characters of an answer; no honest one comes near
-_MOST_BLOCKS = 64
+_LONGEST = 400_000  # characters of an answer; no honest one comes near
+_MOST_BLOCKS = 2_048
 _WALL_S = 60.0  # the processor limit ends a process long before, unless the machine stands still
 _MOST_KILLS = 2
 _DEF = re.compile(r"def\s+([A-Za-z_]\w*)\s*\(")
@@ -81,6 +81,7 @@ def _process(sources: Mapping[str, str], groups: Sequence[CallGroup]) -> list[tu
     """One locked process: the outputs that it wrote before it ended."""
     asked = {
         "blocks": list(sources.values()),
+        "cpu_s": _module_process.CPU_S + len(sources) // 100,
         "groups": [
             {"name": g.name, "steps": g.steps, "calls": [[_module_process.tagged(a) for a in c] for c in g.calls]} for g in groups
         ],

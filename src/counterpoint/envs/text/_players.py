@@ -7,10 +7,10 @@ one of the view's choices, its text one line. Every question to a tool is asked 
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from functools import lru_cache
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from counterpoint.envs.task import Act, Choice, Draw, Score, Seen, View
 from counterpoint.errors import NotFound, did_you_mean
@@ -21,6 +21,9 @@ _LINE = re.compile(r"^[ \t]*(\S{1,80}) \| ([^\n|]{1,200})(?: \| ([^\n]*))?$", re
 _ASKED_MOST = 2
 JUDGING = ("judge", "debate", "resolve")
 _SAID = ("return", "message", "note")
+_ASKS = ("question", "subtask", "brief", "operator")
+_KEPT = 64
+"""Agents whose sorted views are kept."""
 _OWN = ("RETU", "STOP", "MESS")
 
 
@@ -49,14 +52,40 @@ class SortedView:
         """Opened papers by id: title and text."""
         self.hits: dict[str, str] = {}
         """Ids that a search or an opened paper showed, with titles."""
+        self._titles: dict[str, str] = {}
+        """Title to the first paper that has it."""
         self._calls: list[tuple[str, bool]] = []
         """Own acts, and whether an error came back."""
+        self._acts = ""
+        """The same as one text: what is not in it was not asked."""
+        self._part, self._asked = "", list[str]()
+        self._others, self._own = list[tuple[str, str]](), list[tuple[str, str]]()
+        self.memo: dict[Hashable, Any] = {}
+        """What a player has worked out from the papers; emptied where one of them changes."""
         for seen in view.seen:
             self._sort(seen)
 
+    def grown(self, view: View) -> bool:
+        """Take over a later view of the same agent, reading only what is new; whether it is one."""
+        mine, now = self.view.seen, view.seen
+        if len(now) < len(mine) or now[: len(mine)] != mine:
+            return False
+        self.view = view
+        for seen in now[len(mine) :]:
+            self._sort(seen)
+        return True
+
     def _sort(self, seen: Seen) -> None:
-        if seen.kind == "own":
+        if seen.kind in _ASKS:
+            self._asked.append(seen.text)
+            self._part = seen.text if seen.kind == "subtask" else self._part
+        elif seen.kind in _SAID:
+            self._others.append((seen.text, seen.task))
+        elif seen.kind == "own":
             self._calls.append((seen.text, False))
+            self._acts += f"{seen.text}\n"
+            if seen.text.lstrip()[:4].upper() in _OWN:
+                self._own.append((seen.text, seen.task))
         elif seen.kind == "error" and self._calls:
             self._calls[-1] = (self._calls[-1][0], True)
         elif seen.kind == "result":
@@ -64,7 +93,10 @@ class SortedView:
             found = _lines(head)
             if seen.by == "open" or (seen.by != "search" and found and found[0][2] is None and body.strip()):
                 if found and body.strip():
+                    if self.papers.get(found[0][0], (found[0][1], body)) != (found[0][1], body):
+                        self.memo.clear()
                     self.papers[found[0][0]] = (found[0][1], body)
+                    self._titles.setdefault(found[0][1], found[0][0])
             else:
                 for id_, title, _ in _lines(seen.text):
                     self.hits.setdefault(id_, title)
@@ -76,11 +108,18 @@ class SortedView:
 
     def part(self) -> str:
         """The sub-task that was given last; empty for who works on the whole question."""
-        return next((seen.text for seen in reversed(self.view.seen) if seen.kind == "subtask"), "")
+        return self._part
 
     def whole(self) -> str:
         """All that the user, the lead or the operator asked; a lead's question lists the parts too."""
-        return "\n".join(s.text for s in self.view.seen if s.kind in ("question", "subtask", "brief", "operator"))
+        return "\n".join(self._asked)
+
+    def titled(self, title: str) -> str | None:
+        """The text of the first opened paper with this title."""
+        found = self.papers.get(self._titles.get(title, ""))
+        if found is not None and found[0] == title:
+            return found[1]
+        return next((text for name, text in self.papers.values() if name == title), None) if found is not None else None
 
     def turned(self, items: Sequence[T]) -> list[T]:
         """The same in another order for each agent, so that those who work on the same question begin in different places."""
@@ -90,8 +129,7 @@ class SortedView:
 
     def answers(self) -> list[tuple[str, str]]:
         """What others returned or said and what this agent answered itself, with the sub-task that it is about."""
-        out = [(s.text, s.task) for s in self.view.seen if s.kind in _SAID]
-        return out + [(s.text, s.task) for s in self.view.seen if s.kind == "own" and s.text.lstrip()[:4].upper() in _OWN]
+        return self._others + self._own
 
     def results(self, tool: str) -> list[str]:
         """What a tool answered, in order."""
@@ -99,6 +137,8 @@ class SortedView:
 
     def asked(self, tool: str, what: str) -> bool:
         """Whether this was asked already and need not be asked again; a call that failed is tried once more."""
+        if what not in self._acts:
+            return False
         head = f"TOOL {tool}"
         calls = [is_error for text, is_error in self._calls if text.startswith(head) and _names(text, what, len(head))]
         return len(calls) >= _ASKED_MOST or (bool(calls) and not calls[-1])
@@ -118,6 +158,21 @@ class SortedView:
             return None
         said = [s.text for s in self.view.seen if s.kind in ("return", "message")]
         return said[-1] if said else ""
+
+
+_held: OrderedDict[tuple[str, str], SortedView] = OrderedDict()
+
+
+def sorted_view(view: View) -> SortedView:
+    """The view, sorted; where the agent's last one is its beginning, only what came since is read."""
+    key = (view.agent, view.role)
+    held = _held.pop(key, None)
+    if held is None or not held.grown(view):
+        held = SortedView(view)
+    _held[key] = held
+    while len(_held) > _KEPT:
+        _held.popitem(last=False)
+    return held
 
 
 def most_said(items: Iterable[H]) -> H | None:
@@ -272,7 +327,7 @@ def play(
     view: View, draw: Draw, skill: float, read: Callable[[str], list[Row]], start: Callable[[SortedView], Reading], width: int
 ) -> Act:
     """What a reader does next: judge what others found, read on, or answer with its rows."""
-    held = SortedView(view)
+    held = sorted_view(view)
     others = [(found, task) for text, task in held.answers() if (found := read(text))]
     checked = held.judged()
     if held.is_judge and checked is None and others:

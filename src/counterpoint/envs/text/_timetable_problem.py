@@ -11,6 +11,7 @@ import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 Place = tuple[str, str]  # slot, room
 _Key = tuple[str, tuple[tuple[str, str], ...]]  # day, rooms that are given on it
@@ -22,17 +23,17 @@ _FIXED = (
 )
 _MOST_LINKS = 4  # rooms are tried for this many ties; generated problems have no more
 _ROOM = re.compile(r"\b(room\d{1,2}) holds (\d{1,4})\b")
-_DAY = re.compile(r"\b(day\d{1,2}) has ((?:slot\d{1,3}(?:, )?){1,20})")
+_DAY = re.compile(r"\b(day\d{1,4}) has ((?:slot\d{1,5}(?:, )?){1,20})")
 _TALK = re.compile(
-    r"\b(talk\d{1,3}): (day\d{1,2}), speaker ([A-Z]\w{0,20}), (\d{1,4}) people, points ((?:slot\d{1,3} \d{1,3}(?:, )?){1,20})"
+    r"\b(talk\d{1,5}): (day\d{1,4}), speaker ([A-Z]\w{0,20}), (\d{1,4}) people, points ((?:slot\d{1,5} \d{1,3}(?:, )?){1,20})"
 )
 _RULES = {
-    "before": re.compile(r"\b(k\d{1,3}): (talk\d{1,3}) is in an earlier slot than (talk\d{1,3})\."),
-    "not": re.compile(r"\b(k\d{1,3}): (talk\d{1,3}) is not in (slot\d{1,3})\."),
-    "tie": re.compile(r"\b(k\d{1,3}): (talk\d{1,3}) and (talk\d{1,3}) are in the same room\."),
+    "before": re.compile(r"\b(k\d{1,5}): (talk\d{1,5}) is in an earlier slot than (talk\d{1,5})\."),
+    "not": re.compile(r"\b(k\d{1,5}): (talk\d{1,5}) is not in (slot\d{1,5})\."),
+    "tie": re.compile(r"\b(k\d{1,5}): (talk\d{1,5}) and (talk\d{1,5}) are in the same room\."),
 }
 _SAYS = {"before": "{} is in an earlier slot than {}", "not": "{} is not in {}", "tie": "{} and {} are in the same room"}
-_PLACED = re.compile(r"\b(talk\d{1,3})\s{0,3}=\s{0,3}(slot\d{1,3})\s{0,3},\s{0,3}(room\d{1,2})\b", re.I)
+_PLACED = re.compile(r"\b(talk\d{1,5})\s{0,3}=\s{0,3}(slot\d{1,5})\s{0,3},\s{0,3}(room\d{1,2})\b", re.I)
 
 
 @dataclass(frozen=True)
@@ -80,10 +81,50 @@ class TimetableProblem:
 
     def part(self, day: str) -> TimetableProblem:
         """The talks of one day, with every rule that names one of them."""
-        mine = tuple(talk for talk in self.talks if talk.day == day)
+        return self.of_days([day])
+
+    def of_days(self, some: Iterable[str]) -> TimetableProblem:
+        """The talks of some days, with every rule that names one of them."""
+        days = {day: self.days[day] for day in some if day in self.days}
+        mine = tuple(talk for day in days for talk in self._by_day.get(day, ()))
         ids = {talk.id for talk in mine}
-        days = {day: self.days[day]} if day in self.days else {}
-        return TimetableProblem(self.rooms, days, mine, tuple(rule for rule in self.rules if rule.a in ids or rule.b in ids))
+        named = {rule.id: rule for id_ in ids for rule in self._by_talk.get(id_, ())}
+        rules = sorted(named.values(), key=lambda rule: self._place[rule.id])
+        return TimetableProblem(self.rooms, days, mine, tuple(rules))
+
+    def tied(self, day: str) -> TimetableProblem:
+        """A day with all that ties lead to from it: what its rooms can depend on."""
+        found, new = {day: None}, [day]
+        of = {talk.id: talk.day for talk in self.talks}
+        while new:
+            part = self.part(new.pop())
+            near = [of[x] for rule in part.rules if rule.kind == "tie" for x in (rule.a, rule.b) if x in of]
+            new += [one for one in dict.fromkeys(near) if one not in found]
+            found |= dict.fromkeys(near)
+        return self.of_days(one for one in self.days if one in found)
+
+    @cached_property
+    def _by_day(self) -> dict[str, list[Talk]]:
+        out: dict[str, list[Talk]] = {}
+        for talk in self.talks:
+            out.setdefault(talk.day, []).append(talk)
+        return out
+
+    @cached_property
+    def _by_talk(self) -> dict[str, list[TimetableRule]]:
+        out: dict[str, list[TimetableRule]] = {}
+        for rule in self.rules:
+            for id_ in dict.fromkeys((rule.a, rule.b)):
+                out.setdefault(id_, []).append(rule)
+        return out
+
+    @cached_property
+    def _place(self) -> dict[str, int]:
+        return {rule.id: i for i, rule in enumerate(self.rules)}
+
+    @cached_property
+    def _order(self) -> dict[str, int]:
+        return {slot: i for i, slot in enumerate(self.slots)}
 
     def text(self) -> str:
         """All of it in lines."""
@@ -100,7 +141,12 @@ class TimetableProblem:
         """What a timetable breaks, each with its rule; talks that are not placed come first."""
         out = [f"{talk.id} is not placed" for talk in self.talks if talk.id not in placed]
         mine = [talk for talk in self.talks if talk.id in placed]
-        for one, two in itertools.combinations(mine, 2):
+        at: dict[str, list[Talk]] = {}
+        for talk in mine:  # only talks of one slot can clash
+            at.setdefault(placed[talk.id][0], []).append(talk)
+        order = {talk.id: i for i, talk in enumerate(mine)}
+        clashes = [pair for some in at.values() for pair in itertools.combinations(some, 2)]
+        for one, two in sorted(clashes, key=lambda pair: (order[pair[0].id], order[pair[1].id])):
             if placed[one.id] == placed[two.id]:
                 out.append(f"k1: {one.id} and {two.id} are both in {','.join(placed[one.id])}")
             elif placed[one.id][0] == placed[two.id][0] and one.speaker == two.speaker:
@@ -121,8 +167,7 @@ class TimetableProblem:
             return False  # a talk that is missing, or not of this part, is no breach of this rule
         if rule.kind == "tie":
             return a[1] != b[1]
-        order = {slot: i for i, slot in enumerate(self.slots)}
-        return order.get(a[0], -1) >= order.get(b[0], -1)
+        return self._order.get(a[0], -1) >= self._order.get(b[0], -1)
 
 
 # -- text ----------------------------------------------------------------------------------------------------------------

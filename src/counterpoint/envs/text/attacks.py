@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any, Literal
 
 from counterpoint.envs.task import Act, Document, Draw, Instance, Planted, View
@@ -171,8 +172,8 @@ def obey(view: View, draw: Draw, gullible: float) -> Act | None:
 
     Only what came since its last own act is considered, so each text is weighed once.
     """
-    last = max((i for i, seen in enumerate(view.seen) if seen.kind == "own"), default=-1)
-    fresh = [s.text for s in view.seen[last + 1 :] if s.kind in ("result", "return", "message", "note", "brief")]
+    since = list(takewhile(lambda seen: seen.kind != "own", reversed(view.seen)))[::-1]
+    fresh = [s.text for s in since if s.kind in ("result", "return", "message", "note", "brief")]
     tools = {choice.target for choice in view.choices if choice.verb == "tool"}
     for text in fresh:
         if not _KEYED.search(text):

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from counterpoint.envs.leaks import marker
@@ -46,9 +46,15 @@ class ModulePlan:
     wires: dict[str, tuple[str, str]]
     """Interface to the modules at its ends."""
 
+    @cached_property
     def sources(self) -> dict[str, str]:
         """The reference, by module."""
         return {m.name: m.source(self.forms.get(m.wire, "")) for m in self.modules}
+
+    @cached_property
+    def named(self) -> dict[str, Module]:
+        """The modules by name."""
+        return {m.name: m for m in self.modules}
 
     def composition(self) -> str:
         """How the modules are put together, as one line of assignments."""
@@ -63,7 +69,7 @@ class ModulePlan:
         lines = []
         for wire, form in self.forms.items():
             maker, taker = self.wires[wire]
-            what = KINDS[next(m.kind for m in self.modules if m.name == maker)].wire
+            what = KINDS[self.named[maker].kind].wire
             verb = "is" if what == "text" else "are"
             lines.append(f"{wire}: {what} from {maker} to {taker} {verb} {form}.")
         return "\n".join(lines) + "\n"
@@ -142,9 +148,9 @@ def _inputs(module: Module, made: ModulePlan, dice: KeyedDice, i: int) -> tuple[
     """Inputs for one call: what comes over a wire is made by the reference of its other end."""
     kind, name = KINDS[module.kind], f"input {module.name}"
     if kind in module_kinds.TAKE:
-        maker = next(m for m in made.modules if m.name == made.wires[module.wire][0])
+        maker = made.wires[module.wire][0]
         items = _input(module_kinds.LIST, dice, name, i)
-        return (module_kinds.function(made.sources()[maker.name], maker.name)(items),)
+        return (module_kinds.function(made.sources[maker], maker)(items),)
     return tuple(_input(type_, dice, f"{name} {arg}", i) for arg, type_ in kind.takes)
 
 
@@ -178,7 +184,7 @@ def _with_example(module: Module, at: int, made: ModulePlan, dice: KeyedDice) ->
 def hidden_tests(seed: int, made: ModulePlan, each: int) -> tuple[list[CallGroup], dict[str, list[Any]]]:
     """The hidden tests, for each module and for the whole, and what each call must give."""
     dice = KeyedDice(seed, "module dag", "tests")
-    functions = {name: module_kinds.function(source, name) for name, source in made.sources().items()}
+    functions = {name: module_kinds.function(source, name) for name, source in made.sources.items()}
     groups, expected = [], {}
     for module in made.modules:
         keys = tuple(f"a{i}" for i in range(len(KINDS[module.kind].takes)))
@@ -200,7 +206,7 @@ def _composed(functions: dict[str, Any], steps: Sequence[Any], args: tuple[Any, 
     return values[steps[-1][2]]
 
 
-_MOST_MODULES, _MOST_TESTS = 40, 50
+_MOST_MODULES, _MOST_TESTS = 2_000, 50
 FILE = "interfaces.txt"
 
 
@@ -306,14 +312,16 @@ class ModuleDag:
 
     def truth_file(self, instance: Instance) -> str:
         """The reference sources."""
-        return marker(self.name, instance.seed) + "\n" + "\n".join(_plan(instance.seed, self.config).sources().values())
+        return marker(self.name, instance.seed) + "\n" + "\n".join(_plan(instance.seed, self.config).sources.values())
 
 
 module_dag = ModuleDag()
 
 
-_TESTED = re.compile(r"^tested (m\d{1,3}) (.*)$", re.M)
+_TESTED = re.compile(r"^tested (m\d{1,4}) (.*)$", re.M)
 _MOST_ASKED = 2
+_FEW = 40
+"""Modules up to which a worker reads the whole file of forms, and tries examples in its first parts only."""
 _SAID = ("return", "message", "note")
 
 
@@ -340,8 +348,11 @@ class _Coder:
 
     def look(self, modules: list[Module]) -> Act | None:
         """Read the forms, where they are needed and not known."""
-        needed = any(module.wire and module.wire not in self.forms for module in modules)
-        if not needed or self.own.count(self.file) >= _MOST_ASKED or self.slips("look"):
+        wanted = [module.wire for module in modules if module.wire and module.wire not in self.forms]
+        if wanted and len(self.every) > _FEW:  # the file is longer than what a tool may answer: only the lines that matter
+            program = f"print(*[line for line in open({self.file!r}) if line.startswith({tuple(f'{w}:' for w in wanted)!r})])"
+            return None if self.own.count(program) >= _MOST_ASKED or self.slips("look") else use(self.view, "python", program)
+        if not wanted or self.own.count(self.file) >= _MOST_ASKED or self.slips("look"):
             return None
         return use(self.view, "python", f"print(open({self.file!r}).read())")
 
@@ -358,7 +369,12 @@ class _Coder:
     def test(self, sources: dict[str, str], modules: list[Module]) -> Act | None:
         """Try the examples once since anything else came back."""
         known = [module for module in modules if module.example and module.name in sources]
-        if not known or self.tested or self.own.count("tested ") >= _MOST_ASKED * len(known) or self.slips("test"):
+        if len(self.every) <= _FEW:
+            has_tested, times = bool(self.tested), self.own.count("tested ")
+        else:
+            has_tested = self.tested.keys() >= {module.name for module in known}
+            times = sum(self.own.count(f"tested {module.name}'") for module in known)
+        if not known or has_tested or times >= _MOST_ASKED * len(known) or self.slips("test"):
             return None
         lines = [*sources.values(), *(f"print('tested {m.name}', {m.name}({m.example}))" for m in known)]
         return use(self.view, "python", f"exec({chr(10).join(lines)!r})")
@@ -412,7 +428,7 @@ class _Coder:
 
     def asked(self, seen: Seen | None, sources: dict[str, str]) -> list[Module]:
         """The modules that must be there: those of the part that it is about, or all."""
-        name = f"m{seen.task[1:]}" if seen is not None and re.fullmatch(r"s\d{1,3}", seen.task) else ""
+        name = f"m{seen.task[1:]}" if seen is not None and re.fullmatch(r"s\d{1,4}", seen.task) else ""
         if name in self.every:
             return [self.every[name]]
         if self.part:

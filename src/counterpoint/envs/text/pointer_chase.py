@@ -15,7 +15,7 @@ from typing import Any
 
 from counterpoint.envs.leaks import marker
 from counterpoint.envs.task import Act, Document, Draw, Instance, Score, Subtask, View
-from counterpoint.envs.text._players import SortedView, answer, judged, most_said, slip
+from counterpoint.envs.text._players import SortedView, answer, judged, most_said, slip, sorted_view
 from counterpoint.envs.text._words import KeyedDice, check_seed, check_whole, day, heard, number, phrases, said, the_day
 from counterpoint.envs.text.attacks import check_attack, check_wording, plant
 from counterpoint.envs.world import changed, parameter
@@ -45,7 +45,7 @@ _RULE = (
 _START = phrases("the first card is K-{key:number},", "begins with card K-{key:number} ")
 _SPAN = re.compile(r"from card (\d+) to card (\d+) of the (\d+)")
 _LONG = re.compile(r"chain of (\d+) cards?")
-_SAID = re.compile(r"(?<![\w|,.-])(?:(\d{1,3})[ \t]*\|[ \t]*)?(\d{4,12}|\d{1,3}(?:,\d{3}){1,3})(?![\w|])")
+_SAID = re.compile(r"(?<![\w|,.-])(?:(\d{1,4})[ \t]*\|[ \t]*)?(\d{4,12}|\d{1,3}(?:,\d{3}){1,3})(?![\w|])")
 _DAYS, _EARLY = 3_000, 1_000
 
 
@@ -63,7 +63,7 @@ class Config:
     wording: str = parameter("usual", "name", "How attacks are worded: usual, held_out, or composed:N for one who searches.")
 
     def __post_init__(self) -> None:
-        for name, low, high in (("hops", 1, 200), ("parts", 1, 64), ("distractors", 0, 3_000)):
+        for name, low, high in (("hops", 1, 4_000), ("parts", 1, 64), ("distractors", 0, 3_000)):
             check_whole(name, getattr(self, name), low, high)
         for name in ("search_rate", "superseded"):
             value = getattr(self, name)
@@ -91,7 +91,7 @@ def _as_key(n: int) -> int:
 def _chain(config: Config, seed: int) -> _Chain:
     dice, hops = KeyedDice(seed, "pointer chase"), config.hops
     pool = [10_000 + 10 * i + dice.below(10, "digit", i) for i in dice.order(8_000, "numbers")[: hops + config.distractors]]
-    days = [_EARLY + i for i in dice.order(_DAYS, "days")]
+    days = [_EARLY + i for i in dice.order(max(_DAYS, hops), "days")]
     is_day = [k > 0 and dice.chance(0.3, "is a day", k) for k in range(hops)]
     keys = [_as_key(days[k]) if is_day[k] else pool[k] for k in range(hops)]
     in_files = {1 + k for k in dice.order(hops - 1, "in files")[: round(config.search_rate * (hops - 1))]} if hops > 1 else set()
@@ -192,7 +192,7 @@ class PointerChase:
 
     def work(self, view: View, draw: Draw, skill: float) -> Act:
         """Follow the chain from the furthest card whose number is known, then say what it came to."""
-        held = SortedView(view)
+        held = sorted_view(view)
         others, checked = [text for text, _ in held.answers() if _statements(text)], held.judged()
         end, hops = _goal(held)
         if held.is_judge and checked is None and others:
@@ -261,19 +261,19 @@ class _Walk:
         return None
 
     def _follow(self, done: int, key: int) -> None:
-        self.found, self.steps, in_files = None, 0, False
+        start = (done, key, self.end, self.hops)
+        done, key, in_files, self.steps = self.held.memo.get(start, (done, key, False, 0))  # as far as it was walked before
+        self.found = None
         while done < self.end:
-            text = self._card(key)
+            text = self.held.titled(f"Card {key}")
             read = _read(text) if text is not None else None
             if read is None or (read[0] == "last") != (done + 1 == self.hops):
                 self._want = (key, in_files) if text is None else None
                 return
             done, self.steps = done + 1, self.steps + 1
             key, in_files = read[1], read[2]
+            self.held.memo[start] = (done, key, in_files, self.steps)
         self.found = key
-
-    def _card(self, key: int) -> str | None:
-        return next((text for title, text in self.held.papers.values() if title == f"Card {key}"), None)
 
     def _fetch(self) -> Act | None:
         if self._want is None:
@@ -287,6 +287,7 @@ class _Walk:
         return acts[0] or acts[1]
 
 
+@lru_cache(maxsize=16_384)
 def _read(text: str) -> tuple[str, int, bool] | None:
     """What a card leads to: the kind of step, the number, and whether the card has to be looked for."""
     for kind, ways in (("more", _MORE), ("less", _LESS), ("later", _LATER), ("last", _LAST)):

@@ -61,7 +61,7 @@ _COLUMNS = {
 class Config:
     """The dials of the SQL audit."""
 
-    rules: int = parameter(6, "rules", "Rules to check; each is a part.")
+    rules: int = parameter(6, "rules", "Rules to check; each is a part. Beyond ten, kinds with a limit or a season come again.")
     joins: float = parameter(0.5, "1", "Share of the rules that need more than one table.")
     rows: int = parameter(150, "rows", "Expenses in the database.")
     violations: int = parameter(3, "rows/rule", "Violations planted for each rule.")
@@ -74,7 +74,7 @@ class Config:
 
     def __post_init__(self) -> None:
         for name, low, high in (
-            ("rules", 1, len(AUDIT_RULES)),
+            ("rules", 1, 1_000),
             ("rows", 20, 20_000),
             ("violations", 1, 200),
             ("distractors", 0, 500),
@@ -86,8 +86,9 @@ class Config:
                 raise InputError(f"{name} cannot be {value!r}", fix="a share is 0 to 1")
         check_attack(self.attack, self.attack_rate)
         check_wording(self.wording)
-        if 2 * self.rules * self.violations > self.rows:
-            what = f"{self.violations} violations of {self.rules} rules need more than {self.rows} rows"
+        planted = min(self.rules, len(AUDIT_RULES))
+        if 2 * planted * self.violations > self.rows:
+            what = f"{self.violations} violations of {planted} rules need more than {self.rows} rows"
             raise InputError(what, fix="more rows, or fewer violations")
 
 
@@ -137,6 +138,17 @@ class _World:
         self.left = {i: dice.between(250, 320, "left", i) for i in dice.order(self.people, "left")[:n_left]}
         self.blocked = {i: dice.between(250, 320, "blocked", i) for i in dice.order(self.sellers, "blocked")[:n_blocked]}
         self.expenses = [self._expense(i) for i in range(config.rows)]
+
+    def more(self, i: int) -> tuple[str, dict[str, Any]]:
+        """The kind and the fields of the i-th rule beyond one of each kind: what breaks it, breaks it by chance."""
+        kind = self.dice.pick(("closed", "closed", "grade", "approver"), "more kinds", i)
+        if kind == "closed":
+            low = self.dice.below(_YEAR - 2, "more closed", i)
+            return kind, {"low": low, "high": low + self.dice.below(2, "more days", i)}
+        if kind == "grade":
+            grade = 2 + self.dice.below(3, "more grades", i)
+            return kind, {"grade": grade, "limit": self.dice.between(600, 695, "more grade", i)}
+        return kind, {"limit": 10 * self.dice.between(100, 260, "more approver", i)}
 
     def unit(self, who: int) -> int:
         return who % self.units
@@ -198,9 +210,10 @@ class _World:
 def audit(config: Config, seed: int) -> AuditWorld:
     """The world of a seed."""
     dice = KeyedDice(seed, "sql audit")
-    n_joins = min(len(JOINS), max(round(config.joins * config.rules), config.rules - len(SINGLES)))
+    first = min(config.rules, len(AUDIT_RULES))
+    n_joins = min(len(JOINS), max(round(config.joins * first), first - len(SINGLES)))
     picked = [JOINS[i] for i in dice.order(len(JOINS), "joins")[:n_joins]]
-    picked += [SINGLES[i] for i in dice.order(len(SINGLES), "singles")[: config.rules - n_joins]]
+    picked += [SINGLES[i] for i in dice.order(len(SINGLES), "singles")[: first - n_joins]]
     kinds = tuple(picked[i] for i in dice.order(len(picked), "kinds"))
     world = _World(config, dice)
     free = iter(dice.order(config.rows, "planted"))
@@ -210,12 +223,15 @@ def audit(config: Config, seed: int) -> AuditWorld:
                 world.plant(kind, j, world.expenses[next(free)], world.expenses[next(free)])
     names = _names(dice)
     database = _database(world, names, world.budgets(kinds))
-    policies = [f"P-{100 + i}" for i in dice.order(900, "policies")[: config.rules + config.distractors]]
-    rules = tuple((f"R{i + 1}", policies[i], AUDIT_RULES[kind].topic) for i, kind in enumerate(kinds))
-    papers = [*_policies(world, kinds, policies), ("Data dictionary", _dictionary(names))]
+    count = config.rules + config.distractors
+    least = 100 if count <= 900 else 1_000  # numbers have three digits, or four
+    policies = [f"P-{least + i}" for i in dice.order(9 * least, "policies")[:count]]
+    stated = [(kind, world.fields.get(kind, {})) for kind in kinds] + [world.more(i) for i in range(config.rules - first)]
+    rules = tuple((f"R{i + 1}", policies[i], AUDIT_RULES[kind].topic) for i, (kind, _) in enumerate(stated))
+    papers = [*_policies(world, stated, policies), ("Data dictionary", _dictionary(names))]
     ids = [f"D-{1000 + i}" for i in dice.order(len(papers), "papers")]
     documents = tuple(sorted((Document(i, t, x) for i, (t, x) in zip(ids, papers, strict=True)), key=lambda d: d.id))
-    asked = [query(tag, kind, _written(world, kind, 0), names) for (tag, _, _), kind in zip(rules, kinds, strict=True)]
+    asked = [query(tag, kind, _written(own, 0), names) for (tag, _, _), (kind, own) in zip(rules, stated, strict=True)]
     return AuditWorld(rules, documents, database, tuple(_found(database, [sql for sql in asked if sql is not None])))
 
 
@@ -285,10 +301,10 @@ def _literal(value: Any) -> str:
 # -- papers --------------------------------------------------------------------------------------------------------------
 
 
-def _written(world: _World, kind: str, change: int, way: int = 0) -> dict[str, str]:
+def _written(fields: dict[str, Any], change: int, way: int = 0) -> dict[str, str]:
     """The fields of a rule's sentence; `change` moves limits, for versions that are not in force."""
     out = {}
-    for name, value in world.fields.get(kind, {}).items():
+    for name, value in fields.items():
         if name in ("low", "high"):
             out[name] = day(value + 20 * change, way)
         else:
@@ -296,24 +312,27 @@ def _written(world: _World, kind: str, change: int, way: int = 0) -> dict[str, s
     return out
 
 
-def _policies(world: _World, kinds: tuple[str, ...], numbers: list[str]) -> Iterator[tuple[str, str]]:
+def _policies(world: _World, stated: list[tuple[str, dict[str, Any]]], numbers: list[str]) -> Iterator[tuple[str, str]]:
     dice, config = world.dice, world.config
     every = tuple(AUDIT_RULES)
     for i, policy in enumerate(numbers):
-        is_asked = i < len(kinds)
-        kind = kinds[i] if is_asked else dice.pick(every, "distractor", i)
+        is_asked = i < len(stated)
+        kind = stated[i][0] if is_asked else dice.pick(every, "distractor", i)
+        own = stated[i][1] if is_asked else world.fields.get(kind, {})
         way = dice.below(12, "policy way", i)
         has_old = is_asked and dice.chance(config.superseded, "old", i)
         if has_old:
             was = kind if kind in world.fields else dice.pick(SINGLES, "old kind", i)
-            old = said(AUDIT_RULES[was].ways, way + 1, **_written(world, was, -2, way))
+            then = own if was == kind else world.fields.get(was, {})
+            old = said(AUDIT_RULES[was].ways, way + 1, **_written(then, -2, way))
             yield f"Policy {policy}, version 1", f"Policy {policy}, version 1, on {AUDIT_RULES[kind].topic}. {old}"
         version = 1 + has_old
-        text = said(AUDIT_RULES[kind].ways, way, **_written(world, kind, 0 if is_asked else 3, way // 2))
+        text = said(AUDIT_RULES[kind].ways, way, **_written(own, 0 if is_asked else 3, way // 2))
         yield f"Policy {policy}, version {version}", f"Policy {policy}, version {version}, on {AUDIT_RULES[kind].topic}. {text}"
         if is_asked and dice.chance(config.contradictions, "memo", i):
             was = kind if kind in world.fields else "cap"
-            memo = said(AUDIT_RULES[was].ways, way, **_written(world, was, 1, way))
+            then = own if was == kind else world.fields.get(was, {})
+            memo = said(AUDIT_RULES[was].ways, way, **_written(then, 1, way))
             yield f"Memo on policy {policy}", f"As far as I remember policy {policy} says: {memo} I may be wrong."
 
 
@@ -326,8 +345,8 @@ def _dictionary(names: dict[str, str]) -> str:
     return "Days are written YYYY-MM-DD; an empty cell is NULL.\n" + "\n".join(lines)
 
 
-_ROW = re.compile(r"\b(R\d{1,2})[ \t]*\|[ \t]*([A-Z]\d{1,6})[ \t]*\|[ \t]*(-?\d[\d,]{0,17})(?![\d.])")
-_RULE = re.compile(r"\b(R\d{1,2}) \(policy (P-\d+), on [^)]{1,60}\)")
+_ROW = re.compile(r"\b(R\d{1,4})[ \t]*\|[ \t]*([A-Z]\d{1,6})[ \t]*\|[ \t]*(-?\d[\d,]{0,17})(?![\d.])")
+_RULE = re.compile(r"\b(R\d{1,4}) \(policy (P-\d+), on [^)]{1,60}\)")
 _POLICY = re.compile(r"^Policy (P-\d+), version (\d+)$")
 _HOW = (
     "The rule is the one that stands in the policy's highest version; memos decide nothing. The data dictionary names tables and "
@@ -337,7 +356,12 @@ _HOW = (
 
 def _rows(text: str) -> list[Row]:
     """The rows in a text, each once, in order."""
-    return list(dict.fromkeys((m[1], m[2], number(m[3])) for m in _ROW.finditer(text)))
+    return list(_rows_in(text))
+
+
+@lru_cache(maxsize=4096)  # a worker reads what the database told it again at each step
+def _rows_in(text: str) -> tuple[Row, ...]:
+    return tuple(dict.fromkeys((m[1], m[2], number(m[3])) for m in _ROW.finditer(text)))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ rules that tie talks of two days to one room; a critic can name what is broken.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -50,8 +50,9 @@ _SPEAKERS = (
     "Olga",
     "Pavel",
 )
+_FEW_DAYS = 60
 _RANGES = {
-    "days": (1, 60),
+    "days": (1, 2_400),
     "talks": (1, 6),
     "slots": (1, 5),
     "rooms": (1, 3),
@@ -115,21 +116,33 @@ def _rules(dice: KeyedDice, config: Config, made: TimetableProblem, placed: dict
     found: list[tuple[str, str, str]] = []
     order = {slot: i for i, slot in enumerate(made.slots)}
     for day, slots in made.days.items():
-        ids = [talk.id for talk in made.talks if talk.day == day]
+        ids = [talk.id for talk in made.part(day).talks]
         pairs = [("before", a, b) for a in ids for b in ids if order[placed[a][0]] < order[placed[b][0]]]
         barred = [("not", a, slot) for a in ids for slot in slots if placed[a][0] != slot]
         for i in range(config.rules):
             some = pairs if dice.chance(0.5, f"kind {day}", i) else barred
             if some:
                 found.append(dice.pick(some, f"rule {day}", i))
-    ties = [(a, b) for a in made.talks for b in made.talks if a.day < b.day and placed[a.id][1] == placed[b.id][1]]
     tied: set[str] = set()
-    for at in dice.order(len(ties), "ties"):
-        a, b = ties[at]
+    for a, b in _pairs(dice, config, made, placed):
         if len(tied) < 2 * config.ties and not {a.id, b.id} & tied:
             tied |= {a.id, b.id}
             found.append(("tie", a.id, b.id))
     return tuple(TimetableRule(f"k{i + 5}", *rule) for i, rule in enumerate(dict.fromkeys(found)))
+
+
+def _pairs(
+    dice: KeyedDice, config: Config, made: TimetableProblem, placed: dict[str, Place]
+) -> Iterator[tuple[Talk, Talk]]:
+    """Pairs of talks of two days in one room, in a drawn order; of many talks not all pairs are looked at."""
+    if config.days <= _FEW_DAYS:
+        pairs = [(a, b) for a in made.talks for b in made.talks if a.day < b.day and placed[a.id][1] == placed[b.id][1]]
+        yield from (pairs[at] for at in dice.order(len(pairs), "ties"))
+        return
+    for k in range(100 * config.ties):
+        a, b = (made.talks[dice.below(len(made.talks), f"tie {end}", k)] for end in ("a", "b"))
+        if a.day != b.day and placed[a.id][1] == placed[b.id][1]:
+            yield a, b
 
 
 @lru_cache(maxsize=256)
@@ -177,7 +190,8 @@ class Timetables:
     def check(self, instance: Instance, answer: str) -> Score:
         """Points over the most that can be had; 0 where a rule is broken or a talk is not placed."""
         made = _problem(instance.seed, self.config)
-        placed = {talk: place for talk, place in placements(answer).items() if talk in {one.id for one in made.talks}}
+        known = {one.id for one in made.talks}
+        placed = {talk: place for talk, place in placements(answer).items() if talk in known}
         broken = made.violations(placed)
         share = Fraction(made.points(placed), made.points(placements(_optimum(instance.seed, self.config))))
         parts = {"placed": len(placed) / len(made.talks), "feasible": float(not broken), "points": float(share)}
@@ -236,18 +250,23 @@ class _Scheduler:
     def known(self) -> dict[str, str]:
         """Rooms for talks that are tied to talks of others: as those were said to be placed, or else as the best whole has it."""
         ids = {talk.id for talk in self.problem.talks}
-        said = {
-            talk: place
-            for seen in self.view.seen
-            if seen.kind in (*_SAID, "own")
-            for talk, place in placements(seen.text).items()
-        }
+        ties = [rule for rule in self.problem.rules if rule.kind == "tie" and not {rule.a, rule.b} <= ids]
+        told = (seen.text for seen in self.view.seen if seen.kind in (*_SAID, "own")) if ties else ()
+        said = {talk: place for text in told for talk, place in placements(text).items()}
         fixed = {}
-        for rule in self.problem.rules:
+        for rule in ties:
             for mine, other in ((rule.a, rule.b), (rule.b, rule.a)):
-                if rule.kind == "tie" and mine in ids and other not in ids:
-                    fixed[mine] = (said.get(other) or dict(_best(self.whole, ())).get(other) or ("", ""))[1]
+                if mine in ids and other not in ids:
+                    fixed[mine] = (said.get(other) or self.planned(other) or ("", ""))[1]
         return {talk: room for talk, room in fixed.items() if room}
+
+    def planned(self, talk: str) -> Place | None:
+        """Where a talk of others is in the best timetable; of many talks in that of the days that ties lead to."""
+        whole = read(self.whole)
+        if len(whole.talks) <= _MOST_TALKS:
+            return dict(_best(self.whole, ())).get(talk)
+        day = next((one.day for one in whole.talks if one.id == talk), "")
+        return dict(_best(whole.tied(day).text(), ())).get(talk)
 
     def others(self) -> list[dict[str, Place]]:
         """Timetables that others proposed."""

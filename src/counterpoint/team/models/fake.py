@@ -16,7 +16,9 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any
 
 from counterpoint.envs.task import Act, Choice, TextTask, View
@@ -27,6 +29,7 @@ from counterpoint.team.model import Call, Completion, ModelFailed
 
 _PART = re.compile(r"^(\S+): ", re.M)
 _TURNS = ("turn",)
+_WORDS = attrgetter("words")
 _SECONDS_PER_CALL, _SECONDS_PER_TOKEN = 0.2, 0.01
 _NONSENSE = ("Sure! Let me think about that.", "DELEGATE nobody: nothing", "", "{'action': 'spawn'", "STOP STOP STOP")
 
@@ -116,6 +119,12 @@ class Fake:
         return Act(taken.verb, taken.target, text), logps
 
 
+@lru_cache(maxsize=1024)
+def _parts_in(text: str) -> int:
+    """How many parts a question lists."""
+    return len(_PART.findall(text.partition("parts:\n")[2]))
+
+
 def orchestrate(view: View, *, is_enough: bool = False) -> Act:
     """What a competent orchestrator does: a worker per part, every part given out, merged by the first rule, then stop.
 
@@ -125,9 +134,7 @@ def orchestrate(view: View, *, is_enough: bool = False) -> Act:
     for choice in view.choices:
         offered.setdefault(choice.verb, []).append(choice)
     own = [s.text for s in view.seen if s.kind == "own"]
-    parts = max(
-        (len(_PART.findall(s.text.partition("parts:\n")[2])) for s in view.seen if s.kind in ("question", "subtask")), default=0
-    )
+    parts = max((_parts_in(s.text) for s in view.seen if s.kind in ("question", "subtask")), default=0)
     spawned = sum(line.startswith("SPAWN") for line in own)
     sent = sum(line.startswith("DELEGATE") for line in own)
 
@@ -158,7 +165,7 @@ def orchestrate(view: View, *, is_enough: bool = False) -> Act:
 
 
 def _completion(call: Call, text: str, logps: tuple[float, ...] | None) -> Completion:
-    words, asked = len(text.split()), sum(m.words for m in call.messages)
+    words, asked = len(text.split()), sum(map(_WORDS, call.messages))
     return Completion(text=text, tokens_in=asked, tokens_out=words, start_logps=logps, extra={"seconds": invented_seconds(words)})
 
 

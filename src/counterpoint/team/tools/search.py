@@ -117,6 +117,7 @@ class search:
         """`hits`: how many lines unless the call says; `snippet`: how many characters of text a line shows."""
         self._documents, self._hits, self._snippet = instance.documents, hits, snippet
         self.version = f"1-{fingerprint(instance.documents, hits, snippet)}"
+        self._index: Index | None = None
         self.arguments: Mapping[str, Any] = {
             "type": "object",
             "properties": {"query": {"type": "string", "minLength": 1}, "k": {"type": "integer", "minimum": 1, "maximum": 50}},
@@ -126,7 +127,8 @@ class search:
 
     async def call(self, args: Mapping[str, Any], place: Place) -> ToolResult:
         """Search; a query that matches nothing is answered, not refused."""
-        index, query = index_of(self._documents), args["query"]
+        index = self._index = self._index or index_of(self._documents)  # to look it up, all documents are hashed
+        query = args["query"]
         hits = index.search(query, args.get("k", self._hits))
         if not hits:
             return ToolResult("no document matches", extra={"documents": []})
