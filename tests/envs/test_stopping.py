@@ -187,7 +187,7 @@ def test_the_environment_refuses_and_changes_nothing() -> None:
     saved = env.snapshot()
     with pytest.raises(Refused, match="other parameters"):
         registry.get("env", "s2").replace(price=0.1).env().restore(saved)
-    with pytest.raises(InputError, match="no snapshot"):
+    with pytest.raises(InputError, match="not a snapshot"):
         env.restore((1, 2))
     assert env.observe()[0] == 1
 

@@ -208,7 +208,7 @@ def test_who_cannot_be_forked_says_so(star: Trace, tmp_path: Path) -> None:
 
     with pytest.raises(NotFound, match="no event 'e9999'"):
         LiveReplay().fork(star, "e9999", Delete())
-    with pytest.raises(NotIdentified, match="no recording of a live team"):
+    with pytest.raises(NotIdentified, match="not a recording of a live team"):
         LiveReplay().fork(replace(star, meta={}), "e3", Delete())
     with pytest.raises(InputError, match="harness is not the one that recorded this"):
         LiveReplay().fork(replace(star, meta=star.meta | {"harness": {"hash": "sha256:0"}}), "e3", Delete())

@@ -102,7 +102,7 @@ def test_worlds_by_name() -> None:
         cpt.world("W1", brief_factor=[1.0, 2.0])
     with pytest.raises(NotFound, match="did you mean 'reference'"):
         cpt.world("W1").run("refrence", [0])
-    with pytest.raises(InputError, match="no policy"):
+    with pytest.raises(InputError, match="not a policy"):
         cpt.world("W1").run(3, [0])
 
 
