@@ -304,5 +304,5 @@ sft = Format(
         "messages": ("role", "content", "tool_calls", "tool_call_id"),
     },
     keeps=("contents",),
-    lost="times, costs, edges, tool definitions, who was heard, what nobody read, and texts that are absent; not read back",
+    lost="times, costs, edges, tool definitions, who was read, what nobody read, and texts that are absent; not read back",
 )
