@@ -41,6 +41,7 @@ BESIDE = (
 )  # fmt: skip
 ROOMS = ("trace", "store", "audit", "formats", "corpus")
 """Rooms whose tests need neither torch nor a browser."""
+TRAINERS = ("trl", "verl", "tinker", "verifiers")
 TESTED = ("pytest>=8", "hypothesis>=6.100", "jsonschema>=4.23", "networkx>=3.4", "opentelemetry-proto>=1.30")
 
 
@@ -158,12 +159,20 @@ def project() -> dict[str, object]:
     return dict(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"])
 
 
-def resolve_extras(wheel: Path) -> None:
-    """Every extra has versions that go together. Nothing is installed; torch is what is here, or that of the constraints."""
+def resolve_extras(wheel: Path, work: Path) -> None:
+    """Every extra has versions that go together. Nothing is installed; torch is what is here, or that of the constraints.
+
+    Ours are held to the constraints; other people's trainers want other versions of what they need, so for them only torch is.
+    """
     extras = project()["optional-dependencies"]
     assert isinstance(extras, dict)
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    torch_alone = work / "torch.txt"
+    torch_alone.write_text("\n".join(line for line in lines if line.startswith("torch==")))
     for extra in extras:
-        pip(sys.executable, "--dry-run", f"{wheel}[{extra}]")
+        held = torch_alone if extra in TRAINERS else ROOT / "constraints.txt"
+        words = ("-m", "pip", "install", "--dry-run", "--quiet", "--disable-pip-version-check", "-c", held)
+        run(sys.executable, *words, f"{wheel}[{extra}]")
         say(f"extra {extra} resolves")
 
 
@@ -187,7 +196,7 @@ def main() -> None:
             if asked.tests:
                 try_tests(sdist, work, inside, version)
         if not asked.no_extras:
-            resolve_extras(wheel)
+            resolve_extras(wheel, work)
     say(f"done: {DIST.name}/{wheel.name}, {DIST.name}/{sdist.name}")
 
 
