@@ -60,9 +60,11 @@ export class HttpSource implements Source {
     const part = { ...(range ? { from: range[0], to: range[1] } : {}), ...(agent === null ? {} : { agent }) };
     return (await this.ask(`${at(id)}/file`, { mask: choice.mask ? 1 : 0, texts: choice.texts ? 1 : 0, ...part })).blob();
   }
-  about(id: string): Promise<About> { return this.json(at(id)); }
+  about(id: string, first = false): Promise<About> { return this.json(at(id), first ? { first: 1 } : {}); }
   async columns(id: string): Promise<Columns> { return decodeColumns(await this.bytes(`${at(id)}/columns`)); }
-  async bins(id: string): Promise<Bins> { return decodeBins(await this.bytes(`${at(id)}/bins`)); }
+  async bins(id: string, first = false): Promise<Bins> {
+    return decodeBins(await this.bytes(`${at(id)}/bins`, first ? { first: 1 } : {}));
+  }
   async window(id: string, from: number, to: number, limit: number): Promise<Columns> {
     return decodeColumns(await this.bytes(`${at(id)}/window`, { from, to, limit }));
   }

@@ -122,6 +122,7 @@ export interface About {
   is_large: boolean;
   parent: string | null;
   is_steered: boolean;
+  is_partial: boolean;
 }
 
 /** One array in the bytes. */

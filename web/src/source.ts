@@ -75,9 +75,10 @@ export interface Source {
   alerts(ids: string[]): Promise<Record<string, AlertCount>>;
   /** The trace as a one-file page, with what was chosen. */
   download(id: string, choice: Choice): Promise<Blob>;
-  about(id: string): Promise<About>;
+  /** `first`: what can be told at once of a large trace; `is_partial` says that there is more. */
+  about(id: string, first?: boolean): Promise<About>;
   columns(id: string): Promise<Columns>;
-  bins(id: string): Promise<Bins>;
+  bins(id: string, first?: boolean): Promise<Bins>;
   window(id: string, from: number, to: number, limit: number): Promise<Columns>;
   event(id: string, n: number, whole?: boolean): Promise<EventDetail>;
   /** agent -1: all; `tree`: with its sub-agents. */

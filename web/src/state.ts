@@ -226,6 +226,24 @@ async function lookUp(id: string, event: string): Promise<void> {
   if (found?.length && trace.value?.id === id) selectEvent(found[0]!);
 }
 
+/** Puts a trace on the screen. Of the same trace again, what the user has chosen since the address was read stands. */
+function open(next: Current): void {
+  const at = here();
+  batch(() => {
+    trace.value = next;
+    problem.value = null;
+    windowed.value = null;
+    mask.value = null;
+    methodList.value = null;
+    credit.value = null;
+    selectedAgent.value = -1;
+    hover.value = { event: -1, agent: -1 };
+    marked.value = null;
+    suspects.value = [];
+    restore(at);
+  });
+}
+
 /** Opens a trace: what it is, then its arrays or, for a large one, its bins. */
 async function load(id: string): Promise<void> {
   const from = source.value;
@@ -233,24 +251,14 @@ async function load(id: string): Promise<void> {
   isLoading.value = true;
   const isWanted = (): boolean => route.value.page === "trace" && route.value.id === id && source.value === from;
   try {
-    const about = await from.about(id);
-    const [whole, bins] = about.is_large ? [null, await from.bins(id)] : [await from.columns(id), null];
+    const about = await from.about(id, trace.value?.id !== id);
+    const [whole, bins] = about.is_large ? [null, await from.bins(id, about.is_partial)] : [await from.columns(id), null];
     if (!isWanted()) return;
-    // The same trace again: what the user has chosen since the address was read stands.
-    const at = here();
-    batch(() => {
-      trace.value = { id, about, columns: whole, bins };
-      problem.value = null;
-      windowed.value = null;
-      mask.value = null;
-      methodList.value = null;
-      credit.value = null;
-      selectedAgent.value = -1;
-      hover.value = { event: -1, agent: -1 };
-      marked.value = null;
-      suspects.value = [];
-      restore(at);
-    });
+    open({ id, about, columns: whole, bins });
+    if (!about.is_partial) return;
+    // A large trace was drawn at first sight; now all of it is read.
+    const [rest, picture] = [await from.about(id), await from.bins(id)];
+    if (isWanted()) open({ id, about: rest, columns: null, bins: picture });
   } catch (error) {
     if (isWanted()) problem.value = error instanceof SourceError ? error : new SourceError(String(error));
   } finally {
@@ -333,7 +341,7 @@ export function start(from: Source, addressBar: Bar = browserBar(from.kind === "
   dark.addEventListener("change", () => { systemShade.value = dark.matches ? "dark" : "light"; });
   addressBar.listen(() => arrive(parse(addressBar.read())));
   effect(() => { const current = trace.value; const text = query.value; if (current) void filterBy(text, current); });
-  effect(() => { const current = trace.value; if (current) void loadMethods(current); });
+  effect(() => { const current = trace.value; if (current && !current.about.is_partial) void loadMethods(current); });
   effect(() => {
     const current = trace.value;
     const active = method.value;

@@ -104,7 +104,8 @@ export default function TracePage() {
       <AnswerStrip />
       {about.is_large && (
         <p class="banner" role="status">
-          {about.events.toLocaleString("en")} events are too many to show one by one: this is a summary. Zoom in to see events.
+          {about.is_partial ? `Reading ${about.events.toLocaleString("en")} events: this is a first look, and the answers follow.`
+            : `${about.events.toLocaleString("en")} events are too many to show one by one: this is a summary. Zoom in to see events.`}
         </p>
       )}
       <Tabs />

@@ -190,6 +190,18 @@ class Collection:
             self._put(trace_id, version, trace)
         return trace
 
+    def unread(self, trace_id: str, larger_than: int) -> tuple[Store, Summary] | None:
+        """The store and the line of a stored trace with more events than this, unless it has been opened already; else None."""
+        store, name = self._home(trace_id)
+        if trace_id in self._held or store is None or name != trace_id:
+            return None
+        with self._lock:
+            kept = self._opened.get(trace_id)
+        if kept is not None and kept[0] == store.version(name):
+            return None
+        row = next((row for row in store.rows() if row.id == name), None)
+        return None if row is None or row.is_open or row.events <= larger_than else (store, row)
+
     def _opening_of(self, trace_id: str) -> threading.Lock:
         with self._lock:
             if len(self._opening) > 1000:  # names that nobody is opening are of no use

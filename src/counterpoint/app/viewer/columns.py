@@ -8,7 +8,7 @@ there.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -135,7 +135,24 @@ def is_large(trace: Trace) -> bool:
 
 def bins(trace: Trace) -> bytes:
     """`BinsHead` and five levels, coarse to fine: per lane and slice two bytes, the family of most time and the density."""
-    look = prepared(trace)
+    return binned(prepared(trace))
+
+
+class Binnable(Protocol):
+    """What a picture is made of: `Prepared`, or the first look at a stored trace."""
+
+    @property
+    def span(self) -> tuple[float, float]: ...
+    @property
+    def kind_E(self) -> NDArray[Any]: ...
+    @property
+    def team(self) -> Any: ...
+    @property
+    def facts(self) -> Any: ...
+
+
+def binned(look: Binnable) -> bytes:
+    """The same for what has been looked at."""
     names, members = lanes(look)
     start, end = look.span
     head = BinsHead(lanes=names, members=members, start=start, end=end, levels=[])
@@ -155,7 +172,7 @@ def bins(trace: Trace) -> bytes:
     return packed(msgspec.structs.replace(head, levels=heads), blocks)
 
 
-def lanes(look: Prepared) -> tuple[list[str], list[list[int]]]:
+def lanes(look: Binnable) -> tuple[list[str], list[list[int]]]:
     """The names of the lanes, and the agents in each, in the order of the agents."""
     team = look.team
     if len(team) <= _FOLD_ABOVE:
@@ -186,7 +203,7 @@ def _size(room: int, rows: int) -> int:
     return int(np.clip(room // per_step * step, step, _FINEST))
 
 
-def cells(look: Prepared, members: list[list[int]], finest: int) -> Cells:
+def cells(look: Binnable, members: list[list[int]], finest: int) -> Cells:
     """Seconds and beginnings at the finest level: an event gives each slice the part of its busy piece that lies in it."""
     start, end = look.span
     scale = finest / (end - start) if end > start else 0.0

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -35,6 +35,9 @@ from counterpoint.app.viewer.live import Live
 from counterpoint.app.viewer.policy import policy
 from counterpoint.app.viewer.responses import JSON, Answers, error_response, in_our_words
 from counterpoint.errors import CounterpointError, InputError, NotFound
+
+if TYPE_CHECKING:
+    from counterpoint.app.viewer.first_look import FirstLook
 
 PAGE = Path(__file__).parent / "page" / "viewer.html"
 _PLACE = "<!--counterpoint-data-->"
@@ -81,6 +84,8 @@ class Site:
         self._listing = Listing(collection)
         self._alerts = AlertCounts(collection, lambda trace: _questions().alert_count(trace))
         self._forks = Forks(collection)
+        self._looked: tuple[tuple[str, str], FirstLook] | None = None
+        """The last first look at a large trace: its picture is asked for right after."""
         self._shell = Shell({"token": door.token, "version": counterpoint.__version__}, page)
 
     def warm(self, trace_id: str) -> None:
@@ -136,8 +141,25 @@ class Site:
         else:
             raise NotFound("no such address", where="/".join(rest), fix="reload the page; docs/view.md lists the addresses")
         version = await self._answers.call(partial(self.collection.version, trace_id))
+        if words.get("first") == "1" and (not rest or rest[0] == "bins"):
+            look = await self._answers.call(partial(self._first_look, trace_id, version))
+            if look is not None:
+                return await self._answers.answer(request, None, look.bins if rest else look.about)
         key = (trace_id, version, *rest, *sorted(words.items()))
         return await self._answers.answer(request, key, make)
+
+    def _first_look(self, trace_id: str, version: str) -> FirstLook | None:
+        """What can be told of a large trace before all of it is read; None where it is small, or has been read."""
+        from counterpoint.app.viewer import prepared
+
+        found = self.collection.unread(trace_id, prepared.LARGE)
+        if found is None:
+            return None
+        if self._looked is None or self._looked[0] != (trace_id, version):
+            from counterpoint.app.viewer.first_look import FirstLook
+
+            self._looked = (trace_id, version), FirstLook(*found)
+        return self._looked[1]
 
     def _event(self, trace_id: str, number: str, words: dict[str, str]) -> Any:
         trace = self.collection.get(trace_id)

@@ -199,6 +199,8 @@ class About(Struct, frozen=True, kw_only=True):
     """The trace this one was forked from."""
     is_steered: bool = False
     """Whether an operator intervened while it was made."""
+    is_partial: bool = False
+    """A first look at a large trace: the page shows it, and asks for the whole."""
 
 
 class ColumnHead(Struct, frozen=True, kw_only=True):
