@@ -46,10 +46,12 @@ def test_a_terminal_shows_one_line_that_is_gone_at_the_end(monkeypatch: pytest.M
     monkeypatch.setattr(sys, "stderr", out)
     with progress("runs", 4) as outer:
         outer.at(1, about="grpo\x1b[2J")
+        before = len(out.getvalue())
         with progress("inside") as inner:
             outer.step()  # the innermost shows
             inner.step(3)
     text = out.getvalue()
+    assert text[before:].startswith("\r\x1b[K")  # what the outer one showed is gone before the inner one begins
     assert text.count("\n") == 0
     assert text.endswith("\r\x1b[K")
     assert "####" in text or "█████" in text
@@ -116,5 +118,5 @@ def test_a_command_that_says_nothing_is_seen_on_a_terminal_and_its_result_is_cle
     reader.join()
     os.close(ours)
     text = b"".join(read).decode()
-    assert "counterpoint slow" in text
+    assert "\rslow  " in text
     assert "\r\x1b[Kresult" in text

@@ -78,7 +78,7 @@ class Top(Tabular):
     def picture(self) -> list[Bar]:
         """What each row has of its own."""
         own = FIGURES[self.by][0] if self.by in FIGURES else "events"
-        return [(row.name, getattr(row, own), None, None) for row in self.rows]
+        return [(row.name or "(none)", getattr(row, own), None, None) for row in self.rows]
 
     def table_rows(self) -> Iterator[Sequence[Any]]:
         """A row per agent, role, tool, type or model."""

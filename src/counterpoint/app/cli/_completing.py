@@ -59,13 +59,8 @@ def _plugins(*kinds: str) -> Callable[[click.Context], Offered]:
 
 
 def _store(ctx: click.Context) -> str | None:
-    while ctx is not None:  # type: ignore[redundant-expr]
-        if ctx.params.get("store"):
-            return str(ctx.params["store"])
-        if ctx.parent is None:
-            return None
-        ctx = ctx.parent
-    return None
+    found = next((one.params["store"] for one in (ctx, ctx.parent) if one is not None and one.params.get("store")), None)
+    return None if found is None else str(found)
 
 
 def _traces(ctx: click.Context) -> Offered:

@@ -46,7 +46,7 @@ class Bar:
         self._first = 0.0
         """Where the rate is counted from: what was there already took no time."""
         self._last = self._begin
-        self._is_shown = False
+        self._is_shown = self._is_drawn = False
         self._is_silent = quiet and not _Told.as_json
         self._ended = threading.Event()
 
@@ -87,7 +87,7 @@ class Bar:
             share = min(1.0, max(0.0, self.done / self.total))
             if width is not None:
                 parts.append(_drawn(share))
-            count = f"{self.done:,.0f}/{self.total:,.0f}" if self.total > 1 else ""
+            count = f"{int(self.done):,}/{self.total:,.0f}" if self.total > 1 else ""
             parts.append(f"{count} {share:.0%}".strip())
         elif self.done:
             parts.append(f"{self.done:,.0f}")
@@ -110,7 +110,7 @@ class Bar:
         with _Told.lock:
             if not _Told.bars or _Told.bars[-1] is not self or self._ended.is_set():
                 return  # the innermost one is shown
-            self._last, self._is_shown = now, True
+            self._last, self._is_shown, self._is_drawn = now, True, is_terminal
             if _Told.as_json:
                 text = json.dumps({"progress": self.fields()})
             else:
@@ -120,10 +120,10 @@ class Bar:
 
     def clear(self) -> None:
         """Take the line away, for what is printed next."""
-        if self._is_shown and sys.stderr.isatty() and not _Told.as_json:
+        if self._is_drawn:
             _raw(sys.stderr).write("\r\x1b[K")
             _raw(sys.stderr).flush()
-            self._last = time.monotonic()
+            self._is_drawn, self._last = False, time.monotonic()
 
     def run(self) -> None:
         """In its thread: draw until it ends."""
@@ -137,6 +137,11 @@ class Bar:
             self.clear()
 
 
+def _clear() -> None:
+    for bar in _Told.bars:
+        bar.clear()
+
+
 def _drawn(share: float) -> str:
     full, empty = ("█", "░") if "utf" in (getattr(sys.stderr, "encoding", "") or "").lower() else ("#", ".")
     return full * round(share * _BAR) + empty * (_BAR - round(share * _BAR))
@@ -147,6 +152,7 @@ def progress(what: str, total: float | None = None, *, quiet: bool = False) -> I
     """A bar for as long as the block runs; inside another one, it is the one that shows."""
     bar = Bar(what, total, quiet=quiet)
     with _Told.lock:
+        _clear()
         _Told.bars.append(bar)
     drawer = threading.Thread(target=bar.run, name="progress", daemon=True)
     drawer.start()
@@ -178,8 +184,7 @@ class _Stream:
 
     def write(self, text: str) -> int:
         with _Told.lock:
-            for bar in _Told.bars[-1:]:
-                bar.clear()
+            _clear()
             return self._stream.write(text)
 
     def __getattr__(self, name: str) -> Any:
@@ -214,7 +219,7 @@ def shown(args: list[str]) -> Iterator[None]:
         sys.stderr = _Stream(err)
         sys.stdout = _Stream(out) if out.isatty() else out
     try:
-        with progress(f"counterpoint {name}") as bar:
+        with progress(name) as bar:
             if not _Told.as_json:
                 bar.line_after_s, bar.line_every_s = _WHOLE_S
             yield

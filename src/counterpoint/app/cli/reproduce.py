@@ -12,7 +12,7 @@ import click
 
 import counterpoint.registry as registry
 from counterpoint.app.cli._output import emit, json_option, note, table
-from counterpoint.app.cli._progress import track
+from counterpoint.app.cli._progress import progress
 from counterpoint.app.words import plain_text
 from counterpoint.display import number
 from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
@@ -48,17 +48,19 @@ def reproduce(names: tuple[str, ...], is_list: bool, is_all: bool, seed: int, se
         return
     chosen = registry.ids("claim") if is_all else list(dict.fromkeys(_id(name) for name in names))
     missed = total = 0
-    for name in track(chosen, "claims", quiet=as_json):
-        if not as_json:
-            head = ("\n" if total else "") + _shown(name)
-            click.echo(head + "\n" + _line(("name", "value", "95 % low", "high", "", "target")))
-        for row in _rows(name, seed, seeds):
-            total, missed = total + 1, missed + (not row.ok)
-            if as_json:
-                emit(({"claim": _shown(name)} if len(chosen) > 1 else {}) | row.as_dict())
-            else:
-                numbers = (number(row.value), number(row.low), number(row.high))
-                click.echo(_line((row.name, *numbers, "ok" if row.ok else "MISSED", row.target)))
+    with progress("claims", len(chosen), quiet=as_json) as bar:
+        for k, name in enumerate(chosen):
+            bar.at(k, about=_shown(name))
+            if not as_json:
+                head = ("\n" if total else "") + _shown(name)
+                click.echo(head + "\n" + _line(("name", "value", "95 % low", "high", "", "target")))
+            for row in _rows(name, seed, seeds):
+                total, missed = total + 1, missed + (not row.ok)
+                if as_json:
+                    emit(({"claim": _shown(name)} if len(chosen) > 1 else {}) | row.as_dict())
+                else:
+                    numbers = (number(row.value), number(row.low), number(row.high))
+                    click.echo(_line((row.name, *numbers, "ok" if row.ok else "MISSED", row.target)))
     if not as_json:
         note(f"{total - missed} of {total} targets met")
     raise SystemExit(4 if missed else 0)
