@@ -106,7 +106,8 @@ def planted(
     seed: int, *, teams: int = 6, worlds: int = 12, of: Sequence[tuple[str, str, Mapping[str, Any]]] = _TEAMS
 ) -> list[Known]:
     """Runs of live teams of fakes and of simulated teams with one decisive mistake each."""
-    base, out = _base(seed), []
+    base = _base(seed)
+    out: list[Known] = []
     for task, topology, config in of:
         for i in range(teams):
             spec = Spec(

@@ -186,8 +186,10 @@ def _sides(collection: Collection, word: str) -> list[tuple[str | None, Path]]:
 
 
 def _refused(metric: str, why: str, groups: Sequence[Group]) -> Compare:
-    told = {"levels": _levels(groups[0].runs[0]) if groups else [], "curves": _lines(groups), "refusal": why}
-    return Compare(metric=metric, heading="", rows=[], differences=[], moved=[], remarks=[], **told)
+    levels = _levels(groups[0].runs[0]) if groups else []
+    return Compare(
+        metric=metric, heading="", rows=[], differences=[], moved=[], remarks=[], levels=levels, curves=_lines(groups), refusal=why
+    )
 
 
 def _compare(collection: Collection, groups: list[Group], metric: str) -> Compare:

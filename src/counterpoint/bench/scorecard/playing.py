@@ -95,13 +95,13 @@ def read_rows(out: Path) -> list[BenchRow]:
     path = out / ROWS
     if not path.is_file():
         return []
-    out = []
+    rows: list[BenchRow] = []
     for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
         try:
-            out += [msgspec.json.decode(line, type=BenchRow)] if line else []
+            rows += [msgspec.json.decode(line, type=BenchRow)] if line else []
         except msgspec.MsgspecError as error:
             raise InputError("is no row of results", where=f"{path}:{number}", why=str(error), fix="remove the line") from error
-    return out
+    return rows
 
 
 def play_suite(
