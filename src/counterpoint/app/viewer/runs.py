@@ -188,8 +188,9 @@ def _sides(collection: Collection, word: str) -> list[tuple[str | None, Path]]:
 def _refused(metric: str, why: str, groups: Sequence[Group]) -> Compare:
     levels = _levels(groups[0].runs[0]) if groups else []
     return Compare(
-        metric=metric, heading="", rows=[], differences=[], moved=[], remarks=[], levels=levels, curves=_lines(groups), refusal=why
-    )
+        metric=metric, heading="", rows=[], differences=[], moved=[], remarks=[], levels=levels, curves=_lines(groups),
+        refusal=why,
+    )  # fmt: skip
 
 
 def _compare(collection: Collection, groups: list[Group], metric: str) -> Compare:
