@@ -116,8 +116,9 @@ PROBLEMS = (
         "Prompt injection between agents",
         "three layers of taint; gates on and off; attackers who search",
         "counterpoint bench attack T1-100-AV2 --team topology:centralized --gate taint",
-        "behind gates the usual wordings got their way in 0 of 28 places, held-out ones in 16 of 24",
-        "a defence that does not read words",
+        "behind gates the usual wordings got their way in 0 of 28 places, held-out ones in 16 of 24; "
+        "checks that read no words raise utility, not safety",
+        "a defence that does not read words and stops the try",
     ),
     Problem(
         "P13",
