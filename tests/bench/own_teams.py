@@ -51,6 +51,15 @@ def lies(job: Any) -> str:
     return "done"
 
 
+def prints(job: Any) -> str:
+    """Answers without recording anything, and starts a process that would outlive it."""
+    print("noise")
+    assert "T1" not in str(job.recording.trace_id)
+    if os.fork() == 0:
+        time.sleep(10_000)
+    return "nothing"
+
+
 def peeks(job: Any) -> str:
     from counterpoint.envs.text.ledger_hunt import ledger_hunt
 

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from counterpoint import __version__
 from counterpoint.app.cli.bench import bench
 from counterpoint.bench.scorecard.card import card_of, contrast, made, slope
 from counterpoint.bench.scorecard.cells import SUITES, suite
-from counterpoint.bench.scorecard.contestants import Caps, contestant
+from counterpoint.bench.scorecard.contestants import Caps, ModelTeam, contestant
 from counterpoint.bench.scorecard.playing import BenchRow, play_suite, played, read_rows, result_folder
-from counterpoint.errors import InputError, NotFound
+from counterpoint.errors import InputError, NotFound, Refused
 
 CELLS = {c.id: c for c in suite("short")}
 OWN = "tests.bench.own_teams"
@@ -98,6 +99,7 @@ def test_rows_are_a_function_of_cell_seed_and_team() -> None:
     [
         ("finds", "played", ""), ("waits", "played", ""), ("crashes", "crashed", "KeyError at own_teams.py"),
         ("exits", "crashed", "code 7"), ("floods", "flooded", "tool calls"), ("peeks", "crashed", "answer key"),
+        ("prints", "played", "other processes"),
     ],
 )  # fmt: skip
 def test_teams_of_strangers_score_what_they_did(name: str, status: str, why: str) -> None:
@@ -108,6 +110,8 @@ def test_teams_of_strangers_score_what_they_did(name: str, status: str, why: str
     if name == "finds":
         assert row.tool_calls == row.told_tool_calls == 1
         assert row.measures["sub_agents"] == 1
+    if name == "prints":
+        assert row.measures["events"] == 1
     if name == "crashes":
         assert row.measures["tool_calls"] == 1  # what it did until then
 
@@ -179,3 +183,18 @@ def test_a_suite_goes_on_and_is_compared(tmp_path: Path) -> None:
     page = (tmp_path / "board.html").read_text()
     assert "policy:random" in page
     assert "<script" not in page
+
+
+def test_a_trained_run_plays_as_it_was_trained(tmp_path: Path) -> None:
+    tasks = [{"name": "T5", "topology": "swarm", "harness": "tools"}]
+    about = {"kind": "language model", "versions": {"counterpoint": "0.1.0"}, "world_config": {"tasks": tasks}}
+    (tmp_path / "about.json").write_text(json.dumps(about))
+    team = contestant(f"run:{tmp_path}")
+    assert isinstance(team, ModelTeam)
+    assert (team.topology, team.harness, team.about()["run_version"]) == ("swarm", "tools", "0.1.0")
+    tasks[0]["topology"] = "my_lab.teams:star"  # a file is no consent to run code
+    (tmp_path / "about.json").write_text(json.dumps(about))
+    with pytest.raises(Refused):
+        contestant(f"run:{tmp_path}")
+    result_folder(tmp_path / "out", "short", team, range(1))
+    assert json.loads((tmp_path / "out" / "about.json").read_text())["version"] == __version__

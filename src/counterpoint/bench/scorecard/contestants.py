@@ -110,6 +110,7 @@ class ModelTeam:
     options: Mapping[str, Any] = field(default_factory=dict)
     gates: tuple[str, ...] = ()
     told: Mapping[str, Any] = field(default_factory=dict)
+    harness: str = "text"
 
     def plays(self, cell: Cell) -> bool:
         """Text tasks."""
@@ -122,7 +123,7 @@ class ModelTeam:
         limits = Limits.of({**cell.limits})
         spec = Spec(
             task=task.name, config=dials, seed=seed, topology=self.topology, model=self.model, options=self.options,
-            limits=limits, gates=self.gates,
+            limits=limits, gates=self.gates, harness=self.harness,
         )  # fmt: skip
         sink, model = MemorySink(), make_model(self.model, task, **self.options)
         clock = LogicalClock() if getattr(model, "is_instant", False) else WallClock()
@@ -223,9 +224,12 @@ def _trained(folder: Path, team: str, options: Mapping[str, Any], gates: tuple[s
     if not (folder / "about.json").is_file():
         raise NotFound("no run is here", where=str(folder), fix="the folder that `counterpoint train` names")
     about = json.loads((folder / "about.json").read_bytes())
-    told = {"run": folder.name, "version": about.get("version")}
+    told = {"run": folder.name, "run_version": (about.get("versions") or {}).get("counterpoint")}
     if about.get("kind") == "language model":
-        return ModelTeam(_gated(team, gates), "centralized", f"local:{folder}", options, gates, told)
+        played: Mapping[str, Any] = next(iter((about.get("world_config") or {}).get("tasks") or ()), {})  # as it was trained
+        topology, harness = str(played.get("topology", "centralized")), str(played.get("harness", "text"))
+        registry.check_consent([topology], (), where=str(folder))
+        return ModelTeam(_gated(team, gates), topology, f"local:{folder}", options, gates, told, harness)
     try:
         from counterpoint.train.evaluate import policy_of
         from counterpoint.train.folder import RunFolder

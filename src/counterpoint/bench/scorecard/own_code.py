@@ -17,6 +17,7 @@ import contextlib
 import importlib.util
 import multiprocessing
 import os
+import signal
 import sys
 import tempfile
 import threading
@@ -27,6 +28,8 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 import counterpoint.registry as registry
 from counterpoint.envs.task import Instance
@@ -39,6 +42,9 @@ from counterpoint.trace import Trace
 _LEAD = "lead"
 _ROLE = "worker"
 _SECRET = "counterpoint.envs"
+_RUN = "run"
+"""What the recording is called there: a name that tells neither cell nor seed."""
+_STARTS = frozenset({"subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.exec", "os.posix_spawn", "os.spawn"})
 _BYTES = 512 << 20
 """What a recording may weigh on disk."""
 _LOOK_S = 0.2
@@ -74,6 +80,8 @@ class OwnRun:
     tool_calls: int = 0
     trace: Trace | None = None
     peeked: list[str] = field(default_factory=list)
+    has_started: bool = False
+    """Whether it started other processes, in which nothing is refused."""
 
 
 def own_team(name: str) -> Any:
@@ -106,7 +114,7 @@ def play_own(name: str, instance: Instance, trace_id: str, *, seconds: float, ca
     ours, theirs = context.Pipe()
     with tempfile.TemporaryDirectory(prefix="counterpoint-bench-") as folder:
         asked = {
-            "name": name, "question": instance.question, "answer_format": instance.answer_format, "trace_id": trace_id,
+            "name": name, "question": instance.question, "answer_format": instance.answer_format,
             "parts": {s.id: s.text for s in instance.subtasks}, "store": folder, "path": list(sys.path),
             "tools": {t.name: f"{t.about} Argument: {t.main}" for t in toolbox.offered(_ROLE)},
             "briefs": tuple("\n".join(shard) for shard in instance.shards),
@@ -117,13 +125,17 @@ def play_own(name: str, instance: Instance, trace_id: str, *, seconds: float, ca
         try:
             _served(out, ours, child, toolbox, Path(folder), seconds, calls)
         finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid or 0, signal.SIGKILL)  # with all that it started
             if child.is_alive():
                 child.kill()
             child.join()
             ours.close()
-        out.trace = _recorded(Path(folder), trace_id)
-    if out.peeked:
-        out.why = "; ".join([f"tried to read the answer key ({out.peeked[0]})", *([out.why] if out.why else [])])
+        found = _recorded(Path(folder), _RUN)
+        out.trace = None if found is None else msgspec.structs.replace(found, trace_id=trace_id)
+    told = [f"tried to read the answer key ({out.peeked[0]})"] if out.peeked else []
+    told += ["started other processes, which nobody watched"] if out.has_started else []
+    out.why = "; ".join([*told, *([out.why] if out.why else [])])
     if out.trace is not None and len(out.trace.events) > events and out.status == "played":
         out.status, out.why = "flooded", f"{len(out.trace.events):,} events recorded; {events:,} are allowed"
     return out
@@ -166,6 +178,8 @@ def _served(
                     until = time.monotonic() + seconds
                 elif kind == "peek":
                     out.peeked.append(said[0])
+                elif kind == "started":
+                    out.has_started = True
                 elif kind == "failed":
                     out.status, out.why = "crashed", said[0]
                     return
@@ -195,9 +209,11 @@ def _recorded(folder: Path, trace_id: str) -> Trace | None:
 
 
 def _child(pipe: Connection, asked: Mapping[str, Any]) -> None:
+    os.setsid()  # so that all that it starts can be ended with it
+    os.dup2(2, 1)  # what it prints is no output of ours
     sys.path[:] = asked["path"]
-    recording = record(asked["store"], task=asked["trace_id"], trace_id=asked["trace_id"], agent=_LEAD, system="bench")
-    lock = threading.Lock()
+    recording = record(asked["store"], task=_RUN, trace_id=_RUN, agent=_LEAD, system="bench")
+    lock = threading.RLock()
 
     def tool(name: str) -> Callable[[str], str]:
         def ask(text: str) -> str:
@@ -220,6 +236,10 @@ def _child(pipe: Connection, asked: Mapping[str, Any]) -> None:
 
         return call
 
+    def told(*what: str) -> None:
+        with lock:
+            pipe.send(what)
+
     job = Job(
         question=asked["question"], answer_format=asked["answer_format"], parts=asked["parts"], recording=recording,
         tools={name: tool(name) for name in asked["tools"]}, about=asked["tools"], briefs=asked["briefs"],
@@ -227,11 +247,13 @@ def _child(pipe: Connection, asked: Mapping[str, Any]) -> None:
     try:
         team = own_team(asked["name"])
         pipe.send(("ready",))
-        _watch(lambda what: pipe.send(("peek", what)))
+        _watch(told)
         with recording:
             answer = team(job)
             if asyncio.iscoroutine(answer):
                 answer = asyncio.run(answer)
+            if recording.session is not None and not recording.session.recorder.count:
+                recording.stop(answer)  # who records nothing has at least answered
         pipe.send(("done", answer if isinstance(answer, str) else str(answer)))
     except BaseException as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
@@ -240,16 +262,19 @@ def _child(pipe: Connection, asked: Mapping[str, Any]) -> None:
             pipe.send(("failed", f"{type(error).__name__} at {where}"))
 
 
-def _watch(tell: Callable[[str], None]) -> None:
-    """From now on, what is imported or read of the tasks' own code is refused, and told."""
+def _watch(tell: Callable[..., None]) -> None:
+    """From now on, what is imported or read of the tasks' own code is refused, and told; other processes are told."""
     here = str(Path(__file__).resolve().parents[2] / "envs")
-    known = set(sys.modules)
+    known, first = set(sys.modules), [True]
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
+        if event in _STARTS and first:
+            first.clear()
+            tell("started")
         name = str(args[0]) if args else ""
         is_import = event == "import" and name.startswith(_SECRET) and name not in known
         if is_import or (event == "open" and name.startswith(here)):
-            tell(name if is_import else os.path.basename(name))
+            tell("peek", name if is_import else os.path.basename(name))
             raise PermissionError("a team on the bench may not look at how its task was made")
 
     sys.addaudithook(hook)

@@ -59,9 +59,10 @@ class BenchRow(msgspec.Struct, frozen=True, kw_only=True):
 
 def result_folder(out: Path, suite_name: str, team: Contestant, seeds: Sequence[int]) -> dict[str, Any]:
     """What a folder of results says of itself: written now, or checked where it is there already."""
+    digest = digest_of([c.as_dict() for c in suite(suite_name)])
     about = {
-        "format": FORMAT, "suite": suite_name, "suite_digest": digest_of([c.as_dict() for c in suite(suite_name)]),
-        "version": __version__, "python": platform.python_version(), "first_seed": seeds[0], **team.about(),
+        **team.about(), "format": FORMAT, "suite": suite_name, "suite_digest": digest,
+        "version": __version__, "python": platform.python_version(), "first_seed": seeds[0],
     }  # fmt: skip
     path = out / ABOUT
     if path.is_file():
