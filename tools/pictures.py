@@ -28,14 +28,14 @@ PICTURES = (
     ("text-light", "/t/mailroom?v=text", "role=region[name='Text']", "light"),
 )
 SIZE = {"width": 1280, "height": 720}
-COLOURS = 96
+COLOURS = 200
 
 
 def small(png: bytes) -> bytes:
     """The same picture with few colours: a page of text and lines loses nothing that can be seen."""
     from PIL import Image
 
-    picture = Image.open(io.BytesIO(png)).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+    picture = Image.open(io.BytesIO(png)).convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     out = io.BytesIO()
     picture.save(out, "PNG", optimize=True)
     return out.getvalue()
