@@ -12,7 +12,7 @@ const EDGE_COLUMNS = new Set(["src", "dst", "edge"]);
 
 /** The JSON at the beginning, and where the arrays begin: 4 bytes of length, the JSON, padding to 8. */
 function opening<Head>(bytes: Uint8Array): { head: Head; start: number } {
-  if (bytes.byteLength < 4) throw new SourceError("The data ends before it begins.", "reload the page");
+  if (bytes.byteLength < 4) throw new SourceError("The data is empty.", "reload the page");
   const size = new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
   if (4 + size > bytes.byteLength) throw new SourceError("The data was cut short.", "reload the page");
   const head = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + size))) as Head;

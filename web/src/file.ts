@@ -37,7 +37,7 @@ export async function readBlock(element: Element): Promise<Block> {
   const json = isPacked ? new TextDecoder().decode(await unzip(fromBase64(text))) : text;
   const block = JSON.parse(json) as Block;
   if (block.version > VERSION) {
-    throw new SourceError(`This file is of a newer kind (${block.version}) than this page (${VERSION}).`,
+    throw new SourceError(`This file was written by a newer version of Counterpoint (format ${block.version}; this page reads up to ${VERSION}).`,
       "open it with a newer counterpoint view");
   }
   return block;
@@ -96,7 +96,7 @@ export class FileSource implements Source {
 
   async bins(id: string): Promise<Bins> {
     const bins = this.packed(id).bins;
-    if (!bins) throw new SourceError("This file holds no bins.", `counterpoint export ${id} --html FILE`);
+    if (!bins) throw new SourceError("This file has no summary of the timeline.", `counterpoint export ${id} --html FILE`);
     return decodeBins(fromBase64(bins));
   }
 
@@ -148,14 +148,14 @@ export class FileSource implements Source {
   async credit(id: string, method: string, unit: string): Promise<Credit> {
     const packed = this.packed(id);
     const found = packed.credit[`${method}/${unit}`] ?? Object.values(packed.credit).find((one) => one.method === method);
-    if (!found) throw new SourceError(`This file holds no credit by ${method}.`, `counterpoint credit ${id} --method ${method}`);
+    if (!found) throw new SourceError(`This file has no credit by ${method}.`, `counterpoint credit ${id} --method ${method}`);
     return found;
   }
 
   async panel<T>(id: string, panel: string): Promise<T> {
     const packed = this.packed(id) as Packed & Record<string, unknown>;
     const found = packed.panels?.[panel] ?? packed[panel]; // files of version 1 have safety beside the rest
-    if (found === undefined) throw new SourceError(`This file was made without the panel ${panel}.`, "counterpoint view");
+    if (found === undefined) throw new SourceError(`This file was written without the panel ${panel}.`, "counterpoint view");
     return found as T;
   }
   async diff(): Promise<Diff> { throw absent("compare two traces", "counterpoint view"); }

@@ -38,7 +38,7 @@ export function Plain(props: { text: string; words?: readonly string[] }) {
       {pieces(props.text, props.words).map((piece, i) =>
         piece.kind === "text" ? piece.text
           : piece.kind === "found" ? <mark key={i}>{piece.text}</mark>
-            : <span key={i} class={piece.kind} title={piece.kind === "unseen" ? "a character that does not show" : "taken out"}>
+            : <span key={i} class={piece.kind} title={piece.kind === "unseen" ? "an invisible character" : "masked"}>
             {piece.text}</span>)}
     </bdi>
   );

@@ -7,7 +7,7 @@ const MEANING = {
   "world": "a simulated task for a team, in which every run can be repeated and its optimum is known or bounded",
   "seed": "the number that all chance of a run comes from; runs with the same settings and another seed show how much is luck",
   "update": "one step of training: some episodes are played, then the policy is changed once",
-  "reward": "what the team gets for a task, less what its calls cost; the value that training raises",
+  "reward": "what the team gets for a task, minus what its calls cost; the value that training raises",
   "in training": "the mean reward of the episodes of an update, with the policy as it then was",
   "held out": "the mean reward on tasks that are never trained on; the band is its 95 % interval over these tasks",
   "bound": "the optimum: the most that any policy can expect; where it cannot be computed, an upper bound that none can exceed. It is an expectation over all tasks, so that a policy may lie above it on those that were drawn",
@@ -17,7 +17,7 @@ const MEANING = {
   "samples": "traces of single episodes that the run kept",
   "95 % CI": "an interval that holds the true mean in 95 of 100 such experiments: Student's over training seeds; with one seed, over tasks only",
   "calls per episode": "how many times workers are called for one task; calls are what budgets are counted in",
-  "difference": "the mean of one side less that of the baseline, paired by task, and by training seed where both have the same",
+  "difference": "the mean of one side minus that of the baseline, paired by task, and by training seed where both have the same",
   "p": "how often a difference this large would come about by chance if there were none; p (Holm) is the same after correction for several comparisons",
   "better, worse, same": "on how many tasks this side has more, less or the same",
   "collapsed": "the share of seeds that ended with a team which calls nobody",
@@ -26,7 +26,7 @@ const MEANING = {
   "calls to q %": "what was spent when the curve first reached q % of the best value known in this world; the median over the seeds that did",
   "rank": "by the mean; in brackets the ranks that paired tests leave open",
   "point": "which settings ran: the published ones, or others that were chosen on other seeds and tasks",
-  "less grpo, less counterpoint": "the difference from that baseline, paired by seed, in % of the bound",
+  "minus grpo, minus counterpoint": "the difference from that baseline, paired by seed, in % of the bound",
   "best known": "the best mean that a method or a hand-made rule has reached in this world",
 } as const;
 

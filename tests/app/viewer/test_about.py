@@ -58,12 +58,12 @@ def test_the_card_of_a_small_team() -> None:
 
 def test_the_strip_leads_to_events_and_agents() -> None:
     facts = {fact.kind: fact for fact in overview(team()).facts}
-    assert facts["slowest"].text == "slowest: lead (56 % of path)"
+    assert facts["slowest"].text == "slowest: lead (56 % of the critical path)"
     assert facts["slowest"].agent == 0
     assert facts["costliest"].text == "most expensive: lead ($0.50)"
     assert (facts["wrong"].text, facts["wrong"].event) == ("first failure: shell of lead (e5)", 5)
     assert (facts["incident"].text, facts["incident"].event) == ("1 incident", 3)
-    assert facts["reach"].text == "outside content may have reached 4 of 7 events"
+    assert facts["reach"].text == "content from outside may have reached 4 of 7 events"
     assert facts["reach"].event == 3
     assert "unlinked" not in facts
     assert (facts["credit"].text, facts["credit"].agent) == ("credit: reader +0.333 (provenance)", 1)
@@ -99,7 +99,7 @@ def test_what_an_importer_said_is_told() -> None:
     assert {"2 unlinked children"} <= {fact.text for fact in told.facts}
     text = " ".join(told.notes)
     for part in (
-        "no end record",
+        "has no end",
         "clock skew (3)",
         "no durations (4)",
         "1 record of",
@@ -112,7 +112,7 @@ def test_what_an_importer_said_is_told() -> None:
 def test_absent_texts_and_gaps_are_noted() -> None:
     told = overview(replace(team(), contents={}))
     assert any("texts are not in this file" in note for note in told.notes)
-    assert any(note.startswith("Tokens are at least 43: 1 act ") for note in told.notes)
+    assert any(note.startswith("Tokens are at least 43: 1 event that used a model has no ") for note in told.notes)
     assert overview(replace(team(), contents={"r": "see [masked:key:0001]"})).is_masked
     assert not told.is_masked
 

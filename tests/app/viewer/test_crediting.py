@@ -97,8 +97,8 @@ def test_a_refusal_is_an_answer() -> None:
     assert "what else would have happened" in (told.refusal or "")
     assert told.fix
     other = credit(team(), "uniform", "token")
-    assert other.refusal == "uniform gives no token rows here"
-    assert other.fix == "it has: agent"
+    assert other.refusal == "uniform gives no credit by token here"
+    assert other.fix == "it gives credit by agent"
     unscored = credit(replace(team(), rewards={}), "uniform")
     assert "no reward 'team'" in (unscored.refusal or "")
     assert "counterpoint score" in (unscored.fix or "")

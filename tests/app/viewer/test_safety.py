@@ -41,7 +41,7 @@ def test_the_gate_is_where_another_agent_takes_it_over() -> None:
     assert told.paths[0].events == [3, 4, 5, 6]
     assert gate is not None
     assert gate.event == 5
-    assert "lead takes it over (h)" in gate.text
+    assert "lead takes the content over (h)" in gate.text
     # with a second way round the hand-over only the effect itself is left
     around = panel.answer(replace(trace, events=[*trace.events, heard], edges=[*edges, Edge("e3", "e5", "message")]))
     assert around.paths[0].gate is not None
@@ -70,7 +70,7 @@ def test_nothing_from_outside_is_said() -> None:
     trace = replace(team(), events=[replace(e, trusted=None, source=None) for e in team().events])
     told = panel.answer(trace)
     assert (told.sources, told.tainted, told.agents, told.paths) == ([], 0, [], [])
-    assert told.notes[0] == "Nothing is marked as coming from outside: no event says whether it is trusted (field `trusted`)."
+    assert told.notes[0] == "Nothing is marked as coming from outside: no event says whether it can be trusted (field `trusted`)."
 
 
 def test_every_sink_of_the_audit_is_told() -> None:

@@ -122,7 +122,7 @@ def test_a_fork_is_stored_beside_its_original_and_its_events_have_badges(viewer:
     assert answer.status == 201
     told = answer.json
     assert told["line"].startswith("reused ")
-    assert "no effect" in told["line"]
+    assert "does not show an effect" in told["line"]
     about = viewer.of(told["id"]).json
     assert about["parent"] == trace.trace_id
     expected = cpt.world("W1", vote_items=12).fork(trace, vote.id, cpt.Delete())

@@ -15,7 +15,7 @@ const KINDS: [Kind, string, string][] = [
 /** What the form needs to hold before it can be sent. */
 export function fault(kind: Kind, value: string): string | null {
   if (kind === "delete") return null;
-  if (!value.trim()) return "Write what takes its place.";
+  if (!value.trim()) return "Write what to put in its place.";
   if (kind !== "force") return null;
   try { JSON.parse(value); return null; } catch { return 'This is not JSON. Write for example {"spawn": 2} or {"stop": true}.'; }
 }

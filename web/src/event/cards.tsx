@@ -30,13 +30,13 @@ export function AgentCard({ agent }: { agent: number }) {
             ["cost, own", money(one.cost_own)],
           ["cost, with sub-agents", money(one.cost_total)], ["busy", span(one.busy_s)],
             ["share of the critical path", percent(one.path_share)],
-          ["events", compact(one.events)], ["from, to", `${span(one.start)} – ${span(one.end)}`], [`credit (${method.value ?? "no method"})`, signed(credit)],
+          ["events", compact(one.events)], ["first to last event", `${span(one.start)} – ${span(one.end)}`], [`credit (${method.value ?? "no method"})`, signed(credit)],
         ]} />
         <div class="row">
           <button type="button" onClick={() => showView("text")}>Read its text</button>
-          {one.spawn >= 0 && <button type="button" onClick={() => selectEvent(one.spawn)}>How it was made</button>}
+          {one.spawn >= 0 && <button type="button" onClick={() => selectEvent(one.spawn)}>How it was spawned</button>}
         </div>
-        {one.parent >= 0 && <p>Made by <button type="button" class="plain"
+        {one.parent >= 0 && <p>Spawned by <button type="button" class="plain"
           onClick={() => selectAgent(one.parent)}>{agentName(one.parent)}</button></p>}
         {children.length > 0 && <Children all={children} />}
       </div>
@@ -48,7 +48,7 @@ function Children({ all }: { all: number[] }) {
   const few = all.slice(0, 12);
   return (
     <div class="neighbours">
-      <h3>Made {all.length} agents</h3>
+      <h3>Spawned {all.length} {all.length === 1 ? "agent" : "agents"}</h3>
       <ul>{few.map((i) => <li key={i}><button type="button" class="plain"
         onClick={() => selectAgent(i)}>{agentName(i)}</button></li>)}</ul>
       {all.length > few.length && <p class="quiet">and {all.length - few.length} more, in the map</p>}
@@ -79,7 +79,7 @@ export function TraceCard() {
         <Outcome />
         <h3>Costs and measures</h3>
         <Facts all={[...numbers(about.costs), ...numbers(about.metrics)]} />
-        <h3>Where it is from</h3>
+        <h3>Source</h3>
         <Facts all={[["task", about.task_id], ["system", about.system ?? "–"], ["topology", about.topology ?? "–"],
           ["models", about.models.join(", ") || "–"]]} />
         {about.parent && <p>Forked from <Link to={traceLink(about.parent)}>{about.parent}</Link></p>}

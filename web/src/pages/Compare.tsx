@@ -48,14 +48,14 @@ function Choose() {
   return (
     <div class="state">
       <Races />
-      <p>Name the sides, as <code>label=run,run label=run</code>; or pick runs in <Link
+      <p>Write the sides as <code>label=run,run label=run</code>; or pick runs in <Link
         to={{ page: "runs", id: null }}>Runs</Link>.</p>
       {able.map(([world, presets]) => (
         <p key={world ?? ""}>in {world}: <Link
           to={{ page: "compare", spec: presets.map(([name, ids]) => `${name}=${ids.join(",")}`).join(" ") }}>
           {presets.map(([name, ids]) => `${name} (${count(ids.length, "run")})`).join(" against ")}</Link></p>
       ))}
-      {!able.length && <><p class="quiet">There are no two presets trained in the same world here. Train some:</p>
+      {!able.length && <><p class="quiet">No world here has runs of two presets. To train some:</p>
         <Command text="counterpoint compare --presets grpo,counterpoint --world wide_verify --seeds 5" /></>}
     </div>
   );
@@ -68,10 +68,10 @@ function Races() {
   return (
     <>
       {data.map((race) => (
-        <p key={race.id}>Every method side by side: <Link to={{ page: "compare", spec: `race:${race.id}` }}><bdi>{race.id}</bdi></Link>{" "}
+        <p key={race.id}>All methods side by side: <Link to={{ page: "compare", spec: `race:${race.id}` }}><bdi>{race.id}</bdi></Link>{" "}
           <span class="quiet">{race.plan}, {count(race.methods, "method")}, {count(race.rows, "row")}</span></p>
       ))}
-      {!data.length && <><p class="quiet">To put every method side by side:</p><Command text="counterpoint compare --all" /></>}
+      {!data.length && <><p class="quiet">To put all methods side by side:</p><Command text="counterpoint compare --all" /></>}
     </>
   );
 }
@@ -170,7 +170,7 @@ function Differences(props: { rows: Record<string, unknown>[] }) {
         const [low, high] = [num(row, "low"), num(row, "high")];
         return (
           <tr key={i}>
-            <th scope="row"><bdi>{word(row, "label")}</bdi> less <bdi>{word(row, "against")}</bdi></th>
+            <th scope="row"><bdi>{word(row, "label")}</bdi> minus <bdi>{word(row, "against")}</bdi></th>
               <td class="number"><strong>{signedPlain(num(row, "diff"))}</strong></td>
             <td class="number">{low === null || high === null ? "none" : `[${signedPlain(low)}, ${signedPlain(high)}]`}</td>
             {["p", "p_holm"].map((name) => <td key={name} class="number">{chance(num(row, name))}</td>)}

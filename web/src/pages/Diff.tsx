@@ -123,7 +123,7 @@ function Head(props: { diff: Found; onFirst: () => void }) {
         {first ? <>first divergence{" "}
           <button type="button" class="chip" onClick={props.onFirst}>
             {nameOf(first)} <bdi>{first.agent}</bdi> ({WORDS[first.what]?.[1] ?? first.what})</button></>
-          : "They do not differ in any event."}
+          : "The two traces have the same events."}
       </p>
       <Sums diff={diff} />
     </header>

@@ -58,7 +58,7 @@ export default function Live() {
   useEffect(() => onCommand("follow", () => (isFollowing.value = !isFollowing.value)), []);
   const { picture, now } = stream;
   if (source.value!.kind
-    === "file") return <Empty title="A file shows what was, not what is running."><Command text="counterpoint view" /></Empty>;
+    === "file") return <Empty title="A file has no live view."><Command text="counterpoint view" /></Empty>;
   return (
     <div class="page live">
       <header class="page-head">
@@ -85,7 +85,7 @@ export default function Live() {
 
 function State(props: { stream: Stream }) {
   const { state, missed } = props.stream;
-  if (state === "lost") return <span class="badge warn">Reconnecting… the last data stays</span>;
+  if (state === "lost") return <span class="badge warn">Reconnecting… what was received last stays</span>;
   if (state === "waiting") return <span class="quiet">connecting…</span>;
   return isFollowing.value ? <span class="badge">● live</span>
     : <span class="badge warn">paused{missed > 0 && ` · ${count(missed, "event")} since`}</span>;
@@ -110,9 +110,9 @@ function Spoken(props: { stream: Stream }) {
 function Quiet(props: { state: string }) {
   return (
     <Empty title={props.state === "waiting" ? "Connecting…" : "Nothing is running."}>
-      <p>Traces appear here while they are written: by a recorder, a training run, or programs that send OpenTelemetry to</p>
+      <p>Traces appear here while they are written: by counterpoint record, by a training run, or by programs that send OpenTelemetry to</p>
       <Command text="counterpoint serve" />
-      <p>or by sessions that are followed:</p>
+      <p>or from coding sessions that are followed:</p>
       <Command text="counterpoint import --follow" />
     </Empty>
   );
@@ -132,7 +132,7 @@ function Running(props: { picture: Picture; now: number }) {
       <h2>Traces</h2>
       <div class="scroll"><table class="wide">
         <thead><tr><th scope="col">trace</th><th scope="col" class="number">agents</th><th scope="col" class="number">events</th>
-          <th scope="col" class="number">at</th><th scope="col">last heard</th></tr></thead>
+          <th scope="col" class="number">at</th><th scope="col">last event</th></tr></thead>
         <tbody>{props.picture.traces.map((trace) =>
           <Trace key={trace.id} trace={trace} silent={silence(trace, props.picture, props.now)} />)}</tbody>
       </table></div>
@@ -160,7 +160,7 @@ function Open(props: { picture: Picture; now: number }) {
   const all = openEvents(props.picture, props.now);
   return (
     <section aria-label="Open events">
-      <h2>Open events <span class="quiet">begun, not ended</span></h2>
+      <h2>Open events <span class="quiet">started, not finished</span></h2>
       {!all.length && <p class="quiet">None.</p>}
       {all.length > 0 && <div class="scroll"><table class="wide">
         <thead><tr><th scope="col">agent</th><th scope="col">doing</th><th scope="col" class="number">for</th></tr></thead>
@@ -174,7 +174,7 @@ function Open(props: { picture: Picture; now: number }) {
           </tr>
         ))}</tbody>
       </table></div>}
-      {all.length > MOST_OPEN && <p class="quiet">and {all.length - MOST_OPEN} more, younger</p>}
+      {all.length > MOST_OPEN && <p class="quiet">and {all.length - MOST_OPEN} more, started later</p>}
     </section>
   );
 }

@@ -22,7 +22,7 @@ export function Race(props: { spec: RaceSpec }) {
   if (problem) return <Failure error={problem} />;
   if (!data) return <Waiting what="Reading rows" />;
   const world = data.worlds.find((one) => one.world === spec.world) ?? data.worlds[0];
-  if (!world) return <p class="page-note">There is no final row yet.</p>;
+  if (!world) return <p class="page-note">No method has finished yet.</p>;
   const lines = kept(world.lines, spec);
   return (
     <>
@@ -32,11 +32,11 @@ export function Race(props: { spec: RaceSpec }) {
         ` · the decision to learn: ${world.decision}`}</p>
       {Object.keys(world.rules).length > 0 && <p class="page-note">Hand-made policies, in % of the bound:{" "}
         {Object.entries(world.rules).map(([name, share]) => `${name.replaceAll("_", " ")} ${percent(share)}`).join(" · ")}</p>}
-      {world.is_screening && <p class="notice">Screening: fewer than 12 seeds, so no difference here is established.</p>}
+      {world.is_screening && <p class="notice">A screening: with fewer than 12 seeds no difference here is established.</p>}
       <Lines lines={lines} of={world.lines.length} />
       <Curves world={world} lines={lines} />
       <Terms of={["bound", "hand-made policies", "best known", "final", "area", "calls to q %", "rank", "point", "seed", "collapsed",
-        "less grpo, less counterpoint"]} />
+        "minus grpo, minus counterpoint"]} />
       <ul class="page-note race-notes">{world.notes.map((text) => <li key={text}>{text}</li>)}</ul>
     </>
   );
@@ -72,7 +72,7 @@ function Lines(props: { lines: RaceLine[]; of: number }) {
         <th scope="col"><span class="hidden">picture</span></th><th scope="col" class="number">area, %</th>
         {[50, 80, 90].map((share) => <th key={share} scope="col" class="number">calls to {share} %</th>)}
         <th scope="col" class="number">CPU s</th><th scope="col" class="number">collapsed</th>
-        {BASELINES.map((name) => <th key={name} scope="col" class="number">less {name}</th>)}
+        {BASELINES.map((name) => <th key={name} scope="col" class="number">minus {name}</th>)}
         <th scope="col">reward, unit, trains</th></tr></thead>
       <tbody>{props.lines.map((line) => <Line key={line.method + line.point} line={line} least={least} most={most} />)}</tbody>
     </table></div>

@@ -295,7 +295,7 @@ const CELLS: Record<string, (row: TraceRow) => VNode> = {
     <span role="cell"><Link to={traceLink(row.id)} title={row.title ? `${row.title} (${row.id})` : row.id}>
       <bdi>{withIds() ? row.id : row.title ?? row.id}</bdi></Link>
       {row.is_steered && <> <Steered /></>}
-      {row.is_open && <> <span class="badge" title="it has not ended">● live</span></>}
+      {row.is_open && <> <span class="badge" title="It is still running.">● live</span></>}
       {withIds() && <span class="quiet"> <bdi>{[row.title, row.system, row.topology?.replaceAll("_", " ")].filter(Boolean)
         .join(", ")}</bdi></span>}</span>
   ),

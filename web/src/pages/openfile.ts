@@ -10,13 +10,13 @@ import { go, source, trace } from "../state";
 export async function openFile(file: File): Promise<string> {
   const head = await file.slice(0, 4096).text();
   if (!/^\s*<(?:!doctype html|html)/i.test(head)) {
-    throw new SourceError(`${file.name} is not a page of Counterpoint. Logs and traces are read by a command:`,
+    throw new SourceError(`${file.name} is not a page that Counterpoint exported. To read logs and traces, use this command:`,
       `counterpoint import ${quoted(file.name)}`);
   }
   // The parser makes no live document: scripts in it do not run and nothing in it is fetched.
   const page = new DOMParser().parseFromString(await file.text(), "text/html");
   const block = page.getElementById("counterpoint-data");
-  if (!block) throw new SourceError(`${file.name} holds no trace.`, "counterpoint export TRACE --html FILE");
+  if (!block) throw new SourceError(`${file.name} contains no trace.`, "counterpoint export TRACE --html FILE");
   const opened = new FileSource(await readBlock(block));
   const ids = Object.keys(opened.block.traces);
   batch(() => {

@@ -16,7 +16,7 @@ export default function Safety() {
   const { id } = trace.value!;
   const { data, problem } = useLoaded(id, id, () => source.value!.panel<Found>(id, "safety"));
   if (problem) return <Failure error={problem} />;
-  if (!data) return <Waiting what="Following what came from outside" />;
+  if (!data) return <Waiting what="Following content from outside" />;
   return <Paths found={data} />;
 }
 
@@ -28,7 +28,7 @@ function Paths(props: { found: Found }) {
       <Reach found={found} />
       {found.notes.map((note) => <p key={note} class="note">{note}</p>)}
       {!found.paths.length && <p class="nothing">{found.sources.length
-        ? "Content came from outside, and none of it reached an effect."
+        ? "There is content from outside, and none of it reached an effect."
         : "Nothing in this trace is marked as coming from outside."}</p>}
       {groups.map(([title, about, paths]) => paths.length > 0 && (
         <section key={title} class="paths" aria-label={title}>
@@ -47,8 +47,8 @@ function apart(paths: TaintPath[]): [string, string, TaintPath[]][] {
   const some = (isStrong: boolean) =>
     paths.filter((path) => (path.strength === "copied") === isStrong).sort((a, b) => rank(a) - rank(b) || a.sink - b.sink);
   return [
-    ["Copied text", "strong: the words from outside are found again in the effect", some(true)],
-    ["Shared context", "possible: who acted had read the words from outside", some(false)],
+    ["Copied text", "strong evidence: words from outside appear again in the effect", some(true)],
+    ["Shared context", "possible: the agent that acted had read the content", some(false)],
   ];
 }
 

@@ -42,7 +42,7 @@ function KeyRow({ command }: { command: Command }) {
       </td>
       <td>{command.text}</td>
       <td>{command.id in ownKeys.value && <button type="button" class="plain"
-        onClick={() => setKey(command.id, null)}>as it was</button>}</td>
+        onClick={() => setKey(command.id, null)}>reset</button>}</td>
     </tr>
   );
 }
@@ -53,7 +53,7 @@ export function Help() {
     <dialog ref={dialog} class="dialog" onClose={close} aria-labelledby="help-title">
       {isOpen && <>
         <header><h2 id="help-title">Keys and help</h2><button type="button" onClick={close}>Close</button></header>
-        <p class="quiet">Keys are off while you type. Press a key's button to change it, Backspace to switch it off.</p>
+        <p class="quiet">Keys do nothing while you type in a field. Press a key's button to change it, then Backspace to switch it off.</p>
         <div class="key-groups">
           {GROUPS.slice(0, 3).map((group) => (
             <table key={group}>
@@ -63,7 +63,7 @@ export function Help() {
           ))}
         </div>
         <h3>Search</h3>
-        <p>Words or fields, joined by and: <code>kind:spawn agent:coder tokens&gt;5k credit&lt;0 tainted "merge"</code></p>
+        <p>Words or fields; an event must match all: <code>kind:spawn agent:coder tokens&gt;5k credit&lt;0 tainted "merge"</code></p>
       </>}
     </dialog>
   );

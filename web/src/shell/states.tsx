@@ -12,9 +12,9 @@ export function Failure({ error, onAgain }: { error: unknown; onAgain?: () => vo
   const known = error instanceof SourceError ? error : null;
   return (
     <section class="state" role="alert">
-      <h2>{known ? known.what : "The page could not show this."}</h2>
+      <h2>{known ? known.what : "The page cannot show this."}</h2>
       {!known && <pre class="raw">{String(error)}</pre>}
-      {known?.fix && <p>What helps: <code>{known.fix}</code></p>}
+      {known?.fix && <p>Try: <code>{known.fix}</code></p>}
       {onAgain && <button type="button" onClick={onAgain}>Try again</button>}
     </section>
   );
@@ -27,7 +27,7 @@ export function Empty({ title, children }: { title: string; children?: Component
 
 /** The mark of a trace or run in which an operator intervened: it is not what the team does by itself. */
 export function Steered({ text = "steered" }: { text?: string }) {
-  return <span class="badge warn" title="an operator intervened while it was made">☉ {text}</span>;
+  return <span class="badge warn" title="An operator intervened while it ran.">☉ {text}</span>;
 }
 
 /** Catches what a view throws while it is drawn, so that the rest of the page stays. */
@@ -61,5 +61,5 @@ export function Reconnecting() {
   }, [isLost]);
   if (!isLost) return null;
   return <div class="banner" role="status">Reconnecting… <span
-    aria-hidden="true">{left} s</span> The last data stays on the screen.</div>;
+    aria-hidden="true">{left} s</span> The page keeps what it received last.</div>;
 }

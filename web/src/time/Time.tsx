@@ -60,7 +60,7 @@ function Bar({ stage }: { stage: Stage | null }) {
 function State({ stage }: { stage: Stage }) {
   const isExact = stage.isExact.value;
   const about = trace.value?.about;
-  const afar = isExact ? "" : "Seen from afar: how busy each lane was. Zoom in (W) for events.";
+  const afar = isExact ? "" : "Overview: how busy each lane was. Zoom in (W) to see events.";
   const text = windowProblem.value ?? note(isExact) ?? afar;
   const said = about?.events === 0 ? "This trace has no events." : text;
   return <span class="time-state quiet" role="status" title={said}>{said}</span>;
@@ -103,7 +103,7 @@ function TwinPanel({ stage }: { stage: Stage }) {
   const [isOpen, open] = useState(false);
   return (
     <details class="time-twin" onToggle={(event) => open(event.currentTarget.open)}>
-      <summary>Events in sight as a table</summary>
+      <summary>Events on the screen as a table</summary>
       {isOpen && <Twin stage={stage} />}
     </details>
   );

@@ -56,7 +56,7 @@ export function Twin({ stage }: { stage: Stage }) {
   const chosen = rowOf(selectedEvent.value);
   const show = useMemo(() => ({ row: rows.indexOf(chosen) }), [rows, chosen]);
   if (view && map && !isWhole(map.unfold(view.s0), map.unfold(view.s1))) {
-    return <p class="quiet">This range holds too many events for a list: zoom in (W) or search (/).</p>;
+    return <p class="quiet">There are too many events in this range for a list: zoom in (W) or search (/).</p>;
   }
   return (
     <div class="twin" role="table" aria-label="Events in sight" aria-rowcount={rows.length + 1}>

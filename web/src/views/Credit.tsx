@@ -21,10 +21,10 @@ export default function Credit() {
   const { id, about } = trace.value!;
   useEffect(() => onCommand("second-method", toggleSecond), []);
   const list = methodList.value;
-  if (!list) return <Waiting what="Asking which methods can answer" />;
+  if (!list) return <Waiting what="Looking which methods apply" />;
   const first = method.value;
   if (!first && !about.has_reward) return <NoReward id={id} />;
-  if (!first) return <div class="credit"><Empty title="No method can answer for this trace." />
+  if (!first) return <div class="credit"><Empty title="No credit method applies to this trace." />
     <Methods list={list} first={null} second={null} /></div>;
   return <Chosen id={id} list={list} first={first} second={methods.value[1] ?? null} />;
 }
@@ -41,11 +41,11 @@ function toggleSecond(): void {
 
 function NoReward(props: { id: string }) {
   return (
-    <Empty title="No reward, so there is no credit to give.">
-      <p>This trace has no team reward: nothing says how well the team did. Credit divides that reward, so it must come first.</p>
-      <p>Say how it came out, with a thumb in the panel on the right, or:</p>
+    <Empty title="There is no reward to divide.">
+      <p>Credit divides the team's reward, and this trace has none: nothing says how well the team did.</p>
+      <p>Say how it went with a thumb in the panel on the right, or by command:</p>
       <p><Command text={`counterpoint score ${props.id} team=1`} /></p>
-      <p class="quiet">What needs no reward: <code>counterpoint audit {props.id}
+      <p class="quiet">Without a reward: <code>counterpoint audit {props.id}
         </code>, the Safety view (5), tokens and time (2).</p>
     </Empty>
   );
@@ -125,7 +125,7 @@ function One(props: { credit: Answer; scale: number; wanted: string }) {
       <div class="refusal" role="status">
         <p>{credit.method} cannot answer here: {credit.refusal}</p>
         {credit.fix &&
-          <p>What would help: {credit.fix.startsWith("counterpoint ") ? <Command text={credit.fix} /> : credit.fix}</p>}
+          <p>Try: {credit.fix.startsWith("counterpoint ") ? <Command text={credit.fix} /> : credit.fix}</p>}
       </div>
     );
   }
@@ -134,7 +134,7 @@ function One(props: { credit: Answer; scale: number; wanted: string }) {
       {wanted !== "" && wanted !== credit.unit && (
         <p class="note" role="status">
           {wanted === "token" && !has_logp
-            ? `Token credit needs log-probs, and the source of ${id} recorded none: showing ${credit.unit}s instead.`
+            ? `Credit by token needs log-probs, which the source of ${id} did not record: this is credit by ${credit.unit}.`
             : `${credit.method} gives no credit by ${wanted} here: showing ${credit.unit}s instead.`}
         </p>
       )}

@@ -121,7 +121,7 @@ function Rows(props: { scope: Scope; words: string[]; onOpen: (agent: number) =>
   useRowKeys(pages, show?.row ?? -1, (n) => onOpen(n, !opened.has(n)));
   if (problem) return <Failure error={problem} />;
   if (pages.total < 0) return <Waiting what="Reading the text" />;
-  if (!pages.total) return <p class="nothing">Nothing was said or done here.</p>;
+  if (!pages.total) return <p class="nothing">There are no events here.</p>;
   return (
     <Windowed class="talk-rows" label="Transcript" listKey={id} count={pages.total} estimate={76} show={show}
       onRange={(from, to) => pages.want(from, to)}

@@ -39,7 +39,7 @@ function SumLine(props: { found: Closing; whole: string }) {
   if (state === "none") return <p class="quiet">Nothing to add up.</p>;
   if (state === "own") {
     return <p>own total {plain(sum,
-      4)} <span class="quiet">not additive: it need not make the team's reward{target !== null && ` (R ${plain(target, 4)})`}
+      4)} <span class="quiet">not additive: it need not add up to the team's reward{target !== null && ` (R ${plain(target, 4)})`}
         </span></p>;
   }
   if (state

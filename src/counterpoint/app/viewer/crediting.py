@@ -76,17 +76,17 @@ def _refusal(look: Prepared, name: str, chosen: Mechanism) -> str | None:
         found = _earned(look, name)
         return found.one_line() if isinstance(found, CounterpointError) else _nothing(found)
     if needs_replay:
-        return "it asks what else would have happened, and this trace cannot be forked"
+        return "it needs to know what would have happened otherwise, and this trace cannot be forked"
     missing = [need for need in chosen.needs if need in _NOT_IN_TRACES]
     if missing:
-        return f"it needs what no trace holds: {missing[0]}"
+        return f"it needs something that is not in a trace: {missing[0]}"
     return None if "team" in look.trace.rewards else "the trace has no reward 'team'"
 
 
 def _nothing(found: Earned) -> str | None:
     if found.rows:
         return None
-    return next(iter(found.unidentified.values()), "no unit of this trace gets a row")
+    return next(iter(found.unidentified.values()), "it has nothing to say about this trace")
 
 
 def _earned(look: Prepared, name: str) -> Earned | CounterpointError:
@@ -119,7 +119,8 @@ def credit(trace: Trace, method: str, unit: str = "") -> Credit:
     units = _units(found)
     chosen = unit or ("agent" if "agent" in units else units[0])
     if chosen not in units:
-        return _refused(name, chosen, units, additive, f"{name} gives no {chosen} rows here", f"it has: {', '.join(units)}")
+        fix = f"it gives credit by {', '.join(units)}"
+        return _refused(name, chosen, units, additive, f"{name} gives no credit by {chosen} here", fix)
     return _told(look, found, chosen)
 
 
@@ -182,9 +183,9 @@ def _notes(found: Earned) -> list[str]:
     """What provenance gives to nobody, and who is not in the result."""
     about = found.notes["traces"][0]
     parts = f"{about['given']:.0%} given by the user or the system, {about['new']:.0%} new in the result"
-    out = [f"Of {about['words']:,} words: {about['traced']:.0%} traced to the team, {parts}, {about['unlinked']:.0%} said before "
-           "by somebody whom no recorded edge connects."]  # fmt: skip
-    for name, said in (("unused", "Not in the result"), ("unread", "Read by nobody")):
+    out = [f"Of {about['words']:,} words: {about['traced']:.0%} traced to the team, {parts}, {about['unlinked']:.0%} said "
+           "earlier by somebody whom no recorded message connects to the result."]  # fmt: skip
+    for name, said in (("unused", "Not used in the result"), ("unread", "Never read by anybody")):
         if about[name]:
             more = f" and {len(about[name]) - 8:,} more" if len(about[name]) > 8 else ""
             out.append(f"{said}: {', '.join(about[name][:8])}{more}.")

@@ -41,7 +41,7 @@ class Forks:
         trace = self._collection.get(trace_id)
         if not can_fork(trace):
             fix = "fork a trace of `counterpoint record`, or of a shipped world: `counterpoint world run wide_verify --store`"
-            raise NotIdentified("the trace does not say how this team would have continued", fix, where=trace_id)
+            raise NotIdentified("nobody knows how this team would have continued: it cannot be run again", fix, where=trace_id)
         do = edit(kind == "delete", value if kind == "substitute" else None, value if kind == "force" else None)
         with about(trace_id):
             forked = replay_for(trace).fork(trace, at, do, None)
@@ -50,8 +50,8 @@ class Forks:
         place = self._collection.keep(forked, trace_id)
         before, after = trace.rewards.get("team"), forked.rewards.get("team")
         line = " · ".join(f"{name} {count:,}" for name, count in summed.items())
-        line += f"; team {number(before)} -> {number(after)} (one continuation is no effect)"
-        line += "" if place else "; held by this viewer only"
+        line += f"; team {number(before)} -> {number(after)} (one continuation does not show an effect)"
+        line += "" if place else "; kept only until this viewer ends"
         return {"id": forked.trace_id, "line": line, "badges": summed, "kept": place}
 
     def badges(self, trace: Trace) -> dict[str, str] | None:

@@ -99,12 +99,12 @@ class Guard:
     def _refusal(self, scope: Scope) -> Response | None:
         headers, door = Headers(scope=scope), self._door
         if len(headers.getlist("host")) != 1 or not door.is_own(headers["host"]):
-            return _no("this server answers under its own name only", fix=f"open http://127.0.0.1:{door.port}")
+            return _no("this server answers only under its own address", fix=f"open http://127.0.0.1:{door.port}")
         origin = headers.get("origin")
         if origin is not None and origin != f"http://{headers['host']}":
-            return _no("a page of another place may not ask here")
+            return _no("a page of another site may not ask this server")
         if scope["path"].startswith("/api/") and headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-            return _no("a page of another place may not ask here")
+            return _no("a page of another site may not ask this server")
         given = headers.get(TOKEN_HEADER, "")
         if door.everything and not door.is_token(given or _cookie(headers, door.cookie)):
             return self._let_in(scope)

@@ -50,21 +50,22 @@ def read(body: bytes) -> Scored:
     try:
         return msgspec.json.decode(body, type=Scored)
     except msgspec.MsgspecError as error:
-        raise InputError(f"is no score: {error}", where="body", fix='as in {"channel": "team", "value": 1}') from error
+        raise InputError(f"is not a score: {error}", where="body", fix='as in {"channel": "team", "value": 1}') from error
 
 
 def store(folder: Path | None, trace: Trace, said: Scored) -> Outcomes:
     """Keep what the page said, and tell what there is then."""
     if folder is None:
-        raise InputError("this trace lies in no store", where=trace.trace_id, fix="counterpoint import FILE, and view the store")
+        raise InputError("this trace is not in a store", where=trace.trace_id, fix="counterpoint import FILE, and view the store")
     by = author()
     if said.proposal is not None:
         offered = proposals(trace)
         if not 0 <= said.proposal < len(offered):
-            raise NotFound(f"the log suggests {len(offered)} outcomes", where="proposal", fix="reload the page")
+            what = f"there is no such proposal: the log suggests {len(offered)} outcomes"
+            raise NotFound(what, where="proposal", fix="reload the page")
         given = [accepted(offered[said.proposal], by=by, note=said.note)]
     elif said.value is not None:
         given = outcomes_from({said.channel: said.value}, by=by, note=said.note)
     else:
-        raise InputError("neither a value nor a proposal", where="body", fix='as in {"channel": "team", "value": 1}')
+        raise InputError("there is neither a value nor a proposal", where="body", fix='as in {"channel": "team", "value": 1}')
     return outcomes(score(trace.trace_id, given, store=folder))

@@ -42,8 +42,8 @@ _COUNTED = (
 )
 _MEASURES = {
     "parallelism_efficiency": "{}× parallel",
-    "protocol_overhead": "{} of the tokens went into coordination",
-    "message_redundancy": "{} of the messages repeat",
+    "protocol_overhead": "{} of tokens spent on coordination",
+    "message_redundancy": "{} of messages repeat earlier ones",
 }
 
 # One agent after the other is no news.
@@ -67,7 +67,8 @@ def facts(look: Prepared, agents: list[Agent], found: list[Alert]) -> list[Fact]
     if look.untrusted_E.any():
         reached = int(look.tainted_E.sum())
         first = int(look.team.place_E[look.untrusted_E].min())
-        out.append(Fact(kind="reach", text=f"outside content may have reached {reached:,} of {look.n:,} events", event=first))
+        text = f"content from outside may have reached {reached:,} of {look.n:,} events"
+        out.append(Fact(kind="reach", text=text, event=first))
     return [*out, *(_measured(look) if _is_team(agents) else ())]
 
 
@@ -97,7 +98,7 @@ def _slowest(look: Prepared, agents: list[Agent]) -> Iterable[Fact]:
     found, path = _most(agents, [a.path_share for a in agents]), look.facts.path
     if found is not None and path is not None and _is_team(agents):
         name, who, share = found
-        unit = {"s": "path", "tokens": "path, in tokens", "steps": "path, in steps"}[path.unit]
+        unit = "the critical path" + {"s": "", "tokens": ", in tokens", "steps": ", in steps"}[path.unit]
         on_path = [(adds, i) for i, adds in zip(path.events, path.adds, strict=True) if look.team.agent_E[i] == who]
         event = max(on_path, key=lambda one: one[0])[1] if on_path else -1
         n = int(look.team.place_E[event]) if event >= 0 else -1
@@ -225,7 +226,7 @@ def _acts(look: Prepared, agent: int) -> bool:
 def _open(look: Prepared) -> Iterable[Alert]:
     if look.open:
         numbers = sorted(look.team.place_E[look.open].tolist())
-        text = f"{_many(len(numbers), 'event')} began and did not end"
+        text = f"{_many(len(numbers), 'event')} started and did not finish"
         yield Alert(kind="open", severity="medium", text=text, events=numbers[:_SHOWN])
 
 
@@ -250,8 +251,8 @@ def notes(look: Prepared) -> list[str]:
     trace, report = look.trace, look.report
     out = []
     if trace.meta.get(UNFINISHED):
-        out.append("This trace has no end record: it is still running, or was cut off.")
-    out += [f"Mended on import: {what} ({count:,})." for what, count in report.mended.items()]
+        out.append("This trace has no end: it is still running, or was cut off.")
+    out += [f"Corrected on import: {what} ({count:,})." for what, count in report.mended.items()]
     out += [f"The source does not say: {what} ({count:,})." for what, count in report.lacks.items()]
     if report.broken_count:
         out.append(f"{_many(report.broken_count, 'record')} of the source could not be read.")
@@ -259,18 +260,19 @@ def notes(look: Prepared) -> list[str]:
         kinds = ", ".join(list(report.unknown)[:5])
         out.append(f"{_many(sum(report.unknown.values()), 'record')} of unknown kinds left out of the graph: {kinds}.")
     if inferred := sum(report.inferred.values()):
-        out.append(f"{_many(inferred, 'link')} inferred by rule: {', '.join(report.inferred)}.")
+        out.append(f"{_many(inferred, 'link')} were inferred by rule: {', '.join(report.inferred)}.")
     if not trace.contents and any(e.content_ref for e in trace.events):
         out.append("The texts are not in this file: events point to them by hash only.")
     covered = coverage(trace, facts=look.facts)
     if trace.unpriced and (trace.cost_usd is not None or any(trace.unpriced)):
         out.append(f"Cost: {cost_words(trace.cost_usd, trace.unpriced)}.")
     if covered.no_record and covered.total:
-        out.append(f"Tokens are at least {covered.accounted:,}: {_many(covered.no_record, 'act')} without a token record.")
+        without = _many(covered.no_record, "event that used a model has", "events that used a model have")
+        out.append(f"Tokens are at least {covered.accounted:,}: {without} no token count.")
     if look.is_large:
-        out.append(f"{look.n:,} events, shown as slices of time. Reward hacks and incidents: counterpoint audit looks for them.")
+        out.append(f"{look.n:,} events, shown as slices of time. For reward hacks and incidents use counterpoint audit.")
     elif is_dear(look):
-        out.append("Incidents were not looked for here, since there is much text: the Safety view does.")
+        out.append("Incidents are not counted here, because the trace has much text: open the Safety view for them.")
     return out
 
 

@@ -99,7 +99,7 @@ class Site:
             if parts[0] == "api":
                 return await self._api(request, parts[1:])
             if request.method not in ("GET", "HEAD"):
-                raise _WrongMethod("a page is only read")
+                raise _WrongMethod("a page can only be read")
             return self._shell.response(is_known=parts[0] in _PAGES)
         except _WrongMethod as error:
             return error_response(error, 405)
@@ -116,9 +116,9 @@ class Site:
                 return await (self._score if parts[2] == "score" else self._annotate)(request, parts[1])
             if len(parts) == 2 and parts[0] == "steer":
                 return await self._steer(request, parts[1])
-            raise _WrongMethod("nothing can be written here", fix=f"{_WRITES} write")
+            raise _WrongMethod("nothing can be written at this address", fix=f"only {_WRITES} write")
         if request.method not in ("GET", "HEAD"):
-            raise _WrongMethod(f"{request.method} is not answered here", fix=f"GET, or {_WRITES}")
+            raise _WrongMethod(f"{request.method} requests are not answered", fix=f"use GET, or {_WRITES}")
         if parts and parts[0] == "t" and len(parts) > 1:
             return await self._of_trace(request, parts[1], parts[2:])
         if len(parts) == 1 and parts[0] in _SHARED:

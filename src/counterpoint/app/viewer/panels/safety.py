@@ -110,9 +110,11 @@ def _gate(look: Prepared, source: int, way: list[int]) -> Gate:
     for event in crossings[:8]:
         if not _reaches(look.facts.info, source, sink, event):
             who = look.team.names[agent_E[event]]
-            text = f"a check where {who} takes it over ({look.trace.events[event].id}) cuts every recorded way to the sink"
+            name = look.trace.events[event].id
+            text = f"a check where {who} takes the content over ({name}) stops every recorded path to the effect"
             return Gate(event=int(look.team.place_E[event]), text=text)
-    return Gate(event=int(look.team.place_E[sink]), text="a check before the effect itself: no earlier event is on every way")
+    text = "only a check right before the effect: the content reaches it by several paths, which share no earlier event"
+    return Gate(event=int(look.team.place_E[sink]), text=text)
 
 
 def _reaches(graph: Graph, source: int, sink: int, without: int) -> bool:
@@ -124,7 +126,7 @@ def _notes(look: Prepared, may: MayTaint, found: list[Sink]) -> list[str]:
     notes = []
     if not may.sources:
         said = any(e.trusted is not None for e in look.trace.events)
-        why = "every event that says whether it is trusted says that it is" if said else "no event says whether it is trusted"
+        why = "every event that has the field says that it can be trusted" if said else "no event says whether it can be trusted"
         notes.append(f"Nothing is marked as coming from outside: {why} (field `trusted`).")
     if len(may.sources) > _SOURCES:
         notes.append(f"The first {_SOURCES:,} of {len(may.sources):,} sources are listed.")
@@ -137,7 +139,8 @@ def _notes(look: Prepared, may: MayTaint, found: list[Sink]) -> list[str]:
         told = {one.event for one in given}
         if odd := [name for name in suspects(look.trace) if name not in told]:
             more = f" and {len(odd) - 8:,} more" if len(odd) > 8 else ""
-            notes.append(f"Look wrong by what they say: {' '.join(odd[:8])}{more}. Whether they changed anything takes a fork.")
+            seen = " ".join(odd[:8]) + more
+            notes.append(f"Events that read like instructions: {seen}. Only a fork can tell whether they changed anything.")
     return notes
 
 
