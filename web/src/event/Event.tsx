@@ -154,7 +154,7 @@ function Payload({ detail, onAll }: { detail: EventDetail; onAll: () => void }) 
       {tab === "raw" ? <pre class="raw" tabIndex={0}>{JSON.stringify(detail.fields, null, 2)}</pre>
         : detail.text === null || detail.text === "" ? <p class="quiet">This event carries no text.</p>
           : tab === "plain" ? <pre class="text" tabIndex={0} dir="auto"><Plain text={detail.text} /></pre>
-            : <div class="text" tabIndex={0} dir="auto" role="region" aria-label="Text of the event"><Rich text={detail.text} isResult={isResult} /></div>}
+            : <div class="text" tabIndex={0} dir="auto" role="region" aria-label="What it says"><Rich text={detail.text} isResult={isResult} /></div>}
       {tab !== "raw" && detail.is_cut && (
         <p class="cut">[cut: {bytes(detail.text?.length ?? 0)} of {bytes(detail.text_size)}] <button type="button"
           onClick={onAll}>Load all</button></p>
