@@ -46,6 +46,10 @@ def test_annotations_are_added_listed_found_and_taken_back() -> None:
     assert ids("label:verdict=wrong") == ["run-1"]
     assert ids("notes>1") == ["run-1"]
     assert ids("annotated") == ["run-1", "run-2", "run-3"]
+    shown = CliRunner().invoke(cli, ["show", "run-1"], catch_exceptions=False).stdout
+    assert "notes    verdict=wrong by ann: no tests  1 note on events" in shown
+    assert "note         helpful=2 by bob" in CliRunner().invoke(cli, ["show", "run-1", "e2"], catch_exceptions=False).stdout
+    assert [a["by"] for a in told("show", "run-1", "e2")[0]["annotations"]] == ["bob"]  # type: ignore[union-attr, index]
     told("annotate", "--remove", str(first["id"]))
     assert ids("label:wrong") == []
     table = cpt.notes().to_arrow()

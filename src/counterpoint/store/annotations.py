@@ -43,7 +43,7 @@ class Dataset(Struct, frozen=True, kw_only=True, omit_defaults=True):
     note: str | None = None
 
 
-class Change(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Change(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One record of the file; one of the fields is set."""
 
     annotate: Annotation | None = None
@@ -59,6 +59,9 @@ class Change(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Traces that a list loses."""
     drop: str | None = None
     """A collection that is no more."""
+
+
+_decode = msgspec.json.Decoder(list[Change]).decode
 
 
 class Said:
@@ -282,7 +285,7 @@ def groups(data: bytes, begin: int) -> Iterator[tuple[list[Change], int]]:
         if line != _SUM % zlib.crc32(held, begin + start):
             return
         try:
-            changes = [msgspec.json.decode(one, type=Change) for one in held.splitlines()]
+            changes = _decode(b"[" + held[:-1].replace(b"\n", b",") + b"]")  # inside a record a line break is written \\n
         except msgspec.MsgspecError:
             return
         start = at

@@ -236,10 +236,13 @@ class Store:
         """Keep annotations of traces that are here, finished or running; whoever else writes, none is lost."""
         self._writable()
         kept = list(given)
-        for name in dict.fromkeys(one.trace_id for one in kept):
+        events: dict[str, set[str]] = {}
+        for one in kept:
+            events.setdefault(one.trace_id, set()).update(() if one.event is None else (one.event,))
+        for name, of_trace in events.items():
             if self.version(name) is None:
                 raise self._not_found(name, [*self._log.state.rows, *self.open_ids()])
-            self._check_events(name, {one.event for one in kept if one.trace_id == name and one.event is not None})
+            self._check_events(name, of_trace)
         self._annotate(kept)
 
     def _check_events(self, trace_id: str, events: set[str]) -> None:

@@ -27,7 +27,7 @@ NOTE, LABEL = "note", "label"
 _LONGEST = 100_000
 
 
-class Annotation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Annotation(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What somebody says about a trace, or about one event of it: a label, a score, a text, or several of these."""
 
     id: str
@@ -110,6 +110,14 @@ def renamed(trace: Trace, name: str) -> Trace:
     """The trace under another id, with what is said about it: under ids of their own, which come out the same each time."""
     given = [replace(one, trace_id=name, id=_id(f"{one.id}\0{name}")) for one in annotations_of(trace)]
     return with_annotations(replace(trace, trace_id=name), given)
+
+
+def one_line(one: Annotation) -> str:
+    """One in words: `verdict=wrong by ann: it never ran the tests`."""
+    name = "" if one.name in (NOTE, LABEL) else one.name
+    value = one.label if one.label is not None else "" if one.score is None else f"{one.score:g}"
+    head = "=".join(part for part in (name, value) if part) or "note"
+    return f"{head} by {one.by}" + (f": {' '.join(one.text.split())}" if one.text else "")
 
 
 def _id(text: str) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
+import msgspec
 import numpy as np
 
 from counterpoint.app.cli._output import emit, json_option, table
@@ -31,6 +32,7 @@ from counterpoint.credit.choosing import agent_shares
 from counterpoint.display import compact, counted, duration, moment, number
 from counterpoint.errors import NotFound, did_you_mean
 from counterpoint.trace import Event, Trace
+from counterpoint.trace.annotation import annotations_of, one_line
 from counterpoint.trace.lanes import EMPTY, KINDS, WAIT, Cells, Lane, cells, folded
 from counterpoint.trace.model_calls import prompt_of
 from counterpoint.trace.naming import models_of, project_of, short_model, started, title_of
@@ -40,7 +42,7 @@ from counterpoint.trace.team import TraceTeam
 from counterpoint.trace.wire import event_dict
 
 # How much of a text is shown of one event, and how many lanes of a team, before it is cut; --all shows the rest.
-_TEXT, _LANES, _EVENTS = 2000, 40, 12
+_TEXT, _LANES, _EVENTS, _NOTES = 2000, 40, 12, 4
 
 
 @click.command(
@@ -104,7 +106,8 @@ def _show_trace(trace: Trace, *, listed: bool, whole: bool, with_ids: bool) -> N
     parts = [*_head(trace, on), *wrapped(answers(look, on), on.pick(" · ", " | "), on, "answers  ")]
     rewards, metrics = ([f"{plain_text(k)} {number(v)}" for k, v in (m or {}).items()] for m in (trace.rewards, trace.metrics))
     outcomes = [plain_text(said) for said in in_words(trace)]
-    for name, words in (("rewards", rewards), ("costs", _costs(trace)), ("metrics", metrics), ("outcome", outcomes)):
+    said = (("rewards", rewards), ("costs", _costs(trace)), ("metrics", metrics), ("outcome", outcomes), ("notes", _notes(trace)))
+    for name, words in said:
         parts += wrapped(words, "  ", on, f"{name:8} ") if words else []
     steps = [plain_text(name) for name in path["events"]] if with_ids else _hands(look.facts)
     parts += [*_path_lines(path, steps, on, whole=whole), ""]
@@ -116,6 +119,16 @@ def _show_trace(trace: Trace, *, listed: bool, whole: bool, with_ids: bool) -> N
     if listed:
         parts += ["", _list_events(trace.events, whole=whole)]
     _say("\n".join(parts))
+
+
+def _notes(trace: Trace) -> list[str]:
+    """What is said about the trace, the last first, and how much about its events."""
+    given = annotations_of(trace)
+    whole = [one_line(one) for one in reversed(given) if one.event is None]
+    more = [f"and {len(whole) - _NOTES:,} more"] if len(whole) > _NOTES else []
+    of_events = len(given) - len(whole)
+    more += [f"{counted(of_events, 'note')} on events"] if of_events else []
+    return [plain_text(line if len(line) <= 100 else line[:99] + "…") for line in [*whole[:_NOTES], *more]]
 
 
 def _head(trace: Trace, on: Screen) -> list[str]:
@@ -188,8 +201,10 @@ def _show_event(trace: Trace, name: str, *, whole: bool, is_asked: bool, as_json
     effects = [{"event": e.dst, "edge": e.type} for e in trace.edges if e.src == name]
     cone = int(trace.graph.descendants(number_).sum()) - 1
     text, asked = trace.text(event), prompt_of(trace, event)
+    said = [one for one in annotations_of(trace) if one.event == name]
     if as_json:
         told = {"event": event_dict(event), "caused_by": causes, "led_to": effects, "cone": cone, "text": text}
+        told |= {"annotations": msgspec.to_builtins(said)} if said else {}
         emit(told | ({"prompt": asked} if is_asked else {}))
         return
     fields = event_dict(event)
@@ -200,6 +215,8 @@ def _show_event(trace: Trace, name: str, *, whole: bool, is_asked: bool, as_json
     for label, linked in (("caused by", causes), ("led to", effects)):
         click.echo(f"{label:12} " + (", ".join(f"{plain_text(c['event'])} ({c['edge']})" for c in linked) or "-"))
     click.echo(f"{'cone':12} {cone:,} of {len(trace.events):,} events depend on it")
+    for one in said:
+        click.echo(f"{'note':12} {plain_text(one_line(one))}")
     if text is None:
         click.echo(f"{'text':12} not in this file" if event.content_ref else f"{'text':12} -")
     else:
