@@ -232,9 +232,15 @@ class Store:
 
     # -- what people say -----------------------------------------------------------------------------------------
 
-    def annotate(self, given: Iterable[Annotation]) -> None:
-        """Keep annotations of traces that are here, finished or running; whoever else writes, none is lost."""
+    def annotate(self, given: Iterable[Annotation], *, is_known: bool = False) -> None:
+        """Keep annotations of traces that are here, finished or running; whoever else writes, none is lost.
+
+        `is_known` says that their traces and events were just read from here, and need not be looked for again.
+        """
         self._writable()
+        if is_known:
+            self._annotate(list(given))
+            return
         kept = list(given)
         events: dict[str, set[str]] = {}
         for one in kept:

@@ -253,7 +253,7 @@ class _Asking:
         if verdict is None:
             self.unread += 1
         else:
-            self._place.annotate([self._annotation(question, answer, *verdict)])
+            self._place.annotate([self._annotation(question, answer, *verdict)], is_known=True)
             self.kept += 1
         self._tell(self.asked)
         return True
