@@ -153,6 +153,7 @@ def test_two_collections_are_compared_with_intervals() -> None:
 def test_a_store_and_an_answer_show_themselves_in_a_notebook() -> None:
     with cpt.Store("traces") as store:
         assert "4 traces" in store._repr_html_()
+        assert "e+09" not in store._repr_html_()  # a date is written as one
         table = store.table().to_arrow()
         assert table.column("id").to_pylist() == ["run-3", "run-2", "run-1", "run-0"]
         assert "<svg" in store.sql("select trace_id, team_reward from traces")._repr_html_()

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from counterpoint.display import compact, duration, moment, money
 from counterpoint.store.annotations import NAME, Said
 from counterpoint.store.log import Row, State
 from counterpoint.trace import Trace
@@ -166,6 +167,17 @@ class StoreTable(Tabular):
         """A row per trace."""
         for row in reversed(self.rows):
             yield tuple(_plain(getattr(row, name)) for name in self.TABLE)
+
+    def shown(self) -> tuple[list[str], Iterator[Sequence[Any]]]:
+        """As `counterpoint ls` writes it."""
+        names = ["id", "date", "title", "model", "agents", "events", "tokens", "cost", "time", "reward", "errors", "labels", ""]
+        rows = (
+            (row.id, moment(row.date), row.title or row.task_id, row.model, row.agents, row.events, compact(row.tokens),
+             money(row.cost_usd), duration(row.wall_clock_s), row.team_reward, row.errors or None, row.label,
+             "open" if row.is_open else "steered" if row.is_steered else None)
+            for row in reversed(self.rows)
+        )  # fmt: skip
+        return names, rows
 
     def row_count(self) -> int:
         """How many traces there are."""

@@ -66,14 +66,19 @@ class Tabular:
 
         return polars.from_arrow(self.to_arrow())
 
+    def shown(self) -> tuple[list[str], Iterable[Sequence[Any]]]:
+        """The columns and rows as a notebook shows them: as they are, unless people read them better otherwise."""
+        return list(self.TABLE), self.table_rows()
+
     def picture(self) -> list[Bar]:
         """What a notebook draws above the table: a label, a value, and the ends of its interval; nothing where it is empty."""
         return []
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the picture, where there is one, and the first rows."""
-        rows = itertools.islice(self.table_rows(), ROWS_SHOWN)
-        return bars(self.picture()) + html_table(list(self.TABLE), rows, self.row_count(), self.caption())
+        columns, rows = self.shown()
+        shown = itertools.islice(rows, ROWS_SHOWN)
+        return bars(self.picture()) + html_table(columns, shown, self.row_count(), self.caption())
 
 
 def _arrow_type(pa: Any, name: str) -> Any:

@@ -20,6 +20,7 @@ from counterpoint.app.api.inputs import found_ids, many_traces
 from counterpoint.app.library import store_path
 from counterpoint.app.scoring import author
 from counterpoint.app.search import is_narrow, matcher
+from counterpoint.display import moment
 from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.store import Store
 from counterpoint.store.annotations import Change, Dataset
@@ -53,6 +54,11 @@ class Annotations(Tabular):
     def table_rows(self) -> Iterator[Sequence[Any]]:
         """A row per annotation."""
         return (tuple(getattr(row, name) for name in self.TABLE) for row in self.rows)
+
+    def shown(self) -> tuple[list[str], Iterator[Sequence[Any]]]:
+        """With the time as people write it."""
+        names = ["trace_id", "event", "name", "label", "score", "text", "by", "when"]
+        return names, ((a.trace_id, a.event, a.name, a.label, a.score, a.text, a.by, moment(a.at)) for a in self.rows)
 
     def row_count(self) -> int:
         """How many there are."""
