@@ -21,7 +21,7 @@ FAMILIES: dict[str, str] = {
     "place": "its place in the run",
     "who": "who said it",
     "tool": "a tool that failed or said nothing",
-    "code": "code that was wrong or did the wrong thing",
+    "code": "the code that it wrote",
     "claim": "a claim that nothing supports",
     "result": "a result that was misread or not used",
     "plan": "a plan, or a change of it",
