@@ -182,7 +182,7 @@ def test_every_result_has_a_picture(traces: list[cpt.Trace]) -> None:
                cpt.diff(*traces), cpt.fork(traces[0], at, cpt.Delete())]  # fmt: skip
     for result in results:
         html = result._repr_html_()
-        assert html.startswith("<div><table><caption")
+        assert "<div><table><caption" in html
         assert result.to_arrow().column_names == list(result.TABLE)
         assert len(html) < 60_000
 
@@ -208,7 +208,7 @@ def test_training_and_comparing_are_what_the_commands_do(
     assert printed(capsys, "compare", grpo.run.path, "other=again") == plain(found.as_dict())
     assert found.to_arrow().column("diff").to_pylist() == [None, 0.0]
     for result in (grpo, found):
-        assert result._repr_html_().startswith("<div><table><caption")
+        assert "<div><table><caption" in result._repr_html_()
         assert result.to_arrow().num_rows == result.row_count() > 0
     with pytest.raises(cpt.InputError, match="seed is for a new run"):
         cpt.train(resume="again", seed=1)
