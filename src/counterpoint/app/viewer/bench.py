@@ -9,11 +9,12 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from counterpoint.app.bench_page import boards, contrast_section, sections, title
+from counterpoint.app.bench_page import boards, contrast_section, defence_section, sections, title
 from counterpoint.app.report_page import Section
 from counterpoint.app.viewer.bench_shapes import Bench, BenchResult, BenchTable
 from counterpoint.app.viewer.collection import Collection
 from counterpoint.bench.scorecard.card import Card, card_of, contrast, read_about
+from counterpoint.bench.scorecard.defence import defence_contrast
 from counterpoint.errors import CounterpointError, NotFound, did_you_mean
 
 
@@ -29,7 +30,9 @@ def bench(collection: Collection, first: str = "", second: str = "") -> Bench:
         one, two = (_place(found, name) for name in (first, second))
         names = [str(read_about(path)["team"]) for path in (one, two)]
         told = contrast_section(names[0], names[1], contrast(one, two))
-        return Bench(title=told.title, results=listed, tables=[_table(told._replace(title="Side by side"))])
+        attacked = defence_contrast(one, two)
+        both = [told._replace(title="Side by side"), *([defence_section(attacked)] if attacked else [])]
+        return Bench(title=told.title, results=listed, tables=[_table(section) for section in both])
     if first:
         card = cards.get(first) or card_of(_place(found, first))
         return Bench(title=title(card), results=listed, tables=[_table(s) for s in sections(card)])

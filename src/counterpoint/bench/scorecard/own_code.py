@@ -215,34 +215,13 @@ def _child(pipe: Connection, asked: Mapping[str, Any]) -> None:
     recording = record(asked["store"], task=_RUN, trace_id=_RUN, agent=_LEAD, system="bench")
     lock = threading.RLock()
 
-    def tool(name: str) -> Callable[[str], str]:
-        def ask(text: str) -> str:
-            scope = recording.here()
-            with lock:
-                pipe.send(("tool", _LEAD if scope is None else scope.lane.agent, name, str(text)))
-                said, ok, error = pipe.recv()
-            if not ok:
-                recording.tell(ok=False, error=error)
-            return str(said)
-
-        def call(text: str = "") -> str:
-            scope = recording.here()
-            if scope is not None and scope.tool == name:  # an adapter has begun to record this very call
-                return ask(text)
-            with recording.tool_call(name, text) as doing:
-                said = ask(text)
-                doing.result(said)
-            return said
-
-        return call
-
     def told(*what: str) -> None:
         with lock:
             pipe.send(what)
 
     job = Job(
         question=asked["question"], answer_format=asked["answer_format"], parts=asked["parts"], recording=recording,
-        tools={name: tool(name) for name in asked["tools"]}, about=asked["tools"], briefs=asked["briefs"],
+        tools={name: _tool(name, pipe, recording, lock) for name in asked["tools"]}, about=asked["tools"], briefs=asked["briefs"],
     )  # fmt: skip
     try:
         team = own_team(asked["name"])
@@ -260,6 +239,30 @@ def _child(pipe: Connection, asked: Mapping[str, Any]) -> None:
         where = f"{os.path.basename(last.filename)}:{last.lineno}"
         with contextlib.suppress(OSError):
             pipe.send(("failed", f"{type(error).__name__} at {where}"))
+
+
+def _tool(name: str, pipe: Connection, recording: Recording, lock: Any) -> Callable[[str], str]:
+    """A tool of the job: asked for through the pipe, and recorded once."""
+
+    def ask(text: str) -> str:
+        scope = recording.here()
+        with lock:
+            pipe.send(("tool", _LEAD if scope is None else scope.lane.agent, name, str(text)))
+            said, ok, error = pipe.recv()
+        if not ok:
+            recording.tell(ok=False, error=error)
+        return str(said)
+
+    def call(text: str = "") -> str:
+        scope = recording.here()
+        if scope is not None and scope.tool == name:  # an adapter has begun to record this very call
+            return ask(text)
+        with recording.tool_call(name, text) as doing:
+            said = ask(text)
+            doing.result(said)
+        return said
+
+    return call
 
 
 def _watch(tell: Callable[..., None]) -> None:
