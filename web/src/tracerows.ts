@@ -74,12 +74,12 @@ export interface Column {
 
 export const COLUMNS: readonly Column[] = [
   { text: "pick", sort: null, rem: 1.5, leaves: 0 },
-  { text: "title", sort: "title", rem: 13.5, leaves: 0, grows: 4 },
+  { text: "title", sort: "title", rem: 13.2, leaves: 0, grows: 4 },
   { text: "project", sort: "project", rem: 5, leaves: 3, grows: 1 },
   { text: "model", sort: "model", rem: 6, leaves: 2, grows: 1 },
   { text: "date", sort: "date", rem: 8, leaves: 9 },
   { text: "reward", sort: "reward", rem: 3.8, leaves: 7, isNumber: true },
-  { text: "agents", sort: "agents", rem: 3.4, leaves: 4, isNumber: true },
+  { text: "agents", sort: "agents", rem: 3.7, leaves: 4, isNumber: true },
   { text: "tokens", sort: "tokens", rem: 3.8, leaves: 6, isNumber: true },
   { text: "cost", sort: "cost_usd", rem: 4.2, leaves: 8, isNumber: true },
   { text: "time", sort: "seconds", rem: 3.8, leaves: 5, isNumber: true },

@@ -154,7 +154,7 @@ function Facets(props: { facets: Record<string, Record<string, number>>; query: 
               <li key={value}>
                 <button type="button" class="facet" aria-pressed={hasTerm(props.query, term(field, value))}
                   onClick={() => props.onQuery(toggled(props.query, field, value))}>
-                  <bdi>{field === "model" ? shortModel(value) : value || "none"}</bdi> <span class="quiet">{many.toLocaleString("en")}</span>
+                  <bdi>{field === "model" ? modelName(value, Object.keys(values)) : value || "none"}</bdi> <span class="quiet">{many.toLocaleString("en")}</span>
                 </button>
               </li>
             ))}
@@ -185,6 +185,12 @@ const isWide = (): boolean => matchMedia("(min-width: 56rem)").matches;
 function inOrder(field: string, values: Record<string, number>): [string, number][] {
   const all = Object.entries(values);
   return field === "day" ? all.sort((a, b) => b[0].localeCompare(a[0])) : all.sort((a, b) => b[1] - a[1]);
+}
+
+/** A model's short name, or the whole one where another model has the same. */
+function modelName(name: string, all: readonly string[]): string {
+  const short = shortModel(name);
+  return all.filter((other) => shortModel(other) === short).length > 1 ? name : short;
 }
 
 /** A model's name without its provider and the date of its version. */
