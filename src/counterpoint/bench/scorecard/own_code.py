@@ -45,6 +45,8 @@ _SECRET = "counterpoint.envs"
 _RUN = "run"
 """What the recording is called there: a name that tells neither cell nor seed."""
 _STARTS = frozenset({"subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.exec", "os.posix_spawn", "os.spawn"})
+_HARMLESS = frozenset({"uname", "lsb_release", "ldconfig"})
+"""What libraries ask about the machine."""
 _BYTES = 512 << 20
 """What a recording may weigh on disk."""
 _LOOK_S = 0.2
@@ -80,8 +82,8 @@ class OwnRun:
     tool_calls: int = 0
     trace: Trace | None = None
     peeked: list[str] = field(default_factory=list)
-    has_started: bool = False
-    """Whether it started other processes, in which nothing is refused."""
+    started: str = ""
+    """The first other program that it started: nothing is refused there."""
 
 
 def own_team(name: str) -> Any:
@@ -134,7 +136,7 @@ def play_own(name: str, instance: Instance, trace_id: str, *, seconds: float, ca
         found = _recorded(Path(folder), _RUN)
         out.trace = None if found is None else msgspec.structs.replace(found, trace_id=trace_id)
     told = [f"tried to read the answer key ({out.peeked[0]})"] if out.peeked else []
-    told += ["started other processes, which nobody watched"] if out.has_started else []
+    told += [f"started other processes ({out.started}), which nobody watched"] if out.started else []
     out.why = "; ".join([*told, *([out.why] if out.why else [])])
     if out.trace is not None and len(out.trace.events) > events and out.status == "played":
         out.status, out.why = "flooded", f"{len(out.trace.events):,} events recorded; {events:,} are allowed"
@@ -179,7 +181,7 @@ def _served(
                 elif kind == "peek":
                     out.peeked.append(said[0])
                 elif kind == "started":
-                    out.has_started = True
+                    out.started = said[0]
                 elif kind == "failed":
                     out.status, out.why = "crashed", said[0]
                     return
@@ -271,10 +273,10 @@ def _watch(tell: Callable[..., None]) -> None:
     known, first = set(sys.modules), [True]
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
-        if event in _STARTS and first:
-            first.clear()
-            tell("started")
         name = str(args[0]) if args else ""
+        if event in _STARTS and first and os.path.basename(name) not in _HARMLESS:
+            first.clear()
+            tell("started", os.path.basename(name) or "a copy of itself")
         is_import = event == "import" and name.startswith(_SECRET) and name not in known
         if is_import or (event == "open" and name.startswith(here)):
             tell("peek", name if is_import else os.path.basename(name))
