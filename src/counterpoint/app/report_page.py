@@ -51,7 +51,7 @@ def sections(report: Report) -> list[Section]:
         _waste(report),
         *_patterns(report),
         _trends(report),
-        _spend("The traces that cost most", "trace", report.dearest, lambda s: s.label or s.name or "-"),
+        _spend("The traces that cost most", "trace", report.costliest, lambda s: s.label or s.name or "-"),
     ]
 
 

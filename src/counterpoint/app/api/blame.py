@@ -184,7 +184,7 @@ def search_price(trace: Trace, draws: int) -> ForkPrice:
     steps = Steps(trace)
     counting = CountingReplay(asks_model=asks_model(trace))
     redo = Redo(trace, counting, bar=float("inf"), draws=draws)
-    for i in steps.places[: 1 + int(np.ceil(np.log2(max(len(steps), 2))))]:  # the earliest are the dearest
+    for i in steps.places[: 1 + int(np.ceil(np.log2(max(len(steps), 2))))]:  # the earliest are the costliest
         redo.saves(i)
     return ForkPrice(counting.forks_made, counting.tokens)
 

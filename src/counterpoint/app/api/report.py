@@ -100,7 +100,7 @@ class Report(Struct, kw_only=True):
     projects: list[Sum]
     models: list[Sum]
     days: list[Sum]
-    dearest: list[Sum]
+    costliest: list[Sum]
     """The traces that cost most."""
     failures: list[FailureSum]
     failed: int
@@ -251,7 +251,7 @@ class Reporting:
             projects=list(sums_of_lines(lines, "project").rows),
             models=sorted(self._models.values(), key=lambda s: (-(s.cost_usd or 0), -(s.tokens or 0))),
             days=list(days.rows),
-            dearest=list(sums_of_lines(lines, "trace").rows[:_LINES]),
+            costliest=list(sums_of_lines(lines, "trace").rows[:_LINES]),
             failures=kinds,
             failed=sum(line.errors > 0 for line in lines),
             waste=list(self._waste.values()),

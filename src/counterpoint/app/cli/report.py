@@ -84,12 +84,12 @@ def _masked(told: Report) -> Report:
             return {key: clean(one) for key, one in value.items()}
         return value
 
-    dearest = [replace(s, label=clean(s.label)) for s in told.dearest]
+    costliest = [replace(s, label=clean(s.label)) for s in told.costliest]
     failures = [replace(f, reason=clean(f.reason)) for f in told.failures]
     waste = [replace(w, examples=clean(w.examples)) for w in told.waste]
     if found:
         note(f"masked {found:,} secrets in titles and errors; --no-mask shows them")
-    return replace(told, dearest=dearest, failures=failures, waste=waste)
+    return replace(told, costliest=costliest, failures=failures, waste=waste)
 
 
 def _text(section: Section) -> str:
