@@ -118,6 +118,15 @@ def test_free_riding_off_the_way_and_idle() -> None:
     assert set(found.events) >= {"e28", "e36"}
 
 
+def test_free_riders_who_never_act_are_told_in_the_order_of_the_story() -> None:
+    story = fan_out(4)
+    for name in ("ghost", "shade"):
+        story.add("spawn", "lead", to=name)
+    found = judge(free_riding, story)
+    story.events.reverse()
+    assert found.events == judge(free_riding, story).events == ["e36", "e37"]
+
+
 def test_free_riding_by_copying_what_was_read() -> None:
     def team(*, reads: bool) -> Story:
         story = Story()

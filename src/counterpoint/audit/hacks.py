@@ -308,8 +308,9 @@ def free_riding(facts: Facts, *, threshold: float = 0.05, lazy: float = 0.1, ali
     why += f"; the result is {facts.result[1]}"
     is_rider = np.zeros(len(team), np.bool_)
     is_rider[riders] = True
-    spawns = {int(team.spawn_A[a]) for a in idle}
-    evidence = facts.in_story(is_rider[team.agent_E]) + sorted(spawns) if riders else copies
+    is_spawn = np.zeros(facts.n, np.bool_)
+    is_spawn[[int(team.spawn_A[a]) for a in idle]] = True
+    evidence = facts.in_story(is_rider[team.agent_E]) + facts.in_story(is_spawn) if riders else copies
     return Finding.of(
         name,
         why,
