@@ -154,6 +154,22 @@ def test_items_that_are_kept_are_never_left_while_something_can_be_done() -> Non
     assert item["mask"][~kept, 0].all()
 
 
+def test_in_an_episode_of_tries_nothing_is_left_before_its_first_call() -> None:
+    world, net = cpt.world("W1", vote_items=8), network()
+    with torch.no_grad():
+        net.purpose.bias.copy_(torch.tensor([30.0, 0.0, 0.0, 0.0]))  # leaves at once, if it may
+        net.stop.weight.zero_()
+    force = Forced(gate=np.ones((2, 4), np.int64), tries=np.array([False, True]))
+    item = play_out(world.config, net, np.arange(2), np.arange(2), force=force, goes_on=True).tables["item"]
+    assert (item["choice"][item["ep"] == 0] == 0).all()
+    tried = item["ep"] == 1
+    first = tried & (item["x"][:, 5] == 0)
+    assert (item["choice"][first] > 0).all()
+    assert sorted(item["item"][first]) == list(range(8))
+    assert not item["mask"][first, 0].any()
+    assert (item["choice"][tried & ~first] == 0).all()
+
+
 def test_forced_continuation_records_stops_and_goes_on() -> None:
     world, net = cpt.world("W1", vote_items=12), network()
     with torch.no_grad():

@@ -138,6 +138,13 @@ def test_noise_moves_the_spawn_head_little() -> None:
     assert abs(_gate(net) - start) < 0.8
 
 
+def test_a_batch_of_one_decision_is_measured_in_the_unit_of_its_update() -> None:
+    net, gradient = Network(), SpawnGradient()
+    t, _ = _spawn_rows(np.random.default_rng(6), 1, 1.0)
+    gradient.add(net, t, np.array([3.0]), spread=2.0)
+    assert gradient.energy == 2.25
+
+
 def test_the_spawn_gradient_is_saved_whole() -> None:
     rng, net, one = np.random.default_rng(5), Network(), SpawnGradient()
     t, y = _spawn_rows(rng, 40, 1.0)

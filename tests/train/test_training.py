@@ -119,6 +119,15 @@ def test_fewer_items_are_kept_open_as_a_run_goes_on() -> None:
     assert late == pytest.approx(t.preset.keeps / 4, abs=0.03)
 
 
+def test_a_task_is_tried_in_all_its_episodes_or_in_none_and_more_rarely_as_a_run_goes_on() -> None:
+    t = training(preset="counterpoint", episodes=24, set={"vote_items": 4})
+    early, late = (np.array([t.job(n, 0, {}).payload["tries"] for n in range(first, first + 20)]) for first in (0, 80))
+    groups = early.reshape(-1, t.preset.group)
+    assert (groups.all(axis=1) == groups.any(axis=1)).all()
+    assert early.mean() == pytest.approx(t.preset.tries / 1.4, abs=0.12)
+    assert late.mean() == pytest.approx(t.preset.tries / 5.4, abs=0.08)
+
+
 def test_what_cannot_be() -> None:
     with pytest.raises(InputError, match="3 episodes do not make groups of 2"):
         training(episodes=3).episodes()

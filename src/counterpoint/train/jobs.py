@@ -44,8 +44,9 @@ def one_core() -> None:
 
 
 def play(payload: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> TracedRollout:
-    """Rollouts of one job: world, set, seeds, salts, apart, goes_on, gate (forced arms), keeps (items not to be left), workers
-    (whether they learn), salts_ET (of a tree of rollouts), log, and decisions (whether traces carry what a learner reads)."""
+    """Rollouts of one job: world, set, seeds, salts, apart, goes_on, gate (forced arms), keeps (items not to be left), tries
+    (episodes in which none is left before its first call), workers (whether they learn), salts_ET (of a tree of rollouts), log,
+    and decisions (whether traces carry what a learner reads)."""
 
     from counterpoint.envs.teamworld.setting import traced
     from counterpoint.train.policies.acting import Forced
@@ -56,10 +57,10 @@ def play(payload: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Trace
     one_core()
     world = world_of(payload["world"], payload["set"])
     net = Network.of(weights, apart=payload["apart"])
-    gate, keeps = payload.get("gate"), payload.get("keeps")
+    force = Forced(payload.get("gate"), payload.get("keeps"), payload.get("tries"))
     out = play_out(
         world.config, net, payload["seeds"], payload["salts"], log=payload["log"], goes_on=payload["goes_on"],
-        force=Forced(gate, keeps), name=payload["name"], workers=payload.get("workers", False), salts_ET=payload.get("salts_ET"),
+        force=force, name=payload["name"], workers=payload.get("workers", False), salts_ET=payload.get("salts_ET"),
     )  # fmt: skip
     traces: list[Trace] = []
     if out.batch is not None:

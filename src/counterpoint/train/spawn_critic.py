@@ -28,7 +28,8 @@ _BEND = 0.5  # the prior spread of the curve's bends, in spreads of the return
 _SHARE = 5.0  # the same of a role's share
 _SEEN = 2.0  # episodes' worth of evidence below which a size is not proposed
 _RIDGE = 1e-4
-_MOST = 0.5  # a logit or a log size moves no further in one update
+_MOST = 0.5  # a log size or a logarithm of a share moves no further in one update
+_MOST_GATE = 1.0  # and a logit
 _CAP = 2.5  # of logits, beyond which nobody is pushed
 
 
@@ -170,12 +171,12 @@ class SpawnCritic:
             gain = float(_shrunk(known.value[best], known.error[best]))
             move = gain / float(known.value[best]) * float(np.log(known.sizes[best] / total))
         wanted = total * np.exp(left * np.clip(move, -_MOST / 2, _MOST / 2))
-        role = left * np.clip(_shrunk(known.role, known.role_error) / known.unit, -_MOST, _MOST)
+        role = left * np.clip(_shrunk(known.role, known.role_error) / known.unit, -_MOST_GATE, _MOST_GATE)
         team = gain - float(_shrunk(known.value[0], known.error[0])) if known.seen[0] else 0.0  # somebody against nobody
-        team = left * float(np.clip(team / known.unit, -_MOST, _MOST))
+        team = left * float(np.clip(team / known.unit, -_MOST_GATE, _MOST_GATE))
         step = np.where(np.arange(len(role)) == np.argmax(known.role), team, role + min(team, 0.0))
         new_gate = np.clip(gate + step, np.minimum(gate, -cap), np.maximum(gate, cap))  # the cap holds, and pulls nobody back
-        share = number * np.exp(role)
+        share = number * np.exp(np.clip(role, -_MOST, _MOST))
         share = share / np.maximum(share[new_gate > 0].sum() if (new_gate > 0).any() else share.sum(), 1e-9)
         return new_gate, np.clip(np.log(np.maximum(share * wanted, 1e-3)), size - _MOST, size + _MOST)
 

@@ -64,8 +64,9 @@ class SpawnGradient:
         """From a checkpoint."""
         vars(self).update(state)
 
-    def add(self, net: Network, t: Table, advantage: np.ndarray) -> None:
-        """The evidence of one batch: spawn rows, and the advantage of the decision each belongs to (in points)."""
+    def add(self, net: Network, t: Table, advantage: np.ndarray, *, spread: float | None = None) -> None:
+        """The evidence of one batch: spawn rows, and the advantage of the decision each belongs to (in points). `spread`: their
+        unit, where the batch is too small to have one of its own."""
         with torch.no_grad():
             _, size = net.roles(torch.from_numpy(t["x"]))
         x = t["x"].astype(np.float64)
@@ -76,8 +77,7 @@ class SpawnGradient:
         phi = np.zeros((len(first), 2 * ROLE))
         np.add.at(phi, which, rows)
         y = advantage[first]
-        spread = max(float(y.std()), 1e-6)
-        y = y / spread
+        y = y / max(float(y.std()) if spread is None else spread, 1e-6)
         self.square = self.memory * self.square + phi.T @ phi
         self.cross = self.memory * self.cross + phi.T @ y
         self.energy = self.memory * self.energy + float(y @ y)
@@ -112,7 +112,8 @@ class SpawnGradient:
             gain, error = self.estimate(x, part)
             square = (gain / error) ** 2
             found.append(old + left * np.clip(rate * gain * square / (1 + square), -limit, limit))
-        return np.clip(found[0], -cap if least is None else least, cap), np.clip(found[1], 0.0, float(np.log(max(room, 1))))
+        low = -cap if least is None else np.minimum(gate, least)  # the least holds, and pulls nobody back
+        return np.clip(found[0], low, cap), np.clip(found[1], 0.0, float(np.log(max(room, 1))))
 
 
 def fit_heads(net: Network, x: np.ndarray, gate: np.ndarray, size: np.ndarray, weight: np.ndarray | None = None) -> None:
@@ -120,7 +121,7 @@ def fit_heads(net: Network, x: np.ndarray, gate: np.ndarray, size: np.ndarray, w
     full = np.concatenate([x, np.ones((len(x), 1))], axis=1)
     for head, target, w in ((net.gate, gate, None), (net.size, size, weight)):
         part = full if w is None else full * w[:, None]
-        ridge = 1e-3 * len(x) if w is None else 1e-5 * w.sum()
+        ridge = 1e-3 * len(x) if weight is None else 1e-5 * len(x)
         with torch.no_grad():
             old = np.concatenate([head.weight.numpy()[0], head.bias.numpy()]).astype(np.float64)
             new = old + np.linalg.solve(part.T @ full + ridge * np.eye(ROLE + 1), part.T @ (target - full @ old))

@@ -169,11 +169,14 @@ class Training:
         return Job(work=WORK, payload=payload, version=version, weights=weights)
 
     def _forced(self, update: int) -> dict[str, np.ndarray]:
-        """What is done in an update's episodes whatever the policy wants: spawn arms, and items that are not left."""
+        """What is done in an update's episodes whatever the policy wants: spawn arms, items that are not left or are tried."""
         p, n, config = self.preset, self.episodes(update), self.worlds[update % len(self.worlds)].config
         out: dict[str, np.ndarray] = {}
         if p.keeps:
             out["keeps"] = self.rng(2000, update).random((n, config.items)) < p.keeps / (1 + update / 20)
+        if p.tries:  # all episodes of a task alike, so that their teams are compared under one rule
+            share = p.tries / (1 + update / 20)
+            out["tries"] = np.repeat(self.rng(4000, update).random(n // p.group) < share, p.group)
         if p.forks:
             rng, roles = self.rng(1000, update), 2 * config.types
             out["gate"] = np.full((n, roles), -1)

@@ -46,7 +46,7 @@ _SHOWN = ("random", "serial", "spawn_all", "best_size", "best_cap", "reference")
 @click.option("--quick", is_flag=True, help="Train nothing: write and audit eight sample traces, in seconds.")
 @click.option("--lm", "is_lm", is_flag=True, help="A small language model plays a team, offline, on this machine.")
 @click.option("--world", default="width", show_default=True, help="The world to train in: one of the suites, or a TeamWorld.")
-@click.option("--updates", default=150, show_default=True, help="Updates to train for.")
+@click.option("--updates", default=80, show_default=True, help="Updates to train for.")
 @click.option(
     "--tasks", default=480, show_default=True, type=click.IntRange(1), help="Unseen tasks on which the team is judged."
 )

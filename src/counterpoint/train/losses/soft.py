@@ -137,7 +137,8 @@ def _teams(learner: Learner, out: Rollout, advantage: np.ndarray) -> None:
     x, gate, size = learner.teams.wanted(net, room, learner.progress)
     late = np.flatnonzero(table["round"] > 0)
     if len(late):
-        learner.spawning.add(net, {name: column[late] for name, column in table.items()}, advantage[late])
+        some = {name: column[late] for name, column in table.items()}
+        learner.spawning.add(net, some, advantage[late], spread=float(advantage.std()))
     if len(rows := learner.teams.late()):
         more = learner.spawning.targets(net, rows, room, left=max(0.25, 1 - learner.progress), least=_LEAST)
         x, gate, size = (np.concatenate(pair) for pair in ((x, rows), (gate, more[0]), (size, more[1])))

@@ -37,6 +37,18 @@ class Forced:
     """(E, items) those that may not be left while anything can be done for them (forced continuation,
     docs/research/stopping.md): a kind
     that pays only at its end would otherwise be given up before anybody has seen its end."""
+    tries: np.ndarray | None = None
+    """(E,) episodes in which no item may be left before its first call: those who leave everything because their team is too
+    small, and spawn no larger one because everything is left, would otherwise never see what a team is worth."""
+
+    def forbid(self, mask: np.ndarray, rows: f.Rows, calls: np.ndarray) -> None:
+        """Take leaving (the mask's first column) from rows that may not be left, where anything else can be done."""
+        held = np.zeros(len(rows), np.bool_)
+        if self.keeps is not None:
+            held |= self.keeps[rows.ep, rows.item]
+        if self.tries is not None:
+            held |= self.tries[rows.ep] & (calls[rows.ep, rows.item] == 0)
+        mask[:, 0] &= ~held | (rows.copy > 0) | ~mask[:, 1:].any(axis=1)
 
 
 @dataclass(frozen=True)
@@ -262,8 +274,8 @@ class TeamPolicy:
             work = self.net.judge_items(x)[2].numpy()[sort]
             key = self.net.key(torch.from_numpy(agents)).numpy()
         mask = _legal(obs, rows)
-        if self.force is not None and self.force.keeps is not None:
-            mask[:, 0] &= ~self.force.keeps[rows.ep, rows.item] | (rows.copy > 0) | ~mask[:, 1:].any(axis=1)
+        if self.force is not None:
+            self.force.forbid(mask, rows, obs.calls)
         at, of = (rows.ep[:0], rows.ep[:0]) if self.now is None else self.now.places(rows, obs.config.items)
         if self.now is not None:
             self.now.allow(mask, at, of)

@@ -18,6 +18,7 @@ counterpoint = Preset(
     loss={"soft": {}},
     forks=0.1,
     keeps=0.15,
+    tries=0.5,
     goes_on=True,
     widens=(40, 4),
     trial_every=10,
