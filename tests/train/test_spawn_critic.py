@@ -87,3 +87,15 @@ def test_what_it_knows_is_saved_whole() -> None:
     for one, two in zip(critic.wanted(net, ROOM, 0.5), other.wanted(net, ROOM, 0.5), strict=True):
         assert np.array_equal(one, two)
     assert SpawnCritic().judge(rows(3), 1.0, np.ones(2) / 2, ROOM) is None
+
+
+def test_sizes_grow_while_nobody_is_the_best_team() -> None:
+    critic, rng = SpawnCritic(), np.random.default_rng(1)
+    number = np.stack([rng.integers(0, 2, 96), rng.integers(0, 3, 96)], axis=1)
+    task, ep, role = np.repeat(np.arange(24), 4), *(v.reshape(-1) for v in np.mgrid[0:96, 0:2])
+    y = np.array([0.0, -80.0, -40.0, -18.0])[number.sum(axis=1)] + rng.normal(size=96)
+    table = {"ep": ep, "round": 0 * ep, "role": role, "x": np.tile(rows(24), (96, 1)), "number": number.reshape(-1)}
+    critic.add(table, against_others(y[:, None], task)[ep, 0], task[ep])
+    gate, size = critic.targets(np.array([-2.0, -1.5]), np.zeros(2), rows(24), ROOM, 0.2)
+    assert gate[1] < -1.5
+    assert size[1] > 0.1

@@ -177,7 +177,7 @@ class SpawnCritic:
         step = np.where(np.arange(len(role)) == np.argmax(known.role), team, role + min(team, 0.0))
         new_gate = np.clip(gate + step, np.minimum(gate, -cap), np.maximum(gate, cap))  # the cap holds, and pulls nobody back
         share = number * np.exp(np.clip(role, -_MOST, _MOST))
-        share = share / np.maximum(share[new_gate > 0].sum() if (new_gate > 0).any() else share.sum(), 1e-9)
+        share = share / share[new_gate >= min(0.0, new_gate.max())].sum()  # where all are closed, the one that is least so
         return new_gate, np.clip(np.log(np.maximum(share * wanted, 1e-3)), size - _MOST, size + _MOST)
 
     def wanted(self, net: Network, room: int, progress: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
