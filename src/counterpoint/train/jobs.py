@@ -57,7 +57,7 @@ def play(payload: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Trace
     one_core()
     world = world_of(payload["world"], payload["set"])
     net = Network.of(weights, apart=payload["apart"])
-    force = Forced(payload.get("gate"), payload.get("keeps"), payload.get("tries"))
+    force = Forced(*(payload.get(name) for name in ("gate", "keeps", "tries", "sizes")))
     out = play_out(
         world.config, net, payload["seeds"], payload["salts"], log=payload["log"], goes_on=payload["goes_on"],
         force=force, name=payload["name"], workers=payload.get("workers", False), salts_ET=payload.get("salts_ET"),

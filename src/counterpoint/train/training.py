@@ -174,14 +174,20 @@ class Training:
         out: dict[str, np.ndarray] = {}
         if p.keeps:
             out["keeps"] = self.rng(2000, update).random((n, config.items)) < p.keeps / (1 + update / 20)
-        if p.tries:  # all episodes of a task alike, so that their teams are compared under one rule
-            share = p.tries / (1 + update / 20)
-            out["tries"] = np.repeat(self.rng(4000, update).random(n // p.group) < share, p.group)
-        if p.forks:
-            rng, roles = self.rng(1000, update), 2 * config.types
+        roles = 2 * config.types
+        if p.forks or p.tries:
             out["gate"] = np.full((n, roles), -1)
+        if p.forks:
+            rng = self.rng(1000, update)
             forced = np.flatnonzero(rng.random(n) < p.forks)
             out["gate"][forced, rng.integers(0, roles, len(forced))] = rng.integers(0, 2, len(forced))
+        if p.tries:  # all episodes of a task alike, so that their teams are compared under one rule
+            rng, share = self.rng(4000, update), p.tries / (1 + update / 20)
+            out["tries"] = np.repeat(rng.random(n // p.group) < share, p.group)
+            sized = np.flatnonzero(out["tries"] & (rng.random(n) < 0.5))  # in half of them a team of whatever size is tried, too
+            out["sizes"], role = np.full((n, roles), np.nan), rng.integers(0, roles, len(sized))
+            out["gate"][sized, role] = 1
+            out["sizes"][sized, role] = np.log(config.max_agents) * rng.random(len(sized))
         return out
 
     # -- learning

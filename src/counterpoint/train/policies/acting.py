@@ -40,6 +40,8 @@ class Forced:
     tries: np.ndarray | None = None
     """(E,) episodes in which no item may be left before its first call: those who leave everything because their team is too
     small, and spawn no larger one because everything is left, would otherwise never see what a team is worth."""
+    sizes: np.ndarray | None = None
+    """(E, roles) logarithms of how many come where the arm is forced to 1; not a number where the policy says."""
 
     def forbid(self, mask: np.ndarray, rows: f.Rows, calls: np.ndarray) -> None:
         """Take leaving (the mask's first column) from rows that may not be left, where anything else can be done."""
@@ -220,6 +222,8 @@ class TeamPolicy:
         if self.force is not None and self.force.gate is not None and obs.round == 0:
             go = np.where(self.force.gate >= 0, self.force.gate == 1, go)
         z = self._normal(obs, places)
+        if self.force is not None and self.force.sizes is not None and obs.round == 0:
+            z = np.where(np.isfinite(self.force.sizes), (self.force.sizes - size) / scale, z)
         wish = size + scale * z
         number = np.clip(np.round(np.exp(np.minimum(wish, 9.0))), 1, obs.config.max_agents).astype(np.int64)
         asked = obs.running & ~stop
