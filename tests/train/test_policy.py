@@ -137,6 +137,19 @@ def test_forced_gates_are_obeyed_and_marked() -> None:
     assert spawn["forced"][one].all()
 
 
+def test_a_team_that_is_tried_has_the_size_that_was_drawn() -> None:
+    world, net = cpt.world("W1", vote_items=8), network()
+    gate, sizes = np.full((2, 4), -1), np.full((2, 4), np.nan)
+    gate[1, 2], sizes[1, 2] = 1, np.log(6.0)
+    forces = Forced(gate), Forced(gate, sizes=sizes)
+    played = [play_out(world.config, net, np.arange(2), np.arange(2), force=f).tables["spawn"] for f in forces]
+    free, tried = ({k: v[t["round"] == 0] for k, v in t.items()} for t in played)
+    at = (tried["ep"] == 1) & (tried["role"] == 2)
+    assert tried["number"][at].tolist() == [6]
+    assert tried["size"][at] == pytest.approx([np.log(6.0)])
+    assert (free["number"][~at] == tried["number"][~at]).all()
+
+
 def test_items_that_are_kept_are_never_left_while_something_can_be_done() -> None:
     world, net = cpt.world("W1", vote_items=8), network()
     with torch.no_grad():

@@ -121,7 +121,8 @@ class Preset:
     keeps: float = 0.0
     """Share of the items that may not be left in training, at the first update; it falls as 1 / (1 + update / 20)."""
     tries: float = 0.0
-    """Share of the tasks in whose episodes no item may be left before its first call, at the first update; it falls likewise."""
+    """Share of the tasks in whose episodes no item may be left before its first call, at the first update; it falls likewise.
+    In half of these episodes one role comes for certain, in whatever number."""
     goes_on: bool = False
     """Stops are recorded and not carried out in training (forced continuation, docs/research/stopping.md)."""
     rates: Mapping[str, float] = field(default_factory=lambda: {"policy": 3e-3, "spawn": 2e-2, "critic": 3e-3})
