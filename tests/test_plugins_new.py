@@ -77,7 +77,7 @@ def test_a_package_in_a_package_has_its_whole_name(here: Path, capsys: pytest.Ca
     [
         (("credt", "mine"), "did you mean 'credit'"),
         (("env", "mine"), "did you mean 'world'"),
-        (("panel", "mine"), "(?s)no template for a panel.*panels/blame.py"),
+        (("panel", "mine"), "(?s)no template for a panel.*panels/advise.py"),
         (("credit", "my-mech"), "my_mech"),
         (("credit", "Mine"), "mine"),
         (("credit", "class"), "my_class"),

@@ -530,9 +530,9 @@ def test_the_plug_in_makes_the_model_that_is_named() -> None:
     ("options", "said"),
     [
         ({"base_uri": "http://x"}, "did you mean 'base_url'"),
-        ({"base_url": "ftp://x/v1"}, "no http address"),
-        ({"base_url": "127.0.0.1:8000"}, "no http address"),
-        ({"base_url": "http://:80:80/"}, "no http address"),
+        ({"base_url": "ftp://x/v1"}, "not an http address"),
+        ({"base_url": "127.0.0.1:8000"}, "not an http address"),
+        ({"base_url": "http://:80:80/"}, "not an http address"),
         ({"concurrency": 0}, "concurrency = 0"),
         ({"rpm": -1}, "rpm = -1"),
         ({"timeout_s": float("nan")}, "timeout_s = nan"),

@@ -37,7 +37,7 @@ def parsed(words: Sequence[str]) -> dict[str, float]:
         try:
             out[name] = float(value)
         except ValueError:
-            raise InputError(f"{word!r} is no score", fix="NAME=NUMBER such as team=1, or up, or down") from None
+            raise InputError(f"{word!r} is not a score", fix="NAME=NUMBER such as team=1, or up, or down") from None
     return out
 
 
