@@ -14,6 +14,7 @@ from counterpoint.errors import InputError, Refused
 from counterpoint.train.jobs import play
 from counterpoint.train.rollouts import TracedRollout
 from counterpoint.train.settings import settings_of
+from counterpoint.train.start import logged
 from counterpoint.train.training import Training
 from train.quick import CONFIG
 
@@ -152,3 +153,14 @@ def test_a_checkpoint_of_a_stranger_runs_nothing(tmp_path: Path, monkeypatch: py
     with pytest.raises(InputError, match="not a checkpoint"):
         training().restore(into.getvalue(), "here")
     assert not (tmp_path / "sprung").exists()
+
+
+def test_episodes_of_an_alert_are_those_that_were_played() -> None:
+    training = Training(settings_of({"preset": "counterpoint", "world": "W1", "set": {"vote_items": 8}, "updates": 4}))
+    job = training.job(0, 0, training.weights())
+    whole = play({**job.payload, "log": True}, job.weights).traces
+    tried = np.flatnonzero(np.isfinite(job.payload["sizes"]).any(axis=1))
+    some = (0, int(tried[0]), len(whole) - 1)
+    assert job.payload["tries"][tried].all()
+    said = [[(e.key, e.type, e.agent, e.to, e.tokens_in) for e in t.events] for t in (*logged((job,), some), *(whole[i] for i in some))]
+    assert said[:3] == said[3:]

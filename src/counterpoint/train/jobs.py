@@ -43,6 +43,12 @@ def one_core() -> None:
     torch.backends.mkldnn.set_flags(False)
 
 
+FORCED = "gate", "keeps", "tries", "sizes"
+"""What a payload may say of `Forced`, in its order."""
+PER_EPISODE = ("seeds", "salts", "salts_ET", *FORCED)
+"""Arrays of a payload with a row for each episode."""
+
+
 def play(payload: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> TracedRollout:
     """Rollouts of one job: world, set, seeds, salts, apart, goes_on, gate (forced arms), keeps (items not to be left), tries
     (episodes in which none is left before its first call), sizes (of teams that are forced), workers (whether they learn),
@@ -57,7 +63,7 @@ def play(payload: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Trace
     one_core()
     world = world_of(payload["world"], payload["set"])
     net = Network.of(weights, apart=payload["apart"])
-    force = Forced(*(payload.get(name) for name in ("gate", "keeps", "tries", "sizes")))
+    force = Forced(*(payload.get(name) for name in FORCED))
     out = play_out(
         world.config, net, payload["seeds"], payload["salts"], log=payload["log"], goes_on=payload["goes_on"],
         force=force, name=payload["name"], workers=payload.get("workers", False), salts_ET=payload.get("salts_ET"),

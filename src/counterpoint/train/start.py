@@ -25,7 +25,7 @@ from counterpoint.trace import Trace
 from counterpoint.train import alerts, evaluate
 from counterpoint.train.feed import Ordered, Taken
 from counterpoint.train.folder import RunFolder
-from counterpoint.train.jobs import play, world_of
+from counterpoint.train.jobs import PER_EPISODE, play, world_of
 from counterpoint.train.learner import NotFinite
 from counterpoint.train.recorded import LEAST_ESS, TraceLog
 from counterpoint.train.rollouts import TracedRollout, merged
@@ -257,7 +257,7 @@ class _Session(RunSession):
         t.past = {v: w for v, w in t.past.items() if v >= t.update - s.staleness}
         self.wrote(row | {"stale": stale, "signals": seen.row, "seconds": time.perf_counter() - begin})
         if s.keep_episodes:
-            self.keep(_logged(taken.jobs, tuple(range(min(s.keep_episodes, len(out.values))))), "training")
+            self.keep(logged(taken.jobs, tuple(range(min(s.keep_episodes, len(out.values))))), "training")
         is_best = self._evaluate() if t.is_done or t.update % s.eval_every == 0 else False
         self._alert(taken, seen.worst)
         if is_best or t.is_done or t.update % s.checkpoint_every == 0:
@@ -309,7 +309,7 @@ class _Session(RunSession):
         t, variants = self.training, len(self.training.worlds)
         window = -(-alerts.WINDOW // variants) * variants  # every variant as often
         for found in alerts.found(self.metrics, self.evals, self.alerts, worst, window=window):
-            traces = _logged(taken.jobs, found.episodes)
+            traces = logged(taken.jobs, found.episodes)
             self.keep(traces, "training")
             ids = [t.trace_id for t in traces] + (self.evals[-1]["traces"] if found.is_held_out else [])
             self.alerted({"update": t.update, "code": found.code, "what": found.what, "traces": ids, "fix": found.fix})
@@ -324,7 +324,7 @@ class _Session(RunSession):
         return f"training seeds {seeds.min()} to {seeds.max()}"
 
 
-def _logged(jobs: tuple[Job, ...], episodes: tuple[int, ...]) -> list[Trace]:
+def logged(jobs: tuple[Job, ...], episodes: tuple[int, ...]) -> list[Trace]:
     """Traces of some episodes of a batch: played again with the same weights, seeds and noise, which gives the same ones."""
     out: list[Trace] = []
     first = 0
@@ -333,6 +333,6 @@ def _logged(jobs: tuple[Job, ...], episodes: tuple[int, ...]) -> list[Trace]:
         at = np.array([e - first for e in episodes if first <= e < first + count], np.int64)
         first += count
         if len(at):
-            some = {k: job.payload[k][at] for k in ("seeds", "salts", "gate", "keeps") if job.payload.get(k) is not None}
+            some = {k: job.payload[k][at] for k in PER_EPISODE if job.payload.get(k) is not None}
             out += play({**job.payload, **some, "log": True, "decisions": True}, job.weights).traces
     return out
