@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 import time
@@ -197,8 +198,9 @@ def test_what_was_opened_is_closed(tmp_path: Path) -> None:
                 connection.execute("select 1")
         return len(list(Path("/proc/self/fd").iterdir()))
 
+    gc.collect()  # what tests before this one left behind is closed now, and not in between
     before = all_of_it()  # the first time libraries open what is theirs
-    assert all_of_it() == before
+    assert all_of_it() <= before
 
 
 def test_a_closed_store_has_let_go_of_its_runs_and_a_finished_run_is_not_looked_after(tmp_path: Path) -> None:

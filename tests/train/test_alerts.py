@@ -14,7 +14,7 @@ from counterpoint.train.jobs import play
 from counterpoint.train.policies.network import Network
 from counterpoint.train.rollouts import Rollout
 from counterpoint.train.settings import settings_of
-from counterpoint.train.start import _logged
+from counterpoint.train.start import logged
 from counterpoint.train.training import Training
 from train.quick import CONFIG
 
@@ -192,11 +192,11 @@ def test_the_traces_behind_an_alert_are_the_episodes_themselves(training: Traini
     jobs = tuple(training.job(k, 0, training.weights()) for k in (0, 1))
     played = [play(job.payload, job.weights).rollout for job in jobs]
     count = len(played[0].values)
-    traces = _logged(jobs, (1, 2, count))
+    traces = logged(jobs, (1, 2, count))
     wanted = [played[0].values[1], played[0].values[2], played[1].values[0]]
     assert [t.rewards["team"] for t in traces] == pytest.approx(wanted)
     assert len({t.trace_id for t in traces}) == 3
-    assert _logged(jobs, ()) == []
+    assert logged(jobs, ()) == []
 
 
 def test_every_code_is_explained() -> None:
