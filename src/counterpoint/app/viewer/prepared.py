@@ -7,8 +7,9 @@ Arrays carry `_E` where they stand in file order; the page's order is the story'
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,8 @@ from counterpoint.formats.importing.report import Report
 from counterpoint.trace import Trace
 from counterpoint.trace.line_records import OPEN_EVENTS
 from counterpoint.trace.quantities import is_thinking
+
+T = TypeVar("T")
 
 LARGE = 200_000
 """A trace with more events than this travels as bins and windows."""
@@ -55,6 +58,13 @@ class Prepared:
         self.team = self.facts.team
         self.kept: dict[Any, Any] = {}
         """Answers that cost something (credit, safety), by what was asked."""
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """An answer, made when it is first asked for."""
+        if name not in self.kept:
+            self.kept[name] = make()
+        kept: T = self.kept[name]
+        return kept
 
     @property
     def n(self) -> int:

@@ -59,11 +59,7 @@ class Suggestions(Struct, frozen=True, kw_only=True):
 
 def _answer(trace: Trace) -> Suggestions:
     """Tried where that costs nothing and takes seconds, else listed."""
-    look = prepared(trace)
-    if "advise" not in look.kept:
-        look.kept["advise"] = _suggestions(trace, is_tried=True)
-    kept: Suggestions = look.kept["advise"]
-    return kept
+    return prepared(trace).once("advise", lambda: _suggestions(trace, is_tried=True))
 
 
 def _listed(trace: Trace) -> Suggestions:

@@ -52,11 +52,7 @@ class Suspicion(Struct, frozen=True, kw_only=True):
 
 def _answer(trace: Trace) -> Suspicion:
     """The first suspects of a trace."""
-    look = prepared(trace)
-    if "blame" not in look.kept:
-        look.kept["blame"] = _suspicion(trace)
-    kept: Suspicion = look.kept["blame"]
-    return kept
+    return prepared(trace).once("blame", lambda: _suspicion(trace))
 
 
 def _suspicion(trace: Trace) -> Suspicion:
