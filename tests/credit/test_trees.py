@@ -137,6 +137,15 @@ def test_marsrl_compares_verifiers_of_one_solution() -> None:
     assert "same input" in alone.unidentified[4, "e1"]
 
 
+def test_marsrl_without_a_stage_to_compare_with_has_the_team_left() -> None:
+    traces = [team(f"t{i}", float(i), [said("v", f"v{i}", role=f"verifier {i}")]) for i in range(2)]
+    paid = Signals.of({t.trace_id: [Signal("role", f"verifier {i}", "x", 1.0)] for i, t in enumerate(traces)})
+    with pytest.raises(NotIdentified):
+        marsrl(traces, signals=paid)
+    credit = marsrl(traces, signals=paid, others="team")
+    assert [(r.unit, round(r.value, 3)) for r in credit.rows] == [("team", -0.707), ("team", 0.707)]
+
+
 def test_marsrl_pays_single_events_and_keeps_answers_from_verdicts() -> None:
     steps = [said("s", "solution", role="w", task="chain 0"), said("v", "verdict", role="w", task="chain 0")]
     traces = [team(f"t{i}", 0.0, [{**step, "content_ref": f"{step['content_ref']}{i}"} for step in steps]) for i in range(4)]

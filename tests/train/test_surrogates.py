@@ -88,6 +88,17 @@ def test_every_option_changes_an_update(options: dict[str, object]) -> None:
     assert any((plain[k] != other[k]).any() for k in plain)
 
 
+def test_kl_in_the_reward_of_a_batch_in_which_nobody_was_called() -> None:
+    change = {"loss": {"kl_weight": 0.5, "kl": "k1", "kl_in": "reward"}, "group": 2}
+    training = Training(settings_of(CONFIG | {"preset": "grpo", "budget_calls": 0, "change": change, "episodes": 4}))
+    start, job = training.weights(), training.job(0, 0, training.weights())
+    played = play(job.payload, job.weights)
+    assert played.rollout.tables.pop("candidate")  # whom each call could have gone to
+    played.rollout.tables["item"]["agent"][:] = -1
+    training.learn([played])
+    assert any((start[k] != w).any() for k, w in training.weights().items())
+
+
 def test_the_reference_is_the_network_at_the_start_and_survives_a_checkpoint() -> None:
     training = Training(settings_of(CONFIG | {"preset": "grpo", "budget_calls": 0, "change": {"loss": {"kl_weight": 0.1}, "group": 2}, "episodes": 4}))
     start = training.weights()

@@ -33,7 +33,7 @@ from counterpoint.credit.rows import (
     tree_of,
     unit_events,
 )
-from counterpoint.errors import InputError
+from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit, Signals
@@ -84,10 +84,13 @@ def _run(
         raise InputError(f"no inputs {inputs!r}", fix="same or any")
     if others not in (None, "team"):
         raise InputError(f"no others {others!r}", fix="team, or nothing")
-    credit = _stages(traces, convention, key, channel, signals, singleton, sample, inputs)
     if others is None:
-        return credit
+        return _stages(traces, convention, key, channel, signals, singleton, sample, inputs)
     team = group_relative(traces, convention=convention, key=key, channel=channel, singleton=singleton or "zero")
+    try:
+        credit = _stages(traces, convention, key, channel, signals, singleton, sample, inputs)
+    except NotIdentified:  # no stage has anybody to be compared with: the team's reward is what is left
+        return dataclasses.replace(team, mechanism="marsrl", estimand=_ESTIMAND)
     return dataclasses.replace(credit, rows=tuple(sorted([*credit.rows, *team.rows], key=lambda r: r.trace)))
 
 

@@ -12,7 +12,7 @@ GSPO arXiv 2507.18071; mask and pull: PARL (Kimi K2.5) arXiv 2602.02276; KL: k1 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -44,15 +44,15 @@ def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) 
         ref = {name: x.numpy().astype(np.float64) for name, x in then.items()}
         if o.kl_in == "reward":
             own = {name: x.numpy().astype(np.float64) for name, x in now.items()}
-            advantages = less_kl(advantages, _places(out, advantages), own, ref, o.kl_weight)
+            advantages = less_kl(advantages, _places(out, [name for name in advantages if name in own]), own, ref, o.kl_weight)
     rng = learner.rng(1)
     return stats | update(learner.net, learner.policy, out.tables, advantages, episodes, steps, rng, balancer=each, ref=ref)
 
 
-def _places(out: Rollout, advantages: Mapping[str, np.ndarray]) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def _places(out: Rollout, names: Iterable[str]) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """(episode, round, agent) of every row, by decision type; the orchestrator is agent 0."""
     found = {}
-    for name in advantages:
+    for name in names:
         t = out.tables[_TABLE.get(name, name)]
         found[name] = (t["ep"], t["round"], t["agent"] if name in ("worker", "act") else np.zeros_like(t["ep"]))
     return found
