@@ -123,6 +123,21 @@ def test_a_run_that_goes_on_gives_the_same_numbers() -> None:
     assert [*first, *rest] == whole
 
 
+def test_the_running_mean_forgets_the_beginning() -> None:
+    learner = LanguageLearner(Network(SHAPE), weights_of(), Options())
+    for value in (1.0, 2.0, 4.0):
+        with torch.no_grad():
+            learner.weights["norm"].fill_(value)
+        learner.average(0.5)
+    learner.swap()
+    assert learner.weights["norm"].tolist() == pytest.approx([(0.25 * 1 + 0.5 * 2 + 4) / 1.75] * 16)
+    again = LanguageLearner(Network(SHAPE), weights_of(1), Options())
+    again.restore(learner.state())
+    for one in (learner, again):
+        one.swap()
+        assert one.weights["norm"].tolist() == [4.0] * 16
+
+
 def test_a_loss_that_is_no_number_changes_nothing_and_names_the_sequences() -> None:
     weights = weights_of()
     learner = LanguageLearner(Network(SHAPE), weights, Options())

@@ -69,8 +69,20 @@ def test_a_model_learns_a_choice_that_only_its_reward_teaches(model: Path, tmp_p
     assert {e.role for e in trace.events if "call" in (e.extra or {})} == {"agent"}
 
 
+def test_the_mean_of_the_weights_is_what_a_run_leaves(model: Path, tmp_path: Path) -> None:
+    plain, mean = (
+        train_language(tmp_path / name, config(model, learn={"updates": 2, "average": kept}))
+        for name, kept in (("plain", 0.0), ("mean", 0.9))
+    )
+    assert timeless(plain.metrics()) == timeless(mean.metrics())  # the newest weights play and learn
+    newest, kept = (read(tmp_path / name / "model")[1] for name in ("plain", "mean"))
+    assert any(not torch.equal(newest[n], kept[n]) for n in kept)
+
+
 def test_a_run_that_is_cut_off_goes_on_with_the_same_numbers(model: Path, tmp_path: Path) -> None:
-    whole = train_language(tmp_path / "whole", config(model, **SHORT))
+    told = config(model, **SHORT)
+    told["learn"] |= {"average": 0.5}
+    whole = train_language(tmp_path / "whole", told)
     for cut in (1, 3):
 
         def stop(kind: str, row: Any, cut: int = cut) -> None:
@@ -79,11 +91,13 @@ def test_a_run_that_is_cut_off_goes_on_with_the_same_numbers(model: Path, tmp_pa
 
         folder = tmp_path / f"cut{cut}"
         with pytest.raises(KeyboardInterrupt):
-            train_language(folder, config(model, **SHORT), progress=stop)
+            train_language(folder, told, progress=stop)
         assert RunFolder.open(folder).about["status"] == "interrupted"
         again = train_language(folder, {}, resume=True, allow=["tests.lm_help:colours"])
         assert timeless(again.metrics()) == timeless(whole.metrics())
         assert [e["values"] for e in again.evals()] == [e["values"] for e in whole.evals()]
+        made, there = (read(run / "model")[1] for run in (folder, tmp_path / "whole"))
+        assert all(torch.equal(made[n], there[n]) for n in there)
     with pytest.raises(Refused, match="lm_help"):
         train_language(tmp_path / "whole", {}, resume=True)
 

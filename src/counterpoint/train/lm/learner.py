@@ -93,6 +93,10 @@ class LanguageLearner:
         kernel = {"fused": True} if self._is_gpu else {"foreach": True}
         told = {"lr": options.lr, "betas": options.betas, "weight_decay": options.weight_decay}
         self.optimizer = torch.optim.AdamW(self.learned, **told, **kernel)  # type: ignore[arg-type]
+        self.mean: list[Tensor] = []
+        """The running mean of what learned; empty: none is kept."""
+        self.averaged = 0
+        """States that it is the mean of."""
 
     def set_rate(self, lr: float) -> None:
         """Another learning rate from now on."""
@@ -101,8 +105,8 @@ class LanguageLearner:
 
     def state(self) -> dict[str, Any]:
         """What learned, and its optimizer, on the CPU."""
-        learned = [t.detach().to("cpu", copy=True) for t in self.learned]
-        return {"learned": learned, "optimizer": _on_cpu(self.optimizer.state_dict())}
+        learned, mean = ([t.detach().to("cpu", copy=True) for t in some] for some in (self.learned, self.mean))
+        return {"learned": learned, "optimizer": _on_cpu(self.optimizer.state_dict()), "mean": mean, "averaged": self.averaged}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""
@@ -110,6 +114,31 @@ class LanguageLearner:
             for own, kept in zip(self.learned, state["learned"], strict=True):
                 own.copy_(kept)
         self.optimizer.load_state_dict(state["optimizer"])
+        self.averaged = state.get("averaged", 0)
+        self.mean = [t.to(self.network.device) for t in state.get("mean", ())]
+
+    def average(self, kept: float) -> None:
+        """Take what is learned now into the running mean, which keeps the share `kept` of what it was.
+
+            mean_n = sum_i kept^(n - i) w_i / sum_i kept^(n - i)        i = 1 .. n, w_i what was learned after update i
+
+        Averaging of iterates (Polyak and Juditsky 1992), with weights that fall, so that the beginning is forgotten.
+        """
+        self.averaged += 1
+        share = (1 - kept) / (1 - kept**self.averaged)
+        with torch.no_grad():
+            if not self.mean:
+                self.mean = [t.detach().clone() for t in self.learned]
+            for mean, own in zip(self.mean, self.learned, strict=True):
+                mean.lerp_(own.detach(), share)
+
+    def swap(self) -> None:
+        """The mean in place of what was learned last, or back again; nothing where there is no mean."""
+        with torch.no_grad():
+            for mean, own in zip(self.mean, self.learned, strict=False):
+                held = own.detach().clone()
+                own.copy_(mean)
+                mean.copy_(held)
 
     def now(self) -> Weights:
         """The weights as they are now, adapter added."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,6 +109,17 @@ class Policies:
         with torch.no_grad():
             for name, learner in self.learners.items():
                 self.engines.engines[name].load({n: w.detach() for n, w in learner.now().items()})
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """With the running means in place of the newest weights, where means are kept."""
+        for learner in self.learners.values():
+            learner.swap()
+        try:
+            yield
+        finally:
+            for learner in self.learners.values():
+                learner.swap()
 
     def snapshot(self) -> dict[str, Weights]:
         """The weights as they are now, to be kept."""

@@ -183,7 +183,9 @@ class LanguageSession(RunSession):
 
     def _finish(self) -> None:
         """The model that was made is what is kept: a last checkpoint would hold it again, with its optimiser's numbers."""
-        self.training.policies.export(self.run.path)
+        policies = self.training.policies
+        with policies.averaged():
+            policies.export(self.run.path)
         self.saved = self.training.update
         self.finish()
 

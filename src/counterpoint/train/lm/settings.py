@@ -129,6 +129,9 @@ class Learn:
     lr: float = 3e-5
     last_rate: float = 1.0
     """What is left of the rate at the end; it falls evenly from update to update."""
+    average: float = 0.0
+    """What a running mean of the weights keeps of itself at each update, 0.8 for instance. The mean is evaluated and is the model
+    that is made; the newest weights go on playing. 0: no mean."""
     roles: tuple[str, ...] = ()
     """Whose calls are learnt from; none: everybody's. With one policy for all, what they learn changes the others too."""
     alternate: int = 0
@@ -229,6 +232,8 @@ class LanguageSettings:
             raise InputError(f"learn.alternate is {l.alternate}, learn.dpo_beta {l.dpo_beta}", fix="0 or more; above 0")
         if not 0 < l.last_rate <= 1:
             raise InputError(f"learn.last_rate is {l.last_rate}", fix="above 0 and at most 1")
+        if not 0 <= l.average < 1:
+            raise InputError(f"learn.average is {l.average}", fix="0 for none, or below 1: 0.8")
         l.objective()
         self._look_up()
 

@@ -277,6 +277,8 @@ class LanguageTraining:
             is_one = len(self.policies.names) == 1
             told |= report if is_one else {f"{name}.{k}": v for k, v in report.items()}
             told |= {} if is_one else {k: max(told.get(k, -np.inf), v) for k, v in report.items()}
+        for learner in self.policies.learners.values() if learn.average else ():
+            learner.average(learn.average)
         self.seconds["learn"] += time.perf_counter() - begin
         self.update += 1
         self.learned += 1
@@ -363,9 +365,10 @@ class LanguageTraining:
         self.totals["tokens"] += sum(c["tokens"] for c in calls)
 
     def evaluate(self) -> tuple[dict[str, Any], Played]:
-        """The held-out tasks, sampled and perhaps greedily: the row, and what was played."""
+        """The held-out tasks, sampled and perhaps greedily, by the mean weights where a mean is kept: the row, what was played."""
         s = self.settings
-        self.policies.refresh()
+        with self.policies.averaged():
+            self.policies.refresh()
         seeds = range(s.first_eval_seed, s.first_eval_seed + s.eval_episodes)
         played = self.play(seeds, temperature=1.0, name=f"held-u{self.update}")
         values, told = played.values, played.row()
