@@ -9,7 +9,17 @@ import pytest
 
 from bench.race_made import row
 from counterpoint.bench.comparison import holm
-from counterpoint.bench.race.judging import against, area, best_points, calls_to, chosen_point, judged, ranked, sign_flips
+from counterpoint.bench.race.judging import (
+    against,
+    area,
+    best_points,
+    calls_to,
+    chosen_point,
+    judged,
+    overall,
+    ranked,
+    sign_flips,
+)
 from counterpoint.bench.race.page import RaceResult, cells, current, described, markdown, notes, result_of
 from counterpoint.bench.race.rows import RELEASED, write_rows
 from counterpoint.errors import InputError
@@ -130,6 +140,18 @@ def test_the_page_holds_every_cell_and_its_command() -> None:
     assert [s.rank for s in some.worlds[0].standings] == [2]
     with pytest.raises(InputError, match="no row of 'qmxi'"):
         result.only(["qmxi"])
+
+
+def test_all_worlds_together_by_hand() -> None:
+    values = {"w": {"a": 9.0, "b": 8.0, "c": 1.0, "alone": 99.0}, "v": {"a": 2.0, "b": 6.0, "c": -5.0}}
+    rows = [{**row(m, 0, x), "world": w} for w, found in values.items() for m, x in found.items()]
+    found = overall(judged(rows))
+    assert [(o.method, o.rank) for o in found] == [("b", 1.5), ("a", 1.5), ("c", 3.0)]  # a method without a result is not ranked
+    assert found[0].share == pytest.approx(0.7)
+    assert found[2].worlds == {"w": (3, pytest.approx(0.1)), "v": (3, pytest.approx(-0.5))}
+    head = described({"suite": "core", "plan": {"name": "small", "tune_seeds": 2, "tune_budget": 50, "final_budget": 100}}, [])
+    page = markdown(RaceResult(head | {"methods": {}}, tuple(rows), tuple(judged(rows))), "a command")
+    assert "| 1.5 | b | 70 | 80 (2) | 60 (1) |" in page
 
 
 def test_rows_of_a_preset_that_has_changed_are_left_out() -> None:

@@ -188,18 +188,25 @@ def _shown(asked: Mapping[str, Any], *, as_json: bool) -> None:
 
 
 def _print(result: RaceResult, *, as_json: bool) -> None:
-    from counterpoint.bench.race.page import HEADER, cells, notes
+    from counterpoint.bench.race.judging import overall
+    from counterpoint.bench.race.page import HEADER, cells, notes, overview_cells, overview_header
 
+    over = overall(result.worlds) if len(result.worlds) > 1 else []
     if as_json:
-        worlds = [dataclasses.asdict(world) for world in result.worlds]
-        return emit(
-            {"schema": SCHEMA_VERSION, "event": "result", "head": result.head, "worlds": worlds, "failures": result.failures}
-        )
+        told = {
+            "worlds": [dataclasses.asdict(world) for world in result.worlds],
+            "overall": [dataclasses.asdict(o) for o in over],
+        }
+        return emit({"schema": SCHEMA_VERSION, "event": "result", "head": result.head, **told, "failures": result.failures})
     parts = []
     for world in result.worlds:
         lines = [cells(one, result.head["methods"]) for one in world.standings]
         best = f"best known {world.best_known / world.bound:.1%} of it"
         title = f"{world.world}: bound {world.bound:.4g}, {best}, budget {world.budget:,}"
         parts += [title, table(HEADER, lines, right=range(3, 11)), "\n".join(notes(result, world))]
+    if over:
+        lines = [overview_cells(one, result.head["methods"]) for one in over]
+        header = overview_header(result.worlds)
+        parts += ["all worlds, by the mean of the ranks", table(header, lines, right=[0, *range(2, len(header))])]
     click.echo("\n\n".join(plain_text(part, keep_lines=True) for part in parts if part) or "there is no final row yet")
     return None

@@ -158,6 +158,34 @@ def judged(
     return [_world(world, rows, (rules or {}).get(world, {}), baselines) for world in worlds]
 
 
+@dataclass(frozen=True)
+class Overall:
+    """One method over all worlds of a race."""
+
+    method: str
+    rank: float
+    """The mean of its ranks."""
+    share: float
+    """The mean of its final values as shares of the bounds."""
+    worlds: Mapping[str, tuple[int, float]]
+    """By world: rank and share."""
+
+
+def overall(worlds: Sequence[WorldResult]) -> list[Overall]:
+    """Methods with a final value in every world, by the mean of their ranks among those; ties by the mean share."""
+    shares = {w.world: {s.method: s.share[0] for s in w.standings if s.is_ranked} for w in worlds}
+    names = [m for m in next(iter(shares.values()), {}) if all(m in found for found in shares.values())]
+    places = {w: {m: i for i, m in enumerate(sorted(names, key=lambda m: -found[m]), 1)} for w, found in shares.items()}
+    out = [
+        Overall(
+            m, statistics.fmean(p[m] for p in places.values()), statistics.fmean(f[m] for f in shares.values()),
+            {w: (places[w][m], shares[w][m]) for w in shares},
+        )
+        for m in names
+    ]  # fmt: skip
+    return sorted(out, key=lambda one: (one.rank, -one.share, one.method))
+
+
 def _world(world: str, rows: Sequence[Row], rules: Mapping[str, float], baselines: Sequence[str]) -> WorldResult:
     finals = [row for row in rows if row["phase"] == "final" and row["world"] == world]
     sides: dict[tuple[str, str], dict[int, Row]] = {}

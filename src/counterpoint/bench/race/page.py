@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from counterpoint.bench.race.judging import CLAIM_SEEDS, SHARES, Against, Row, Standing, WorldResult, judged
+from counterpoint.bench.race.judging import CLAIM_SEEDS, SHARES, Against, Overall, Row, Standing, WorldResult, judged, overall
 from counterpoint.bench.race.plan import BASELINES, OURS, PLANS, PUBLISHED, about, methods, world_about
 from counterpoint.bench.race.rows import read_rows
 from counterpoint.envs.teamworld.suites import SUITES
@@ -162,6 +162,8 @@ def markdown(result: RaceResult, made_by: str) -> str:
     head, plan = result.head, result.head["plan"]
     finals = [r for r in result.rows if r["phase"] == "final"]
     parts = ["# Every method, side by side", "", *_opening(result, made_by), ""]
+    if len(result.worlds) > 1:
+        parts += [*_overview_part(result), ""]
     for world in result.worlds:
         parts += [*_world_part(result, world), ""]
     parts += ["## What each method is", "", *_methods_part(result), ""]
@@ -188,6 +190,29 @@ def _opening(result: RaceResult, made_by: str) -> list[str]:
         f"This page is written by `{made_by}` from the rows that come with the package; `counterpoint compare --all --released "
         "--only METHOD` prints a method's lines, and the command at the end of a line runs its rows again.",
     ]
+
+
+def overview_cells(one: Overall, known: Mapping[str, Any]) -> tuple[str, ...]:
+    """One line of the table over all worlds."""
+    name = one.method + (" ?" if known.get(one.method, {}).get("guessed") else "")
+    by_world = (f"{100 * share:.0f} ({rank})" for rank, share in one.worlds.values())
+    return f"{one.rank:.1f}", name, f"{100 * one.share:.0f}", *by_world
+
+
+def overview_header(worlds: Sequence[WorldResult]) -> tuple[str, ...]:
+    """Its header."""
+    return "mean rank", "method", "mean, % of bound", *(f"{w.world}, % (rank)" for w in worlds)
+
+
+def _overview_part(result: RaceResult) -> list[str]:
+    header, lines = overview_header(result.worlds), overall(result.worlds)
+    out = ["## Over all worlds", ""]
+    what = (
+        "Methods with a final value in every world below, by the mean of their ranks among each other. A value below 0 is a team "
+    )
+    out.append(what + "that costs more than it earns. The tables below have the intervals; with few seeds a rank says little.")
+    out += ["", "| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return out + ["| " + " | ".join(overview_cells(one, result.head["methods"])) + " |" for one in lines]
 
 
 def _count(number: int, noun: str) -> str:

@@ -365,7 +365,7 @@ class LanguageTraining:
         self.totals["tokens"] += sum(c["tokens"] for c in calls)
 
     def evaluate(self) -> tuple[dict[str, Any], Played]:
-        """The held-out tasks, sampled and perhaps greedily, by the mean weights where a mean is kept: the row, what was played."""
+        """The held-out tasks, sampled and perhaps greedily, by the mean weights where they are kept: the row, what was played."""
         s = self.settings
         with self.policies.averaged():
             self.policies.refresh()
