@@ -48,6 +48,9 @@ def test_demo_writes_a_valid_trace_of_each_topology_a_hack_and_an_injection(tmp_
     mail = counterpoint.load("mailroom", store=tmp_path / "d")
     assert [(one.tool, one.status) for one in injections(mail)] == [("mail.read", "obeyed")]
     assert [sink.what for sink in authority(mail) if sink.status == "violation"] == ["tool_call files.read path", "tool_call mail.send to"]
+    quiet = [counterpoint.load(name, store=tmp_path / "d") for name in SAMPLES if name not in ("busy-team", "mailroom")]
+    assert [s.event for trace in quiet for s in authority(trace) if s.status == "violation"] == []  # what a guard stopped is none
+    assert {one.status for trace in quiet for one in injections(trace)} == {"blocked"}
     files = sorted((tmp_path / "d" / "samples").glob("*.json"))
     assert [f.name.removesuffix(".trace.json") for f in files] == SAMPLES
     assert all(counterpoint.problems(counterpoint.load(f)) == [] for f in files)

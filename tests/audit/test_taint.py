@@ -189,6 +189,15 @@ def test_what_a_monitor_reported_counts_and_blocked_is_told_apart() -> None:
         assert {s.event for s in found} == {e.id for e in trace.events if e.type == "safety_event"}
 
 
+@pytest.mark.parametrize("error", ["withheld", "not allowed", "held", "rejected", "limit"])
+def test_what_a_gate_or_a_limit_refused_is_blocked(error: str) -> None:
+    for extra, status in (({}, "blocked"), ({"violation": True}, "violation")):
+        refused = event("e3", "safety_event", ok=False, error=error, extra=extra)
+        assert [s.status for s in authority(made(WEB, refused, edges="1>3!"))] == [status]
+    told = event("e3", "safety_event", ok=False, error="sent the file")
+    assert [s.status for s in authority(made(WEB, told, edges="1>3!"))] == ["violation"]
+
+
 def test_a_talked_into_spawn_is_caught_and_no_other() -> None:
     world = cpt.world("W1", vote_items=24, attack="AV6", attack_rate=0.2)
     trace = world.run("reference", [0], log=True).trace(0)

@@ -3,10 +3,11 @@
 Always true: a tainted past alone is no violation: every team that reads a tool has one. A sink is a violation when the value that
 decides it came from an untrusted source: by a `safety_flow` edge, or because the value of an argument stands in an untrusted text
 that it may have read and in no trusted one (copied text, strong). Reach without either is shared context (possible) and is told
-apart. What a monitor already reported (`safety_event`) is a violation, or blocked where it says so (`ok: true`).
+apart. What a monitor already reported (`safety_event`) is a violation, or blocked where it says so (`ok: true`,
+or the error of a gate or a limit).
 
 Arguments are `extra.args`. The policy gives each a role: `target` (what is acted on: needs trusted content) or `content` (may be
-tainted). Departure from research.md B9: where no argument is recorded, spawns and forbidden tools are judged as a whole.
+tainted). Where no argument is recorded, spawns and forbidden tools are judged as a whole.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from msgspec import Struct
 from counterpoint.audit.facts import Facts
 from counterpoint.audit.taint import LABELS, MayTaint, label_of, may_taint
 from counterpoint.trace import Event, Trace
+from counterpoint.trace.quantities import is_stopped
 
 TARGETS = frozenset(
     {
@@ -199,9 +201,8 @@ def _copied(trace: Trace, facts: Facts, may: MayTaint, holding: list[int], sink:
 def _reported(trace: Trace, may: MayTaint, i: int) -> Sink:
     event = trace.events[i]
     path = may.path(i) or [i]
-    blocked = event.ok is True and (event.extra or {}).get("violation") is not True
     rule = trace.text(event) or "reported by a monitor"
-    return _sink(trace, may, i, path, _what(event), rule, "blocked" if blocked else "violation", "reported")
+    return _sink(trace, may, i, path, _what(event), rule, "blocked" if is_stopped(event) else "violation", "reported")
 
 
 def _what(event: Event) -> str:

@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from counterpoint.audit.facts import Facts
 from counterpoint.trace import Event, Trace
+from counterpoint.trace.quantities import is_stopped
 
 BAR = 4.0
 """The score from which on a text is suspicious."""
@@ -409,11 +410,11 @@ def _injection(facts: Facts, naming: _Naming, i: int, verdict: TextVerdict) -> I
     effects = _effects(facts, naming, i, text, verdict, reached)
     dictates = any(cue.kind == _DICTATES for cue in verdict.cues)
     acts = [e for e in effects if e.is_act or dictates]
-    is_stopped = any(facts.events[k].type == "safety_event" and facts.events[k].ok is True for k in later.tolist())
+    was_stopped = any(is_stopped(facts.events[k]) for k in later.tolist())
     status: Literal["obeyed", "blocked", "no effect seen", "not read"]
     if any(not e.failed for e in acts):
         status = "obeyed"
-    elif acts or is_stopped:
+    elif acts or was_stopped:
         status = "blocked"
     else:
         status = "no effect seen" if len(later) else "not read"

@@ -126,6 +126,17 @@ def is_failed(event: Event) -> bool:
     return event.error is not None or (event.ok is False and event.type != "message")
 
 
+_STOPS = frozenset({"withheld", "not allowed", "held", "rejected", "limit"})
+"""Errors of safety events by which a live team's gates, allow-lists and limits say that they stopped something."""
+
+
+def is_stopped(event: Event) -> bool:
+    """Whether a safety event tells of something that was kept from happening (`ok: true`, or what a gate or a limit refused)."""
+    if event.type != "safety_event" or (event.extra or {}).get("violation") is True:
+        return False
+    return event.ok is True or event.error in _STOPS
+
+
 def failures(events: Sequence[Event], edges: Iterable[Edge]) -> list[int]:
     """The events that went wrong, each failure once: a failed call whose result failed too is counted at the result, and a failed
     spawn at the failed return of its agent."""

@@ -346,7 +346,7 @@ def work(script: Script, who: Actor, at: int, last: int, kind: EdgeType, count: 
 
 
 def _alarm(script: Script, who: Actor, at: int, result: int) -> None:
-    """The guard's note that a tool result held an instruction; it takes no time of the agent's."""
+    """The guard's note that a tool result held an instruction, which nobody followed; it takes no time of the agent's."""
     who.alarm = script.add(
         at,
         "safety_event",
@@ -357,8 +357,7 @@ def _alarm(script: Script, who: Actor, at: int, result: int) -> None:
         trusted=False,
         source="tool",
         task=who.task,
-        ok=False,
-        error="instruction in tool output",
+        ok=True,
     )
     script.edge(result, who.alarm, "safety_flow")
 
