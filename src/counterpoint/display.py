@@ -1,4 +1,4 @@
-"""What people are shown: who draws a trace, how numbers are written, and bars of them.
+"""What people are shown: who draws a trace, how far long work is, how numbers are written, and bars of them.
 
 The package's face names what draws, and a trace asks here, so that it need not know the rooms above it.
 Always true: this module imports nothing of ours, and what draws is loaded when something is drawn, not before. A number that
@@ -7,10 +7,15 @@ nobody knows is `-`, never 0, and none has an exponent. The page writes the same
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 TYPE_CHECKING = False  # type checkers take this name for true; importing `typing` would slow every start
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, Protocol
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+    from typing import Any, Protocol, TypeVar
+
+    T = TypeVar("T")
 
     class Display(Protocol):
         """What can draw a trace."""
@@ -37,6 +42,55 @@ def display() -> Display:
     """What draws."""
     found: Display = _find[0]()
     return found
+
+
+# -- how far long work is ----------------------------------------------------------------------------------------------
+
+
+class _Unwatched:
+    """What work tells where nobody watches."""
+
+    def step(self, count: float = 1, about: str = "") -> None:
+        """So much more is done; `about` says what comes next."""
+
+    def at(self, done: float, total: float | None = None, about: str = "") -> None:
+        """So much is done in all."""
+
+
+_watch: list[Callable[[str, float | None], AbstractContextManager[Any]]] = []
+
+
+@contextmanager
+def watched_by(show: Callable[[str, float | None], AbstractContextManager[Any]]) -> Iterator[None]:
+    """For as long as the block runs, `show(what, total)` makes what shows a piece of work, such as a bar."""
+    _watch.append(show)
+    try:
+        yield
+    finally:
+        _watch.pop()
+
+
+@contextmanager
+def working(what: str, total: float | None = None) -> Iterator[Any]:
+    """Around work that takes long; its `step` and `at` say how far it is. No result may depend on who watches.
+
+    >>> with working("forks", 2) as work:
+    ...     for _ in range(2):
+    ...         work.step()
+    """
+    if not _watch:
+        yield _Unwatched()
+        return
+    with _watch[-1](what, total) as shown:
+        yield shown
+
+
+def tracked(items: Sequence[T], what: str) -> Iterator[T]:
+    """The items, with how many of them are done."""
+    with working(what, len(items)) as work:
+        for item in items:
+            yield item
+            work.step()
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import pytest
 
 from counterpoint.app.cli import _progress
 from counterpoint.app.cli._progress import Bar, progress, track
+from counterpoint.display import tracked
 
 
 class Terminal(io.StringIO):
@@ -120,3 +121,20 @@ def test_a_command_that_says_nothing_is_seen_on_a_terminal_and_its_result_is_cle
     text = b"".join(read).decode()
     assert "\rslow  " in text
     assert "\r\x1b[Kresult" in text
+
+
+def test_other_rooms_say_how_far_they_are_inside_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", out)
+    assert list(tracked([1, 2], "seeds")) == [1, 2]  # nobody watches
+    assert out.getvalue() == ""
+    with _progress.shown(["reproduce", "--json"]), progress("claims", 3) as bar:
+        bar.at(1, about="hacks, 2 rows")
+        assert list(tracked([1, 2], "seeds")) == [1, 2]
+    told = [json.loads(line)["progress"] for line in out.getvalue().splitlines()]
+    assert [(one["what"], one["done"]) for one in told] == [("claims", 1), ("seeds", 1), ("seeds", 2)]
+    assert [one.get("in") for one in told] == [None, "hacks, 2 rows", "hacks, 2 rows"]
+    with progress("claims", 3) as bar:
+        bar.at(1, about="hacks")
+        with progress("seeds", 2) as inner:
+            assert inner.line().startswith("hacks: seeds  0/2 0%")

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from counterpoint.display import tracked
 from counterpoint.errors import InputError, NotFound, NotIdentified
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.replay import Delete, Do, Fork, ManyReplay, Replay, Substitute
@@ -161,7 +162,7 @@ def fork_credit(
     rows: list[CreditRow] = []
     silent: dict[tuple[int, str], str] = {}
     costs = []
-    for i, trace in enumerate(traces):
+    for i, trace in enumerate(tracked(traces, "traces forked")):
         asked = contrasts(trace)
         found = effects(replay, trace, list(asked.values()), k=k, seed=seed, coupled=coupled, channel=channel)
         costs.append(found.cost)

@@ -17,6 +17,7 @@ import numpy as np
 
 import counterpoint.registry as registry
 from counterpoint.credit.best_arm import LEAST, Race, race
+from counterpoint.display import working
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Trace
 from counterpoint.trace.replay import Do
@@ -161,14 +162,15 @@ def advise(
         if not mine:
             continue
         share = budget * len(mine) // len(trials.changes)
-        found = races[scope] = race(
-            lambda arm, start, count, mine=mine: trials.gains(mine[arm], start, count),  # type: ignore[misc]
-            len(mine),
-            budget=max(share, LEAST * len(mine)),
-            delta=delta,
-            within=within,
-            at_once=at_once,
-        )
+        most = max(share, LEAST * len(mine))
+        with working(f"trials of changes for the {scope}, at most", most) as work:
+
+            def pull(arm: int, start: int, count: int, mine: list[Change] = mine, work: Any = work) -> Sequence[float]:
+                gains = trials.gains(mine[arm], start, count)
+                work.step(count, about=mine[arm].says)
+                return gains
+
+            found = races[scope] = race(pull, len(mine), budget=most, delta=delta, within=within, at_once=at_once)
         columns = zip(mine, found.mean_A, found.low_A, found.high_A, found.trials_A, strict=True)
         told = [Advised(c, float(g), float(lo), float(hi), int(n), trials.tokens(c)) for c, g, lo, hi, n in columns]
         rows += _ranked(told, rank)

@@ -21,6 +21,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from counterpoint.audit.diff import fingerprint
+from counterpoint.display import working
 from counterpoint.envs.task import TextTask
 from counterpoint.errors import InputError, NotFound, NotIdentified, did_you_mean
 from counterpoint.team.agent import Team
@@ -83,9 +84,12 @@ class LiveReplay:
 
             async def one(fork: Fork) -> Trace:
                 async with gate:
-                    return await self._fork(trace, fork)
+                    forked = await self._fork(trace, fork)
+                    work.step()
+                    return forked
 
-            return await asyncio.gather(*(one(f) for f in forks))
+            with working("forks", len(forks)) as work:
+                return await asyncio.gather(*(one(f) for f in forks))
 
         return _in_loop(every)
 

@@ -3,21 +3,25 @@
 Always true: it writes to stderr alone. On a terminal one line shows after two seconds, rewrites itself, and is gone at the end;
 elsewhere a plain line comes every ten seconds, or with `--json` a JSON line, `{"progress": ...}`.
 A thread draws, so that a step which takes long is seen too; what else is printed never lands in the middle of the bar.
+
+Of bars inside each other the innermost shows, with what the outer one is at before it. Other rooms tell how far they are with
+`display.working`, which leads here while a command runs.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sized
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TextIO, TypeVar
 
 from counterpoint.app.words import plain_text
-from counterpoint.display import duration
+from counterpoint.display import duration, watched_by
 
 T = TypeVar("T")
 _AFTER_S, _LINE_S, _DRAW_S = 2.0, 10.0, 0.2
@@ -31,6 +35,8 @@ class _Told:
 
     as_json = False
     bars: list[Bar] = []
+    last = 0.0
+    """When one of them was last shown."""
     lock = threading.RLock()
 
 
@@ -45,8 +51,8 @@ class Bar:
         self._begin = time.monotonic()
         self._first = 0.0
         """Where the rate is counted from: what was there already took no time."""
-        self._last = self._begin
         self._is_shown = self._is_drawn = False
+        self._outer = _Told.bars[-1] if _Told.bars else None
         self._is_silent = quiet and not _Told.as_json
         self._ended = threading.Event()
 
@@ -72,17 +78,23 @@ class Bar:
             return None
         return max(0.0, self.total - self.done) * (time.monotonic() - self._begin) / moved
 
+    @property
+    def within(self) -> str:
+        """What the bar around this one is at, such as the claim that is run; empty where it says nothing."""
+        return self._outer.about if self._outer is not None else ""
+
     def fields(self) -> dict[str, Any]:
         """As JSON says it."""
         rounded = {"seconds": time.monotonic() - self._begin, "left_s": self.left_s}
-        about = {"about": self.about} if self.about else {}
+        about = {"in": self.within} if self.within else {}
+        about |= {"about": self.about} if self.about else {}
         said = {"what": self.what, "done": round(self.done, 2), "total": self.total, **about}
         return said | {name: None if value is None else round(value, 1) for name, value in rounded.items()}
 
     def line(self, *, width: int | None = None) -> str:
         """As people read it; with a bar where there is a width to fill."""
         spent = time.monotonic() - self._begin
-        parts = [self.what]
+        parts = [f"{plain_text(self.within)}: {self.what}" if self.within else self.what]
         if self.total:
             share = min(1.0, max(0.0, self.done / self.total))
             if width is not None:
@@ -105,12 +117,13 @@ class Bar:
         now = time.monotonic()
         is_terminal = sys.stderr.isatty() and not _Told.as_json
         after, every = (_AFTER_S, _DRAW_S) if is_terminal else (self.line_after_s, self.line_every_s)
-        if self._is_silent or now - self._begin < after or (self._is_shown and now - self._last < every):
+        since = _Told.bars[0]._begin if _Told.bars else self._begin  # a bar inside another one is waited for no longer
+        if self._is_silent or now - since < after or now - _Told.last < every:
             return
         with _Told.lock:
             if not _Told.bars or _Told.bars[-1] is not self or self._ended.is_set():
                 return  # the innermost one is shown
-            self._last, self._is_shown, self._is_drawn = now, True, is_terminal
+            _Told.last, self._is_shown, self._is_drawn = now, True, is_terminal
             if _Told.as_json:
                 text = json.dumps({"progress": self.fields()})
             else:
@@ -123,7 +136,7 @@ class Bar:
         if self._is_drawn:
             _raw(sys.stderr).write("\r\x1b[K")
             _raw(sys.stderr).flush()
-            self._is_drawn, self._last = False, time.monotonic()
+            self._is_drawn, _Told.last = False, time.monotonic()
 
     def run(self) -> None:
         """In its thread: draw until it ends."""
@@ -150,9 +163,10 @@ def _drawn(share: float) -> str:
 @contextmanager
 def progress(what: str, total: float | None = None, *, quiet: bool = False) -> Iterator[Bar]:
     """A bar for as long as the block runs; inside another one, it is the one that shows."""
-    bar = Bar(what, total, quiet=quiet)
     with _Told.lock:
         _clear()
+        _Told.last = _Told.last if _Told.bars else 0.0
+        bar = Bar(what, total, quiet=quiet)
         _Told.bars.append(bar)
     drawer = threading.Thread(target=bar.run, name="progress", daemon=True)
     drawer.start()
@@ -218,8 +232,17 @@ def shown(args: list[str]) -> Iterator[None]:
     if sys.stderr.isatty():
         sys.stderr = _Stream(err)
         sys.stdout = _Stream(out) if out.isatty() else out
+    process = os.getpid()
+
+    def inner(what: str, total: float | None) -> AbstractContextManager[Bar]:
+        if os.getpid() == process:
+            return progress(what, total)
+        unseen = Bar(what, total)  # of a forked worker, whose locks nobody opens
+        unseen._is_silent = True
+        return nullcontext(unseen)
+
     try:
-        with progress(name) as bar:
+        with progress(name) as bar, watched_by(inner):
             if not _Told.as_json:
                 bar.line_after_s, bar.line_every_s = _WHOLE_S
             yield

@@ -14,7 +14,7 @@ import counterpoint.registry as registry
 from counterpoint.app.cli._output import emit, json_option, note, table
 from counterpoint.app.cli._progress import progress
 from counterpoint.app.words import plain_text
-from counterpoint.display import number
+from counterpoint.display import counted, number
 from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
 
 if TYPE_CHECKING:
@@ -48,14 +48,15 @@ def reproduce(names: tuple[str, ...], is_list: bool, is_all: bool, seed: int, se
         return
     chosen = registry.ids("claim") if is_all else list(dict.fromkeys(_id(name) for name in names))
     missed = total = 0
-    with progress("claims", len(chosen), quiet=as_json) as bar:
+    with progress("claims" if len(chosen) > 1 else "claim", len(chosen) if len(chosen) > 1 else None, quiet=as_json) as bar:
         for k, name in enumerate(chosen):
             bar.at(k, about=_shown(name))
             if not as_json:
                 head = ("\n" if total else "") + _shown(name)
                 click.echo(head + "\n" + _line(("name", "value", "95 % low", "high", "", "target")))
-            for row in _rows(name, seed, seeds):
+            for i, row in enumerate(_rows(name, seed, seeds), start=1):
                 total, missed = total + 1, missed + (not row.ok)
+                bar.at(k, about=f"{_shown(name)}, {counted(i, 'row')}")
                 if as_json:
                     emit(({"claim": _shown(name)} if len(chosen) > 1 else {}) | row.as_dict())
                 else:

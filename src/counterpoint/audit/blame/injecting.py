@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from counterpoint.audit.blame.steps import Steps
+from counterpoint.display import counted, working
 from counterpoint.errors import CounterpointError, InputError, NotIdentified, did_you_mean
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.mistake import MISTAKES, Mistake, MistakeKind, with_mistake
@@ -62,26 +63,28 @@ def inject(
     bar = good if bar is None else bar
     steps, done = Steps(trace), set()
     made = 0
-    for _ in range(count * tries):
-        if made >= count:
-            return
-        kind = kinds[int(rng.integers(len(kinds)))]
-        places = _PLACES[kind](trace, steps, rng, subtlety)
-        if not places:
-            continue
-        place = places[int(rng.integers(len(places)))]
-        if (key := (place.at, repr(place.do))) in done:
-            continue
-        done.add(key)
-        try:
-            forked = replay.fork(trace, place.at, place.do)
-        except CounterpointError:
-            continue  # the event cannot take this edit
-        decides = float(forked.rewards["team"]) < bar - 1e-9 <= good
-        found = _marked(trace, forked, kind, place, subtlety, decides)
-        if found is not None and (decides or not is_decisive):
-            made += 1
-            yield found
+    with working("mistakes", count) as work:
+        for tried in range(count * tries):
+            work.at(made, about=f"{counted(tried, 'try', 'tries')} of at most {count * tries:,}")
+            if made >= count:
+                return
+            kind = kinds[int(rng.integers(len(kinds)))]
+            places = _PLACES[kind](trace, steps, rng, subtlety)
+            if not places:
+                continue
+            place = places[int(rng.integers(len(places)))]
+            if (key := (place.at, repr(place.do))) in done:
+                continue
+            done.add(key)
+            try:
+                forked = replay.fork(trace, place.at, place.do)
+            except CounterpointError:
+                continue  # the event cannot take this edit
+            decides = float(forked.rewards["team"]) < bar - 1e-9 <= good
+            found = _marked(trace, forked, kind, place, subtlety, decides)
+            if found is not None and (decides or not is_decisive):
+                made += 1
+                yield found
 
 
 def _check(trace: Trace, kinds: Sequence[str], subtlety: float) -> None:

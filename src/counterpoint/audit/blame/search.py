@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from counterpoint.audit.blame.steps import Floats, Steps
+from counterpoint.display import counted, working
 from counterpoint.errors import CounterpointError, NotIdentified, Refused
 from counterpoint.trace import Trace
 from counterpoint.trace.replay import Fork, Replay
@@ -109,22 +110,24 @@ def find_decisive(trace: Trace, redo: Redo, weights: Floats, *, steps: Steps | N
     p = np.asarray(weights, np.float64)[able]
     p = (1 - _EVEN) * p / max(float(p.sum()), 1e-12) + _EVEN / len(able)
     low, high, probes, is_complete = -1, len(able), [], True
-    while high - low > 1:
-        if most is not None and redo.forks >= most:
-            is_complete = False
-            break
-        m = _middle(p, low, high)
-        try:
-            saved, told = redo.saves(steps.places[able[m]])
-        except Refused:  # the budget, or an endpoint that nobody named
-            raise
-        except CounterpointError as error:
-            raise NotIdentified(
-                f"the run cannot be done again from there: {error.what}", error.fix or "another trace", where=trace.trace_id
-            ) from error
-        event = trace.events[steps.places[able[m]]]
-        probes.append(Probe(event=event.id, step=steps.numbers[able[m]], rewards=told, is_saved=saved))
-        low, high = (m, high) if saved else (low, m)
+    with working("forks") as work:
+        while high - low > 1:
+            work.at(redo.forks, about=f"{counted(high - low, 'step')} left of {len(able):,}")
+            if most is not None and redo.forks >= most:
+                is_complete = False
+                break
+            m = _middle(p, low, high)
+            try:
+                saved, told = redo.saves(steps.places[able[m]])
+            except Refused:  # the budget, or an endpoint that nobody named
+                raise
+            except CounterpointError as error:
+                raise NotIdentified(
+                    f"the run cannot be done again from there: {error.what}", error.fix or "another trace", where=trace.trace_id
+                ) from error
+            event = trace.events[steps.places[able[m]]]
+            probes.append(Probe(event=event.id, step=steps.numbers[able[m]], rewards=told, is_saved=saved))
+            low, high = (m, high) if saved else (low, m)
     return _told(trace, steps, able, low, high, probes, redo, is_complete)
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from counterpoint.bench.claim import ClaimRow, reported
+from counterpoint.display import working
 from counterpoint.errors import CounterpointError, Refused
 from counterpoint.train.folder import RunFolder
 
@@ -135,17 +136,19 @@ def side_by_side(part: Callable[..., Any], given: Sequence[tuple[Any, ...]], *, 
     context = multiprocessing.get_context("spawn")
     running: dict[Any, tuple[Any, tuple[Any, ...]]] = {}
     failed: list[tuple[Any, ...]] = []
-    while waiting or running:
-        while waiting and len(running) < at_once:
-            args = waiting.pop(0)
-            process = context.Process(target=part, args=args)
-            process.start()
-            running[process.sentinel] = process, args
-        for ended in wait(list(running)):
-            process, args = running.pop(ended)
-            process.join()
-            if process.exitcode:
-                failed.append(args)
+    with working("training runs", len(waiting)) as work:
+        while waiting or running:
+            while waiting and len(running) < at_once:
+                args = waiting.pop(0)
+                process = context.Process(target=part, args=args)
+                process.start()
+                running[process.sentinel] = process, args
+            for ended in wait(list(running)):
+                process, args = running.pop(ended)
+                process.join()
+                work.step(about=args[0].name)
+                if process.exitcode:
+                    failed.append(args)
     if failed:
         what = f"{len(failed)} of {len(given)} parts failed, the first with {failed[0]}"
         raise CounterpointError(what, fix="what it printed, and its .log, tell more")

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from counterpoint.display import working
 from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.train.jobs import policy_from
 from counterpoint.train.runner import Job
@@ -53,8 +54,10 @@ def train_all(configs: Sequence[Mapping[str, Any]]) -> list[Learned]:
     found: dict[int, Learned] = {}
     with Processes(min(2, os.cpu_count() or 1, len(configs))) as runner:
         numbers = [runner.submit(Job(work=_WORK, payload=dict(c))) for c in configs]
-        while len(found) < len(numbers):
-            found.update({d.number: d.result for d in runner.collect()})
+        with working("training runs", len(numbers)) as work:
+            while len(found) < len(numbers):
+                found.update({d.number: d.result for d in runner.collect()})
+                work.at(len(found))
     return [found[n] for n in numbers]
 
 

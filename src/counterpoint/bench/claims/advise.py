@@ -21,6 +21,7 @@ import numpy as np
 
 from counterpoint.bench.claim import ClaimRow, at_least, reported
 from counterpoint.bench.claims._live import check_seeds, recorded
+from counterpoint.display import tracked
 from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.envs.world import world
 from counterpoint.team.advice import Advice, Change
@@ -84,7 +85,7 @@ def advise(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
 def rows(seed: int, seeds: int, worlds: Any, teams: Any) -> Iterator[ClaimRow]:
     """The claim with any teams."""
     check_seeds(seeds)
-    both = [_measured(s, worlds, teams) for s in range(seed, seed + seeds)]
+    both = [_measured(s, worlds, teams) for s in tracked(range(seed, seed + seeds), "seeds")]
     found = [means for means, _ in both]
     for group in dict.fromkeys(name.partition(": ")[0] for f in found for name in f):
         told = lambda what, group=group: [f[f"{group}: {what}"] for f in found]  # noqa: E731

@@ -26,6 +26,7 @@ import numpy as np
 
 from counterpoint.bench.claim import ClaimRow, at_least, at_most
 from counterpoint.credit.off_policy import inclusion_effect
+from counterpoint.display import tracked
 from counterpoint.errors import InputError
 from counterpoint.train.feed import Deadline, Ordered
 from counterpoint.train.runner import Job, Runner
@@ -157,7 +158,7 @@ def async_(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
         for _ in range(4 * _WORKERS):  # processes import before the clock runs
             pool.submit(_job(np.random.default_rng(0), 0, 0, 0.0))
         _emptied(pool)
-        all_ = [_measured(pool, s) for s in range(seed, seed + seeds)]
+        all_ = [_measured(pool, s) for s in tracked(range(seed, seed + seeds), "seeds")]
     told = {name: [one[name] for one in all_] for name in all_[0]}
     for limit in _LIMITS:
         yield at_most(f"weighted spawn effect, relative error, limit {limit}", told[f"weighted {limit}"], 0.02)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from counterpoint.bench.claim import ClaimRow, at_least, at_most
+from counterpoint.display import tracked
 from counterpoint.errors import InputError
 from counterpoint.reward.balance import Balance, GradientMemory, weighted
 
@@ -156,7 +157,7 @@ def balance(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """24 worlds per seed, 600 steps each."""
     if seeds < 1:
         raise InputError(f"seeds is at least 1, not {seeds}")
-    found = [_one(s) for s in range(seed, seed + seeds)]
+    found = [_one(s) for s in tracked(range(seed, seed + seeds), "seeds")]
     each = {name: [f[name] for f in found] for name in found[0]}
     yield at_least("ours - primary only, 40 steps", each["early"], 0.03)
     yield at_least("ours - primary only, 600 steps", each["final"], 0.0)

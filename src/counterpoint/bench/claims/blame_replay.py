@@ -19,6 +19,7 @@ from counterpoint.audit.blame.search import Redo, find_decisive, try_all
 from counterpoint.audit.blame.steps import Steps
 from counterpoint.bench.blame_cases import SMALL_TEAMS, planted, team_run
 from counterpoint.bench.claim import ClaimRow, at_least, at_most, reported
+from counterpoint.display import tracked
 from counterpoint.envs.world import world
 from counterpoint.errors import InputError
 from counterpoint.team.live_replay import LiveReplay
@@ -42,7 +43,7 @@ def blame_replay(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
         "failures of their own": [],
     }
     even: list[float] = []
-    for s in range(seed, seed + seeds):
+    for s in tracked(range(seed, seed + seeds), "seeds"):
         found: dict[str, list[tuple[float, float, float, int]]] = {name: [] for name in rows}
         for known in planted(s + 7_000, teams=1, worlds=1, of=SMALL_TEAMS):
             is_live = "team" in known.trace.meta

@@ -29,6 +29,7 @@ from counterpoint.bench.blame_cases import (
     who_and_when,
 )
 from counterpoint.bench.claim import ClaimRow, at_least, reported
+from counterpoint.display import tracked
 from counterpoint.errors import InputError
 
 _TARGET = {"generated": 0.460, "hand-crafted": 0.291}
@@ -47,7 +48,8 @@ def blame_who_when(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
         known = [k for k in every if k.world == part]
         shape = "led" if part == "hand-crafted" else "panel"
         scores = [
-            _nested(known, names, ranker_of_chats(chats(s, shape, CHATS), names, seed=s), s) for s in range(seed, seed + seeds)
+            _nested(known, names, ranker_of_chats(chats(s, shape, CHATS), names, seed=s), s)
+            for s in tracked(range(seed, seed + seeds), "seeds")
         ]
         told = [hits_of(known, one) for one in scores]
         yield at_least(f"{part} ({len(known)} runs): step", [sum(step) / len(known) for step, _ in told], _TARGET[part])

@@ -26,6 +26,7 @@ from counterpoint.bench.blame_cases import (
     who_and_when,
 )
 from counterpoint.bench.claim import ClaimRow, at_least, reported
+from counterpoint.display import tracked
 from counterpoint.errors import InputError
 
 
@@ -41,7 +42,7 @@ def blame_zero_shot(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     for part in sorted({k.world for k in every}):
         known = [k for k in every if k.world == part]
         shape = "led" if part == "hand-crafted" else "panel"
-        rankers = [ranker_of_chats(chats(s, shape, CHATS), names, seed=s) for s in range(seed, seed + seeds)]
+        rankers = [ranker_of_chats(chats(s, shape, CHATS), names, seed=s) for s in tracked(range(seed, seed + seeds), "seeds")]
         fixed = constants(known) | {"before the first tool error, else first": error_rule(known)}
         best = [max(sum(rows[which]) / len(known) for rows in fixed.values()) for which in (0, 1)]
         scores = [[r.sharpness * r.scores(k.case(names).x) for k in known] for r in rankers]

@@ -21,6 +21,7 @@ from counterpoint.audit.blast import Blast, cut_off, edge_audit, other
 from counterpoint.audit.blast import blast_radius as reach
 from counterpoint.audit.facts import Facts
 from counterpoint.bench.claim import ClaimRow, at_least, at_most
+from counterpoint.display import tracked
 from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.errors import InputError
 from counterpoint.trace import Graph
@@ -39,7 +40,7 @@ def blast_radius(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     numbers = [child_seed(s, purpose("blast radius")) >> 16 for s in range(seed, seed + seeds)]
     wrong = 0
     for name, build in _TOPOLOGIES.items():
-        found = [_percolated(build, s) for s in numbers]
+        found = [_percolated(build, s) for s in tracked(numbers, "seeds")]
         wrong += sum(f.wrong for f in found)
         if name == "debate":
             yield at_least(f"{name}: re-executed share (topology decides)", [f.reran for f in found], 0.05)

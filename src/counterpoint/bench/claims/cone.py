@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from counterpoint.bench.claim import ClaimRow, at_least, at_most, equal_within
 from counterpoint.credit.mechanisms.cone import cone_sums, return_sums
+from counterpoint.display import tracked
 from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.errors import InputError
 from counterpoint.trace.graph import Graph
@@ -27,7 +28,7 @@ def cone(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     if seeds < 1:
         raise InputError(f"seeds is at least 1, not {seeds}")
     for workers in (10, 100, 1000):
-        runs = [_advantages(workers, s) for s in range(seed, seed + seeds)]
+        runs = [_advantages(workers, s) for s in tracked(range(seed, seed + seeds), "seeds")]
         sds = [(whole.std(), full.std()) for whole, full, _ in runs]
         yield equal_within(f"W = {workers}: cone sd", [c for c, _ in sds], 1.73, 0.2)
         yield at_least(f"W = {workers}: full-return sd over cone sd", [f / c for c, f in sds], {10: 2, 100: 5, 1000: 10}[workers])

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.bench.claim import ClaimRow, equal_within
+from counterpoint.display import tracked
 from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.errors import InputError
 
@@ -34,7 +35,7 @@ def diffusion(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     for kind in _DRAWS:
         for events in (10, 100, 1000):
             law = events**-0.5
-            found = [_correlation(kind, events, s) for s in range(seed, seed + seeds)]
+            found = [_correlation(kind, events, s) for s in tracked(range(seed, seed + seeds), "seeds")]
             yield equal_within(f"T = {events}, {kind}: corr(uniform credit, contribution)", found, law, 0.06 * law)
 
 

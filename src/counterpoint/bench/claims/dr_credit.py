@@ -24,6 +24,7 @@ from counterpoint.bench.claim import ClaimRow, at_least, at_most, equal_within, 
 from counterpoint.credit.logged_effects import draft_features, task_features
 from counterpoint.credit.mechanisms.message_logged import message_logged
 from counterpoint.credit.mechanisms.stop import checkpoints, stop
+from counterpoint.display import tracked
 from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.envs.teamworld.action import Action, Calls, Spawns, rule
 from counterpoint.envs.teamworld.config import Config
@@ -116,7 +117,8 @@ def rows(seed: int, seeds: int, sizes: dict[str, tuple[int, int]], truth: int) -
         raise InputError(f"seeds is at least 1, not {seeds}")
     yield equal_within("message: forks at logged messages, in standard errors from the truth", _checked(truth), 0.0, 4.0)
     for what, measured in (("message", _messages(truth)), ("stop", _stops(truth))):
-        found = [measured(child_seed(s, purpose(f"dr credit {what}")) >> 16, *sizes[what]) for s in range(seed, seed + seeds)]
+        numbers = [child_seed(s, purpose(f"dr credit {what}")) >> 16 for s in range(seed, seed + seeds)]
+        found = [measured(number, *sizes[what]) for number in tracked(numbers, f"seeds of the {what} effect")]
         told = {name: [f[name] for f in found] for name in found[0]}
         yield reported(f"{what}: effect by forks", told["truth"])
         for level in _Z:

@@ -17,6 +17,7 @@ from counterpoint.audit.hacks import DETECTORS
 from counterpoint.bench.claim import ClaimRow, at_least, at_most, reported
 from counterpoint.bench.hack_cases import DIALS, Dial, roc, score_of
 from counterpoint.bench.hack_teams import Learnt, trained
+from counterpoint.display import tracked
 from counterpoint.envs.world import world
 from counterpoint.errors import InputError
 
@@ -50,7 +51,7 @@ def detection(seeds: range, runs: int) -> Iterator[ClaimRow]:
 
 def learning(seeds: range) -> Iterator[ClaimRow]:
     """What teams learn under each reward, and what a guard changes about it."""
-    runs = [trained(s) for s in seeds]
+    runs = [trained(s) for s in tracked(seeds, "seeds")]
     for hack in DETECTORS:
         mine = [r[hack] for r in runs]
         yield at_most(f"{hack}, true return: runs that hack", _of(mine, "true", "hacks"), 0.1)

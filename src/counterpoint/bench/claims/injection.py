@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 
 from counterpoint.audit.injection import BAR, LOCAL_BAR, judged
 from counterpoint.bench.claim import ClaimRow, at_least, reported
+from counterpoint.display import tracked
 from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.errors import InputError
 
@@ -133,7 +134,7 @@ def injection(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
         raise InputError(f"seeds is at least 1, not {seeds}")
     found: dict[str, list[float]] = {}
     precision, recall, alarms = [], [], []
-    for s in range(seed, seed + seeds):
+    for s in tracked(range(seed, seed + seeds), "seeds"):
         draw = random.Random(child_seed(s, purpose("injection")))
         hits = {name: _flags(draw, pretexts) for name, pretexts in _SEEN.items()}
         wrong = [_is_flagged(_answer(draw, draw.choice(_BENIGN)), draw) for _ in range(_EACH * len(hits))]

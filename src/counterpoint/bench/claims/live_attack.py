@@ -27,6 +27,7 @@ import counterpoint.registry as registry
 from counterpoint.audit.taint import Score, did_influence, influenced, may_taint, score, suspects, untrusted
 from counterpoint.bench.claim import ClaimRow, at_least, mean_interval
 from counterpoint.bench.claims._live import check_seeds, none, play_with, recorded, reported, without
+from counterpoint.display import tracked
 from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.envs.task import Instance
 from counterpoint.envs.text.attacks import attack_success
@@ -83,8 +84,8 @@ def rows(
     """The claim over any scenes."""
     check_seeds(seeds)
     numbers = range(seed, seed + seeds)
-    gullible = [[_run(*scene, s, 1.0) for scene in scenes] for s in numbers]
-    careful = [[_run(*scene, s, 0.0) for scene in scenes] for s in numbers]
+    gullible = [[_run(*scene, s, 1.0) for scene in scenes] for s in tracked(numbers, "seeds of gullible teams")]
+    careful = [[_run(*scene, s, 0.0) for scene in scenes] for s in tracked(numbers, "seeds of careful teams")]
     for attack in dict.fromkeys(attack for _, attack, _ in scenes):
         mine = [[r for r in runs if r.attack == attack] for runs in gullible]
         other = [[r for r in runs if r.attack == attack] for runs in careful]

@@ -24,6 +24,7 @@ import numpy as np
 from counterpoint.bench.claim import ClaimRow, at_most, equal_within
 from counterpoint.bench.claims._live import check_seeds, none, recorded, reported
 from counterpoint.credit.mechanisms.message_delete import message_delete
+from counterpoint.display import tracked
 from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.team.live_replay import LiveReplay
 from counterpoint.team.session import Spec
@@ -66,7 +67,7 @@ def live_coupling(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
 def rows(seed: int, seeds: int, teams: tuple[tuple[str, str], ...], k: int) -> Iterator[ClaimRow]:
     """The claim at any size."""
     check_seeds(seeds)
-    found = [[_pair(task, topology, s, k) for task, topology in teams] for s in range(seed, seed + seeds)]
+    found = [[_pair(task, topology, s, k) for task, topology in teams] for s in tracked(range(seed, seed + seeds), "seeds")]
     every = [pair for pairs in found for pair in pairs]
     ratios = [_ratio(pairs, of_returns=True) for pairs in found]
     name = f"variance of credit, coupled over fresh, k = {k}"
@@ -137,7 +138,7 @@ def _unread(seed: int, seeds: int) -> Iterator[ClaimRow]:
     """Leads that answer while their workers still work: what these return is recorded, and nobody hears it."""
     values: list[float] = []
     loud: list[float] = []
-    for s in range(seed, seed + seeds):
+    for s in tracked(range(seed, seed + seeds), "seeds"):
         mine = 0
         for i in range(_TRIES):
             number = child_seed(s, purpose("live coupling, unread"), i) >> 16

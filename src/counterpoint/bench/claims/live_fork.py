@@ -25,6 +25,7 @@ import numpy as np
 from counterpoint.audit.blast import blast_radius
 from counterpoint.bench.claim import ClaimRow, at_least
 from counterpoint.bench.claims._live import check_seeds, hashes, messages, none, other_text, recorded, reported
+from counterpoint.display import tracked
 from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.envs.task import Act
 from counterpoint.team import grammar
@@ -71,7 +72,7 @@ def rows(seed: int, seeds: int, sizes: dict[str, tuple[int, int]], least: int) -
     check_seeds(seeds)
     edits: dict[str, list[_Edit]] = {name: [] for name in sizes}
     shortest, empty = 10**9, 0
-    for s in range(seed, seed + seeds):
+    for s in tracked(range(seed, seed + seeds), "seeds"):
         for name, size in sizes.items():
             rng = np.random.default_rng(child_seed(s, purpose(f"live fork {name}")) >> 16)
             trace = _long(name, size, rng, least)
@@ -168,7 +169,7 @@ class _Sender(Fake):
 
 def _fence(seed: int, seeds: int) -> Iterator[ClaimRow]:
     crossed = held = sent = wrong = 0
-    for s in range(seed, seed + seeds):
+    for s in tracked(range(seed, seed + seeds), "seeds"):
         for name in ("centralized", "swarm"):
             rng = np.random.default_rng(child_seed(s, purpose(f"live fence {name}")) >> 16)
             with tempfile.TemporaryDirectory() as folder:

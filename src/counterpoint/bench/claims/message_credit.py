@@ -17,6 +17,7 @@ from counterpoint.bench.claim import ClaimRow, at_least, at_most
 from counterpoint.credit.mechanisms.message_amortised import fit, message_amortised
 from counterpoint.credit.mechanisms.message_delete import message_delete
 from counterpoint.credit.mechanisms.message_masked import message_masked
+from counterpoint.display import tracked
 from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.envs.teamworld.policies.composed import ComposedPolicy, Parts
 from counterpoint.envs.teamworld.team_replay import TeamReplay
@@ -59,7 +60,7 @@ def message_credit(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """Each seed: twenty fresh episodes to judge and twelve to learn from."""
     if seeds < 1:
         raise InputError(f"seeds is at least 1, not {seeds}")
-    found = [_measured(s) for s in range(seed, seed + seeds)]
+    found = [_measured(s) for s in tracked(range(seed, seed + seeds), "seeds")]
     told = {name: [f[name] for f in found] for name in found[0]}
     yield at_least("Spearman, coupled forks, k = 2", told["coupled 2"], 0.75)
     yield at_least("Spearman, coupled forks, k = 8", told["coupled 8"], 0.85)

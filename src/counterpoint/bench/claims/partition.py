@@ -15,6 +15,7 @@ import counterpoint.registry as registry
 from counterpoint.bench.claim import ClaimRow, at_least, at_most
 from counterpoint.credit.accounts import Ledger
 from counterpoint.credit.mechanisms.ledger import accounts, parts_of
+from counterpoint.display import tracked
 from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
@@ -30,7 +31,7 @@ def partition(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     events: list[int] = []
     errors: dict[str, list[float]] = {}
     noticed: list[bool] = []
-    for s in range(seed, seed + seeds):
+    for s in tracked(range(seed, seed + seeds), "seeds"):
         fresh = child_seed(s, purpose("partition"))
         trace = world.run("reference", [fresh >> 16], log=True).trace(0)
         rng, reward = np.random.default_rng(fresh), float(trace.rewards["team"])

@@ -17,6 +17,7 @@ import numpy as np
 
 import counterpoint.registry as registry
 from counterpoint.bench.claim import ClaimRow, at_least
+from counterpoint.display import tracked
 from counterpoint.train.preset import named_preset
 
 UPDATES, TASKS = 14, 300
@@ -61,7 +62,8 @@ def presets(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
 
 def row(name: str, runs: Sequence[int]) -> ClaimRow:
     """What one preset adds to its own start."""
-    return at_least(f"{name}: gain over its start", [gain(name, run) for run in runs], 0.0, by="low")
+    gains = [gain(name, run) for run in tracked(runs, f"training runs of {name}")]
+    return at_least(f"{name}: gain over its start", gains, 0.0, by="low")
 
 
 def gain(name: str, run: int, *, updates: int = UPDATES, tasks: int = TASKS) -> float:

@@ -13,6 +13,7 @@ import numpy as np
 
 import counterpoint.registry as registry
 from counterpoint.bench.claim import ClaimRow
+from counterpoint.display import tracked
 from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.envs.teamworld.config import Config
 from counterpoint.envs.teamworld.policies import play
@@ -98,7 +99,7 @@ def screening(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
 def _row(world: TeamWorld, sub_decision: str, seed: int, seeds: int) -> ClaimRow:
     found = [
         worst(world.config, sub_decision, child_seed(s, purpose(f"screening {world.name} {sub_decision}")) >> 16)
-        for s in range(seed, seed + seeds)
+        for s in tracked(range(seed, seed + seeds), "seeds")
     ]
     least = min(found, key=lambda loss: loss.loss / max(loss.se, 1e-12))
     low, high = least.loss - 1.96 * least.se, least.loss + 1.96 * least.se

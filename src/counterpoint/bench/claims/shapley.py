@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from counterpoint.bench.claim import ClaimRow, at_least, at_most
 from counterpoint.credit.games import VoteGame
 from counterpoint.credit.team_games import Solved, exact_votes, solve
+from counterpoint.display import tracked
 from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.errors import InputError
 
@@ -38,7 +39,7 @@ def shapley(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     quotient: list[float] = []
     for value, n, orders, least, most in _CELLS:
         rank, l1 = [], []
-        for s in range(seed, seed + seeds):
+        for s in tracked(range(seed, seed + seeds), "seeds"):
             rng = np.random.default_rng(child_seed(s, purpose(f"shapley {value} {n}")))
             game, parent_A = team_game(n, rng)
             truth = exact_votes(game, "shapley" if value == "sampled" else value, parent_A)

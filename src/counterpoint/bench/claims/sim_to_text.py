@@ -17,6 +17,7 @@ import numpy as np
 from counterpoint.bench.claim import ClaimRow, reported
 from counterpoint.bench.scorecard.cells import Cell
 from counterpoint.bench.scorecard.contestants import Caps, ModelTeam
+from counterpoint.display import tracked
 from counterpoint.envs.teamworld.config import TOPOLOGIES
 from counterpoint.envs.world import world
 
@@ -34,7 +35,7 @@ def sim_to_text(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     together: list[list[float]] = [[] for _ in range(seeds)]
     for name, (world_name, set_, task, dials) in _PAIRS.items():
         found = []
-        for one in range(seeds):
+        for one in tracked(range(seeds), f"seeds of {name}"):
             first = (seed + one) * 1_000
             a = [_in_world(world_name, set_, topology, first) for topology in TOPOLOGIES]
             b = [_in_text(task, dials, topology, first) for topology in TOPOLOGIES]

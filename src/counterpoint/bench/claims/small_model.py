@@ -19,6 +19,7 @@ from typing import Any
 import counterpoint.registry as registry
 from counterpoint.audit.measures import measures
 from counterpoint.bench.claim import ClaimRow, reported
+from counterpoint.display import tracked
 from counterpoint.errors import InputError
 from counterpoint.store import Store
 from counterpoint.team.model import Call, Completion, Model
@@ -71,7 +72,7 @@ async def _runs(name: str, config: Mapping[str, Any], seeds: range, model: str) 
     made = make_model(model, Spec(task=name, config=config).make_task())
     try:
         with tempfile.TemporaryDirectory() as folder, Store(folder) as store:
-            for s in seeds:
+            for s in tracked(seeds, f"instances of {name}"):
                 specs = [Spec(task=name, config=config, seed=s, topology=t, model=model, limits=_LIMITS) for t in out]
                 runs = (record_team(spec, store, model=_Kept(made)) for spec in specs)
                 for spec, trace in zip(specs, await asyncio.gather(*runs), strict=True):

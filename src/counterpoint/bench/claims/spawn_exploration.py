@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from counterpoint.bench.claim import ClaimRow, at_least, at_most, equal_within
 from counterpoint.bench.claims.anneal import SpawnWorld
+from counterpoint.display import tracked
 from counterpoint.envs.teamworld.policies.composed import ComposedPolicy, Parts
 from counterpoint.envs.worlds.wide_verify import wide_verify
 from counterpoint.errors import InputError
@@ -147,7 +148,7 @@ def _runs(make: Make, seeds: range, start: float, fork_share: float, how: str = 
     def run(s: int, k: int) -> GateRun:
         return learn_gate(make(s, k), np.random.default_rng([s, k, 1]), start=start, fork_share=fork_share, how=how)
 
-    return {s: [run(s, k) for k in range(worlds)] for s in seeds}
+    return {s: [run(s, k) for k in range(worlds)] for s in tracked(seeds, "seeds")}
 
 
 def _hits(runs: Runs) -> list[float]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from counterpoint.bench.claim import ClaimRow, at_least, at_most, equal_within
 from counterpoint.credit import doubly_robust as dr
+from counterpoint.display import tracked
 from counterpoint.errors import InputError
 
 _TAU = np.array([0.1, 0.5, 0.2, 0.6, 0.3, 0.4, -0.5, -0.5])
@@ -69,7 +70,7 @@ def spawn_gate(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """Each seed: seven hundred logged runs."""
     if seeds < 1:
         raise InputError(f"seeds is at least 1, not {seeds}")
-    found = [_measured(s) for s in range(seed, seed + seeds)]
+    found = [_measured(s) for s in tracked(range(seed, seed + seeds), "seeds")]
     told = {name: [f[name] for f in found] for name in found[0]}
     yield ClaimRow(
         "answers where the log has no coverage", float(max(told["uncovered"])), None, None, "0", max(told["uncovered"]) == 0

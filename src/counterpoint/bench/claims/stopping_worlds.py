@@ -15,6 +15,7 @@ import numpy as np
 
 import counterpoint.registry as registry
 from counterpoint.bench.claim import ClaimRow, at_most, equal_within
+from counterpoint.display import tracked
 from counterpoint.envs.keyed import bits, purpose
 from counterpoint.envs.stopping.world import StoppingWorld
 from counterpoint.errors import InputError
@@ -37,7 +38,7 @@ def stopping_worlds(*, seed: int, seeds: int) -> Iterator[dict[str, Any]]:
 def _rows(world: StoppingWorld, seed: int, seeds: int) -> Iterator[ClaimRow]:
     exact = world.solution()
     played: dict[str, list[np.ndarray]] = {"optimum": [], "best_cap": [], "prophet": []}
-    for repetition in range(seed, seed + seeds):
+    for repetition in tracked(range(seed, seed + seeds), "seeds"):
         episodes = (
             bits(repetition, purpose(f"stopping worlds claim {world.name}"), np.arange(_EPISODES)) >> np.uint64(1)
         ).astype(np.int64)

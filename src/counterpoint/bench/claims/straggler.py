@@ -24,6 +24,7 @@ from counterpoint.bench.claim import ClaimRow, at_least, at_most
 from counterpoint.credit.advantages import reward_to_go
 from counterpoint.credit.groups import group_advantages
 from counterpoint.credit.off_policy import inclusion_effect, vtrace
+from counterpoint.display import tracked
 from counterpoint.errors import InputError, NotIdentified
 
 _EFFECT = 0.21
@@ -87,7 +88,7 @@ def straggler(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     if seeds < 1:
         raise InputError(f"seeds is at least 1, not {seeds}")
     found: dict[str, list[float]] = {}
-    for s in range(seed, seed + seeds):
+    for s in tracked(range(seed, seed + seeds), "seeds"):
         rng = np.random.default_rng([s, 7])
         runs = _launch(rng, _LAUNCHES)
         for limit in _LIMITS:
