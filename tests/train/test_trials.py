@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pytest
 import torch
 
 import counterpoint as cpt
+from counterpoint.envs.teamworld.engine import Batch
 from counterpoint.train.jobs import play
+from counterpoint.train.policies.features import context, role_rows
 from counterpoint.train.policies.network import Network
 from counterpoint.train.preset import named_preset
 from counterpoint.train.settings import settings_of
-from counterpoint.train.training import Training, Trials
+from counterpoint.train.training import Training
+from counterpoint.train.trials import Trials, size_teams
 
 
 def network(leave: float) -> Network:
@@ -51,15 +57,32 @@ def test_worlds_are_weighed_alike_whatever_their_size() -> None:
     assert abs(trials.score) == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize(("size", "grows"), [(24.0, False), (1.0, True)])
+def test_teams_move_to_the_size_that_greedy_play_pays_for(size: float, grows: bool) -> None:
+    world, net = cpt.world("W1", vote_items=24), network(-1.0)
+    with torch.no_grad():
+        net.size.weight.zero_()
+        net.size.bias.fill_(math.log(size))
+        before = {k: v.clone() for k, v in net.state_dict().items()}
+    spent = size_teams(net, [world, world], seed=0)
+    assert spent["episodes"] == 3 * 48
+    obs = Batch(world.config, np.array([1])).observe()
+    sizes = net.roles(torch.from_numpy(role_rows(obs, context(obs))))[1]
+    assert ((sizes > math.log(size)) == grows).all()
+    assert (abs(sizes - math.log(size)) <= math.log(1.6)).all()  # one step at a time
+    assert {k for k, v in net.state_dict().items() if not torch.equal(v, before[k])} == {"size.weight", "size.bias"}
+
+
 def test_a_run_counts_its_trials_and_ends_with_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("counterpoint.train.training._TASKS", 4)
+    monkeypatch.setattr("counterpoint.train.trials._TASKS", 4)
     t = Training(settings_of({"preset": "train.quick:tried", "world": "W1", "set": {"vote_items": 6}, "updates": 10}))
     assert t.preset.trial_every == 2
     while not t.is_done:
         job = t.job(t.update, t.update, t.weights())
         t.learn([play(job.payload, job.weights)])
     assert [u for u, _ in t.trials.seen] == [8, 10]  # not before four times two, nor in the first half
-    assert t.totals["episodes"] == 10 * t.episodes() + 2 * 4
+    sized = t.totals["episodes"] - 10 * t.episodes() - 2 * 4  # three sizes of the teams, where anybody is spawned
+    assert sized in (0, 12, 24)
     best = t.trials.best
     assert best is not None
     assert all(torch.equal(v, best[k]) for k, v in t.player().state_dict().items())

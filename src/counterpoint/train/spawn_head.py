@@ -118,15 +118,20 @@ class SpawnGradient:
 
 def fit_heads(net: Network, x: np.ndarray, gate: np.ndarray, size: np.ndarray, weight: np.ndarray | None = None) -> None:
     """Change gate and size by as little as gives these rows their targets; sizes of rows count by their weight."""
+    ridge = 1e-3 * len(x) if weight is None else 1e-5 * len(x)
+    fit_head(net.gate, x, gate, ridge=ridge)
+    fit_head(net.size, x, size, weight, ridge=ridge)
+
+
+def fit_head(head: torch.nn.Linear, x: np.ndarray, target: np.ndarray, weight: np.ndarray | None = None, *, ridge: float) -> None:
+    """The least change of a linear head that gives these rows their targets."""
     full = np.concatenate([x, np.ones((len(x), 1))], axis=1)
-    for head, target, w in ((net.gate, gate, None), (net.size, size, weight)):
-        part = full if w is None else full * w[:, None]
-        ridge = 1e-3 * len(x) if weight is None else 1e-5 * len(x)
-        with torch.no_grad():
-            old = np.concatenate([head.weight.numpy()[0], head.bias.numpy()]).astype(np.float64)
-            new = old + np.linalg.solve(part.T @ full + ridge * np.eye(ROLE + 1), part.T @ (target - full @ old))
-            head.weight.copy_(torch.tensor(new[None, :-1], dtype=torch.float32))
-            head.bias.copy_(torch.tensor(new[-1:], dtype=torch.float32))
+    part = full if weight is None else full * weight[:, None]
+    with torch.no_grad():
+        old = np.concatenate([head.weight.numpy()[0], head.bias.numpy()]).astype(np.float64)
+        new = old + np.linalg.solve(part.T @ full + ridge * np.eye(ROLE + 1), part.T @ (target - full @ old))
+        head.weight.copy_(torch.tensor(new[None, :-1], dtype=torch.float32))
+        head.bias.copy_(torch.tensor(new[-1:], dtype=torch.float32))
 
 
 def _codes(t: Table) -> tuple[np.ndarray, np.ndarray]:

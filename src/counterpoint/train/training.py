@@ -18,7 +18,6 @@ from numpy._core import multiarray
 
 import counterpoint.registry as registry
 from counterpoint.envs.teamworld.config import Config
-from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
 from counterpoint.trace.rows import Credit
@@ -32,12 +31,13 @@ from counterpoint.train.policies.choices import heads_of
 from counterpoint.train.policies.network import Network
 from counterpoint.train.preset import Preset, named_preset
 from counterpoint.train.returns import lesson, measure, row_advantages
-from counterpoint.train.rollouts import Rollout, TracedRollout, branched, merged, play_out
+from counterpoint.train.rollouts import Rollout, TracedRollout, branched, merged
 from counterpoint.train.runner import Job
 from counterpoint.train.settings import Settings
 from counterpoint.train.spawn_critic import SpawnCritic
 from counterpoint.train.spawn_head import SpawnGradient
 from counterpoint.train.staleness import correct
+from counterpoint.train.trials import Trials, size_teams
 
 _KEPT = (
     *("x", "choice", "calls_to_go", "brief", "agent", "worth", "agent_x", "pair_x"),
@@ -219,8 +219,22 @@ class Training:
         self._spend({"episodes": len(out.values), "forks": forks, "decisions": out.decisions, **paid})
         every = 0 if recorded else self.preset.trial_every
         if every and self.update >= 4 * every and (self.is_done or (self.progress >= 0.5 and self.update % every == 0)):
+            self._spend(self._size_teams())
             self._spend(self.trials.hold(self._of(self.mean), self.worlds, self.settings.seed, self.update))
         return self._row(out, stats)
+
+    def _size_teams(self) -> dict[str, int]:
+        """Team sizes of the mean network, and of the newest one with it, by trials; what that spent."""
+        net = self._of(self.mean)
+        before, spent = (
+            [p.detach().clone() for p in (net.size.weight, net.size.bias)],
+            size_teams(net, self.worlds, self.settings.seed),
+        )
+        with torch.no_grad():
+            for name, old, new in zip(("weight", "bias"), before, (net.size.weight, net.size.bias), strict=True):
+                self.mean[f"size.{name}"] += new - old
+                getattr(self.net.size, name).add_(new - old)
+        return spent
 
     def _clone_options(self) -> Mapping[str, Any]:
         return self.preset.loss.get("clone", {})
@@ -426,51 +440,3 @@ def read_checkpoint(data: bytes, where: str) -> dict[str, Any]:
         why = str(error).splitlines()[0][:200]
         raise InputError("not a checkpoint, or a broken one", where=where, why=why, fix="an older one of the run") from error
     return held
-
-
-_TASKS = 48
-_FIRST = 900_000_000
-
-
-class Trials:
-    """Which of the last networks plays when it counts: the running means of the weights, tried on the same tasks.
-
-    Trial tasks are of the training worlds, are neither those of training nor those that are held out, and are the same for every
-    network of a run, so that their returns are compared task by task; every call of a trial counts as spent. A network takes the
-    place of the best so far only where it is better by the mean over worlds, each in units of the first trial. A learner that
-    swings between updates ends with a good one of its last, not with its last.
-    """
-
-    def __init__(self) -> None:
-        self.best: dict[str, torch.Tensor] | None = None
-        self.score = -np.inf
-        self.units: list[float] = []
-        self.seen: list[tuple[int, float]] = []
-        """(update, score) of every trial."""
-
-    def state(self) -> dict[str, Any]:
-        """For a checkpoint."""
-        return dict(vars(self))
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """From a checkpoint."""
-        vars(self).update(state)
-
-    def hold(self, net: Network, worlds: Sequence[TeamWorld], seed: int, update: int) -> dict[str, int]:
-        """Play the trial tasks greedily; what that spent."""
-        each = max(4, _TASKS // len(worlds))
-        spent, means = {"episodes": 0, "calls": 0, "decisions": 0, "charged": 0}, []
-        for place, world in enumerate(worlds):
-            seeds = _FIRST + (seed % 100_000) * 1_000 + place * each + np.arange(each)
-            out = play_out(world.config, net, seeds, np.zeros(each, np.int64), greedy=True, name="trial")
-            means.append(float(out.values.mean()))
-            spent["episodes"] += each
-            spent["calls"] += out.calls
-            spent["decisions"] += out.decisions
-            spent["charged"] += out.charged
-        self.units = self.units or [max(abs(m), 1e-6) for m in means]
-        score = float(np.mean([m / u for m, u in zip(means, self.units, strict=True)]))
-        self.seen.append((update, score))
-        if score > self.score:
-            self.best, self.score = {k: v.clone() for k, v in net.state_dict().items()}, score
-        return spent
