@@ -16,6 +16,7 @@ import pytest
 from counterpoint import registry
 from counterpoint.app.cli import main
 from counterpoint.app.cli._train_table import Json, Lines, Live, printer
+from counterpoint.envs.teamworld.suites import suite_worlds
 from counterpoint.store import Store
 from counterpoint.train.folder import RunFolder
 from train.quick import TINY
@@ -109,6 +110,16 @@ def test_options_override_the_file_and_dry_run_writes_nothing(ends: Any, tmp_pat
     assert {k: planned[k] for k in wanted} == wanted
     assert [p.name for p in tmp_path.iterdir()] == ["run.toml"]
     assert "would train runs/counterpoint-mixture-seed0" in ends("--world", "M", "--dry-run")[1]
+
+
+def test_a_world_of_the_suites_is_its_parameters_and_sorts_of_tasks(ends: Any) -> None:
+    (found,) = json.loads(ends("--world", "width", "--dry-run", "--json")[1])["would_train"]
+    made = suite_worlds()["width"].settings()
+    assert (found["folder"], found["world"], found["mix"]) == ("runs/counterpoint-width-seed0", made["world"], made["mix"])
+    assert found["set"] == json.loads(json.dumps(made["set"]))
+    code, out, _ = ends("--world", "width", "--set", "round_price=2", "--dry-run")
+    assert (code, "would train runs/counterpoint-project_graph-seed0" in out) == (0, True)  # no world of the suites any more
+    assert "did you mean 'width'" in ends("--world", "widht")[2]
 
 
 def test_the_presets_are_listed_with_their_sources(ends: Any) -> None:

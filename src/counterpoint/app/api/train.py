@@ -88,17 +88,17 @@ def train(
 ) -> TrainedRuns:
     """Train an orchestrator in a world whose optimum is known, and leave the run in a folder.
 
-    `world` is a TeamWorld (W1, W2, D, P, V, A, M) and `preset` a way to train of `counterpoint train --list`; `source` is a
-    RUN.toml that says both, and more. `set` changes parameters of the world, `budget` is the calls and rounds to spend, and
-    `settings` are the other keys of a RUN.toml (`updates`, `eval_every`, `workers`, ...). Runs go to `out`, else to
-    runs/PRESET-WORLD-seedS; with `seeds` there is one for each, and those that are there already go on. `resume` goes on with
-    a run that was cut off. With `store` it learns from the finished traces there that `where` finds (the language of
-    `counterpoint ls`), and plays nothing but evaluations. With `lm` (a name of `counterpoint models`, or a folder) a language
-    model learns to play `task` (T1 to T6, or several) as a team; `set` then has dials of the tasks and settings of the run, as
-    `--set` does, and `preset` is a method that language models can learn by. `progress(kind, row)` is told what happens. With
-    `runner="ray"` rollouts are played on the Ray cluster at `address` (else $RAY_ADDRESS, else this machine). `log` names
-    trackers that are told too (tensorboard, wandb, mlflow), `push` a collector (`counterpoint serve`) that gets the traces which
-    are kept. Needs `pip install 'counterpoint[train]'`, or `[llm]`.
+    `world` is a TeamWorld (W1, W2, D, P, V, A, M) or a world of the suites (width, crew, ...), and `preset` a way to train of
+    `counterpoint train --list`; `source` is a RUN.toml that says both, and more. `set` changes parameters of the world,
+    `budget` is the calls and rounds to spend, and `settings` are the other keys of a RUN.toml (`updates`, `eval_every`,
+    `workers`, ...). Runs go to `out`, else to runs/PRESET-WORLD-seedS; with `seeds` there is one for each, and those that are
+    there already go on. `resume` goes on with a run that was cut off. With `store` it learns from the finished traces there
+    that `where` finds (the language of `counterpoint ls`), and plays nothing but evaluations. With `lm` (a name of
+    `counterpoint models`, or a folder) a language model learns to play `task` (T1 to T6, or several) as a team; `set` then has
+    dials of the tasks and settings of the run, as `--set` does, and `preset` is a method that language models can learn by.
+    `progress(kind, row)` is told what happens. With `runner="ray"` rollouts are played on the Ray cluster at `address` (else
+    $RAY_ADDRESS, else this machine). `log` names trackers that are told too (tensorboard, wandb, mlflow), `push` a collector
+    (`counterpoint serve`) that gets the traces which are kept. Needs `pip install 'counterpoint[train]'`, or `[llm]`.
 
     >>> import counterpoint as cpt
     >>> trained = cpt.train("W1", preset="grpo", updates=1, episodes=16, eval_episodes=4, set={"vote_items": 8})
@@ -163,7 +163,7 @@ def settings_named(
             raise InputError("is a folder, not a TOML file", where=os.fspath(source), fix=fix)
         config = read_settings(source).as_dict()
     named = {name: value for name, value in (("preset", preset), ("world", world)) if value is not None}
-    config = {"preset": "counterpoint"} | config | named
+    config = _of_suite({"preset": "counterpoint"} | config | named)
     if where is not None and store is None and not config.get("store"):
         raise InputError("there is no store to choose from", where="--where", fix="--from STORE")
     if store is not None or where is not None:
@@ -180,6 +180,27 @@ def settings_named(
     if options.get("workers") is not None and options.get("runner") is None:
         config["runner"] = "processes"
     return config
+
+
+def _of_suite(config: dict[str, Any]) -> dict[str, Any]:
+    """The settings, a world of the suites (`width`) replaced by the released world, parameters and sorts of tasks that it is."""
+    from counterpoint.envs.teamworld.suites import suite_worlds
+
+    found = suite_worlds().get(config.get("world", ""))
+    if found is None:
+        return config
+    made = found.settings()
+    return config | made | {"set": {**made["set"], **(config.get("set") or {})}, "mix": config.get("mix") or made["mix"]}
+
+
+def _short_name(full: Mapping[str, Any]) -> str:
+    """What the folder of a run is called after: its preset and its world, by its name in the suites where it has one."""
+    from counterpoint.envs.teamworld.suites import suite_worlds
+    from counterpoint.train.jobs import world_of
+
+    base, mix = world_of(full["world"], {}).name, [dict(one) for one in full["mix"]]
+    of_suites = (w.name for w in suite_worlds().values() if w.settings() == {"world": base, "set": full["set"], "mix": mix})
+    return "-".join([full["preset"].replace(":", "."), next(of_suites, base)])
 
 
 def _recorded(config: Mapping[str, Any], folder: str, where: str) -> dict[str, Any]:
@@ -208,7 +229,6 @@ def planned(
     config: Mapping[str, Any], *, out: Path | None, seeds: int | None, source: Path | None
 ) -> list[tuple[Path, dict[str, Any]]]:
     """Every run to be trained: its folder and its settings, all looked up."""
-    from counterpoint.train.jobs import world_of
     from counterpoint.train.settings import settings_of
 
     full = settings_of(config).as_dict()
@@ -219,8 +239,7 @@ def planned(
         check(named_preset(full["preset"]).changed(full["change"]))
     if full["preset"] == "clone" and not full["store"]:
         raise InputError("clone learns from recorded traces", where="preset", fix="--from STORE, or another preset")
-    short = "-".join([full["preset"].replace(":", "."), world_of(full["world"], {}).name])
-    name = out or _HOME / (source.stem if source is not None else short)
+    name = out or _HOME / (source.stem if source is not None else _short_name(full))
     each = range(full["seed"], full["seed"] + (seeds or 1))
     is_one = out is not None and seeds is None
     return [(name if is_one else name.with_name(f"{name.name}-seed{seed}"), full | {"seed": seed}) for seed in each]

@@ -84,6 +84,14 @@ def _worlds(ctx: click.Context) -> Offered:
         yield from ((word, about) for word in dict.fromkeys((about.partition(",")[0], name)))
 
 
+def _trained_worlds(ctx: click.Context) -> Offered:
+    """Worlds to train in, and those of the suites."""
+    from counterpoint.envs.teamworld.suites import suite_worlds
+
+    yield from _worlds(ctx)
+    yield from ((name, found.about) for name, found in suite_worlds().items())
+
+
 def _models(ctx: click.Context) -> Offered:
     from counterpoint.team.lm.weights import listed
 
@@ -103,7 +111,7 @@ def _claims(ctx: click.Context) -> Offered:
 
 _BY_FLAG: dict[tuple[str, ...], Callable[[click.Context], Offered]] = {
     ("preset", "presets", "only"): _plugins("preset"),
-    ("world", "worlds"): _worlds,
+    ("world", "worlds"): _trained_worlds,
     ("method", "methods", "compare", "credit"): _plugins("credit"),
     ("task",): _plugins("task"),
     ("topology",): _plugins("topology"),

@@ -104,11 +104,11 @@ def _title(found: dict[str, Any], updates: int) -> str:
 
 def _trained(run: Path, world: str, seed: int, updates: int, tasks: int) -> dict[str, Any]:
     """Train, evaluate, and look at what was learned."""
-    from counterpoint.envs.teamworld.suites import SUITES
+    from counterpoint.envs.teamworld.suites import suite_worlds
     from counterpoint.train.before_after import first_and_last
     from counterpoint.train.start import train_run
 
-    of_suites = {w.name: w for worlds in SUITES.values() for w in worlds}
+    of_suites = suite_worlds()
     made = of_suites[world].settings() if world in of_suites else {"world": world}
     config = {
         "preset": "counterpoint", **made, "seed": seed, "updates": updates, "budget_calls": 0,

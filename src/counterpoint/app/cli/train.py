@@ -17,7 +17,7 @@ import click
 import counterpoint.registry as registry
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
 from counterpoint.app.words import plain_text
-from counterpoint.errors import InputError, did_you_mean
+from counterpoint.errors import InputError, NotFound, did_you_mean
 
 if TYPE_CHECKING:
     from counterpoint.train.folder import RunFolder
@@ -51,7 +51,7 @@ _SETTINGS = {
 )
 @click.argument("source", required=False, metavar="[RUN.toml]", type=click.Path(path_type=Path))
 @click.option("--preset", metavar="NAME", help="A preset of --list, or package.module:object.  [default: counterpoint]")
-@click.option("--world", metavar="NAME", help="W1, W2, D, P, V, A, M, or package.module:object; S0 to S3: a stop rule.")
+@click.option("--world", metavar="NAME", help="W1, W2, D, P, V, A, M, width, ..., package.module:object; S0 to S3: a stop rule.")
 @click.option(
     "--set", "pairs", multiple=True, metavar="NAME=VALUE",
     help="A parameter of the world (vote_items=64), a setting of the run (eval_every=10), or what differs from the preset "
@@ -163,9 +163,16 @@ def _stops(given: Mapping[str, Any], *, as_json: bool) -> bool:
     """Learn a stop rule where --world is a stopping world; whether it was one."""
     if given["world"] is None:
         return False
+    from counterpoint.envs.teamworld.suites import suite_worlds
     from counterpoint.envs.world import world
 
-    found = world(given["world"])
+    if given["world"] in (of_suites := suite_worlds()):
+        return False
+    try:
+        found = world(given["world"])
+    except NotFound as error:
+        known = {*of_suites, *registry.ids("env")}
+        raise NotFound(error.what, fix=did_you_mean(given["world"], known)) if ":" not in given["world"] else error from None
     if not hasattr(found, "paths"):
         return False
     from counterpoint.app.api.inputs import chosen_ids

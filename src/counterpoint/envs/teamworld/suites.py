@@ -7,7 +7,7 @@ i is a task of sort i modulo their number, in training and in every evaluation. 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -325,12 +325,12 @@ def suite(name: str) -> tuple[SuiteWorld, ...]:
 
 def suite_world(name: str) -> SuiteWorld:
     """One world of any suite."""
-    known = {world.name: world for world in _all()}
+    known = suite_worlds()
     if name not in known:
         raise NotFound(f"no world {name!r} in the suites", fix=did_you_mean(name, known))
     return known[name]
 
 
-def _all() -> Iterator[SuiteWorld]:
-    for worlds in SUITES.values():
-        yield from worlds
+def suite_worlds() -> dict[str, SuiteWorld]:
+    """Every world of the suites by its name."""
+    return {world.name: world for worlds in SUITES.values() for world in worlds}
