@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +168,20 @@ def test_completion_covers_both_names(shell: str) -> None:
     code = run("completion", shell)
     assert "_COUNTERPOINT_COMPLETE" in code
     assert "_CPT_COMPLETE" in code
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
+def test_bash_completes_words_with_a_colon_by_both_names(store: str) -> None:
+    run("dataset", "save", "good", "id:team", "--store", store)
+    asks = 'COMP_LINE="$1"; COMP_POINT=${#1}; read -ra COMP_WORDS <<< "$1"; COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); '
+    for name, line, found in (("cpt", "show in:g", "good"), ("counterpoint", "show rese", "research-team")):
+        command = Path(sys.executable).with_name(name)
+        if not command.is_file():
+            pytest.skip("the package is not installed here, only on the path")
+        script = f'{run("completion", "bash")}\n{asks} _{name}_colons "$2"; echo "${{COMPREPLY[*]}}"'
+        told = ["bash", "-c", script, "bash", f"{name} {line}", str(command)]
+        done = subprocess.run(told, env={**os.environ, "COUNTERPOINT_STORE": store}, capture_output=True, text=True)
+        assert done.stdout.split() == [found], done.stderr
 
 
 def test_help_fits_a_screen_and_names_every_command() -> None:

@@ -136,7 +136,7 @@ def blame(
 
 
 def collected(each: Iterable[tuple[Trace, Blame | Refused]]) -> Blamed:
-    """Runs that were judged as one result; where none could be, the first reason is raised."""
+    """Runs that were judged as one result; where none could be, an error says so with the first reason."""
     found, refused = [], []
     for trace, told in each:
         if isinstance(told, Blame):
@@ -144,7 +144,10 @@ def collected(each: Iterable[tuple[Trace, Blame | Refused]]) -> Blamed:
         else:
             refused.append((trace.trace_id, told))
     if not found:
-        raise refused[0][1]
+        first = refused[0][1]
+        if len(refused) == 1:
+            raise first
+        raise Refused(f"none of {len(refused):,} runs can be judged; of {refused[0][0]}: {first.what}", fix=first.fix)
     return Blamed(tuple(found), tuple(refused))
 
 

@@ -14,6 +14,9 @@ import click
 import counterpoint.registry as registry
 from counterpoint.errors import CounterpointError, InputError
 
+_COMPLETING = ("_COUNTERPOINT_COMPLETE", "_CPT_COMPLETE")
+"""Set by a shell that asks what may come next, to which of the two names it completes."""
+
 
 def installed() -> dict[str, str]:
     """Commands of other packages that are installed: name to "package.module:object" (entry points `counterpoint.commands`)."""
@@ -35,7 +38,7 @@ class _LazyGroup(click.Group):
         command = registry.get("command", name)
         if not isinstance(command, click.Command):
             raise InputError(f"{name} is a {type(command).__name__}, not a click command", fix="name a click command")
-        if "_COUNTERPOINT_COMPLETE" in os.environ or "_CPT_COMPLETE" in os.environ:
+        if any(name in os.environ for name in _COMPLETING):
             from counterpoint.app.cli._completing import attach  # a shell asks what comes next
 
             attach(command, cmd_name)
@@ -98,7 +101,8 @@ def main(argv: list[str] | None = None) -> None:
 
     try:
         with shown(args):
-            code = cli.main(args, prog_name="counterpoint", standalone_mode=False)
+            asked = next((name for name in _COMPLETING if name in os.environ), None)  # a shell asks what may stand here
+            code = cli.main(args, prog_name="counterpoint", complete_var=asked, standalone_mode=False)
     except CounterpointError as error:
         if debug:
             raise
