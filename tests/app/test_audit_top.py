@@ -56,7 +56,7 @@ def test_audit_ends_with_4_when_a_hack_is_found(run: Run, serial: Path) -> None:
     code, out, _ = run("audit", serial)
     assert code == 4
     assert "FOUND   pseudo_parallelism (R7, medium)" in out
-    assert "score   0.75, bar 0.5" in out
+    assert "score   0.75, threshold 0.5" in out
     assert "events  e3 e4 e5" in out
     assert run("audit", serial, "--only", "E2")[0] == 0
 

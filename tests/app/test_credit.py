@@ -84,7 +84,7 @@ def test_the_best_method_is_chosen_and_named_with_its_reason(stored: tuple[str, 
     out = run(str(path))
     assert out.exit_code == 0, out.output
     assert "by provenance" in out.output
-    assert "passed over difference: this run cannot be replayed" in out.output
+    assert "difference is not used: this run cannot be replayed" in out.output
     assert re.search(r"agent +ann +0\.6667 +the key is under the stone", out.output)
     assert "67% traced to the team" in out.output
     assert re.search(r"bob .* read, not in the result", out.output)

@@ -31,7 +31,7 @@ class Contribution(Struct, frozen=True, kw_only=True):
     calls: int
     failures: int
     result: float | None
-    """Share of the result's words that stand first in its words or tool results; None where the result is not in words."""
+    """Share of the result's words that appear first in its words or tool results; None where the result is not in words."""
     is_read: bool
     """Whether another agent read anything of it, by the recorded edges."""
     written: int

@@ -150,7 +150,7 @@ def _patterns(report: Report) -> list[Section]:
 def _pattern_table(title: str, kind: str, patterns: Sequence[Pattern]) -> Section:
     is_agent = kind == "sub-agent"
     words = (
-        "Used: its words were read by others. Useful: share of its actions on a way to the result."
+        "Used: its words were read by others. Useful: share of its actions that the result depends on."
         if is_agent
         else "Read: results that a later step read."
     )

@@ -209,7 +209,7 @@ class Facts:
 
     @cached_property
     def relevant_E(self) -> Mask:
-        """Events on a way to the result: it, and all that it depends on through what was read."""
+        """The result, and all events that it depends on through what was read."""
         info = self.info
         return Graph(info.n, info.dst, info.src, order=np.ascontiguousarray(info.order[::-1])).reach(self.result[0])
 

@@ -129,10 +129,10 @@ def _path(
 
 
 def utilisation(facts: Facts) -> Measure:
-    """Useful-agent utilisation: sub-agent actions on a way to the result / all sub-agent actions.
+    """Useful-agent utilisation: sub-agent actions that the result depends on / all sub-agent actions.
 
     Sub-agents are all members but the orchestrator; an action is a decision, message, tool call, aggregate or return. It is
-    task-relevant when the result depends on it through what was read (`Facts.result`, `Facts.info`): on a way to the answer,
+    task-relevant when the result depends on it through what was read (`Facts.result`, `Facts.info`): it can have contributed,
     which is not yet to have changed it, hence at most.
     """
     name, team = "useful_agent_utilisation", facts.team
@@ -145,7 +145,7 @@ def utilisation(facts: Facts) -> Measure:
     if not facts.graph.m:
         return Measure.missing(name, "the trace has no edges: nothing says what was read")
     used = actions & facts.relevant_E
-    text = f"{int(used.sum()):,} of {int(actions.sum()):,} actions are on a way to {facts.result[1]}"
+    text = f"{int(used.sum()):,} of {int(actions.sum()):,} actions are among what {facts.result[1]} depends on"
     unused = ids(facts.trace, facts.in_story(actions & ~used))
     return Measure.of(name, int(used.sum()) / int(actions.sum()), text + "; events: the others", status="measured",
                       bound="at most", events=unused)  # fmt: skip

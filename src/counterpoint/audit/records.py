@@ -39,7 +39,7 @@ DEFINITIONS: dict[str, Definition] = {
     "critical_path_steps": Definition("E2", "steps", "the chain of dependent events with the most steps"),
     "mean_parallelism": Definition("E2", "agents", "agents running at once, on average while any runs"),
     "max_parallelism": Definition("E2", "agents", "agents running at once, at most"),
-    "useful_agent_utilisation": Definition("E2", "share", "sub-agent actions on a way to the result / all sub-agent actions"),
+    "useful_agent_utilisation": Definition("E2", "share", "sub-agent actions that the result depends on / all sub-agent actions"),
     "message_redundancy": Definition("E3", "share", "messages that repeat an earlier one / all inter-agent messages"),
     "message_redundancy_receiver": Definition("E3", "share", "messages that repeat what their receiver already had / all"),
     "messages_read": Definition("E3", "share", "messages that another agent's event read / all inter-agent messages"),
@@ -127,7 +127,7 @@ HACKS: dict[str, Hack] = {
     ),
     "free_riding": Hack(
         "R1",
-        "an agent that shares the team's reward though nothing it did is on a way to the result, or it only copies others",
+        "an agent that shares the team's reward though the result depends on nothing it did, or it only copies others",
         "give agents their own credit (leave-one-out, Shapley) instead of an even share",
     ),
     "communication_padding": Hack(

@@ -78,7 +78,7 @@ def _work(facts: Facts, known: Mapping[str, Measure]) -> str:
     if (m := known.get("protocol_overhead")) is not None:
         out.append(f"{percent(m.value)} of the tokens went into coordination")
     if (m := known.get("useful_agent_utilisation")) is not None:
-        out.append(f"at most {percent(m.value)} of what sub-agents did is on a way to the result")
+        out.append(f"at most {percent(m.value)} of what sub-agents did can have contributed to the result")
     if (m := known.get("message_redundancy")) is not None and m.value:
         out.append(f"{percent(m.value)} of the messages repeat an earlier one")
     text = ", ".join(out) or "the records do not say how the team worked together"

@@ -2,7 +2,7 @@
 
 Always true: the first that answers, of: what the team would have got without an agent (by a replay that costs no model call), the
 recorded votes counted again, the recorded merge made again, the drafts' scores, the other runs of the task, and where the words
-of the result stand first. An answer that gives everything to one of several agents is kept for when nothing better answers.
+of the result appear first. An answer that gives everything to one of several agents is kept for when nothing better answers.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ _CANDIDATES = (
     _Candidate("agent_wise", "several runs of the same task can be compared", {}, _no_group),
     _Candidate(
         "provenance",
-        "nothing here says what the team would have got without an agent; where the result's words stand first can be observed",
+        "nothing here says what the team would have got without an agent; where the result's words appear first can be seen",
         {},
         lambda traces, _: None,
     ),

@@ -41,7 +41,7 @@ class AuditLine(Struct, kw_only=True):
     """Agents of a role, calls of a tool."""
     acts: int = 0
     useful: int = 0
-    """Actions on a way to the result, of `acts`; of a tool: results that were read, of those that came."""
+    """Actions that the result depends on, of `acts`; of a tool: results that were read, of those that came."""
     repeated: int = 0
     """Events of repeated reads."""
     sums: dict[str, tuple[float, int]] = {}
@@ -167,8 +167,8 @@ class AuditLines:
         spent = f"{compact(total.tokens)} tokens, {money(total.cost_usd)}, {duration(self._seconds)}"
         talk = "" if overhead is None else f"{percent(overhead)} of the tokens of a trace went into coordination on average; "
         useful = total.mean("useful_agent_utilisation")
-        led = "no trace says what sub-agents led to"
-        led = led if useful is None else f"at most {percent(useful)} of what sub-agents did is on a way to a result"
+        led = "no trace says what came of the sub-agents' work"
+        led = led if useful is None else f"at most {percent(useful)} of what sub-agents did can have contributed to a result"
         failed = f"{counted(total.errors, 'failure')} in {counted(self.failed, 'trace')}: counterpoint failures."
         return [f"{came[0].upper()}{came[1:]}, for {spent}.", f"{(talk + led)[0].upper()}{(talk + led)[1:]}.", failed]
 

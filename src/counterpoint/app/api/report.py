@@ -75,7 +75,7 @@ class Pattern(Struct, kw_only=True):
     judged: int = 0
     """Runs of which that can be told."""
     useful: float | None = None
-    """Sub-agents: share of their actions that are on a way to the result; tools: share of results that were read."""
+    """Sub-agents: share of their actions that the result depends on; tools: share of results that were read."""
     rewards: list[float] = []
     """Team rewards of the traces it was used in."""
 

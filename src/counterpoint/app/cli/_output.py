@@ -9,6 +9,7 @@ import json
 import math
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -21,6 +22,16 @@ from counterpoint.display import number
 SCHEMA_VERSION = 1
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+
+
+class Group(click.Group):
+    """A command with commands below it; its help shows the first sentence of each, uncut."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """One line or more for each command."""
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, one.get_short_help_str(limit=300)) for name, one in found if one is not None])
 
 
 def _plain(value: Any) -> Any:
@@ -51,19 +62,42 @@ def _width() -> int:
     return shutil.get_terminal_size((110, 24)).columns if sys.stdout.isatty() else 200
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Sequence[int] = ()) -> str:
-    """Aligned columns in plain text; columns in `right` are right-aligned; the widest is cut to fit a terminal."""
+def fitted(text: str, lead: str = "") -> list[str]:
+    """A sentence as lines that fit the terminal, 110 characters at most: the first begins with `lead`, the others below it."""
+    width = max(40, min(110, _width()))
+    return textwrap.wrap(text, width, initial_indent=lead, subsequent_indent=" " * len(lead), break_on_hyphens=False) or [lead]
+
+
+_READABLE = 20
+"""To this width the widest column is cut before another one is left out."""
+
+
+def table(
+    header: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Sequence[int] = (), drop: Sequence[str] = ()
+) -> str:
+    """Aligned columns in plain text; columns in `right` are right-aligned.
+
+    On a terminal that is too narrow the widest column is cut, and the columns that `drop` names are left out, in that order.
+    """
     body = [[plain_text(c) if isinstance(c, str) else number(c) for c in row] for row in rows]
     cells = [list(header), *body]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
-    over = sum(widths) + 2 * (len(widths) - 1) - _width()
-    if over > 0:
-        widest = max(range(len(widths)), key=widths.__getitem__)
-        widths[widest] = max(8, widths[widest] - over)
+    kept, room = list(range(len(header))), _width()
+
+    def over() -> int:
+        return sum(widths[i] for i in kept) + 2 * (len(kept) - 1) - room
+
+    for name in drop:
+        if over() > max(0, max(widths[i] for i in kept) - _READABLE) and name in header:
+            kept.remove(list(header).index(name))
+    if over() > 0:
+        widest = max(kept, key=widths.__getitem__)
+        widths[widest] = max(8, widths[widest] - over())
     lines = []
     for row in cells:
         parts = []
-        for i, cell in enumerate(row):
+        for i in kept:
+            cell = row[i]
             cut = cell if len(cell) <= widths[i] else cell[: widths[i] - 1] + "…"
             parts.append(cut.rjust(widths[i]) if i in right else cut.ljust(widths[i]))
         lines.append("  ".join(parts).rstrip())

@@ -30,11 +30,13 @@ _TITLES = {"task": "for all runs of the task", "run": "in this run alone"}
     epilog="\b\nExamples:\n  counterpoint advise wide_verify-0-serial --budget 400 --scope task\n"
     "  counterpoint advise hunt --kinds merge,width --apply --json\n"
     "  counterpoint advise hunt --try-model worker=openai:NAME --dry-run\n\n"
-    "\b\nExit codes: 0 advised (also where nothing helps), 2 wrong input, 3 no such trace or event, 5 it cannot be replayed and "
+    "Exit codes: 0 advised (also where nothing helps), 2 wrong input, 3 no such trace or event, 5 it cannot be replayed and "
     "too few\nruns of the task are at hand, or it would cost more than --budget-tokens."
 )
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
-@click.option("--budget", type=click.IntRange(min=4), metavar="N", help="Trials in all (default: 40 a change, 8 in a live team).")
+@click.option(
+    "--budget", type=click.IntRange(min=4), metavar="N", help="Trials in total (default: 40 per change, 8 for a live team)."
+)
 @click.option("--scope", type=click.Choice(["all", "task", "run"]), default="all", show_default=True,
               help="Habits for all runs of the task, changes of this run, or both.")  # fmt: skip
 @click.option("--kinds", default="", metavar="K1,K2", help="Only these kinds, as in merge,width,stop.")
@@ -43,13 +45,13 @@ _TITLES = {"task": "for all runs of the task", "run": "in this run alone"}
 @click.option("--say", multiple=True, metavar="TEXT", help="Try telling the lead this at the start.")
 @click.option("--rank", type=click.Choice(["gain", "per-cost"]), default="gain", show_default=True,
               help="Order by gain, or by gain per 1,000 tokens.")  # fmt: skip
-@click.option("--sure", type=float, default=0.95, show_default=True, help="How sure the certificate is.")
+@click.option("--sure", type=float, default=0.95, show_default=True, help="Confidence of the verdict on each change.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the trials' noise.")
-@click.option("--apply", "is_applied", is_flag=True, help="Make the run with the first advice, and keep it.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="With --apply: write it here.")
+@click.option("--apply", "is_applied", is_flag=True, help="Run once more with the best change made, and keep that run.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="With --apply: write that run here.")
 @click.option("--limit", type=click.IntRange(min=0), default=_SHOWN, show_default=True, help="Rows per table; 0 for all.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Say what would be tried and what it costs, and try nothing.")
-@click.option("--budget-tokens", type=click.IntRange(min=0), metavar="N", help="Ask a model for at most this much.")
+@click.option("--budget-tokens", type=click.IntRange(min=0), metavar="N", help="Spend at most N tokens on model calls.")
 @click.option("--model", metavar="NAME", help="Who answers for a live team: openai:NAME, local:NAME.")
 @click.option("--base-url", metavar="URL", help="The endpoint, for --model openai:NAME.")
 @click.option("--key-env", metavar="NAME", help="The variable that holds the endpoint's key.")

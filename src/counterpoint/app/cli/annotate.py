@@ -26,7 +26,7 @@ _SHOWN_ID = 6
     "  counterpoint annotate run-1 e12 --note 'here it guesses'\n"
     "  counterpoint annotate 'task:T1 reward<0.5' --label hard --by ann\n"
     "  counterpoint annotate run-1                    what is said about it\n\n"
-    "\b\nExit codes: 0 fine, 2 no annotation, 3 no such trace, event or annotation."
+    "Exit codes: 0 fine, 2 no annotation, 3 no such trace, event or annotation."
 )
 @click.argument("trace", required=False, metavar="[TRACE|QUERY]")
 @click.argument("event", required=False)

@@ -6,9 +6,8 @@ command with exit code 4, and what could not be judged is said, not passed over.
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
@@ -28,7 +27,7 @@ from counterpoint.app.api.audit import (
 )
 from counterpoint.app.api.audit_lines import AUDIT_GROUPS, AuditLines
 from counterpoint.app.cli._chosen import Chosen, chosen
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit, fitted, json_option, note, table
 from counterpoint.app.cli._store import prices_option, store_option
 from counterpoint.app.library import about
 from counterpoint.app.viewer.prepared import is_dear, prepared, sinks
@@ -49,7 +48,7 @@ _LINES = 10
 
 @click.command(
     epilog="\b\nExamples:\n  counterpoint audit run.trace.json\n  counterpoint audit 'project:shop date>7d' --by day --json\n\n"
-    "\b\nExit codes: 0 no reward hack found, 2 a trace could not be read, 3 no such trace, 4 a reward hack or, with --taint,\n"
+    "Exit codes: 0 no reward hack found, 2 a trace could not be read, 3 no such trace, 4 a reward hack or, with --taint,\n"
     "an authority violation was found."
 )
 @click.argument("words", nargs=-1, metavar="[TRACE...|QUERY]")
@@ -125,10 +124,10 @@ def _incidents(trace: Trace) -> int | None:
 def _verdict_text(facts: Facts, said: TraceAudit) -> str:
     told, title = _verdict_of(facts, said), title_of(facts.trace)
     named = facts.trace.trace_id if title in (None, facts.trace.trace_id) else f"{title} ({facts.trace.trace_id})"
-    lines = [f"TRACE    {named}" + (", steered by hand" if said.is_steered else ""), f"VERDICT  {told.line}"]
+    lines = fitted(named + (", steered by hand" if said.is_steered else ""), "TRACE    ") + fitted(told.line, "VERDICT  ")
     for sentence in told.sentences:
-        lines += textwrap.wrap(sentence, 110, initial_indent=" " * 9, subsequent_indent=" " * 9)
-    lines.append(" " * 9 + "--full shows every measure; counterpoint failures and --taint show more")
+        lines += fitted(sentence, " " * 9)
+    lines += fitted("--full shows every measure; counterpoint failures and --taint show more", " " * 9)
     return plain_text("\n".join(lines), keep_lines=True)
 
 
@@ -163,13 +162,15 @@ def _lines_text(lines: AuditLines, *, is_full: bool) -> str:
     reasons = [f"{name.replace('_', ' ')} in {n:,}" for name, n in lines.hacks.most_common()]
     reasons += [counted(lines.incidents, "incident")] if lines.incidents else []
     words = f"{lines.found:,} of {total} to look at: {', '.join(reasons)}" if reasons else f"nothing wrong was found in {total}"
-    parts = [f"VERDICT  {words}", *(" " * 9 + sentence for sentence in lines.sentences())]
+    parts = fitted(words, "VERDICT  ")
+    for sentence in lines.sentences():
+        parts += fitted(sentence, " " * 9)
     shown = rows if is_full else [row for row in rows if row.found][:_LINES]
     if shown:
         head, cells = lines.table(shown)
-        parts += ["", table(head, cells, right=range(1, len(head)))]
+        parts += ["", table(head, cells, right=range(1, len(head)), drop=("traces", "useful", "errors", "cost", "parallel"))]
     if not is_full and len(shown) < len(rows):
-        parts.append(f"{len(rows) - len(shown):,} more: --full; --by {'|'.join(AUDIT_GROUPS)} sums them")
+        parts.append(f"{len(rows) - len(shown):,} more: --full lists all; --by {'|'.join(AUDIT_GROUPS)} adds them up")
     return "\n".join(parts)
 
 
@@ -206,12 +207,12 @@ def _finding(finding: Finding) -> str:
     events = " ".join(finding.events[:12]) + (f" and {more:,} more (--json)" if more > 0 else "")
     others = len(finding.agents) - 8
     agents = ", ".join(finding.agents[:8]) + (f" and {others:,} more" if others > 0 else "")
-    said = f"{finding.score:.2f}, bar {finding.threshold:g}"
+    said = f"{finding.score:.2f}, threshold {finding.threshold:g}"
     lines = [("means", finding.definition), ("seen", finding.why), ("score", said), ("agents", agents), ("events", events)]
-    rows: list[tuple[str, str]] = []
+    out = [f"FOUND   {finding.hack} ({finding.family}, {finding.severity})"]
     for label, text in [*lines, ("fix", finding.fix)]:
-        rows += [(label if not k else "", line) for k, line in enumerate(textwrap.wrap(text, 100) or ["-"])]
-    return table(("FOUND", f"{finding.hack} ({finding.family}, {finding.severity})"), rows)
+        out += fitted(text or "-", f"{label:8}")
+    return plain_text("\n".join(out), keep_lines=True)
 
 
 def _show_summary(batch: AuditSummary, *, as_json: bool) -> None:
@@ -294,7 +295,7 @@ def _taint_text(trace: Trace, facts: Facts, one: TraceTaint) -> str:
     others = [name for name in one.suspects if name not in {i.event for i in one.injections}]
     if others:
         rows.append(("suspects", _some(others, "look wrong by what they say; whether they changed anything takes a fork")))
-    parts = ["\n".join(plain_text(f"{label:9}{text}") for label, text in rows)]
+    parts = ["\n".join(plain_text(line) for label, text in rows for line in fitted(text, f"{label:9}"))]
     parts += [_order(i) for i in one.injections[:_SHOWN]]
     if len(one.injections) > _SHOWN:
         parts.append(f"and {len(one.injections) - _SHOWN:,} more texts that give orders: --json")
@@ -319,11 +320,19 @@ def _order(one: Injection) -> str:
     rows = [
         ("text", f"{one.event}{f'  {one.tool}' if one.tool else ''}{f', {one.source}' if one.source else ''}"),
         ("does", "; ".join(one.kinds[:5])),
-        *((("words" if not k else ""), line) for k, line in enumerate(textwrap.wrap(one.excerpt, 100)[:8])),
+        ("words", one.excerpt),
         ("reached", f"{one.events:,} events of {one.agents:,} agents, at most" if one.events else "nothing"),
         *((("effects" if not k else ""), line) for k, line in enumerate(acts[:5])),
     ]
-    return table(("INJECTION", f"{one.status} (score {one.score:g} of {one.bar:g})"), rows)
+    return _block("INJECTION", f"{one.status} (score {one.score:g}, threshold {one.bar:g})", rows)
+
+
+def _block(name: str, title: str, rows: Sequence[tuple[str, str]]) -> str:
+    """A finding for people: its name, and labelled lines that fit the terminal, at most eight of each."""
+    out = [f"{name:11}{title}".rstrip()]
+    for label, text in rows:
+        out += fitted(text or "-", f"{label:11}")[:8]
+    return plain_text("\n".join(out), keep_lines=True)
 
 
 def _incident(sink: Sink) -> str:
@@ -336,4 +345,4 @@ def _incident(sink: Sink) -> str:
         ("sink", f"{sink.event}  {sink.what}"),
         ("rule", f"{sink.rule} ({sink.strength})"),
     ]
-    return table(("VIOLATION", "" if sink.after is None else f"{sink.after:,} events after its source"), rows)
+    return _block("VIOLATION", "" if sink.after is None else f"{sink.after:,} events after its source", rows)

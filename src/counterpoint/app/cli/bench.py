@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 import counterpoint
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.cli._output import SCHEMA_VERSION, Group, emit, json_option, note, table
 from counterpoint.app.cli._progress import Bar, progress
 from counterpoint.app.words import plain_text
 from counterpoint.display import counted, duration, percent
@@ -26,7 +26,7 @@ from counterpoint.files import put
 def _epilog(*lines: str) -> str:
     examples = "\n".join(f"  counterpoint bench {line}" for line in lines)
     codes = "Exit codes: 0 fine (a team that breaks is measured, too), 2 a wrong option, 3 no such suite, team or results."
-    return f"\b\nExamples:\n{examples}\n\n\b\n{codes}"
+    return f"\b\nExamples:\n{examples}\n\n{codes}"
 
 
 _MODEL = (
@@ -45,7 +45,7 @@ def _model_options(command: Any) -> Any:
     return command
 
 
-@click.group(epilog=_epilog("run short --team policy:reference", "card bench/policy-reference-short"))
+@click.group(cls=Group, epilog=_epilog("run short --team policy:reference", "card bench/policy-reference-short"))
 def bench() -> None:
     """Measure a team: success, parallelism, collaboration, overhead, by length and under attack."""
 

@@ -31,7 +31,7 @@ _SHOWN = 5
 @click.command(
     epilog="\b\nExamples:\n  counterpoint blame 3f2a\n  counterpoint blame run.json --json --limit 3\n"
     "  counterpoint blame 'project:shop date>7d'\n  counterpoint blame hunt --replay --store live\n\n"
-    "\b\nExit codes: 0 ranked, 2 a wrong option, 3 no such trace, 5 the run succeeded, or cannot be done again."
+    "Exit codes: 0 ranked, 2 a wrong option, 3 no such trace, 5 the run succeeded, or cannot be done again."
 )
 @click.argument("words", nargs=-1, metavar="[TRACE|QUERY]")
 @click.option(
@@ -57,7 +57,7 @@ _SHOWN = 5
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="With --replay: the seed of the forks' draws."
 )
 @click.option(
-    "--budget-tokens", type=click.IntRange(min=0), metavar="N", help="With --replay: ask a model for at most this much."
+    "--budget-tokens", type=click.IntRange(min=0), metavar="N", help="With --replay: spend at most N tokens on model calls."
 )
 @click.option("--model", metavar="NAME", help="With --replay: who answers changed calls of a live team, as in fork.")
 @click.option("--base-url", metavar="URL", help="The endpoint, for --model openai:NAME.")

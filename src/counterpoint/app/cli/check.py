@@ -1,4 +1,4 @@
-"""Check trace files: schema, references, cycles, time, and story."""
+"""Check trace files: schema, references, cycles, times, contradictions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WORST = (2, 3, 1, 4, 0)
 
 @click.command(
     epilog="\b\nExamples:\n  counterpoint check run.trace.json\n  counterpoint check traces/*.json --json | jq .ok\n\n"
-    "\b\nExit codes: 0 all valid, 2 a file could not be read, 3 no such file, 4 a trace is invalid."
+    "Exit codes: 0 all valid, 2 a file could not be read, 3 no such file, 4 a trace is invalid."
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE|ID...")
 @click.option("--limit", default=50, show_default=True, help="Show this many errors and warnings of each file; all are counted.")

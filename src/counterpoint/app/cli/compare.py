@@ -45,7 +45,7 @@ _OF_BOTH = {"is_dry": "--dry-run", **{name: f"--{name}" for name in ("seeds", "b
     "  counterpoint compare --presets grpo,counterpoint --world wide_verify --seeds 5 --budget 200000\n"
     "  counterpoint compare --all --plan small --out runs/methods --shard 1/4\n"
     "  counterpoint compare --traces in:before in:after\n\n"
-    "\b\nExit codes: 0 compared, 2 a wrong option or an unreadable run, 3 no such run, preset or world, 5 not comparable."
+    "Exit codes: 0 compared, 2 a wrong option or an unreadable run, 3 no such run, preset or world, 5 not comparable."
 )
 @click.argument("runs", nargs=-1, metavar="[[LABEL=]RUN|QUERY]...")
 @click.option("--traces", "is_traces", is_flag=True, help="Compare traces of a store instead: what each QUERY of `ls` finds.")

@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from counterpoint.app.cli._methods import presets_of
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.cli._output import SCHEMA_VERSION, Group, emit, json_option, note, table
 from counterpoint.corpus import load, query
 from counterpoint.corpus.records import Excluded, Paper, family
 from counterpoint.errors import InputError, NotFound, did_you_mean
@@ -44,7 +44,7 @@ def _example(*lines: str) -> str:
     return "\b\nExamples:\n" + "\n".join(f"  counterpoint corpus {line}" for line in lines)
 
 
-@click.group(epilog=_example("ls --reward R7 --credit orchestrator", "claims message-credit"))
+@click.group(cls=Group, epilog=_example("ls --reward R7 --credit orchestrator", "claims message-credit"))
 def corpus() -> None:
     """The papers behind the survey: 84 kept, 32 left out, counted and corrected."""
 

@@ -17,7 +17,7 @@ import msgspec
 
 import counterpoint.registry as registry
 from counterpoint.app.cli._dials import options_of
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit, fitted, json_option, note, table
 from counterpoint.app.cli._progress import track
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.words import plain_text
@@ -40,7 +40,7 @@ _HIDDEN = ("chosen", "passed", "traces")
     epilog="\b\nExamples:\n  counterpoint credit run-1\n  counterpoint credit run-1 --methods provenance,uniform\n"
     "  counterpoint credit wide_verify-0-reference --method message_delete --dry-run\n"
     "  counterpoint credit run-1 run-2 run-3 --method group_relative --json\n\n"
-    "\b\nExit codes: 0 fine, 2 usage or unreadable input, 3 not found, 5 not identified, or over the budget."
+    "Exit codes: 0 fine, 2 usage or unreadable input, 3 not found, 5 not identified, or over the budget."
 )
 @click.argument("traces", nargs=-1, metavar="TRACE...")
 @click.option("--method", help="A mechanism of --list, or package.module:object. Default: the best that is identified.")
@@ -50,7 +50,7 @@ _HIDDEN = ("chosen", "passed", "traces")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="An option of the mechanism; JSON, or text.")
 @click.option("--limit", type=click.IntRange(min=0), default=_SHOWN, show_default=True, help="Rows per table; 0 for all.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Say what the forks would cost, and make none.")
-@click.option("--budget-tokens", type=click.IntRange(min=0), metavar="N", help="Ask a model for at most this much in forks.")
+@click.option("--budget-tokens", type=click.IntRange(min=0), metavar="N", help="Spend at most N tokens on model calls in forks.")
 @click.option("--model", "model_name", metavar="NAME", help="Who answers changed calls of a live team: openai:NAME, local:NAME.")
 @click.option("--base-url", metavar="URL", help="The endpoint, for --model openai:NAME.")
 @click.option("--key-env", metavar="NAME", help="The variable that holds the endpoint's key.")
@@ -73,7 +73,7 @@ def credit(
     """Say who earned the reward, unit by unit.
 
     Without a method the best mechanism that is identified for the traces is chosen, and the reason is printed. For a log that
-    cannot be replayed this is provenance: where the words of the result stand first.
+    cannot be replayed this is provenance: which agent said the words of the result first.
     """
     if listing:
         return _list(as_json)
@@ -211,9 +211,9 @@ def _shown(trace: Trace, i: int, found: list[Credit], unit: str | None, limit: i
     if not found:
         return f"{trace.trace_id}: no mechanism can say who earned it"
     first, places = found[0], RowPlaces(trace)
-    parts = [plain_text(f"{trace.trace_id}: by {first.mechanism}, {first.estimand}")]
+    parts = fitted(plain_text(f"{trace.trace_id}: by {first.mechanism}, {first.estimand}"))
     if "chosen" in first.notes:
-        parts.append(f"chosen: {first.notes['chosen']}")
+        parts += fitted(str(first.notes["chosen"]), "chosen: ")
     parts += [plain_text(f"outcome: {said}") for said in in_words(trace)]
     for rows in _tables(first, i, unit):
         parts += [_table(trace, places, rows, [one.of(i) for one in found[1:]], found, limit)]
@@ -295,13 +295,13 @@ def _provenance(one: Credit, i: int) -> list[str]:
     parts = [
         f"of the {about['words']:,} words of the result ({_some(about['result'])}): {about['traced']:.0%} traced to the team, "
         f"{about['given']:.0%} given by the user or the system, {about['new']:.0%} new in the result, "
-        f"{about['unlinked']:.0%} said before by somebody whom no recorded edge connects"
+        f"{about['unlinked']:.0%} said before by an agent that no recorded edge connects with it"
     ]
     if about["unused"]:
         parts.append(f"not in the result: {_some(about['unused'])}")
     if about["unread"]:
         parts.append(f"read by nobody: {_some(about['unread'])}")
-    return [plain_text(part) for part in parts]
+    return [line for part in parts for line in fitted(plain_text(part))]
 
 
 def _some(names: list[str], most: int = 6) -> str:
@@ -321,9 +321,11 @@ def _correlations(places: RowPlaces, found: list[Credit], i: int) -> list[str]:
 
 
 def _notes(one: Credit) -> str:
-    """What to know beside the numbers: who was compared with whom, by which convention, and which mechanisms were passed over."""
+    """What to know beside the numbers: who was compared with whom, by which convention, and which mechanisms were not used."""
     lines = [f"{one.mechanism}: {'additive' if one.additive else 'not additive'}"]
-    lines += [f"  passed over {name}: {why}" for name, why in one.notes.get("passed", {}).items()]
+    for name, why in one.notes.get("passed", {}).items():
+        first, *more = fitted(f"{name} is not used: {why}", "  ")
+        lines += [first, *(f"  {line}" for line in more)]
     for name, value in one.notes.items():
         if name in _HIDDEN and ("chosen" in one.notes or one.mechanism == "provenance"):
             continue

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.cli._output import SCHEMA_VERSION, Group, emit, json_option, note, table
 from counterpoint.app.cli._store import open_store, store_option
 from counterpoint.app.words import plain_text
 from counterpoint.display import moment
@@ -19,10 +19,10 @@ from counterpoint.errors import InputError
 
 def _epilog(*lines: str) -> str:
     examples = "\n".join(f"  counterpoint {line}" for line in lines)
-    return f"\b\nExamples:\n{examples}\n\n\b\nExit codes: 0 fine, 2 no query or no name, 3 no such dataset or trace."
+    return f"\b\nExamples:\n{examples}\n\nExit codes: 0 fine, 2 no query or no name, 3 no such dataset or trace."
 
 
-@click.group(epilog=_epilog("dataset save hard 'task:T1 reward<0.5'", "blame in:hard", "dataset list"))
+@click.group(cls=Group, epilog=_epilog("dataset save hard 'task:T1 reward<0.5'", "blame in:hard", "dataset list"))
 def dataset() -> None:
     """Name collections of traces; `in:NAME` stands for one wherever a query does.
 

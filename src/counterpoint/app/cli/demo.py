@@ -268,7 +268,7 @@ def _print(folder: Path, rows: list[dict[str, object]]) -> None:
         + [", ".join(r["hacks"]) or "-"]  # type: ignore[arg-type]
         for r in rows
     ]
-    click.echo(table(header, cells, right=(2, 3, 4, 6, 7, 8, 9)))
+    click.echo(table(header, cells, right=(2, 3, 4, 6, 7, 8, 9), drop=("redundant", "topology", "check", "useful")))
     place = os.fspath(folder)
     click.echo(f"\nNext  export COUNTERPOINT_STORE={place}")
     _tell_next(

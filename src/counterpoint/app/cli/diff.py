@@ -26,7 +26,7 @@ _SHOWN = 8
 @click.command(
     epilog="\b\nExamples:\n  counterpoint diff wide_verify-0-reference wide_verify-1-reference\n"
     "  counterpoint diff run.jsonl fork.jsonl --json\n\n"
-    "\b\nExit codes: 0 compared, 2 a trace could not be read, 3 no such trace."
+    "Exit codes: 0 compared, 2 a trace could not be read, 3 no such trace."
 )
 @click.argument("a")
 @click.argument("b")

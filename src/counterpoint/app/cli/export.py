@@ -1,4 +1,4 @@
-"""Hand a trace over: survey JSON, Parquet, Perfetto, HTML, rows.
+"""Write traces for other tools: JSON, Parquet, Perfetto, HTML, rows.
 
 Always true: every file is made before the first is put in place, and each appears whole or not at all; nothing that exists is
 replaced without --force; what a target leaves out is printed; secrets are masked in every target unless --no-mask is given,
@@ -80,7 +80,7 @@ def export(
     as_json: bool,
     **how: Any,
 ) -> None:
-    """Write traces in a form that others read.
+    """Write traces in a format that other programs read.
 
     TRACE is a file, or the id (or its unique beginning) of a trace in the store; QUERY is what `ls` takes, such as in:NAME.
     Parquet and CSV make a folder of tables; rl and the trainers (trl, verl, tinker, skyrl, rllm, verifiers, slime, dpo, kto, and

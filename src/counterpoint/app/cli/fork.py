@@ -28,14 +28,16 @@ from counterpoint.trace.replay import Substitute
 @click.command(
     epilog="\b\nExamples:\n  counterpoint fork wide_verify-0-reference --at e30 --delete --samples 16\n"
     "  counterpoint fork run.jsonl --at e2 --force '{\"spawn\": 2}' -o fork.jsonl --json\n\n"
-    "\b\nExit codes: 0 forked, 2 the event cannot take this edit, 3 no such trace or event, 5 this trace cannot be forked."
+    "Exit codes: 0 forked, 2 the event cannot take this edit, 3 no such trace or event, 5 this trace cannot be forked."
 )
 @click.argument("trace")
 @click.option("--at", required=True, metavar="EVENT", help="The event to change.")
 @click.option("--delete", "is_deleted", is_flag=True, help="The event never happens.")
 @click.option("--substitute", metavar="VALUE", help="It says something else: JSON, or plain text.")
 @click.option("--force", metavar="JSON", help='The decision is another one, such as {"spawn": 2} or {"stop": true}.')
-@click.option("--do", "do_", type=click.Choice(["delete", "substitute"]), help="delete: as above; substitute: draw it anew.")
+@click.option(
+    "--do", "do_", type=click.Choice(["delete", "substitute"]), help="delete: as --delete; substitute: draw its content again."
+)
 @click.option("--edit", "is_edited", is_flag=True, help="Open the event's text in $EDITOR; what is saved is what it says.")
 @click.option("--model", "model_name", metavar="NAME", help="Who answers changed calls of a live team: openai:NAME, local:NAME.")
 @click.option("--base-url", metavar="URL", help="The endpoint, for --model openai:NAME.")
@@ -43,7 +45,7 @@ from counterpoint.trace.replay import Substitute
 @click.option(
     "--allow", multiple=True, metavar="NAME", help="Allow this to run: an irreversible tool, or code that the trace names."
 )
-@click.option("--seed", type=click.IntRange(min=0), help="Fresh noise after the event, instead of the recorded one.")
+@click.option("--seed", type=click.IntRange(min=0), help="Draw fresh randomness after the event, not the recorded one.")
 @click.option("-n", "--samples", type=click.IntRange(min=2), metavar="K", help="Estimate the effect over K fresh continuations.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the fork here (.jsonl can be forked)."
@@ -65,7 +67,7 @@ def fork(
     as_json: bool,
     **live: Any,
 ) -> None:
-    """Change one event of a simulated or live run and see what would have come of it.
+    """Change one event of a simulated or live run and see how it would have gone on.
 
     A fork of a stored trace is stored beside it; a fork of a file is written with -o, or stored with --store.
     """

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.cli._output import SCHEMA_VERSION, Group, emit, json_option, note, table
 from counterpoint.app.words import plain_text
 from counterpoint.errors import InputError, NotFound
 
@@ -69,7 +69,9 @@ def _given(pairs: tuple[str, ...], file: str | None, prices: str | None) -> dict
     return out
 
 
-@click.group(epilog=_epilog("install --claude-code --limit agents=40 --limit dollars=20", "check SESSION.jsonl", "status"))
+@click.group(
+    cls=Group, epilog=_epilog("install --claude-code --limit agents=40 --limit dollars=20", "check SESSION.jsonl", "status")
+)
 def guard() -> None:
     """Refuse further spawns and calls of running agents past limits that you set."""
 
@@ -284,14 +286,15 @@ def _when(at: float | None) -> str:
 )
 @click.argument("logs", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option("-o", "--out", required=True, type=click.Path(path_type=Path), metavar="FILE", help="Where to write the rule.")
-@click.option("--round-minutes", "minutes", default=5.0, show_default=True, type=click.FloatRange(min=0, min_open=True))
+@click.option("--round-minutes", "minutes", default=5.0, show_default=True, type=click.FloatRange(min=0, min_open=True),
+              help="Length of a round.")  # fmt: skip
 @click.option(
     "--cost", default=0.02, show_default=True, type=click.FloatRange(0, 1), help="What a round costs, as a share of the work."
 )
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of the cross-fitting.")
 @json_option
 def learn_(logs: tuple[Path, ...], out: Path, minutes: float, cost: float, seed: int, as_json: bool) -> None:
-    """Learn from old sessions when going on has not paid; the rule gives advice, and refuses nothing."""
+    """Learn from old sessions when more work stopped paying off; the rule advises, and refuses nothing."""
     from counterpoint.app.guard.advice import learn, stretches
 
     if out.exists():

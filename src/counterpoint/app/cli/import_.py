@@ -37,7 +37,7 @@ _SURVEY = (b'"trace_id"', b'"task_id"', b'"events"')
 @click.command(
     "import",
     epilog="\b\nExamples:\n  counterpoint import --last 7d\n  counterpoint import spans.json ~/logs --store traces --json\n\n"
-    "\b\nExit codes: 0 traces were stored or were there already (broken records are counted), 1 a session failed,\n"
+    "Exit codes: 0 traces were stored or were there already (broken records are counted), 1 a session failed,\n"
     "2 nothing could be read, 3 no such path or no session matches.",
 )
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
@@ -47,10 +47,10 @@ _SURVEY = (b'"trace_id"', b'"task_id"', b'"events"')
 @click.option("--format", "format_", metavar="NAME", help="The source, where the content does not show it; `list` shows all.")
 @click.option("--prices", metavar="FILE", help="TOML of prices per model (default: $COUNTERPOINT_PRICES, and the package's own).")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Read everything, store nothing.")
-@click.option("--strict", "is_strict", is_flag=True, help="End at the first record that cannot be read.")
+@click.option("--strict", "is_strict", is_flag=True, help="Stop at the first record that cannot be read.")
 @click.option("--again", "is_again", is_flag=True, help="Also read sessions that have not changed.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes that read (default: all cores for a large tree, else 1).")
-@click.option("--follow", "is_following", is_flag=True, help="Go on with sessions that grow, until interrupted.")
+@click.option("--follow", "is_following", is_flag=True, help="Keep importing what sessions add, until interrupted.")
 @store_option
 @json_option
 def import_(paths: tuple[str, ...], format_: str | None, is_following: bool, as_json: bool, **options: Any) -> None:

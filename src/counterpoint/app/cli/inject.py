@@ -22,22 +22,26 @@ from counterpoint.trace.mistake import MISTAKES, mistake_of
 @click.command(
     epilog="\b\nExamples:\n  counterpoint inject hunt --kind wrong_fact --subtlety 0.8 --store live\n"
     "  counterpoint inject run.jsonl -n 5 --seed 3 -o broken --json\n\n"
-    "\b\nExit codes: 0 planted, 2 a wrong option, 3 no such trace, 5 this run cannot be forked, or no mistake makes it fail."
+    "Exit codes: 0 planted, 2 a wrong option, 3 no such trace, 5 this run cannot be forked, or no mistake makes it fail."
 )
 @click.argument("trace")
 @click.option(
-    "--kind", "kinds", multiple=True, metavar="KIND", help=f"One of {', '.join(MISTAKES)}; may be given again (default: all)."
+    "--kind", "kinds", multiple=True, metavar="KIND", help=f"One of {', '.join(MISTAKES)}; may be repeated (default: all)."
 )
 @click.option(
     "-n", "--count", type=click.IntRange(min=1), default=1, show_default=True, help="How many runs with one mistake each."
 )
 @click.option(
-    "--subtlety", type=click.FloatRange(0, 1), default=0.5, show_default=True, help="From 0, easily seen, to 1, hardly seen."
+    "--subtlety",
+    type=click.FloatRange(0, 1),
+    default=0.5,
+    show_default=True,
+    help="How hard the mistake is to see: 0 easy, 1 hard.",
 )
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Draws the kind, the place and the change."
 )
-@click.option("--harmless", is_flag=True, help="Keep mistakes too that do not make the run fail.")
+@click.option("--harmless", is_flag=True, help="Also keep mistakes that do not make the run fail.")
 @click.option("--success", "bar", type=float, help="The team reward from which a run is a success (default: what the run got).")
 @click.option("--model", "model_name", metavar="NAME", help="Who answers changed calls of a live team, as in fork.")
 @click.option("--base-url", metavar="URL", help="The endpoint, for --model openai:NAME.")
@@ -59,7 +63,7 @@ def inject(
     as_json: bool,
     **live: Any,
 ) -> None:
-    """Plant one mistake in a run that can be forked, let everybody react, and keep the run with the truth.
+    """Plant one mistake in a run that can be forked, let the team react, and keep that run with the truth.
 
     The truth (what, when, whose, and how the run ends with and without it) is in the new trace's `meta`, which `blame` never
     reads. A stored run's copies are stored beside it; a file's are written with -o, or stored with --store.

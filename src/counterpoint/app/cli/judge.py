@@ -1,4 +1,4 @@
-"""Let a model judge traces by a rubric; agreement with people.
+"""Let a model judge traces by a rubric; compare it with people.
 
 Always true: what it may cost is said before the first call, and a model that costs something is asked only within a budget or
 when somebody says yes; every verdict is stored as it comes, so that the same command goes on after an interruption.
@@ -40,7 +40,7 @@ right: every claim of it is; wrong: any claim is not, or it does not answer.
     epilog="\b\nExamples:\n  counterpoint judge in:golden --rubric verdict.toml --model fake:0.8\n"
     "  counterpoint judge 'task:T1 finished' --rubric verdict.toml --model openai:NAME --base-url URL --budget-tokens 200000\n"
     "  counterpoint judge --rubric-example > verdict.toml\n\n"
-    "\b\nExit codes: 0 judged, 1 the model failed, 2 no rubric or a wrong one, 3 no such trace, 5 no budget was given,\n"
+    "Exit codes: 0 judged, 1 the model failed, 2 no rubric or a wrong one, 3 no such trace, 5 no budget was given,\n"
     "130 interrupted (the same command goes on)."
 )
 @click.argument("words", nargs=-1, metavar="[TRACE...|QUERY]")
@@ -50,9 +50,13 @@ right: every claim of it is; wrong: any claim is not, or it does not answer.
 @click.option("--base-url", metavar="URL", help="The endpoint, for --model openai:NAME.")
 @click.option("--key-env", metavar="NAME", help="The variable that holds the endpoint's key (default OPENAI_API_KEY).")
 @click.option("--price", metavar="IN,OUT", help="Dollars per million tokens read and written, for the estimate.")
-@click.option("--budget-tokens", type=click.IntRange(min=0), metavar="N", help="Ask for at most this much.")
+@click.option("--budget-tokens", type=click.IntRange(min=0), metavar="N", help="Spend at most N tokens on model calls.")
 @click.option(
-    "--context", type=click.IntRange(min=200), default=4_000, show_default=True, help="Tokens of a trace that are shown, about."
+    "--context",
+    type=click.IntRange(min=200),
+    default=4_000,
+    show_default=True,
+    help="About how many tokens of a trace the model sees.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Another seed asks everything once more.")
 @click.option("--concurrency", "at_once", type=click.IntRange(min=1), default=8, show_default=True, help="Calls at once.")

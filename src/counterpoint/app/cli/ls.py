@@ -23,7 +23,7 @@ _SHOWN_VALUES = 8
 
 @click.command(
     epilog="\b\nExamples:\n  counterpoint ls\n  counterpoint ls 'project:shop errors>0 date>7d' --sort cost\n\n"
-    "\b\nQuery: words match title, id, task, project, model and system; fields: "
+    "Query: words match title, id, task, project, model and system; fields: "
     + " ".join(list(FIELDS)[:10]) + "\n" + " ".join(list(FIELDS)[10:])
     + ";\nflags: open finished failed invalid steered annotated; in:NAME is a collection of counterpoint dataset."
 )
@@ -71,6 +71,10 @@ def _rank(value: object) -> tuple[bool, object]:
     return (value is not None, value)
 
 
+_LEAVE = ("project", "model", "events", "errors", "cost", "labels", "agents", "time")
+"""Columns that a narrow terminal does not show, the first first."""
+
+
 def _table(rows: Sequence[Summary], short: dict[str, str]) -> str:
     """A line per trace, without columns in which no trace has anything; without short names whole ids, tasks and topologies."""
     columns: dict[str, list[str]] = {"id": [short.get(row.id, row.id) for row in rows]}
@@ -92,7 +96,7 @@ def _table(rows: Sequence[Summary], short: dict[str, str]) -> str:
     columns[""] = [_marks(row) for row in rows]
     kept = {name: cells for name, cells in columns.items() if any(cell not in ("", "-") for cell in cells)}
     right = [k for k, name in enumerate(kept) if name in ("agents", "events", "tokens", "cost", "time", "R team", "errors")]
-    return table(list(kept), list(zip(*kept.values(), strict=True)), right=right)
+    return table(list(kept), list(zip(*kept.values(), strict=True)), right=right, drop=_LEAVE)
 
 
 def _models(models: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.cli._output import SCHEMA_VERSION, Group, emit, json_option, note, table
 from counterpoint.app.cli._progress import progress
 from counterpoint.app.words import plain_text
 from counterpoint.display import number
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 def _epilog(*lines: str) -> str:
     examples = "\n".join(f"  counterpoint models{line}" for line in lines)
     codes = "Exit codes: 0 fine, 1 no index or no space, 2 the llm extra is missing, 3 no such model, 4 damaged weights."
-    return f"\b\nExamples:\n{examples}\n\n\b\n{codes}"
+    return f"\b\nExamples:\n{examples}\n\n{codes}"
 
 
-@click.group(invoke_without_command=True, epilog=_epilog("", " --json", " install smollm2-135m"))
+@click.group(cls=Group, invoke_without_command=True, epilog=_epilog("", " --json", " install smollm2-135m"))
 @click.option(
     "--runs", multiple=True, type=click.Path(path_type=Path), metavar="FOLDER",
     help="A run that trained a language model, or a folder of runs: listed too.",
@@ -89,7 +89,7 @@ def install(name: str, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def show(ctx: click.Context, name: str, as_json: bool) -> None:
-    """One model: size, number format, licence, version, and whether its files are whole.
+    """One model: size, number format, licence, version, and whether its files are undamaged.
 
     NAME is one that `counterpoint models` lists, a folder, a .gguf file, or the folder of a run.
     """
@@ -151,7 +151,7 @@ def export(run: str, folder: Path, policy: str | None, as_json: bool) -> None:
 @click.option("--rank", required=True, type=int, help="Rank of the adapter that is written.")
 @json_option
 def shrink(run: str, folder: Path, rank: int, as_json: bool) -> None:
-    """Write a run's adapter with a lower rank: less to ship, and the nearest that such a rank allows.
+    """Write a run's adapter with a lower rank: a smaller file, and the closest fit of that rank.
 
     FOLDER must not be there yet; it is used like the run: --model local:FOLDER.
     """

@@ -28,7 +28,7 @@ _KINDS = ("png", "svg")
 @click.command(
     epilog="\b\nExamples:\n  counterpoint plot runs/a -o run.png\n"
     "  counterpoint plot grpo=runs/a* c3=runs/b* --what compare -o compare.svg --json\n\n"
-    "\b\nExit codes: 0 drawn, 2 a wrong option or an unreadable run, 3 no such run or nothing to draw, 5 not comparable."
+    "Exit codes: 0 drawn, 2 a wrong option or an unreadable run, 3 no such run or nothing to draw, 5 not comparable."
 )
 @click.argument("runs", nargs=-1, metavar="[LABEL=]RUN...")
 @click.option(

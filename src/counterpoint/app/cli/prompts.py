@@ -1,4 +1,4 @@
-"""Methods that learn in words: play, advise, rewrite, log scores.
+"""Methods that improve a team's prompts; no weights are trained.
 
 Always true: no weights change and no gain is claimed; what a run prints are the scores of the teams that it played, on other
 tasks in every iteration, and what that cost in calls and tokens.
@@ -28,7 +28,7 @@ METHODS = ("langmarl", "hera", "mas_zero")
 @click.command(
     epilog="\b\nExamples:\n  counterpoint prompts langmarl --set parts=2 --iterations 2\n"
     "  counterpoint prompts hera --model local:smollm2-135m --reviewer local:smollm2-135m --batch 1 --iterations 1 -o words\n\n"
-    "\b\nExit codes: 0 done, 2 a value that does not fit, 3 no such task or model."
+    "Exit codes: 0 done, 2 a value that does not fit, 3 no such task or model."
 )
 @click.argument("method", type=click.Choice(METHODS))
 @click.option("--task", default="ledger_hunt", show_default=True, help="The text task that teams play.")

@@ -27,14 +27,26 @@ token_option = click.option(
     epilog="\b\nExamples:\n  counterpoint push --to http://collector:4318\n"
     "  counterpoint push 'reward>0.5' --store runs/mine/store --to http://collector:4318\n"
     "  counterpoint push --to https://collector --token-file token --follow\n\n"
-    "\b\nExit codes: 0 all is there, 2 not an address or a query, 3 no store, 4 some were refused,\n"
+    "Exit codes: 0 all is there, 2 not an address or a query, 3 no store, 4 some were refused,\n"
     "5 it is no collector, or asks for a token, 6 the collector does not answer."
 )
 @click.argument("query", nargs=-1, metavar="[QUERY]")
 @click.option("--to", "url", required=True, metavar="URL", help="The collector: what `counterpoint serve` prints.")
-@click.option("--follow", is_flag=True, help="Go on with what is recorded from now on, until Ctrl-C.")
-@click.option("--every", default=2.0, show_default=True, type=click.FloatRange(0.1), help="With --follow: seconds between looks.")
-@click.option("--patience", default=60.0, show_default=True, type=click.FloatRange(0), help="Seconds to go on trying.")
+@click.option("--follow", is_flag=True, help="Keep sending what is recorded, until Ctrl-C.")
+@click.option(
+    "--every",
+    default=2.0,
+    show_default=True,
+    type=click.FloatRange(0.1),
+    help="With --follow: seconds between checks for new traces.",
+)
+@click.option(
+    "--patience",
+    default=60.0,
+    show_default=True,
+    type=click.FloatRange(0),
+    help="Seconds to keep trying when the collector does not answer.",
+)
 @token_option
 @store_option
 @json_option

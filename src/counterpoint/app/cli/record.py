@@ -44,7 +44,7 @@ _RESUMABLE |= {"budget_tokens", "budget_usd", "budget_seconds"}
     epilog="\b\nExamples:\n  counterpoint record --task T1 --topology centralized --model fake --width 8\n"
     "  counterpoint record --task T1 --topology swarm --model fake --pace real --id hunt\n"
     "  counterpoint record --task T5 --model openai:NAME --base-url http://127.0.0.1:8000/v1 --budget-tokens 50000\n\n"
-    "\b\nExit codes: 0 recorded, 1 the model failed (the trace is kept), 2 a wrong option, 3 no such task, model or run,\n"
+    "Exit codes: 0 recorded, 1 the model failed (the trace is kept), 2 a wrong option, 3 no such task, model or run,\n"
     "5 refused, 130 interrupted (the run can be resumed)."
 )
 @click.option("--task", "task_name", metavar="NAME", help="T1 to T6, or a task's id; `--task list` shows all.")
@@ -91,7 +91,7 @@ _RESUMABLE |= {"budget_tokens", "budget_usd", "budget_seconds"}
 @click.option("--resume", metavar="ID", help="Continue a run that broke off, with its own task and team.")
 @click.option(
     "--allow", multiple=True, metavar="NAME",
-    help="With --resume: code from outside that the run names (module:object), or an irreversible tool, that may run.",
+    help="With --resume: code that the run names (module:object), or an irreversible tool, that may run.",
 )  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Do not show the live tree of agents.")
 @store_option
@@ -99,7 +99,8 @@ _RESUMABLE |= {"budget_tokens", "budget_usd", "budget_seconds"}
 def record(task_name: str | None, topology: str, resume: str | None, store: Path | None, as_json: bool, **options: Any) -> None:
     """Run a team on a task and keep its trace: real models, an endpoint, or fakes that need nothing.
 
-    On a terminal a tree of the agents shows who does what. `counterpoint steer` pauses, tells or stops them from elsewhere.
+    On a terminal a tree of the agents shows who does what. `counterpoint steer`, in another terminal, pauses, messages or stops
+    them.
     """
     if task_name == "list" or topology == "list":
         _list("task" if task_name == "list" else "topology", as_json=as_json)

@@ -22,7 +22,7 @@ _SHOWN = 10
 
 @click.command(
     epilog="\b\nExamples:\n  counterpoint rm run-1 run-2\n  counterpoint rm 'task:demo reward<0.1' --yes --now\n\n"
-    "\b\nExit codes: 0 removed, 1 not confirmed, 2 not a query, 3 no such trace, 6 one is being recorded."
+    "Exit codes: 0 removed, 1 not confirmed, 2 not a query, 3 no such trace, 6 one is being recorded."
 )
 @click.argument("what", nargs=-1, required=True, metavar="ID...|QUERY")
 @click.option("--yes", is_flag=True, help="Do not ask.")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     epilog="\b\nExamples:\n  counterpoint score run-1                       what it has, and what its log suggests\n"
     "  counterpoint score run-1 team=1 --note 'merged as it was'\n  counterpoint score run-1 down --by ann\n"
     "  counterpoint score run-1 --accept              the first proposal becomes the outcome\n\n"
-    "\b\nExit codes: 0 fine, 2 not a score, 3 no such trace or proposal."
+    "Exit codes: 0 fine, 2 not a score, 3 no such trace or proposal."
 )
 @click.argument("trace")
 @click.argument("scores", nargs=-1, metavar="[NAME=NUMBER|up|down]...")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     "  counterpoint steer T1-centralized-0 message --agent lead --text 'only the second ledger' --yes\n"
     "  counterpoint steer T1-centralized-0 stop --yes --json\n"
     "  counterpoint steer T1-centralized-0 --advise --text 'only the second ledger'\n\n"
-    "\b\nExit codes: 0 it took effect, or was sent with --no-wait; 2 a wrong order, or not confirmed; 3 no such trace or agent;\n"
+    "Exit codes: 0 it took effect, or was sent with --no-wait; 2 a wrong order, or not confirmed; 3 no such trace or agent;\n"
     "5 the trace is not running or takes no orders; 6 sent, and waiting for the next safe point."
 )
 @click.argument("trace")

@@ -1,4 +1,4 @@
-"""A store itself: its size, whether it is whole, how to repair it.
+"""Look after a store: its size, damage, repair, compaction.
 
 Always true: `info` and `verify` write nothing; `repair` deletes nothing; each works while others use the store.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.cli._output import SCHEMA_VERSION, Group, emit, json_option, note, table
 from counterpoint.app.cli._store import open_store, store_option
 from counterpoint.app.library import store_path
 from counterpoint.app.words import plain_text
@@ -22,7 +22,7 @@ _SHOWN = 20
 def _epilog(*lines: str) -> str:
     examples = "\n".join(f"  counterpoint store {line}" for line in lines)
     codes = "Exit codes: 0 fine, 1 no space, 2 damaged or no store, 3 nothing there, 4 verify or repair found a loss."
-    return f"\b\nExamples:\n{examples}\n\n\b\n{codes}"
+    return f"\b\nExamples:\n{examples}\n\n{codes}"
 
 
 def _listed(names: list[str]) -> str:
@@ -30,7 +30,7 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:_SHOWN]) + more
 
 
-@click.group(epilog=_epilog("info", "verify --json", "repair", "compact"))
+@click.group(cls=Group, epilog=_epilog("info", "verify --json", "repair", "compact"))
 def store() -> None:
     """Look after a store: its size, whether it is undamaged, and how to repair it."""
 
@@ -87,7 +87,7 @@ def verify_(store: Path | None, as_json: bool) -> None:
 @store_option
 @json_option
 def repair_(store: Path | None, as_json: bool) -> None:
-    """Make a damaged store whole again from its lake and journals; what is broken is set aside, nothing is deleted.
+    """Repair a damaged store from its data files and journals; broken files are set aside, nothing is deleted.
 
     Exit 4 when traces were lost for good. A trace that was removed may come back, where the log no longer says so.
     """

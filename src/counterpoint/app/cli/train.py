@@ -45,7 +45,7 @@ _SETTINGS = {
     "  counterpoint train --lm smollm2-135m --task T1 --demos fake:0.7 --device cuda --set learn.updates=40\n"
     "  counterpoint train --world W1 --runner ray --address 10.0.0.1:6379 --workers 64\n"
     "  counterpoint train --resume runs/mine-seed3\n\n"
-    "\b\nExit codes: 0 finished, 1 failed (a loss that is no number, a full disk), 2 a wrong option or setting,\n"
+    "Exit codes: 0 finished, 1 failed (a loss that is no number, a full disk), 2 a wrong option or setting,\n"
     "3 no such file, run, preset or world, 5 the world or machine lacks what is asked for,\n"
     "6 another process writes the run, 130 interrupted (a checkpoint is kept)."
 )

@@ -38,7 +38,7 @@ class _Opened(NamedTuple):
 
 @click.command(
     epilog="\b\nExamples:\n  counterpoint view\n  counterpoint view run.trace.json --no-open\n\n"
-    "\b\nExit codes: 0 ended by Ctrl-C, 2 a wrong option or unreadable file, 3 no such trace, run or store,\n"
+    "Exit codes: 0 ended by Ctrl-C, 2 a wrong option or unreadable file, 3 no such trace, run or store,\n"
     "5 an address that others reach without --token, 6 the port is taken."
 )
 @click.argument("what", required=False, metavar="[TRACE|RUN|STORE]")

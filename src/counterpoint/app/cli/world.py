@@ -14,7 +14,7 @@ import click
 
 import counterpoint.registry as registry
 from counterpoint.app.cli._dials import given, impossible, set_option
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.cli._output import SCHEMA_VERSION, Group, emit, json_option, note, table
 from counterpoint.app.cli._progress import track
 from counterpoint.app.words import plain_text
 from counterpoint.display import number
@@ -31,10 +31,10 @@ _IDS_SHOWN = 10
 def _epilog(*lines: str) -> str:
     examples = "\n".join(f"  counterpoint world {line}" for line in lines)
     codes = "Exit codes: 0 fine, 2 a wrong option or parameter, 3 no such world or policy."
-    return f"\b\nExamples:\n{examples}\n\n\b\n{codes}"
+    return f"\b\nExamples:\n{examples}\n\n{codes}"
 
 
-@click.group(epilog=_epilog("ls", "show s1 --set horizon=20"))
+@click.group(cls=Group, epilog=_epilog("ls", "show s1 --set horizon=20"))
 def world() -> None:
     """Worlds with a known optimum: list them, show one, run policies."""
 

@@ -71,7 +71,7 @@ class Blame(Struct, frozen=True, kw_only=True):
     def cause(self) -> str:
         """The family of the strongest reason that says more than where and who."""
         first = self.suspects[0].reasons if self.suspects else []
-        told = [r for r in first if r.family not in _CIRCUMSTANCES and not r.words.startswith("not: ")] or first
+        told = [r for r in first if r.family not in _CIRCUMSTANCES and r.is_cause] or first
         return told[0].family if told else "place"
 
 

@@ -132,17 +132,18 @@ _SAID: dict[str, tuple[str, str]] = {
     "unlike_others": ("claim", "other runs of the task do not state this"),
     "surprise": ("words", "a local model finds it surprising"),
 }
-_NOT = {
-    "echoes",
-    "repeats",
-    "repeats_own",
-    "keeps_question",
-    "uses_result",
-    "tool_worked",
-    "on_the_way",
-    "is_confirmed",
-    "length",
+_ABSENT = {
+    "echoes": "unlike the step before",
+    "repeats": "unlike recent steps",
+    "repeats_own": "unlike the agent's own last step",
+    "keeps_question": "holds few words of the question",
+    "uses_result": "uses little of the tool result before it",
+    "tool_worked": "the tool it called gave no answer",
+    "on_the_way": "the result does not depend on it",
+    "is_confirmed": "the next agent does not confirm it",
+    "length": "short, compared with the run's other steps",
 }
+"""Signals whose absence speaks for a step, and is no cause by itself."""
 
 _LOW = {
     "late": "early in the run",
@@ -153,7 +154,7 @@ _LOW = {
     "read_by_nobody": "somebody read it",
     "has_no_reply": "another agent answers it",
 }
-"""Signals whose absence is worth saying in words of its own."""
+"""Signals whose absence says as much as they do."""
 _BY_RESULT = frozenset(
     {
         "tool_failed",
@@ -180,6 +181,11 @@ class Reason(Struct, frozen=True, kw_only=True):
     """Of all that speaks for the step."""
     excerpt: str | None = None
 
+    @property
+    def is_cause(self) -> bool:
+        """Whether it can name the cause: not the mere absence of a signal."""
+        return not self.words.startswith("not: ") and self.words not in _ABSENT.values()
+
 
 def said(signal: str, is_low: bool = False) -> tuple[str, str]:
     """The family of a signal and its words; of a signal that speaks by being low, the opposite."""
@@ -188,7 +194,7 @@ def said(signal: str, is_low: bool = False) -> tuple[str, str]:
     if signal.startswith("place_"):
         return "place", f"among the {'last' if 'last' in signal else 'first'} steps of the run"
     family, words = _SAID[signal]
-    return family, words if not is_low else _LOW.get(signal, f"not: {words}")
+    return family, words if not is_low else _LOW.get(signal) or _ABSENT.get(signal) or f"not: {words}"
 
 
 def reasons(steps: Steps, k: int, part: Floats, x: Floats, names: list[str], most: int = 4) -> list[Reason]:
@@ -207,7 +213,7 @@ def reasons(steps: Steps, k: int, part: Floats, x: Floats, names: list[str], mos
         if gains[name] < _LEAST * total:
             break
         is_low = name != "words_0" and bool(x[k, column[name]] < usual[column[name]])
-        if is_low and name not in _NOT and name not in _LOW:
+        if is_low and name not in _ABSENT and name not in _LOW:
             continue  # it speaks for the step by not being there: true, and of no help
         family, told = said(name, is_low)
         out.append(Reason(signal="words" if name == "words_0" else name, family=family, words=told,

@@ -39,7 +39,7 @@ from counterpoint.trace.vocabulary import EDGE_TYPES
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-_ESTIMAND = "share of the result's words that stand first in the unit's words or tool results, among what the result could read"
+_ESTIMAND = "share of the result's words that appear first in the unit's words or tool results, of all it could read"
 _WORDS = 4
 """Words in a window."""
 _SPOKEN = ("message", "return", "aggregate", "orchestrator_decision")
@@ -64,7 +64,7 @@ def words_of(text: str) -> list[str]:
 
 
 class Origins(NamedTuple):
-    """Where the words of a trace's result stand first. Counts of words."""
+    """Where the words of a trace's result appear first. Counts of words."""
 
     results: tuple[int, ...]
     """The events that are the result, in the story's order."""
@@ -245,7 +245,7 @@ def _spread(what: Ints, text: Ints, by_text: Ints, first: Ints) -> tuple[Ints, I
 
 
 def origins(trace: Trace, *, team: TraceTeam | None = None, words: int = _WORDS, result: str | None = None) -> Origins:
-    """Where the words of the result stand first; `NotIdentified` where nothing was said, or the texts are not here."""
+    """Where the words of the result appear first; `NotIdentified` where nothing was said, or the texts are not here."""
     team = team or TraceTeam(trace)
     answers = _named(trace, result) if result is not None else results_of(trace, team)
     texts = [trace.text(trace.events[i]) or "" for i in answers]
