@@ -45,8 +45,8 @@ def open_plain(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 def _not_plain(path: str | os.PathLike[str]) -> InputError:
-    why = "a pipe may never begin, a device never end"
-    return InputError("is not a plain file", where=os.fspath(path), why=why, fix="save what it gives to a file, and name that")
+    why = "reading a pipe or a device may never end"
+    return InputError("is not a plain file", where=os.fspath(path), why=why, fix="save its content to a file, and name that")
 
 
 def read_plain(path: str | os.PathLike[str]) -> bytes:

@@ -106,9 +106,9 @@ def check_consent(named: Iterable[str], allow: Collection[str], *, where: str) -
     """
     for name in named:
         if ":" in name and name not in allow:
-            what = f"names code that is not Counterpoint's: {name}"
-            why = "it would be imported and run, and a file is not consent"
-            raise Refused(what, where=where, why=why, fix=f"where you trust it:{allowing([name])}")
+            what = f"names third-party code: {name}"
+            why = "it would be imported and run, and a file cannot give permission"
+            raise Refused(what, where=where, why=why, fix=f"if you trust it:{allowing([name])}")
 
 
 def allowing(named: Iterable[str]) -> str:

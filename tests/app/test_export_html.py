@@ -231,7 +231,7 @@ def test_a_part_is_whole_in_itself_and_says_that_it_is_one() -> None:
     [
         (["--window", "x"], "not a window of time"),
         (["--window", "9-3"], "ends before it begins"),
-        (["-o", "x.json"], "two places to write to"),
+        (["-o", "x.json"], "two outputs were named"),
     ],
 )
 def test_wrong_words_are_explained(more: list[str], says: str, tmp_path: Path) -> None:

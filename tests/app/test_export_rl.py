@@ -120,8 +120,8 @@ def test_a_call_that_read_a_secret_stays_at_home_unless_it_is_asked_for(export: 
     ("arguments", "code", "said"),
     [
         (["-o", "rows.jsonl"], 2, "no trace was named"),
-        (["hunt-1"], 2, "no place to write to"),
-        (["hunt-1", "-o", "rows.csv"], 2, "rows are no .csv"),
+        (["hunt-1"], 2, "no output was named"),
+        (["hunt-1", "-o", "rows.csv"], 2, "rows are not written as .csv"),
         (["hunt-1", "-o", "rows.jsonl", "--credit", "nobody"], 3, "nobody"),
         (["hunt-1", "-o", "rows.jsonl", "--option", "x"], 2, "not NAME=VALUE"),
         (["hunt-1", "-o", "rows.jsonl", "--option", "x=1"], 2, "no option 'x'"),

@@ -92,7 +92,7 @@ def test_rows_of_two_policies_are_not_mixed(export: Ends, tmp_path: Path) -> Non
         (("hunt-1", "--to", "slime", "-o", "-"), "-o rows.pt"),
         (("--to", "trl", "-o", "x.jsonl"), "no trace was named"),
         (("hunt-1", "--to", "csv", "--policy", "p", "-o", "x/"), "add --to rl, trl"),
-        (("hunt-1", "--to", "rl", "--policy", "p", "-o", "x.jsonl"), "choose by its column"),
+        (("hunt-1", "--to", "rl", "--policy", "p", "-o", "x.jsonl"), "filter by the column"),
         (("hunt-1", "--to", "dpo", "--credit", "uniform", "-o", "x.jsonl"), "nothing to be compared with"),
         (("hunt-1", "--to", "tinkr", "-o", "x.jsonl"), "did you mean 'tinker'?"),
     ],

@@ -56,7 +56,7 @@ def test_it_imports_once_and_says_what_it_found(cpt: Run, tmp_path: Path) -> Non
     assert "6 sessions" in done.stdout
     assert "links    exact 7 · inferred 1 (1 same prompt) · unlinked 0" in done.stdout
     assert f"{SHOP}.jsonl:7: is not JSON" in done.stdout
-    assert "1 records of kinds we do not know (1 hologram)" in done.stdout
+    assert "1 record of kinds we do not know (1 hologram)" in done.stdout
     assert "secrets" in done.stdout
     with Store(tmp_path / "traces", create=False) as store:
         assert len(store) == 7
@@ -401,9 +401,9 @@ def test_a_refused_file_says_what_it_is_nearest_to(tmp_path: Path) -> None:
     (tmp_path / "c.txt").write_text("just words")
     why = {Path(s.name).name: s.why for s in find([tmp_path]).skipped}
     assert why == {
-        "a.json": "is of no source we know; nearest is who_and_when: it has history, question, and lacks ground_truth, mistake_agent, mistake_step",
-        "b.json": "is of no source we know: JSON with colour, size",
-        "c.txt": "is of no source we know: it is not JSON",
+        "a.json": "comes from no source we know; nearest is who_and_when: it has history, question, and lacks ground_truth, mistake_agent, mistake_step",
+        "b.json": "comes from no source we know: JSON with colour, size",
+        "c.txt": "comes from no source we know: it is not JSON",
     }
 
 

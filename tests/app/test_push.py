@@ -83,7 +83,7 @@ def _spoilt(one: Trace) -> bytes:
 
 def test_who_does_not_answer_and_who_is_no_collector(tmp_path: Path) -> None:
     with Store(filled(tmp_path / "node", ["a"])) as node:
-        with pytest.raises(TryAgain, match=r"1 traces are not at the collector yet.*they are safe in .*counterpoint push --store"):
+        with pytest.raises(TryAgain, match=r"1 trace not at the collector yet.*they are safe in .*counterpoint push --store"):
             Push(node, "http://127.0.0.1:1").send(patience_s=0)
         with pytest.raises(InputError, match="not an address of a collector"):
             Push(node, "127.0.0.1:4318")

@@ -61,7 +61,7 @@ def test_a_file_of_lines_is_scored_in_place_and_others_are_not(
     assert cpt.load(path).rewards == {"team": 0}
     survey = cpt.save(log, tmp_path / "log.trace.json")
     code, said = run(capsys, "score", survey, "up", "--store", tmp_path / "none")
-    assert (code, "cannot hold who scored it" in said) == (2, True)
+    assert (code, "cannot record who scored the trace" in said) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,8 @@ def test_a_file_of_lines_is_scored_in_place_and_others_are_not(
     [
         (["log", "team"], 2, "is not a score"),
         (["log", "team=nan"], 2, "is not an outcome"),
-        (["log", "--note", "x"], 2, "belong to a score"),
-        (["log", "--proposal", "4"], 3, "suggests 1 outcomes"),
+        (["log", "--note", "x"], 2, "need a score"),
+        (["log", "--proposal", "4"], 3, "suggests 1 outcome"),
         (["other", "team=1"], 3, "no trace 'other'"),
         (["log", "team=1", "--by", " "], 2, "needs an author"),
     ],

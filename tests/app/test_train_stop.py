@@ -36,7 +36,7 @@ def test_a_rule_is_learned_from_fresh_seeds_and_from_a_store(tmp_path: Path) -> 
     ("wrong", "says"),
     [
         (["--preset", "staked"], "did you mean 'stacked'"),
-        (["--updates", "3"], "--updates says nothing here"),
+        (["--updates", "3"], "--updates has no effect"),
         (["--set", "traces=none"], "traces is 'none'"),
         (["--set", "horizn=3"], "did you mean 'horizon'"),
     ],

@@ -184,7 +184,7 @@ def test_a_planted_mistake_is_one_fork_of_the_run_and_says_the_truth(team: Trace
 
 
 def test_what_cannot_be_injected_is_one_error(team: Trace) -> None:
-    with pytest.raises(InputError, match="no mistake called"):
+    with pytest.raises(InputError, match="no mistake named"):
         list(inject(team, LiveReplay(), kinds=["wrong_facts"]))
     with pytest.raises(InputError, match="subtlety"):
         list(inject(team, LiveReplay(), subtlety=2))

@@ -46,7 +46,7 @@ def test_a_mark_that_names_no_form_is_refused_and_untouched(tmp_path: Path, mark
     _made(tmp_path).close()
     (tmp_path / "counterpoint.json").write_text(mark)
     before = _snapshot(tmp_path)
-    with pytest.raises(InputError, match="the store's mark") as caught:
+    with pytest.raises(InputError, match="the store's version file") as caught:
         Store(tmp_path)
     assert caught.value.exit_code == 2
     assert _snapshot(tmp_path) == before
@@ -55,7 +55,7 @@ def test_a_mark_that_names_no_form_is_refused_and_untouched(tmp_path: Path, mark
 def test_a_store_without_its_mark_is_not_taken_for_an_empty_folder(tmp_path: Path) -> None:
     _made(tmp_path).close()
     (tmp_path / "counterpoint.json").unlink()
-    with pytest.raises(InputError, match=r"the store's mark is missing.*store repair"):
+    with pytest.raises(InputError, match=r"the store's version file is missing.*store repair"):
         Store(tmp_path)
 
 
@@ -91,7 +91,7 @@ def test_a_store_whose_making_was_interrupted_is_made(tmp_path: Path) -> None:
 def test_a_damaged_mark_is_named(tmp_path: Path) -> None:
     _made(tmp_path).close()
     (tmp_path / "counterpoint.json").write_text("{")
-    with pytest.raises(InputError, match=r"counterpoint\.json: the store's mark is damaged"):
+    with pytest.raises(InputError, match=r"counterpoint\.json: the store's version file is damaged"):
         Store(tmp_path)
 
 

@@ -59,7 +59,7 @@ def test_the_form_that_a_mark_names(tmp_path: Path) -> None:
         assert opening.form_of(mark) == form
     assert opening.form_of(mark / "below") is None
     mark.write_text('{"counterpoint_store":0}')
-    with pytest.raises(InputError, match="a form that never was: 0"):
+    with pytest.raises(InputError, match="an unknown format: 0"):
         opening.form_of(mark)
 
 

@@ -152,9 +152,9 @@ def test_what_is_said_of_mark_and_head(tmp_path: Path) -> None:
         store.add(_trace(0))
     (tmp_path / "counterpoint.json").write_bytes(b"{")
     done = repair(tmp_path).done
-    assert done[0].startswith("the mark was damaged: ")
-    assert "the store's mark" not in done[0]
-    assert done[1:] == ["the mark was written anew"]
+    assert done[0].startswith("the version file was damaged: ")
+    assert "the store's version file" not in done[0]
+    assert done[1:] == ["the version file was written anew"]
     assert _aside(tmp_path) == ["counterpoint.json"]
     (tmp_path / "head").unlink()
     assert repair(tmp_path).done == ["the head of the log was missing"]
@@ -164,7 +164,7 @@ def test_what_is_said_of_mark_and_head(tmp_path: Path) -> None:
     assert (done.restored, done.lost) == ([], [])
     assert _aside(tmp_path) == ["counterpoint.json", "head"]
     (tmp_path / "counterpoint.json").write_bytes(b'{"counterpoint_store":0}')
-    assert repair(tmp_path).done[0] == "the mark was damaged: the store's mark names a form that never was: 0"
+    assert repair(tmp_path).done[0] == "the version file was damaged: the store's version file names an unknown format: 0"
     with Store(tmp_path) as store:
         assert store.ids() == ["t0"]
 

@@ -290,7 +290,7 @@ def test_what_a_line_cannot_carry_does_not_end_a_run(store: Store) -> None:
     run = store.record("t1", task_id="demo")
     run.event(_event("e1"))
     run._check = lambda trace: None
-    with pytest.raises(InvalidTrace, match="the trace cannot end so"):
+    with pytest.raises(InvalidTrace, match="the trace cannot be finished"):
         run.finish({"team": float("nan")})
     run.finish()
 

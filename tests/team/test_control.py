@@ -328,7 +328,7 @@ def test_only_a_running_trace_that_takes_orders_is_steered(tmp_path: Path) -> No
         with pytest.raises(NotFound, match="did you mean 't'"):
             send(path, "tt", pause)
         run.release()
-        with pytest.raises(Refused, match="its recorder is gone"):
+        with pytest.raises(Refused, match="the process that recorded it has ended"):
             send(path, "t", pause)
         store.resume("t").finish()
         with pytest.raises(Refused, match="is over"):

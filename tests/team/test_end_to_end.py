@@ -166,8 +166,8 @@ def test_credit_of_a_team_behind_an_endpoint(tmp_path: Path, cpt: Ends) -> None:
     ("budget", "says"),
     [
         (["--budget-tokens", "2500"], "because the token budget is spent"),
-        (["--budget-usd", "0.002", "--price", "1,2"], "because the money is spent: $"),
-        (["--budget-seconds", "0.7"], "because the time is spent"),
+        (["--budget-usd", "0.002", "--price", "1,2"], "because the dollar budget is spent: $"),
+        (["--budget-seconds", "0.7"], "because the time budget is spent"),
     ],
 )
 def test_a_spent_budget_ends_the_run_in_order_and_says_why(budget: list[str], says: str, tmp_path: Path, cpt: Ends) -> None:

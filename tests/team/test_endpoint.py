@@ -304,7 +304,7 @@ def test_an_endpoint_that_falls_silent(fault: str) -> None:
 def test_an_endpoint_that_only_gives_signs_of_life() -> None:
     with FaultServer(always="drip") as server:
         error = failed(model_at(server.url, timeout_s=0.4, retries=0))
-    assert (error.kind, error.what) == ("slow", "no whole answer within 4 s")
+    assert (error.kind, error.what) == ("slow", "no complete answer within 4 s")
 
 
 def test_an_endpoint_that_does_not_stop_talking() -> None:

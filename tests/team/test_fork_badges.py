@@ -273,7 +273,7 @@ def test_models_that_a_trace_may_name(monkeypatch: pytest.MonkeyPatch) -> None:
         live._model_of(spec(name), None)  # type: ignore[arg-type]
     assert made == [("fake:0.9", {"x": 1}), ("local:tiny", {"x": 1}), ("local:Tiny-1.5_b", {"x": 1})]
     for name in ("openai:gpt", "local:../up", "local:/etc", "local:", "my.lab:model"):
-        with pytest.raises(NotIdentified, match="models are not asked unnamed") as error:
+        with pytest.raises(NotIdentified, match="models are asked only where you name them") as error:
             live._model_of(spec(name), None)  # type: ignore[arg-type]
         assert ("--base-url URL" in str(error.value)) == name.startswith("openai")
     assert len(made) == 3
@@ -303,7 +303,7 @@ def test_a_model_is_made_when_it_is_needed_and_only_as_it_was() -> None:
     asyncio.run(lazy.close())
     assert closed == [True]
     other = live._Lazy(replace(trace, meta={"model": {"name": "says", "version": "2"}}), make)
-    with pytest.raises(NotIdentified, match="the model has changed: 1; the model of then: says 2"):
+    with pytest.raises(NotIdentified, match="the model has changed: 1; use the model that recorded it: says 2"):
         asyncio.run(other.complete(call))
     bare = live._Lazy(replace(trace, meta={}), make)
     assert (bare.name, bare.version) == ("", "")

@@ -213,7 +213,7 @@ def test_who_cannot_be_forked_says_so(star: Trace, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="harness is not the one that recorded this"):
         LiveReplay().fork(replace(star, meta=star.meta | {"harness": {"hash": "sha256:0"}}), "e3", Delete())
     asked = replace(star, meta=star.meta | {"team": star.meta["team"] | {"model": "openai:x", "options": {"base_url": "http://127.0.0.1:9/v1"}}})
-    with pytest.raises(NotIdentified, match="not asked unnamed"):
+    with pytest.raises(NotIdentified, match="asked only where you name them"):
         LiveReplay().fork(asked, _first(star, "return").id, Substitute("x"))
     wrong = replace(star, contents=dict.fromkeys(star.contents, "tampered"))
     with pytest.raises(NotIdentified, match="does not come out as it was recorded"):

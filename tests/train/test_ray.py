@@ -132,7 +132,7 @@ def test_what_cannot_be_placed_is_told_with_what_there_is(cluster: Any, chat: Pa
         RayActors(9, address=cluster.address, place_s=1.0)
     with pytest.raises(TryAgain, match=r"0 of 1 workers were placed within 1 s .*asked: 1 worker of 1 CPU, 9,000,000 MB"):
         Driver(chat, workers=1, host=RayHost(chat, 1, address=cluster.address, place_s=1.0, memory_mb=9_000_000))
-    with pytest.raises(TryAgain, match="nobody answers at the address"):
+    with pytest.raises(TryAgain, match="nothing answers at the address"):
         RayActors(1, address="127.0.0.1:1")
     with pytest.raises(Refused, match=r"Ray Client.*ray job submit"):
         RayActors(1, address="ray://127.0.0.1:10001")

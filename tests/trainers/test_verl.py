@@ -186,7 +186,7 @@ def test_what_would_go_wrong_silently_is_refused(folder: Path) -> None:
     found = play(loop(folder, Silent()), tasks("T1", [3], **HUNT)[0], 2)
     assert all("calculate_log_probs=True" in str(e) for e in found)
     (refused,) = play(loop(folder, Server()), tasks("driver_help:odd", [3])[0], 1)
-    assert isinstance(refused, Refused)  # a dataset is a file, and a file is not consent
+    assert isinstance(refused, Refused)  # a dataset is a file, and a file cannot give permission
 
 
 def test_verl_loads_the_estimator_by_itself() -> None:

@@ -317,7 +317,7 @@ def _strictly(outcome: Outcome) -> InputError:
     where = f"{first['file']}:{first['line']}" if first["line"] else str(first["file"])
     more = outcome.report.broken_count - 1
     what = str(first["what"]) + (f", and {more:,} more" if more > 0 else "")
-    return InputError(what, where=where, fix="mend it, or import without --strict: the rest of the session is read")
+    return InputError(what, where=where, fix="repair it, or import without --strict: the rest of the session is read")
 
 
 # -- identity ------------------------------------------------------------------------------------------------------------------

@@ -190,7 +190,7 @@ def _nearest(file: File) -> str:
         return "cannot be unpacked" if file.size else "is empty"
     begins = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if begins[:1] not in (b"{", b"["):
-        return "is of no source we know: it is not JSON"
+        return "comes from no source we know: it is not JSON"
     best: tuple[float, str, list[str], list[str]] = (0.0, "", [], [])
     for name, one in importers().items():
         there = [sign for sign in one.signs if f'"{sign}"'.encode() in head]
@@ -199,9 +199,13 @@ def _nearest(file: File) -> str:
             best = share, name, there, [sign for sign in one.signs if sign not in there]
     if best[0] >= _NEAR:
         has, lacks = (", ".join(signs[:4]) for signs in best[2:])
-        return f"is of no source we know; nearest is {best[1]}: it has {has}" + (f", and lacks {lacks}" if lacks else "")
+        return f"comes from no source we know; nearest is {best[1]}: it has {has}" + (f", and lacks {lacks}" if lacks else "")
     keys = ", ".join(sorted(first_keys(head))[:6])
-    return f"is of no source we know: JSON with {keys}" if keys else "is of no source we know: JSON without keys at its top"
+    return (
+        f"comes from no source we know: JSON with {keys}"
+        if keys
+        else "comes from no source we know: JSON without keys at its top level"
+    )
 
 
 # -- folders -------------------------------------------------------------------------------------------------------------------

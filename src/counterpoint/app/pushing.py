@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from counterpoint.app.receiver.collector import PARCEL, PATH, Kept, Parcel, Sent
+from counterpoint.display import counted
 from counterpoint.errors import CounterpointError, InputError, Refused, TryAgain
 from counterpoint.store import Store, disk
 from counterpoint.store.opening import MARK
@@ -97,7 +98,7 @@ class Push:
                     size = max(1, len(batch) // 2)
                     continue
                 if time.monotonic() - since > patience_s:
-                    what = f"{len(waiting):,} traces are not at the collector yet: {error}"
+                    what = f"{counted(len(waiting), 'trace')} not at the collector yet: {error}"
                     fix = f"they are safe in {self._store.path}; counterpoint push --store {self._store.path} --to {self.address}"
                     raise TryAgain(what, where=self.address, fix=fix) from error
                 stop.wait(pause)
@@ -154,7 +155,9 @@ class Push:
         try:
             kept = msgspec.json.decode(said, type=list[Kept])
         except msgspec.MsgspecError as error:
-            raise Refused("what answers there is not a collector", where=self.address, fix="counterpoint serve") from error
+            raise Refused(
+                "the server at this address is not a collector", where=self.address, fix="start one there: counterpoint serve"
+            ) from error
         if len(kept) != len(batch):
             raise Refused("the collector answered for another number of traces", where=self.address)
         return kept
@@ -170,7 +173,11 @@ class Push:
             raise Refused("the collector asks for its token", where=self.address, fix=fix)
         if status in (408, 413, 429) or status >= 500:
             raise _Later(f"{status} {text}")
-        raise Refused(f"the collector answers {status}: {text}", where=self.address, fix="counterpoint serve, of this version")
+        raise Refused(
+            f"the collector answers {status}: {text}",
+            where=self.address,
+            fix="run the same version of Counterpoint on both machines",
+        )
 
 
 def checked(url: str) -> str:

@@ -73,7 +73,7 @@ def score(ref: str, given: Sequence[Outcome], *, store: str | os.PathLike[str] |
     with opened(ref) as data:
         if not lines.is_lines(bytes(data[:HEAD])):
             fix = "import it into a store, and score it there: counterpoint import FILE"
-            raise InputError("this file cannot hold who scored it", where=ref, fix=fix)
+            raise InputError("this file format cannot record who scored the trace", where=ref, fix=fix)
     trace = with_outcomes(load(ref), given)
     save(trace, ref, to="jsonl")
     return trace

@@ -81,7 +81,7 @@ def coverage(trace: Trace, *, facts: Facts | None = None) -> Coverage:
 def rollup(trace: Trace, by: By = "agent", *, facts: Facts | None = None) -> list[Row]:
     """The rows of a trace by agent, role, tool, type or model."""
     if by not in BY:
-        raise InputError(f"cannot roll up by {by!r}", fix=did_you_mean(by, BY))
+        raise InputError(f"cannot group by {by!r}", fix=did_you_mean(by, BY))
     facts = facts or Facts(trace)
     names, group_E = _groups(facts, by)
     sums = _Sums(facts, group_E, len(names))

@@ -59,7 +59,9 @@ class Placement(NamedTuple):
                     missing[one.trace] += one.value
             gap = np.abs(given - self.carried[level] - self.replaced[level] - missing)
             if (gap > 1e-9 * np.maximum(1.0, np.abs(given))).any():
-                raise InputError(f"credit of the {level} level was lost: {gap.max():.3g}", fix="a defect; report it")
+                raise InputError(
+                    f"credit of the {level} level was lost: {gap.max():.3g}", fix="a defect of Counterpoint: please report it"
+                )
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def pay(
     is not "orchestrator". With `share` a reward is given the outcome over `best`: papers with outcomes in 0..1 pay in that unit.
     """
     if not best > 0:
-        raise InputError(f"the best outcome is {best:g}, and nothing is a share of it", fix="a world that pays something")
+        raise InputError(f"the best outcome is {best:g}, so no share of it can be computed", fix="a world that pays something")
     reads_signals = "signals" in registry.get("credit", reader).options
     parts_KN, used = np.zeros((len(rewards), len(traces))), []
     fine: list[dict[tuple[str, str], tuple[str, float]]] = [{} for _ in traces]

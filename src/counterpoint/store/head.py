@@ -113,6 +113,6 @@ class Head:
 
 
 def _lost(path: Path, what: str) -> InputError:
-    why = "without it nobody can say whether the log is whole"
+    why = "without it damage to the log cannot be found"
     fix = REPAIR.format(store=os.fspath(path.parent))
     return InputError(f"the head of the store's log {what}", where=os.fspath(path), why=why, fix=fix)

@@ -71,7 +71,7 @@ def _is_new(path: Path) -> bool:
 def _no_store(path: Path) -> InputError:
     if all((path / folder).is_dir() for folder in FOLDERS):
         fix = head.REPAIR.format(store=os.fspath(path))
-        return InputError("the store's mark is missing", where=str(path / MARK), fix=fix)
+        return InputError("the store's version file is missing", where=str(path / MARK), fix=fix)
     return InputError("this folder is not a store", where=str(path), fix="name an empty or new folder with --store DIR")
 
 
@@ -85,16 +85,16 @@ def form_of(mark: Path) -> int | None:
         version = msgspec.json.decode(data, type=dict[str, int])["counterpoint_store"]
     except (msgspec.MsgspecError, UnicodeDecodeError, KeyError) as error:
         fix = head.REPAIR.format(store=os.fspath(mark.parent))
-        raise InputError("the store's mark is damaged", where=str(mark), why=str(error), fix=fix) from error
+        raise InputError("the store's version file is damaged", where=str(mark), why=str(error), fix=fix) from error
     if version > VERSION:
         raise InputError(
-            f"the store was written by a newer Counterpoint (form {version}; this one knows up to {VERSION})",
+            f"the store was written by a newer Counterpoint (format {version}; this one reads up to {VERSION})",
             where=str(mark.parent),
             fix="upgrade: pip install -U counterpoint",
         )
     if version < 1:
         fix = f'it should say {{"counterpoint_store":{VERSION}}}'
-        raise InputError(f"the store's mark names a form that never was: {version}", where=str(mark), fix=fix)
+        raise InputError(f"the store's version file names an unknown format: {version}", where=str(mark), fix=fix)
     return version
 
 

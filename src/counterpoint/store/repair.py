@@ -230,7 +230,7 @@ class _Repair:
         except InputError as error:
             if "newer" in error.what:
                 raise
-            self._report.done.append(f"the mark was damaged: {error.why or error.what}")
+            self._report.done.append(f"the version file was damaged: {error.why or error.what}")
             self._move(mark)
         if form is None and not any((path / folder).is_dir() for folder in FOLDERS):
             raise InputError("this folder is not a store", where=str(path), fix="name one with --store DIR")
@@ -252,7 +252,7 @@ class _Repair:
             self._report.done.append("the head of the log was damaged")
         if form is None:
             write_mark(path)
-            self._report.done.append("the mark was written anew")
+            self._report.done.append("the version file was written anew")
         return is_summed
 
     # -- the log -------------------------------------------------------------------------------------------------

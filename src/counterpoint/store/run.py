@@ -228,7 +228,7 @@ class Run:
             f"record {name!r} cannot be written: {first.why}{more}",
             where=self._where,
             why="everything else is durable",
-            fix="mend it and record it again; run.drop_refused() goes on without it",
+            fix="correct it and record it again; run.drop_refused() continues without it",
         )
 
     def drop_refused(self) -> list[Refusal]:
@@ -266,7 +266,7 @@ class Run:
     def _write_finish(self, end: Finish) -> None:
         lines, refused = encode_records([end])
         if refused:
-            raise InvalidTrace(f"the trace cannot end so: {refused[0].why}", where=self._where)
+            raise InvalidTrace(f"the trace cannot be finished: {refused[0].why}", where=self._where)
         with self._commit_lock:
             if self._buffer:
                 raise InputError("something was recorded while the trace was ending", where=self._where, fix="finish it again")

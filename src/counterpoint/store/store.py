@@ -281,7 +281,7 @@ class Store:
 
         self._said.append(decide)
         if len(found) > 1:
-            raise InputError(f"{annotation_id!r} begins {len(found)} annotations", fix="give more of the id")
+            raise InputError(f"{len(found)} annotations have ids that begin with {annotation_id!r}", fix="give more of the id")
         if not found:
             raise NotFound(f"no annotation {annotation_id!r}", where=str(self.path), fix="counterpoint annotate TRACE lists them")
         return found[0]
@@ -357,7 +357,7 @@ class Store:
                 return found[0]
         if found:
             shown = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
-            raise InputError(f"{prefix!r} begins the ids of {len(found)} traces: {shown}", fix="give more of the id")
+            raise InputError(f"{len(found)} traces have ids that begin with {prefix!r}: {shown}", fix="give more of the id")
         raise self._not_found(prefix, known)
 
     def get(self, trace_id: str) -> Trace:

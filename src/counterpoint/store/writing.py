@@ -53,7 +53,7 @@ def check(trace: Trace) -> int:
                 "meta, contents or extra hold something that JSON cannot carry, such as NaN or a tuple", where=where
             )
     except (OverflowError, UnicodeEncodeError, TypeError, msgspec.MsgspecError) as error:
-        raise InvalidTrace(f"cannot be stored: {error}", where=where, fix="write finite numbers and whole Unicode") from error
+        raise InvalidTrace(f"cannot be stored: {error}", where=where, fix="write finite numbers and valid Unicode") from error
     return found.error_count
 
 
@@ -62,7 +62,7 @@ def digest_of(trace: Trace) -> str:
     try:
         return hashlib.sha256(_encode([getattr(trace, name) for name in trace.__struct_fields__])).hexdigest()
     except UnicodeEncodeError as error:
-        where, fix = f"trace {trace.trace_id!r}", "write whole Unicode"
+        where, fix = f"trace {trace.trace_id!r}", "write valid Unicode"
         raise InvalidTrace(f"cannot be stored: {error}", where=where, fix=fix) from error
 
 

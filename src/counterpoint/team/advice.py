@@ -17,7 +17,7 @@ import numpy as np
 
 import counterpoint.registry as registry
 from counterpoint.credit.best_arm import LEAST, Race, race
-from counterpoint.display import working
+from counterpoint.display import counted, working
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Trace
 from counterpoint.trace.replay import Do
@@ -151,7 +151,7 @@ def advise(
         fix = "advise a run in which a team decided something: a spawn, a merge, a message or a stop"
         raise NotIdentified("there is nothing in this run that could be changed", fix, where=trace_id)
     if budget < LEAST * len(trials.changes):
-        what = f"{len(trials.changes)} changes need {LEAST} trials each, and the budget is {budget}"
+        what = f"{counted(len(trials.changes), 'change')}, of at least {LEAST} trials each, and the budget is {budget}"
         fix = f"a budget of {LEAST * len(trials.changes)} or more, or fewer kinds of change"
         raise InputError(what, where=trace_id, fix=fix)
     rows: list[Advised] = []

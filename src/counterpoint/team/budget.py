@@ -177,7 +177,7 @@ class Meter:
             what = f"the token budget is spent: {s.tokens:,} of {b.tokens:,} used, and the next call may take {held.tokens:,}"
             return BudgetSpent(what, fix="raise the budget of tokens")
         if b.usd is not None and s.usd + held.usd > b.usd:
-            what = f"the money is spent: ${s.usd:.4f} of ${b.usd:.4f} used, and the next call may cost ${held.usd:.4f}"
+            what = f"the dollar budget is spent: ${s.usd:.4f} of ${b.usd:.4f} used, and the next call may cost ${held.usd:.4f}"
             return BudgetSpent(what, fix="raise the budget of dollars")
         if self.seconds_left() == 0.0:
             return _out_of_time(b)
@@ -252,4 +252,4 @@ class Metered:
 
 
 def _out_of_time(budget: Budget) -> BudgetSpent:
-    return BudgetSpent(f"the time is spent: {budget.seconds:g} seconds", fix="raise the budget of seconds")
+    return BudgetSpent(f"the time budget is spent: {budget.seconds:g} seconds", fix="raise the budget of seconds")

@@ -54,7 +54,9 @@ class _Lazy:
         if self._made is None:
             made = self._make()
             if made.version != self.version:
-                raise NotIdentified(f"the model has changed: {made.version}", f"the model of then: {self.name} {self.version}")
+                raise NotIdentified(
+                    f"the model has changed: {made.version}", f"use the model that recorded it: {self.name} {self.version}"
+                )
             self._made = made
         return await self._made.complete(call)
 
@@ -161,7 +163,7 @@ def _model_of(spec: Spec, task: TextTask) -> Model:
     if kind == "fake" or (kind == "local" and rest.replace("-", "").replace("_", "").replace(".", "").isalnum()):
         return make_model(spec.model, task, **spec.options)
     fix = f"name the model again, as in --model {kind}:..." + (" --base-url URL" if kind == "openai" else "")
-    raise NotIdentified(f"the recording cannot answer a changed call, and {kind} models are not asked unnamed", fix)
+    raise NotIdentified(f"the recording cannot answer a changed call, and {kind} models are asked only where you name them", fix)
 
 
 def _meta(trace: Trace, notes: list[dict[str, Any]], team: Team, ended: dict[str, Any]) -> dict[str, Any]:

@@ -155,9 +155,9 @@ def _whole(order: Order) -> Order:
     try:
         size = len(order.text.encode())
     except UnicodeEncodeError:
-        raise InputError("the text is not Unicode", where="text", fix="half a surrogate pair is not a character") from None
+        raise InputError("the text is not Unicode", where="text", fix="write valid Unicode, no half surrogate pairs") from None
     if size > _LONGEST:
-        raise InputError(f"the text has {size:,} bytes, more than {_LONGEST:,}", where="text", fix="say it shorter")
+        raise InputError(f"the text has {size:,} bytes, more than {_LONGEST:,}", where="text", fix="shorten it")
     return replace(order, id=order.id or uuid.uuid4().hex[:16], by=order.by or _who(), at=order.at or time.time())
 
 
@@ -184,7 +184,7 @@ def _running(store: Path, trace_id: str) -> LineReader:
     if so_far.finished is not None:
         raise _over(trace_id)
     if not is_held(path):
-        why = "its recorder is gone"
+        why = "the process that recorded it has ended"
         raise Refused(f"trace {trace_id!r} is not running", why=why, fix=f"counterpoint record --resume {trace_id}")
     if not control_path(store, trace_id).exists():
         raise _deaf(trace_id)
@@ -192,7 +192,7 @@ def _running(store: Path, trace_id: str) -> LineReader:
 
 
 def _over(trace_id: str) -> Refused:
-    fix = f"counterpoint fork {trace_id} --at EVENT asks what another word would have changed"
+    fix = f"counterpoint fork {trace_id} --at EVENT shows what another message would have changed"
     return Refused(f"trace {trace_id!r} is over", why="only a running team can be steered", fix=fix)
 
 
@@ -280,7 +280,7 @@ def wait(store: str | os.PathLike[str], trace_id: str, order: Order, timeout_s: 
         if sign in data and (found := effects(store, trace_id, order.id)):
             return found
         if not is_held(journal) and not effects(store, trace_id, order.id):
-            why = "nobody reached a safe point before that"
+            why = "no agent reached a safe point before that"
             raise Refused(f"trace {trace_id!r} ended, and the order with it", why=why, fix="counterpoint show says how it ended")
         if time.monotonic() >= end:
             return []

@@ -112,7 +112,7 @@ class Spec:
             for option in () if is_held else getattr(made, "guarded", ()):
                 if option in options and id_ not in allow:
                     what = f"gives the tool {id_} the option {option}: {options[option]!r}"
-                    raise Refused(what, where=where, why="a file is not consent", fix=f"where you trust it: --allow {id_}")
+                    raise Refused(what, where=where, why="a file cannot give permission", fix=f"if you trust it: --allow {id_}")
 
     def make_task(self) -> TextTask:
         """The task with its dials."""
@@ -338,7 +338,7 @@ def check_same(trace: Trace, task: TextTask, model: Model, used: Harness) -> Non
     ]
     for what, was, now in pairs:
         if was != now:
-            fix = f"use the {what} of then: {was}"
+            fix = f"use the {what} that recorded it: {was}"
             raise InputError(f"the {what} is not the one that recorded this: {now}", where=trace.trace_id, fix=fix)
 
 

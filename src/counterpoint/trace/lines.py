@@ -219,7 +219,7 @@ class LineReader:
             raise self._wrong("is not a header", 'the first line is {"counterpoint":1,"trace_id":..,"task_id":..}')
         if version > VERSION:
             raise InputError(
-                f"was written by a newer Counterpoint (form {version}; this one reads up to {VERSION})",
+                f"was written by a newer Counterpoint (format {version}; this one reads up to {VERSION})",
                 where=self.where,
                 fix="upgrade: pip install -U counterpoint",
             )

@@ -168,7 +168,8 @@ class Credit(Tabular):
             gap = np.abs(sums - self.declared)[has]
             if (gap > 1e-9 * np.maximum(1.0, size[has])).any():
                 raise InputError(
-                    f"{self.mechanism}: the {unit} rows miss their sum by {gap.max():.3g}", fix="a defect; report it"
+                    f"{self.mechanism}: the {unit} rows miss their sum by {gap.max():.3g}",
+                    fix="a defect of Counterpoint: please report it",
                 )
 
     @property

@@ -36,7 +36,7 @@ def _hash(*parts: bytes, size: int = _SHORT) -> bytes:
 
 
 def _broken(where: str, what: str, fix: str) -> InputError:
-    return InputError(f"is damaged: {what}", where=where, why="the disk or somebody changed it", fix=fix)
+    return InputError(f"is damaged: {what}", where=where, why="it was changed after it was written", fix=fix)
 
 
 def summed_object(body: bytes, before: bytes) -> tuple[bytes, bytes]:
@@ -118,14 +118,16 @@ def explained(path: Path, run: Path) -> Iterator[None]:
         match error.errno:
             case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
                 fix = f"free some space, then: counterpoint train --resume {run}"
-                why = "everything written before is whole"
+                why = "everything written before is intact"
                 raise CounterpointError("no space left to write", where=where, why=why, fix=fix) from error
             case errno.EACCES | errno.EPERM | errno.EROFS:
-                raise InputError("may not be written", where=where, fix="check the folder's owner and mode") from error
+                raise InputError(
+                    "cannot be written: permission denied", where=where, fix="check the folder's owner and mode"
+                ) from error
         raise CounterpointError(error.strerror or str(error), where=where) from error
 
 
-_FIX = "restore the file from a copy, or begin the run again; what stands before this line is whole"
+_FIX = "restore the file from a copy, or begin the run again; everything before this line is intact"
 
 
 @dataclass

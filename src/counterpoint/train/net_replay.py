@@ -31,7 +31,7 @@ class NetReplay:
     def _replay(self, trace: Trace, forks: int) -> TeamReplay:
         world = find(str(trace.meta["world"]))
         if not isinstance(world, TeamWorld):
-            raise Refused(f"{trace.meta['world']} is no TeamWorld", where=trace.trace_id, fix="train in a TeamWorld")
+            raise Refused(f"{trace.meta['world']} is not a TeamWorld", where=trace.trace_id, fix="train in a TeamWorld")
         own = np.asarray(self._salts[trace.trace_id], np.int64)
         salt = np.full(forks, own) if own.ndim == 0 else np.repeat(own[:, None], forks, axis=1)
         policy = TeamPolicy(self._net, name=str(trace.meta["policy"]), greedy=False, salt=salt)

@@ -160,7 +160,7 @@ class Preset:
             raise InputError(f"no loss {self.loss_name!r}", fix=did_you_mean(self.loss_name, registry.ids("loss")))
         for name in self.rates:
             if name not in _RATES:
-                raise InputError(f"no learning rate of {name!r}", fix=did_you_mean(name, _RATES))
+                raise InputError(f"there is no learning rate for {name!r}", fix=did_you_mean(name, _RATES))
         if self.group < 1 or self.episodes % self.group:
             raise InputError(f"{self.episodes} episodes do not make groups of {self.group}", fix=f"a multiple of {self.group}")
         if self.tree and math.prod(self.tree) != self.group:

@@ -71,7 +71,7 @@ class RayCluster:
         """Raise where a worker runs other code of ours than this process: its numbers could differ."""
         if found != code_digest():
             fix = "install this version on every node, or start from a folder that all of them share"
-            raise InputError("a worker has other code of Counterpoint than this process", where=f"node {node}", fix=fix)
+            raise InputError("a worker runs other code of Counterpoint than this process", where=f"node {node}", fix=fix)
 
     def not_placed(self, placed: int, waited_s: float) -> CounterpointError:
         """The error of workers that found no place in time: what was asked, and what there is."""
@@ -155,7 +155,7 @@ def _reach(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_HEAD_S).close()
     except (OSError, ValueError) as error:
         fix = "the address that `ray start --head` printed, HOST:6379, from a node of the cluster; or auto"
-        raise TryAgain("nobody answers at the address of the Ray cluster", where=address, why=str(error), fix=fix) from error
+        raise TryAgain("nothing answers at the address of the Ray cluster", where=address, why=str(error), fix=fix) from error
 
 
 def _has() -> str:

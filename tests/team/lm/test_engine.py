@@ -276,10 +276,10 @@ def test_new_weights_forget_what_was_held(llama: tuple[Any, Path]) -> None:
 @pytest.mark.parametrize(
     ("config", "what"),
     [
-        ({"model_type": "gpt2"}, "no model family 'gpt2'"),
+        ({"model_type": "gpt2"}, "the model family 'gpt2' is not supported"),
         ({"model_type": "mistral", "sliding_window": 4096}, "sliding-window"),
-        ({"model_type": "llama", "rope_scaling": {"rope_type": "yarn"}}, "no position scaling 'yarn'"),
-        ({"model_type": "llama", "hidden_act": "gelu"}, "no activation 'gelu'"),
+        ({"model_type": "llama", "rope_scaling": {"rope_type": "yarn"}}, "the position scaling 'yarn' is not supported"),
+        ({"model_type": "llama", "hidden_act": "gelu"}, "the activation 'gelu' is not supported"),
     ],
 )
 def test_what_it_cannot_compute_is_refused(config: dict[str, Any], what: str) -> None:

@@ -386,7 +386,7 @@ def test_a_model_of_another_kind_is_refused_before_it_is_asked(tiny: Path, tmp_p
     other = shutil.copytree(tiny, tmp_path / "other")
     said = json.loads((other / "config.json").read_text())
     (other / "config.json").write_text(json.dumps(said | {"model_type": "bloom"}))
-    with pytest.raises(InputError, match=r"no model family 'bloom' \(the engine knows llama, mistral, qwen2, qwen3\)"):
+    with pytest.raises(InputError, match=r"the model family 'bloom' is not supported \(the engine knows llama, mistral, qwen2, qwen3\)"):
         local(str(other))
 
 
@@ -480,7 +480,7 @@ def test_a_run_is_used_by_its_folder_whether_it_trained_weights_or_an_adapter(ti
     assert (shown["version"], shown["path"]) == (find(str(over)).digest(), str(over))
     with pytest.raises(NotFound, match="no folder"):
         trained(tmp_path / "none")
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="exists already"):
         export(find(str(over)), tmp_path / "all")
 
 
@@ -506,12 +506,12 @@ def test_each_role_speaks_with_its_own_adapter_over_those_of_the_run_before(tiny
 
 def test_an_adapter_for_another_model_is_refused(tiny: Path, tmp_path: Path) -> None:
     other = make_tiny(tmp_path / "other", seed=1)
-    with pytest.raises(InputError, match=r"an adapter for another model.*was trained over weights with digest"):
+    with pytest.raises(InputError, match=r"this adapter is for another model.*was trained over weights with digest"):
         find(str(_trained(tmp_path / "digest", tiny, base=str(other))))
     wide = make_tiny(tmp_path / "wide", width=64)
     run = _trained(tmp_path / "shape", tiny, base=str(wide), base_weights=None)
     told = _refused(run)[0]
-    assert (told.where, told.what[:28]) == ("shape", "an adapter for another model")
+    assert (told.where, told.what[:28]) == ("shape", "this adapter is for another model")
     (run / "shared.safetensors").write_bytes(b"no")
     assert _refused(run)[0].what == "the adapter cannot be read"
     (run / "shared.safetensors").unlink()

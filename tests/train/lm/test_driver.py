@@ -209,7 +209,7 @@ def test_messages_come_out_whole_however_they_arrive() -> None:
 def test_a_rollout_that_ends_its_worker_twice_is_named(pool: Driver) -> None:
     with (
         pytest.warns(RuntimeWarning),
-        pytest.raises(CounterpointError, match=r"rollout 3 ended its worker twice.*SIGKILL") as error,
+        pytest.raises(CounterpointError, match=r"rollout 3 crashed its worker twice.*SIGKILL") as error,
     ):
         pool.play([*demos(3), odd("kill"), *demos(2)], None)
     assert error.value.where == "odd kill"

@@ -20,7 +20,7 @@ from counterpoint.app.api.inputs import found_ids, many_traces
 from counterpoint.app.library import store_path
 from counterpoint.app.scoring import author
 from counterpoint.app.search import is_narrow, matcher
-from counterpoint.display import moment
+from counterpoint.display import counted, moment
 from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.store import Store
 from counterpoint.store.annotations import Change, Dataset
@@ -67,7 +67,8 @@ class Annotations(Tabular):
     def caption(self) -> str:
         """How many, by how many."""
         people, models = ({row.by for row in self.rows if row.is_model is is_model} for is_model in (False, True))
-        return f"{len(self.rows):,} annotations by {len(people)} people and {len(models)} models"
+        who = f"{counted(len(people), 'person', 'people')} and {counted(len(models), 'model')}"
+        return f"{counted(len(self.rows), 'annotation')} by {who}"
 
 
 def annotate(

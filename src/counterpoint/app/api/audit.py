@@ -21,6 +21,7 @@ from counterpoint.audit.injection import Injection, injections
 from counterpoint.audit.measures import measures, summary
 from counterpoint.audit.records import DEFINITIONS, HACKS, Finding, Measure, Summary
 from counterpoint.audit.taint import MayTaint, may_taint, suspects
+from counterpoint.display import counted
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace
 from counterpoint.trace.steered import is_steered
@@ -115,7 +116,7 @@ class Audit(Tabular):
     def caption(self) -> str:
         """Which traces, and which reward hacks were found."""
         names = ", ".join(dict.fromkeys(f.hack for f in self.found)) or "no reward hack found"
-        return (self.traces[0].trace_id if len(self.traces) == 1 else f"{len(self.traces):,} traces") + f": {names}"
+        return (self.traces[0].trace_id if len(self.traces) == 1 else counted(len(self.traces), "trace")) + f": {names}"
 
 
 @dataclass(frozen=True)
@@ -204,7 +205,7 @@ def chosen_by(only: Sequence[str]) -> frozenset[str]:
     for word in only:
         match = next((known for known in _ONLY if known.lower() == word.lower().replace("-", "_")), None)
         if match is None:
-            raise InputError(f"nothing to audit is called {word!r}", fix=did_you_mean(word, _ONLY))
+            raise InputError(f"audit has no measure or check named {word!r}", fix=did_you_mean(word, _ONLY))
         if match == "hacks":
             out |= set(HACKS)
         elif match in _FAMILIES:
@@ -281,7 +282,8 @@ class TaintAudit(Tabular):
     def caption(self) -> str:
         """How many violations in how many traces."""
         tainted = sum(int(one.may.tainted.sum()) for one in self.traces)
-        return f"{len(self.traces):,} traces: {len(self.violations):,} violations, {tainted:,} events may be tainted"
+        count = f"{counted(len(self.traces), 'trace')}: {counted(len(self.violations), 'violation')}"
+        return f"{count}, {counted(tainted, 'event')} may be tainted"
 
 
 def taint_of(trace: Trace, *, facts: Facts | None = None) -> TraceTaint:

@@ -351,7 +351,7 @@ def _check_finished(folder: Path, config: Mapping[str, Any]) -> None:
     is_same = all(about[key] == config[key] for key in ("preset", "world", "seed"))
     is_same &= all(about["world_config"].get(key) == value for key, value in asked.items())
     if not is_same or run.config().get("budget_calls", config.get("budget_calls")) != config.get("budget_calls"):
-        raise InputError("is a run of other settings", where=str(folder), fix="another --out DIR")
+        raise InputError("holds a run with other settings", where=str(folder), fix="choose another --out DIR")
     if about["status"] != "finished":
         fix = f"counterpoint train --resume {folder}, then this again"
         raise InputError(f"is {about['status']}, not finished", where=str(folder), fix=fix)

@@ -121,7 +121,7 @@ def found_ids(store: Store, name: str) -> list[str]:
     matches = matcher(name, store.datasets())
     ids = [row.id for row in store.rows() if matches(row)]
     if not ids:
-        raise NotFound(f"no trace matches {name!r}", where=os.fspath(store.path), fix=f"counterpoint ls '{name}'")
+        raise NotFound(f"no trace matches {name!r}", where=os.fspath(store.path), fix="counterpoint ls shows what there is")
     return ids
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from counterpoint.app.api.annotate import chosen_names, opened
 from counterpoint.app.api.rubric import Rubric, call_for, read_rubric, things
 from counterpoint.audit.agreement import Agreement, of_labels, of_scores
+from counterpoint.display import counted
 from counterpoint.errors import InputError, Refused
 from counterpoint.store import Store
 from counterpoint.team.budget import tokens_of
@@ -181,7 +182,7 @@ def plan_of(
 def check_budget(plan: Plan, budget_tokens: int | None) -> None:
     """Raise where a model that costs something would be asked without a budget."""
     if plan.questions and not plan.is_free and budget_tokens is None:
-        what = f"{plan.model.name} would be asked {len(plan.questions):,} questions, for up to {plan.tokens:,} tokens"
+        what = f"{plan.model.name} would be asked {counted(len(plan.questions), 'question')}, for up to {plan.tokens:,} tokens"
         raise Refused(what, fix=f"--budget-tokens {plan.tokens} allows that much; with a smaller number it stops earlier")
 
 
@@ -366,5 +367,5 @@ def _skill(text: str) -> float:
     except ValueError:
         skill = -1.0
     if not 0 <= skill <= 1:
-        raise InputError(f"{text!r} is no skill", where="--model fake:SKILL", fix="a number from 0 to 1, as in fake:0.8")
+        raise InputError(f"{text!r} is not a skill", where="--model fake:SKILL", fix="a number from 0 to 1, as in fake:0.8")
     return skill

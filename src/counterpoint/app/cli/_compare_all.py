@@ -18,6 +18,7 @@ import click
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, note, table
 from counterpoint.app.cli._progress import Bar, progress
 from counterpoint.app.words import plain_text
+from counterpoint.display import counted
 from counterpoint.errors import InputError
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def _race(asked: Mapping[str, Any]) -> Race:
         every_world=every, seeds=asked["seeds"], budget=asked["budget"], shard=_shard(asked["shard"]),
     )  # fmt: skip
     if not found.methods:
-        raise InputError("no method is left", where="--shard", fix="fewer shards than methods")
+        raise InputError("this shard has no method", where="--shard", fix="use at most as many shards as there are methods")
     return found
 
 
@@ -177,7 +178,7 @@ def _shown(asked: Mapping[str, Any], *, as_json: bool) -> None:
     result = result_of(place)
     if asked["export"]:
         write_rows(asked["export"], result.head, result.rows)
-        note(f"wrote {asked['export']}: {len(result.rows):,} rows")
+        note(f"wrote {asked['export']}: {counted(len(result.rows), 'row')}")
     if asked["table_file"]:
         put([(asked["table_file"], markdown(result, _PAGE).encode())])
         note(f"wrote {asked['table_file']}")

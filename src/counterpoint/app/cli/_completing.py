@@ -12,6 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 import counterpoint.registry as registry
+from counterpoint.display import counted
 
 Offered = Iterable[tuple[str, str]]
 """A word and what it is."""
@@ -68,14 +69,14 @@ def _traces(ctx: click.Context) -> Offered:
     from counterpoint.app.cli._store import list_store
 
     rows, _, datasets = list_store(_store(ctx))
-    yield from ((f"in:{name}", found.query or f"{len(found.ids):,} traces") for name, found in datasets.items())
+    yield from ((f"in:{name}", found.query or counted(len(found.ids), "trace")) for name, found in datasets.items())
     yield from ((row.id, row.title or row.task_id) for row in reversed(rows[-_TRACES:]))
 
 
 def _datasets(ctx: click.Context) -> Offered:
     from counterpoint.app.cli._store import list_store
 
-    return [(name, found.query or f"{len(found.ids):,} traces") for name, found in list_store(_store(ctx)).datasets.items()]
+    return [(name, found.query or counted(len(found.ids), "trace")) for name, found in list_store(_store(ctx)).datasets.items()]
 
 
 def _worlds(ctx: click.Context) -> Offered:

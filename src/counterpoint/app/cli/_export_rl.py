@@ -85,10 +85,12 @@ def _kind(refs: Sequence[str], output: str | None) -> str:
     if not refs:
         raise InputError("no trace was named", fix="counterpoint export TRACE... --to rl -o rows.jsonl, or a query of `ls`")
     if output is None:
-        raise InputError("there is no place to write to", fix="add -o rows.jsonl, -o rows.parquet, or -o - for stdout")
+        raise InputError("no output was named", fix="add -o rows.jsonl, -o rows.parquet, or -o - for stdout")
     suffix = ".jsonl" if output == "-" else Path(output).suffix
     if suffix not in RL_SUFFIXES:
-        raise InputError(f"rows are no {suffix or 'folder'}", where=f"-o {output}", fix="name it .jsonl or .parquet")
+        raise InputError(
+            f"rows are not written as {suffix or 'a folder'}", where=f"-o {output}", fix="name it .jsonl or .parquet"
+        )
     return suffix
 
 

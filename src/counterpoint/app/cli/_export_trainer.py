@@ -112,18 +112,20 @@ def _place(refs: Sequence[str], target: str, output: str | None, trainer: Traine
     if not refs:
         raise InputError("no trace was named", fix=f"counterpoint export TRACE... --to {target} -o rows{usual}")
     if output is None:
-        raise InputError("there is no place to write to", fix=f"add -o rows{usual}, or -o rows/ for a file per policy")
+        raise InputError("no output was named", fix=f"add -o rows{usual}, or -o rows/ for a file per policy")
     if output == "-":
         suffix = next((s for s in trainer.suffixes if s == ".jsonl"), None)
         if suffix is None:
-            raise InputError(f"{target} is not text, which stdout is for", where="-o -", fix=f"-o rows{usual}")
+            raise InputError(f"{target} rows are not text, so stdout cannot take them", where="-o -", fix=f"-o rows{usual}")
         return _Place(Path("-"), suffix, is_folder=False)
     path = Path(output)
     if output.endswith("/") or path.is_dir():
         return _Place(path, usual, is_folder=True)
     if path.suffix not in trainer.suffixes:
         known = " or ".join(trainer.suffixes)
-        raise InputError(f"{target} has no {path.suffix or 'such'} files", where=f"-o {output}", fix=f"{known}, or a folder/")
+        raise InputError(
+            f"{target} rows are not written as {path.suffix or 'such'} files", where=f"-o {output}", fix=f"{known}, or a folder/"
+        )
     return _Place(path, path.suffix, is_folder=False)
 
 

@@ -35,7 +35,7 @@ def train_stop(world: Any, given: Mapping[str, Any], ids: list[str], *, as_json:
         raise NotFound(f"no stop trainer named {name!r}", fix=did_you_mean(name, TRAINERS))
     unused = [flag for flag in _RUNS if given[flag] is not None]
     if unused:
-        raise InputError(f"a stop rule is learned at once: --{unused[0]} says nothing here", fix="--set traces=N, --seed S")
+        raise InputError(f"--{unused[0]} has no effect: a stop rule is learned in one step", fix="--set traces=N, --seed S")
     numbers, pairs = dict(_DEFAULTS), []
     for pair in given["pairs"]:
         key, _, text = pair.partition("=")
@@ -49,7 +49,7 @@ def train_stop(world: Any, given: Mapping[str, Any], ids: list[str], *, as_json:
     seed = given["seed"] or 0
     out = given["out"] or Path("runs") / f"{name}-{world.name}-seed{seed}.npz"
     if out.exists():
-        raise InputError("exists already", where=str(out), fix="another --out")
+        raise InputError("exists already", where=str(out), fix="choose another --out")
     if given["is_dry"]:
         plan = {"trainer": name, "world": world.name, "seed": seed, "out": str(out), "recorded": len(ids), **numbers}
         return emit({"schema": SCHEMA_VERSION, "would_train": plan}) if as_json else click.echo(json.dumps(plan))

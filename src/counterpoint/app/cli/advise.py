@@ -15,7 +15,7 @@ import click
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, table
 from counterpoint.app.cli._store import open_store, store_option
 from counterpoint.app.words import plain_text
-from counterpoint.display import number
+from counterpoint.display import counted, number
 from counterpoint.errors import InputError
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def advice_object(found: Advice, kept: str | None) -> dict[str, Any]:
 
 def advice_text(found: Advice, limit: int, kept: str | None) -> str:
     """Advice as text: a table and a certificate for what the changes are for."""
-    how = f"{found.trials:,} trials" if found.source == "forks" else f"{found.trials:,} runs of the task, nothing replayed"
+    how = counted(found.trials, "trial") if found.source == "forks" else f"{found.trials:,} runs of the task, nothing replayed"
     parts = [f"{found.trace_id}: {how}"]
     for scope, said in found.certificates.items():
         rows = found.of(scope)

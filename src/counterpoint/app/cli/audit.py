@@ -284,11 +284,11 @@ def _taint_text(trace: Trace, facts: Facts, one: TraceTaint) -> str:
     blocked, possible = (sum(s.status == status for s in sinks) for status in ("blocked", "possible"))
     labels = ", ".join(f"{n:,} {name}" for name, n in told["by_label"].items()) or "none"
     rows = [
-        ("trace", f"{trace.trace_id}: {len(found)} violations, {blocked} blocked, {possible} possible"),
-        ("sources", f"{told['sources']:,} untrusted events ({labels})"),
+        ("trace", f"{trace.trace_id}: {counted(len(found), 'violation')}, {blocked} blocked, {possible} possible"),
+        ("sources", f"{counted(told['sources'], 'untrusted event')} ({labels})"),
         (
             "reach",
-            f"{reach['events']:,} of {reach['of']:,} events, {reach['agents']:,} of {reach['of_agents']:,} agents (may-taint)",
+            f"{reach['events']:,} of {reach['of']:,} events, {reach['agents']:,} of {reach['of_agents']:,} agents, at most",
         ),
         ("verdict", verdict_of(one.injections)),
     ]
@@ -321,7 +321,7 @@ def _order(one: Injection) -> str:
         ("text", f"{one.event}{f'  {one.tool}' if one.tool else ''}{f', {one.source}' if one.source else ''}"),
         ("does", "; ".join(one.kinds[:5])),
         ("words", one.excerpt),
-        ("reached", f"{one.events:,} events of {one.agents:,} agents, at most" if one.events else "nothing"),
+        ("reached", f"at most {counted(one.events, 'event')} of {counted(one.agents, 'agent')}" if one.events else "nothing"),
         *((("effects" if not k else ""), line) for k, line in enumerate(acts[:5])),
     ]
     return _block("INJECTION", f"{one.status} (score {one.score:g}, threshold {one.bar:g})", rows)
@@ -345,4 +345,4 @@ def _incident(sink: Sink) -> str:
         ("sink", f"{sink.event}  {sink.what}"),
         ("rule", f"{sink.rule} ({sink.strength})"),
     ]
-    return _block("VIOLATION", "" if sink.after is None else f"{sink.after:,} events after its source", rows)
+    return _block("VIOLATION", "" if sink.after is None else f"{counted(sink.after, 'event')} after its source", rows)

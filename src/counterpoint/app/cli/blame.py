@@ -19,6 +19,7 @@ from counterpoint.app.words import plain_text
 from counterpoint.audit.blame.judge import Blame, Suspect
 from counterpoint.audit.blame.reasons import FAMILIES
 from counterpoint.audit.blame.search import Decisive
+from counterpoint.display import counted
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
 
@@ -117,7 +118,7 @@ def _shown(trace: Trace, found: Blame, decisive: Decisive | None, limit: int) ->
     """One run for people: the suspects, each with its reasons below it."""
     first = found.suspects[0]
     outcome = "no outcome stated" if found.outcome is None else f"team reward {found.outcome:g}"
-    lines = [f"{trace.trace_id}: {outcome}; {found.steps:,} step{'s'[: found.steps != 1]} could have decided it"]
+    lines = [f"{trace.trace_id}: {outcome}; {counted(found.steps, 'step')} could have decided it"]
     lines.append(f"{found.sure}: {first.name} at step {first.step} ({first.score:.0%})")
     if decisive is not None:
         lines.append(_by_forks(decisive))
@@ -139,7 +140,7 @@ def _suspect(suspect: Suspect) -> list[str]:
 
 def _by_forks(found: Decisive) -> str:
     where = f"step {found.step} of {found.agent} ({found.event})" if found.event is not None else "no step"
-    share = f"{found.forks} forks, {found.steps} steps to try"
+    share = f"{counted(found.forks, 'fork')}, {counted(found.steps, 'step')} to try"
     return f"by forks: {where}; {found.words}  ({share})"
 
 
@@ -156,5 +157,5 @@ def _many(told: Blamed, limit: int | None, only_causes: bool) -> str:
         lines += ["", table(("trace", "step", "agent", "score", "cause", "text"), cells, right=(1, 3))]
         lines += [f"… {len(firsts) - len(cells):,} more runs (--limit)"] if len(firsts) > len(cells) else []
     left_out = f", {len(told.refused):,} left out: {told.refused[0][1].what}" if told.refused else ""
-    lines.append(f"{len(found):,} runs judged{left_out}")
+    lines.append(f"{counted(len(found), 'run')} judged{left_out}")
     return "\n".join(lines)

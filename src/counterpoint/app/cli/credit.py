@@ -106,7 +106,7 @@ def credit(
 def _names(method: str | None, methods: str | None, compare: str | None) -> list[str | None]:
     """The mechanisms that were asked for, in order; None stands for the one that is chosen."""
     if methods is not None and (method is not None or compare is not None):
-        raise InputError("--methods names all mechanisms", fix="leave out --method and --compare")
+        raise InputError("--methods already names the mechanisms", fix="leave out --method and --compare")
     if methods is not None:
         named = [name.strip() for name in methods.split(",") if name.strip()]
         if not named:
@@ -150,7 +150,10 @@ def _dry_run(names: list[str | None], traces: list[Trace], options: dict[str, An
 
     for i, name in enumerate(names):
         if name is None:
-            raise InputError("the mechanism that is chosen asks no model", fix="name the one whose cost you want: --method NAME")
+            raise InputError(
+                "without --method no forks are made, so there is no cost to estimate",
+                fix="name the one whose cost you want: --method NAME",
+            )
         price = fork_price(name, traces, options if i == 0 else {})
         if as_json:
             emit({"schema": SCHEMA_VERSION, "method": name, "forks": price.forks if price else 0,

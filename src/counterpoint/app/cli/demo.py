@@ -20,7 +20,7 @@ from counterpoint.app.cli._progress import progress
 from counterpoint.app.library import save
 from counterpoint.audit.hacks import hacks
 from counterpoint.audit.measures import measures
-from counterpoint.display import number
+from counterpoint.display import counted, number
 from counterpoint.envs.synthetic import synthetic_trace
 from counterpoint.envs.synthetic.planted import busy_team, mail_team
 from counterpoint.errors import InputError
@@ -191,8 +191,8 @@ def language_demo(folder: Path, seed: int, *, as_json: bool) -> None:
         return
     tokens = number(trace.costs.get("tokens"))
     ended = "solved" if solved else "not solved"
-    click.echo(f"{ended}: reward {number(trace.rewards['team'], 3)}, {len(trace.members)} agents, {calls} calls, ", nl=False)
-    click.echo(f"{tokens} tokens, {took:.0f} s\n")
+    click.echo(f"{ended}: reward {number(trace.rewards['team'], 3)}, {counted(len(trace.members), 'agent')}, ", nl=False)
+    click.echo(f"{counted(calls, 'call')}, {tokens} tokens, {took:.0f} s\n")
     place = row["store"]
     steps = [(f"show {name} --store {place}", "what each said"), (f"credit {name} --store {place}", "who earned it")]
     _tell_next([*steps, (f"view {name} --store {place}", _browser())], head="Next  ")

@@ -137,7 +137,9 @@ def _write_format(
 def _write_rows(traces: tuple[str, ...], target: str, output: str | None, rows: dict[str, Any], **how: Any) -> None:
     about = {"credit": rows["credit"] or _CREDIT, "options": options_of(rows["options"]), **how}
     if target == RL and rows["policy"] is not None:
-        raise InputError("rl holds the rows of all policies", where="--policy", fix="choose by its column, or --to trl")
+        raise InputError(
+            "--to rl writes the rows of all policies", where="--policy", fix="filter by the column `policy`, or use --to trl"
+        )
     if target == RL:
         write_rl(traces, output, **about)
         return
@@ -191,7 +193,7 @@ def _refuse_mixture(
     if html is None and is_part:
         raise InputError("--agents, --window and --summary are for the viewer's file", fix="add --html FILE")
     if html is not None and output is not None:
-        raise InputError("there are two places to write to", where="-o and --html", fix="run it twice")
+        raise InputError("two outputs were named", where="-o and --html", fix="run the command once for each")
     if html is not None and not traces:
         raise InputError("no trace was named", fix="counterpoint export TRACE --html FILE; `counterpoint ls` lists traces")
 
@@ -201,7 +203,7 @@ def _refuse_usage(traces: tuple[str, ...], target: str, output: str | None, form
         raise InputError("no trace was named", fix="counterpoint export TRACE -o FILE; `counterpoint ls` lists traces")
     if output is None:
         example = f"-o {target}/" if format_.write is None else f"-o run{format_.suffixes[0]}"
-        raise InputError("there is no place to write to", fix=f"add {example}, or -o - for stdout")
+        raise InputError("no output was named", fix=f"add {example}, or -o - for stdout")
     if output == "-" and format_.write is None:
         raise InputError(f"{target} makes several files, which stdout cannot hold", where="-o -", fix=f"use -o {target}/")
     if output == "-" and len(traces) > 1:

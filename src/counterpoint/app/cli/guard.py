@@ -178,7 +178,7 @@ def _read(session: str) -> Any:
     reader = reader_of(GuardState(), path, path, to_end=True)
     if reader.state.is_empty:
         fix = "name the .jsonl file of a session of Claude Code or Codex"
-        raise InputError("nothing of a session is in this file", where=path, fix=fix)
+        raise InputError("this file holds no session", where=path, fix=fix)
     return reader
 
 
@@ -298,7 +298,7 @@ def learn_(logs: tuple[Path, ...], out: Path, minutes: float, cost: float, seed:
     from counterpoint.app.guard.advice import learn, stretches
 
     if out.exists():
-        raise InputError("exists already", where=str(out), fix="another -o")
+        raise InputError("exists already", where=str(out), fix="choose another file with -o")
     work, sessions = [], 0
     for path in (file for log in logs for file in ([log] if log.is_file() else sorted(log.rglob("*.jsonl")))):
         try:

@@ -17,6 +17,7 @@ from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
 from counterpoint.app.cli._progress import track
 from counterpoint.app.cli._store import open_store, store_option
 from counterpoint.app.words import plain_text
+from counterpoint.display import counted
 from counterpoint.errors import InputError, NotFound
 
 if TYPE_CHECKING:
@@ -223,7 +224,8 @@ def follow(places: list[str], format_: str | None, prices: Prices, options: dict
                     emit({"schema": SCHEMA_VERSION, **outcome.as_dict()})
                 else:
                     ids = " ".join(outcome.traces) or outcome.session
-                    click.echo(f"{outcome.status:9} {ids}  {outcome.agents:,} agents  {outcome.events:,} events")
+                    size = f"{counted(outcome.agents, 'agent')}  {counted(outcome.events, 'event')}"
+                    click.echo(f"{outcome.status:9} {ids}  {size}")
             spent = time.monotonic() - begin
             time.sleep(max(_EVERY_S, spent * (1 / _SHARE - 1)))
 
@@ -238,7 +240,7 @@ def summary(account: Account, found: Found, *, is_dry: bool = False) -> str:
     """What was found, and what was not."""
     rows = []
     for name, counts in sorted(account.by_importer.items()):
-        cells = [f"{counts['sessions']:,} sessions", f"{counts['agents']:,} agents", f"{counts['events']:,} events"]
+        cells = [counted(counts["sessions"], "session"), counted(counts["agents"], "agent"), counted(counts["events"], "event")]
         rows.append([name, *cells, f"{account.seconds[name]:.1f} s", _statuses(counts)])
     lines = [table([""] * 6, rows, right=(1, 2, 3, 4)).lstrip("\n")]
     report = account.report
@@ -246,7 +248,7 @@ def summary(account: Account, found: Found, *, is_dry: bool = False) -> str:
     by_rule = f" ({_listed(report.inferred)})" if inferred else ""
     lines.append(f"links    exact {exact:,} · inferred {inferred:,}{by_rule} · unlinked {report.unlinked_count:,}")
     lines += _first(report.unlinked, report.unlinked_count)
-    unaccounted = f" · {account.without_usage:,} model calls without a usage record" if account.without_usage else ""
+    unaccounted = f" · {counted(account.without_usage, 'model call')} without a usage record" if account.without_usage else ""
     if account.without_transcript:
         unaccounted += f" · {account.without_transcript:,} agents without a transcript"
         unaccounted += f", whose parents state {account.stated:,}" if account.stated else ""
@@ -254,15 +256,15 @@ def summary(account: Account, found: Found, *, is_dry: bool = False) -> str:
     if account.secrets:
         lines.append(f"secrets  about {account.secrets.total():,} ({_listed(account.secrets)}): masked in every export")
     if report.broken_count:
-        lines.append(f"broken   {report.broken_count:,} records left out")
+        lines.append(f"broken   {counted(report.broken_count, 'record')} left out")
         places = [f"{b['file']}:{b['line']}: {b['what']}" if b["line"] else f"{b['file']}: {b['what']}" for b in report.broken]
         lines += _first(places, report.broken_count)
     if report.unknown:
-        lines.append(f"unknown  {report.unknown.total():,} records of kinds we do not know ({_listed(report.unknown)})")
+        lines.append(f"unknown  {counted(report.unknown.total(), 'record')} of kinds we do not know ({_listed(report.unknown)})")
     if report.mended:
-        lines.append(f"mended   {_listed(report.mended)}")
+        lines.append(f"repaired {_listed(report.mended)}")
     lacks = {what: n for what, n in report.lacks.items() if not what.startswith(("the tokens", "the transcript of a sub-agent"))}
-    lines += [f"lacking  {what} ({n:,})" for what, n in sorted(lacks.items(), key=lambda row: -row[1])[:5]]
+    lines += [f"missing  {what} ({n:,})" for what, n in sorted(lacks.items(), key=lambda row: -row[1])[:5]]
     lines += _skipped(found)
     lines += [f"failed   {o.session}: {plain_text(o.error or '')}" for o in account.failed[:_SHOWN]]
     if is_dry:

@@ -105,7 +105,9 @@ def _price(text: str | None) -> tuple[float, float] | None:
     try:
         first, second = (float(part) for part in text.split(","))
     except ValueError:
-        raise InputError(f"{text!r} is no price", where="--price", fix="dollars per million tokens in and out: 0.5,2") from None
+        raise InputError(
+            f"{text!r} is not a price", where="--price", fix="dollars per million tokens in and out: 0.5,2"
+        ) from None
     return first, second
 
 

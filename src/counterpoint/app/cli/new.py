@@ -106,7 +106,7 @@ def _check_name(kind: str, name: str, *, ours: bool) -> None:
         good = mended if mended and not keyword.iskeyword(mended) else f"my_{mended or kind}"
         raise InputError(f"{name!r} cannot be the name of a module", fix=f"small letters, digits and underscores: {good}")
     if ours and name in registry.ids(_KINDS.get(kind, kind)):
-        raise InputError(f"there is a {kind} named {name!r}", fix="another name")
+        raise InputError(f"there is a {kind} named {name!r}", fix="choose another name")
 
 
 def _outside(kind: str, name: str, into: Path) -> tuple[dict[Path, str], str, Path]:
@@ -138,7 +138,9 @@ def _ours(kind: str, name: str) -> tuple[dict[Path, str], str, Path]:
     here = Path.cwd()
     root = next((p for p in (here, *here.parents) if (p / "src" / "counterpoint" / "registry.py").is_file()), None)
     if root is None:
-        raise NotFound("no tree of Counterpoint's around the current folder", fix="leave out --ours, or go to a checkout")
+        raise NotFound(
+            "the current folder is not inside a checkout of Counterpoint", fix="leave out --ours, or change to a checkout"
+        )
     place = registry.folder(_KINDS.get(kind, kind))
     module = ".".join(["counterpoint", *place.split("/"), name])
     room = root / "tests" / place.split("/")[0]
@@ -157,7 +159,7 @@ def _write(files: Mapping[Path, str]) -> None:
     """All of them, or none: a file that exists is refused before any is written, and what was written is taken back."""
     for path in files:
         if path.exists():
-            raise InputError("exists already", where=os.fspath(path), fix="another name, or another folder with --into")
+            raise InputError("exists already", where=os.fspath(path), fix="choose another name, or another folder with --into")
     written: list[Path] = []
     try:
         for path, text in files.items():
@@ -170,5 +172,5 @@ def _write(files: Mapping[Path, str]) -> None:
             path.unlink(missing_ok=True)
         if isinstance(error, OSError):
             where, why = error.filename or os.fspath(path), error.strerror
-            raise InputError("cannot be written", where=where, why=why, fix="another folder with --into") from error
+            raise InputError("cannot be written", where=where, why=why, fix="choose another folder with --into") from error
         raise

@@ -71,7 +71,7 @@ def prompts(
     )  # fmt: skip
     settings.spec(seed).make_task()  # dials that do not exist are an error before anything is played
     if output is not None and output.exists() and any(output.iterdir()):
-        raise InputError("there is something already", where=str(output), fix="another folder")
+        raise InputError("exists already", where=str(output), fix="choose another folder")
     log = asyncio.run(_method(method)(settings))
     if output is not None:
         _write(output, settings, log)

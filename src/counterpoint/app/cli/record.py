@@ -24,7 +24,7 @@ from counterpoint.app.cli._dials import given, impossible, set_option
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
 from counterpoint.app.cli._store import open_store, store_option
 from counterpoint.app.words import plain_text
-from counterpoint.display import number
+from counterpoint.display import counted, number
 from counterpoint.errors import CounterpointError, InputError
 
 if TYPE_CHECKING:
@@ -199,7 +199,9 @@ def _alone(ctx: click.Context) -> None:
     given = [p for p in ctx.params if p not in _RESUMABLE and ctx.get_parameter_source(p) == ParameterSource.COMMANDLINE]
     if given:
         flag = next(o.opts[0] for o in ctx.command.params if o.name == given[0])
-        raise InputError(f"{flag} cannot change a run that is resumed", where="--resume", fix=f"leave out {flag}: its own holds")
+        raise InputError(
+            f"{flag} cannot change a run that is resumed", where="--resume", fix=f"leave out {flag}: the run keeps its own"
+        )
 
 
 def _price(text: str) -> dict[str, float]:
@@ -270,8 +272,8 @@ def _print(trace: Trace, store: Path | None, *, as_json: bool) -> None:
     answer = plain_text(str(about["answer"] or "(none)"))
     lines = [
         f"{trace.trace_id}  {about['ended']}: {answer[:300]}",
-        f"team reward {number(trace.rewards['team'])}  ·  {len(trace.events):,} events  ·  {len(trace.members):,} agents  ·  "
-        f"{number(trace.tokens)} tokens  ·  {number(trace.duration_s)} s",
+        f"team reward {number(trace.rewards['team'])}  ·  {counted(len(trace.events), 'event')}  ·  "
+        f"{counted(len(trace.members), 'agent')}  ·  {number(trace.tokens)} tokens  ·  {number(trace.duration_s)} s",
         f"next: counterpoint show {trace.trace_id}{at}  ·  counterpoint credit {trace.trace_id} --method message_delete{at}",
     ]
     if trace.meta.get("why") and trace.meta["ended"] != "failed":  # a failure is an error, and says so itself
@@ -338,7 +340,7 @@ class Tree:
         """The same in one line."""
         doing = [r.doing for r in self.rows.values()]
         tokens = sum(r.tokens for r in self.rows.values())
-        return f"{len(doing):,} agents, {doing.count('thinks'):,} thinking, {self.events:,} steps, {tokens:,} tokens"
+        return f"{counted(len(doing), 'agent')}, {doing.count('thinks'):,} thinking, {self.events:,} steps, {tokens:,} tokens"
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
 from counterpoint.app.cli._store import open_store, store_option
 from counterpoint.app.search import is_narrow, matcher
 from counterpoint.app.words import plain_text
+from counterpoint.display import counted
 from counterpoint.errors import InputError, NotFound, TryAgain
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def _named(opened: Store, what: tuple[str, ...]) -> list[str]:
         raise InputError(f"{missing!r} is not a whole id", fix="`counterpoint ls` lists them; a query needs a field: task:demo")
     found = [row.id for row in rows if matches(row)]
     if not found:
-        raise NotFound("no trace matches", where=str(opened.path), fix=f"counterpoint ls '{text}'")
+        raise NotFound("no trace matches", where=str(opened.path), fix="counterpoint ls shows what there is")
     return found
 
 
@@ -85,4 +86,4 @@ def _ask(names: list[str]) -> None:
         note(f"  and {len(names) - _SHOWN:,} more")
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise InputError("removing traces needs a confirmation", fix="--yes removes them without asking")
-    click.confirm(f"Remove {len(names):,} traces?", abort=True, err=True)
+    click.confirm(f"Remove {counted(len(names), 'trace')}?", abort=True, err=True)

@@ -15,7 +15,7 @@ import msgspec
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, table
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.words import plain_text
-from counterpoint.display import number
+from counterpoint.display import counted, number
 from counterpoint.errors import InputError, NotFound
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def score(
 
     given = outcomes_from(parsed(scores), by=by or author(), note=remark) if scores else []
     if not given and not is_accepted and which is None and (remark or by):
-        raise InputError("a note and an author belong to a score", fix="counterpoint score TRACE team=1 --note ...")
+        raise InputError("--note and --by need a score", fix="counterpoint score TRACE team=1 --note ...")
     if is_accepted or which is not None:
         given.append(accepted(_proposed(proposals(load(trace, store=store)), which or 1), by=by or author(), note=remark))
     found = scored(trace, given, store=store) if given else load(trace, store=store)
@@ -68,7 +68,7 @@ def score(
 
 def _proposed(found: list[Proposal], which: int) -> Proposal:
     if which > len(found):
-        what = f"the log suggests {len(found)} outcomes" if found else "the log suggests no outcome"
+        what = f"the log suggests {counted(len(found), 'outcome')}" if found else "the log suggests no outcome"
         raise NotFound(what, fix="counterpoint score TRACE shows them; team=1 says it yourself")
     return found[which - 1]
 

@@ -17,6 +17,7 @@ import click
 import counterpoint.registry as registry
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
 from counterpoint.app.words import plain_text
+from counterpoint.display import counted
 from counterpoint.errors import InputError, NotFound, did_you_mean
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def train(resume: Path | None, watch: bool, listing: bool, as_json: bool, **give
         _go(folder, config, given, is_resumed=len(planned) > 1 and is_run(folder), watch=watch, as_json=as_json)
     if len(planned) > 1 and not as_json:
         first = planned[0][0].name.rsplit("-seed", 1)[0]
-        click.echo(plain_text(f"{len(planned)} runs: counterpoint plot {first}={planned[0][0].parent / first}-seed*"))
+        click.echo(plain_text(f"{counted(len(planned), 'run')}: counterpoint plot {first}={planned[0][0].parent / first}-seed*"))
     return None
 
 

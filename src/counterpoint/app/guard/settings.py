@@ -45,7 +45,7 @@ class Client:
         moved = os.environ.get(self.home_variable)
         if where == "local" and self.local is None:
             raise InputError(
-                f"{self.name} has no settings of a project for one machine", where="--local", fix="--project or --user"
+                f"{self.name} has no project settings for one machine alone", where="--local", fix="--project or --user"
             )
         if where != "user":
             return folder / str(self.local if where == "local" else self.project)
@@ -171,9 +171,9 @@ def _read(path: Path) -> tuple[dict[str, Any], str]:
         text = read_plain(path).decode()
         table = json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_once) if text.strip("\ufeff \r\n\t") else {}
     except (OSError, ValueError) as error:
-        raise InputError(f"cannot be read: {error}", where=str(path), fix="mend it first; nothing was changed") from None
+        raise InputError(f"cannot be read: {error}", where=str(path), fix="correct the file first; nothing was changed") from None
     if not isinstance(table, dict):
-        raise InputError("is not an object", where=str(path), fix="mend it first; nothing was changed")
+        raise InputError("is not an object", where=str(path), fix="correct the file first; nothing was changed")
     return table, text
 
 

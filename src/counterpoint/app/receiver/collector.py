@@ -83,7 +83,7 @@ class Collector:
         try:
             waiting = _Waiting(msgspec.msgpack.decode(body, type=Parcel))
         except (msgspec.MsgspecError, ValueError) as error:
-            raise InputError("is not a parcel of traces", why=str(error), fix="counterpoint push sends them") from error
+            raise InputError("is not a batch of traces", why=str(error), fix="counterpoint push sends them") from error
         with self._wake:
             if self._is_closing:
                 raise TryAgain("the collector is shutting down")

@@ -327,7 +327,7 @@ class Intake:
             self.read([key for key, unit in self._units.items() if unit.is_changed])
         except (CounterpointError, OSError) as error:
             what, where = f"the store could not be written: {error}", os.fspath(self._spool.folder)
-            fix = "mend it and start the receiver again: everything that was acknowledged is in the spool"
+            fix = "repair the store and start the receiver again: everything that was acknowledged is in the spool"
             raise CounterpointError(what, where=where, fix=fix) from error
 
 

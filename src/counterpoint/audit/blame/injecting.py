@@ -90,12 +90,12 @@ def inject(
 def _check(trace: Trace, kinds: Sequence[str], subtlety: float) -> None:
     for kind in kinds:
         if kind not in MISTAKES:
-            raise InputError(f"no mistake called {kind!r}", fix=did_you_mean(kind, MISTAKES))
+            raise InputError(f"no mistake named {kind!r}", fix=did_you_mean(kind, MISTAKES))
     if not 0 <= subtlety <= 1:
         raise InputError(f"subtlety is {subtlety:g}", fix="from 0, easily seen, to 1, hardly seen")
     if "team" not in trace.rewards:
         raise NotIdentified(
-            "the run has no outcome, so nobody knows what a mistake costs", "score it first", where=trace.trace_id
+            "the run has no outcome, so the cost of a mistake is unknown", "score it first", where=trace.trace_id
         )
 
 

@@ -151,7 +151,7 @@ def side_by_side(part: Callable[..., Any], given: Sequence[tuple[Any, ...]], *, 
                     failed.append(args)
     if failed:
         what = f"{len(failed)} of {len(given)} parts failed, the first with {failed[0]}"
-        raise CounterpointError(what, fix="what it printed, and its .log, tell more")
+        raise CounterpointError(what, fix="see what it printed, and its .log file")
 
 
 def begun(folder: Path, seed: int, settings: Mapping[str, Any]) -> Path:

@@ -304,9 +304,9 @@ def planned_race(
     if plan not in PLANS:
         raise NotFound(f"no plan named {plan!r}", where="--plan", fix=did_you_mean(plan, PLANS))
     if not 1 <= shard[0] <= shard[1]:
-        raise InputError(f"shard {shard[0]}/{shard[1]}", where="--shard", fix="as in 1/4, up to 4/4")
+        raise InputError(f"there is no shard {shard[0]}/{shard[1]}", where="--shard", fix="as in 1/4, up to 4/4")
     if seeds is not None and not 1 <= seeds < TUNING_SEED:
-        raise InputError(f"{seeds} seeds", where="--seeds", fix=f"1 to {TUNING_SEED - 1}: tuning has those from {TUNING_SEED} on")
+        raise InputError(f"cannot train {seeds} seeds", where="--seeds", fix=f"1 to {TUNING_SEED - 1}: tuning uses the others")
     of_plan = PLANS[plan] if budget is None else PLANS[plan].with_budget(budget)
     found = worlds_of(suite, worlds)
     if not worlds and not every_world and of_plan.final_worlds:

@@ -73,9 +73,11 @@ class RaceFolder:
             differ = [key for key in wanted if found.get(key) != wanted[key]]
             if differ:
                 told = "; ".join(f"{key} {found.get(key)}, not {wanted[key]}" for key in differ)
-                raise InputError(f"holds the rows of another race: {told}", where=str(folder.path), fix="another --out DIR")
+                raise InputError(
+                    f"holds the rows of another race: {told}", where=str(folder.path), fix="choose another --out DIR"
+                )
         elif folder.path.exists() and any(folder.path.iterdir()):
-            raise InputError("is not empty and holds no race", where=str(folder.path), fix="another --out DIR")
+            raise InputError("is not empty and holds no race", where=str(folder.path), fix="choose another --out DIR")
         else:
             put([(folder.path / HEAD, json.dumps(wanted, indent=1).encode() + b"\n")])
         for name in ("rows", "claims"):

@@ -102,7 +102,7 @@ def read_about(out: Path) -> dict[str, Any]:
     except FileNotFoundError as error:
         raise NotFound("no results are here", where=str(out), fix="counterpoint bench run short --team ... --out DIR") from error
     except (msgspec.DecodeError, ValueError) as error:
-        raise InputError("what the results say of themselves cannot be read", where=str(out / ABOUT), why=str(error)) from error
+        raise InputError("the description of these results cannot be read", where=str(out / ABOUT), why=str(error)) from error
 
 
 def card_of(out: Path) -> Card:
@@ -113,7 +113,12 @@ def card_of(out: Path) -> Card:
     cells = {c.id: c for c in suite(about["suite"])}
     if gone := next((r.cell for r in rows if r.cell not in cells), None):
         why = f"these are results of {about.get('version')} with another list of cells"
-        raise InputError(f"the suite {about['suite']} has no cell {gone!r}", where=str(out), why=why, fix="play it again")
+        raise InputError(
+            f"the suite {about['suite']} has no cell {gone!r}",
+            where=str(out),
+            why=why,
+            fix="run it again: counterpoint bench run",
+        )
     return made(about, rows, cells)
 
 
@@ -239,7 +244,9 @@ def contrast(first: Path, second: Path) -> list[Contrast]:
     a, b = read_about(first), read_about(second)
     for key in ("suite", "suite_digest"):
         if a[key] != b[key]:
-            raise InputError(f"the two are of another {key.replace('_', ' ')}: {a[key]} and {b[key]}", fix="results of one suite")
+            raise InputError(
+                f"the two differ in {key.replace('_', ' ')}: {a[key]} and {b[key]}", fix="compare results of the same suite"
+            )
     cells = {c.id: c for c in suite(a["suite"])}
     mine = {(r.cell, r.seed): r for r in read_rows(first) if not cells[r.cell].attack}
     theirs = {(r.cell, r.seed): r for r in read_rows(second) if not cells[r.cell].attack}

@@ -200,7 +200,7 @@ def _contestant(team: str, model: str | None, options: Mapping[str, Any], gates:
         return ModelTeam(_gated(f"{rest} {model or 'fake'}", gates), rest, model or "fake", options, gates)
     if ":" in team:
         if not callable(own_team(team)):
-            raise InputError(f"{team} is nothing that can be called", where="--team", fix="a function that takes a Job")
+            raise InputError(f"{team} is not a function", where="--team", fix="a function that takes a Job")
         return OwnTeam(team)
     fix = "policy:NAME, run:FOLDER, topology:NAME with --model, package.module:function, or file.py:function"
     raise NotFound(f"no team named {team!r}", where="--team", fix=fix)

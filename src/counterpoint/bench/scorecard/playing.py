@@ -69,11 +69,11 @@ def result_folder(out: Path, suite_name: str, team: Contestant, seeds: Sequence[
         there = json.loads(path.read_bytes())
         for key in ("format", "suite", "suite_digest", "version", "team", "model", "options", "gates", "first_seed"):
             if there.get(key) != about.get(key):
-                what = f"these results are of another {key.replace('_', ' ')}: {there.get(key)}, not {about.get(key)}"
-                raise InputError(what, where=str(out), fix="another --out")
+                what = f"the results here have another {key.replace('_', ' ')}: {there.get(key)}, not {about.get(key)}"
+                raise InputError(what, where=str(out), fix="choose another --out")
         return about
     if out.exists() and any(out.iterdir()):
-        raise InputError("the folder holds something else", where=str(out), fix="an empty folder, or a new one, with --out")
+        raise InputError("the folder holds something else", where=str(out), fix="name an empty or new folder with --out")
     out.mkdir(parents=True, exist_ok=True)
     draft = out / f".{ABOUT}.tmp"
     draft.write_text(json.dumps(about, indent=1, sort_keys=True) + "\n")
@@ -101,7 +101,7 @@ def read_rows(out: Path) -> list[BenchRow]:
         try:
             rows += [msgspec.json.decode(line, type=BenchRow)] if line else []
         except msgspec.MsgspecError as error:
-            raise InputError("is no row of results", where=f"{path}:{number}", why=str(error), fix="remove the line") from error
+            raise InputError("is not a result row", where=f"{path}:{number}", why=str(error), fix="remove the line") from error
     return rows
 
 

@@ -243,7 +243,7 @@ class EndpointModel:
                 return status_fault(error.status_code, body, error.response.headers, request, secrets)
             except TimeoutError as error:
                 if limit.expired():
-                    what = f"no whole answer within {self._timeout_s * _TOTAL:g} s"
+                    what = f"no complete answer within {self._timeout_s * _TOTAL:g} s"
                     return Fault("slow", what, fix="allow more time", is_lost=True)
                 return broken(error, has_begun=False, timeout_s=self._timeout_s, secrets=secrets)
             except Exception as error:  # the client's own, and whatever its HTTP library raises
@@ -308,8 +308,10 @@ class EndpointModel:
         if answer.text.strip() or answer.tool_calls:
             return answer
         if answer.finish == "filter":
-            fix = "ask otherwise, or take another model"
-            raise Trouble(Fault("refused", "the endpoint's filter kept the answer back", fix=fix, is_final=True, is_lost=True))
+            fix = "change the prompt, or use another model"
+            raise Trouble(
+                Fault("refused", "the endpoint's content filter withheld the answer", fix=fix, is_final=True, is_lost=True)
+            )
         if answer.reasoning:
             why, fix = f"it only reasoned, {len(answer.reasoning):,} characters", "allow more tokens, or switch reasoning off"
         else:

@@ -97,7 +97,7 @@ def key_of(address: Address, key_env: str | None) -> str:
         fix = f"export {name}=..., or give an empty key_env where none is needed"
         raise InputError(f"no key for {address.shown}", why=f"{name} is not set", fix=fix)
     if not (key.isascii() and key.isprintable()) or " " in key:
-        raise InputError(f"the key in {name} has characters that no key has", fix="copy it again")
+        raise InputError(f"the key in {name} has characters that a key cannot have", fix="copy it again")
     return key or _NO_KEY
 
 

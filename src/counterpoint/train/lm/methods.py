@@ -76,7 +76,7 @@ def check_rewards(rewards: Mapping[str, Mapping[str, Any]], credit: Sequence[str
     for name, given in rewards.items():
         reward = registry.get("reward", name)
         if not isinstance(reward, Reward):
-            raise InputError(f"{name!r} is no reward", where="learn.reward", fix="counterpoint commands, or docs/plugins.md")
+            raise InputError(f"{name!r} is not a reward", where="learn.reward", fix=did_you_mean(name, registry.ids("reward")))
         for option in given:
             if option not in (*reward.options, *OURS):
                 fix = did_you_mean(option, [*reward.options, *OURS])
@@ -86,4 +86,4 @@ def check_rewards(rewards: Mapping[str, Mapping[str, Any]], credit: Sequence[str
             raise InputError(what, where="learn.reward", fix="a number, or {from = a, to = b}")
         weight_at(given.get("weight", 1.0), 0.0, name)
     if rewards and not credit:
-        raise InputError("rewards without a mechanism that reads them", where="learn.credit", fix="credit = ['group_relative']")
+        raise InputError("no credit mechanism reads these rewards", where="learn.credit", fix="credit = ['group_relative']")

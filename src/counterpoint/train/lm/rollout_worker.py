@@ -233,7 +233,7 @@ class _Playing:
         elif spec.harness == "text":
             model = _Asking(number, rollout, chat, tell)
         else:
-            raise InputError(f"the harness {spec.harness!r} for a model that learns", fix="the harness text")
+            raise InputError(f"a model that learns cannot use the harness {spec.harness!r}", fix="harness = 'text'")
         sink = MemorySink()
         recorder, edits = Recorder(sink, LogicalClock()), Edits(rollout.draws)
         team = assemble(spec, task, instance, model, recorder, edits=edits)

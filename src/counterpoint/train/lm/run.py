@@ -52,7 +52,7 @@ def train_language(
             where = os.fspath(path / "run.toml")
             settings = language_settings(run.config(), where=where)
             if config and language_settings(config) != settings:
-                raise InputError("is a run of other settings", where=os.fspath(path), fix="begin another run")
+                raise InputError("holds a run with other settings", where=os.fspath(path), fix="begin another run")
             registry.check_consent(settings.names(), allow, where=where)
             if run.about["status"] != "finished":
                 if settings.runner == "ray":

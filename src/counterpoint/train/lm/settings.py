@@ -245,7 +245,7 @@ class LanguageSettings:
             spec.make_topology()
             if mix.harness != "text":
                 why = "a model that learns speaks in lines of text"
-                raise InputError(f"the harness {mix.harness!r} for {mix.name}", why=why, fix='harness = "text"')
+                raise InputError(f"{mix.name} cannot use the harness {mix.harness!r}", why=why, fix='harness = "text"')
             if mix.share < 1:
                 raise InputError(f"the share of {mix.name} is {mix.share}", fix="1 or more")
         for name in self.learn.credit:
@@ -254,7 +254,7 @@ class LanguageSettings:
                 raise InputError(f"{name!r} is no credit mechanism", fix="counterpoint credit --list")
             if "replay" in found.needs and "counterfactual" not in found.options:
                 fix = "difference, which makes the last merge again without an agent, or a mechanism that reads traces alone"
-                raise InputError(f"{name} plays teams again, which training does not", where="learn.credit", fix=fix)
+                raise InputError(f"{name} needs forks, which training does not make", where="learn.credit", fix=fix)
         check_rewards(self.learn.reward, self.learn.credit)
         for name, options in self.learn.options.items():
             if name not in self.learn.credit:

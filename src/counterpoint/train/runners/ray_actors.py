@@ -273,7 +273,7 @@ class RayActors:
             raise failed(job.number, job.work, f"it ended {job.ends} workers: {why}", fix=fix)
         self._early = self._early + 1 if is_early else 0
         if self._early >= _MOST_ENDS:
-            raise CounterpointError(f"workers end before they begin: {why}", where="Ray", fix="look at the logs of the cluster")
+            raise CounterpointError(f"workers fail to start: {why}", where="Ray", fix="look at the logs of the cluster")
         where = f"on node {w.node[:12]}" if w.node else "not placed yet"
         self.replaced.append(why)
         warnings.warn(f"a Ray worker ({where}) was replaced: {why}", RuntimeWarning, stacklevel=2)
