@@ -281,7 +281,7 @@ def free_riding(facts: Facts, *, threshold: float = 0.05, lazy: float = 0.1, ali
 
     An agent other than the orchestrator rides free when
     - idle: it was spawned and never acts;
-    - off the way: the result depends on nothing it did (`Facts.relevant_E`). One that is still at work when the result is
+    - without effect: the result depends on nothing it did (`Facts.relevant_E`). One that is still at work when the result is
       there is a straggler and is let pass;
     - copying: it called no tool, and everything it said or returned (eight words or more) repeats what an agent it had read
       said before. Equal answers of agents that did not read each other are agreement and are let pass;
@@ -301,7 +301,7 @@ def free_riding(facts: Facts, *, threshold: float = 0.05, lazy: float = 0.1, ali
     idle = [a for a in agents if not owns_A[a]]
     off = [a for a in agents if owns_A[a] and not helps_A[a] and not _is_straggler(facts, a)]
     copying, copies = _copying(facts, set(agents), alike)
-    sets = (("never act", idle), ("off the way to the result", off), ("copy", copying), ("lazy", _lazy(facts, agents, lazy)))
+    sets = (("never act", idle), ("without effect on the result", off), ("copy", copying), ("lazy", _lazy(facts, agents, lazy)))
     riders = sorted({a for _, found in sets for a in found})
     score = len(riders) / len(agents)
     why = f"{len(riders):,} of {len(agents):,} agents: " + ", ".join(f"{len(found):,} {word}" for word, found in sets)

@@ -199,7 +199,7 @@ def _text(facts: Facts, said: TraceAudit) -> str:
 
 
 def _score(finding: Finding) -> str:
-    return "-" if finding.score is None else f"{number(finding.score, 2)} of {number(finding.threshold, 2)}"
+    return "-" if finding.score is None else f"{number(finding.score, 2)} < {number(finding.threshold, 2)}"
 
 
 def _finding(finding: Finding) -> str:

@@ -12,6 +12,7 @@ from counterpoint.app.cli._progress import track
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.library import load, names_file
 from counterpoint.app.words import os_error
+from counterpoint.display import counted
 from counterpoint.errors import CounterpointError
 from counterpoint.trace import Findings
 
@@ -62,8 +63,8 @@ def _report(name: str, limit: int, store: str | None) -> tuple[FileReport, int]:
 def _print(report: FileReport) -> None:
     found = report.findings
     verdict = "ok" if report.ok else "INVALID"
-    shape = f"{report.events:,} events, {report.edges:,} edges, {report.agents:,} agents"
-    counts = f"{found.error_count:,} errors, {found.warning_count:,} warnings"
+    shape = ", ".join(counted(n, one) for n, one in ((report.events, "event"), (report.edges, "edge"), (report.agents, "agent")))
+    counts = f"{counted(found.error_count, 'error')}, {counted(found.warning_count, 'warning')}"
     click.echo(f"{os.fspath(report.file)}: {verdict}  ({report.format or 'unknown format'}; {shape}; {counts})")
     for severity, shown in (("error", found.errors), ("warning", found.warnings)):
         for problem in shown:

@@ -102,7 +102,7 @@ def repair_(store: Path | None, as_json: bool) -> None:
         for what, names in (("restored", done.restored), ("lost", done.lost)):
             if names:
                 click.echo(plain_text(f"{what}: {_listed(names)}"))
-        note("nothing to mend" if not done.done else f"what was broken is in {done.aside}" if done.aside else "done")
+        note("nothing to repair" if not done.done else f"what was broken is in {done.aside}" if done.aside else "done")
     if done.lost:
         raise click.exceptions.Exit(4)
 
