@@ -236,7 +236,7 @@ def test_the_title_says_who_what_and_how_much() -> None:
     html = card(WORKED)
     assert "R 0.1235 · 2 agents · 3 events · 1,234 tokens · $1.50 · 100.0 s · swarm" in html
     assert '<b>t</b> <span class="s" style="color:#595959">of q</span><br>' in html
-    assert "1 agents · 1 events · unknown topology" in card(trace([ev("a", 0, "x")]))
+    assert "1 agent · 1 event · unknown topology" in card(trace([ev("a", 0, "x")]))
     assert "Credit by agent" not in html
 
 

@@ -37,7 +37,7 @@ PROBLEMS = (
         "Shapley over teams that the policy makes; a detector of free riders",
         "counterpoint reproduce shapley",
         "",
-        "what agents would have done had they known that they are judged so",
+        "what agents would have done had they known that they are judged this way",
     ),
     Problem(
         "P3",

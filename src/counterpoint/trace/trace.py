@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 import counterpoint.trace.quantities as quantities
-from counterpoint.display import display
+from counterpoint.display import counted, display
 from counterpoint.trace.records import Edge, Event, Number
 from counterpoint.trace.vocabulary import Topology
 
@@ -106,7 +106,8 @@ class Trace(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True, we
         return self.contents.get(event.content_ref) if event.content_ref else None
 
     def __repr__(self) -> str:
-        shape = f"{len(self.events):,} events, {len(self.edges):,} edges, {len(self.members):,} agents"
+        sizes = ((len(self.events), "event"), (len(self.edges), "edge"), (len(self.members), "agent"))
+        shape = ", ".join(counted(n, one) for n, one in sizes)
         reward = f", team reward {self.rewards['team']:g}" if "team" in self.rewards else ""
         return f"<Trace {self.trace_id} of {self.task_id}: {self.topology or 'unknown'}, {shape}{reward}>"
 

@@ -22,6 +22,7 @@ import numpy as np
 from counterpoint.app.forking import free_replay, last_merge
 from counterpoint.app.viewer.one_file import OneFile, one_file
 from counterpoint.credit.choosing import agent_shares
+from counterpoint.display import counted
 from counterpoint.errors import CounterpointError, Refused
 from counterpoint.files import put
 from counterpoint.formats.masking import masked as without_secrets
@@ -184,9 +185,9 @@ def _style() -> str:
 
 
 def _title(trace: Trace, team: TraceTeam | None) -> str:
-    words = [f"{len(trace.events):,} events"]
+    words = [counted(len(trace.events), "event")]
     if team is not None:
-        words.insert(0, f"{len(trace.members):,} agents")
+        words.insert(0, counted(len(trace.members), "agent"))
     if "team" in trace.rewards:
         words.insert(0, f"R {trace.rewards['team']:.4g}")
     for name, form in (("tokens", "{:,.0f} tokens"), ("cost_usd", "${:,.2f}"), ("wall_clock_s", "{:,.1f} s")):
