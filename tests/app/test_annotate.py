@@ -44,7 +44,7 @@ def test_annotations_are_added_listed_found_and_taken_back() -> None:
     assert len(told("annotate", "reward>=0.5", "--label", "good")) == 2
     assert [(a["name"], a.get("event")) for a in told("annotate", "run-1")] == [("verdict", None), ("helpful", "e2")]
     assert ids("label:verdict=wrong") == ["run-1"]
-    assert ids("notes>1") == ["run-1"]
+    assert ids("notes>1") == ids("note:TESTS") == ids("score>1") == ids("score:helpful=2") == ["run-1"]
     assert ids("annotated") == ["run-1", "run-2", "run-3"]
     shown = CliRunner().invoke(cli, ["show", "run-1"], catch_exceptions=False).stdout
     assert "notes    verdict=wrong by ann: no tests  1 note on events" in shown

@@ -62,6 +62,28 @@ def test_columns_make_room_on_a_narrow_screen_and_alerts_are_counted(page: Any, 
     assert table.evaluate("e => e.scrollWidth <= e.clientWidth")
 
 
+def test_alerts_sort_and_enter_in_the_search_opens_the_first(page: Any, viewer: Viewer) -> None:
+    opens(page, viewer, "/?q=mail")
+    page.get_by_role("button", name="alerts").click()
+    page.wait_for_url(re.compile(r"[?&]sort=-alerts"))
+    assert page.get_by_role("columnheader", name="alerts").get_attribute("aria-sort") == "descending"
+    page.keyboard.press("/")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/t/mailroom")
+
+
+def test_j_k_and_enter_walk_through_credit(page: Any, viewer: Viewer) -> None:
+    opens(page, viewer, "/t/research-team?v=credit&m=uniform")
+    lines = page.get_by_role("table", name="Credit by agent").locator("[data-row]")
+    lines.nth(1).wait_for()
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    second = lines.nth(1).get_by_role("button")
+    page.wait_for_function("e => e === document.activeElement", arg=second.element_handle())
+    page.keyboard.press("Enter")
+    lines.nth(1).locator(".is-selected").wait_for()
+
+
 @pytest.mark.parametrize(("path", "said"), [("/runs", "No training runs"), ("/diff", "Compare two traces"), ("/compare", "Compare"), ("/no/such", "There is no page at /no/such.")])
 def test_every_address_is_a_page(page: Any, viewer: Viewer, path: str, said: str) -> None:
     opens(page, viewer, path)
@@ -159,7 +181,7 @@ def test_the_tour_is_shown_once(browser: Any, viewer: Viewer) -> None:
     page.locator(".grid-table").wait_for()
     assert tour.count() == 0
     page.keyboard.press("Control+k")
-    page.keyboard.type("tour")
+    page.get_by_placeholder("What to do?").fill("tour")
     page.keyboard.press("Enter")
     tour.wait_for()
     page.keyboard.press("Escape")
@@ -183,6 +205,10 @@ def test_tabs_share_one_stream_and_the_next_goes_on(browser: Any, viewer: Viewer
         second.get_by_text("● live").wait_for()
         second.get_by_role("link", name="shared-live").first.wait_for()
         assert len(streams) == 2
+        second.keyboard.press("j")
+        second.wait_for_function("document.activeElement.getAttribute('href') === '/t/shared-live'")
+        second.keyboard.press("Enter")
+        second.wait_for_url("**/t/shared-live")
     context.close()
     with Store(viewer.store) as store:
         store.remove("shared-live")

@@ -46,7 +46,7 @@ function Unknown() {
   return (
     <Empty title={`There is no page at ${at.page === "unknown" ? at.path : "this address"}.`}>
       <p>These pages exist:</p>
-      <ul class="chips">{places().map((place) => <li key={place.page}><Link to={place.to()}>{place.text}</Link></li>)}</ul>
+      <ul class="chips wide-chips">{places().map((place) => <li key={place.page}><Link to={place.to()}>{place.text}</Link></li>)}</ul>
     </Empty>
   );
 }

@@ -4,7 +4,7 @@ import { decodeBins, decodeColumns, fromBase64, unzip } from "./decode";
 import { denseColumns, type DenseColumns, type DenseFields, DenseRows } from "./dense";
 import { search, terms } from "./search";
 import type {
-  About, AlertCount, Bench, Compare, Credit, Diff, EventDetail, MethodInfo, Neighbour, Outcomes, Race, RaceRow, Recurring, Run, RunRow, Talk, TalkRow, TraceRow,
+  About, AlertCount, AnnotationInfo, AnnotationList, Bench, Compare, Credit, Diff, EventDetail, MethodInfo, Neighbour, Outcomes, Race, RaceRow, Recurring, Run, RunRow, Talk, TalkRow, TraceRow,
   Traces,
 } from "./shapes.gen";
 import { VERSION } from "./shapes.gen";
@@ -133,9 +133,14 @@ export class FileSource implements Source {
     const columns = this.arrays(id);
     const says = (i: number, word: string): boolean =>
       (packed.texts[i] ?? "").toLowerCase().includes(word) || (columns.ids[i] ?? "").toLowerCase().includes(word) ||
-      nameAndLabel(packed.about, columns.agent[i]!).includes(word) ||
+      nameAndLabel(packed.about, columns.agent[i]!).includes(word) || about(i).some((one) => inNote(one).includes(word)) ||
       (packed.about.tools[columns.tool[i]! - 1] ?? "").toLowerCase().includes(word);
+    const notes = (packed.panels?.["annotations"] as AnnotationList | undefined)?.given ?? [];
+    const about = (i: number): AnnotationInfo[] => notes.filter((one) => one.event === i);
     const field = (i: number, name: string): unknown => {
+      if (name === "score") return about(i).map((one) => one.score);
+      if (name === "label") return about(i).flatMap((one) => (one.label === null ? [] : [`${one.name}=${one.label}`])).join("\n");
+      if (name === "note") return about(i).map((one) => one.text ?? "").join("\n");
       const value = this.fields(id, i)?.[name];
       if (name !== "reward" || typeof value !== "object" || value === null) return value;
       return Object.values(value).reduce((sum: number, one) => sum + Number(one), 0);
@@ -180,6 +185,11 @@ export class FileSource implements Source {
 
 function absent(what: string, command: string): SourceError {
   return new SourceError(`A file cannot ${what}.`, command);
+}
+
+/** All words of an annotation. */
+function inNote(one: AnnotationInfo): string {
+  return `${one.name}=${one.label ?? ""}\n${one.text ?? ""}`.toLowerCase();
 }
 
 function nameAndLabel(about: About, agent: number): string {

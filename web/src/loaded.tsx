@@ -2,6 +2,7 @@
 // while something newer is asked for.
 import { useEffect, useState } from "preact/hooks";
 import { epoch } from "./state";
+import { Plain } from "./plaintext";
 import { SourceError } from "./source";
 
 export interface Loaded<T> {
@@ -32,6 +33,23 @@ export function useLoaded<T>(about: string, key: string, ask: (() => Promise<T>)
 
 export function asProblem(error: unknown): SourceError {
   return error instanceof SourceError ? error : new SourceError(error instanceof Error ? error.message : String(error));
+}
+
+/** Words of the server as a sentence of a page: a capital letter at its beginning, a stop at its end. */
+export function sentence(text: string): string {
+  const said = text.trim();
+  return said && said[0]!.toUpperCase() + said.slice(1) + (/[.!?…:]$/.test(said) ? "" : ".");
+}
+
+/** A note of the server as a sentence; what stands between backticks is code. */
+export function Note(props: { text: string }) {
+  return <>{sentence(props.text).split("`").map((part, i) => (i % 2 ? <code key={i}>{part}</code> : <Plain key={i} text={part} />))}</>;
+}
+
+/** What would help: a command to copy, or a sentence. */
+export function Fix(props: { text: string }) {
+  return props.text.startsWith("counterpoint ") && !/\b(makes|lists|prints|says|ranks|shows|writes)\b/.test(props.text)
+    ? <Command text={props.text} /> : <>{sentence(props.text)}</>;
 }
 
 export function Waiting(props: { what: string }) {

@@ -23,7 +23,7 @@ export type Route =
   | { page: "traces"; query: string; sort?: string; ids?: boolean }
   | TraceRoute
   | { page: "diff"; a: string; b: string }
-  | { page: "runs"; id: string | null; sort?: string }
+  | { page: "runs"; id: string | null; sort?: string; query?: string }
   | { page: "compare"; spec: string }
   | { page: "bench"; a: string; b: string }
   | { page: "live" }
@@ -79,7 +79,7 @@ export function parse(address: string): Route {
       const [a = "", b = ""] = splitOnce(tail, "..");
       return { page: "diff", a: decoded(a), b: decoded(b) };
     }
-    case "r": return { page: "runs", id: tail ? decoded(tail) : null, ...sort };
+    case "r": return { page: "runs", id: tail ? decoded(tail) : null, ...sort, ...(query.get("q") ? { query: query.get("q")! } : {}) };
     case "c": return { page: "compare", spec: query.get("s") ?? "" };
     case "bench": {
       const [a = "", b = ""] = splitOnce(tail, "..");
@@ -116,7 +116,7 @@ export function format(route: Route): string {
       return `/t/${coded(route.id)}${asked({ e: event, v: view === "time" ? "" : view, z: range, f: filter, m: methods.join(",") })}`;
     }
     case "diff": return route.a || route.b ? `/d/${coded(route.a)}..${coded(route.b)}` : "/d";
-    case "runs": return (route.id ? `/r/${coded(route.id)}` : "/r") + asked({ sort: route.sort });
+    case "runs": return (route.id ? `/r/${coded(route.id)}` : "/r") + asked({ q: route.query, sort: route.sort });
     case "compare": return route.spec ? `/c?s=${value(route.spec)}` : "/c";
     case "bench": return route.a ? `/bench/${coded(route.a)}${route.b ? `..${coded(route.b)}` : ""}` : "/bench";
     case "live": return "/live";

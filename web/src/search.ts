@@ -112,14 +112,14 @@ function numberTest(term: Term, { about, columns, credit }: Place): (i: number) 
   }
 }
 
-/** What the arrays do not hold: whether event `i` says a word, and its fields. */
+/** What the arrays do not hold: whether event `i` says a word, and its fields; several scores are a list. */
 export interface Beyond { says(i: number, word: string): boolean; field(i: number, name: string): unknown }
 const NOTHING: Beyond = { says: () => false, field: () => null };
 
 function beyondTest(term: Term, beyond: Beyond): (i: number) => boolean {
   if (known(term) === "number") {
     const test = compare(term.sign, numberOf(term.value));
-    return (i) => { const have = beyond.field(i, term.field); return typeof have === "number" && test(have); };
+    return (i) => [beyond.field(i, term.field)].flat().some((have) => typeof have === "number" && test(have));
   }
   const wanted = term.value.toLowerCase();
   return (i) => String(beyond.field(i, term.field) ?? "").toLowerCase().includes(wanted) !== (term.sign === "!=");

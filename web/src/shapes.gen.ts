@@ -7,7 +7,7 @@ export const TOPOLOGIES = ["centralized", "planner_executor_critic", "debate", "
 export const COLUMNS = {"t": "float64", "dur": "float32", "agent": "uint32", "type": "uint8", "flags": "uint16", "tokens": "uint32", "cost": "float32", "tool": "uint16", "turn": "int32", "src": "uint32", "dst": "uint32", "edge": "uint8"} as const;
 export const FLAGS = {"untrusted": 1, "tainted": 2, "failed": 4, "on_path": 8, "open": 16, "text": 32, "human": 64, "safety": 128, "unlinked": 256} as const;
 export const FAMILIES = {"think": ["orchestrator_decision", "thinking"], "act": ["tool_call", "tool_result"], "coordinate": ["spawn", "message", "human_intervention"], "merge": ["return", "aggregate"], "stop": ["despawn", "safety_event"]} as const;
-export const EVENT_FIELDS = {"id": "text", "kind": "text", "type": "text", "agent": "text", "role": "text", "tool": "text", "model": "text", "to": "text", "task": "text", "n": "number", "t": "number", "seconds": "number", "tokens": "number", "cost": "number", "turn": "number", "step": "number", "depth": "number", "reward": "number"} as const;
+export const EVENT_FIELDS = {"id": "text", "kind": "text", "type": "text", "agent": "text", "role": "text", "tool": "text", "model": "text", "to": "text", "task": "text", "n": "number", "t": "number", "seconds": "number", "tokens": "number", "cost": "number", "turn": "number", "step": "number", "depth": "number", "reward": "number", "label": "text", "note": "text", "score": "number"} as const;
 export const EVENT_FLAGS = {"untrusted": "untrusted", "tainted": "tainted", "failed": "failed", "error": "failed", "open": "open", "path": "on_path", "on_path": "on_path", "text": "text", "human": "human", "safety": "safety", "unlinked": "unlinked"} as const;
 export const PANELS = [{"id": "safety", "name": "Safety", "key": "5"}, {"id": "blame", "name": "Blame", "key": "6"}, {"id": "advise", "name": "Advise", "key": "7"}] as const;
 
@@ -528,6 +528,7 @@ export interface TaintPath {
   strength: string;
   rule: string;
   severity: string;
+  is_blocked: boolean;
   gate: Gate | null;
 }
 
@@ -537,6 +538,7 @@ export interface Safety {
   tainted: number;
   agents: number[];
   paths: TaintPath[];
+  odd: number[];
   notes: string[];
 }
 

@@ -3,12 +3,12 @@
 import type { TraceRow } from "./shapes.gen";
 
 const KEYS = ["title", "id", "project", "model", "date", "system", "topology", "reward", "agents", "events", "tokens", "cost_usd",
-  "seconds", "errors"] as const;
+  "seconds", "errors", "alerts"] as const;
 export type SortKey = (typeof KEYS)[number];
 const NAMES: readonly string[] = ["title", "id", "project", "model", "system", "topology", "preset", "world"];
 
 /** What a row is sorted by in a column. */
-function valueOf(row: TraceRow, key: SortKey): string | number | null {
+function valueOf(row: TraceRow, key: Exclude<SortKey, "alerts">): string | number | null {
   if (key === "title") return row.title ?? row.task_id;
   if (key === "model") return row.models[0] ?? null;
   return row[key];
@@ -19,8 +19,9 @@ export interface Sort<Key extends string = SortKey> {
   down: boolean;
 }
 
-export function sorted(rows: TraceRow[], sort: Sort | null): TraceRow[] {
-  return sortedBy(rows, sort, valueOf);
+/** `alerts` says how many a trace has, by its id; null where they are not counted. */
+export function sorted(rows: TraceRow[], sort: Sort | null, alerts: (id: string) => number | null = () => null): TraceRow[] {
+  return sortedBy(rows, sort, (row, key: SortKey) => (key === "alerts" ? alerts(row.id) : valueOf(row, key)));
 }
 
 export function sortedBy<Row, Key extends string>(
@@ -70,13 +71,15 @@ export interface Column {
   /** How many shares it has in what is left over. */
   grows?: number;
   isNumber?: boolean;
+  /** The filters say it too: it is shown where the title has room beside it. */
+  isSpare?: boolean;
 }
 
 export const COLUMNS: readonly Column[] = [
   { text: "pick", sort: null, rem: 1.5, leaves: 0 },
   { text: "title", sort: "title", rem: 13.2, leaves: 0, grows: 4 },
-  { text: "project", sort: "project", rem: 5, leaves: 3, grows: 1 },
-  { text: "model", sort: "model", rem: 6, leaves: 2, grows: 1 },
+  { text: "project", sort: "project", rem: 5, leaves: 2, grows: 1, isSpare: true },
+  { text: "model", sort: "model", rem: 6, leaves: 1, grows: 1, isSpare: true },
   { text: "date", sort: "date", rem: 8, leaves: 9 },
   { text: "reward", sort: "reward", rem: 3.8, leaves: 7, isNumber: true },
   { text: "agents", sort: "agents", rem: 3.7, leaves: 4, isNumber: true },
@@ -84,19 +87,21 @@ export const COLUMNS: readonly Column[] = [
   { text: "cost", sort: "cost_usd", rem: 4.2, leaves: 8, isNumber: true },
   { text: "time", sort: "seconds", rem: 3.8, leaves: 5, isNumber: true },
   { text: "errors", sort: "errors", rem: 3.8, leaves: 10, isNumber: true },
-  { text: "alerts", sort: null, rem: 3.6, leaves: 11, isNumber: true },
-  { text: "busy", sort: null, rem: 4.5, leaves: 1 },
+  { text: "alerts", sort: "alerts", rem: 3.6, leaves: 11, isNumber: true },
+  { text: "busy", sort: null, rem: 4.5, leaves: 3 },
 ];
 const GAP_REM = 0.5;
 const EDGES_REM = 2.5;
+/** How much wider than at the least a title is before columns that can be spared are shown. */
+const COMFORT_REM = 4;
 
 /** The columns that have room in a list of this width; those that say nothing about any trace make room first. */
 export function fitting(rem: number, isEmpty: (column: Column) => boolean = () => false): Column[] {
   let shown = COLUMNS.filter((one) => !one.leaves || !isEmpty(one));
   const width = (): number => shown.reduce((sum, one) => sum + one.rem + GAP_REM, EDGES_REM);
-  while (width() > rem) {
+  for (;;) {
     const next = shown.filter((one) => one.leaves).sort((a, b) => a.leaves - b.leaves)[0];
-    if (!next) break;
+    if (!next || width() + (next.isSpare ? COMFORT_REM : 0) <= rem) break;
     shown = shown.filter((one) => one !== next);
   }
   return shown;

@@ -12,6 +12,7 @@ test.each<Route>([
   { page: "traces", query: 'topology:swarm "two words" 50%' },
   { page: "traces", query: "errors>0", sort: "-cost_usd", ids: true },
   { page: "runs", id: null, sort: "preset" },
+  { page: "runs", id: null, query: "grpo live" },
   traceLink("91bd~1"),
   traceLink("a/b c#?&=%2F..ü",
     { event: "e/1?#&", view: "safety", zoom: [0, 0.125], filter: 'kind:spawn tokens>5k "a+b"',

@@ -15,6 +15,13 @@ test("absent values are last, whichever way", () => {
   expect(sorted(rows, null)).toBe(rows);
 });
 
+test("alerts sort by what was counted", () => {
+  const rows = [row("a", 1), row("b", 1), row("c", 1)];
+  const counts: Record<string, number> = { a: 1, c: 4 };
+  expect(sorted(rows, { key: "alerts", down: true }, (id) => counts[id] ?? null).map((r) => r.id)).toEqual(["c", "a", "b"]);
+  expect(sortFrom("-alerts")).toEqual({ key: "alerts", down: true });
+});
+
 test("titles, models and dates sort, too", () => {
   const rows = [{ ...row("a", 1), title: null, models: ["m2"], date: 3 }, { ...row("b", 1), title: "aaa", models: ["m1", "m3"], date: 1 }];
   expect(sorted(rows, { key: "title", down: false }).map((r) => r.id)).toEqual(["a", "b"]);
@@ -46,7 +53,7 @@ test("columns leave a narrow list in order, the title never", () => {
   expect(names(80)).toEqual(COLUMNS.map((one) => one.text));
   const order: string[] = [];
   for (let rem = 80; rem > 0; rem -= 0.5) for (const one of COLUMNS) if (!names(rem).includes(one.text) && !order.includes(one.text)) order.push(one.text);
-  expect(order).toEqual(["busy", "model", "project", "agents", "time", "tokens", "reward", "cost", "date", "errors", "alerts"]);
+  expect(order).toEqual(["model", "project", "busy", "agents", "time", "tokens", "reward", "cost", "date", "errors", "alerts"]);
   expect(names(0)).toEqual(["pick", "title"]);
   expect(fitting(80, (one) => one.text === "cost").map((one) => one.text)).not.toContain("cost");
 });

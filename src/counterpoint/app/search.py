@@ -43,11 +43,13 @@ FIELDS = {
     "errors": "errors",
     "problems": "problems",
     "label": "label",
+    "note": "note",
     "notes": "annotations",
+    "score": "scores",
     "in": "id",
 }
-"""`errors` are events that went wrong; `problems` what `counterpoint check` finds in the records; `label` and
-`notes` (how many) are what people and models put on a trace; `in:NAME` is in a collection of `counterpoint dataset`."""
+"""`errors` are events that went wrong; `problems` what `counterpoint check` finds in the records; `label`,
+`note` (its text), `notes` (how many) and `score` are what people and models put on a trace; `in:NAME` is in a collection of `counterpoint dataset`."""
 _DATES = ("date", "day")
 FACETS = ("project", "model", "day", "system", "topology")
 """What lists are counted by; `facet` gives the values of a row."""
@@ -79,8 +81,12 @@ EVENT_FIELDS: dict[str, Literal["text", "number"]] = {
     "step": "number",
     "depth": "number",
     "reward": "number",
+    "label": "text",
+    "note": "text",
+    "score": "number",
 }
-"""Over events: what may be asked, and whether it is text (`:`) or a number (`< <= > >= = !=`). `step` is the turn."""
+"""Over events: what may be asked, and whether it is text (`:`) or a number (`< <= > >= = !=`). `step` is the turn;
+`label`, `note` and `score` are what people and models said about the event."""
 EVENT_FLAGS = {
     "untrusted": "untrusted",
     "tainted": "tainted",
@@ -180,12 +186,23 @@ def _test(term: Term) -> Callable[[Any], bool]:
         return _FLAGS[term.name]
     if term.name in _DATES:
         return _when(term)
+    if term.name == "score":
+        return _scored(term)
     attribute = FIELDS[term.name]
     if term.sign == ":":
         wanted = term.value.lower()
         return lambda row: wanted in str(getattr(row, attribute) or "").lower()
     number, compare = amount(term), COMPARE[term.sign]
     return lambda row: (have := getattr(row, attribute)) is not None and not isinstance(have, str) and bool(compare(have, number))
+
+
+def _scored(term: Term) -> Callable[[Any], bool]:
+    """Whether any score of a trace is so large; with a colon, whether one has that name, or is NAME=VALUE."""
+    if term.sign == ":":
+        wanted = term.value.lower()
+        return lambda row: any(wanted in f"{name}={value:g}".lower() for name, value in row.scores)
+    number, compare = amount(term), COMPARE[term.sign]
+    return lambda row: any(compare(value, number) for _, value in row.scores)
 
 
 def _words(row: Any) -> tuple[str | None, ...]:

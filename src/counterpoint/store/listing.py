@@ -54,7 +54,9 @@ def listing(journal_folder: Path, log: Log, said: Said) -> tuple[list[Summary], 
 
 
 def _annotated(row: Summary, given: Collection[Annotation]) -> Summary:
-    return replace(row, annotations=len(given), labels=labels_of(given))
+    remarks = tuple(one.text for one in given if one.text)
+    scores = tuple((one.name, float(one.score)) for one in given if one.score is not None)
+    return replace(row, annotations=len(given), labels=labels_of(given), remarks=remarks, scores=scores)
 
 
 def open_summaries(journal_folder: Path, sealed: Container[str]) -> tuple[list[Summary], Damaged]:

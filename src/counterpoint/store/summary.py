@@ -62,6 +62,15 @@ class Summary(Struct, frozen=True, kw_only=True, gc=False):
     """Notes, labels and scores that people or models put on it."""
     labels: tuple[str, ...] = ()
     """The labels among them: `wrong`, or `verdict=wrong` where they have a name."""
+    remarks: tuple[str, ...] = ()
+    """The texts among them."""
+    scores: tuple[tuple[str, float], ...] = ()
+    """The scores among them, each with its name."""
+
+    @property
+    def note(self) -> str | None:
+        """The texts, as one."""
+        return "\n".join(self.remarks) or None
 
     @property
     def label(self) -> str | None:

@@ -12,6 +12,7 @@ from counterpoint.app.viewer.finding import find
 from counterpoint.app.viewer.shapes import FLAGS
 from counterpoint.errors import InputError
 from counterpoint.testing import synthetic_trace
+from counterpoint.trace.annotation import annotation, with_annotations
 
 
 @pytest.mark.parametrize(
@@ -92,3 +93,15 @@ def test_words_are_found_in_the_texts_of_a_larger_trace() -> None:
     words = [e for e in trace.events if e.type == "tool_result" and "harbour" in (trace.text(e) or "").lower()]
     assert words
     assert len(find(trace, "kind:tool_result harbour")) == len(words)
+
+
+def test_what_people_said_about_events_is_found() -> None:
+    trace = team()
+    notes = [
+        annotation(trace.trace_id, by="ann", at=1.0, event="e3", name="verdict", label="wrong", text="made up"),
+        annotation(trace.trace_id, by="bob", at=2.0, event="e5", name="helpful", score=4),
+        annotation(trace.trace_id, by="bob", at=3.0, text="made up, all of it"),
+    ]
+    noted = with_annotations(trace, notes)
+    asked = {"label:wrong": [3], "label:verdict": [3], "note:MADE": [3], "made": [3], "score>3": [5], "score:4": [5], "score<4": []}
+    assert {query: find(noted, query) for query in asked} == asked

@@ -61,7 +61,7 @@ def test_what_a_monitor_stopped_is_told_apart() -> None:
     stopped = Event(id="s", t=6, type="safety_event", agent="lead", ok=True)
     edges = [*trace.edges, Edge("e3", "s", "safety_flow")]
     paths = panel.answer(replace(trace, events=[*trace.events, stopped], edges=edges)).paths
-    assert [p.severity for p in paths] == ["high", "medium"]
+    assert [(p.severity, p.is_blocked) for p in paths] == [("high", False), ("low", True)]
     assert paths[1].events[-1] == paths[1].sink
     assert paths[1].gate is None
 

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from click.testing import CliRunner
@@ -49,7 +50,7 @@ def run_id(viewer: Viewer, name: str) -> str:
 # -- the page ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["/", "/t/plain", "/t/a%2Fb", "/d/a..b", "/r", "/r/runs%2Fx", "/c?s=a%3Dx", "/live", "/t/x?e=e1&v=credit", "/runs", "/diff", "/compare", "/traces"])
+@pytest.mark.parametrize("path", ["/", "/t/plain", "/t/x%2Fy", "/d/a..b", "/r", "/r/runs%2Fx", "/c?s=a%3Dx", "/live", "/t/x?e=e1&v=credit", "/runs", "/diff", "/compare", "/traces"])
 def test_every_page_is_the_one_page(viewer: Viewer, path: str) -> None:
     answer = viewer.ask(path)
     assert answer.status == 200
@@ -57,6 +58,14 @@ def test_every_page_is_the_one_page(viewer: Viewer, path: str) -> None:
     assert answer.headers["cache-control"] == "no-store"
     assert f'id="counterpoint-boot">{{"token":"{viewer.token}"'.encode() in answer.body
     assert b"<!--counterpoint-data-->" not in answer.body
+
+
+def test_the_beginning_of_an_id_leads_to_the_whole_address(viewer: Viewer) -> None:
+    run = run_id(viewer, "dear")
+    for path, whole in (("/t/plai?v=map", "/t/plain?v=map"), ("/r/dear", f"/r/{quote(run, safe='')}")):
+        answer = viewer.ask(path)
+        assert (answer.status, answer.headers["location"]) == (307, whole)
+    assert viewer.ask("/t/no-such-trace").status == viewer.ask("/r/no-such-run").status == 200
 
 
 def test_only_the_pages_own_script_may_run(viewer: Viewer) -> None:

@@ -4,7 +4,7 @@ import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { compact, plain } from "../numbers";
-import { FAMILY_COLOURS, type Shade, TEXT } from "../palette";
+import { FAMILY_COLOURS, GROUND, type Shade, TEXT } from "../palette";
 import { type Aligned, aligned, last, splitName } from "../series";
 import type { Series } from "../shapes.gen";
 import { shade } from "../state";
@@ -177,6 +177,7 @@ function drawLevels(plot: uPlot, levels: readonly ChartLevel[], ink: string): vo
   ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
   ctx.textAlign = "right";
   const named: number[] = [];
+  const words: [string, number][] = [];
   for (const level of [...levels].sort((a, b) => Number(b.is_bound) - Number(a.is_bound) || b.value - a.value)) {
     const y = Math.round(plot.valToPos(level.value, "y", true));
     ctx.setLineDash(level.is_bound ? [] : [2 * devicePixelRatio, 4 * devicePixelRatio]);
@@ -188,8 +189,18 @@ function drawLevels(plot: uPlot, levels: readonly ChartLevel[], ink: string): vo
     // names that would stand on each other are in the caption only
     if (named.some((other) => Math.abs(y - other) < 13 * devicePixelRatio)) continue;
     named.push(y);
-    ctx.globalAlpha = 1;
-    ctx.fillText(level.name.replaceAll("_", " "), bbox.left + bbox.width - 4 * devicePixelRatio, y - 3 * devicePixelRatio);
+    words.push([level.name.replaceAll("_", " "), y]);
+  }
+  // the names last, on the ground of the page: a line through a word cannot be read
+  ctx.globalAlpha = 1;
+  ctx.setLineDash([]);
+  ctx.lineWidth = 4 * devicePixelRatio;
+  ctx.lineJoin = "round";
+  ctx.strokeStyle = GROUND[shade.peek()];
+  for (const [text, y] of words) {
+    const [right, base] = [bbox.left + bbox.width - 4 * devicePixelRatio, y + 4 * devicePixelRatio];
+    ctx.strokeText(text, right, base);
+    ctx.fillText(text, right, base);
   }
   ctx.restore();
 }

@@ -8,6 +8,7 @@ import { Plain } from "../plaintext";
 import { Rich } from "../rich";
 import { FLAGS, type EventDetail, type Neighbour } from "../shapes.gen";
 import { Failure } from "../shell/states";
+import { shortId } from "../shell/EventId";
 import { Link } from "../shell/Link";
 import { say } from "../shell/toast";
 import {
@@ -180,7 +181,7 @@ function Neighbours({ title, mark, all }: { title: string; mark: string; all: Ne
         {shown.map((one) => (
           <li key={`${one.n} ${one.edge}`}>
             <button type="button" class="plain" onClick={() => selectEvent(one.n)}>
-              <span class={`glyph family-${familyOf(one.type)}`} aria-hidden="true">{glyphOf(one.type)}</span>{one.id}
+              <span class={`glyph family-${familyOf(one.type)}`} aria-hidden="true">{glyphOf(one.type)}</span><span title={one.id}>{shortId(one.id)}</span>
             </button>
             <span>{one.type.replaceAll("_", " ")}</span> <span
               class="quiet">{agentName(one.agent)} · {one.edge.replaceAll("_", " ")}</span>

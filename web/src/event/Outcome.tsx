@@ -67,11 +67,11 @@ function Given({ all }: { all: Outcomes["given"] }) {
 function Proposed(props: { all: Outcomes["proposed"]; canScore: boolean; isBusy: boolean; onAccept: (place: number) => void }) {
   return (
     <>
-      <p class="quiet">Proposals from the log; none counts until it is accepted.</p>
+      <p class="quiet">The log suggests an outcome. It counts once you accept it.</p>
       <ul class="plain-list">
         {props.all.map((one, i) => (
           <li key={i}>
-            <span class="badge">proposal</span> {one.channel} {plain(one.value, 4)} <span class="quiet">({one.kind})</span> {" "}
+            <span class="badge">proposal</span> reward {one.channel} = {plain(one.value, 4)} <span class="quiet">({one.kind})</span> {" "}
             {one.event >= 0
               ? <button type="button" class="plain" onClick={() => selectEvent(one.event)}><bdi>{one.says}</bdi></button>
               : <bdi>{one.says}</bdi>}

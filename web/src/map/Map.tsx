@@ -101,7 +101,7 @@ export default function AgentMap({ isWide = false }: { isWide?: boolean }) {
           folded by role and depth. Open a row to see its agents.</p>}
       {isWide && (
         <div class="map-heads" aria-hidden="true">
-          <span>agent</span>{HEADS.map((head) => <span key={head} class="number">{head}</span>)}<span
+          <span>agent</span>{HEADS.map((head, i) => <span key={head} class={`number cell-${i}`}>{head}</span>)}<span
             class="number" title="credit by this method">{method.value ?? "credit"}</span>
         </div>
       )}
@@ -169,7 +169,7 @@ function TreeRow({ row, at, rows, isWide, isChosen, isCursor, isTainted, onToggl
         ? [compact(own), compact(whole), span(sum((a) => a.busy_s)), percent(sum((a) => a.path_share)),
           compact(sum((a) => a.events)), signed(credit)]
           .map((text, i) => <span key={i}
-            class={`number map-cell ${i === HEADS.length ? creditClass(credit) : ""}`}>{text}</span>)
+            class={`number map-cell cell-${i} ${i === HEADS.length ? creditClass(credit) : ""}`}>{text}</span>)
         : <>
           <span class="number map-cell quiet">{own > 0 ? compact(own) : ""}</span>
           {credit !== null && <span class={`number map-cell ${creditClass(credit)}`}>{signed(credit)}</span>}

@@ -7,8 +7,11 @@ import { arcsAt, DASHES } from "./Lines";
 import type { Line, LineKind, Row } from "./layout";
 import { place, type Node } from "./picture";
 
-const COLUMN = 190;
+const COLUMN = 220;
 const MARGIN = 26;
+/** A letter, about; a name of the longest kind. */
+const LETTER = 7;
+const LONGEST = 20;
 /** A drawing of more nodes says nothing; the tree does. */
 export const MOST_NODES = 400;
 
@@ -39,9 +42,10 @@ function bow(from: Node, to: Node, bend: number): string {
   return `M${x1} ${y1}Q${mx} ${my} ${ex} ${ey}`;
 }
 
-/** Beside a leaf; under a node whose children are to its right, so that no line goes through the words. */
-function label({ x, y, r }: Node, hasChildren: boolean): { x: number; y: number } {
-  return hasChildren ? { x: x - r, y: y + r + 14 } : { x: x + r + 6, y: y + 4 };
+/** Right of a leaf, left of the root, else above the node and to its left: where no line goes through the words. */
+function label({ x, y, r }: Node, hasChildren: boolean, isRoot: boolean): { x: number; y: number; "text-anchor": "start" | "end" } {
+  if (!hasChildren) return { x: x + r + 6, y: y + 4, "text-anchor": "start" };
+  return isRoot ? { x: x - r - 6, y: y + 4, "text-anchor": "end" } : { x: x + r, y: y - r - 5, "text-anchor": "end" };
 }
 
 export function Picture({ rows, tokens, credits, lines, shown, places, focus, chosen }: Props) {
@@ -49,10 +53,12 @@ export function Picture({ rows, tokens, credits, lines, shown, places, focus, ch
   const isOwn = rows.map((row) => !(row.isGroup && row.isOpen));
   const placed = place(rows, tokens.map((value, r) => (isOwn[r] ? value : 0)));
   const step = spacing(Math.max(0, ...placed.map((node) => node.y)) + 1);
+  // the root's name and credit stand to its left
+  const left = MARGIN + LETTER * (6 + Math.min(LONGEST, Math.max(0, ...rows.filter((row) => row.parent < 0 && row.hasChildren).map((row) => row.label.length))));
   const nodes = placed.map((node) =>
-    ({ ...node, x: MARGIN + node.x * COLUMN, y: MARGIN + node.y * step, r: Math.min(node.r, step * 0.45) }));
+    ({ ...node, x: left + node.x * COLUMN, y: MARGIN + node.y * step, r: Math.min(node.r, step * 0.45) }));
   const scale = Math.max(0, ...credits.map((value, r) => (isOwn[r] ? Math.abs(value ?? 0) : 0)));
-  const width = MARGIN + COLUMN + Math.max(0, ...nodes.map((node) => node.x));
+  const width = 190 + Math.max(0, ...nodes.map((node) => node.x));
   const height = MARGIN + Math.max(0, ...nodes.map((node) => node.y));
   // Who made whom is in the limbs already.
   const arcs = focus < 0 ? []
@@ -75,7 +81,7 @@ export function Picture({ rows, tokens, credits, lines, shown, places, focus, ch
               {row.isGroup && <circle cx={x + 3} cy={y - 3} r={node.r} class="behind" />}
               <circle cx={x} cy={y} r={node.r} fill={creditColour(credit ?? NaN, scale, shade.value)} />
               <text {...label(node, nodes[node.row + 1] !== undefined
-                && rows[node.row + 1]!.parent === node.row)}>{row.label.length > 20 ? `${row.label.slice(0, 19)}…` : row.label}
+                && rows[node.row + 1]!.parent === node.row, row.parent < 0)}>{row.label.length > LONGEST ? `${row.label.slice(0, LONGEST - 1)}…` : row.label}
                 {credit !== null && <tspan class="quiet" dx="6">{signed(credit)}</tspan>}</text>
             </g>
           );

@@ -57,8 +57,8 @@ function Tables(props: { found: Found }) {
   if (!found.results.length) {
     return (
       <div class="state">
-        <h2>No results are on view.</h2>
-        <p>Play a suite, and look again:</p>
+        <h2>No benchmark results here yet.</h2>
+        <p>Play a suite, then reload this page:</p>
         <Command text="counterpoint bench run short --team policy:reference" />
       </div>
     );

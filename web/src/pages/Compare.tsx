@@ -47,16 +47,16 @@ function Choose() {
   const able = worlds.filter(([, presets]) => presets.length > 1);
   return (
     <div class="state">
-      <Races />
-      <p>Write the sides as <code>label=run,run label=run</code>; or pick runs in <Link
-        to={{ page: "runs", id: null }}>Runs</Link>.</p>
+      <h2>Which runs?</h2>
+      <p>Pick them in <Link to={{ page: "runs", id: null }}>Runs</Link>, or write the sides above: <code>label=run,run label=run</code></p>
       {able.map(([world, presets]) => (
-        <p key={world ?? ""}>in {world}: <Link
+        <p key={world ?? ""}>In {world}: <Link
           to={{ page: "compare", spec: presets.map(([name, ids]) => `${name}=${ids.join(",")}`).join(" ") }}>
           {presets.map(([name, ids]) => `${name} (${count(ids.length, "run")})`).join(" against ")}</Link></p>
       ))}
       {!able.length && <><p class="quiet">No world here has runs of two presets. To train some:</p>
         <Command text="counterpoint compare --presets grpo,counterpoint --world wide_verify --seeds 5" /></>}
+      <Races />
     </div>
   );
 }
@@ -68,10 +68,11 @@ function Races() {
   return (
     <>
       {data.map((race) => (
-        <p key={race.id}>All methods side by side: <Link to={{ page: "compare", spec: `race:${race.id}` }}><bdi>{race.id}</bdi></Link>{" "}
-          <span class="quiet">{race.plan}, {count(race.methods, "method")}, {count(race.rows, "row")}</span></p>
+        <p key={race.id}>All methods, ranked: <Link to={{ page: "compare", spec: `race:${race.id}` }}>
+          {race.id === "released" ? "results that come with Counterpoint" : <bdi>{race.id}</bdi>}</Link>{" "}
+          <span class="quiet">{count(race.methods, "method")}, plan {race.plan}</span></p>
       ))}
-      {!data.length && <><p class="quiet">To put all methods side by side:</p><Command text="counterpoint compare --all" /></>}
+      {!data.length && <><p class="quiet">To rank all methods:</p><Command text="counterpoint compare --all" /></>}
     </>
   );
 }
@@ -101,9 +102,9 @@ function Shown(props: { found: Found; onAnyway: () => void }) {
       {found.heading && <p class="page-note quiet">{found.heading}</p>}
       {found.rows.length > 0 && <Table rows={found.rows} metric={found.metric} levels={found.levels} />}
       {found.differences.length > 0 && <Differences rows={found.differences} />}
-      <div class="charts">
+      <div class="charts race-chart">
         {charts(found.curves).map((group) =>
-          <Chart key={group.title} title={group.title} xLabel="calls" series={group.series} group="compare" levels={found.levels} height={280} />)}
+          <Chart key={group.title} title={group.title} xLabel="calls and rounds" series={group.series} group="compare" levels={found.levels} height={280} />)}
       </div>
       {found.remarks.length > 0 && <ul class="page-note">{found.remarks.map((text) => <li key={text}>{text}</li>)}</ul>}
       {found.moved.length > 0 && <Moved rows={found.moved} />}

@@ -35,10 +35,10 @@ function Choose(props: { a: string; b: string }) {
   return (
     <form class="state" onSubmit={(event) => { event.preventDefault(); if (a && b) go({ page: "diff", a, b }); }}>
       <h1>Compare two traces</h1>
-      <p class="quiet">Or pick two rows in <Link to={{ page: "traces", query: "" }}>Traces</Link>.</p>
-      <label>A <input list="all-traces" value={a} onInput={(event) => setA(event.currentTarget.value)} /></label>
-      <label>B <input list="all-traces" value={b} onInput={(event) => setB(event.currentTarget.value)} /></label>
-      <datalist id="all-traces">{(list.data?.rows ?? []).slice(0, 500).map((row) => <option key={row.id} value={row.id} />)}
+      <p class="quiet">Give the ids of two traces, or pick two rows in <Link to={{ page: "traces", query: "" }}>Traces</Link>.</p>
+      <label>A <input list="all-traces" placeholder="id of a trace" value={a} onInput={(event) => setA(event.currentTarget.value)} /></label>
+      <label>B <input list="all-traces" placeholder="id of another" value={b} onInput={(event) => setB(event.currentTarget.value)} /></label>
+      <datalist id="all-traces">{(list.data?.rows ?? []).slice(0, 500).map((row) => <option key={row.id} value={row.id}>{row.title ?? ""}</option>)}
         </datalist>
       <button type="submit" class="main" disabled={!a || !b || a === b}>Compare</button>
     </form>
@@ -146,9 +146,9 @@ function Sums(props: { diff: Found }) {
       <span>Σ tokens {change(...tokens!)} <span class="quiet">({compact(tokens![0])} → {compact(tokens![1])})</span></span>
       <span>time {plus(less(seconds!), span)}</span>
       <span>cost {plus(less(cost!), money)}</span>
-      <span>R {signed(less(reward!))}</span>
+      <span>R {less(reward!) === 0 ? "same" : signed(less(reward!))}</span>
       {moved.length > 0 &&
-        <span>tokens moved: {moved.slice(0, 5).map(([name, by]) =>
+        <span>tokens by agent: {moved.slice(0, 5).map(([name, by]) =>
           <span key={name} class="moved"><bdi>{name}</bdi> {plus(by, compact)}</span>)}
         {moved.length > 5 && <span class="quiet"> and {moved.length - 5} more</span>}</span>}
     </p>

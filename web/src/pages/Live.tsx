@@ -2,6 +2,7 @@
 // minute is an alert; paused means that nothing on the screen moves, and says how much has come since.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { onCommand } from "../keys";
+import { useListKeys } from "../listkeys";
 import { Command } from "../loaded";
 import { agentsNow, NOTHING, openEvents, type Picture, SILENT_S, silence, taken, type Told } from "../livestate";
 import { count, span } from "../numbers";
@@ -55,8 +56,10 @@ function useStream(): Stream {
 
 export default function Live() {
   const stream = useStream();
+  const box = useRef<HTMLDivElement>(null);
   useEffect(() => onCommand("follow", () => (isFollowing.value = !isFollowing.value)), []);
   const { picture, now } = stream;
+  const cursor = useListKeys(box, picture.traces.length + Math.min(MOST_OPEN, openEvents(picture, now).length), "live");
   if (source.value!.kind
     === "file") return <Empty title="A file has no live view."><Command text="counterpoint view" /></Empty>;
   return (
@@ -71,9 +74,9 @@ export default function Live() {
       {picture.traces.length === 0 && picture.events.length === 0 ? <Quiet state={stream.state} /> : (
         <>
           <Now picture={picture} now={now} />
-          <div class="live-body">
-            <Running picture={picture} now={now} />
-            <Open picture={picture} now={now} />
+          <div class="live-body" ref={box}>
+            <Running picture={picture} now={now} at={cursor.at} />
+            <Open picture={picture} now={now} at={cursor.at - picture.traces.length} />
             <Steer picture={picture} now={now} />
           </div>
           <Events events={picture.events} />
@@ -110,10 +113,12 @@ function Spoken(props: { stream: Stream }) {
 function Quiet(props: { state: string }) {
   return (
     <Empty title={props.state === "waiting" ? "Connecting…" : "Nothing is running."}>
-      <p>Traces appear here while they are written: by counterpoint record, by a training run, or by programs that send OpenTelemetry to</p>
-      <Command text="counterpoint serve" />
-      <p>or from coding sessions that are followed:</p>
+      <p>Traces appear here while they are written. A team of fakes, at the pace of real models:</p>
+      <Command text="counterpoint record --task T1 --topology swarm --model fake --pace real" />
+      <p>Coding sessions, as they go on:</p>
       <Command text="counterpoint import --follow" />
+      <p>Programs that send OpenTelemetry:</p>
+      <Command text="counterpoint serve" />
     </Empty>
   );
 }
@@ -126,24 +131,25 @@ function Now(props: { picture: Picture; now: number }) {
   );
 }
 
-function Running(props: { picture: Picture; now: number }) {
+/** J and K go through the traces, then through the open events; Enter opens the line. */
+function Running(props: { picture: Picture; now: number; at: number }) {
   return (
     <section aria-label="Running traces">
       <h2>Traces</h2>
       <div class="scroll"><table class="wide">
         <thead><tr><th scope="col">trace</th><th scope="col" class="number">agents</th><th scope="col" class="number">events</th>
           <th scope="col" class="number">at</th><th scope="col">last event</th></tr></thead>
-        <tbody>{props.picture.traces.map((trace) =>
-          <Trace key={trace.id} trace={trace} silent={silence(trace, props.picture, props.now)} />)}</tbody>
+        <tbody>{props.picture.traces.map((trace, i) =>
+          <Trace key={trace.id} trace={trace} row={i} isAt={i === props.at} silent={silence(trace, props.picture, props.now)} />)}</tbody>
       </table></div>
     </section>
   );
 }
 
-function Trace(props: { trace: LiveTrace; silent: number }) {
+function Trace(props: { trace: LiveTrace; row: number; isAt: boolean; silent: number }) {
   const { trace, silent } = props;
   return (
-    <tr>
+    <tr class={props.isAt ? "is-at" : ""} data-row={props.row}>
       <td><Link to={traceLink(trace.id)}><bdi>{trace.id}</bdi></Link> {trace.task_id !== trace.id &&
         <span class="quiet"><bdi>{trace.task_id}</bdi></span>}</td>
       <td class="number">{trace.agents.toLocaleString("en")}</td><td class="number">{trace.events.toLocaleString("en")}</td>
@@ -156,7 +162,7 @@ function Trace(props: { trace: LiveTrace; silent: number }) {
 
 const MOST_OPEN = 100;
 
-function Open(props: { picture: Picture; now: number }) {
+function Open(props: { picture: Picture; now: number; at: number }) {
   const all = openEvents(props.picture, props.now);
   return (
     <section aria-label="Open events">
@@ -164,8 +170,8 @@ function Open(props: { picture: Picture; now: number }) {
       {!all.length && <p class="quiet">None.</p>}
       {all.length > 0 && <div class="scroll"><table class="wide">
         <thead><tr><th scope="col">agent</th><th scope="col">doing</th><th scope="col" class="number">for</th></tr></thead>
-        <tbody>{all.slice(0, MOST_OPEN).map((one) => (
-          <tr key={`${one.trace}/${one.id}`}>
+        <tbody>{all.slice(0, MOST_OPEN).map((one, i) => (
+          <tr key={`${one.trace}/${one.id}`} class={i === props.at ? "is-at" : ""} data-row={props.picture.traces.length + i}>
             <td><Link to={traceLink(one.trace, { event: one.id })}><bdi>{one.agent || "–"}</bdi></Link></td>
               <td><bdi>{one.what}</bdi></td>
             <td class="number">

@@ -29,7 +29,7 @@ export function Race(props: { spec: RaceSpec }) {
       <Choices spec={spec} worlds={data.worlds} world={world} />
       <p class="page-note">Plan {data.plan}, suite {data.suite} · bound {compact(world.bound)} points · best known {percent(
         world.best_known / world.bound)} of it · budget {compact(world.budget)} calls and rounds per run{world.decision &&
-        ` · the decision to learn: ${world.decision}`}</p>
+        ` · what is learned: ${world.decision}`}</p>
       {Object.keys(world.rules).length > 0 && <p class="page-note">Hand-made policies, in % of the bound:{" "}
         {Object.entries(world.rules).map(([name, share]) => `${name.replaceAll("_", " ")} ${percent(share)}`).join(" · ")}</p>}
       {world.is_screening && <p class="notice">A screening: with fewer than 12 seeds no difference here is established.</p>}
@@ -66,7 +66,7 @@ function Lines(props: { lines: RaceLine[]; of: number }) {
   const least = Math.min(0, ...props.lines.map((line) => line.low ?? line.mean));
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Methods"><table class="wide race">
-      <caption>{props.lines.length === props.of ? `${props.of} lines` : `${props.lines.length} of ${props.of} lines`}</caption>
+      <caption>{props.lines.length === props.of ? `${props.of} methods` : `${props.lines.length} of ${props.of} methods`}</caption>
       <thead><tr><th scope="col" class="number">rank</th><th scope="col">method</th><th scope="col">point</th>
         <th scope="col" class="number">seeds</th><th scope="col" class="number">final, % of bound</th>
         <th scope="col"><span class="hidden">picture</span></th><th scope="col" class="number">area, %</th>

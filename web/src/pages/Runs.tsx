@@ -3,6 +3,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Chart, type Mark } from "../charts/Chart";
 import { Command, useLoaded, Waiting } from "../loaded";
+import { onCommand } from "../keys";
 import { useListKeys } from "../listkeys";
 import { count, moment, plain, tenths } from "../numbers";
 import { traceLink } from "../router";
@@ -35,9 +36,10 @@ function List() {
   const box = useRef<HTMLDivElement>(null);
   const at = route.value;
   const sort = sortFrom<Key>(at.page === "runs" ? at.sort : "", KEYS);
-  const rows = useMemo(() => sortedBy(data ?? [], sort, (row, key: Key) => (key === "share" ? share(row) : row[key])),
-    [data, sortText(sort)]);
-  const cursor = useListKeys(box, rows.length, sortText(sort));
+  const query = at.page === "runs" ? at.query ?? "" : "";
+  const rows = useMemo(() => sortedBy((data ?? []).filter((row) => matches(row, query)), sort,
+    (row, key: Key) => (key === "share" ? share(row) : row[key])), [data, query, sortText(sort)]);
+  const cursor = useListKeys(box, rows.length, `${query}/${sortText(sort)}`);
   if (problem) return <Failure error={problem} />;
   if (!data) return <Waiting what="Looking for runs" />;
   if (!data.length) {
@@ -46,10 +48,13 @@ function List() {
   }
   const pick = (id: string) => setChosen(chosen.includes(id) ? chosen.filter((one) => one !== id) : [...chosen, id]);
   const spec = data.filter((row) => chosen.includes(row.id)).map((row) => `${row.preset ?? row.id}=${row.folder}`).join(" ");
-  const order = (key: Key) => { route.value = { page: "runs", id: null, sort: sortText(nextSort(sort, key)) }; };
+  const ask = (change: { sort?: string; query?: string }) => { route.value = { page: "runs", id: null, sort: sortText(sort), query, ...change }; };
+  const order = (key: Key) => ask({ sort: sortText(nextSort(sort, key)) });
   return (
     <div class="page">
-      <header class="page-head"><h1>Runs</h1><span class="quiet">{count(data.length, "run")}</span>
+      <header class="page-head"><h1>Runs</h1><Filter query={query} onQuery={(text) => ask({ query: text })}
+        onEnter={() => { if (rows[0]) go({ page: "runs", id: rows[0].id }); }} />
+        <span class="quiet" role="status">{rows.length < data.length ? `${rows.length} of ${count(data.length, "run")}` : count(data.length, "run")}</span>
         <button type="button" class={chosen.length > 1 ? "main end" : "end"} disabled={chosen.length < 2}
           onClick={() => go({ page: "compare", spec })}>Compare {chosen.length > 1 ? chosen.length : ""}</button>
       </header>
@@ -60,11 +65,27 @@ function List() {
               <button type="button" class="crumb" onClick={() => order(key)}>{text}{sort?.key === key ? (sort.down ? " ↓" : " ↑") : ""}</button></th>
           ))}
           <th scope="col">state</th></tr></thead>
-        <tbody>{rows.map((row, i) => <Row key={row.id} row={row} index={i} isAt={i === cursor.at} isPicked={chosen.includes(row.id)}
+        <tbody>{!rows.length && <tr><td colSpan={HEADS.length + 2} class="quiet">No run has these words.</td></tr>}{rows.map((row, i) => <Row key={row.id} row={row} index={i} isAt={i === cursor.at} isPicked={chosen.includes(row.id)}
           onPick={() => pick(row.id)} />)}</tbody>
       </table></div>
       <Terms of={["preset", "world", "seed", "update", "reward", "held out", "of bound", "bound"]} />
     </div>
+  );
+}
+
+/** Whether a run has every word in its id, preset, world or state. */
+function matches(row: RunRow, query: string): boolean {
+  const said = [row.id, row.preset, row.world, row.seed === null ? "" : `seed ${row.seed}`, row.is_live ? "live" : "ended"].join(" ").toLowerCase();
+  return query.toLowerCase().split(/\s+/).every((word) => said.includes(word));
+}
+
+function Filter(props: { query: string; onQuery: (text: string) => void; onEnter: () => void }) {
+  const field = useRef<HTMLInputElement>(null);
+  useEffect(() => onCommand("search", () => field.current?.focus()), []);
+  return (
+    <input ref={field} type="search" class="search filter" value={props.query} aria-label="Search runs" placeholder="/ words: a preset, a world, live"
+      onInput={(event) => props.onQuery(event.currentTarget.value)}
+      onKeyDown={(event) => { if (event.key === "Enter") props.onEnter(); if (event.key === "Escape") event.currentTarget.blur(); }} />
   );
 }
 
@@ -111,7 +132,7 @@ function Shown(props: { run: Found }) {
   return (
     <div class="page">
       <header class="page-head">
-        <h1>run <bdi>{row.id}</bdi></h1>
+        <h1><bdi>{row.id}</bdi></h1>
         {row.is_live && <span class="badge">● live</span>}
         {row.is_steered && <Steered />}
         <span class="quiet">{row.preset} in {row.world}

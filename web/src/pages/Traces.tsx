@@ -5,7 +5,7 @@ import type { RefObject, VNode } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { onCommand } from "../keys";
 import { useListKeys } from "../listkeys";
-import { asProblem, Command, useLoaded, Waiting } from "../loaded";
+import { asProblem, Command, Fix, sentence, useLoaded, Waiting } from "../loaded";
 import { compact, count, moment, money, plain, span } from "../numbers";
 import { traceLink } from "../router";
 import { Link } from "../shell/Link";
@@ -54,7 +54,7 @@ export default function Traces() {
       onDrop={(event) => { event.preventDefault(); setOver(false); open(event.dataTransfer?.files[0]); }}>
       <h1 class="hidden">Traces</h1>
       {dropProblem &&
-        <div class="notice" role="alert"><p>{dropProblem.what}</p>{dropProblem.fix && <Command text={dropProblem.fix} />}
+        <div class="notice" role="alert"><p>{sentence(dropProblem.what)}</p>{dropProblem.fix && <Fix text={dropProblem.fix} />}
         <button type="button" onClick={() => setDropProblem(null)}>Close</button></div>}
       {!data && problem
         ? (query ? <List found={NONE} query={query} problem={problem} onFile={open} /> : <Failure error={problem} />)
@@ -67,9 +67,9 @@ export default function Traces() {
 
 function Nothing(props: { store: string; onFile: (file: File | undefined) => void }) {
   return (
-    <Empty title={`No traces in ${props.store}.`}>
+    <Empty title={`The store ${props.store} has no traces yet.`}>
       <p class="chips"><OpenFile onFile={props.onFile} /></p>
-      <p>Look at six sample teams, offline, in seconds:</p>
+      <p>Write sample teams into a store, offline, in seconds:</p>
       <Command text="counterpoint demo --quick" />
       <p>Or bring your own:</p>
       <p><Command
@@ -96,7 +96,11 @@ function OpenFile(props: { onFile: (file: File | undefined) => void }) {
 function List(props: { found: Found; query: string; problem: SourceError | null; onFile: (file: File | undefined) => void }) {
   const { found, query } = props;
   const order = sortText(sortNow());
-  const rows = useMemo(() => sorted(found.rows, sortNow()), [found, order]);
+  const byAlerts = sortNow()?.key === "alerts";
+  const counts = byAlerts ? alerts.value : null;
+  const rows = useMemo(() => sorted(found.rows, sortNow(), (id) => counts?.[id]?.count ?? null), [found, order, counts]);
+  const uncounted = counts ? rows.filter((row) => !(row.id in counts)).length : 0;
+  useEffect(() => { if (byAlerts) wantAlerts(found.rows); }, [found, byAlerts]);
   const field = useRef<HTMLInputElement>(null);
   useEffect(() => onCommand("search", () => field.current?.focus()), []);
   const two = chosen.value;
@@ -105,12 +109,17 @@ function List(props: { found: Found; query: string; problem: SourceError | null;
       <header class="page-head">
         <input ref={field} type="search" class="search" value={query}
           placeholder='words, or project:shop errors>0 cost>5 date>7d open' aria-label="Search traces"
-          onInput={(event) => ask({ query: event.currentTarget.value })} />
+          onInput={(event) => ask({ query: event.currentTarget.value })}
+          onKeyDown={(event) => {
+            if (event.key === "Enter" && rows[0]) go(traceLink(rows[0].id));
+            if (event.key === "Escape") event.currentTarget.blur();
+          }} />
         <span class="quiet" role="status">
           {found === NONE ? ""
             : rows.length === found.total ? count(found.total, "trace")
             : `${rows.length.toLocaleString("en")} of ${count(found.total, "trace")}`}
-          {found !== NONE && <>{" in "}<bdi>{found.store}</bdi></>}</span>
+          {found !== NONE && <>{" in "}<bdi>{found.store}</bdi></>}
+          {uncounted > 0 && `, alerts of ${uncounted.toLocaleString("en")} not yet counted`}</span>
         <span class="end chips">
           {two.length > 0 && <span class="quiet">{two.length === 1 ? "pick one more to compare" : "two picked"}</span>}
           <button type="button" class={two.length === 2 ? "main" : ""} disabled={two.length !== 2}
@@ -125,7 +134,7 @@ function List(props: { found: Found; query: string; problem: SourceError | null;
         </span>
       </header>
       {props.problem &&
-        <p class="notice" role="alert">{props.problem.what} {props.problem.fix && <span class="quiet">{props.problem.fix}</span>}
+        <p class="notice" role="alert">{sentence(props.problem.what)} {props.problem.fix && <span class="quiet"><Fix text={props.problem.fix} /></span>}
           </p>}
       {areCausesShown.value && <Causes query={query} />}
       <div class="traces-body">
@@ -252,7 +261,9 @@ let timer = 0;
 
 /** Asks for the alerts of the rows on the screen, once they have been there for a moment. */
 function wantAlerts(rows: readonly TraceRow[]): void {
-  wanted = rows.map((row) => row.id).filter((id) => !(id in alerts.peek()));
+  const missing = rows.map((row) => row.id).filter((id) => !(id in alerts.peek()));
+  // sorted by alerts, all are counted, those on the screen first
+  wanted = sortNow()?.key === "alerts" ? [...new Set([...missing, ...wanted])] : missing;
   clearTimeout(timer);
   if (wanted.length) timer = window.setTimeout(() => void askAlerts(), WAIT_MS);
 }

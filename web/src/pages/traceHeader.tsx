@@ -35,7 +35,7 @@ function Numbers() {
     ["", moment(about.started)],
   ];
   return <ul class="trace-numbers">{all.filter(([, value]) => !value.startsWith("–")).map(([name, value]) => <li
-    key={value}>{name} {value}</li>)}</ul>;
+    key={value} class={name ? "first" : ""}>{name} {value}</li>)}</ul>;
 }
 
 function Search() {
@@ -82,7 +82,7 @@ export function TraceHeader() {
     <header class="trace-head">
       <h1 title={about.id}>{about.title ?? about.id}</h1>
       <Popover title="About">
-        <dl class="share-box">
+        <dl class="share-box about-box">
           <dt>id</dt><dd><code>{about.id}</code></dd>
           <dt>task</dt><dd><bdi>{about.task_id}</bdi></dd>
           {about.project && <><dt>project</dt><dd><bdi>{about.project}</bdi></dd></>}
@@ -92,7 +92,7 @@ export function TraceHeader() {
         </dl>
       </Popover>
       <Numbers />
-      {about.alerts.length > 0 && <button type="button" class="badge warn" onClick={() => stepAlert(1)}
+      {about.alerts.length > 0 && <button type="button" class={about.alerts.some((one) => one.severity === "high") ? "badge bad" : "badge warn"} onClick={() => stepAlert(1)}
         title="Next alert (.)">⚠ {count(about.alerts.length, "alert")}</button>}
       {about.is_steered && <Steered />}
       {about.is_masked && <span class="badge">masked</span>}

@@ -1,6 +1,6 @@
 // What to change. Always true: a gain is what was measured, with and without the change; what was not tried shows no number, and
 // the command that tries it stands beside it.
-import { useLoaded, Waiting } from "../loaded";
+import { Command, Note, useLoaded, Waiting } from "../loaded";
 import { compact, count, signed } from "../numbers";
 import { Plain } from "../plaintext";
 import { Failure } from "../shell/states";
@@ -21,14 +21,14 @@ export default function Advise() {
   if (!data) return <Waiting what="Trying changes" />;
   return (
     <section class="advise" aria-label="Advise">
-      {data.notes.map((note) => <p key={note} class="note"><Plain text={note} /></p>)}
+      {data.notes.map((note) => <p key={note} class="note"><Note text={note} /></p>)}
       {SCOPES.map(([scope, title]) => {
         const rows = data.changes.filter((one) => one.scope === scope);
         return rows.length > 0 && <Scope key={scope} title={title} rows={rows} said={data.certificates[scope]} />;
       })}
       <p class="quiet">
         {data.trials > 0 ? `${count(data.trials, "trial")}, with and without each change; more of them: ` : "On the command line: "}
-        <code>{data.command}</code>
+        <Command text={data.command} />
       </p>
     </section>
   );

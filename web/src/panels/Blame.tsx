@@ -1,12 +1,13 @@
 // Who broke it. Always true: the ranking is the one that `counterpoint blame` prints; the same suspects are marked on the timeline,
 // and the keys that step through them go by rank, the likeliest first.
 import { useEffect } from "preact/hooks";
-import { useLoaded, Waiting } from "../loaded";
+import { Note, useLoaded, Waiting } from "../loaded";
 import { count } from "../numbers";
 import { Plain } from "../plaintext";
 import { Failure } from "../shell/states";
 import type { SuspectStep, Suspicion } from "../shapes.gen";
-import { eventName, selectedEvent, selectEvent, showView, source, stepSuspect, suspects, trace } from "../state";
+import { EventId } from "../shell/EventId";
+import { selectedEvent, selectEvent, showView, source, stepSuspect, suspects, trace } from "../state";
 import "../views/views.css";
 
 export default function Blame() {
@@ -27,8 +28,8 @@ function Ranking(props: { found: Suspicion }) {
     <section class="blame" aria-label="Blame">
       {found.suspects.length > 0 && (
         <header class="reach">
-          <p><strong>{sureness(found.sure)}</strong> one of {count(found.steps, "step")} decided the failure; a share is how likely
-            it is this one.</p>
+          <p><strong>{sureness(found.sure)}</strong> one of {count(found.steps, "step")} decided the failure; the share says how likely
+            it was this one.</p>
           <p class="chips">
             <button type="button" onClick={() => stepSuspect(-1)}>Previous suspect</button>
             <button type="button" onClick={() => stepSuspect(1)}>Next suspect</button>
@@ -36,7 +37,7 @@ function Ranking(props: { found: Suspicion }) {
           </p>
         </header>
       )}
-      {found.notes.map((note) => <p key={note} class="note"><Plain text={note} /></p>)}
+      {found.notes.map((note) => <p key={note} class="note"><Note text={note} /></p>)}
       <ol class="suspects" aria-label="Suspects, the likeliest first">
         {found.suspects.map((one, i) => <li key={one.event}><Suspect one={one} rank={i + 1} /></li>)}
       </ol>
@@ -52,7 +53,7 @@ function Suspect(props: { one: SuspectStep; rank: number }) {
       <p class="path-head">
         <button type="button" class="step" aria-pressed={one.event === selectedEvent.value} onClick={() => selectEvent(one.event)}>
           <em>{rank}</em>
-          <span><bdi>{one.agent}</bdi> <code><bdi>{eventName(one.event)}</bdi></code></span>
+          <span><bdi>{one.agent}</bdi> <EventId n={one.event} /></span>
           <small class="quiet">step {one.step}</small>
         </button>
         <meter min={0} max={1} value={one.score} aria-label={`How likely: ${percent(one.score)}`} /> <strong>{percent(one.score)}</strong>

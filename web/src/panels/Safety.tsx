@@ -1,13 +1,14 @@
 // What came from outside, and where it went. Always true: only tainted paths are here, from source to sink; copied text (strong)
 // and shared context (possible) stand apart; every step can be selected.
 import { useMemo } from "preact/hooks";
-import { useLoaded, Waiting } from "../loaded";
+import { Note, useLoaded, Waiting } from "../loaded";
 import { count } from "../numbers";
 import { familyOf, glyphOf, TAINT_GLYPH } from "../palette";
 import { Plain } from "../plaintext";
 import { Failure } from "../shell/states";
 import type { Safety as Found, TaintPath } from "../shapes.gen";
-import { agentName, columns, eventName, rowOf, selectAgent, selectedEvent, selectEvent, source, trace } from "../state";
+import { EventId } from "../shell/EventId";
+import { agentName, columns, rowOf, selectAgent, selectedEvent, selectEvent, source, trace } from "../state";
 import "../views/views.css";
 
 const SEVERITIES = ["critical", "high", "medium", "low", "info"];
@@ -26,7 +27,11 @@ function Paths(props: { found: Found }) {
   return (
     <section class="safety" aria-label="Safety">
       <Reach found={found} />
-      {found.notes.map((note) => <p key={note} class="note">{note}</p>)}
+      {found.notes.map((note) => <p key={note} class={note.startsWith("Injection: no ") ? "quiet" : "note"}><Note text={note} /></p>)}
+      {(found.odd ?? []).length > 0 && <div class="reach"><p>{count(found.odd.length, "event reads", "events read")} like instructions; only a fork can
+        tell whether {found.odd.length === 1 ? "it" : "they"} changed anything.</p>
+        <p class="chips">{found.odd.slice(0, FEW).map((n) => <Step key={n} n={n} />)}
+          {found.odd.length > FEW && <span class="quiet">and {found.odd.length - FEW} more</span>}</p></div>}
       {!found.paths.length && <p class="nothing">{found.sources.length
         ? "There is content from outside, and none of it reached an effect."
         : "Nothing in this trace is marked as coming from outside."}</p>}
@@ -65,6 +70,7 @@ function Reach(props: { found: Found }) {
 }
 
 const MOST = 200;
+const FEW = 8;
 
 /** Every source and every agent that was reached: behind a fold, for there may be hundreds. */
 function Where(props: { found: Found }) {
@@ -90,7 +96,7 @@ function Path(props: { path: TaintPath }) {
     <article class={`path severity-${path.severity}`}>
       <p class="path-head">
         <span class={path.severity === "high" || path.severity === "critical" ? "badge bad" : "badge warn"}>⚠ {path.severity}
-          </span>
+          {path.is_blocked && ", blocked"}</span>
         <span class="badge taint">{TAINT_GLYPH} {path.strength === "copied" ? "copied text" : "shared context"}</span>
         <Plain text={path.rule} />
       </p>
@@ -105,7 +111,7 @@ function Path(props: { path: TaintPath }) {
       </ol>
       {path.gate
         ? <p class="gate">First gate that would have stopped it: <Step n={path.gate.event} /> <Plain text={path.gate.text} /></p>
-        : <p class="gate quiet">No single check on the way would have stopped it.</p>}
+        : path.is_blocked && <p class="gate quiet">It was blocked before it had an effect.</p>}
     </article>
   );
 }
@@ -123,7 +129,7 @@ function Step(props: { n: number; part?: "source" | "sink" | "gate" | undefined 
       onClick={() => selectEvent(n)}>
       {part && <em>{part}</em>}
       {type && <span class={`glyph family-${familyOf(type)}`} aria-hidden="true">{glyphOf(type)}</span>}
-      <span><bdi>{row >= 0 && at ? agentName(at.agent[row]!) : ""}</bdi> <code><bdi>{eventName(n)}</bdi></code></span>
+      <span><bdi>{row >= 0 && at ? agentName(at.agent[row]!) : ""}</bdi> <EventId n={n} /></span>
       <small class="quiet"><bdi>{tool ?? type?.replaceAll("_", " ") ?? ""}</bdi></small>
     </button>
   );

@@ -9,7 +9,7 @@ interface Card { title: string; text: string; /** What it speaks of, if that is 
 
 const CARDS: readonly Card[] = [
   { title: "Your traces", at: ".traces-body .grid-table",
-    text: "Each line is one run of a team. Click a column to sort, a filter on the left to narrow the list, or type: errors>0 cost>5. J, K and Enter move through it. The address keeps what you see." },
+    text: "The list under Traces has a line for each run of a team. Click a column to sort, a filter on the left to narrow the list, or type: errors>0 cost>5. J, K and Enter move through it. The address keeps what you see." },
   { title: "The answers first", at: ".answers",
     text: "Open a trace: the line under its title says who was slowest, what cost most, who earned the result, where it first went wrong. Each answer leads to the events behind it." },
   { title: "Who and when", at: ".panels",

@@ -2,6 +2,7 @@
 // help.
 import { Component, type ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
+import { Fix, sentence } from "../loaded";
 import { connection, reload } from "../state";
 import { SourceError } from "../source";
 
@@ -12,9 +13,9 @@ export function Failure({ error, onAgain }: { error: unknown; onAgain?: () => vo
   const known = error instanceof SourceError ? error : null;
   return (
     <section class="state" role="alert">
-      <h2>{known ? known.what : "The page cannot show this."}</h2>
+      <h2>{known ? sentence(known.what) : "The page cannot show this."}</h2>
       {!known && <pre class="raw">{String(error)}</pre>}
-      {known?.fix && <p>Try: <code>{known.fix}</code></p>}
+      {known?.fix && <p><Fix text={known.fix} /></p>}
       {onAgain && <button type="button" onClick={onAgain}>Try again</button>}
     </section>
   );

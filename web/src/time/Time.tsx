@@ -163,7 +163,7 @@ export default function Time() {
     <section class="time" aria-label="Time">
       <Bar stage={stage} />
       <div class="time-top">
-        <span class="time-corner quiet">{count(about?.agents.length ?? 0, "agent")}</span>
+        <span class="time-corner quiet">{count(about?.agents.filter((one) => !one.is_outside).length ?? 0, "agent")}</span>
         <canvas ref={mini} class="time-mini" style={{ height: `${MINIMAP}px` }} role="img"
           aria-label="Overview of the whole trace; drag to choose what is shown" />
       </div>

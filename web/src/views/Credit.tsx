@@ -8,7 +8,7 @@ import { Command, useLoaded, Waiting } from "../loaded";
 import { plain, signed } from "../numbers";
 import { Empty, Failure } from "../shell/states";
 import type { Credit as Answer, CreditRow, MethodInfo } from "../shapes.gen";
-import { eventName, method, methodList, methods, selectAgent, selectEvent, source, trace } from "../state";
+import { agentName, eventName, method, methodList, methods, selectAgent, selectEvent, source, trace } from "../state";
 import { Agents, CreditTable, HeatStrip, type Pair, SumBar } from "./creditparts";
 import "./views.css";
 
@@ -159,7 +159,7 @@ function Apart(props: { a: Answer; b: Answer }) {
       {found.at.map((one) => (
         <button key={`${one.event}/${one.agent}/${one.label}`} type="button" class="chip"
           onClick={() => (one.event >= 0 ? selectEvent(one.event) : selectAgent(one.agent))}>
-          <bdi>{one.event >= 0 ? eventName(one.event) : one.label}</bdi> ({a.method} {signed(one.a)}, {b.method} {signed(one.b)})
+          <bdi>{one.event >= 0 ? eventName(one.event) : one.agent >= 0 ? agentName(one.agent) : one.label}</bdi> ({a.method} {signed(one.a)}, {b.method} {signed(one.b)})
         </button>
       ))}
       {found.onlyOne > 0 && <span class="quiet"> · {found.onlyOne} have credit by one method only</span>}

@@ -1,11 +1,19 @@
 // Parts of the credit view: the bar that must close, agents, the table of what earned what, the heat strip of tokens. Always
 // true: credit is shown by a printed sign and a thickness beside its hue, and every value leads to its event or agent.
+import { useRef } from "preact/hooks";
 import { barParts, bySize, type Closing, closing, tokensByEvent } from "../creditmath";
+import { useListKeys } from "../listkeys";
 import { plain, signed } from "../numbers";
 import { creditColour, creditLine, inkOn } from "../palette";
 import type { Credit, CreditRow } from "../shapes.gen";
 import { agentName, eventName, selectAgent, selectedAgent, selectedEvent, selectEvent, shade, trace } from "../state";
+import { shortId } from "../shell/EventId";
 import { Windowed } from "../windowed";
+
+/** An agent as the map calls it. */
+function nameOf(agent: string): string {
+  return trace.value!.about.agents.find((one) => one.name === agent)?.label || agent;
+}
 
 /** The team's reward as a bar of its parts, and the sum beside it. */
 export function SumBar(props: { credit: Credit }) {
@@ -20,10 +28,10 @@ export function SumBar(props: { credit: Credit }) {
           const isWide = part.to - part.from > 0.09;
           return (
             <span key={part.label} class={part.label === "unassigned" ? "sum-part is-nobody" : "sum-part"}
-              title={`${part.label} ${signed(part.value, 4)}`}
+              title={`${part.label === "unassigned" ? part.label : nameOf(part.label)} ${signed(part.value, 4)}`}
               style={{ left: `${part.from * 100}%`, width: `${(part.to - part.from) * 100}%`, background: colour,
                 ...(part.label === "unassigned" ? {} : { color: inkOn(colour) }) }}>
-              {isWide && <bdi>{part.label}</bdi>}
+              {isWide && <bdi>{part.label === "unassigned" ? part.label : nameOf(part.label)}</bdi>}
             </span>
           );
         })}
@@ -43,11 +51,11 @@ function SumLine(props: { found: Closing; whole: string }) {
         </span></p>;
   }
   if (state
-    === "closes") return <p>{props.whole === "R" ? `R ${plain(target, 4)}` : "the whole result, 1,"} = agents {plain(agents, 4)} + unassigned {plain(nobody,
-      4)} <span class="ok">✓ closes</span></p>;
+    === "closes") return <p>{props.whole === "R" ? `R ${plain(target, 4)}` : "whole result 1"} = agents {plain(agents, 4)} + unassigned {plain(nobody,
+      4)} <span class="ok">✓ adds up</span></p>;
   return (
     <p class="broken" role="alert">
-      ✕ The sum does not close: agents and unassigned make {plain(sum, 6)}, the team's reward is {plain(target,
+      ✕ The sum does not add up: agents and unassigned make {plain(sum, 6)}, the team's reward is {plain(target,
         6)}, difference {signed(difference, 6)}.
       Do not trust this credit.
     </p>
@@ -103,30 +111,34 @@ export function CreditTable(props: { pairs: Pair[]; methods: string[]; scale: nu
   const hasAgent = props.unit !== "agent" && props.unit !== "team" && props.unit !== "role";
   const columns = `minmax(8rem, 2fr) ${hasAgent ? "minmax(5rem, 0.8fr) "
     : ""}repeat(${props.methods.length}, minmax(8rem, 1.4fr))`;
+  const listKey = `${props.unit}/${props.methods.join()}`;
+  const box = useRef<HTMLDivElement>(null);
+  const cursor = useListKeys(box, props.pairs.length, listKey);
   return (
-    <div class="credit-table" role="table" aria-label={`Credit by ${props.unit}`} aria-rowcount={props.pairs.length + 1}>
+    <div ref={box} class="credit-table" role="table" aria-label={`Credit by ${props.unit}`} aria-rowcount={props.pairs.length + 1}>
       <div class="grid-row grid-head" role="row" style={{ gridTemplateColumns: columns }}>
         <span role="columnheader">{props.unit}</span>
         {hasAgent && <span role="columnheader">agent</span>}
         {props.methods.map((method) => <span key={method} role="columnheader">{method}</span>)}
       </div>
-      <Windowed isTable label={`Credit by ${props.unit}`} listKey={`${props.unit}/${props.methods.join()}`}
-        count={props.pairs.length} estimate={30}
-        render={(i) => <TableRow pair={props.pairs[i]!} index={i} scale={props.scale} columns={columns} hasAgent={hasAgent} />} />
+      <Windowed isTable label={`Credit by ${props.unit}`} listKey={listKey}
+        count={props.pairs.length} estimate={30} show={cursor.show}
+        render={(i) => <TableRow pair={props.pairs[i]!} index={i} scale={props.scale} columns={columns} hasAgent={hasAgent} isAt={i === cursor.at} />} />
     </div>
   );
 }
 
-function TableRow(props: { pair: Pair; index: number; scale: number; columns: string; hasAgent: boolean }) {
+function TableRow(props: { pair: Pair; index: number; scale: number; columns: string; hasAgent: boolean; isAt: boolean }) {
   const { row, values } = props.pair;
   const isSelected = row.event >= 0 ? row.event === selectedEvent.value : row.agent >= 0 && row.agent === selectedAgent.value;
   const open = () => (row.event >= 0 ? selectEvent(row.event) : row.agent >= 0 && selectAgent(row.agent));
   const isOpen = row.event >= 0 || row.agent >= 0;
+  const name = row.event < 0 && row.agent >= 0 && !props.hasAgent ? agentName(row.agent) : shortId(row.label);
   return (
-    <div class={isSelected ? "grid-row is-selected" : "grid-row"} role="row" aria-rowindex={props.index + 2}
+    <div class={["grid-row", isSelected && "is-selected", props.isAt && "is-at"].filter(Boolean).join(" ")} role="row" aria-rowindex={props.index + 2}
       style={{ gridTemplateColumns: props.columns }} onClick={open}>
       <span role="cell">
-        {isOpen ? <button type="button" class="crumb" onClick={open}><bdi>{row.label}</bdi></button> : <bdi>{row.label}</bdi>}
+        {isOpen ? <button type="button" class="crumb" onClick={open} title={row.label}><bdi>{name}</bdi></button> : <bdi>{row.label}</bdi>}
         {row.excerpt && <span class="quiet excerpt" title={row.excerpt}> {row.excerpt}</span>}
           </span>
       {props.hasAgent && <span role="cell" class="quiet"><bdi>{row.agent >= 0 ? agentName(row.agent) : ""}</bdi></span>}

@@ -99,8 +99,23 @@ class Collection:
         """The folder of a run that is on view."""
         found = self.runs()
         if run_id not in found:
-            raise NotFound(f"no run {run_id!r} here", fix=did_you_mean(run_id, found))
+            raise NotFound(f"there is no run {run_id!r} here", fix=did_you_mean(run_id, found))
         return found[run_id]
+
+    def run_named(self, name: str) -> str:
+        """The id of the one run whose folder has this name; else the name as it is."""
+        found = self.runs()
+        near = [run_id for run_id, path in found.items() if path.name == name]
+        return near[0] if name not in found and len(near) == 1 else name
+
+    def trace_named(self, name: str) -> str:
+        """The id of the one trace of the store that begins like this, as on the command line; else the name as it is."""
+        store = self.store
+        if store is None or not name or ":" in name or name in self._held or store.version(name) is not None:
+            return name
+        with suppress(CounterpointError):  # none, or several: the page says so
+            return store.find(name)
+        return name
 
     def races(self) -> dict[str, Path]:
         """Every folder of `counterpoint compare --all` by its path, and the rows that come with the package."""
@@ -157,8 +172,8 @@ class Collection:
         found = None if store is None else store.version(name)
         if found is None:
             near = [*self._held, *([] if self.store is None else self.store.ids()[-1000:])]
-            fix = did_you_mean(trace_id, near) if near else "counterpoint demo makes some to try"
-            raise NotFound(f"no trace {trace_id!r} here", fix=fix)
+            fix = did_you_mean(trace_id, near) if near else "counterpoint demo --quick"
+            raise NotFound(f"there is no trace {trace_id!r} here", fix=fix)
         return found
 
     def _home(self, trace_id: str) -> tuple[Store | None, str]:

@@ -170,7 +170,7 @@ def _told(look: Prepared, found: Earned, unit: str) -> Credit:
         total=total,
         target=target,
         whole="result" if is_share else "R",
-        notes=_notes(found) if is_share else [],
+        notes=_notes(look, found) if is_share else [],
         unassigned=None if target is None else target - sum(by_agent.values()),
         is_additive=found.additive,
         closes=None if declared is None else abs(total - declared) <= 1e-9 * max(1.0, size),
@@ -179,16 +179,16 @@ def _told(look: Prepared, found: Earned, unit: str) -> Credit:
     )
 
 
-def _notes(found: Earned) -> list[str]:
+def _notes(look: Prepared, found: Earned) -> list[str]:
     """What provenance gives to nobody, and who is not in the result."""
-    about = found.notes["traces"][0]
+    about, labels = found.notes["traces"][0], dict(zip(look.team.names, look.team.label_A, strict=True))
     parts = f"{about['given']:.0%} given by the user or the system, {about['new']:.0%} new in the result"
     out = [f"Of {about['words']:,} words: {about['traced']:.0%} traced to the team, {parts}, {about['unlinked']:.0%} said "
            "earlier by somebody whom no recorded message connects to the result."]  # fmt: skip
     for name, said in (("unused", "Not used in the result"), ("unread", "Never read by anybody")):
         if about[name]:
             more = f" and {len(about[name]) - 8:,} more" if len(about[name]) > 8 else ""
-            out.append(f"{said}: {', '.join(about[name][:8])}{more}.")
+            out.append(f"{said}: {', '.join(labels.get(one, one) for one in about[name][:8])}{more}.")
     return out
 
 

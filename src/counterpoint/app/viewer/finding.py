@@ -1,8 +1,8 @@
 """The search language over the events of a trace: `kind:spawn agent:coder tokens>5k t<60 tainted "merge"`.
 
 Always true: the fields and marks are those of `app.search`, terms are joined by and, and what is found comes in the story's
-order. A word is looked for in the text, the id, the agent and the tool, in any case; an amount that is not recorded matches no
-comparison.
+order. A word is looked for in the text, the id, the agent, the tool and what people noted, in any case; an amount that is not
+recorded matches no comparison.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from counterpoint.app.viewer.prepared import Prepared, prepared
 from counterpoint.app.viewer.shapes import FLAGS, TYPES
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
+from counterpoint.trace.annotation import Annotation, annotations_of
 
 Mask = NDArray[np.bool_]
 
@@ -37,6 +38,8 @@ def _test(look: Prepared, term: Term) -> Mask:
         return _word(look, term.value.lower())
     if not term.sign:
         return (look.flags_E & FLAGS[EVENT_FLAGS[term.name]]) != 0
+    if term.name == "score":
+        return _scored(look, term)
     if EVENT_FIELDS[term.name] == "number":
         have, is_known = _numbers(look, term.name)
         sign = "=" if term.sign == ":" else term.sign
@@ -86,11 +89,29 @@ def _text(look: Prepared, name: str, value: str) -> Mask:
             return (_holding(team.names, wanted) | _holding(team.label_A, wanted))[team.agent_E]
         case "role":
             return _holding(look.facts.role_A, wanted)[team.agent_E]
+        case "label":
+            return _said(look, lambda a: a.label is not None and wanted in f"{a.name}={a.label}".lower())
+        case "note":
+            return _said(look, lambda a: wanted in (a.text or "").lower())
         case "tool":
             return _holding([None, *look.tools[0]], wanted)[look.tools[1]]
     fields = [getattr(e, name) for e in events]
     holds = {field: field is not None and wanted in field.lower() for field in set(fields)}
     return np.fromiter(map(holds.__getitem__, fields), np.bool_, look.n)
+
+
+def _scored(look: Prepared, term: Term) -> Mask:
+    """Where a score is so large; a colon is as good as an equals sign."""
+    number, compare = amount(term), COMPARE["=" if term.sign == ":" else term.sign]
+    return _said(look, lambda a: a.score is not None and bool(compare(a.score, number)))
+
+
+def _said(look: Prepared, holds: Callable[[Annotation], bool]) -> Mask:
+    """The events about which somebody says such a thing."""
+    found = np.zeros(look.n, np.bool_)
+    index = look.trace.index
+    found[[index[a.event] for a in annotations_of(look.trace) if a.event in index and holds(a)]] = True
+    return found
 
 
 def _is_kind(kind: str, word: str) -> bool:
@@ -103,12 +124,13 @@ def _holding(names: Sequence[str | None], wanted: str) -> Mask:
 
 
 def _word(look: Prepared, word: str) -> Mask:
-    """Events that hold a word in their text, id, agent or tool."""
+    """Events that hold a word in their text, id, agent, tool, or in what is noted about them."""
     names, of_E = _kept(look, "texts", lambda: _texts(look))
     ids = _kept(look, "ids", lambda: [e.id.lower() for e in look.trace.events])
     said = np.array([word in text for text in names] + [False], np.bool_)[of_E]
     named = np.fromiter((word in name for name in ids), np.bool_, look.n)
-    return said | named | _text(look, "agent", word) | _text(look, "tool", word)
+    noted = _said(look, lambda a: word in f"{a.name}={a.label or ''}\n{a.text or ''}".lower())
+    return said | named | noted | _text(look, "agent", word) | _text(look, "tool", word)
 
 
 def _kept(look: Prepared, name: str, make: Callable[[], Any]) -> Any:

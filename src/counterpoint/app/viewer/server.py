@@ -16,13 +16,13 @@ from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 import uvicorn
 from msgspec import Struct
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import counterpoint
@@ -100,6 +100,9 @@ class Site:
                 return await self._api(request, parts[1:])
             if request.method not in ("GET", "HEAD"):
                 raise _WrongMethod("a page can only be read")
+            if parts[0] in ("t", "trace", "r", "runs") and len(parts) > 1 and (whole := await self._whole(parts)) is not None:
+                query = request.url.query
+                return RedirectResponse(f"/{parts[0][0]}/{quote(whole, safe='')}{f'?{query}' if query else ''}", 307)
             return self._shell.response(is_known=parts[0] in _PAGES)
         except _WrongMethod as error:
             return error_response(error, 405)
@@ -107,6 +110,12 @@ class Site:
             return Response(status_code=400)
         except Exception as error:  # whatever a strange trace does to a function, the server answers and goes on
             return error_response(in_our_words(error))
+
+    async def _whole(self, parts: Sequence[str]) -> str | None:
+        """The whole id where an address has the beginning of a trace's, or the name of a run without its folder; else None."""
+        given, find = "/".join(parts[1:]), self.collection.trace_named if parts[0][0] == "t" else self.collection.run_named
+        found = await self._answers.call(lambda: find(given))
+        return found if found != given else None
 
     async def _api(self, request: Request, parts: Sequence[str]) -> Response:
         if request.method == "POST":

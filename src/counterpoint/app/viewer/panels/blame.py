@@ -57,7 +57,7 @@ def _answer(trace: Trace) -> Suspicion:
 
 def _suspicion(trace: Trace) -> Suspicion:
     if len(trace.events) > _LARGE:
-        return _nobody(f"{len(trace.events):,} events: `counterpoint blame {trace.trace_id}` ranks them")
+        return _nobody(f"{len(trace.events):,} events are too many to rank here; `counterpoint blame {trace.trace_id}` ranks them")
     try:
         return _told(trace, judged(trace, most=SUSPECTS))
     except Refused as refused:
@@ -73,11 +73,17 @@ def _told(trace: Trace, found: Blame) -> Suspicion:
     steps = [
         SuspectStep(
             event=int(place[trace.index[s.event]]), step=s.step, agent=s.name, score=s.score, text=s.text,
-            reasons=[SuspectReason(words=r.words, share=r.share, excerpt=r.excerpt) for r in s.reasons],
+            reasons=[SuspectReason(words=_words(r.words), share=r.share, excerpt=r.excerpt) for r in s.reasons],
         )
         for s in found.suspects
     ]  # fmt: skip
     return Suspicion(suspects=steps, agents=found.agents, sure=found.sure, steps=found.steps, notes=found.notes)
+
+
+def _words(words: str) -> str:
+    """A reason as the page says it: what speaks by its absence reads as a sentence does."""
+    bare = words.removeprefix("not: ")
+    return f"not {bare}" if bare != words and bare.startswith(("much ", "long", "very ", "the ", "among ")) else words
 
 
 blame = Panel(name="Blame", key="6", answer=_answer, shapes=(RecurringCause, Recurring, SuspectReason, SuspectStep, Suspicion))

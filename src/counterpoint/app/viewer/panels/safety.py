@@ -27,7 +27,8 @@ _SOURCES = 1000
 _TOLD, _WORDS = 5, 600
 """Texts that give orders which are told in the notes, and characters of their words."""
 
-_SEVERITY = {"violation": "high", "blocked": "medium", "possible": "low"}
+_SEVERITY = {"violation": "high", "blocked": "low", "possible": "low"}
+"""As the alerts of the trace have it."""
 
 
 class Gate(Struct, frozen=True, kw_only=True):
@@ -47,6 +48,7 @@ class TaintPath(Struct, frozen=True, kw_only=True):
     """`copied` (strong) or `context` (possible)."""
     rule: str
     severity: str
+    is_blocked: bool
     gate: Gate | None
 
 
@@ -57,6 +59,8 @@ class Safety(Struct, frozen=True, kw_only=True):
     tainted: int
     agents: list[int]
     paths: list[TaintPath]
+    odd: list[int]
+    """Events whose text reads like instructions, though not plainly enough to be counted as an injection."""
     notes: list[str]
 
 
@@ -80,6 +84,7 @@ def _safety(look: Prepared) -> Safety:
         tainted=int(tainted.sum()),
         agents=[a for a in np.unique(look.team.agent_E[tainted]).tolist() if look.team.is_member_A[a]],
         paths=paths,
+        odd=_odd(look),
         notes=_notes(look, may, found),
     )
 
@@ -99,6 +104,7 @@ def _path(look: Prepared, may: MayTaint, sink: Sink, *, is_traced: bool) -> Tain
         strength="context" if sink.strength == "context" else "copied",
         rule=sink.rule if len(sink.rule) <= _RULE else sink.rule[: _RULE - 1] + "…",
         severity=_SEVERITY[sink.status],
+        is_blocked=sink.status == "blocked",
         gate=_gate(look, start, way) if is_traced and start >= 0 and sink.status != "blocked" else None,
     )
 
@@ -135,13 +141,15 @@ def _notes(look: Prepared, may: MayTaint, found: list[Sink]) -> list[str]:
     if not look.is_large:
         given = injections(look.trace, facts=look.facts)
         notes.append(f"Injection: {verdict_of(given)}.")
-        notes += [f"{one.says}. Words: {one.excerpt[:_WORDS]}" for one in given[:_TOLD]]
-        told = {one.event for one in given}
-        if odd := [name for name in suspects(look.trace) if name not in told]:
-            more = f" and {len(odd) - 8:,} more" if len(odd) > 8 else ""
-            seen = " ".join(odd[:8]) + more
-            notes.append(f"Events that read like instructions: {seen}. Only a fork can tell whether they changed anything.")
+        notes += [f"{one.says}. It says: {one.excerpt[:_WORDS]}" for one in given[:_TOLD]]
     return notes
+
+
+def _odd(look: Prepared) -> list[int]:
+    if look.is_large:
+        return []
+    told = {one.event for one in injections(look.trace, facts=look.facts)}
+    return [int(look.team.place_E[look.trace.index[name]]) for name in suspects(look.trace) if name not in told]
 
 
 safety = Panel(name="Safety", key="5", answer=_answer, shapes=(Gate, TaintPath, Safety))
