@@ -16,7 +16,7 @@ from counterpoint.train.policies.network import Network
 from counterpoint.train.preset import named_preset
 from counterpoint.train.settings import settings_of
 from counterpoint.train.training import Training
-from counterpoint.train.trials import Trials, size_teams
+from counterpoint.train.trials import Trials, _gain, size_teams
 
 
 def network(leave: float) -> Network:
@@ -64,13 +64,22 @@ def test_teams_move_to_the_size_that_greedy_play_pays_for(size: float, grows: bo
         net.size.weight.zero_()
         net.size.bias.fill_(math.log(size))
         before = {k: v.clone() for k, v in net.state_dict().items()}
-    spent = size_teams(net, [world, world], seed=0)
+    spent = size_teams(net, [world, world], 0, 0.0)
     assert spent["episodes"] == 3 * 48
     obs = Batch(world.config, np.array([1])).observe()
     sizes = net.roles(torch.from_numpy(role_rows(obs, context(obs))))[1]
     assert ((sizes > math.log(size)) == grows).all()
     assert (abs(sizes - math.log(size)) <= math.log(1.6)).all()  # one step at a time
     assert {k for k, v in net.state_dict().items() if not torch.equal(v, before[k])} == {"size.weight", "size.bias"}
+
+
+def test_parts_of_a_gain_are_shrunk_each_by_its_own_noise() -> None:
+    sure, noisy = np.full(4, 0.5), np.array([3.0, -3.0, 3.0, -2.0])
+    gain, error = _gain(np.stack([sure, noisy], axis=1))
+    square = noisy.var(ddof=1) / 4
+    kept = 0.25**2 / (0.25**2 + square)
+    assert gain == pytest.approx(0.5 + kept * 0.25)
+    assert error == pytest.approx(kept * square**0.5)
 
 
 def test_a_run_counts_its_trials_and_ends_with_the_best(monkeypatch: pytest.MonkeyPatch) -> None:

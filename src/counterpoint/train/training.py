@@ -228,7 +228,7 @@ class Training:
         net = self._of(self.mean)
         before, spent = (
             [p.detach().clone() for p in (net.size.weight, net.size.bias)],
-            size_teams(net, self.worlds, self.settings.seed),
+            size_teams(net, self.worlds, self.settings.seed, self.progress),
         )
         with torch.no_grad():
             for name, old, new in zip(("weight", "bias"), before, (net.size.weight, net.size.bias), strict=True):

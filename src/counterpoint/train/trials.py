@@ -22,8 +22,8 @@ from counterpoint.train.spawn_head import fit_head
 
 _TASKS = 48
 _FIRST = 900_000_000
-_STEP = float(np.log(1.6))
-"""How far the logarithm of a team's size is tried, up and down."""
+_STEPS = float(np.log(1.6)), float(np.log(1.2))
+"""How far the logarithm of a team's size is tried, up and down, at the start of a run and at its end."""
 
 
 def _tasks(seed: int, place: int, worlds: int, purpose: int) -> np.ndarray:
@@ -38,16 +38,19 @@ def _tried(net: Network, world: TeamWorld, seeds: np.ndarray, spent: Counter[str
     return out
 
 
-def size_teams(net: Network, worlds: Sequence[TeamWorld], seed: int) -> dict[str, int]:
+def size_teams(net: Network, worlds: Sequence[TeamWorld], seed: int, progress: float) -> dict[str, int]:
     """Move the sizes of teams to where greedy play of the same tasks is better; what that spent.
 
-        log size += s_m t^2 / (1 + t^2),   t = mean / standard error of  V(sizes e^s_m) - V(sizes),  task by task
+        gain(s) = sum_c shrunk(V_c(sizes e^s) - V_c(sizes)),    shrunk(d) = mean t^2 / (1 + t^2),  t = mean / standard error
 
-    for the better of s_m = -step and +step, where it is better at all. What is drawn in training is no measure of size: with
-    choices drawn, items are dropped and called again by chance in every round, and small teams have more rounds. The tasks of a
-    world differ in luck and not in what is seen at their start, so that one change of the head is right for all of them.
+    for s = -step and +step, the parts c of a return (quality, calls, spawns, time, ...) each by itself, differences task by task:
+    what a team costs is hardly noisy, what its answers are worth is, and size changes them little. The logarithm of the sizes
+    moves by the better s, itself shrunk. What is drawn in training is no measure of size: with choices drawn, items are dropped
+    and called again by chance in every round, and small teams have more rounds. The tasks of a world differ in luck and not in
+    what is seen at their start, so that one change of the head is right for all of them.
     """
     spent: Counter[str] = Counter()
+    step = _STEPS[0] + progress * (_STEPS[1] - _STEPS[0])
     rows, gates, sizes = [], [], []
     for place, world in enumerate(worlds):
         seeds = _tasks(seed, place, len(worlds), 1)
@@ -57,27 +60,36 @@ def size_teams(net: Network, worlds: Sequence[TeamWorld], seed: int) -> dict[str
             gate, size = (v.numpy().astype(np.float64) for v in net.roles(torch.from_numpy(x)))
         rows.append(x.astype(np.float64))
         gates.append(gate)
-        sizes.append(size + (_better(net, world, seeds, spent) if (gate > 0).any() else 0.0))
+        sizes.append(size + (_better(net, world, seeds, step, spent) if (gate > 0).any() else 0.0))
     x, open_ = np.concatenate(rows), np.concatenate(gates) > 0
     fit_head(net.size, x, np.concatenate(sizes), np.where(open_, 1.0, 0.01), ridge=1e-5 * len(x))
     return dict(spent)
 
 
-def _better(net: Network, world: TeamWorld, seeds: np.ndarray, spent: Counter[str]) -> float:
+def _better(net: Network, world: TeamWorld, seeds: np.ndarray, step: float, spent: Counter[str]) -> float:
     """By how much the logarithm of the team's size should change."""
-    values = []
-    for step in (0.0, -_STEP, _STEP):
+    tried = []
+    for s in (0.0, -step, step):
         with torch.no_grad():
-            net.size.bias += step
-            values.append(_tried(net, world, seeds, spent).values)
-            net.size.bias -= step
-    step, gain = max(
-        ((s, v - values[0]) for s, v in ((-_STEP, values[1]), (_STEP, values[2]))), key=lambda found: found[1].mean()
-    )
-    if gain.mean() <= 0:
-        return 0.0
-    square = gain.mean() ** 2 / max(float(gain.var(ddof=1)) / len(gain), 1e-12)
-    return float(step * square / (1 + square))
+            net.size.bias += s
+            tried.append(_parts(_tried(net, world, seeds, spent)))
+            net.size.bias -= s
+    (down, down_error), (up, up_error) = (_gain(one - tried[0]) for one in tried[1:])
+    s, gain, error = max((-step, down, down_error), (step, up, up_error), key=lambda found: found[1])
+    return 0.0 if gain <= 0 else float(s * gain**2 / (gain**2 + error**2))
+
+
+def _parts(out: Rollout) -> np.ndarray:
+    """(tasks, parts) of the returns: what was earned, and what each kind of cost took."""
+    costs = [-np.asarray(column) for name, column in out.columns.items() if name.startswith("cost_")]
+    return np.stack([out.values - np.sum(costs, axis=0), *costs], axis=1)
+
+
+def _gain(difference: np.ndarray) -> tuple[float, float]:
+    """(gain, its standard error): means of the parts, each shrunk by its own error."""
+    mean, square = difference.mean(axis=0), difference.var(axis=0, ddof=1) / len(difference)
+    kept = mean**2 / np.maximum(mean**2 + square, 1e-12)
+    return float(kept @ mean), float(np.sqrt(kept**2 @ square))
 
 
 class Trials:
