@@ -29,7 +29,7 @@ def sections(card: Card) -> list[Section]:
     said += f"Counterpoint {about['version']}, Python {about['python']}."
     said += f" Model {about['model']}, topology {about['topology']}." if "model" in about else ""
     said += "".join(f" {counted(n, 'run')} {how}." for how, n in sorted(card.broken.items()))
-    head = ("family", "measure", *(f"{b:,} steps" for b in bands), "change for ten times the steps")
+    head = ("family", "measure", *(f"{b:,} steps" for b in bands), "change per 10x steps")
     rows = []
     for name, (family, words) in MEASURES.items():
         growth = card.slopes.get(name)

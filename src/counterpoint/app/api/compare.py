@@ -233,7 +233,7 @@ class RunComparison(Tabular):
     def caption(self) -> str:
         """What is compared on what, and the warning where it should not be."""
         about = self.baseline.runs[0].about
-        said = f"{self.metric} on {len(self.sides.tasks):,} tasks of {about['world']}; differences are less {self.baseline.label}"
+        said = f"{self.metric} on {len(self.sides.tasks):,} tasks of {about['world']}; differences are from {self.baseline.label}"
         return said + (f"; not comparable: {joined_reasons(self.reasons)}" if self.reasons else "")
 
 

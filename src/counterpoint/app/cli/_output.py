@@ -62,9 +62,9 @@ def _width() -> int:
     return shutil.get_terminal_size((110, 24)).columns if sys.stdout.isatty() else 200
 
 
-def fitted(text: str, lead: str = "") -> list[str]:
-    """A sentence as lines that fit the terminal, 110 characters at most: the first begins with `lead`, the others below it."""
-    width = max(40, min(110, _width()))
+def fitted(text: str, lead: str = "", *, most: int = 110) -> list[str]:
+    """A sentence as lines that fit the terminal, `most` characters at most: the first begins with `lead`, the others below it."""
+    width = max(40, min(most, _width()))
     return textwrap.wrap(text, width, initial_indent=lead, subsequent_indent=" " * len(lead), break_on_hyphens=False) or [lead]
 
 

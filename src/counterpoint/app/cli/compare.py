@@ -15,7 +15,7 @@ import click
 
 from counterpoint.app.cli._compare_all import compare_all
 from counterpoint.app.cli._dials import set_option
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit, fitted, json_option, note, table
 from counterpoint.app.cli._progress import progress
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.words import plain_text
@@ -162,7 +162,7 @@ def _compare_traces(queries: tuple[str, ...], store: Path | None, as_json: bool)
          _signed(r.diff_high), r.tasks or "")
         for r in found.rows
     ]  # fmt: skip
-    header = ("", "traces of", "n", "mean", "95 % low", "high", f"less {found.labels[0]}", "95 % low", "high", "tasks")
+    header = ("", "traces of", "n", "mean", "95 % low", "high", f"minus {found.labels[0]}", "95 % low", "high", "tasks")
     click.echo(plain_text(found.caption()))
     click.echo(table(header, cells, right=range(2, 10)))
     if found.shared:
@@ -183,15 +183,17 @@ def _text(found: RunComparison) -> str:
         for i, (g, e) in enumerate(zip(groups, result.means, strict=True))
     ]
     words = ("better", "worse") if metric == "value" else ("higher", "lower")
-    differ = (f"less {found.baseline.label}", "difference", "95 % low", "high", "p", "p (Holm)", *words, "same")
+    differ = (f"minus {found.baseline.label}", "difference", "95 % low", "high", "p", "p (Holm)", *words, "same")
     cells = [
         [d.label, *(_signed(x) for x in (d.estimate.mean, d.estimate.low, d.estimate.high)), _p(d.estimate.p), _p(d.p_holm)]
         + [str(count) for count in d.counts()]
         for d in result.differences
     ]
-    parts = [f"warning: not comparable: {joined_reasons(found.reasons)}"] if found.reasons else []
-    parts += [found.heading(), table(header, rows, right=range(1, 9)), table(differ, cells, right=range(1, 9))]
-    parts += ["\n".join(said)] if (said := found.remarks()) else []
+    parts = ["\n".join(fitted(f"warning: not comparable: {joined_reasons(found.reasons)}", most=200))] if found.reasons else []
+    parts.append("\n".join(fitted(found.heading(), most=200)))
+    parts.append(table(header, rows, right=range(1, 9), drop=("agents/episode", "calls/episode", "of optimum")))
+    parts.append(table(differ, cells, right=range(1, 9), drop=("same", "p")))
+    parts += ["\n".join(line for one in said for line in fitted(one, most=200))] if (said := found.remarks()) else []
     return "\n\n".join(plain_text(part, keep_lines=True) for part in parts)
 
 

@@ -51,7 +51,7 @@ def info_(days: int, store: Path | None, as_json: bool) -> None:
         ("traces", f"{found.traces:,} finished, {found.open:,} open, {found.dead_traces:,} removed or replaced, not yet erased"),
         ("events", f"{found.events:,}" + (f", {found.bytes.get('lake', 0) / found.events:.0f} bytes each" * bool(found.events))),
         ("bytes", f"{total:,}: " + (", ".join(f"{place} {size:,}" for place, size in found.bytes.items()) or "nothing yet")),
-        ("form", f"{found.form}, {found.parts:,} parts, commit {found.commit:,}"),
+        ("format", f"{found.form}, {found.parts:,} parts, commit {found.commit:,}"),
     ]
     click.echo(plain_text(found.path))
     for name, text in rows:

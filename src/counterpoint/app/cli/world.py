@@ -14,7 +14,7 @@ import click
 
 import counterpoint.registry as registry
 from counterpoint.app.cli._dials import given, impossible, set_option
-from counterpoint.app.cli._output import SCHEMA_VERSION, Group, emit, json_option, note, table
+from counterpoint.app.cli._output import SCHEMA_VERSION, Group, emit, fitted, json_option, note, table
 from counterpoint.app.cli._progress import track
 from counterpoint.app.words import plain_text
 from counterpoint.display import number
@@ -60,7 +60,7 @@ def ls(as_json: bool) -> None:
             (r["world"], r["short"], r["policies"], " ".join(r["silent"]) or "-", r["summary"])  # type: ignore[arg-type]
             for r in rows
         ]
-        click.echo(table(("world", "short", "policies", "silent", "summary"), cells, right=(2,)))
+        click.echo(table(("world", "short", "policies", "silent", "summary"), cells, right=(2,), drop=("silent", "policies")))
     else:
         note("No worlds are shipped yet.")
 
@@ -104,8 +104,8 @@ def show(name: str, pairs: tuple[str, ...], as_json: bool) -> None:
     parts = [
         f"{found.name} ({found.short}), version {found.version}",
         table(("parameter", "value", "unit", "meaning"), [(p.name, _shown(p.value), p.unit, p.doc) for p in numbers], right=(1,)),
-        table(("optimum", ""), _optimum(best)),
-        table(("silent", "reason"), silent),
+        "\n".join(["optimum", *(line for name, text in _optimum(best) for line in fitted(text, f"{name:9}"))]),
+        "\n".join(["silent", *(line for name, text in silent for line in fitted(text, f"{name:13}"))]),
         table(("policy",), [(policy,) for policy in found.policies()]),
     ]
     click.echo("\n\n".join(parts))
@@ -229,7 +229,7 @@ def _text(found: World, best: Optimum, rows: list[dict[str, Any]], seeds: range)
     cells = [(r["policy"], *(r[key] for key in keys), *(r["columns"].get(c) for c in columns)) for r in rows]
     head = f"{found.name} ({found.short}): {len(seeds):,} episodes each, seeds {seeds[0]} to {seeds[-1]}; "
     head += f"optimum {number(best.value)} ({best.kind})"
-    return plain_text(head) + "\n\n" + table(header, cells, right=range(1, len(header)))
+    return plain_text(head) + "\n\n" + table(header, cells, right=range(1, len(header)), drop=columns[::-1])
 
 
 def _print_ids(ids: list[str]) -> None:
