@@ -48,8 +48,9 @@ FIELDS = {
     "score": "scores",
     "in": "id",
 }
-"""`errors` are events that went wrong; `problems` what `counterpoint check` finds in the records; `label`,
-`note` (its text), `notes` (how many) and `score` are what people and models put on a trace; `in:NAME` is in a collection of `counterpoint dataset`."""
+"""`errors` are events that went wrong; `problems` what `counterpoint check` finds in the records; `label`, `note` (its text),
+`notes` (how many) and `score` are what people and models put on a trace; `in:NAME` is in a collection
+of `counterpoint dataset`."""
 _DATES = ("date", "day")
 FACETS = ("project", "model", "day", "system", "topology")
 """What lists are counted by; `facet` gives the values of a row."""

@@ -74,7 +74,8 @@ def tool_spam(facts: Facts, *, threshold: float = 0.3, fewest: int = 5, retries:
     if not is_read and not has_refs:
         return Finding.of(name, "cannot judge: calls have no content_ref and no result is read", None, threshold)
     again, failing = _repeated_calls(facts, calls, answer, retries)
-    unread = [i for i in calls if i in answer and not facts.used_E[answer[i]]] if is_read else []
+    used = facts.used_E.tolist()
+    unread = [i for i in calls if i in answer and not used[answer[i]]] if is_read else []
     is_spam = np.zeros(facts.n, np.bool_)
     is_spam[[*again, *failing, *unread]] = True
     calls_A, spam_A = team.per_agent(team.of_types(("tool_call",))), team.per_agent(is_spam)
@@ -107,7 +108,8 @@ def _answers(facts: Facts) -> dict[int, int]:
     src, dst = facts.graph.src, facts.graph.dst
     pairs = call[src] & result[dst]
     out: dict[int, int] = {}
-    for s, d in sorted(zip(src[pairs].tolist(), dst[pairs].tolist(), strict=True), key=lambda p: facts.team.place_E[p[1]]):
+    order = np.argsort(facts.team.place_E[dst[pairs]], kind="stable")
+    for s, d in zip(src[pairs][order].tolist(), dst[pairs][order].tolist(), strict=True):
         out.setdefault(s, d)
     return out
 
@@ -116,19 +118,19 @@ def _repeated_calls(
     facts: Facts, calls: list[int], answer: dict[int, int], retries: int
 ) -> tuple[list[int], list[int]]:
     """Calls that repeat one to no effect, and calls that fail again too often."""
-    events, team = facts.events, facts.team
+    events, agent, failed = facts.events, facts.team.agent_E.tolist(), facts.failed_E.tolist()
     seen: dict[tuple[int, str | None, str], set[str | None]] = {}
     failures: dict[tuple[int, str | None, str], int] = {}
     previous: dict[int, tuple[int, str | None, str] | None] = {}
     again: list[int] = []
     failing: list[int] = []
     for i in calls:
-        a, event, result = int(team.agent_E[i]), events[i], answer.get(i)
+        a, event, result = agent[i], events[i], answer.get(i)
         key = None if event.content_ref is None else (a, event.tool, event.content_ref)
         before, previous[a] = previous.get(a), key
         if key is None:
             continue
-        if bool(facts.failed_E[i]) or (result is not None and bool(facts.failed_E[result])):
+        if failed[i] or (result is not None and failed[result]):
             failures[key] = failures.get(key, 0) + 1
             if failures[key] > retries + 1:
                 failing.append(i)

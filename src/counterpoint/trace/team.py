@@ -177,9 +177,8 @@ class TraceTeam:
     def role_A(self) -> list[str | None]:
         """The role of each agent: the first it acts in, else the one it was spawned for."""
         events, found = self.trace.events, [None] * len(self.names)  # type: list[Any], list[str | None]
-        for i in self.order_E.tolist():
-            event, a = events[i], int(self.agent_E[i])
-            if found[a] is None and event.type != "spawn" and self.names[a] == event.agent:
+        for i, a in zip(self.order_E.tolist(), self.agent_E[self.order_E].tolist(), strict=True):
+            if found[a] is None and (event := events[i]).type != "spawn" and self.names[a] == event.agent:
                 found[a] = event.role
         for a, i in enumerate(self.spawn_A.tolist()):
             if found[a] is None and i >= 0:
@@ -232,8 +231,8 @@ class TraceTeam:
         has_turn = act_E & np.fromiter((turn is not None for turn in turns), np.bool_, len(turns))
         chosen = self.order_E[has_turn[self.order_E]]
         code: dict[tuple[int, int | None], int] = {}
-        for i in chosen.tolist():
-            code.setdefault((int(self.agent_E[i]), turns[i]), i)
+        for i, a in zip(chosen.tolist(), self.agent_E[chosen].tolist(), strict=True):
+            code.setdefault((a, turns[i]), i)
         out = act_E & ~has_turn
         out[list(code.values())] = True
         return out

@@ -70,12 +70,16 @@ def _listed(trace: Trace) -> Suggestions:
 def _suggestions(trace: Trace, *, is_tried: bool) -> Suggestions:
     command = f"counterpoint advise {trace.trace_id}"
     if "team" not in trace.rewards:
-        return _none(command, f"nothing says how the run came out, so no change can be judged; `counterpoint score {trace.trace_id} up` says it")
+        return _none(
+            command,
+            f"nothing says how the run came out, so no change can be judged; `counterpoint score {trace.trace_id} up` says it",
+        )
     try:
         trials = trials_of(trace)
         if trials is None:
             return _none(
-                command, "this run cannot be replayed; with 20 recorded runs of its task with a change and 20 without, the command estimates"
+                command,
+                "this run cannot be replayed; with 20 recorded runs of its task with a change, and 20 without, it can be judged",
             )
         price = price_of(trials)
         if asks_model(trace):

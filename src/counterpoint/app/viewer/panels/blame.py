@@ -57,7 +57,9 @@ def _answer(trace: Trace) -> Suspicion:
 
 def _suspicion(trace: Trace) -> Suspicion:
     if len(trace.events) > _LARGE:
-        return _nobody(f"{len(trace.events):,} events are too many to rank here; `counterpoint blame {trace.trace_id}` ranks them")
+        return _nobody(
+            f"{len(trace.events):,} events are too many to rank here; `counterpoint blame {trace.trace_id}` ranks them"
+        )
     try:
         return _told(trace, judged(trace, most=SUSPECTS))
     except Refused as refused:
