@@ -12,8 +12,8 @@ from counterpoint.train.preset import Preset
 counterpoint = Preset(
     source="docs/research: stopping.md, spawn-credit.md (forced forks), partition.md (ledger, cone form), staleness.md",
     grade="M",
-    departures="spawns move towards the best of a regression over team sizes and shares, not by a natural gradient per arm; "
-    "critics are small networks",
+    departures="spawns move towards the best of a regression over team sizes and shares, not by a natural gradient per arm, and "
+    "sizes are corrected by greedy trials; critics are small networks",
     credit={"task_returns": {}},
     loss={"soft": {}},
     forks=0.1,
