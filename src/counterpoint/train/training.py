@@ -117,6 +117,11 @@ class Training:
         """Nothing is left to spend."""
         return self.progress >= 1.0
 
+    @property
+    def is_sized(self) -> bool:
+        """Whether the sizes of teams are set by trials from now on."""
+        return bool(self.trials.seen)
+
     def rng(self, purpose: int, update: int | None = None) -> np.random.Generator:
         """Randomness of an update; it has no state."""
         return np.random.default_rng([self.settings.seed, self.update if update is None else update, purpose])
