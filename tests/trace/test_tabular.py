@@ -54,10 +54,11 @@ def test_a_table_of_many_columns_is_cut_too() -> None:
     assert "5 more columns" in html
 
 
-def test_without_pandas_there_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["pandas", "polars"])
+def test_without_a_library_of_frames_there_is_one_clear_error(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(CounterpointError, match=r"needs pandas.*to_arrow"):
-        Made().to_pandas()
+    with pytest.raises(CounterpointError, match=rf"needs {name}.*frames.*to_arrow"):
+        getattr(Made(), f"to_{name}")()
 
 
 def test_with_pandas_there_is_a_frame() -> None:
@@ -67,19 +68,10 @@ def test_with_pandas_there_is_a_frame() -> None:
     assert frame.loc[0, "n"] == 1
 
 
-def test_polars_comes_by_arrow_or_says_that_it_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-    from types import ModuleType
-
-    made = Made(("a", 1, None, ["e1"]))
-    fake = ModuleType("polars")
-    fake.__spec__ = importlib.util.spec_from_loader("polars", None)
-    fake.from_arrow = lambda table: ("frame", table)  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "polars", fake)
-    assert made.to_polars() == ("frame", made.to_arrow())
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(CounterpointError, match="polars"):
-        made.to_polars()
+def test_with_polars_there_is_a_frame() -> None:
+    pytest.importorskip("polars")
+    frame = Made(("a", 1, None, ["e1"])).to_polars()
+    assert frame.to_dicts() == [{"name": "a", "n": 1, "x": None, "ids": ["e1"]}]
 
 
 def test_bars_are_escaped_signed_and_left_out_where_they_say_nothing() -> None:

@@ -21,6 +21,7 @@ ROWS_SHOWN = 30
 COLUMNS_SHOWN = 24
 _CELL_SHOWN = 80
 _CAPTION_SHOWN = 300
+_INSTALL = "pip install 'counterpoint[frames]', or use to_arrow()"
 
 
 class Tabular:
@@ -53,15 +54,15 @@ class Tabular:
         return pa.table(arrays, names=list(self.TABLE))
 
     def to_pandas(self) -> Any:
-        """The rows as a pandas `DataFrame`; pandas is not installed with Counterpoint."""
+        """The rows as a pandas `DataFrame`; pandas comes with `counterpoint[frames]`."""
         if importlib.util.find_spec("pandas") is None:
-            raise CounterpointError("to_pandas needs pandas, which is not installed", fix="pip install pandas, or use to_arrow()")
+            raise CounterpointError("to_pandas needs pandas, which is not installed", fix=_INSTALL)
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> Any:
-        """The rows as a polars `DataFrame`; polars is not installed with Counterpoint."""
+        """The rows as a polars `DataFrame`; polars comes with `counterpoint[frames]`."""
         if importlib.util.find_spec("polars") is None:
-            raise CounterpointError("to_polars needs polars, which is not installed", fix="pip install polars, or use to_arrow()")
+            raise CounterpointError("to_polars needs polars, which is not installed", fix=_INSTALL)
         import polars  # type: ignore[import-not-found]  # optional, and known by what it is given
 
         return polars.from_arrow(self.to_arrow())
