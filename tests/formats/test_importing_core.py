@@ -50,6 +50,16 @@ def filled(n: int) -> Report:
     return report
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("[1, \n ]", "Expecting value: line 2 column 2 (char 6)"),
+     ('{"a": 1, }', "Expecting property name enclosed in double quotes: line 1 column 10 (char 9)")],
+)  # fmt: skip
+def test_what_is_wrong_with_json_is_said_alike_on_every_python(text: str, why: str) -> None:
+    with pytest.raises(InputError, match=re.escape(why)):
+        decode(text)
+
+
 def test_a_report_counts_all_and_shows_the_first_twenty() -> None:
     said = filled(25).as_dict()
     assert said == {

@@ -36,8 +36,20 @@ def decode(data: bytes | memoryview | str) -> Any:
         return json.loads(text.lstrip("\ufeff").strip("\x00 \t\r\n"))
     except RecursionError as error:
         raise InputError("is nested too deeply") from error
-    except ValueError as error:
+    except json.JSONDecodeError as error:
+        raise InputError("is not JSON", why=str(_same_everywhere(error))[:200]) from error
+    except ValueError as error:  # such as a number of too many digits
         raise InputError("is not JSON", why=str(error)[:200]) from error
+
+
+def _same_everywhere(error: json.JSONDecodeError) -> json.JSONDecodeError:
+    """The error as Python 3.11 and 3.12 word it: 3.13 has other words for a comma before a closing bracket, and a trace keeps
+    the words."""
+    if not error.msg.startswith("Illegal trailing comma"):
+        return error
+    rest = error.doc[error.pos + 1 :]
+    what = "Expecting value" if rest.lstrip().startswith("]") else "Expecting property name enclosed in double quotes"
+    return json.JSONDecodeError(what, error.doc, error.pos + 1 + len(rest) - len(rest.lstrip()))
 
 
 def compact(value: Any) -> str:
