@@ -16,6 +16,8 @@ from counterpoint.app.cli import main
 from counterpoint.envs.expert_chat import broken_chats
 
 FUNCTIONS = [audit.audit, blame.blame, compare.compare, credit.credit, credit.reward, fork.diff, fork.fork, top.top, train.train]
+OTHERS = [cpt.Graph, cpt.Store, cpt.Trace, cpt.annotate, cpt.dataset, cpt.judge, cpt.load, cpt.notes, cpt.problems, cpt.read_logs,
+          cpt.save, cpt.world]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +45,7 @@ def plain(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
-@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("function", [*FUNCTIONS, *OTHERS], ids=lambda f: f.__name__)
 def test_the_example_of_each_function_runs(function: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (example,) = doctest.DocTestFinder(recurse=False).find(function, function.__name__, globs={})

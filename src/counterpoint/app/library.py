@@ -68,7 +68,14 @@ def _has(store: Store, ref: str, *, is_there: bool) -> bool:
 
 
 def load(ref: str | os.PathLike[str], *, store: str | os.PathLike[str] | None = None) -> Trace:
-    """The trace in a file, or the one in the store whose id is `ref` or begins with it."""
+    """The trace in a file, or the one in the store whose id is `ref` or begins with it.
+
+    >>> import counterpoint as cpt
+    >>> from counterpoint.testing import synthetic_trace
+    >>> path = cpt.save(synthetic_trace(3, 9), "run.jsonl")
+    >>> cpt.load("run.jsonl") == synthetic_trace(3, 9)
+    True
+    """
     if names_file(ref, store):
         traces = list(read(ref))
         if len(traces) != 1:
@@ -125,7 +132,15 @@ def opened(path: str | os.PathLike[str]) -> Iterator[bytes | memoryview]:
 
 
 def save(trace: Trace, path: str | os.PathLike[str], *, to: str | None = None, overwrite: bool = True) -> Path:
-    """Write a trace to a file, whole or not at all; the format is `to`, else what the suffix says, else the survey's."""
+    """Write a trace to a file, whole or not at all; the format is `to`, else what the suffix says, else the survey's.
+
+    A `.jsonl` file keeps texts and `meta`, and is read back as an equal trace; the survey's format leaves both out.
+
+    >>> import counterpoint as cpt
+    >>> from counterpoint.testing import synthetic_trace
+    >>> cpt.save(synthetic_trace(3, 9), "run.trace.json").name
+    'run.trace.json'
+    """
     target = Path(path)
     name = to or ("jsonl" if target.suffix == ".jsonl" else "survey")
     format_: Format = registry.get("format", name)

@@ -64,6 +64,15 @@ def read_logs(path: str | os.PathLike[str], *, format: str | None = None) -> Ite
     """The traces in a file or folder of logs, one session at a time; the format by content unless it is named.
 
     What each source lacks, and which links were inferred, is in `trace.meta["import"]`.
+
+    >>> import counterpoint as cpt
+    >>> from pathlib import Path
+    >>> chat = [{"role": "assistant", "name": "Solver", "content": "The answer is 41."}]
+    >>> import json
+    >>> said = {"history": chat, "question": "6 times 7?", "ground_truth": "42", "mistake_agent": "Solver", "mistake_step": "0"}
+    >>> _ = Path("run.json").write_text(json.dumps(said | {"question_ID": "q1"}))
+    >>> [trace.system for trace in cpt.read_logs("run.json")]
+    ['who_and_when']
     """
     found = find([path], format=format)
     if not found.sessions:

@@ -182,6 +182,12 @@ def world(name: str, **parameters: Any) -> Any:
     """A world by id (`wide_verify`), short name (`W1`) or `"package.module:object"`, with other parameters where given.
 
     Finding a world computes nothing.
+
+    >>> import counterpoint as cpt
+    >>> small = cpt.world("W1", vote_items=8)
+    >>> runs = small.run("reference", seeds=range(4), log=True)
+    >>> len(runs.values), runs.trace(0).topology
+    (4, 'centralized')
     """
     found = _named(name)
     return found.replace(**parameters) if parameters else found

@@ -67,6 +67,7 @@ class Result(Tabular):
 
     @property
     def columns(self) -> list[str]:
+        """The names of the columns, in order."""
         return list(self._table.column_names)
 
     @property

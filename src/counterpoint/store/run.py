@@ -37,7 +37,11 @@ Seal = Callable[[Trace], None]
 
 
 class Run:
-    """The recorder of one trace; safe to share between threads and tasks."""
+    """The recorder of one trace, from `Store.record` or `Store.resume`; safe to share between threads and tasks.
+
+    `event` and `edge` record, `open` and `close` frame what takes time, `sync` waits for the disk, `finish` moves the trace to
+    the lake.
+    """
 
     def __init__(
         self, trace_id: str, journal: Journal, flusher: Flusher, check: Check, seal: Seal, *, so_far: LineReader | None = None

@@ -54,7 +54,19 @@ if TYPE_CHECKING:
 
 
 class Store:
-    """Traces at rest, in one folder."""
+    """A folder of traces: running ones in its journal, finished ones in its lake.
+
+    Any number of processes may write and read one store at once, and nothing that was acknowledged is lost when one is killed.
+
+    >>> import counterpoint as cpt
+    >>> with cpt.Store("traces") as store, store.record("t1", task_id="demo") as run:
+    ...     run.event(cpt.Event(id="e1", t=0.0, type="message", agent="lead", tokens_out=40))
+    ...     run.finish(rewards={"team": 1.0})
+    <Trace t1 of demo: unknown, 1 event, 0 edges, 1 agent, team reward 1>
+    >>> with cpt.Store("traces", read_only=True) as store:
+    ...     store.ids(), store.sql("select tokens, team_reward from traces").rows
+    (['t1'], [(40.0, 1.0)])
+    """
 
     def __init__(
         self, path: str | os.PathLike[str], *, create: bool = True, read_only: bool = False, flush_ms: float = 50.0

@@ -35,7 +35,10 @@ class Codes(NamedTuple):
 
 
 class TraceBatch:
-    """Many traces, struct of arrays."""
+    """Many traces as columns: one array for each field, the events of all traces one after another.
+
+    `Store.batch` and `Store.sample` make one; `offsets` says where the events of each trace begin.
+    """
 
     def __init__(
         self,
@@ -99,10 +102,12 @@ class TraceBatch:
 
     @property
     def n_events(self) -> int:
+        """Events of all traces together."""
         return int(self.offsets[-1])
 
     @property
     def n_edges(self) -> int:
+        """Edges of all traces together."""
         return self._edges.num_rows
 
     @cached_property

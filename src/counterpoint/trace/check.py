@@ -58,14 +58,22 @@ _UNKNOWN = "leave it out where it is not known"
 
 
 def problems(trace: Trace, limit: int | None = None) -> list[Problem]:
-    """Everything wrong with a trace, errors and warnings; all of them unless a limit is given."""
+    """Everything wrong with a trace, errors and warnings; all of them unless a limit is given.
+
+    >>> import counterpoint as cpt
+    >>> late = cpt.Event(id="e1", t=5.0, type="message", agent="a")
+    >>> early = cpt.Event(id="e2", t=1.0, type="message", agent="b")
+    >>> trace = cpt.Trace(trace_id="t", task_id="x", events=[late, early], edges=[cpt.Edge("e1", "e2", "causal")])
+    >>> [problem.code for problem in cpt.problems(trace) if problem.severity == "error"]
+    ['time-backwards']
+    """
     return findings(trace, limit).problems
 
 
 def findings(
     trace: Trace, limit: int | None = DEFAULT_LIMIT, *, known: Literal["nothing", "schema", "fields"] = "nothing"
 ) -> Findings:
-    """The same with counts; the first `limit` of each severity in full.
+    """What `problems` gives, with counts; the first `limit` of each severity in full.
 
     `known` says what decoding has shown already: `schema` after `wire.decode_loosely`, every field after `decode_strictly`.
     Of a trace that is still as it was decoded, this is known without being said.

@@ -27,7 +27,14 @@ Mask = NDArray[np.bool_]
 
 
 class Graph:
-    """`n` events and their edges as int arrays, in topological order."""
+    """`n` events and their edges as int arrays, in topological order; `trace.graph` is that of a trace.
+
+    >>> from counterpoint.testing import synthetic_trace
+    >>> trace = synthetic_trace(3, 9)
+    >>> length, path = trace.graph.critical_path([event.dur or 0 for event in trace.events])
+    >>> bool(trace.graph.descendants(path[0])[path[-1]])
+    True
+    """
 
     def __init__(self, n: int, src: Ints, dst: Ints, *, order: Ints | None = None) -> None:
         """Edges `src[k] -> dst[k]` over events 0..n-1; raises `InvalidTrace` for a cycle.

@@ -57,18 +57,22 @@ class Findings:
 
     @property
     def error_count(self) -> int:
+        """How many errors were found, kept or not."""
         return self.count("error")
 
     @property
     def warning_count(self) -> int:
+        """How many warnings were found, kept or not."""
         return self.count("warning")
 
     @property
     def errors(self) -> list[Problem]:
+        """The errors that were kept, in the order in which they were found."""
         return [p for p in self.problems if p.severity == "error"]
 
     @property
     def warnings(self) -> list[Problem]:
+        """The warnings that were kept, in the order in which they were found."""
         return [p for p in self.problems if p.severity == "warning"]
 
     def by_code(self, severity: str) -> dict[str, int]:

@@ -24,7 +24,17 @@ if TYPE_CHECKING:
 
 
 class Trace(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True, weakref=True):
-    """A rooted, labelled, temporal graph of events, with its rewards and costs."""
+    """A team's run: a rooted, labelled, temporal graph of events, with its rewards and costs.
+
+    >>> import counterpoint as cpt
+    >>> asked = cpt.Event(id="e1", t=0.0, type="message", agent="lead", to="coder")
+    >>> done = cpt.Event(id="e2", t=0.4, type="return", agent="coder", to="lead")
+    >>> trace = cpt.Trace(trace_id="t", task_id="demo", events=[asked, done], edges=[cpt.Edge("e1", "e2", "causal")])
+    >>> trace
+    <Trace t of demo: unknown, 2 events, 1 edge, 2 agents>
+    >>> [str(problem) for problem in cpt.problems(trace) if problem.severity == "error"]
+    []
+    """
 
     trace_id: str
     """Unique in a store."""

@@ -110,7 +110,18 @@ def annotate(
 
 
 def notes(traces: Source | None = None, *, store: StorePlace = None) -> Annotations:
-    """What people and models say about traces: a trace that carries it, ids, a query; without either about all of a store."""
+    """What people and models said about traces: notes, labels and scores.
+
+    `traces` is a trace that carries them, ids or a query; without it, everything in the store.
+
+    >>> import counterpoint as cpt
+    >>> from counterpoint.testing import synthetic_trace
+    >>> with cpt.Store("traces") as store:
+    ...     _ = store.add(synthetic_trace(3, 9))
+    >>> _ = cpt.annotate("finished", label={"verdict": "right"}, by="ann")
+    >>> [(note.name, note.label, note.by) for note in cpt.notes("finished")]
+    [('verdict', 'right', 'ann')]
+    """
     if isinstance(traces, Trace):
         return Annotations(tuple(annotations_of(traces)))
     with opened(store) as place:
@@ -158,6 +169,15 @@ def dataset(
     """Name a collection of traces, or look one up: `cpt.dataset("hard", "task:T1 reward<0.5")`, then `cpt.credit("in:hard")`.
 
     A query is kept as a query and asked anew each time, unless `frozen`; anything else is kept as a list of ids.
+
+    >>> import counterpoint as cpt
+    >>> from counterpoint.testing import synthetic_trace
+    >>> with cpt.Store("traces") as store:
+    ...     _ = store.add(synthetic_trace(3, 9))
+    >>> cpt.dataset("finished", "finished").query
+    'finished'
+    >>> len(cpt.audit("in:finished", only="scale").traces)
+    1
     """
     if traces is None:
         with opened(store) as place:

@@ -137,6 +137,16 @@ def judge(
 
     `traces` is a query, ids or a collection (`in:NAME`); `rubric` a file (see docs/annotations.md). `model` is `fake:SKILL`,
     `local:NAME` or `openai:NAME` with `base_url` and `key_env`, which needs `budget_tokens`.
+
+    >>> import counterpoint as cpt
+    >>> from pathlib import Path
+    >>> from counterpoint.testing import synthetic_trace
+    >>> with cpt.Store("traces") as store:
+    ...     _ = store.add(synthetic_trace(3, 9))
+    >>> _ = cpt.annotate("finished", label={"verdict": "right"}, by="ann")
+    >>> _ = Path("verdict.toml").write_text('text = "Is the answer right?"\\nlabels = ["right", "wrong"]\\nname = "verdict"')
+    >>> [row.label for row in cpt.judge("finished", model="fake:1", rubric="verdict.toml").rows]
+    ['right']
     """
     found = rubric if isinstance(rubric, Rubric) else read_rubric(rubric)
     how = {name: options.pop(name) for name in ("context", "seed", "at_once") if name in options}
