@@ -85,7 +85,7 @@ def export(
     TRACE is a file, or the id (or its unique beginning) of a trace in the store; QUERY is what `ls` takes, such as in:NAME.
     Parquet and CSV make a folder of tables; rl and the trainers (trl, verl, tinker, skyrl, rllm, verifiers, slime, dpo, kto, and
     sft with --credit) one file with the model calls of all traces, or a folder with a file per policy; others one file per trace.
-    Texts leave with jsonl, otlp, sft, dpo, kto and html. Secrets become labels like [masked:key:0001].
+    Texts are included in jsonl, otlp, sft, dpo, kto and html. Secrets become labels like [masked:key:0001].
     """
     if is_list:
         _list(as_json=as_json)
