@@ -163,7 +163,7 @@ def advise(
             continue
         share = budget * len(mine) // len(trials.changes)
         most = max(share, LEAST * len(mine))
-        with working(f"trials of changes for the {scope}, at most", most) as work:
+        with working(f"trials for the {scope}", most) as work:
 
             def pull(arm: int, start: int, count: int, mine: list[Change] = mine, work: Any = work) -> Sequence[float]:
                 gains = trials.gains(mine[arm], start, count)

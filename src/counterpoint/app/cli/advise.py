@@ -174,7 +174,7 @@ def advice_text(found: Advice, limit: int, kept: str | None) -> str:
             for r in shown
         ]  # fmt: skip
         head = ("change", "gain", "interval", "trials" if found.source == "forks" else "runs", "tokens", "per 1k", "")
-        parts += ["", _TITLES[scope], table(head, cells, right=range(1, 6))]
+        parts += ["", _TITLES[scope], table(head, cells, right=range(1, 6), drop=("per 1k", "tokens"))]
         parts += [f"{len(rows) - len(shown):,} more: --limit 0 shows all"] if len(shown) < len(rows) else []
         parts.append(plain_text(f"-> {said}"))
     if kept is not None and found.first is not None:
