@@ -166,7 +166,7 @@ function TreeRow({ row, at, rows, isWide, isChosen, isCursor, isTainted, onToggl
         title="Content from outside may have reached it"> ▨</span>}
         {row.isOutside && <span class="quiet"> outside</span>}</span>
       {isWide
-        ? [compact(own), compact(whole), span(sum((a) => a.busy_s)), percent(sum((a) => a.path_share)),
+        ? [compact(own || null), compact(whole || null), span(sum((a) => a.busy_s)), percent(sum((a) => a.path_share)),
           compact(sum((a) => a.events)), signed(credit)]
           .map((text, i) => <span key={i}
             class={`number map-cell cell-${i} ${i === HEADS.length ? creditClass(credit) : ""}`}>{text}</span>)

@@ -43,7 +43,7 @@ export function Causes(props: { query: string }) {
           </tbody>
         </table>
       )}
-      <p class="quiet">{count(data.judged, "failed run")} judged{left}. Expected counts each run by how likely its first suspect is the one.</p>
+      <p class="quiet">{count(data.judged, "failed run")} judged{left}. Expected adds up how likely the first suspect of each run is.</p>
     </section>
   );
 }

@@ -146,7 +146,7 @@ function Table(props: { rows: CompareRow[]; metric: string; levels: Level[] }) {
       ))}
       {props.levels.map((level) => (
         <tr key={level.name} class="quiet">
-          <th scope="row" class="quiet"><bdi>{level.name.replaceAll("_", " ")}</bdi>{level.is_bound ? "" : " (hand-made)"}</th><td class="number" />
+          <th scope="row" class="quiet"><bdi>{level.name.replaceAll("_", " ")}</bdi>{level.is_bound ? "" : <small class="quiet"> hand-made</small>}</th><td class="number" />
           <td class="number">{plain(level.value, 4)}</td><td />
           <td><span class="interval" aria-hidden="true"><b style={{ left: place(level.value) }} /></span></td>
           <td class="number">{bound !== null && bound > 0 ? tenths(level.value / bound) : "–"}</td>

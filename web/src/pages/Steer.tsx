@@ -55,7 +55,7 @@ function Team(props: { trace: LiveTrace; all: Member[]; onAsk: (asked: Asked) =>
       <caption><bdi>{trace.id}</bdi></caption>
       <thead><tr><th scope="col">agent</th><th scope="col">doing</th><th scope="col">order</th></tr></thead>
       <tbody>
-        <tr><th scope="row">the team</th><td class="quiet">{live.length} of {all.length} not stopped</td>
+        <tr><th scope="row">the team</th><td class="quiet">{all.length === live.length ? `${all.length} agents` : `${live.length} of ${all.length} agents at work`}</td>
           <td>{live.length > 0 && buttons("", isPaused)}</td></tr>
         {all.slice(0, MOST_SHOWN).map((one) => (
           <tr key={one.name}>

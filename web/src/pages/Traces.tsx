@@ -67,7 +67,7 @@ export default function Traces() {
 
 function Nothing(props: { store: string; onFile: (file: File | undefined) => void }) {
   return (
-    <Empty title={`The store ${props.store} has no traces yet.`}>
+    <Empty title={`No traces yet in the store “${props.store}”.`}>
       <p class="chips"><OpenFile onFile={props.onFile} /></p>
       <p>Write sample teams into a store, offline, in seconds:</p>
       <Command text="counterpoint demo --quick" />

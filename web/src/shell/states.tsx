@@ -4,6 +4,7 @@ import { Component, type ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { Fix, sentence } from "../loaded";
 import { connection, reload } from "../state";
+import { Link } from "./Link";
 import { SourceError } from "../source";
 
 const WAIT_S = 3;
@@ -16,6 +17,7 @@ export function Failure({ error, onAgain }: { error: unknown; onAgain?: () => vo
       <h2>{known ? sentence(known.what) : "The page cannot show this."}</h2>
       {!known && <pre class="raw">{String(error)}</pre>}
       {known?.fix && <p><Fix text={known.fix} /></p>}
+      {known?.status === 404 && <p class="chips wide-chips"><Link to={{ page: "traces", query: "" }}>All traces</Link> <Link to={{ page: "runs", id: null }}>All runs</Link></p>}
       {onAgain && <button type="button" onClick={onAgain}>Try again</button>}
     </section>
   );

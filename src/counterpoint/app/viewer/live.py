@@ -29,6 +29,7 @@ from counterpoint.team.orders import OPERATOR
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.line_records import OPEN_EVENTS
 from counterpoint.trace.lines import LineReader
+from counterpoint.trace.quantities import members
 
 # -- Traces as they grow: those in the journal, line by line, and stored ones that are replaced (`import --follow`, `serve`) --
 # Always true: only what its writer knows to be on disk is told; what was there at the first look is not news; each look costs
@@ -183,7 +184,7 @@ class _Journal:
         fresh = [*(reader.events[place] for place in ended), *reader.events[began:]]
         out = [_told(event, reader.contents, is_open=event.id in reader.open) for event in fresh]
         self._count += len(reader.events) - began
-        self._agents.update(event.agent for event in reader.events[began:])
+        self._agents |= members(reader.events[began:])
         self._steering.more(reader.events[began:])
         self._last_t = max([self._last_t, *(event.t + (event.dur or 0) for event in fresh)])
         # Only what is still open is needed from here on; a long trace must not be held.

@@ -202,7 +202,7 @@ def _line(text: str) -> str:
 
 
 def _hacks(look: Prepared) -> Iterable[Alert]:
-    if look.is_large:
+    if look.is_large or look.trace.meta.get(UNFINISHED):  # what nobody has read yet may still be read
         return
     for finding in hacks(look.trace, facts=look.facts):
         if finding.status == "found":
