@@ -39,8 +39,8 @@ function Choices(props: { a: string; b: string; results: BenchResult[] }) {
     <>
       <label>Card of <select value={a} onChange={(event) => go({ page: "bench", a: event.currentTarget.value, b: "" })}>
         {results.map((one) => <option key={one.id} value={one.id}>{named(one, results)}</option>)}</select></label>
-      <label>beside <select value={b} onChange={(event) => go({ page: "bench", a, b: event.currentTarget.value })}>
-        <option value="">nobody</option>
+      <label>compared with <select value={b} onChange={(event) => go({ page: "bench", a, b: event.currentTarget.value })}>
+        <option value="">none</option>
         {others.map((one) => <option key={one.id} value={one.id}>{named(one, results)}</option>)}</select></label>
     </>
   );

@@ -337,7 +337,7 @@ const CELLS: Record<string, (row: TraceRow) => VNode> = {
     const found = alerts.value[row.id];
     return (
       <span role="cell" class="number">{found && found.count > 0 && <span class={found.severity === "high" ? "badge bad" : "badge warn"}
-        title={`${count(found.count, "alert")}; the gravest, ${found.severity}: ${found.text}`}>⚠ {found.count}</span>}</span>
+        title={`${count(found.count, "alert")}; the most severe (${found.severity}): ${found.text}`}>⚠ {found.count}</span>}</span>
     );
   },
   busy: (row) => <span role="cell"><Busy lanes={row.lanes} /></span>,

@@ -184,7 +184,7 @@ def _notes(look: Prepared, found: Earned) -> list[str]:
     about, labels = found.notes["traces"][0], dict(zip(look.team.names, look.team.label_A, strict=True))
     parts = f"{about['given']:.0%} given by the user or the system, {about['new']:.0%} new in the result"
     out = [f"Of {about['words']:,} words: {about['traced']:.0%} traced to the team, {parts}, {about['unlinked']:.0%} said "
-           "earlier by somebody whom no recorded message connects to the result."]  # fmt: skip
+           "earlier by an agent that no recorded message connects to the result."]  # fmt: skip
     for name, said in (("unused", "Not used in the result"), ("unread", "Never read by anybody")):
         if about[name]:
             more = f" and {len(about[name]) - 8:,} more" if len(about[name]) > 8 else ""

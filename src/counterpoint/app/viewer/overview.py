@@ -159,7 +159,7 @@ def _many(count: int, one: str, more: str | None = None) -> str:
 
 
 def alerts(look: Prepared) -> list[Alert]:
-    """What to look at, the gravest first."""
+    """What to look at, the most severe first."""
     if "alerts" not in look.kept:
         look.kept["alerts"] = _alerts(look)
     kept: list[Alert] = look.kept["alerts"]

@@ -95,9 +95,9 @@ class AlertCount(Struct, frozen=True, kw_only=True):
 
     count: int
     severity: str
-    """Of the gravest; "" for none."""
+    """Of the most severe; "" for none."""
     text: str
-    """What the gravest says."""
+    """What the most severe says."""
 
 
 class Traces(Struct, frozen=True, kw_only=True):
@@ -134,7 +134,7 @@ class Agent(Struct, frozen=True, kw_only=True):
     path_share: float
     """Share of the critical path's time that is this agent's."""
     is_outside: bool
-    """A user, a tool, the system: heard, but not in the team."""
+    """A user, a tool, the system: it takes part, and is not of the team."""
 
 
 class Fact(Struct, frozen=True, kw_only=True):

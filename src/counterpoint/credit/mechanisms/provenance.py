@@ -1,4 +1,4 @@
-"""Provenance: how much of the final result stands first in whose words and tool results.
+"""Provenance: how much of the final result came up first in the words and tool results of each agent.
 
 The result of a trace is its answers: the lead's last words before the user speaks again, and its last words. Each of their N
 words has one origin. Word i is covered by up to n windows of n words; of the windows that stand in an earlier event from which
