@@ -511,7 +511,7 @@ def test_an_adapter_for_another_model_is_refused(tiny: Path, tmp_path: Path) -> 
     wide = make_tiny(tmp_path / "wide", width=64)
     run = _trained(tmp_path / "shape", tiny, base=str(wide), base_weights=None)
     told = _refused(run)[0]
-    assert (told.where, told.what[:28]) == ("shape", "this adapter is for another model")
+    assert (told.where, told.what[:33]) == ("shape", "this adapter is for another model")
     (run / "shared.safetensors").write_bytes(b"no")
     assert _refused(run)[0].what == "the adapter cannot be read"
     (run / "shared.safetensors").unlink()
