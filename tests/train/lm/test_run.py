@@ -202,7 +202,7 @@ def test_the_harness_of_functions_is_refused(model: Path, tmp_path: Path) -> Non
 def test_bad_input_is_one_clear_error_and_nothing_is_written(model: Path, tmp_path: Path) -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"device": "cuda"}, "no GPU"), ({"device": "tpu"}, "no device"), ({"learn": {"samples": 1}}, "groups of one"),
-        ({"learn": {"credit": ["message_delete"]}}, "plays teams again"),
+        ({"learn": {"credit": ["message_delete"]}}, "needs forks"),
         ({"learn": {"updates": 0}, "imitate": {"steps": 0}}, "nothing to learn"), ({"prices": {"agent": -1}}, "a price of -1"),
         ({"learn": {"level": "word"}}, "learn.level"), ({"adapters": "each"}, "adapters"),
         ({"learn": {"options": {"group_relative": {"convetion": "rloo"}}}}, "convention"),
