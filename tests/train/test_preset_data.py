@@ -111,7 +111,7 @@ def test_a_run_may_change_a_preset_and_nothing_that_is_not_there() -> None:
         ({"grup": 2}, "a preset has no 'grup'.*did you mean 'group'"),
         ({"loss": 3}, "loss is 3.*a table of options"),
         ({"group": {}}, "group is {}.*not a table"),
-        ({"rates": {"polcy": 1.0}}, "no learning rate of 'polcy'.*did you mean 'policy'"),
+        ({"rates": {"polcy": 1.0}}, "no learning rate for 'polcy'.*did you mean 'policy'"),
     ):
         with pytest.raises(InputError, match=says):
             found.changed(change)
