@@ -58,7 +58,7 @@ def test_a_card_and_two_side_by_side(viewer: Viewer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "status", "why"), [("nobody", 404, "no results"), ("broken", 400, "no row"), ("old", 400, "W0-10")]
+    ("name", "status", "why"), [("nobody", 404, "no results"), ("broken", 400, "not a result row"), ("old", 400, "W0-10")]
 )
 def test_what_cannot_be_shown_says_why(viewer: Viewer, folder: Path, name: str, status: int, why: str) -> None:
     found = next(iter(viewer.ask("/api/bench").json["results"]))["id"].rpartition("/")[0]
