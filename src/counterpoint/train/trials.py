@@ -71,9 +71,9 @@ def _better(net: Network, world: TeamWorld, seeds: np.ndarray, step: float, spen
     tried = []
     for s in (0.0, -step, step):
         with torch.no_grad():
-            net.size.bias += s
+            net.size.bias.add_(s)
             tried.append(_parts(_tried(net, world, seeds, spent)))
-            net.size.bias -= s
+            net.size.bias.sub_(s)
     (down, down_error), (up, up_error) = (_gain(one - tried[0]) for one in tried[1:])
     s, gain, error = max((-step, down, down_error), (step, up, up_error), key=lambda found: found[1])
     return 0.0 if gain <= 0 else float(s * gain**2 / (gain**2 + error**2))
