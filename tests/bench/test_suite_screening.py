@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from counterpoint.bench.claims import suite_screening as claim
-from counterpoint.envs.teamworld.suites import suite_world
+from counterpoint.envs.teamworld.suites import suite_worlds
 
 
 def test_rows_have_targets_where_the_world_is_about_the_decision(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = suite_world("critic")
+    whole = suite_worlds()["critic"]
     small = replace(whole, mix=tuple({**task, "vote_items": 8} for task in whole.mix))
     monkeypatch.setattr(claim, "SUITES", {"core": (small,), "full": (small,)})
     monkeypatch.setattr(claim, "DECISIONS", ("delegate", "aggregate"))

@@ -73,10 +73,14 @@ class Judged:
     """The spread of the noise, in points."""
 
 
-def _shrunk(value: Any, error: Any) -> Any:
-    """A value times t^2 / (1 + t^2), t its size in standard errors: noise moves little."""
+def trust(value: Any, error: Any) -> Any:
+    """t^2 / (1 + t^2), t the size of a value in standard errors: how much of it is taken for true, so that noise moves little."""
     square = (value / np.maximum(error, 1e-9)) ** 2
-    return value * square / (1 + square)
+    return square / (1 + square)
+
+
+def _shrunk(value: Any, error: Any) -> Any:
+    return value * trust(value, error)
 
 
 class SpawnCritic:

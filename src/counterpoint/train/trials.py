@@ -18,6 +18,7 @@ from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.train.policies import features
 from counterpoint.train.policies.network import Network
 from counterpoint.train.rollouts import Rollout, play_out
+from counterpoint.train.spawn_critic import trust
 from counterpoint.train.spawn_head import fit_head
 
 _TASKS = 48
@@ -76,7 +77,7 @@ def _better(net: Network, world: TeamWorld, seeds: np.ndarray, step: float, spen
             net.size.bias.sub_(s)
     (down, down_error), (up, up_error) = (_gain(one - tried[0]) for one in tried[1:])
     s, gain, error = max((-step, down, down_error), (step, up, up_error), key=lambda found: found[1])
-    return 0.0 if gain <= 0 else float(s * gain**2 / (gain**2 + error**2))
+    return 0.0 if gain <= 0 else float(s * trust(gain, error))
 
 
 def _parts(out: Rollout) -> np.ndarray:
@@ -87,9 +88,9 @@ def _parts(out: Rollout) -> np.ndarray:
 
 def _gain(difference: np.ndarray) -> tuple[float, float]:
     """(gain, its standard error): means of the parts, each shrunk by its own error."""
-    mean, square = difference.mean(axis=0), difference.var(axis=0, ddof=1) / len(difference)
-    kept = mean**2 / np.maximum(mean**2 + square, 1e-12)
-    return float(kept @ mean), float(np.sqrt(kept**2 @ square))
+    mean, error = difference.mean(axis=0), difference.std(axis=0, ddof=1) / np.sqrt(len(difference))
+    kept = trust(mean, error)
+    return float(kept @ mean), float(np.linalg.norm(kept * error))
 
 
 class Trials:

@@ -74,13 +74,6 @@ def _questions() -> ModuleType:
     return api
 
 
-def _load() -> None:
-    """Import what the first question needs; numpy takes a tenth of a second for its masked arrays at the first `unique`."""
-    import numpy.ma  # noqa: F401
-
-    _questions()
-
-
 class Site:
     """Answers requests."""
 
@@ -94,10 +87,6 @@ class Site:
         self._looked: tuple[tuple[str, str], FirstLook] | None = None
         """The last first look at a large trace: its picture is asked for right after."""
         self._shell = Shell({"token": door.token, "version": counterpoint.__version__}, page)
-
-    def load(self) -> None:
-        """Import the rest while the browser starts."""
-        self._answers.begin(_load)
 
     def warm(self, trace_id: str) -> None:
         """Open a trace while the browser starts, so that the page need not wait for it."""
@@ -361,7 +350,6 @@ class _Server(serving.Server):
 
 def server(site: Site) -> serving.Server:
     """A server for a site; call `run(sockets=[serving.bound(host, port)])`."""
-    site.load()
     return _Server(serving.quiet(application(site), http=serving.patient(_CONNECTIONS, _SECONDS), grace_s=2), site)
 
 

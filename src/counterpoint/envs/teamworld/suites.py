@@ -316,21 +316,6 @@ SUITES: dict[str, tuple[SuiteWorld, ...]] = {
 """Suites by name: `core` for hours, `full` for days, of all methods."""
 
 
-def suite(name: str) -> tuple[SuiteWorld, ...]:
-    """A suite's worlds."""
-    if name not in SUITES:
-        raise NotFound(f"no suite {name!r}", fix=did_you_mean(name, SUITES))
-    return SUITES[name]
-
-
-def suite_world(name: str) -> SuiteWorld:
-    """One world of any suite."""
-    known = suite_worlds()
-    if name not in known:
-        raise NotFound(f"no world {name!r} in the suites", fix=did_you_mean(name, known))
-    return known[name]
-
-
 def suite_worlds() -> dict[str, SuiteWorld]:
     """Every world of the suites by its name."""
     return {world.name: world for worlds in SUITES.values() for world in worlds}
