@@ -122,11 +122,11 @@ def test_versions_and_the_latest(store: Store) -> None:
 
 def test_finding_among_many_and_drawing_among_some(store: Store) -> None:
     store.add_many([_trace(f"run-{i}") for i in range(7)])
-    with pytest.raises(InputError, match=r"7 traces: run-0, run-1, run-2, run-3, run-4 and 2 more"):
+    with pytest.raises(InputError, match=r"7 traces have ids that begin with 'run-': run-0, run-1, run-2, run-3, run-4 and 2 more"):
         store.find("run-")
     store.remove("run-6")
     store.remove("run-5")
-    with pytest.raises(InputError, match=r"5 traces: run-0, run-1, run-2, run-3, run-4;|run-4$") as caught:
+    with pytest.raises(InputError, match=r"5 traces have ids .*: run-0, run-1, run-2, run-3, run-4; give") as caught:
         store.find("run")
     assert "more " not in caught.value.what
     rng = np.random.default_rng(0)

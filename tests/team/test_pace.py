@@ -48,7 +48,7 @@ def test_the_team_says_the_same_and_takes_the_stated_time(tmp_path: Path, monkey
 def test_a_pace_is_for_fakes_and_a_number() -> None:
     assert [speed_of(text) for text in ("real", "4x", "0.5x")] == [1.0, 4.0, 0.5]
     for bad in ("fast", "x", "-1x", "0x", "1e9x", ""):
-        with pytest.raises(InputError, match="no pace"):
+        with pytest.raises(InputError, match="is not a pace"):
             speed_of(bad)
     for args in (["--model", "openai:x", "--base-url", "http://127.0.0.1:9"], ["--model", "local:none"]):
         with pytest.raises(InputError, match="pace of its own"):

@@ -214,7 +214,7 @@ def test_a_wrong_header_is_named(line: bytes, said: str) -> None:
 
 
 def test_a_newer_form_names_both_versions_and_the_file() -> None:
-    with pytest.raises(InputError, match=r"form 2; this one reads up to 1") as caught:
+    with pytest.raises(InputError, match=r"format 2; this one reads up to 1") as caught:
         decode_lines(b'{"counterpoint":2}', where="x.jsonl")
     assert caught.value.where == "x.jsonl"
 

@@ -196,7 +196,7 @@ def test_the_schema_is_titled_and_every_part_says_what_it_is() -> None:
     schema = json_schema()
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert schema["title"] == "Counterpoint orchestration trace"
-    assert schema["description"] == "A rooted, labelled, temporal graph of events, with its rewards and costs."
+    assert schema["description"] == "A team's run: a rooted, labelled, temporal graph of events, with its rewards and costs."
     event, edge = schema["$defs"]["Event"], schema["$defs"]["Edge"]
     assert event["description"] == "One vertex of the trace: the survey's ten fields, then ours, all optional."
     assert edge["description"] == "A dependency between two events: `dst` depends on, or read, `src`."

@@ -47,7 +47,7 @@ def json_schema() -> dict[str, Any]:
     for part, record in ((top, Trace), (event, Event), (parts["Edge"], Edge)):
         said = _sentences(record)
         part.pop("title", None)
-        part["description"] = (record.__doc__ or "").strip()
+        part["description"] = (record.__doc__ or "").partition("\n\n")[0].strip()
         for name, field in part["properties"].items():
             field.pop("default", None)
             if any(choice["type"] == "number" for choice in field.get("anyOf", ())):
