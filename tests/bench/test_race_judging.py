@@ -101,7 +101,7 @@ def made() -> RaceResult:
     rows += [row("mappo", 100, 1.0, phase="tune", point="knob"), row("mappo", 0, 2.0, point="knob")]
     rows += [row("qmix", 0, 0.0, status="failed", error="no luck"), row("sharp", 0, 0.0, status="refused", error="needs votes")]
     head = described({"suite": "core", "plan": {"name": "small", "tune_seeds": 2, "tune_budget": 50, "final_budget": 100}}, rows)
-    return RaceResult(head, tuple(rows), tuple(judged(rows, {"w": {"rule": 10.0}}, ("grpo", "counterpoint"))))
+    return RaceResult(head, tuple(rows), tuple(judged(rows, {"w": {"rule": 10.0}}, ("grpo", "counterpoint"))), ())
 
 
 def test_a_world_by_hand() -> None:
@@ -150,8 +150,10 @@ def test_all_worlds_together_by_hand() -> None:
     assert found[0].share == pytest.approx(0.7)
     assert found[2].worlds == {"w": (3, pytest.approx(0.1)), "v": (3, pytest.approx(-0.5))}
     head = described({"suite": "core", "plan": {"name": "small", "tune_seeds": 2, "tune_budget": 50, "final_budget": 100}}, [])
-    page = markdown(RaceResult(head | {"methods": {}}, tuple(rows), tuple(judged(rows))), "a command")
-    assert "| 1.5 | b | 70 | 80 (2) | 60 (1) |" in page
+    result = RaceResult(head | {"methods": {}}, tuple(rows), tuple(judged(rows)), tuple(found))
+    assert "| 1.5 | b | 70 | 80 (2) | 60 (1) |" in markdown(result, "a command")
+    assert result.only(["c"]).overall == (found[2],)  # its ranks are those among all
+    assert [o.rank for o in result.only(["c", "alone"], ["w"]).overall] == [1.0, 4.0]
 
 
 def test_rows_of_a_preset_that_has_changed_are_left_out() -> None:
@@ -164,7 +166,7 @@ def test_a_page_is_a_function_of_its_file(tmp_path: Path) -> None:
     result = made()
     write_rows(tmp_path / "rows.jsonl", result.head, result.rows)
     read = result_of(tmp_path / "rows.jsonl")
-    assert markdown(read, "x") == markdown(RaceResult(result.head, result.rows, read.worlds), "x")
+    assert markdown(read, "x") == markdown(RaceResult(result.head, result.rows, read.worlds, read.overall), "x")
 
 
 @pytest.mark.skipif(not RELEASED.is_file(), reason="no rows come with the package")

@@ -189,10 +189,9 @@ def _shown(asked: Mapping[str, Any], *, as_json: bool) -> None:
 
 
 def _print(result: RaceResult, *, as_json: bool) -> None:
-    from counterpoint.bench.race.judging import overall
     from counterpoint.bench.race.page import HEADER, cells, notes, overview_cells, overview_header
 
-    over = overall(result.worlds) if len(result.worlds) > 1 else []
+    over = result.overall if len(result.worlds) > 1 else ()
     if as_json:
         told = {
             "worlds": [dataclasses.asdict(world) for world in result.worlds],

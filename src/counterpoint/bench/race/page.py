@@ -26,6 +26,8 @@ class RaceResult:
     """With `methods` and `worlds`: what they are, by name; and `absent`: methods without a row."""
     rows: tuple[Row, ...]
     worlds: tuple[WorldResult, ...]
+    overall: tuple[Overall, ...]
+    """Over all its worlds."""
 
     @property
     def failures(self) -> dict[str, str]:
@@ -38,15 +40,16 @@ class RaceResult:
         missing = wanted - {r["method"] for r in self.rows} | set(worlds) - {w.world for w in self.worlds}
         if missing:
             raise InputError(f"there is no row of {min(missing)!r}", fix="counterpoint compare --all --show prints what there is")
+        some = tuple(w for w in self.worlds if not worlds or w.world in worlds)
         kept = tuple(
             WorldResult(
                 w.world, w.bound, w.budget, w.best_known, tuple(s for s in w.standings if not wanted or s.method in wanted),
                 {m: why for m, why in w.problems.items() if not wanted or m in wanted},
                 {m: c for m, c in w.curves.items() if not wanted or m in wanted},
             )
-            for w in self.worlds if not worlds or w.world in worlds
+            for w in some
         )  # fmt: skip
-        return RaceResult(self.head, self.rows, kept)
+        return RaceResult(self.head, self.rows, kept, tuple(o for o in overall(some) if not wanted or o.method in wanted))
 
 
 def result_of(path: Path) -> RaceResult:
@@ -57,7 +60,8 @@ def result_of(path: Path) -> RaceResult:
     places = {name: place for place, name in enumerate(head["worlds"])}
     rows = sorted(rows, key=lambda row: places[row["world"]])
     rules = {name: world["rules"] for name, world in head["worlds"].items()}
-    return RaceResult(head, tuple(rows), tuple(judged(rows, rules, BASELINES)))
+    worlds = tuple(judged(rows, rules, BASELINES))
+    return RaceResult(head, tuple(rows), worlds, tuple(overall(worlds)))
 
 
 def current(rows: Sequence[Row]) -> list[Row]:
@@ -205,14 +209,14 @@ def overview_header(worlds: Sequence[WorldResult]) -> tuple[str, ...]:
 
 
 def _overview_part(result: RaceResult) -> list[str]:
-    header, lines = overview_header(result.worlds), overall(result.worlds)
+    header = overview_header(result.worlds)
     out = ["## Over all worlds", ""]
     what = (
         "Methods with a final value in every world below, by the mean of their ranks among each other. A value below 0 is a team "
     )
     out.append(what + "that costs more than it earns. The tables below have the intervals; with few seeds a rank says little.")
     out += ["", "| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    return out + ["| " + " | ".join(overview_cells(one, result.head["methods"])) + " |" for one in lines]
+    return out + ["| " + " | ".join(overview_cells(one, result.head["methods"])) + " |" for one in result.overall]
 
 
 def _count(number: int, noun: str) -> str:
