@@ -16,6 +16,9 @@ sys.dont_write_bytecode = False
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
+# How far a command is shows after ten seconds, and so on a loaded machine where a test expects no word.
+os.environ["COUNTERPOINT_PROGRESS"] = "off"
+
 # Records make no circles, and looking through all of them again and again takes a twentieth of the time.
 gc.set_threshold(50_000, 20, 50)
 

@@ -25,11 +25,18 @@ class Terminal(io.StringIO):
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """No waiting for two seconds, and every step is told."""
+    monkeypatch.delenv("COUNTERPOINT_PROGRESS")  # off in the other tests, for which it would depend on the time that they take
     for name in ("_AFTER_S", "_LINE_S", "_DRAW_S"):
         monkeypatch.setattr(_progress, name, 0.0)
     monkeypatch.setattr(Bar, "line_after_s", 0.0)
     monkeypatch.setattr(Bar, "line_every_s", 0.0)
     monkeypatch.setattr(Bar, "run", lambda self: None)  # no thread: what is told is what the test tells
+
+
+def test_it_can_be_turned_off(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COUNTERPOINT_PROGRESS", "off")
+    assert list(track([10, 20], "traces")) == [10, 20]
+    assert capsys.readouterr().err == ""
 
 
 def test_a_line_says_what_how_much_and_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,7 +105,7 @@ class Preset:
     """From which update on, and how many times, an update has more episodes; (0, 0): never."""
     trial_every: int = 0
     """Updates between trials in the second half of a run, the first after four times as many; the best network tried is the one
-    that plays (`Trials`), and sizes of teams are tried (`size_teams`). 0: the last one plays."""
+    that plays (`Trials`), and other teams are tried (`try_teams`). 0: the last one plays."""
     tree: tuple[int, ...] = ()
     """Fan-outs of the rollouts of a task, whose product is `group`: (2, 4) is two beginnings with four ends each, which part at a
     round that is drawn anew for every task; all noise before it is shared, and what it cost is charged once. (): every rollout

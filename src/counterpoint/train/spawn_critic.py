@@ -158,11 +158,10 @@ class SpawnCritic:
         return Judged(centres, ask @ beta[:k], error, weight @ phi[:, :k] >= _SEEN, beside @ beta[k:], role_error, unit)
 
     def targets(
-        self, gate: np.ndarray, size: np.ndarray, x_RF: np.ndarray, room: int, progress: float, *, is_sized: bool = False
+        self, gate: np.ndarray, size: np.ndarray, x_RF: np.ndarray, room: int, progress: float
     ) -> tuple[np.ndarray, np.ndarray]:
         """Where gates and mean log sizes of a prefix's roles should go. Gates stay near a half at first: while the team plays
-        badly nobody is the best team, and who is never spawned never learns to play. `is_sized`: the team stays as large as it
-        is, and only its make-up changes."""
+        badly nobody is the best team, and who is never spawned never learns to play."""
         left, cap = max(0.25, 1 - progress), _CAP * min(1.0, 0.2 + 4 * progress)
         chance = 1 / (1 + np.exp(-gate))
         number = chance * np.exp(size)
@@ -175,7 +174,7 @@ class SpawnCritic:
         if known.seen[best] and known.sizes[best] and known.value[best] > 0:
             gain = float(_shrunk(known.value[best], known.error[best]))
             move = gain / float(known.value[best]) * float(np.log(known.sizes[best] / total))
-        wanted = total * np.exp(0.0 if is_sized else left * np.clip(move, -_MOST / 2, _MOST / 2))
+        wanted = total * np.exp(left * np.clip(move, -_MOST / 2, _MOST / 2))
         role = left * np.clip(_shrunk(known.role, known.role_error) / known.unit, -_MOST_GATE, _MOST_GATE)
         team = gain - float(_shrunk(known.value[0], known.error[0])) if known.seen[0] else 0.0  # somebody against nobody
         team = left * float(np.clip(team / known.unit, -_MOST_GATE, _MOST_GATE))
@@ -186,14 +185,16 @@ class SpawnCritic:
         return new_gate, np.clip(np.log(np.maximum(share * wanted, 1e-3)), size - _MOST, size + _MOST)
 
     def wanted(
-        self, net: Network, room: int, progress: float, *, is_sized: bool = False
+        self, net: Network, room: int, progress: float, *, is_tried: bool = False
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(rows, gates, mean log sizes): where the roles of all remembered prefixes should go."""
+        """(rows, gates, mean log sizes): where the roles of all remembered prefixes should go. `is_tried`: where they are,
+        as trials decide."""
         rows, gates, lengths = [np.zeros((0, ROLE))], [np.zeros(0)], [np.zeros(0)]
         for x in self.prefixes():
             with torch.no_grad():
                 gate, size = (v.numpy().astype(np.float64) for v in net.roles(torch.from_numpy(x.astype(np.float32))))
-            gate, size = self.targets(gate, size, x, room, progress, is_sized=is_sized)
+            if not is_tried:
+                gate, size = self.targets(gate, size, x, room, progress)
             rows.append(x)
             gates.append(gate)
             lengths.append(np.clip(size, 0.0, np.log(max(room, 1))))

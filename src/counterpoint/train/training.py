@@ -37,7 +37,7 @@ from counterpoint.train.settings import Settings
 from counterpoint.train.spawn_critic import SpawnCritic
 from counterpoint.train.spawn_head import SpawnGradient
 from counterpoint.train.staleness import correct
-from counterpoint.train.trials import Trials, size_teams
+from counterpoint.train.trials import Trials, try_teams
 
 _KEPT = (
     *("x", "choice", "calls_to_go", "brief", "agent", "worth", "agent_x", "pair_x"),
@@ -118,8 +118,8 @@ class Training:
         return self.progress >= 1.0
 
     @property
-    def is_sized(self) -> bool:
-        """Whether the sizes of teams are set by trials from now on."""
+    def is_tried(self) -> bool:
+        """Whether teams at the start of episodes are set by trials from now on."""
         return bool(self.trials.seen)
 
     def rng(self, purpose: int, update: int | None = None) -> np.random.Generator:
@@ -224,21 +224,20 @@ class Training:
         self._spend({"episodes": len(out.values), "forks": forks, "decisions": out.decisions, **paid})
         every = 0 if recorded else self.preset.trial_every
         if every and self.update >= 4 * every and (self.is_done or (self.progress >= 0.5 and self.update % every == 0)):
-            self._spend(self._size_teams())
+            self._spend(self._try_teams())
             self._spend(self.trials.hold(self._of(self.mean), self.worlds, self.settings.seed, self.update))
         return self._row(out, stats)
 
-    def _size_teams(self) -> dict[str, int]:
-        """Team sizes of the mean network, and of the newest one with it, by trials; what that spent."""
+    def _try_teams(self) -> dict[str, int]:
+        """Teams of the mean network, and of the newest one with it, by trials; what that spent."""
         net = self._of(self.mean)
-        before, spent = (
-            [p.detach().clone() for p in (net.size.weight, net.size.bias)],
-            size_teams(net, self.worlds, self.settings.seed, self.progress),
-        )
+        before = {name: value.clone() for name, value in net.state_dict().items() if name.startswith(("gate.", "size."))}
+        spent = try_teams(net, self.worlds, self.settings.seed, self.progress)
         with torch.no_grad():
-            for name, old, new in zip(("weight", "bias"), before, (net.size.weight, net.size.bias), strict=True):
-                self.mean[f"size.{name}"] += new - old
-                getattr(self.net.size, name).add_(new - old)
+            now, newest = net.state_dict(), self.net.state_dict()
+            for name, old in before.items():
+                self.mean[name] += now[name] - old
+                newest[name] += now[name] - old
         return spent
 
     def _clone_options(self) -> Mapping[str, Any]:

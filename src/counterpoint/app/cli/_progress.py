@@ -2,6 +2,7 @@
 
 Always true: it writes to stderr alone. On a terminal one line shows after two seconds, rewrites itself, and is gone at the end;
 elsewhere a plain line comes every ten seconds, or with `--json` a JSON line, `{"progress": ...}`.
+COUNTERPOINT_PROGRESS=off silences it.
 A thread draws, so that a step which takes long is seen too; what else is printed never lands in the middle of the bar.
 
 Of bars inside each other the innermost shows, with what the outer one is at before it. Other rooms tell how far they are with
@@ -53,7 +54,7 @@ class Bar:
         """Where the rate is counted from: what was there already took no time."""
         self._is_shown = self._is_drawn = False
         self._outer = _Told.bars[-1] if _Told.bars else None
-        self._is_silent = quiet and not _Told.as_json
+        self._is_silent = (quiet and not _Told.as_json) or os.environ.get("COUNTERPOINT_PROGRESS") == "off"
         self._ended = threading.Event()
 
     def step(self, count: float = 1, about: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Training runs for claims: many at once, each a function of its settings, two at a time.
+"""Training runs for claims: many at once, each a function of its settings.
 
 Always true: what comes back is the mean network of a finished run, and what it spent; nothing is read from or kept on disk. A
 run here is the very loop of `counterpoint train`, without a folder.
@@ -20,6 +20,7 @@ from counterpoint.train.runner import Job
 from counterpoint.train.runners.processes import Processes
 
 _WORK = "counterpoint.bench.claims._learned:work"
+_MOST = 16
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,11 @@ def work(payload: Mapping[str, Any], weights: Any) -> Learned:
 
 
 def train_all(configs: Sequence[Mapping[str, Any]]) -> list[Learned]:
-    """Every run, in the order given; as many at once as there are cores, two at most."""
+    """Every run, in the order given; as many at once as there are cores, 16 at most."""
     if not configs:
         return []
     found: dict[int, Learned] = {}
-    with Processes(min(2, os.cpu_count() or 1, len(configs))) as runner:
+    with Processes(min(_MOST, os.cpu_count() or 1, len(configs))) as runner:
         numbers = [runner.submit(Job(work=_WORK, payload=dict(c))) for c in configs]
         with working("training runs", len(numbers)) as work:
             while len(found) < len(numbers):

@@ -13,7 +13,7 @@ counterpoint = Preset(
     source="docs/research: stopping.md, spawn-credit.md (forced forks), partition.md (ledger, cone form), staleness.md",
     grade="M",
     departures="spawns move towards the best of a regression over team sizes and shares, not by a natural gradient per arm, and "
-    "sizes are corrected by greedy trials; critics are small networks",
+    "from the middle of a run on teams are set by greedy trials; critics are small networks",
     credit={"task_returns": {}},
     loss={"soft": {}},
     forks=0.1,
