@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from counterpoint.train.policies.network import Network
 from counterpoint.train.preset import named_preset
 from counterpoint.train.settings import settings_of
 from counterpoint.train.training import Training
-from counterpoint.train.trials import Team, Trials, _gain, _other_make_ups, pooled, try_teams
+from counterpoint.train.trials import Team, Trials, _gain, _other_make_ups, _WorldTrials, try_teams
 
 
 def network(leave: float) -> Network:
@@ -68,7 +69,7 @@ def start(world: TeamWorld, net: Network) -> Team:
 def test_teams_move_to_the_size_that_greedy_play_pays_for(
     size: float, grows: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("counterpoint.train.trials._other_make_ups", lambda x, team: [])
+    monkeypatch.setattr("counterpoint.train.trials._other_make_ups", lambda worlds: [])
     world, net = cpt.world("W1", vote_items=24), network(-1.0)
     with torch.no_grad():
         net.size.weight.zero_()
@@ -101,13 +102,20 @@ def test_teams_move_to_the_roles_that_greedy_play_pays_for(right: int) -> None:
 
 
 def test_the_teams_beside_a_team_by_hand() -> None:
-    x = np.array([[1, 0, 0.9], [1, 0, 0.85], [1, 1, 0.9], [1, 1, 0.85]])  # two sorts of roles, of two types each
-    team = Team(np.array([2.0, 1.0, -1.0, -2.0]), np.log([4.0, 2.0, 9.0, 9.0]))
-    sizes = [np.where(one.gate > 0, np.exp(one.size), 0.0).round(9).tolist() for one in _other_make_ups(x, team)]
+    world, net = cpt.world("W1", vote_items=24), network(-1.0)
+    one = _WorldTrials(net, world, np.arange(2), Counter())
+    one.team = Team(np.array([2.0, 1.0, -1.0, -2.0]), np.log([4.0, 2.0, 9.0, 9.0]))  # two types of A; and of B, which stay away
+    others = _other_make_ups([one])
+    assert [other.tolist() for other in others] == [[False, False, True, True], [True, True, True, True]]
+    teams = [one.made_up(other) for other in others]
+    sizes = [np.where(team.gate > 0, np.exp(team.size), 0.0).round(9).tolist() for team in teams]
     assert sizes == [[0, 0, 3, 3], [2, 1, 1.5, 1.5]]  # six agents as before; newcomers as many as those who are there
-    assert {abs(g) for one in _other_make_ups(x, team) for g in one.gate} == {2.5}
-    alone = Team(np.array([2.0]), np.log([4.0]))
-    assert _other_make_ups(x[:1], alone) == []  # nobody is no team
+    assert {abs(g) for team in teams for g in team.gate} == {2.5}
+    one.move(teams[0], 0.5)
+    assert one.team.gate.tolist() == [-0.25, -0.75, 0.75, 0.25]
+    one.team = Team(np.array([1.0, 1.0, -9.0, -9.0]), np.zeros(4))
+    one.move(teams[0], 0.5)
+    assert one.team is teams[0]  # halfway nobody would be in
 
 
 def test_parts_of_a_gain_are_shrunk_each_by_its_own_noise() -> None:
@@ -117,19 +125,6 @@ def test_parts_of_a_gain_are_shrunk_each_by_its_own_noise() -> None:
     kept = 0.25**2 / (0.25**2 + square)
     assert gain == pytest.approx(0.5 + kept * 0.25)
     assert error == pytest.approx(kept * square**0.5)
-
-
-def test_worlds_that_agree_share_their_evidence_and_others_keep_theirs() -> None:
-    mean, error = pooled(np.array([[1.0, -4.0], [3.0, 4.0]]), np.array([[1.0, 0.1], [1.0, 0.1]]))
-    assert mean[:, 0].tolist() == [1.5, 2.5]  # by hand: Q = 2, tau^2 = (2 - 1) / 1; half of the distance to 2 is their own
-    assert error[:, 0] == pytest.approx([math.sqrt(0.5 + 0.25)] * 2)
-    assert mean[:, 1] == pytest.approx([-4, 4], rel=1e-3)
-    near, sure = pooled(np.array([[1.0], [1.5]]), np.array([[1.0], [1.0]]))
-    assert near.ravel().tolist() == [1.25, 1.25]
-    assert sure.ravel() == pytest.approx([math.sqrt(0.5)] * 2)
-    one = pooled(np.array([[0.3, 0.0]]), np.array([[0.2, 0.0]]))
-    assert one[0].tolist() == [[0.3, 0.0]]
-    assert one[1] == pytest.approx(np.array([[0.2, 0.0]]), abs=1e-5)
 
 
 def test_a_run_counts_its_trials_and_ends_with_the_best(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ for every network of a run, so that returns are compared task by task; every cal
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,10 +29,6 @@ _ALIKE = 0.15
 """Rows of roles that differ by less, in the unit of their features, are one sort: a head cannot tell them apart."""
 _SURE = 2.5
 """The logit of a role that is in, or less it of one that is out."""
-
-
-Change = Hashable
-"""What is another about a team that is tried: worlds with the same change are compared."""
 
 
 class Team(NamedTuple):
@@ -62,10 +58,11 @@ def try_teams(net: Network, worlds: Sequence[TeamWorld], seed: int, progress: fl
         gain(team) = sum_c shrunk(V_c(team) - V_c(present team)),   shrunk(d) = mean t^2 / (1 + t^2),  t = mean / standard error
 
     the parts c of a return (quality, calls, spawns, time, ...) each by itself, differences task by task: what a team costs is
-    hardly noisy, what its answers are worth is, and size changes them little. Worlds in which the same change was tried lend
-    each other evidence as far as they agree (`pooled`). Tried are: each sort of role taken in or left out, all sorts exchanged
-    for the others, as many agents as before; then e^-step and e^step times as many. Gates and the logarithms of sizes move
-    towards the better team by its gain's t^2 / (1 + t^2).
+    hardly noisy, what its answers are worth is, and size changes them little. Make-ups are tried in all worlds at once, since the
+    head adds what a role is to what a task is: each sort of role taken in or left out, all sorts exchanged for the others, as
+    many agents as before, the gain being the mean over the worlds in shares of what their teams are worth. Sizes are tried world
+    by world, e^-step and e^step times as many. Gates and the logarithms of sizes move towards the better team by its gain's
+    t^2 / (1 + t^2).
 
     What is drawn in training is no measure of a team: with choices drawn, items are dropped and called again by chance in every
     round, small teams have more rounds, and nobody learns to use a role that is rarely there. The tasks of a world differ in
@@ -73,18 +70,20 @@ def try_teams(net: Network, worlds: Sequence[TeamWorld], seed: int, progress: fl
     """
     spent: Counter[str] = Counter()
     step = _STEPS[0] + progress * (_STEPS[1] - _STEPS[0])
-    trials = [_WorldTrials(net, world, _tasks(seed, place, len(worlds), 1), spent) for place, world in enumerate(worlds)]
-    for change in (_WorldTrials.make_ups, lambda one: one.sizes(step)):
-        for one in trials:
-            one.compare(change(one) if (one.team.gate > 0).any() else {})
-        _move(trials)
-    x, gate, size = (np.concatenate(parts) for parts in zip(*((one.x, *one.team) for one in trials), strict=True))
+    every = [_WorldTrials(net, world, _tasks(seed, place, len(worlds), 1), spent) for place, world in enumerate(worlds)]
+    some = [one for one in every if (one.team.gate > 0).any()]
+    for roles in sorted({len(one.x) for one in some}):
+        alike = [one for one in some if len(one.x) == roles]
+        _move(alike, [[one.made_up(is_in) for one in alike] for is_in in _other_make_ups(alike)])
+    for one in some:
+        _move([one], [[one.team._replace(size=one.team.size + s)] for s in (-step, step)])
+    x, gate, size = (np.concatenate(parts) for parts in zip(*((one.x, *one.team) for one in every), strict=True))
     _set_heads(net, x, Team(gate, size))
     return dict(spent)
 
 
 class _WorldTrials:
-    """The team of one world, and others beside it."""
+    """The team of one world, and how others do on its tasks."""
 
     def __init__(self, net: Network, world: TeamWorld, seeds: np.ndarray, spent: Counter[str]) -> None:
         self.net, self.world, self.seeds, self.spent = net, world, seeds, spent
@@ -93,96 +92,62 @@ class _WorldTrials:
         with torch.no_grad():
             heads = net.roles(torch.from_numpy(self.x.astype(np.float32)))
         self.team = Team(*(head.numpy().astype(np.float64) for head in heads))
-        self.base: np.ndarray | None = None
-        self.found: dict[Change, tuple[Team, np.ndarray]] = {}
-        """By change: the other team, and (tasks, parts) of its returns less those of the present one, in shares of what that is
-        worth."""
+        self.played: np.ndarray | None = None
+        """(tasks, parts) of the returns of the present team, once it has played."""
 
-    def compare(self, others: Mapping[Change, Team]) -> None:
-        """Play the tasks with every one of these teams; the network is left as it was."""
-        if others and self.base is None:
-            self.base = self._played(self.team)
-        if self.base is not None:
-            unit = max(abs(float(self.base.sum(axis=1).mean())), 1e-6)
-            self.found = {change: (team, (self._played(team) - self.base) / unit) for change, team in others.items()}
+    def against(self, team: Team) -> tuple[np.ndarray, np.ndarray]:
+        """What another team has more of each part, and the standard errors, in shares of what the present one is worth."""
+        if self.played is None:
+            self.played = self._play(self.team)
+        more = (self._play(team) - self.played) / max(abs(float(self.played.sum(axis=1).mean())), 1e-6)
+        return more.mean(axis=0), more.std(axis=0, ddof=1) / np.sqrt(len(more))
 
-    def _played(self, team: Team) -> np.ndarray:
+    def _play(self, team: Team) -> np.ndarray:
+        """The network is left as it was."""
         before = {k: v.clone() for k, v in self.net.state_dict().items()}
         _set_heads(self.net, self.x, team)
         parts = _parts(_tried(self.net, self.world, self.seeds, self.spent))
         self.net.load_state_dict(before)
         return parts
 
-    def move(self, team: Team) -> None:
-        """Be another team from now on."""
-        self.team, self.base = team, None
+    def made_up(self, is_in: np.ndarray) -> Team:
+        """As many agents, of these roles; those who are new come as often as the others did."""
+        was_in, number = self.team.gate > 0, np.exp(self.team.size)
+        share = np.where(is_in, np.where(was_in, number, number[was_in].mean()), 0.0)
+        log = np.log(np.maximum(share / share.sum() * number[was_in].sum(), 1e-3))
+        return Team(np.where(is_in, _SURE, -_SURE), np.where(is_in, log, self.team.size))
 
-    def sizes(self, step: float) -> dict[Change, Team]:
-        """The same team, smaller and larger."""
-        return {s: self.team._replace(size=self.team.size + s) for s in (-step, step)}
-
-    def make_ups(self) -> dict[Change, Team]:
-        """Other roles, as many agents."""
-        is_in = tuple(self.team.gate > 0)
-        return {(is_in, tuple(other.gate > 0)): other for other in _other_make_ups(self.x, self.team)}
-
-
-def _move(trials: Sequence[_WorldTrials]) -> None:
-    """Every world's team towards the best of its others, as far as that is sure."""
-    best: dict[int, tuple[float, float, Team]] = {}
-    for change in dict.fromkeys(change for one in trials for change in one.found):
-        some = [i for i, one in enumerate(trials) if change in one.found]
-        found = [trials[i].found[change] for i in some]
-        mean = np.stack([d.mean(axis=0) for _, d in found])
-        error = np.stack([d.std(axis=0, ddof=1) / np.sqrt(len(d)) for _, d in found])
-        for i, (team, _), (gain, noise) in zip(some, found, map(_gain, *pooled(mean, error)), strict=True):
-            if gain > (best[i][0] if i in best else 0.0):
-                best[i] = gain, noise, team
-    for i, (gain, noise, team) in best.items():
-        old = trials[i].team
-        moved = Team(*(a + trust(gain, noise) * (b - a) for a, b in zip(old, team, strict=True)))
-        trials[i].move(moved if (moved.gate > 0).any() else team)
+    def move(self, team: Team, share: float) -> None:
+        """Be nearer to another team from now on."""
+        moved = Team(*(old + share * (new - old) for old, new in zip(self.team, team, strict=True)))
+        self.team, self.played = moved if (moved.gate > 0).any() else team, None
 
 
-def pooled(mean: np.ndarray, error: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Means of several worlds and their standard errors, each drawn to the common mean as far as the worlds agree.
+def _move(worlds: Sequence[_WorldTrials], others: Sequence[Sequence[Team]]) -> None:
+    """The teams of these worlds towards the best of the others (each a team for every world), as far as that is sure."""
+    found = []
+    for teams in others:
+        mean, error = (np.stack(part) for part in zip(*(w.against(t) for w, t in zip(worlds, teams, strict=True)), strict=True))
+        gain, noise = _gain(mean.mean(axis=0), np.linalg.norm(error, axis=0) / len(worlds))
+        found.append((gain, noise, teams))
+    gain, noise, teams = max(found, key=lambda one: one[0], default=(0.0, 1.0, ()))
+    if gain > 0:
+        for world, team in zip(worlds, teams, strict=True):
+            world.move(team, trust(gain, noise))
 
-        tau^2 = max(0, (Q - (k - 1)) / (sum w - sum w^2 / sum w)),   Q = sum w (x - mean_w)^2,  w = 1 / s^2
-        x_i  ->  m + (tau^2 / (tau^2 + s_i^2)) (x_i - m),            m = sum x / (tau^2 + s^2) / sum 1 / (tau^2 + s^2)
 
-    (DerSimonian and Laird 1986, Meta-analysis in clinical trials; the posterior mean of a random effect.) Axis 0: worlds.
-    """
-    square = np.maximum(error, 1e-6) ** 2
-    w = 1 / square
-    total = w.sum(axis=0)
-    q = (w * (mean - (w * mean).sum(axis=0) / total) ** 2).sum(axis=0)
-    spare = total - (w**2).sum(axis=0) / total
-    tau = np.maximum(q - (len(mean) - 1), 0.0) / np.where(spare > 1e-9 * total, spare, np.inf)
-    w = 1 / (tau + square)
-    centre, own = (w * mean).sum(axis=0) / w.sum(axis=0), tau / (tau + square)
-    return centre + own * (mean - centre), np.sqrt(own * square + (1 - own) ** 2 / w.sum(axis=0))
+def _other_make_ups(worlds: Sequence[_WorldTrials]) -> list[np.ndarray]:
+    """Who else could be in, by role: a sort of roles more or less than in most worlds, or all others."""
+    x, is_in = np.mean([one.x for one in worlds], axis=0), np.mean([one.team.gate for one in worlds], axis=0) > 0
+    sorts = [x[i] for i in range(len(x)) if not (abs(x[:i] - x[i]).max(axis=1, initial=0.0) < _ALIKE).any()]
+    of_sort = [np.array([abs(row - one).max() < _ALIKE for row in x]) for one in sorts]
+    others = {tuple(np.where(some, not is_in[some].all(), is_in)) for some in of_sort} | {tuple(~is_in)}
+    return [np.array(other) for other in sorted(others - {tuple(is_in)}) if any(other)]
 
 
 def _set_heads(net: Network, x: np.ndarray, team: Team) -> None:
     fit_head(net.gate, x, team.gate, ridge=1e-5 * len(x))
     fit_head(net.size, x, team.size, np.where(team.gate > 0, 1.0, 0.01), ridge=1e-5 * len(x))
-
-
-def _other_make_ups(x: np.ndarray, team: Team) -> list[Team]:
-    """The teams beside this one: a sort of roles more or less, or all others; as many agents."""
-    gate, size = team
-    is_in, total = gate > 0, np.exp(size[gate > 0]).sum()
-    sorts = [x[i] for i in range(len(x)) if not (abs(x[:i] - x[i]).max(axis=1, initial=0.0) < _ALIKE).any()]
-    of_sort = np.array([[abs(row - one).max() < _ALIKE for row in x] for one in sorts])
-    others = {tuple(np.where(some, not is_in[some].all(), is_in)) for some in of_sort} | {tuple(~is_in)}
-    out = []
-    for other in sorted(others - {tuple(is_in)}):
-        wanted = np.array(other)
-        if wanted.any():
-            share = np.where(wanted, np.where(is_in, np.exp(size), np.exp(size[is_in]).mean()), 0.0)
-            log = np.log(np.maximum(share / share.sum() * total, 1e-3))
-            out.append(Team(np.where(wanted, _SURE, -_SURE), np.where(wanted, log, size)))
-    return out
 
 
 def _parts(out: Rollout) -> np.ndarray:
