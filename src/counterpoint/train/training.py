@@ -321,10 +321,11 @@ class Training:
         return stats
 
     def fit_critics(self, out: Rollout, *, keep: int = 96, lam: float = 0.95, steps: int = 16) -> dict[str, float]:
-        """Fit the critics on the last rollouts, as many as have `keep` episodes in all and at least the newest."""
+        """Fit the critics on the last rollouts, as many as have `keep` episodes in all and at least one of every sort of task:
+        critics that see one sort only forget the others, and then leave all their items."""
         measure(self.net, out)
         self.recent.append(_trimmed(out))
-        while len(self.recent) > 1 and sum(len(r.values) for r in self.recent) > keep:
+        while len(self.recent) > len(self.worlds) and sum(len(r.values) for r in self.recent) > keep:
             self.recent.pop(0)
         lessons = [x for x in (lesson(self.net, r, lam=lam) for r in self.recent) if x is not None]
         return fit(self.net, self.critic, lessons, self.rng(0), steps=steps * (2 if self.update < 6 else 1))

@@ -137,12 +137,12 @@ def _move(worlds: Sequence[_WorldTrials], others: Sequence[Sequence[Team]]) -> N
 
 
 def _other_make_ups(worlds: Sequence[_WorldTrials]) -> list[np.ndarray]:
-    """Who else could be in, by role: a sort of roles more or less than in most worlds, or all others."""
+    """Who else could be in, by role: those of most worlds, where they are not all alike; a sort more or less; all others."""
     x, is_in = np.mean([one.x for one in worlds], axis=0), np.mean([one.team.gate for one in worlds], axis=0) > 0
     sorts = [x[i] for i in range(len(x)) if not (abs(x[:i] - x[i]).max(axis=1, initial=0.0) < _ALIKE).any()]
     of_sort = [np.array([abs(row - one).max() < _ALIKE for row in x]) for one in sorts]
-    others = {tuple(np.where(some, not is_in[some].all(), is_in)) for some in of_sort} | {tuple(~is_in)}
-    return [np.array(other) for other in sorted(others - {tuple(is_in)}) if any(other)]
+    others = {tuple(np.where(some, not is_in[some].all(), is_in)) for some in of_sort} | {tuple(is_in), tuple(~is_in)}
+    return [np.array(other) for other in sorted(others) if any(other) and any(((one.team.gate > 0) != other).any() for one in worlds)]
 
 
 def _set_heads(net: Network, x: np.ndarray, team: Team) -> None:
