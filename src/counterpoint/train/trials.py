@@ -142,7 +142,8 @@ def _other_make_ups(worlds: Sequence[_WorldTrials]) -> list[np.ndarray]:
     sorts = [x[i] for i in range(len(x)) if not (abs(x[:i] - x[i]).max(axis=1, initial=0.0) < _ALIKE).any()]
     of_sort = [np.array([abs(row - one).max() < _ALIKE for row in x]) for one in sorts]
     others = {tuple(np.where(some, not is_in[some].all(), is_in)) for some in of_sort} | {tuple(is_in), tuple(~is_in)}
-    return [np.array(other) for other in sorted(others) if any(other) and any(((one.team.gate > 0) != other).any() for one in worlds)]
+    present = {tuple(one.team.gate > 0) for one in worlds}
+    return [np.array(other) for other in sorted(others) if any(other) and present != {other}]
 
 
 def _set_heads(net: Network, x: np.ndarray, team: Team) -> None:
