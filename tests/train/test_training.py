@@ -164,3 +164,12 @@ def test_episodes_of_an_alert_are_those_that_were_played() -> None:
     assert job.payload["tries"][tried].all()
     said = [[(e.key, e.type, e.agent, e.to, e.tokens_in) for e in t.events] for t in (*logged((job,), some), *(whole[i] for i in some))]
     assert said[:3] == said[3:]
+
+
+def test_critics_keep_a_rollout_of_every_sort_of_task() -> None:
+    mix = [{"vote_items": 2}, {"vote_items": 3}]
+    t = Training(settings_of({"preset": "counterpoint", "world": "W1", "mix": mix, "updates": 9, "episodes": 4, "budget_calls": 0}))
+    for update in range(3):
+        job = t.job(update, update, t.weights())
+        t.fit_critics(play(job.payload, job.weights).rollout, keep=1)
+    assert [r.config.vote_items for r in t.recent] == [3, 2]
