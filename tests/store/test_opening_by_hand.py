@@ -311,6 +311,9 @@ def test_names_that_are_compared_with_one_that_is_not_there(store: Store) -> Non
     alike = [f"ab{i:08d}" for i in range(999)]
     assert "did you mean 'abcde'" in str(store._not_found("abcdf", [*alike, "abcde"]))
     assert "did you mean" not in str(store._not_found("abcdf", [*alike, "abzzzzzzzz", "abcde"]))
+    long = [f"0198{i:04d}-7000-8000-000000000000" for i in range(9)]
+    assert str(store._not_found("01989999", long)).count("7000") == 5, "the few that begin most like it, whole"
+    assert str(store._not_found("zzz", long)).count("7000") == 5, "not all where none is like it"
 
 
 def test_a_long_last_commit_is_looked_at_as_a_whole(tmp_path: Path) -> None:

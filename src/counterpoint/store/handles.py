@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 _LONG, _PREFIX, _MOST_PREFIX = 20, 8, 13
 _HANDLE = re.compile(r"[0-9a-f]{7}")
+_SHOWN = 5
 
 
 def handle(trace_id: str) -> str:
@@ -45,3 +47,13 @@ def _shared(a: str, b: str) -> int:
             break
         n += 1
     return n
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """The fix line for an unknown id: the known ones that are like it, or begin like it, else the last few."""
+    begins = {one[: len(name)]: one for one in reversed(known)}
+    like = [begins.get(word, word) for word in get_close_matches(name, {*known, *begins}, n=_SHOWN, cutoff=0.6)]
+    if like:
+        return f"did you mean {' or '.join(repr(one) for one in dict.fromkeys(like))}?"
+    more = " ...; counterpoint ls lists them all" if len(known) > _SHOWN else ""
+    return f"known: {', '.join(known[-_SHOWN:])}{more}" if known else "none is known"

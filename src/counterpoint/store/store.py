@@ -33,7 +33,7 @@ import counterpoint.store.disk as disk
 import counterpoint.store.opening as recovery
 from counterpoint.errors import CounterpointError, InputError, NotFound, TryAgain, did_you_mean
 from counterpoint.store.annotations import AnnotationFile, Change, Dataset
-from counterpoint.store.handles import handle, is_handle
+from counterpoint.store.handles import handle, is_handle, nearest
 from counterpoint.store.hot import Hot
 from counterpoint.store.journal import Journal, path_of, peek
 from counterpoint.store.lake import REPAIR, Gone, Lake
@@ -474,7 +474,7 @@ class Store:
         # Comparing with every id of a large store would take a second; those that begin alike are the likely ones.
         names = list(known)
         near = [n for n in names if n[:2] == trace_id[:2]][:1000] or names[:1000]
-        return NotFound(f"no trace {trace_id!r}", where=str(self.path), fix=did_you_mean(trace_id, near))
+        return NotFound(f"no trace {trace_id!r}", where=str(self.path), fix=nearest(trace_id, near))
 
 
 def draw(ids: Sequence[str], n: int, rng: np.random.Generator) -> list[str]:

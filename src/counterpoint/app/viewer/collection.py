@@ -24,6 +24,7 @@ from counterpoint.app.search import FACETS, facet, matcher
 from counterpoint.app.viewer.shapes import AlertCount, TraceRow, Traces
 from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
 from counterpoint.store import Store
+from counterpoint.store.handles import nearest
 from counterpoint.store.summary import Summary
 from counterpoint.trace import Trace
 
@@ -172,7 +173,7 @@ class Collection:
         found = None if store is None else store.version(name)
         if found is None:
             near = [*self._held, *([] if self.store is None else self.store.ids()[-1000:])]
-            fix = did_you_mean(trace_id, near) if near else "counterpoint demo --quick"
+            fix = nearest(trace_id, near) if near else "counterpoint demo --quick"
             raise NotFound(f"there is no trace {trace_id!r} here", fix=fix)
         return found
 
