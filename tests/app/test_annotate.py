@@ -127,7 +127,7 @@ def test_what_is_said_leaves_and_comes_back_with_a_trace() -> None:
     assert "example.org" not in str(said.text)  # masked, as everything else
     assert cpt.notes(cpt.load("one.jsonl")).rows == (said,)
     (again,) = told("import", "one.jsonl", "--store", "other")
-    assert again["sources"] == {"counterpoint": {"sessions": 1, "agents": 1, "events": 3, "unchanged": 1}}
+    assert again["sources"] == {"counterpoint": {"sessions": 1, "traces": 1, "agents": 1, "events": 3, "unchanged": 1}}
 
 
 @pytest.mark.usefixtures("place")

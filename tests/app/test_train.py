@@ -204,7 +204,7 @@ def test_ctrl_c_keeps_a_checkpoint_says_how_to_go_on_and_does(ends: Any, tmp_pat
         (("--resume", "folder"), 2, "is not a run"),
         (("--resume", "folder", "--seed", "0"), 2, "--seed is for a new run"),
         (("run.toml", "--out", "folder"), 2, "folder: exists already and is not empty"),
-        (("run.toml", "--set", "episodes=3"), 2, "3 episodes do not make groups of 2"),
+        (("run.toml", "--set", "episodes=3", "--dry-run"), 2, "3 episodes do not make groups of 2\nfix    episodes = a multiple of 2"),
     ],
 )
 def test_one_clear_line(arguments: tuple[str, ...], code: int, words: str, ends: Any, tmp_path: Path) -> None:

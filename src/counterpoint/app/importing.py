@@ -129,7 +129,7 @@ class Account:
     """All outcomes together: what the summary says."""
 
     by_importer: dict[str, Counter[str]] = field(default_factory=dict)
-    """Importer to counts: sessions, agents, events, and sessions by status."""
+    """Importer to counts: sessions, traces, agents, events, and sessions by status."""
     seconds: dict[str, float] = field(default_factory=dict)
     report: Report = field(default_factory=Report)
     tokens: int = 0
@@ -142,13 +142,14 @@ class Account:
     def add(self, outcome: Outcome) -> None:
         """Count an outcome in."""
         counts = self.by_importer.setdefault(outcome.importer, Counter())
-        counts.update(sessions=1, agents=outcome.agents, events=outcome.events)
+        traces = len(outcome.traces) if outcome.status != "failed" else 0
+        counts.update(sessions=1, traces=traces, agents=outcome.agents, events=outcome.events)
         counts[outcome.status] += 1
         self.seconds[outcome.importer] = self.seconds.get(outcome.importer, 0.0) + outcome.seconds
         self.report.add(outcome.report)
         self.tokens += outcome.tokens
         self.stated += outcome.stated
-        self.traces += len(outcome.traces) if outcome.status != "failed" else 0
+        self.traces += traces
         self.secrets.update(outcome.secrets)
         if outcome.status == "failed":
             self.failed.append(outcome)

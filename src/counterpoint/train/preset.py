@@ -161,8 +161,7 @@ class Preset:
         for name in self.rates:
             if name not in _RATES:
                 raise InputError(f"there is no learning rate for {name!r}", fix=did_you_mean(name, _RATES))
-        if self.group < 1 or self.episodes % self.group:
-            raise InputError(f"{self.episodes} episodes do not make groups of {self.group}", fix=f"a multiple of {self.group}")
+        self.episodes_of(self.episodes)
         if self.tree and math.prod(self.tree) != self.group:
             said = f"a tree of {self.tree} has {math.prod(self.tree)} ends, a group {self.group}"
             raise InputError(said, fix="a group of as many")
@@ -205,6 +204,13 @@ class Preset:
     def logs(self) -> bool:
         """Whether credit or rewards are judged on traces, so that rollouts are logged."""
         return self.uses_traces or dict(self.reward) != {"team_outcome": {}}
+
+    def episodes_of(self, own: int) -> int:
+        """Episodes of an update: a run's own number, or with 0 the preset's. Groups that they do not fill are an error."""
+        n = own or self.episodes
+        if self.group < 1 or n % self.group:
+            raise InputError(f"{n} episodes do not make groups of {self.group}", fix=f"episodes = a multiple of {self.group}")
+        return n
 
     def learning(self, update: int) -> tuple[str, ...]:
         """Decision types that learn in an update: all, or, with `alternate`, those of the role whose turn it is.

@@ -134,9 +134,7 @@ class Training:
 
     def episodes(self, update: int = 0) -> int:
         """Of an update: a run's own number, or the preset's, which may widen."""
-        n = self.settings.episodes or self.preset.episodes
-        if n % self.preset.group:
-            raise InputError(f"{n} episodes do not make groups of {self.preset.group}", fix=f"a multiple of {self.preset.group}")
+        n = self.preset.episodes_of(self.settings.episodes)
         first, times = self.preset.widens
         return n * times if times and not self.settings.episodes and update >= first else n
 

@@ -229,14 +229,16 @@ def planned(
     config: Mapping[str, Any], *, out: Path | None, seeds: int | None, source: Path | None
 ) -> list[tuple[Path, dict[str, Any]]]:
     """Every run to be trained: its folder and its settings, all looked up."""
+    from counterpoint.train.preset import named_preset
     from counterpoint.train.settings import settings_of
 
     full = settings_of(config).as_dict()
+    preset = named_preset(full["preset"]).changed(full["change"])
+    preset.episodes_of(full["episodes"])
     if full["change"]:  # a preset's own options are checked when a run begins, which a dry run does not
         from counterpoint.train.assign import check
-        from counterpoint.train.preset import named_preset
 
-        check(named_preset(full["preset"]).changed(full["change"]))
+        check(preset)
     if full["preset"] == "clone" and not full["store"]:
         raise InputError("clone learns from recorded traces", where="preset", fix="--from STORE, or another preset")
     name = out or _HOME / (source.stem if source is not None else _short_name(full))

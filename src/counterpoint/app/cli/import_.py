@@ -240,7 +240,10 @@ def summary(account: Account, found: Found, *, is_dry: bool = False) -> str:
     """What was found, and what was not."""
     rows = []
     for name, counts in sorted(account.by_importer.items()):
-        cells = [counted(counts["sessions"], "session"), counted(counts["agents"], "agent"), counted(counts["events"], "event")]
+        sessions = counted(counts["sessions"], "session")
+        if counts["traces"] != counts["sessions"]:  # a session may hold several runs, or none
+            sessions += f", {counted(counts['traces'], 'trace')}"
+        cells = [sessions, counted(counts["agents"], "agent"), counted(counts["events"], "event")]
         rows.append([name, *cells, f"{account.seconds[name]:.1f} s", _statuses(counts)])
     lines = [table([""] * 6, rows, right=(1, 2, 3, 4)).lstrip("\n")]
     report = account.report
