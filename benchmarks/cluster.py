@@ -4,7 +4,7 @@ A discrete-event simulation of what the Ray runner does. One driver gives out jo
 `job_ms` of its time. Every node fetches a version of the weights once; nodes that have it pass it on, so that the time grows with
 log2 of their number. A job is played for as long as its episodes take, times a factor drawn from a lognormal distribution of
 `spread`. An update needs one job of every worker and takes `learn_ms` of the driver's machine for every episode (0: nothing is
-learnt, data is made). With a staleness of 1 the next jobs are played meanwhile. A node fails once in `mtbf_days`; its jobs are
+learned, data is made). With a staleness of 1 the next jobs are played meanwhile. A node fails once in `mtbf_days`; its jobs are
 played again elsewhere, and it is back after `replace_s`. What the simulation does not have: a network that is shared with others,
 an object store that is full, a scheduler that is slow at 1,000 nodes, and the start.
 """
@@ -128,7 +128,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of run: what its episodes cost, and whether anything is learnt from them."""
+    """A kind of run: what its episodes cost, and whether anything is learned from them."""
 
     name: str
     episode_ms: float

@@ -80,7 +80,8 @@ def test_a_collection_is_a_query_or_a_list_and_stands_wherever_a_query_does() ->
     told("dataset", "save", "now", "in:low", "--frozen", "--note", "as of today")
     with cpt.Store("traces") as store:
         store.add(cpt.Trace(trace_id="run-9", task_id="q", events=store.get("run-1").events, rewards={"team": 0.0}))
-    assert [(d["name"], d["count"]) for d in told("dataset", "list")] == [("low", 3), ("now", 2)]
+    assert [(d["name"], d["count"]) for d in told("dataset", "ls")] == [("low", 3), ("now", 2)]
+    assert told("dataset", "list") == told("dataset", "ls")
     told("dataset", "add", "now", "run-9", "run-3")
     told("dataset", "remove", "now", "in:low")
     assert told("dataset", "show", "now")[0]["traces"] == ["run-3"]

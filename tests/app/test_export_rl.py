@@ -127,7 +127,7 @@ def test_a_call_that_read_a_secret_stays_at_home_unless_it_is_asked_for(export: 
         (["hunt-1", "-o", "rows.jsonl", "--option", "x=1"], 2, "no option 'x'"),
         (["hunt-1", "-o", "rows.jsonl"], 5, "not identified"),
         (["hunt-1", "-o", "rows.jsonl", "--credit", "gae"], 5, "needs a critic"),
-        (["bare", "-o", "rows.jsonl", "--credit", "uniform"], 2, "no model call can be learnt from"),
+        (["bare", "-o", "rows.jsonl", "--credit", "uniform"], 2, "no model call can be learned from"),
         (["nothing", "-o", "rows.jsonl"], 3, "nothing"),
     ],
 )

@@ -529,7 +529,7 @@ def test_amortised_rows_and_blends() -> None:
     traces = [toy.trace("one", "ar"), toy.trace("two", "x")]
     plain = message_amortised(traces, weights=weights)
     assert plain.rows == tuple(CreditRow(i, "message", e, 4.0, 2.0) for i, e in ((0, "e0"), (0, "e1"), (1, "e0")))
-    assert plain.notes == {"k": 0, "learnt from": 50, "residual_sd": 2.0}
+    assert plain.notes == {"k": 0, "learned from": 50, "residual_sd": 2.0}
     assert plain.cost == Cost()
     assert rows(message_amortised(traces, weights=weights, types=["return"])) == {(0, "e1"): 4.0}
     blend = message_amortised(traces, weights=weights, replay=toy, k=2)

@@ -193,7 +193,7 @@ class Farming:
 
 
 class Pool:
-    """Instances that one seed learns or is judged on, each episode played once, whichever reward is being learnt from."""
+    """Instances that one seed learns or is judged on, each episode played once, whichever reward is being learned from."""
 
     def __init__(self, numbers: Sequence[int]) -> None:
         self.numbers = numbers

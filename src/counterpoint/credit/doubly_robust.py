@@ -6,7 +6,7 @@
 
 Always true: m1 and m0 are ridge regressions fitted on the other folds, and clusters are never split between folds. With the
 logged propensity e, E[psi | x] = tau(x) for any m1, m0, where 0 < e < 1; with an estimated one (`propensities`) that holds
-where either e or (m1, m0) is right. Cases outside the gate's propensities have weight 0: nothing is learnt where one arm never
+where either e or (m1, m0) is right. Cases outside the gate's propensities have weight 0: nothing is learned where one arm never
 occurs.
 
 The gate answers only if the logged propensity of both arms is at least 0.02, the local effective sample size (sum w)^2 / sum w^2

@@ -1,7 +1,7 @@
 """A run while it is going on: its rows, evaluations, alerts, checkpoints, and every way in which it can end.
 
 Always true: the run's folder is whole after every step, whatever ends it. Ctrl-C drops what is being played or finishes what is
-being learnt, writes a checkpoint and is passed on; a loss that is no number leaves the last good checkpoint and says which
+being learned, writes a checkpoint and is passed on; a loss that is no number leaves the last good checkpoint and says which
 batch it was.
 """
 
@@ -48,7 +48,7 @@ def marked(traces: Iterable[Trace], **about: Any) -> list[Trace]:
 
 
 class RunSession(ABC):
-    """What every kind of run shares; `loop` is the run's own, and so is `batch`, which names what was being learnt."""
+    """What every kind of run shares; `loop` is the run's own, and so is `batch`, which names what was being learned."""
 
     def __init__(self, run: RunFolder, learning: Learning, tell: Progress) -> None:
         self.run, self.tell = run, tell
@@ -66,7 +66,7 @@ class RunSession(ABC):
 
     @abstractmethod
     def batch(self) -> str:
-        """What is being learnt, in words."""
+        """What is being learned, in words."""
 
     def close(self) -> None:
         """Let go of what the run has opened."""

@@ -2,7 +2,7 @@
 
 Always true: the run's folder is whole after every step, whatever ends it. The same settings give the same metrics (but for
 `seconds`), evaluations and weights, in one go or resumed, however long anything took. Ctrl-C drops what is being played or
-finishes what is being learnt, writes a checkpoint and is passed on; a loss that is no number leaves the last good checkpoint
+finishes what is being learned, writes a checkpoint and is passed on; a loss that is no number leaves the last good checkpoint
 and says which batch it was. Evaluation seeds are 0, 1, ...; training seeds begin at 1,000,000.
 """
 
@@ -317,7 +317,7 @@ class _Session(RunSession):
     # -- ends
 
     def batch(self) -> str:
-        """The seeds that are being learnt."""
+        """The seeds that are being learned."""
         if self._playing is None:
             return "no training seeds"
         seeds = np.concatenate([j.payload["seeds"] for j in self._playing.jobs])

@@ -67,7 +67,7 @@ class TrainingRow:
 
 
 class Chosen(NamedTuple):
-    """The rows of calls that can be learnt from, and how many calls are left out for which reason."""
+    """The rows of calls that can be learned from, and how many calls are left out for which reason."""
 
     rows: list[TrainingRow]
     left_out: Counter[str]

@@ -93,7 +93,7 @@ class TeamPlay:
         return training_rows(advantages(kept, learn)).rows if kept else []
 
     def evaluate(self, tasks: int) -> dict[str, float]:
-        """What the model earns on tasks that are never learnt on, sampled at temperature 1."""
+        """What the model earns on tasks that are never learned on, sampled at temperature 1."""
         return _told(self.play(range(tasks), name=f"held-{self.version}"))
 
     def close(self) -> None:

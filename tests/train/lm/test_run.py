@@ -151,7 +151,7 @@ def test_calls_that_do_not_fit_are_left_out_and_that_is_said(model: Path, tmp_pa
     train_language(tmp_path / "run", short, progress=lambda kind, row: notes.append(row["what"]) if kind == "note" else None)
     assert len(notes) == 1
     assert "left out" in notes[0]
-    with pytest.raises(InputError, match="can be learnt"):
+    with pytest.raises(InputError, match="can be learned"):
         train_language(tmp_path / "none", told | {"context": 20})
 
 

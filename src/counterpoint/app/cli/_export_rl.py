@@ -65,7 +65,7 @@ def write_rl(
     kept = training_rows(found, () if is_bare else secret_calls(traces))
     if not kept.rows:
         why = left_out_line(kept.left_out) or "the traces have none"
-        raise InputError("no model call can be learnt from", where=credit, why=why, fix=why_none(kept.left_out))
+        raise InputError("no model call can be learned from", where=credit, why=why, fix=why_none(kept.left_out))
     data = to_table([_record(row) for row in kept.rows], RL_COLUMNS, kind)
     if output == "-":
         if not is_dry:

@@ -78,7 +78,7 @@ def write_for_trainer(
     found = call_rows(traces, given)
     rows = _chosen(trainer, traces, found, is_bare=is_bare)
     if not rows.by_policy:
-        what = "no model call can be learnt from" if sum(rows.left_out.values()) else "the traces have no model call"
+        what = "no model call can be learned from" if sum(rows.left_out.values()) else "the traces have no model call"
         raise InputError(what, where=credit, why=left_out_line(rows.left_out) or None, fix=why_none(rows.left_out))
     some = _one_policy(rows.by_policy, policy, target, is_folder=place.is_folder)
     files = _files(trainer, target, some, place)

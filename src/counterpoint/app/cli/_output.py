@@ -24,8 +24,15 @@ SCHEMA_VERSION = 1
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
 
+_SAME = {"list": "ls", "ls": "list"}
+
+
 class Group(click.Group):
-    """A command with commands below it; its help shows the first sentence of each, uncut."""
+    """A command with commands below it; its help shows the first sentence of each, uncut, and `list` is the same as `ls`."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """By its name, or by the other word for a list."""
+        return super().get_command(ctx, cmd_name) or super().get_command(ctx, _SAME.get(cmd_name, ""))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """One line or more for each command."""

@@ -22,7 +22,7 @@ def _epilog(*lines: str) -> str:
     return f"\b\nExamples:\n{examples}\n\nExit codes: 0 fine, 2 no query or no name, 3 no such dataset or trace."
 
 
-@click.group(cls=Group, epilog=_epilog("dataset save hard 'task:T1 reward<0.5'", "blame in:hard", "dataset list"))
+@click.group(cls=Group, epilog=_epilog("dataset save hard 'task:T1 reward<0.5'", "blame in:hard", "dataset ls"))
 def dataset() -> None:
     """Name collections of traces; `in:NAME` stands for one wherever a query does.
 
@@ -113,10 +113,10 @@ def drop_(name: str, store: Path | None, as_json: bool) -> None:
         note(f"{name}: dropped")
 
 
-@dataset.command("list", epilog=_epilog("dataset list", "dataset list --json"))
+@dataset.command("ls", epilog=_epilog("dataset ls", "dataset ls --json"))
 @store_option
 @json_option
-def list_(store: Path | None, as_json: bool) -> None:
+def ls_(store: Path | None, as_json: bool) -> None:
     """List the collections: what each is, how many traces it has, who made it."""
     with open_store(store, read_only=True) as opened:
         names = sorted(opened.datasets())

@@ -1,4 +1,4 @@
-"""A language model that learnt on small teams is used on larger tasks and in wider teams, as it is.
+"""A language model that learned on small teams is used on larger tasks and in wider teams, as it is.
 
 The models of `lm-learn` (two workers, eight papers) play the ledger hunt with more papers, more rows to find and more workers.
 Nothing is trained. What imitation alone had made of the model stands beside each.
@@ -20,7 +20,7 @@ _LARGER = {
 
 
 def lm_transfer(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
-    """What was learnt on eight papers and two workers, used on up to 32 papers and eight workers; needs CUDA."""
+    """What was learned on eight papers and two workers, used on up to 32 papers and eight workers; needs CUDA."""
     start, runs = learned(folder_of("lm-learn"), seed, seeds)
     folder = folder_of("lm-transfer")
     for i, (name, task) in enumerate(_LARGER.items()):

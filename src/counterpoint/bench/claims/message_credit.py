@@ -4,7 +4,7 @@ Always true: the truth of a message is its deletion credit, E[R | prefix with m]
 coupled replicates, none of them the recorded noise. So that it is well defined and not a tie at the price of a call, the team
 plays a fixed schedule: nine hard questions, three votes each, in a swarm whose workers read the last vote on a question and copy
 it with 0.6; majority decides. (A policy that buys another vote when one is missing makes all credits nearly equal: nothing to
-rank.) Ranks are compared within episodes, Spearman by hand with mean ranks for ties. Weights are learnt on other episodes.
+rank.) Ranks are compared within episodes, Spearman by hand with mean ranks for ties. Weights are learned on other episodes.
 """
 
 from __future__ import annotations

@@ -148,13 +148,13 @@ _POOL = 4.0
 
 @dataclass(frozen=True)
 class Weights:
-    """What `fit` learnt."""
+    """What `fit` learned."""
 
     model: Ridge
     residual_sd: float
     """How far predictions were from fork credit, beyond the forks' own error."""
     messages: int
-    """How many it learnt from."""
+    """How many it learned from."""
 
 
 def fit(
@@ -229,12 +229,12 @@ def _run(
         CreditRow(int(i), "message", at, float(v), float(s))
         for i, at, v, s in zip(table.trace_M, table.ids, value_M, se_M, strict=True)
     )
-    notes = {"k": k, "learnt from": weights.messages, "residual_sd": weights.residual_sd}
+    notes = {"k": k, "learned from": weights.messages, "residual_sd": weights.residual_sd}
     return Credit("message_amortised", _ESTIMAND, False, tuple(t.trace_id for t in traces), rows, cost=cost, notes=notes)
 
 
 def _example() -> Example:
-    """Weights learnt from the deletion credit of the same traces, by counting their claims again."""
+    """Weights learned from the deletion credit of the same traces, by counting their claims again."""
     traces = rollouts()
     return Example(traces, {"weights": fit(traces, message_delete(traces, replay=Recount()))})
 

@@ -1,12 +1,12 @@
 """Who does what in a team that is not ours, and what each event read: scopes, lanes, the events they leave, and their session.
 
-Always true: no call into a session raises, and what goes wrong is kept in `problems`; nothing that a scope learnt is left out of
+Always true: no call into a session raises, and what goes wrong is kept in `problems`; nothing that a scope learned is left out of
 what its next event reads; what came from outside the team is read with a `safety_flow` edge as well.
 
-A scope keeps in `knows` the latest events that together hold all that was learnt in it, and in `heard` what came in since its
+A scope keeps in `knows` the latest events that together hold all that was learned in it, and in `heard` what came in since its
 agent last put things together. Acts (calls, spawns, messages) read what is known; steps, decisions and returns read what was
 heard, too. When an event has ended, it takes the place of what it read, so edges are few. Where two branches of one agent run at
-once, each may have read what the other learnt before.
+once, each may have read what the other learned before.
 """
 
 from __future__ import annotations
@@ -308,7 +308,7 @@ class Lanes:
         return inner
 
     def end(self, scope: Scope, text: str | None = None, **fields: Any) -> str | None:
-        """An event that takes time ends, and is known from now on, with what was learnt in it."""
+        """An event that takes time ends, and is known from now on, with what was learned in it."""
         outer, event = scope.outer, scope.event
         if scope not in scope.lane.scopes or outer is None or event is None:
             return None

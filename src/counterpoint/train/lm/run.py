@@ -150,7 +150,7 @@ class LanguageSession(RunSession):
         self.training, self.settings = training, training.settings
 
     def batch(self) -> str:
-        """What is being learnt."""
+        """What is being learned."""
         return "demonstrations" if self.training.is_imitating else f"tasks of update {self.number}"
 
     def loop(self) -> None:
@@ -169,7 +169,7 @@ class LanguageSession(RunSession):
             begin = time.perf_counter()
             self.number = t.update + 1
             was_imitating = t.is_imitating
-            # Ctrl-C drops what is being played; what is being learnt is finished
+            # Ctrl-C drops what is being played; what is being learned is finished
             with self.interrupts.whole():
                 row, played = (t.imitate(), None) if was_imitating else t.learn()
                 self._wrote(row, played, begin)

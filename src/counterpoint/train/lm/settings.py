@@ -88,7 +88,7 @@ class Imitate:
     teams: int = 512
     """Teams that a fake shows."""
     keep: Literal["all", "solved"] = "all"
-    """Which of them are learnt from."""
+    """Which of them are learned from."""
     steps: int = 0
     """Optimiser steps; 0 with a limit in seconds: as many as it allows."""
     seconds: float = 0.0
@@ -133,7 +133,7 @@ class Learn:
     """What a running mean of the weights keeps of itself at each update, 0.8 for instance. The mean is evaluated and is the model
     that is made; the newest weights go on playing. 0: no mean."""
     roles: tuple[str, ...] = ()
-    """Whose calls are learnt from; none: everybody's. With one policy for all, what they learn changes the others too."""
+    """Whose calls are learned from; none: everybody's. With one policy for all, what they learn changes the others too."""
     alternate: int = 0
     """Updates after which the role that learns switches, the orchestrator first; 0: all of them in every update."""
     loss: Literal["clip", "sft", "dpo"] = "clip"
@@ -187,7 +187,7 @@ class LanguageSettings:
     eval_every: int = 10
     eval_episodes: int = 32
     is_eval_first: bool = True
-    """Evaluate before anything is learnt."""
+    """Evaluate before anything is learned."""
     is_greedy_too: bool = False
     """Evaluate at temperature 0 as well."""
     first_eval_seed: int = 0

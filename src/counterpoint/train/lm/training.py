@@ -2,7 +2,7 @@
 
 Always true: an update is a function of (settings, state): tasks, samples and batches are keyed by the seed and the update's
 number, so a run that resumes gives the same numbers as one that never stopped. Held-out tasks have the seeds from
-`first_eval_seed` on, those that are learnt on begin at 1,000,000, those that are shown at 2,000,000, and 10,000 further for
+`first_eval_seed` on, those that are learned on begin at 1,000,000, those that are shown at 2,000,000, and 10,000 further for
 each seed of a run.
 """
 
@@ -217,7 +217,7 @@ class LanguageTraining:
             thread[1].append(Said(name, prompt.astype(np.int32), said.astype(np.int32)))
         self.shown = list(found.values())
         if not self.shown:
-            what = f"no call that was shown can be learnt: no prompt, or longer than {self.policies.context:,} tokens"
+            what = f"no call that was shown can be learned: no prompt, or longer than {self.policies.context:,} tokens"
             raise InputError(what, where="imitate.demos", fix="traces of `counterpoint record`, or a longer context")
         return retold, left_out
 
@@ -318,7 +318,7 @@ class LanguageTraining:
         there = list(dict.fromkeys(r.role for r in rows.rows if r.role is not None))
         if learn.roles and there and not set(there) & set(learn.roles):
             fix = f"learn.roles of this team: {', '.join(sorted(there))}"
-            raise InputError(f"nobody in this team is {' or '.join(learn.roles)}, so nothing is learnt", fix=fix)
+            raise InputError(f"nobody in this team is {' or '.join(learn.roles)}, so nothing is learned", fix=fix)
         if not learn.alternate:
             return learn.roles or None
         turns = sorted(learn.roles or there, key=lambda role: (role != "orchestrator", role))
