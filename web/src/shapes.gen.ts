@@ -409,7 +409,7 @@ export interface RaceRow {
   worlds: string[];
 }
 
-/** A method less a baseline, as shares of the bound. */
+/** A method minus a baseline, as shares of the bound. */
 export interface RaceDifference {
   baseline: string;
   mean: number;

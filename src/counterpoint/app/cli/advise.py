@@ -1,6 +1,6 @@
 """What to change in a team: changes of a run, tried and ranked.
 
-Always true: a gain is with the change less without it, with an interval that holds however often one looks; what cannot be tried
+Always true: a gain is with the change minus without it, with an interval that holds however often one looks; what cannot be tried
 or estimated is refused with what is missing. A model that costs money is asked only within --budget-tokens. Nothing that is
 stored is changed; --apply adds a run.
 """

@@ -323,7 +323,7 @@ def _draw_forest(axes: Axes, panel: Forest, looks: dict[str, Look]) -> None:
     axes.margins(x=0.12)
     axes.set_yticks(range(len(panel.rows)), [_short(row.label) for row in panel.rows])
     axes.grid(visible=False, axis="y")
-    axes.set_xlabel(f"return per episode, less {_short(panel.against)}")
+    axes.set_xlabel(f"return per episode, minus {_short(panel.against)}")
     over = "" if all(row.estimate.over_seeds for row in panel.rows) else ", over tasks only"
     _head(
         axes,

@@ -22,7 +22,7 @@ class RaceRow(Struct, frozen=True, kw_only=True):
 
 
 class RaceDifference(Struct, frozen=True, kw_only=True):
-    """A method less a baseline, as shares of the bound."""
+    """A method minus a baseline, as shares of the bound."""
 
     baseline: str
     mean: float

@@ -92,7 +92,7 @@ def sign_flips(differences: Sequence[float], *, draws: int = 1 << 16) -> float:
 
 @dataclass(frozen=True)
 class Against:
-    """A method less a baseline, as shares of the bound."""
+    """A method minus a baseline, as shares of the bound."""
 
     baseline: str
     seeds: int
@@ -238,7 +238,7 @@ def _paired(a: Mapping[int, float], b: Mapping[int, float]) -> list[float]:
 
 
 def against(shares: Mapping[str, Mapping[int, float]], baseline: str) -> dict[str, Against]:
-    """Every method less a baseline, by method; Holm over them."""
+    """Every method minus a baseline, by method; Holm over them."""
     names = [name for name in shares if name != baseline and shares[name].keys() & shares[baseline].keys()]
     pairs = {name: _paired(shares[name], shares[baseline]) for name in names}
     ps = {name: sign_flips(pairs[name]) for name in names}

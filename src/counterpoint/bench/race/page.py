@@ -94,7 +94,7 @@ _EVEN = 0.05
 
 HEADER = (
     "rank", "method", "point", "seeds", "final, % of bound", "area, %", *(f"calls to {share} %" for share in SHARES),
-    "CPU s", "collapsed", "less grpo", "less ours",
+    "CPU s", "collapsed", "minus grpo", "minus ours",
 )  # fmt: skip
 
 
@@ -123,7 +123,7 @@ def _calls(one: Standing, share: int) -> str:
 
 
 def difference(found: Against | None) -> str:
-    """A method less a baseline, in percent of the bound, and what that establishes."""
+    """A method minus a baseline, in percent of the bound, and what that establishes."""
     if found is None:
         return "–"
     if found.seeds < 2:
@@ -293,7 +293,7 @@ def _how(plan: Mapping[str, Any], head: Mapping[str, Any]) -> list[str]:
         "when the curve first reached q % of the best value known in this world (a method's mean or a rule's); the median over "
         "the seeds that did. The bound is an expectation over tasks: on the tasks that were drawn a share may lie above 100 %.",
         "- *rank*: by the mean; in brackets what paired t-tests leave open, Holm over all pairs of the world.",
-        f"- *less grpo*, *less ours*: paired by seed, in % of the bound. Exact sign-flip test, Holm over the rows of a world; a "
+        f"- *minus grpo*, *minus ours*: paired by seed, in % of the bound. Exact sign-flip test, Holm over the rows of a world; a "
         f"claim needs {CLAIM_SEEDS} seeds. *equal*: the whole 95 % interval lies within 2 % of the bound.",
         "- *collapsed*: share of the seeds that ended calling nobody.",
         f"- ours is `{OURS}`. It runs on the same terms, without the wider updates of its own file.",
