@@ -216,12 +216,15 @@ def test_what_would_be_trained(ends: Any, tmp_path: Path) -> None:
         "folder": "runs/grpo-s1-4", "preset": "grpo", "world": "s1", "seed": 4, "set": {"horizon": 9}, "budget_calls": 500,
     }  # fmt: skip
     assert "runs/dr_mas-s1-5" in ends(*asked, "--dry-run")[1]
+    suite = json.loads(ends("--presets", "grpo,c3", "--world", "width", "--dry-run", "--json")[1])["would_train"][0]
+    assert (suite["folder"], len(suite["mix"])) == ("runs/grpo-width-0", 3)
     assert list(tmp_path.iterdir()) == []
     for arguments, code, words in [
         (["--presets", "grpo", "--world", "s1"], 2, "two presets"),
         (["--presets", "grpo,grpo", "--world", "s1"], 2, "two presets"),
         (["--presets", "grpo,c3"], 2, "presets need a world"),
         (["--presets", "grpo,c3", "--world", "no_world"], 3, "no world named"),
+        (["--presets", "grpo,c3", "--world", "widht"], 3, "did you mean 'width'?"),
         (["--presets", "grpo,gpro", "--world", "s1"], 3, "did you mean 'grpo'?"),
     ]:
         got = ends(*arguments)

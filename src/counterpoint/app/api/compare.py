@@ -303,17 +303,31 @@ def plan_presets(
         raise InputError("name two presets or more, each once", where="presets", fix="as in --presets grpo,counterpoint")
     if not world:
         raise InputError("presets need a world", fix="--world W1; counterpoint world ls")
-    plain, asked = world_named(world), changed(world).config
-    fields = [f.name for f in dataclasses.fields(asked)]
-    changes = {name: getattr(asked, name) for name in fields if getattr(asked, name) != getattr(plain.config, name)}
-    shown = world if ":" in world else plain.name
+    shown, of_world = _world_settings(world, changed)
     planned = []
     for one in range(seed or 0, (seed or 0) + (seeds or 5)):
         for name in names:
-            config: dict[str, Any] = {"preset": name, "world": shown, "seed": one, "set": changes}
+            config: dict[str, Any] = {"preset": name, "seed": one, **of_world}
             config |= {"budget_calls": budget} if budget else {}
             planned.append((Path(out or "runs") / re.sub(r"[^\w.-]+", "-", f"{name}-{shown}-{one}"), config))
     return planned
+
+
+def _world_settings(name: str, changed: Callable[[str], Any]) -> tuple[str, dict[str, Any]]:
+    """What the folders of runs in a world are called, and what their settings say of it; worlds of the suites are worlds too."""
+    from counterpoint.envs.teamworld.suites import suite_worlds
+
+    suites = suite_worlds()
+    made = suites[name].settings() if name in suites else {"world": name, "set": {}}
+    try:
+        plain, asked = world_named(made["world"]), changed(made["world"]).config
+    except NotFound as error:
+        known = {*suites, *registry.ids("env")}
+        raise NotFound(error.what, fix=did_you_mean(name, known)) if ":" not in name else error from None
+    fields = [f.name for f in dataclasses.fields(asked)]
+    changes = {key: getattr(asked, key) for key in fields if getattr(asked, key) != getattr(plain.config, key)}
+    base = made["world"] if ":" in made["world"] else plain.name
+    return (name if name in suites else base), {**made, "world": base, "set": {**made["set"], **changes}}
 
 
 def trained_groups(
@@ -370,7 +384,7 @@ def compare_groups(groups: Sequence[Group], metric: str, baseline: str | None, *
     base = labels.index(baseline) if baseline else 0
     against = reasons(groups, base)
     if against and not anyway:
-        fix = "--anyway, or anyway=True, gives the numbers with a warning"
+        fix = "train them alike, with one --budget of many updates (the last one is not cut short); or --anyway (anyway=True)"
         raise Refused("not comparable: " + joined_reasons(against), fix=fix)
     found = sides(groups, metric)
     return RunComparison(metric, tuple(groups), base, tuple(against), found, compared(found.sides, baseline=base))
@@ -383,7 +397,7 @@ def joined_reasons(against: Sequence[str]) -> str:
 
 
 def difference_row(d: Difference, tasks: Sequence[int]) -> dict[str, Any]:
-    """One side less another, as `--json` prints it and the page is told."""
+    """One side minus another, as `--json` prints it and the page is told."""
     better, worse, same = d.counts()
     e = d.estimate
     numbers = {"diff": e.mean, "low": e.low, "high": e.high, "p": e.p, "p_holm": d.p_holm, "df": e.df, "over_seeds": e.over_seeds}
