@@ -43,6 +43,9 @@ def test_the_best_that_is_identified_is_chosen_and_the_rest_is_said() -> None:
     assert choose(bare).credit.mechanism == "agent_wise"
     log = choose(bare[:1])
     assert log.credit.mechanism == "provenance"
+    assert choose([trace], replay=Recount(), unit="message").credit.mechanism == "message_delete"
+    assert choose([trace], unit="message").credit.mechanism == "ledger"
+    assert "none of a message" in choose([trace], unit="message").passed["shapley"]
     assert set(log.passed) == {"difference", "shapley", "remerge", "ledger", "agent_wise"}
     unscored = choose([replace(bare[0], rewards={})])
     assert unscored.credit.mechanism == "provenance"

@@ -29,6 +29,7 @@ def _said(*texts: tuple[str, str], task: str = "0a000000-1111", **fields: Any) -
     ("trace", "title"),
     [
         (_said(("human_intervention user", "mend the door"), meta={"title": "The door"}), "The door"),
+        (_said(("spawn lead", "vote 0"), meta={"world": "s1", "seed": 7, "policy": "cap:3"}), "s1, seed 7, cap:3"),
         (_said(("human_intervention user", "Be kind.\nThe task:\nmend it"), meta={"title": "Be kind. The…"}), "mend it"),
         (_said(("message system", "You are a helper"), ("human_intervention user", "## mend *the* door\nplease")), "mend *the* door"),
         (_said(("spawn main", "find it"), ("message user", "<note>x</note> Where is it?")), "Where is it?"),

@@ -47,6 +47,13 @@ def test_the_picture_escapes_everything_and_says_what_it_leaves_out() -> None:
     assert "more rows" not in Made(*rows[:3])._repr_html_()
 
 
+def test_what_is_printed_is_a_table_too() -> None:
+    printed = str(Made(*[("a\x1b", 12345, None, ["e1"])] * (ROWS_SHOWN + 7))).splitlines()
+    assert printed[:3] == ["made <here>", "name       n  ids", "a\N{REPLACEMENT CHARACTER}    12,345  e1"]
+    assert printed[-1] == "7 more rows: to_arrow() has all"
+    assert str(Made()) == "made <here>"
+
+
 def test_a_table_of_many_columns_is_cut_too() -> None:
     names = [f"c{i}" for i in range(COLUMNS_SHOWN + 5)]
     html = html_table(names, [[None] * len(names)], 1, "")

@@ -47,6 +47,8 @@ class _Candidate(NamedTuple):
     """Why it cannot be asked, without asking it."""
     takes: tuple[str, ...] = ()
     """What it is given beside the traces: replay, merged."""
+    unit: str | None = None
+    """It is asked only where this unit is asked for."""
 
 
 def _no_reward(traces: Sequence[Trace]) -> str | None:
@@ -61,6 +63,14 @@ def _no_replay(traces: Sequence[Trace], given: _Given) -> str | None:
     if size > MOST_REPLAYED:
         return f"one replay per agent is a lot of work here ({sum(len(t.members) for t in traces):,} agents): ask for it by name"
     return _no_reward(traces)
+
+
+def _no_message_replay(traces: Sequence[Trace], given: _Given) -> str | None:
+    if given.replay is not None:
+        told = sum(len(t.events) * sum(e.type in ("message", "return") for e in t.events) for t in traces)
+        if told > 10 * MOST_REPLAYED:
+            return "one replay per message is a lot of work here: ask for it by name"
+    return _no_replay(traces, given)
 
 
 def _no_merge(traces: Sequence[Trace], given: _Given) -> str | None:
@@ -89,6 +99,10 @@ def _no_group(traces: Sequence[Trace], given: _Given) -> str | None:
 
 
 _CANDIDATES = (
+    _Candidate(
+        "message_delete", "the run can be replayed without each message, which shows what each caused", {}, _no_message_replay,
+        ("replay",), "message",
+    ),
     _Candidate(
         "difference", "the run can be replayed without each agent, which shows what each caused", {}, _no_replay, ("replay",)
     ),
@@ -121,27 +135,33 @@ class Chosen(NamedTuple):
 
 
 def choose(
-    traces: Sequence[Trace], *, replay: Replay | None = None, merged: Merges | None = None, most_read: int | None = None
-) -> Chosen:
+    traces: Sequence[Trace], *, replay: Replay | None = None, merged: Merges | None = None, most_read: int | None = None,
+    unit: str | None = None,
+) -> Chosen:  # fmt: skip
     """The credit of the best mechanism that is identified for these traces; `replay` only where it costs no model call.
 
     `merged` makes the merges of a recorded team again. Traces of more than `most_read` events are not searched for the origin of
-    words.
+    words. With `unit` it is the best of those that have rows of this unit.
     """
     given, passed = _Given(replay, merged), {}  # type: _Given, dict[str, str]
     kept: Chosen | None = None
     for one in _CANDIDATES:
+        if one.unit not in (None, unit):
+            continue
         why_not = _too_long(one, traces, most_read)
         try:
             why_not = why_not or one.lacks(traces, given)
             if why_not is None:
                 options = one.options | {name: getattr(given, name) for name in one.takes}
                 found: Credit = registry.get("credit", one.method)(list(traces), **options)
-                best = _only_one(traces, found)
-                if found.rows and best is None:
+                has_unit = unit is None or unit in found.units
+                best = _only_one(traces, found) if unit in (None, "agent") else None
+                if found.rows and has_unit and best is None:
                     return _told(found, one.why, passed)
                 why_not = next(iter(found.unidentified.values()), "no unit gets a row")
-                if best is not None:
+                if not has_unit:
+                    why_not = f"it has rows of {' and '.join(found.units) or 'nothing'}, and none of a {unit}"
+                elif best is not None:
                     why_not = f"it gives everything to {best}, and the others nothing"
                     kept = kept or _told(found, f"{one.why}; no better answer than: everything to {best}", passed)
         except CounterpointError as error:
@@ -150,7 +170,8 @@ def choose(
     if kept is not None:
         return kept
     fix = "import the log with its texts, or name a mechanism of `counterpoint credit --list`"
-    raise NotIdentified(f"no mechanism can say who earned it: {passed['provenance']}", fix, where=traces[0].trace_id)
+    whose = "who earned it" if unit is None else f"which {unit} earned it"
+    raise NotIdentified(f"no mechanism can say {whose}: {passed['provenance']}", fix, where=traces[0].trace_id)
 
 
 def _told(found: Credit, why: str, passed: dict[str, str]) -> Chosen:

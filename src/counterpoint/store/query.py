@@ -24,7 +24,7 @@ from counterpoint.store.log import State
 from counterpoint.store.parts import SCHEMAS, part_path
 from counterpoint.store.summary import Summary
 from counterpoint.trace.annotation import Annotation
-from counterpoint.trace.tabular import ROWS_SHOWN, Bar, Tabular, html_table
+from counterpoint.trace.tabular import ROWS_SHOWN, Bar, Tabular, html_table, text_table
 
 VIEWS = ("traces", "events", "edges", "rewards", "costs", "annotations")
 _HIDDEN = ("ints", "exact")
@@ -104,6 +104,10 @@ class Result(Tabular):
     def _repr_html_(self) -> str:
         first = Result(self._table.slice(0, ROWS_SHOWN)).rows
         return bars(self.picture()) + html_table(self.columns, first, len(self), self.caption())
+
+    def __str__(self) -> str:
+        first = Result(self._table.slice(0, ROWS_SHOWN)).rows
+        return text_table(self.columns, first, len(self), self.caption())
 
     def __len__(self) -> int:
         return int(self._table.num_rows)

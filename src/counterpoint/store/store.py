@@ -369,7 +369,8 @@ class Store:
                 return found[0]
         if found:
             shown = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
-            raise InputError(f"{len(found)} traces have ids that begin with {prefix!r}: {shown}", fix="give more of the id")
+            fix = f"give more of the id; the newest is {found[-1]}"
+            raise InputError(f"{len(found)} traces have ids that begin with {prefix!r}: {shown}", fix=fix)
         raise self._not_found(prefix, known)
 
     def get(self, trace_id: str) -> Trace:

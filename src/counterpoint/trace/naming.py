@@ -44,12 +44,23 @@ def is_opaque(name: str) -> bool:
 
 def title_of(trace: Trace) -> str | None:
     """What was asked, in one line; None where nothing says it. A stated title that only begins what was asked is not believed."""
+    if (simulated := _simulated(trace.meta)) is not None:
+        return simulated
     stated, text = trace.meta.get(TITLE), _asked(trace)
     if isinstance(stated, str) and (line := first_line(stated)) and not (text and _begins(text, stated)):
         return line
     if text is not None:
         return first_line(text)
     return None if is_opaque(trace.task_id.rpartition("/")[2]) else first_line(trace.task_id)
+
+
+def _simulated(meta: Mapping[str, Any]) -> str | None:
+    """The world, the seed and who played it, and where it was forked: the briefs of simulated episodes are all alike."""
+    world, seed, policy, edits = (meta.get(name) for name in ("world", "seed", "policy", "edits"))
+    if not (isinstance(world, str) and isinstance(policy, str) and type(seed) is int) or TITLE in meta:
+        return None
+    at = [str(one.get("at")) for one in edits if isinstance(one, dict)] if isinstance(edits, list) else []
+    return first_line(f"{world}, seed {seed}, {policy}" + (f", forked at {' and '.join(at)}" if at else ""))
 
 
 def _begins(text: str, title: str) -> bool:

@@ -75,6 +75,11 @@ class Tabular:
         """What a notebook draws above the table: a label, a value, and the ends of its interval; nothing where it is empty."""
         return []
 
+    def __str__(self) -> str:
+        """What `print` shows: the line that says what it is, and the first rows; `repr` has everything."""
+        columns, rows = self.shown()
+        return text_table(columns, itertools.islice(rows, ROWS_SHOWN), self.row_count(), self.caption())
+
     def _repr_html_(self) -> str:
         """What a notebook shows: the picture, where there is one, and the first rows."""
         columns, rows = self.shown()
@@ -100,19 +105,43 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], count: int
     return f"<div><table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{foot}</div>"
 
 
-def _cell(value: Any) -> str:
+def text_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], count: int, caption: str) -> str:
+    """The same as plain text; columns in which no row says anything are left out."""
+    shown = [[_plain(value) for value in row] for row in itertools.islice(rows, ROWS_SHOWN)]
+    kept = [k for k in range(len(columns)) if any(row[k][0] for row in shown)][:COLUMNS_SHOWN]
+    wide = {k: max(len(columns[k]), *(len(row[k][0]) for row in shown)) for k in kept}
+    is_right = {k: all(row[k][1] or not row[k][0] for row in shown) for k in kept}
+    lines = [[columns[k] for k in kept], *([row[k][0] for k in kept] for row in shown)]
+    fit = {True: str.rjust, False: str.ljust}
+    body = ["  ".join(fit[is_right[k]](cell, wide[k]) for k, cell in zip(kept, line, strict=True)).rstrip() for line in lines]
+    more = [f"{count - len(shown):,} more rows: to_arrow() has all"] if count > len(shown) else []
+    return "\n".join([_cut(caption, _CAPTION_SHOWN), *(body if shown else []), *more])
+
+
+def _plain(value: Any) -> tuple[str, bool]:
+    """A value in a cell, and whether it is a number."""
     if value is None:
-        return "<td></td>"
+        return "", False
     if isinstance(value, float):
-        return f'<td style="text-align:right">{value:.6g}</td>'
+        return f"{value:.6g}", True
     if isinstance(value, int) and not isinstance(value, bool):
-        return f'<td style="text-align:right">{value:,}</td>'
+        return f"{value:,}", True
     if isinstance(value, (list, tuple)):
         value = ", ".join(map(str, itertools.islice(value, _CELL_SHOWN)))
-    return f"<td>{_text(str(value))}</td>"
+    return _cut(str(value)), False
+
+
+def _cell(value: Any) -> str:
+    text, is_number = _plain(value)
+    return f'<td style="text-align:right">{escape(text)}</td>' if is_number else f"<td>{escape(text)}</td>"
 
 
 def _text(text: str, most: int = _CELL_SHOWN) -> str:
     """A text without control signs, cut and escaped."""
+    return escape(_cut(text, most))
+
+
+def _cut(text: str, most: int = _CELL_SHOWN) -> str:
+    """A text without control signs, at most so long."""
     plain = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[: most + 1])
-    return escape(plain if len(plain) <= most else plain[: most - 1] + "…")
+    return plain if len(plain) <= most else plain[: most - 1] + "…"

@@ -62,13 +62,13 @@ def credit(
     return credit_of(method, many, options, replay=replay, budget_tokens=budget_tokens)
 
 
-def chosen_credit(traces: list[Trace], options: Mapping[str, Any] | None = None) -> Credit:
-    """The credit of the best mechanism that is identified for these traces, with the reason in its notes."""
+def chosen_credit(traces: list[Trace], options: Mapping[str, Any] | None = None, unit: str | None = None) -> Credit:
+    """The credit of the best mechanism that is identified for these traces, and has rows of `unit`; its notes say why."""
     from counterpoint.credit.choosing import choose
 
     if options:
         raise InputError(f"option {next(iter(options))!r} belongs to a mechanism", fix="name the mechanism too")
-    return choose(traces, replay=free_replay(traces[0]), merged=last_merge).credit
+    return choose(traces, replay=free_replay(traces[0]), merged=last_merge, unit=unit).credit
 
 
 def forked_by(*, model: Any, base_url: str | None, key_env: str | None, allow: Sequence[str]) -> Callable[[Trace], Any]:

@@ -23,6 +23,7 @@ from counterpoint.app.cli._store import store_option
 from counterpoint.app.words import plain_text
 from counterpoint.display import number
 from counterpoint.errors import InputError, NotFound, NotIdentified, Refused, did_you_mean
+from counterpoint.trace.vocabulary import UNITS
 
 if TYPE_CHECKING:
     from counterpoint.credit.row_places import RowPlaces
@@ -46,7 +47,7 @@ _HIDDEN = ("chosen", "passed", "traces")
 @click.option("--method", help="A mechanism of --list, or package.module:object. Default: the best that is identified.")
 @click.option("--methods", metavar="M1,M2,...", help="Several mechanisms side by side, with the rank correlation of agents.")
 @click.option("--compare", metavar="M2", help="A second mechanism, beside the first.")
-@click.option("--unit", help="Show the rows of this unit only.")
+@click.option("--unit", help="Rows of this unit only: agent, message, tool, turn, ...")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="An option of the mechanism; JSON, or text.")
 @click.option("--limit", type=click.IntRange(min=0), default=_SHOWN, show_default=True, help="Rows per table; 0 for all.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Say what the forks would cost, and make none.")
@@ -87,7 +88,9 @@ def credit(
     options = options_of(asked.pop("options"))
     if is_dry:
         return _dry_run(names, loaded, options, as_json)
-    found = _asked(names, loaded, options, asked, quiet=as_json)
+    if unit is not None and unit not in UNITS:
+        raise NotFound(f"there is no unit {unit!r}", where="--unit", fix=did_you_mean(unit, UNITS))
+    found = _asked(names, loaded, options, asked | {"unit": unit}, quiet=as_json)
     if found and unit is not None:
         _known_unit(unit, found[0])
     if as_json:
@@ -121,16 +124,16 @@ def _asked(
     """What each mechanism says; what forks may cost is said before they are made."""
     from counterpoint.app.api.credit import asks_model, chosen_credit, credit_of, fork_price, forked_by
 
-    budget = live.pop("budget_tokens")
+    budget, unit = live.pop("budget_tokens"), live.pop("unit")
     replay = forked_by(model=live.pop("model_name"), **live)
     out: list[Credit] = []
     for i, name in enumerate(track(names, "credit", quiet=quiet)):
         own = options if i == 0 else {}
         if name is None:
             try:
-                out.append(chosen_credit(traces, own))
+                out.append(chosen_credit(traces, own, unit if len(names) == 1 else None))
             except NotIdentified as error:
-                if len(names) > 1:
+                if len(names) > 1 or unit is not None:
                     raise
                 note(f"note: {error.what}")
             continue
@@ -179,11 +182,8 @@ def _list(as_json: bool) -> None:
 
 def _known_unit(unit: str, found: Credit) -> None:
     if unit not in found.units:
-        have = ", ".join(found.units) or "none"
-        raise NotFound(
-            f"{found.mechanism} gives no {unit} rows here",
-            fix=did_you_mean(unit, found.units) if have == "none" else f"it has: {have}",
-        )
+        have = ", ".join(found.units) or "no rows at all"
+        raise NotFound(f"{found.mechanism} gives no {unit} rows here", fix=f"it has: {have}; --list says what the others have")
 
 
 def _as_dict(one: Credit, unit: str | None) -> dict[str, Any]:
@@ -334,9 +334,18 @@ def _notes(one: Credit) -> str:
             continue
         if isinstance(value, dict):  # a unit of one of many traces is named by both
             value = {" ".join(map(str, k)) if isinstance(k, tuple) else str(k): v for k, v in value.items()}
-        text = value if isinstance(value, str) else json.dumps(value, default=str)
+        text = value if isinstance(value, str) else json.dumps(_rounded(value), default=str)
         lines.append(f"  {name}: {text if len(text) <= _WIDE else text[: _WIDE - 1] + '…'}")
     return "\n".join(lines)
+
+
+def _rounded(value: Any) -> Any:
+    """Numbers inside as people read them; `--json` has them whole."""
+    if isinstance(value, dict):
+        return {key: _rounded(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(inner) for inner in value]
+    return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 def _sum(one: Credit, i: int, unit: str | None) -> str:
