@@ -293,8 +293,8 @@ def _how(plan: Mapping[str, Any], head: Mapping[str, Any]) -> list[str]:
         "when the curve first reached q % of the best value known in this world (a method's mean or a rule's); the median over "
         "the seeds that did. The bound is an expectation over tasks: on the tasks that were drawn a share may lie above 100 %.",
         "- *rank*: by the mean; in brackets what paired t-tests leave open, Holm over all pairs of the world.",
-        f"- *minus grpo*, *minus ours*: paired by seed, in % of the bound. Exact sign-flip test, Holm over the rows of a world; a "
-        f"claim needs {CLAIM_SEEDS} seeds. *equal*: the whole 95 % interval lies within 2 % of the bound.",
+        f"- *minus grpo*, *minus ours*: paired by seed, in % of the bound. Exact sign-flip test, Holm over the rows of a world; "
+        f"a claim needs {CLAIM_SEEDS} seeds. *equal*: the whole 95 % interval lies within 2 % of the bound.",
         "- *collapsed*: share of the seeds that ended calling nobody.",
         f"- ours is `{OURS}`. It runs on the same terms, without the wider updates of its own file.",
     ]
