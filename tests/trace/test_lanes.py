@@ -102,6 +102,8 @@ def test_siblings_alike_share_a_lane_and_so_do_their_children() -> None:
     ]
     assert [x.name for x in folded(team, is_whole=True)] == ["lead", "r-1", "h1", "critic", "r-2", "h2", "r-3", "user", "x1", "x2"]
     assert lanes[1].label("x") == "r x2"
+    numbered = TraceTeam(trace([ev(f"s{k}", k, "lead", "spawn", to=f"lead.{k}", role="worker") for k in (1, 2)]))
+    assert [lane.label() for lane in folded(numbered)] == ["lead", "worker ×2"]
     assert sorted(a for lane in lanes for a in lane.agents) == list(range(len(team)))
 
 

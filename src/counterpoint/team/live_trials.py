@@ -17,6 +17,7 @@ import numpy as np
 
 from counterpoint.credit.fork_price import CountingReplay
 from counterpoint.credit.forks import fork_seeds
+from counterpoint.display import counted
 from counterpoint.team import grammar
 from counterpoint.team.advice import Change
 from counterpoint.team.edits import PASSED, Edits
@@ -209,7 +210,7 @@ def _habits(spec: Spec, trace: Trace, models: Mapping[str, str]) -> list[Change]
     spawned = sum(e.type == "spawn" for e in trace.events)
     if spawned:
         for other in sorted({1, max(1, width // 2), 2 * width} - {width}):
-            out.append(Change("width", f"at most {other} workers at once rather than {width}", habit={"width": other}))
+            out.append(Change("width", f"at most {counted(other, 'worker')} at once rather than {width}", habit={"width": other}))
     if spec.topology in ("debate", "planner_executor_critic"):
         for other in (rounds - 1, rounds + 1):
             if other >= (1 if spec.topology == "debate" else 0):

@@ -111,8 +111,10 @@ def folded(team: TraceTeam, *, is_whole: bool = False, with_ids: bool = False) -
     while stack:
         agents, parent = stack.pop()
         first = names[agents[0]]
-        name = first if len(agents) == 1 else stem(first)
-        out.append(Lane(name, tuple(agents), parent, 0 if parent < 0 else out[parent].depth + 1, team.role_A[agents[0]]))
+        name, role = first if len(agents) == 1 else stem(first), team.role_A[agents[0]]
+        if len(agents) > 1 and role and parent >= 0 and name == out[parent].name:
+            name = role  # lead.1 and lead.2, below lead
+        out.append(Lane(name, tuple(agents), parent, 0 if parent < 0 else out[parent].depth + 1, role))
         below = [child for a in agents for child in team.children[a]]
         stack += [(group, len(out) - 1) for group in reversed(_alike(team, names, below, is_whole=is_whole))]
     return out
