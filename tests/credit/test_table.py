@@ -176,7 +176,7 @@ def test_credit_names_what_it_refuses_and_keeps_the_order_of_traces() -> None:
 def test_when_no_row_is_left_the_question_is_refused() -> None:
     with pytest.raises(NotIdentified, match="because; do this"):
         credit_of("uniform", "words", three(), [(TraceUnit(0, "agent", "x"), np.nan)], why_not="because", fix="do this")
-    with pytest.raises(NotIdentified, match="first; several traces per task, or singleton='zero' or 'keep'"):
+    with pytest.raises(NotIdentified, match="first; several traces per task, or the option singleton: zero or keep"):
         credit_of("uniform", "words", three(), [], unidentified={(0, "a"): "first", (1, "b"): "second"})
 
 

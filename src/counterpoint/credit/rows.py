@@ -185,7 +185,7 @@ def credit_of(
     rows: Iterable[tuple[TraceUnit, float]],
     *,
     why_not: str = "a group of one: nobody to compare with",
-    fix: str = "several traces per task, or singleton='zero' or 'keep'",
+    fix: str = "several traces per task, or the option singleton: zero or keep",
     notes: Mapping[str, Any] | None = None,
     declared: np.ndarray | None = None,
     cost: Cost | None = None,

@@ -21,6 +21,8 @@ from counterpoint.errors import InputError
 from counterpoint.files import put, refuse
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from counterpoint.credit.call_rows import CallRows
     from counterpoint.trace import Trace
     from counterpoint.trace.rows import Credit
@@ -134,14 +136,20 @@ def placed_lines(found: CallRows, given: Credit) -> list[str]:
     """Where the credit went, level by level."""
     placed, lines = found.placement, [f"credit    {given.caption()}"]
     for level, amounts in placed.given.items():
-        carried, replaced = (float(part[level].sum()) for part in (placed.carried, placed.replaced))
-        told = f"placed    {level}: {carried:.6g} of {float(amounts.sum()):.6g} carried by calls"
+        replaced = float(placed.replaced[level].sum())
+        told = f"placed    {level}: {_gains_and_losses(placed.carried[level])} of {_gains_and_losses(amounts)} carried by calls"
         lines.append(told + (f", {replaced:.6g} replaced by what is finer" if replaced else ""))
     why = Counter(one.why for one in placed.unplaced)
     for reason, n in why.items():
         amount = sum(u.value for u in placed.unplaced if u.why == reason)
         lines.append(f"unplaced  {amount:.6g} in {many(n, 'amount')}: {reason}")
     return lines
+
+
+def _gains_and_losses(amounts: np.ndarray) -> str:
+    """The sum of what is above 0 and of what is below: advantages of a group add up to nothing."""
+    parts = [float(amounts[side].sum()) for side in (amounts > 0, amounts < 0)]
+    return " and ".join(f"{part:+.6g}" for part in parts if part) or "0"
 
 
 def _report(file: dict[str, Any], found: CallRows, given: Credit, kept: Chosen, *, is_dry: bool) -> str:
