@@ -71,6 +71,8 @@ def test_two_methods_side_by_side_and_one_unit(stored: tuple[str, list[str]]) ->
     assert three.exit_code == 0, three.output
     assert "rank correlation of agents, shapley and ledger: " in three.output
     assert "group_relative: not identified" in three.output  # one that has no answer does not hide the others
+    spread = run(ids[0], "--store", store, "--method", "token_spread", "--option", "credit=ledger", "--limit", "1")
+    assert "of: ledger" in spread.output  # what is spread over tokens is named like any mechanism
 
 
 def test_the_best_method_is_chosen_and_named_with_its_reason(stored: tuple[str, list[str]], tmp_path: Path) -> None:

@@ -201,7 +201,8 @@ def _copied(trace: Trace, facts: Facts, may: MayTaint, holding: list[int], sink:
 def _reported(trace: Trace, may: MayTaint, i: int) -> Sink:
     event = trace.events[i]
     path = may.path(i) or [i]
-    rule = trace.text(event) or "reported by a monitor"
+    denied = (event.extra or {}).get("denied")
+    rule = trace.text(event) or (f"a call was denied: {denied}" if isinstance(denied, str) else "reported by a monitor")
     return _sink(trace, may, i, path, _what(event), rule, "blocked" if is_stopped(event) else "violation", "reported")
 
 

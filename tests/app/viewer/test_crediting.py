@@ -36,6 +36,7 @@ def test_every_mechanism_is_listed_and_those_that_answer_come_first() -> None:
     assert by_id["uniform"].refusal is None
     assert by_id["uniform"].about
     assert "group of one" in (by_id["group_relative"].refusal or "")
+    assert "nothing to spread" not in (by_id["token_spread"].refusal or "")  # the page spreads the ledger
     for method in told:
         assert (credit(team(), method.id).refusal is None) == (method.refusal is None), method.id
 

@@ -4,6 +4,7 @@ import { Outcome } from "./Outcome";
 import { Link } from "../shell/Link";
 import { Popover } from "../shell/Popover";
 import { traceLink } from "../router";
+import type { Alert } from "../shapes.gen";
 import { agentName, creditByAgent, method, selectAgent, selectEvent, selectedAgent, showView, trace } from "../state";
 
 function Facts({ all }: { all: [string, string][] }) {
@@ -90,17 +91,31 @@ export function TraceCard() {
   );
 }
 
+/** Alerts of one text are one line, with how often; the first leads to its event, and the keys go through all. */
+function alike(alerts: readonly Alert[]): [Alert, number][] {
+  const found = new Map<string, [Alert, number]>();
+  for (const alert of alerts) {
+    const key = `${alert.severity}/${alert.text}`;
+    found.set(key, [found.get(key)?.[0] ?? alert, (found.get(key)?.[1] ?? 0) + 1]);
+  }
+  return [...found.values()];
+}
+
+function many(times: number): string {
+  return times > 1 ? ` ×${times}` : "";
+}
+
 function Alerts() {
   return (
     <div class="neighbours">
       <h3>Alerts <span class="quiet">press . or , for the next or previous one</span></h3>
       <ul>
-        {trace.value!.about.alerts.map((alert, i) => (
-          <li key={i} class="alert">
+        {alike(trace.value!.about.alerts).map(([alert, times]) => (
+          <li key={`${alert.severity}/${alert.text}`} class="alert">
             <span class={`badge ${alert.severity === "high" ? "bad" : "warn"}`}>{alert.severity}</span>
             {alert.events.length
-              ? <button type="button" class="plain" onClick={() => selectEvent(alert.events[0]!)}>{alert.text}</button>
-              : <span>{alert.text}</span>}
+              ? <button type="button" class="plain" onClick={() => selectEvent(alert.events[0]!)}>{alert.text}{many(times)}</button>
+              : <span>{alert.text}{many(times)}</span>}
           </li>
         ))}
       </ul>

@@ -54,7 +54,9 @@ export function Picture({ rows, tokens, credits, lines, shown, places, focus, ch
   const placed = place(rows, tokens.map((value, r) => (isOwn[r] ? value : 0)));
   const step = spacing(Math.max(0, ...placed.map((node) => node.y)) + 1);
   // the root's name and credit stand to its left
-  const left = MARGIN + LETTER * (6 + Math.min(LONGEST, Math.max(0, ...rows.filter((row) => row.parent < 0 && row.hasChildren).map((row) => row.label.length))));
+  const roots = placed.filter((node) => rows[node.row]!.parent < 0 && rows[node.row]!.hasChildren);
+  const letters = 6 + Math.min(LONGEST, Math.max(0, ...roots.map((node) => rows[node.row]!.label.length)));
+  const left = MARGIN + LETTER * letters + Math.min(step * 0.45, Math.max(0, ...roots.map((node) => node.r)));
   const nodes = placed.map((node) =>
     ({ ...node, x: left + node.x * COLUMN, y: MARGIN + node.y * step, r: Math.min(node.r, step * 0.45) }));
   const scale = Math.max(0, ...credits.map((value, r) => (isOwn[r] ? Math.abs(value ?? 0) : 0)));

@@ -172,7 +172,7 @@ function Item(props: { item: DiffItem; index: number; diff: Found; at: number; i
           {sign} {count(item.to - item.from,
             item.what === "same" ? "event" : "more event")} {word} <span
               class="quiet">({who.slice(0, 3).map(([name, many]) => `${name} ${many}`).join(", ")}
-            {who.length > 3 ? `, ${who.length - 3} more agents` : ""})</span> show
+            {who.length > 3 ? `, ${count(who.length - 3, "more agent")}` : ""})</span> show
         </button>
       </span>
     </div>

@@ -67,12 +67,13 @@ function Lines(props: { lines: RaceLine[]; of: number }) {
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Methods"><table class="wide race">
       <caption>{props.lines.length === props.of ? `${props.of} methods` : `${props.lines.length} of ${props.of} methods`}</caption>
-      <thead><tr><th scope="col" class="number">rank</th><th scope="col">method</th><th scope="col">point</th>
+      <thead><tr><th scope="col" class="number">rank</th><th scope="col">method</th>
         <th scope="col" class="number">seeds</th><th scope="col" class="number">final, % of bound</th>
-        <th scope="col"><span class="hidden">picture</span></th><th scope="col" class="number">area, %</th>
-        {[50, 80, 90].map((share) => <th key={share} scope="col" class="number">calls to {share} %</th>)}
-        <th scope="col" class="number">CPU s</th><th scope="col" class="number">collapsed</th>
+        <th scope="col"><span class="hidden">picture</span></th>
         {BASELINES.map((name) => <th key={name} scope="col" class="number">minus {name}</th>)}
+        <th scope="col" class="number">area, %</th>
+        {[50, 80, 90].map((share) => <th key={share} scope="col" class="number">calls to {share} %</th>)}
+        <th scope="col" class="number">collapsed</th><th scope="col" class="number">CPU s</th><th scope="col">point</th>
         <th scope="col">reward, unit, trains</th></tr></thead>
       <tbody>{props.lines.map((line) => <Line key={line.method + line.point} line={line} least={least} most={most} />)}</tbody>
     </table></div>
@@ -87,24 +88,25 @@ function Line(props: { line: RaceLine; least: number; most: number }) {
     <tr class={line.is_ranked ? "" : "quiet"}>
       <td class="number">{line.is_ranked ? <><strong>{line.rank}</strong> [{line.rank_low}, {line.rank_high}]</> : "–"}</td>
       <th scope="row" title={title.filter(Boolean).join("\n")}><bdi>{line.method}</bdi>{line.guessed.length > 0 && " ?"}</th>
-      <td>{line.is_ranked ? line.point : "published, untuned"}</td><td class="number">{line.seeds}</td>
+      <td class="number">{line.seeds}</td>
       <td class="number"><strong>{tenth(line.mean)}</strong>
         {line.low !== null && line.high !== null && ` [${tenth(line.low)}, ${tenth(line.high)}]`}</td>
       <td><span class="interval" aria-hidden="true">
         {line.low !== null && line.high !== null &&
           <i style={{ left: place(line.low), right: `calc(100% - ${place(line.high)})` }} />}
         <b style={{ left: place(line.mean) }} /></span></td>
+      {BASELINES.map((name) => <Minus key={name} found={line.differences.find((one) => one.baseline === name)} />)}
       <td class="number">{tenth(line.area)}</td>
       {line.calls.map((calls, i) => <td key={i} class="number">{calls === null ? "–" : compact(calls)}
         {line.reached[i]! < line.seeds && calls !== null && <span class="quiet"> {line.reached[i]}/{line.seeds}</span>}</td>)}
-      <td class="number">{line.cpu_s.toFixed(0)}</td><td class="number">{(100 * line.collapsed).toFixed(0)} %</td>
-      {BASELINES.map((name) => <Less key={name} found={line.differences.find((one) => one.baseline === name)} />)}
+      <td class="number">{(100 * line.collapsed).toFixed(0)} %</td><td class="number">{line.cpu_s.toFixed(0)}</td>
+      <td>{line.is_ranked ? line.point : "published, untuned"}</td>
       <td class="quiet">{[line.families.join(" "), line.unit, line.trains.join(" ")].filter(Boolean).join(" · ")}</td>
     </tr>
   );
 }
 
-function Less(props: { found: RaceDifference | undefined }) {
+function Minus(props: { found: RaceDifference | undefined }) {
   const { found } = props;
   if (!found) return <td class="number">–</td>;
   const told = found.seeds < 2 ? "one seed" : found.verdict === "screening" ? `p ${found.p.toPrecision(2)}` : found.verdict;

@@ -331,7 +331,7 @@ const CELLS: Record<string, (row: TraceRow) => VNode> = {
   ),
   time: (row) => <span role="cell" class="number">{span(row.seconds)}</span>,
   errors: (row) => (
-    <span role="cell" class="number">{row.errors > 0 && <span class="badge warn" title={count(row.errors, "error")}>✕ {row.errors}</span>}</span>
+    <span role="cell" class="number">{row.errors > 0 && <span class="badge warn" title={count(row.errors, "error")}>✕ {compact(row.errors)}</span>}</span>
   ),
   alerts: (row) => {
     const found = alerts.value[row.id];

@@ -1,6 +1,7 @@
 // Who earned it. Always true: sums are added up on the screen and held against the reward; a method that cannot answer says why
 // and what would help; two methods side by side share one scale.
 import { signal } from "@preact/signals";
+import { Fragment } from "preact";
 import { useEffect, useMemo } from "preact/hooks";
 import { disagreements, nearestUnit, sharedScale } from "../creditmath";
 import { onCommand } from "../keys";
@@ -24,8 +25,7 @@ export default function Credit() {
   if (!list) return <Waiting what="Looking which methods apply" />;
   const first = method.value;
   if (!first && !about.has_reward) return <NoReward id={id} />;
-  if (!first) return <div class="credit"><Empty title="No credit method applies to this trace." />
-    <Methods list={list} first={null} second={null} /></div>;
+  if (!first) return <NotChosen list={list} />;
   return <Chosen id={id} list={list} first={first} second={methods.value[1] ?? null} />;
 }
 
@@ -48,6 +48,21 @@ function NoReward(props: { id: string }) {
       <p class="quiet">Without a reward: <code>counterpoint audit {props.id}
         </code>, the Safety view (5), tokens and time (2).</p>
     </Empty>
+  );
+}
+
+/** Nothing was computed by itself: nothing can be, or the trace is too long for the page. */
+function NotChosen({ list }: { list: MethodInfo[] }) {
+  const isAble = list.some((one) => !one.refusal);
+  return (
+    <section class="credit unasked" aria-label="Credit">
+      <Methods list={list} first={null} second={null} />
+      <div class="credit-main">
+        {isAble
+          ? <Empty title="No method was chosen by itself."><p>This trace is longer than the page computes credit for. Choose a method to see the command that does.</p></Empty>
+          : <Empty title="No credit method applies to this trace."><p>The list says why, and what would help.</p></Empty>}
+      </div>
+    </section>
   );
 }
 
@@ -192,6 +207,11 @@ function joined(a: Answer, b: Answer | undefined): Pair[] {
   return [...pairs, ...[...others.values()].map((row) => ({ row, values: [null, row] }))];
 }
 
+/** An id that breaks between its words. */
+function Name({ id }: { id: string }) {
+  return <>{id.split("_").map((word, i) => <Fragment key={i}>{i > 0 && <>_<wbr /></>}{word}</Fragment>)}</>;
+}
+
 /** All methods: those that answer, then those that cannot, with their reasons. */
 function Methods(props: { list: MethodInfo[]; first: string | null; second: string | null }) {
   const able = props.list.filter((one) => !one.refusal);
@@ -204,9 +224,9 @@ function Methods(props: { list: MethodInfo[]; first: string | null; second: stri
           <li key={one.id}>
             <button type="button" class="method" aria-pressed={one.id === props.first} title={one.about}
               onClick={() => (methods.value = [one.id, ...(props.second && props.second !== one.id ? [props.second] : [])])}>
-              {one.id} <span class="quiet">{one.unit}{one.is_additive ? " · Σ" : ""}</span>
+              <Name id={one.id} /> <span class="quiet">{one.unit}{one.is_additive ? " · Σ" : ""}</span>
             </button>
-            {one.id !== props.first && (
+            {props.first !== null && one.id !== props.first && (
               <button type="button" class="beside" aria-pressed={one.id === props.second}
                 aria-label={`vs ${one.id}, beside ${props.first}`} title="beside the first"
                 onClick={() => (methods.value = one.id === props.second ? [props.first!] : [props.first!, one.id])}>vs</button>

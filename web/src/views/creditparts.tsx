@@ -179,16 +179,21 @@ export function HeatStrip(props: { credit: Credit; scale: number }) {
       count={groups.length} estimate={64}
       render={(i) => {
         const group = groups[i]!;
+        const said = group.rows[0]?.excerpt ?? "";
+        const words = said.split(" ").filter(Boolean);
+        const isWords = words.length === group.rows.length;
+        const label = (name: string, k: number): string => (isWords ? words[k]! : name.slice(name.lastIndexOf("#") + 1));
         return (
           <div class={group.event === selectedEvent.value ? "heat-row is-selected" : "heat-row"}>
             <button type="button" class="crumb" onClick={() => selectEvent(group.event)}>
               <bdi>{agentName(group.agent)}</bdi> {eventName(group.event)}</button>
+            {!isWords && <bdi class="quiet heat-said">{said}</bdi>}
             <p>{group.rows.map((row, k) => {
               const colour = creditColour(row.value, props.scale, shade.value);
               return (
                 <span key={k} class="token" title={`credit ${signed(row.value, 4)}`}
                   style={{ background: colour, color: inkOn(colour),
-                    borderBottomWidth: `${creditLine(row.value, props.scale)}px` }}>{row.label}</span>
+                    borderBottomWidth: `${creditLine(row.value, props.scale)}px` }}>{label(row.label, k)}</span>
               );
             })}</p>
           </div>

@@ -160,6 +160,8 @@ def credit_of(
             given["replay"] = BudgetedReplay(given["replay"], budget_tokens or 0)
     else:
         given.pop("replay", None)
+    if "credit" in chosen.options and isinstance(given.get("credit"), str):  # what is spread, by its name
+        given["credit"] = credit_of(given["credit"], traces, replay=replay, budget_tokens=budget_tokens)
     if "merged" in chosen.options:
         given.setdefault("merged", last_merge)
     return chosen(traces, **given)

@@ -26,6 +26,8 @@ _Z = 1.959963984540054
 # Up to this many events every mechanism is tried to see whether it answers; beyond it only what it says it needs is looked at.
 _TRIED = 5_000
 _EXCERPT = 120
+# Options without which a mechanism has no answer: what is spread over tokens is the ledger's.
+_GIVEN = {"token_spread": {"credit": "ledger"}}
 # What a mechanism may need that no trace holds.
 _NOT_IN_TRACES = ("critic", "weights", "credit")
 
@@ -94,7 +96,7 @@ def _earned(look: Prepared, name: str) -> Earned | CounterpointError:
     key = ("credit", name)
     if key not in look.kept:
         try:
-            look.kept[key] = credit_of(name, [look.trace], replay=world_of)
+            look.kept[key] = credit_of(name, [look.trace], _GIVEN.get(name), replay=world_of)
         except CounterpointError as error:
             look.kept[key] = error.with_traceback(None)
     kept: Earned | CounterpointError = look.kept[key]
