@@ -93,7 +93,7 @@ def commands_page() -> str:
     shared = "Conventions and exit codes that all commands share: [command line](../cli.md)."
     out = ["# Every command", "", f"What `--help` prints. {shared}", ""]
 
-    def tell(command: click.Command, name: str, depth: int, parent: click.Context | None) -> None:
+    def tell(command: click.Command, name: str, depth: int, parent: click.Context) -> None:
         context = click.Context(command, info_name=name.split()[-1], parent=parent, max_content_width=100, terminal_width=100)
         text = command.get_help(context)
         out.extend([f"{'#' * depth} {name}", "", "```text", text, "```", ""])
@@ -107,7 +107,7 @@ def commands_page() -> str:
         for name in cli.list_commands(root):
             found = cli.get_command(root, name)
             if found is not None and not found.hidden:
-                tell(found, f"counterpoint {name}", 2, None)
+                tell(found, f"counterpoint {name}", 2, root)
     return "\n".join(out)
 
 
