@@ -87,6 +87,11 @@ def test_nothing_is_said_where_nobody_can_know() -> None:
     bar.begin_at(4)
     assert bar.left_s is None
     assert "40%" in bar.line()
+    slow = Bar("runs", 10)
+    slow.done = 0.01
+    assert slow.left_s is None, "a start is no pace"
+    slow.done = 0.2
+    assert slow.left_s is not None
 
 
 _SLOW = """

@@ -26,6 +26,7 @@ from counterpoint.display import duration, watched_by
 
 T = TypeVar("T")
 _AFTER_S, _LINE_S, _DRAW_S = 2.0, 10.0, 0.2
+_EARLY, _EARLY_S = 0.01, 30.0
 _BAR = 20
 _WHOLE_S = 30.0, 60.0
 """Of a command that says nothing itself, where it is no terminal: when its first line comes, and how often."""
@@ -73,11 +74,11 @@ class Bar:
 
     @property
     def left_s(self) -> float | None:
-        """Seconds left at the pace so far; None where nobody can say."""
-        moved = self.done - self._first
-        if self.total is None or moved <= 0:
+        """Seconds left at the pace so far; None where nobody can say, as in a slow first per cent."""
+        moved, spent = self.done - self._first, time.monotonic() - self._begin
+        if self.total is None or moved <= 0 or (moved < _EARLY * self.total and spent < _EARLY_S):
             return None
-        return max(0.0, self.total - self.done) * (time.monotonic() - self._begin) / moved
+        return max(0.0, self.total - self.done) * spent / moved
 
     @property
     def within(self) -> str:
