@@ -39,6 +39,14 @@ test("a window is used for times it covers, and a small pan asks for nothing", a
   expect(asked).toHaveLength(1);
 });
 
+test("when the whole of a trace takes the place of its first look, its events are asked for again, once", async () => {
+  await wantWindow(500, 501);
+  trace.value = { ...trace.value! };
+  windowed.value = null;
+  await Promise.all([wantWindow(500, 501), wantWindow(500, 501)]);
+  expect([asked.length, windowed.value !== null]).toEqual([2, true]);
+});
+
 test("what holds too many is not shown, and not asked for again", async () => {
   open(() => EXACT + 1);
   await wantWindow(500, 510);

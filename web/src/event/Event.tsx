@@ -77,6 +77,7 @@ function EventCard({ n }: { n: number }) {
   const [isForking, fork] = useState(false);
   useEffect(() => fork(false), [n]);
   const row = rowOf(n);
+  const name = detail?.id ?? eventName(n);
   const type = String(detail?.fields["type"] ?? (row >= 0 ? about.types[columns.value!.type[row]!] : "") ?? "");
   const canFork = about.can_fork && source.value!.canWrite;
   useEffect(() => onCommand("fork", () => { if (canFork) fork(true); else say(whyNoFork()); }), [canFork]);
@@ -84,7 +85,7 @@ function EventCard({ n }: { n: number }) {
     <section class="event" aria-label="Event" aria-busy={isBusy}>
       <header class="panel-head">
         <h2><span class={`glyph family-${familyOf(type)}`}
-          aria-hidden="true">{glyphOf(type)}</span>{detail?.id ?? eventName(n)}</h2>
+          aria-hidden="true">{glyphOf(type)}</span><bdi title={name}>{shortId(name)}</bdi></h2>
         <span>{type.replaceAll("_", " ")}</span>
         <div class="end">
           <ForkButton canFork={canFork} title="Change this event and run on (X)" isOpen={isForking} onFork={() => fork(!isForking)} />

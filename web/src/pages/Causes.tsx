@@ -1,5 +1,5 @@
 // What recurs over the runs of the list. Always true: the causes are those of `counterpoint blame --causes` for the same query, and
-// the line below says how many runs were judged and how many were not.
+// the line above says how many runs were judged and how many were not.
 import { signal } from "@preact/signals";
 import { useLoaded, Waiting } from "../loaded";
 import { count, plain } from "../numbers";
@@ -19,6 +19,7 @@ export function Causes(props: { query: string }) {
   const left = data.left_out ? `, ${count(data.left_out, "run")} left out: succeeded, no outcome stated, still running, or very long` : "";
   return (
     <section class="causes" aria-label="Why they failed">
+      <p class="quiet">{count(data.judged, "failed run")} judged{left}. Expected adds up how likely the first suspect of each run is.</p>
       {data.causes.length > 0 && (
         <table>
           <thead>
@@ -43,7 +44,6 @@ export function Causes(props: { query: string }) {
           </tbody>
         </table>
       )}
-      <p class="quiet">{count(data.judged, "failed run")} judged{left}. Expected adds up how likely the first suspect of each run is.</p>
     </section>
   );
 }

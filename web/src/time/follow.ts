@@ -47,6 +47,11 @@ function followZoom(stage: Stage): () => void {
       own = zoom.peek();
       void wantWindow(range[0], range[1]);
     }),
+    // A large trace comes in two steps: what was asked for at the first is asked again when the whole is there.
+    effect(() => {
+      const [current, view, map] = [trace.value, stage.settled.peek(), model.map.peek()];
+      if (current && view && map) void wantWindow(map.unfold(view.s0), map.unfold(view.s1));
+    }),
   ];
   return () => ends.forEach((end) => end());
 }

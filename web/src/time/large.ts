@@ -9,6 +9,8 @@ export const covered = signal<readonly [number, number] | null>(null);
 /** Why exact events are not there while one looks closely. */
 export const windowProblem = signal<string | null>(null);
 let asked = 0;
+/** What is on its way, and for which state of the trace. */
+let pending: { of: unknown; range: readonly [number, number] } | null = null;
 /** A range that held too many events: nothing that contains it needs to be asked for. */
 let tooMuch: readonly [number, number] | null = null;
 
@@ -16,7 +18,7 @@ export function forgetWindows(): void {
   asked++;
   covered.value = null;
   windowProblem.value = null;
-  tooMuch = null;
+  tooMuch = pending = null;
 }
 
 /** How much wider than the view to ask, by how many events it probably holds. */
@@ -39,10 +41,13 @@ export async function wantWindow(from: number, to: number): Promise<void> {
   const { start, end, events, id } = current.about;
   const low = Math.max(from, start);
   const high = Math.min(to, end);
-  if (high <= low || holds(covered.value, low, high)) return;
+  // The events at hand go when the whole of a trace takes the place of its first look.
+  if (high <= low || (windowed.peek() && holds(covered.value, low, high))) return;
   const range = paddedRange(low, high, start, end, events);
   if (!range || (tooMuch && holds([low, high], tooMuch[0], tooMuch[1]))) return;
+  if (pending?.of === current && holds(pending.range, low, high)) return;
   const mine = ++asked;
+  pending = { of: current, range };
   try {
     const found = await at.window(id, range[0], range[1], EXACT + 1);
     if (mine !== asked || trace.value !== current) return;
@@ -54,6 +59,8 @@ export async function wantWindow(from: number, to: number): Promise<void> {
     }
   } catch (error) {
     if (mine === asked) windowProblem.value = error instanceof Error ? error.message : String(error);
+  } finally {
+    if (mine === asked) pending = null;
   }
 }
 
