@@ -35,10 +35,11 @@ export function asProblem(error: unknown): SourceError {
   return error instanceof SourceError ? error : new SourceError(error instanceof Error ? error.message : String(error));
 }
 
-/** Words of the server as a sentence of a page: a capital letter at its beginning, a stop at its end. */
+/** Words of the server as a sentence of a page: a capital letter at its beginning, unless that is a name, and a stop at its end. */
 export function sentence(text: string): string {
   const said = text.trim();
-  return said && said[0]!.toUpperCase() + said.slice(1) + (/[.!?…:]$/.test(said) ? "" : ".");
+  const begin = /^[a-z]+(?![\w-]|\.\w)/.test(said) ? said[0]!.toUpperCase() + said.slice(1) : said;
+  return begin && begin + (/[.!?…:]$/.test(said) ? "" : ".");
 }
 
 /** A note of the server as a sentence; what stands between backticks is code. */
