@@ -318,7 +318,7 @@ def _world_settings(name: str, changed: Callable[[str], Any]) -> tuple[str, dict
     from counterpoint.envs.teamworld.suites import suite_worlds
 
     suites = suite_worlds()
-    made = suites[name].settings() if name in suites else {"world": name, "set": {}}
+    made: dict[str, Any] = suites[name].settings() if name in suites else {"world": name, "set": {}}
     try:
         plain, asked = world_named(made["world"]), changed(made["world"]).config
     except NotFound as error:
