@@ -52,7 +52,7 @@ export function openEvents(picture: Picture, now: number): OpenEvent[] {
 }
 
 /** What an agent does while an event is open: a message or decision that has not ended is still being thought of. */
-function doing(type: string, tool: string): string {
+export function doing(type: string, tool: string): string {
   if (tool) return `${type.replaceAll("_", " ")} ${tool}`;
   return type === "message" || type === "orchestrator_decision" ? "thinking" : type.replaceAll("_", " ");
 }

@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { onCommand } from "../keys";
 import { useListKeys } from "../listkeys";
 import { Command } from "../loaded";
-import { agentsNow, NOTHING, openEvents, type Picture, SILENT_S, silence, taken, type Told } from "../livestate";
+import { agentsNow, doing, NOTHING, openEvents, type Picture, SILENT_S, silence, taken, type Told } from "../livestate";
 import { count, span } from "../numbers";
 import { familyOf, glyphOf } from "../palette";
 import { Plain } from "../plaintext";
@@ -198,12 +198,14 @@ function Events(props: { events: Told[] }) {
 function Event(props: { told: Told }) {
   const { trace, fields } = props.told;
   const get = (name: string) => (typeof fields[name] === "string" ? fields[name] : "");
-  const type = get("type");
+  const isOpen = fields["open"] === true;
+  const now = doing(get("type"), get("tool"));
+  const type = isOpen && now === "thinking" ? now : get("type");
   return (
     <div class="live-event">
       <span class={`glyph family-${familyOf(type)}`} aria-hidden="true">{glyphOf(type)}</span>
       <Link to={traceLink(trace, { event: get("id") || null })}><bdi>{get("agent") || "–"}</bdi></Link>
-      <span>{type.replaceAll("_", " ")} <bdi>{get("tool")}</bdi>{fields["open"] === true && " …"}</span>
+      <span>{type.replaceAll("_", " ")} <bdi>{get("tool")}</bdi>{isOpen && " …"}</span>
       <span class="quiet one-line"><Plain text={get("text").slice(0, 300)} /></span>
     </div>
   );
