@@ -18,8 +18,9 @@ import pytest
 import zstandard
 
 from counterpoint import Store
-from counterpoint.app.importing import import_sessions, sessions_under, span
-from counterpoint.app.logs import find, importers, read_logs
+from counterpoint.app.cli.import_ import summary
+from counterpoint.app.importing import Account, Outcome, import_sessions, sessions_under, span
+from counterpoint.app.logs import Found, find, importers, read_logs
 from counterpoint.formats.importing import files
 from counterpoint.trace.check import problems
 from logs import REAL, SAMPLES, real
@@ -159,6 +160,13 @@ def test_a_price_file_wins(cpt: Run, tmp_path: Path) -> None:
     with Store(tmp_path / "traces", create=False) as store:
         event = next(e for e in store.get(SHOP).events if e.id == "msg_c2")
     assert event.cost_usd == pytest.approx((5 + 950 + 40 + 2 * 15) / 1e6)
+
+
+def test_the_summary_has_both_numbers_where_a_session_gives_more_traces_than_one() -> None:
+    account = Account()
+    for k, traces in enumerate((["a"], ["b", "c"])):
+        account.add(Outcome("inspect", f"s{k}", "added", traces=traces))
+    assert "inspect  2 sessions, 3 traces" in summary(account, Found())
 
 
 def test_list_names_every_source(cpt: Run, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from counterpoint import Event, InputError, Store, Trace, problems, record
+from counterpoint.trace.naming import title_of
 
 
 def _reads(trace: Trace, event: Event) -> set[tuple[str, str]]:
@@ -111,6 +112,7 @@ def test_an_agent_that_is_called_again_is_told_to(tmp_path: Path) -> None:
         ("message", "main", "critic"),
         ("return", "critic", "main"),
     ]
+    assert title_of(trace) == "demo"  # what was asked, and not the first brief
 
 
 def test_recursion_makes_new_instances(tmp_path: Path) -> None:
