@@ -44,8 +44,8 @@ class Learner(Protocol):
         """0 at the start of the run, 1 at its end."""
 
     @property
-    def is_tried(self) -> bool:
-        """Whether teams at the start of episodes are set by trials from now on."""
+    def is_sized(self) -> bool:
+        """Whether the sizes of teams are set by trials from now on."""
 
     def rng(self, purpose: int) -> np.random.Generator:
         """Randomness of this update, by a number for what it is used for."""

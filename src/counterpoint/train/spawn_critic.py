@@ -158,10 +158,10 @@ class SpawnCritic:
         return Judged(centres, ask @ beta[:k], error, weight @ phi[:, :k] >= _SEEN, beside @ beta[k:], role_error, unit)
 
     def targets(
-        self, gate: np.ndarray, size: np.ndarray, x_RF: np.ndarray, room: int, progress: float
+        self, gate: np.ndarray, size: np.ndarray, x_RF: np.ndarray, room: int, progress: float, *, is_sized: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
         """Where gates and mean log sizes of a prefix's roles should go. Gates stay near a half at first: while the team plays
-        badly nobody is the best team, and who is never spawned never learns to play."""
+        badly nobody is the best team, and who is never spawned never learns to play. `is_sized`: sizes stay as they are."""
         left, cap = max(0.25, 1 - progress), _CAP * min(1.0, 0.2 + 4 * progress)
         chance = 1 / (1 + np.exp(-gate))
         number = chance * np.exp(size)
@@ -180,21 +180,21 @@ class SpawnCritic:
         team = left * float(np.clip(team / known.unit, -_MOST_GATE, _MOST_GATE))
         step = np.where(np.arange(len(role)) == np.argmax(known.role), team, role + min(team, 0.0))
         new_gate = np.clip(gate + step, np.minimum(gate, -cap), np.maximum(gate, cap))  # the cap holds, and pulls nobody back
+        if is_sized:
+            return new_gate, size
         share = number * np.exp(np.clip(role, -_MOST, _MOST))
         share = share / share[new_gate >= min(0.0, new_gate.max())].sum()  # where all are closed, the one that is least so
         return new_gate, np.clip(np.log(np.maximum(share * wanted, 1e-3)), size - _MOST, size + _MOST)
 
     def wanted(
-        self, net: Network, room: int, progress: float, *, is_tried: bool = False
+        self, net: Network, room: int, progress: float, *, is_sized: bool = False
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(rows, gates, mean log sizes): where the roles of all remembered prefixes should go. `is_tried`: where they are,
-        as trials decide."""
+        """(rows, gates, mean log sizes): where the roles of all remembered prefixes should go."""
         rows, gates, lengths = [np.zeros((0, ROLE))], [np.zeros(0)], [np.zeros(0)]
         for x in self.prefixes():
             with torch.no_grad():
                 gate, size = (v.numpy().astype(np.float64) for v in net.roles(torch.from_numpy(x.astype(np.float32))))
-            if not is_tried:
-                gate, size = self.targets(gate, size, x, room, progress)
+            gate, size = self.targets(gate, size, x, room, progress, is_sized=is_sized)
             rows.append(x)
             gates.append(gate)
             lengths.append(np.clip(size, 0.0, np.log(max(room, 1))))

@@ -118,8 +118,8 @@ class Training:
         return self.progress >= 1.0
 
     @property
-    def is_tried(self) -> bool:
-        """Whether teams at the start of episodes are set by trials from now on."""
+    def is_sized(self) -> bool:
+        """Whether the sizes of teams are set by trials from now on."""
         return bool(self.trials.seen)
 
     def rng(self, purpose: int, update: int | None = None) -> np.random.Generator:

@@ -134,7 +134,7 @@ def _teams(learner: Learner, out: Rollout, advantage: np.ndarray) -> None:
     """Teams at the start of episodes by their critic, those who come later by the linear gradient; one fit of the heads."""
     net, table, room = learner.net, out.tables["spawn"], out.config.max_agents
     learner.teams.add(table, advantage, out.seeds[table["ep"]])
-    x, gate, size = learner.teams.wanted(net, room, learner.progress, is_tried=learner.is_tried)
+    x, gate, size = learner.teams.wanted(net, room, learner.progress, is_sized=learner.is_sized)
     late = np.flatnonzero(table["round"] > 0)
     if len(late):
         some = {name: column[late] for name, column in table.items()}
