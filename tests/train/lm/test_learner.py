@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from counterpoint import registry  # noqa: E402
 from counterpoint.credit.call_rows import call_rows  # noqa: E402
-from counterpoint.errors import InputError  # noqa: E402
+from counterpoint.errors import InputError, Refused  # noqa: E402
 from counterpoint.team.lm.adapter import Adapter  # noqa: E402
 from counterpoint.team.lm.engine import Ask, Engine  # noqa: E402
 from counterpoint.team.lm.network import Network, Packed, Rope, Shape, Weights  # noqa: E402
@@ -235,3 +235,38 @@ def test_one_imitates_ones_best() -> None:
     assert told["imitated"] == 4
     assert sum(x.sum() for x in learner.logps(good)) > before
     assert learner.imitate_some([]) == {"imitated": 0.0}
+
+
+def test_where_memory_is_short_a_step_begins_again_with_smaller_micro_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The step is the one of smaller micro-batches from the start, what is said of it too; the size stays."""
+    rng = np.random.default_rng(4)
+    given = [
+        said(f"s{i}", [i + 1, 3], [i + 5, END], advantages=rng.normal(size=2), sampler=np.full(2, -2.0)) for i in range(8)
+    ]
+    small = LanguageLearner(Network(SHAPE), weights_of(), Options(lr=0.02, tokens=8))
+    expected = small.improve(given, Objective())
+    short = LanguageLearner(Network(SHAPE), weights_of(), Options(lr=0.02, tokens=32))
+    whole, met = Network.hidden, list[int]()
+
+    def hidden(self: Network, weights: Weights, ids: Any, *more: Any) -> Any:
+        met.append(len(ids))
+        if len(ids) > 8:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return whole(self, weights, ids, *more)
+
+    monkeypatch.setattr(Network, "hidden", hidden)
+    assert short.improve(given, Objective()) == expected
+    assert met == [32, 16, 8, 8, 8, 8]
+    assert expected["micro_batch"] == 8.0
+    assert all(torch.equal(a, b) for a, b in zip(small.learned, short.learned, strict=True))
+
+
+def test_where_one_conversation_is_too_long_for_the_memory_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = LanguageLearner(Network(SHAPE), weights_of(), Options(tokens=32))
+
+    def hidden(*_: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(Network, "hidden", hidden)
+    with pytest.raises(Refused, match="one conversation of 14 tokens"):
+        learner.imitate([said("a", [1] * 12, [2, END]), said("b", [1], [2, END])])

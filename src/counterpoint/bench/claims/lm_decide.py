@@ -48,9 +48,9 @@ def _by_size(values: Any) -> dict[str, float]:
 def lm_decide(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """Priced tasks of mixed size: reward above the demonstrator's and the best fixed width's, no idle hires; needs CUDA."""
     folder = folder_of("lm-decide")
-    shown = imitated(600, demos="fake:0.8", options=_COIN)
+    shown = imitated(1000, demos="fake:0.8", options=_COIN)
     start = begun(folder, seed, usual(seed, 1, task=_tasks(), prices=_PRICES, imitate=shown, slots=256))
-    how = {"task": _tasks(), "prices": _PRICES, "model": str(start), "imitate": {"steps": 0}, "learn": reinforced(16, groups=15)}
+    how = {"task": _tasks(), "prices": _PRICES, "model": str(start), "imitate": {"steps": 0}, "learn": reinforced(20, groups=15)}
     runs = [folder / f"learn-{seed}-{one}" for one in range(seed, seed + seeds)]
     side_by_side(go_on, [(run, usual(seed + i, AT_ONCE, slots=128, **how)) for i, run in enumerate(runs)])
     coin = by_hand(_tasks(), "fake:0.8", _COIN, _PRICES)[0]

@@ -1,7 +1,8 @@
 """One update of a language model: imitation of what was said, or a policy gradient on what it earned.
 
 Always true: the vocabulary is met only where tokens were written by the model; the loss is divided by all tokens of an update,
-whatever the micro-batches; a loss or gradient that is no number changes nothing (`NotFinite` names the update's sequences).
+whatever the micro-batches; a loss or gradient that is no number changes nothing (`NotFinite` names the update's sequences);
+where the GPU's memory is short, a step begins again with micro-batches of half the size, and they stay so.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 import torch
 
 from counterpoint.credit.call_rows import CallRows
-from counterpoint.errors import InputError
+from counterpoint.errors import InputError, Refused
 from counterpoint.team.lm.adapter import Adapter
 from counterpoint.team.lm.network import LongRow, Network, Packed, Weights
 from counterpoint.train.learner import NotFinite
@@ -24,6 +25,9 @@ from counterpoint.train.lm.packing import Conversation, Conversations, conversat
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
+
+    Loss = Callable[[Tensor, Sequence[int]], tuple[Tensor, dict[str, float]]]
+    """From the log-probabilities of what some calls said, and the calls: their part of the loss, and of what to say of it."""
 
 
 @dataclass(frozen=True)
@@ -161,8 +165,8 @@ class LanguageLearner:
         """One step towards saying what was said: the mean of -log p over its tokens."""
         count = sum(len(s.said) for s in sequences)
 
-        def loss(logp: Tensor, _: Sequence[int]) -> Tensor:
-            return -logp.sum() / count
+        def loss(logp: Tensor, _: Sequence[int]) -> tuple[Tensor, dict[str, float]]:
+            return -logp.sum() / count, {}
 
         return {"tokens": float(count)} | self._step(sequences, loss)
 
@@ -189,9 +193,11 @@ class LanguageLearner:
             pull = beta / (1 + np.exp(margin)) / len(part)
             weights = np.stack([-pull, pull], 1).reshape(-1)
 
-            def loss(logp: Tensor, batch: Sequence[int], mine: list[Said] = mine, weights: Any = weights) -> Tensor:
+            def loss(
+                logp: Tensor, batch: Sequence[int], mine: list[Said] = mine, weights: Any = weights
+            ) -> tuple[Tensor, dict[str, float]]:
                 each = np.repeat(weights[list(batch)], [len(mine[i].said) for i in batch])
-                return (torch.as_tensor(each, dtype=torch.float32, device=logp.device) * logp).sum()
+                return (torch.as_tensor(each, dtype=torch.float32, device=logp.device) * logp).sum(), {}
 
             told = self._step(mine, loss)
             reports.append(told | {"loss": float(np.logaddexp(0.0, -margin).mean()), "preferred": float((margin > 0).mean())})
@@ -217,12 +223,12 @@ class LanguageLearner:
         self, sequences: list[Said], objective: Objective, references: list[NDArray[np.float64]] | None
     ) -> dict[str, float]:
         count = sum(len(s.said) for s in sequences)
-        device, parts = self.network.device, list[dict[str, float]]()
+        device = self.network.device
 
         def column(batch: Sequence[int], values: Callable[[int], NDArray[np.float64]]) -> Tensor:
             return torch.as_tensor(np.concatenate([values(i) for i in batch]), dtype=torch.float32, device=device)
 
-        def loss(logp: Tensor, batch: Sequence[int]) -> Tensor:
+        def loss(logp: Tensor, batch: Sequence[int]) -> tuple[Tensor, dict[str, float]]:
             calls = np.repeat(np.arange(len(batch)), [len(sequences[i].said) for i in batch])
             sampler = column(batch, lambda i: _known(sequences[i].sampler))
             total, report = objective(
@@ -234,34 +240,47 @@ class LanguageLearner:
                 sampler=sampler,
                 reference=None if references is None else column(batch, lambda i: references[i]),
             )
-            share = len(logp) / count
-            parts.append({name: value * share for name, value in report.items()})
-            return total
+            return total, {name: value * len(logp) / count for name, value in report.items()}
 
-        told = self._step(sequences, loss)
-        return told | {name: sum(part[name] for part in parts) for name in parts[0]}
+        return self._step(sequences, loss)
 
     # -- one step ----------------------------------------------------------------------------------------------------
 
-    def _step(self, sequences: Sequence[Said], loss: Callable[[Tensor, Sequence[int]], Tensor]) -> dict[str, float]:
-        self.optimizer.zero_grad(set_to_none=True)
-        total = 0.0
-        for batch in self._batches(sequences):
-            calls = [i for one in batch for i in one.calls]
-            value = loss(self._said(self.now(), batch), calls)
-            if not torch.isfinite(value):
-                self.optimizer.zero_grad(set_to_none=True)
-                what = f"the loss is {float(value.detach())}"
-                raise NotFinite(what, where=_names(sequences, calls), fix="a lower learning rate")
-            value.backward()
-            total += float(value.detach())
+    def _step(self, sequences: Sequence[Said], loss: Loss) -> dict[str, float]:
+        while True:
+            try:
+                told = self._gradient(sequences, loss)
+                break
+            except torch.OutOfMemoryError:
+                longest = max(len(one.tokens) for batch in self._batches(sequences) for one in batch)
+                if self.options.tokens <= longest:
+                    what = f"the GPU's memory is too small for one conversation of {longest:,} tokens"
+                    raise Refused(what, fix="a shorter context, adapters instead of all weights, or a smaller model") from None
+                self.options = replace(self.options, tokens=max(longest, self.options.tokens // 2))
+            torch.cuda.empty_cache()
         norm = float(torch.nn.utils.clip_grad_norm_(self.learned, self.options.clip_norm, foreach=True))
         if not np.isfinite(norm):
             self.optimizer.zero_grad(set_to_none=True)
             where = _names(sequences, range(len(sequences)))
             raise NotFinite(f"the gradient's size is {norm}", where=where, fix="a lower learning rate")
         self.optimizer.step()
-        return {"loss": total, "gradient": norm}
+        return told | {"gradient": norm, "micro_batch": float(self.options.tokens)}
+
+    def _gradient(self, sequences: Sequence[Said], loss: Loss) -> dict[str, float]:
+        """The gradient of the loss over all sequences, left at the parameters; the loss, and what else is said of it."""
+        self.optimizer.zero_grad(set_to_none=True)
+        told = {"loss": 0.0}
+        for batch in self._batches(sequences):
+            calls = [i for one in batch for i in one.calls]
+            value, report = loss(self._said(self.now(), batch), calls)
+            if not torch.isfinite(value):
+                self.optimizer.zero_grad(set_to_none=True)
+                what = f"the loss is {float(value.detach())}"
+                raise NotFinite(what, where=_names(sequences, calls), fix="a lower learning rate")
+            value.backward()
+            for name, part in ({"loss": float(value.detach())} | report).items():
+                told[name] = told.get(name, 0.0) + part
+        return told
 
     def _batches(self, sequences: Sequence[Said]) -> Iterator[list[_Laid]]:
         """Conversations up to `tokens`; on a CPU those of nearly one length together, since there the shorter ones are padded."""
