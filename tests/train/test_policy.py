@@ -7,11 +7,12 @@ import pytest
 import torch
 
 import counterpoint as cpt
+from counterpoint.envs.teamworld.action import Action, Spawns
 from counterpoint.envs.teamworld.engine import Batch
 from counterpoint.train.evaluate import _team_sizes
 from counterpoint.train.learner import log_probs
 from counterpoint.train.policies import features as f
-from counterpoint.train.policies.acting import Forced, TeamPolicy
+from counterpoint.train.policies.acting import Forced, TeamPolicy, _reached
 from counterpoint.train.policies.network import Network
 from counterpoint.train.rollouts import merged, play_out
 
@@ -102,6 +103,34 @@ def test_a_policy_of_small_tasks_plays_large_ones() -> None:
     for items, agents in ((3, 2), (40, 20), (300, 64)):
         runs = cpt.world("W1", vote_items=items, max_agents=agents).run(TeamPolicy(net), range(2))
         assert np.isfinite(runs.values).all()
+
+
+def test_types_of_items_take_turns_as_often_as_agents_of_theirs_are_free() -> None:
+    """Two agents for items of type 0, one for type 1. By urgency alone the three first would all be of type 0."""
+    n = 7
+    rows = f.Rows(np.zeros(n, np.int64), np.arange(n), np.zeros(n, np.int64), np.zeros((n, f.ITEM), np.float32))
+    kind, urgency = np.array([0, 0, 0, 0, 1, 1, 1]), np.array([1.4, 1.3, 1.2, 1.1, 0.9, 0.8, 0.7])
+    purpose = np.array([1, 0, 1, 1, 1, 1, 1])  # the second is left: it takes nobody's turn
+    reached, rank = _reached(rows, purpose, urgency, np.array([3]), kind, np.array([[2, 1]]))
+    assert rank.tolist() == [0, 2, 2, 3, 1, 4, 5]
+    assert np.flatnonzero(reached).tolist() == [0, 1, 2, 4]
+    _, rank = _reached(rows, purpose, urgency, np.array([3]), kind * 0, np.array([[3]]))
+    assert rank.tolist() == [0, 1, 1, 2, 3, 4, 5]  # one type: by urgency
+
+
+@pytest.mark.parametrize("size", [(3, 3), (4, 3), (5, 2)])
+def test_specialists_get_items_of_their_type_whatever_the_team(size: tuple[int, int]) -> None:
+    world, net = cpt.world("W1", vote_items=64), network()
+    with torch.no_grad():
+        net.query.weight.zero_()
+        net.pair.weight.copy_(torch.tensor([[9.0, 0, 0, 0]]))  # an item points to agents of its type
+    batch, policy = Batch(world.config, np.arange(8)), TeamPolicy(net, greedy=True)
+    team = Spawns.of(np.repeat(np.arange(8), 2), np.tile(size, 8), type=np.tile([0, 1], 8))
+    batch.step(Action(np.zeros(8, np.bool_), spawns=team))
+    obs = batch.observe()
+    made = policy.act(obs).calls
+    assert (np.bincount(made.ep, minlength=8) == sum(size)).all()
+    assert (obs.item_type[made.ep, made.item] == obs.type[made.ep, made.agent]).all()
 
 
 def test_a_batch_decides_as_its_episodes_would() -> None:

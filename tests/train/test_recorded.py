@@ -147,14 +147,14 @@ def test_cloning_ends_near_what_was_recorded_and_resumes_bit_by_bit(world: TeamW
     runs = world.run("reference", range(100, 112), log=True)
     stored(tmp_path / "log", [runs.trace(i) for i in range(12)]).close()
     config = {
-        "preset": "clone", "world": "wide_verify", "set": TEAM, "store": str(tmp_path / "log"), "updates": 6, "eval_every": 6,
-        "eval_episodes": 8, "checkpoint_every": 3, "keep_traces": 0, "episodes": 8, "change": {"loss": {"steps": 16}},
+        "preset": "clone", "world": "wide_verify", "set": TEAM, "store": str(tmp_path / "log"), "updates": 10, "eval_every": 10,
+        "eval_episodes": 32, "checkpoint_every": 4, "keep_traces": 0, "episodes": 8, "change": {"loss": {"steps": 16}},
     }  # fmt: skip
     train_run(tmp_path / "whole", config)
     run = RunFolder.open(tmp_path / "whole")
     first, last = run.evals()[0], run.evals()[-1]
     assert (run.about["log"]["traces"], run.spent()["calls"]) == (12, 0)
-    reference = world.run("reference", range(8)).values.mean()
+    reference = world.run("reference", range(32)).values.mean()
     assert last["mean"] - first["mean"] > 0.5 * (reference - first["mean"])
 
     class Cut(Exception):

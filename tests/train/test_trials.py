@@ -13,12 +13,12 @@ import counterpoint as cpt
 from counterpoint.envs.teamworld.engine import Batch
 from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.train.jobs import play
-from counterpoint.train.policies.features import context, role_rows
+from counterpoint.train.policies.features import SPAWNED, context, role_rows
 from counterpoint.train.policies.network import Network
 from counterpoint.train.preset import named_preset
 from counterpoint.train.settings import settings_of
 from counterpoint.train.training import Training
-from counterpoint.train.trials import Team, Trials, _gain, _other_make_ups, _WorldTrials, try_teams
+from counterpoint.train.trials import Team, Trials, _gain, _level, _other_make_ups, _shift, _WorldTrials, try_teams
 
 
 def network(leave: float) -> Network:
@@ -70,6 +70,7 @@ def test_teams_move_to_the_size_that_greedy_play_pays_for(
     size: float, grows: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("counterpoint.train.trials._other_make_ups", lambda worlds: [])
+    monkeypatch.setattr("counterpoint.train.trials._SHIFTS", ())
     world, net = cpt.world("W1", vote_items=24), network(-1.0)
     with torch.no_grad():
         net.size.weight.zero_()
@@ -93,12 +94,44 @@ def test_teams_move_to_the_roles_that_greedy_play_pays_for(right: int) -> None:
         net.gate.weight[0, 1] = 6.0 * (1 - 2 * right)
         net.gate.bias.fill_(-3.0 * (1 - 2 * right))
     wrong = start(world, net).gate
-    assert try_teams(net, [world], 0, 0.5)["episodes"] == (3 + 3) * 48
+    assert try_teams(net, [world], 0, 0.5)["episodes"] == (4 + 3 + 3) * 48  # less and more of stopping and of spawning late; make-ups; sizes
     gate = start(world, net).gate
     half = len(gate) // 2
     mine = slice(half * right, half * right + half)
     assert (wrong[mine] < -2).all()
     assert (gate[mine] > 0).all()
+
+
+def test_stopping_too_early_and_spawning_again_and_again_are_found_by_trial() -> None:
+    free = {"price": (0.0, 0.0), "brief_price": 0.0, "round_price": 0.01}
+    worlds, net = [cpt.world("W1", vote_items=n, **free) for n in (12, 24)], network(-1.0)
+    every = [_WorldTrials(net, world, np.arange(16), Counter()) for world in worlds]
+    stop, late = net.stop.bias.detach()[:1], net.gate.weight.detach()[0, SPAWNED : SPAWNED + 1]
+    net.stop.weight.detach().zero_()
+    stop.fill_(0.5)  # everybody goes home at once
+    late.fill_(-9.0)
+    _shift(every, stop)
+    assert -2.5 <= float(stop) < -2
+    assert float(late) == -9
+    late.fill_(-2.0)  # a team is spawned in every round
+    _shift(every, late)
+    assert -5 <= float(late) < -4
+    assert all(one.played is None for one in every)
+    settled = float(stop), float(late)
+    _shift(every, stop)
+    _shift(every, late)
+    assert (float(stop), float(late)) == settled  # nothing is better than what there is, and nothing moves
+
+
+def test_a_role_that_is_in_everywhere_has_one_gate_for_all_tasks() -> None:
+    world, net = cpt.world("W1", vote_items=24), network(-1.0)
+    every = [_WorldTrials(net, world, np.arange(2), Counter()) for _ in range(2)]
+    every[0].team = Team(np.array([2.0, 1.0, -1.0, 3.0]), np.zeros(4))
+    every[1].team = Team(np.array([1.0, -1.0, -2.0, 0.5]), np.ones(4))
+    _level(every)
+    assert every[0].team.gate.tolist() == [1.5, 1.0, -1.5, 1.75]
+    assert every[1].team.gate.tolist() == [1.5, -1.0, -1.5, 1.75]
+    assert every[1].team.size.tolist() == [1.0] * 4
 
 
 def test_the_teams_beside_a_team_by_hand() -> None:
@@ -135,8 +168,9 @@ def test_a_run_counts_its_trials_and_ends_with_the_best(monkeypatch: pytest.Monk
         job = t.job(t.update, t.update, t.weights())
         t.learn([play(job.payload, job.weights)])
     assert [u for u, _ in t.trials.seen] == [8, 10]  # not before four times two, nor in the first half
-    tried = t.totals["episodes"] - 10 * t.episodes() - 2 * 4  # three make-ups and three sizes, where anybody is spawned
-    assert tried in (0, 24, 48)
+    tried = t.totals["episodes"] - 10 * t.episodes() - 2 * 4  # four shifts and the present; make-ups and sizes, where anybody is spawned
+    assert tried >= 2 * 5 * 4
+    assert tried % 4 == 0
     best = t.trials.best
     assert best is not None
     assert all(torch.equal(v, best[k]) for k, v in t.player().state_dict().items())

@@ -229,7 +229,7 @@ class Training:
     def _try_teams(self) -> dict[str, int]:
         """Teams of the mean network, and of the newest one with it, by trials; what that spent."""
         net = self._of(self.mean)
-        before = {name: value.clone() for name, value in net.state_dict().items() if name.startswith(("gate.", "size."))}
+        before = {name: value.clone() for name, value in net.state_dict().items() if name.startswith(("gate.", "size.", "stop."))}
         spent = try_teams(net, self.worlds, self.settings.seed, self.progress)
         with torch.no_grad():
             now, newest = net.state_dict(), self.net.state_dict()

@@ -27,6 +27,8 @@ _STEPS = float(np.log(1.6)), float(np.log(1.2))
 """How far the logarithm of a team's size is tried, up and down, at the start of a run and at its end."""
 _ALIKE = 0.15
 """Rows of roles that differ by less, in the unit of their features, are one sort: a head cannot tell them apart."""
+_SHIFTS = -3.0, 1.0
+"""What is tried to be added to the logits of stopping and of spawning late."""
 _SURE = 2.5
 """The logit of a role that is in, or less it of one that is out."""
 
@@ -61,8 +63,9 @@ def try_teams(net: Network, worlds: Sequence[TeamWorld], seed: int, progress: fl
     hardly noisy, what its answers are worth is, and size changes them little. Make-ups are tried in all worlds at once, since the
     head adds what a role is to what a task is: each sort of role taken in or left out, all sorts exchanged for the others, as
     many agents as before, the gain being the mean over the worlds in shares of what their teams are worth. Sizes are tried world
-    by world, e^-step and e^step times as many. Gates and the logarithms of sizes move towards the better team by its gain's
-    t^2 / (1 + t^2).
+    by world, e^-step and e^step times as many. Before that, stopping and spawning later than at the start are made less and more
+    likely, in all worlds at once. Logits and the logarithms of sizes move towards what is better by its gain's t^2 / (1 + t^2).
+    A role that is in, or out, in all worlds gets one gate for all of them: its slope is noise, and would decide in larger tasks.
 
     What is drawn in training is no measure of a team: with choices drawn, items are dropped and called again by chance in every
     round, small teams have more rounds, and nobody learns to use a role that is rarely there. The tasks of a world differ in
@@ -71,10 +74,13 @@ def try_teams(net: Network, worlds: Sequence[TeamWorld], seed: int, progress: fl
     spent: Counter[str] = Counter()
     step = _STEPS[0] + progress * (_STEPS[1] - _STEPS[0])
     every = [_WorldTrials(net, world, _tasks(seed, place, len(worlds), 1), spent) for place, world in enumerate(worlds)]
+    for logit in (net.stop.bias[:1], net.gate.weight[0, features.SPAWNED : features.SPAWNED + 1]):
+        _shift(every, logit)
     some = [one for one in every if (one.team.gate > 0).any()]
     for roles in sorted({len(one.x) for one in some}):
         alike = [one for one in some if len(one.x) == roles]
         _move(alike, [[one.made_up(is_in) for one in alike] for is_in in _other_make_ups(alike)])
+        _level(alike)
     for one in some:
         _move([one], [[one.team._replace(size=one.team.size + s)] for s in (-step, step)])
     x, gate, size = (np.concatenate(parts) for parts in zip(*((one.x, *one.team) for one in every), strict=True))
@@ -95,15 +101,18 @@ class _WorldTrials:
         self.played: np.ndarray | None = None
         """(tasks, parts) of the returns of the present team, once it has played."""
 
+    def present(self) -> np.ndarray:
+        """(tasks, parts) of the returns of the present team."""
+        if self.played is None:
+            self.played = self.play(self.team)
+        return self.played
+
     def against(self, team: Team) -> tuple[np.ndarray, np.ndarray]:
         """What another team has more of each part, and the standard errors, in shares of what the present one is worth."""
-        if self.played is None:
-            self.played = self._play(self.team)
-        more = (self._play(team) - self.played) / max(abs(float(self.played.sum(axis=1).mean())), 1e-6)
-        return more.mean(axis=0), more.std(axis=0, ddof=1) / np.sqrt(len(more))
+        return _more(self.play(team), self.present())
 
-    def _play(self, team: Team) -> np.ndarray:
-        """The network is left as it was."""
+    def play(self, team: Team) -> np.ndarray:
+        """(tasks, parts) of the returns of a team. The network is left as it was."""
         before = {k: v.clone() for k, v in self.net.state_dict().items()}
         _set_heads(self.net, self.x, team)
         parts = _parts(_tried(self.net, self.world, self.seeds, self.spent))
@@ -123,12 +132,48 @@ class _WorldTrials:
         self.team, self.played = moved if (moved.gate > 0).any() else team, None
 
 
+def _more(other: np.ndarray, present: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(means, standard errors) of what another play has more of each part, in shares of what the present one is worth."""
+    more = (other - present) / max(abs(float(present.sum(axis=1).mean())), 1e-6)
+    return more.mean(axis=0), more.std(axis=0, ddof=1) / np.sqrt(len(more))
+
+
+def _over_worlds(each: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[float, float]:
+    """(gain, its standard error): the mean over worlds of what is more in them."""
+    mean, error = (np.stack(part) for part in zip(*each, strict=True))
+    return _gain(mean.mean(axis=0), np.linalg.norm(error, axis=0) / len(each))
+
+
+def _shift(worlds: Sequence[_WorldTrials], logit: torch.Tensor) -> None:
+    """A number that all worlds share, changed in place towards the better of less and more."""
+    before, found = logit.detach().clone(), []
+    with torch.no_grad():
+        for shift in _SHIFTS:
+            logit.copy_(before + shift)
+            others = [world.play(world.team) for world in worlds]
+            logit.copy_(before)
+            gain, noise = _over_worlds([_more(o, w.present()) for o, w in zip(others, worlds, strict=True)])
+            found.append((gain, shift * trust(gain, noise)))
+        gain, move = max(found, default=(0.0, 0.0))
+        if gain > 0:
+            logit.add_(move)
+            for world in worlds:
+                world.played = None
+
+
+def _level(worlds: Sequence[_WorldTrials]) -> None:
+    """One gate for a role that is in, or out, in all worlds."""
+    gates = np.stack([one.team.gate for one in worlds])
+    is_one = (gates > 0).all(axis=0) | (gates <= 0).all(axis=0)
+    for one in worlds:
+        one.team = one.team._replace(gate=np.where(is_one, gates.mean(axis=0), one.team.gate))
+
+
 def _move(worlds: Sequence[_WorldTrials], others: Sequence[Sequence[Team]]) -> None:
     """The teams of these worlds towards the best of the others (each a team for every world), as far as that is sure."""
     found = []
     for teams in others:
-        mean, error = (np.stack(part) for part in zip(*(w.against(t) for w, t in zip(worlds, teams, strict=True)), strict=True))
-        gain, noise = _gain(mean.mean(axis=0), np.linalg.norm(error, axis=0) / len(worlds))
+        gain, noise = _over_worlds([w.against(t) for w, t in zip(worlds, teams, strict=True)])
         found.append((gain, noise, teams))
     gain, noise, teams = max(found, key=lambda one: one[0], default=(0.0, 1.0, ()))
     if gain > 0:

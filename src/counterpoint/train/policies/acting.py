@@ -289,7 +289,8 @@ class TeamPolicy:
         u, u_brief, u_point = (None, None, None) if draws is None else draws[rows.ep, :, place].T
         purpose = chosen(purpose_logp, u)
         if self.now is None:
-            reached, rank = _reached(rows, purpose, np.maximum(work, 0.01) / (1 + rows.copy), self._room(obs, free))
+            turns = obs.item_type[rows.ep, rows.item], f.by_type(obs, free)
+            reached, rank = _reached(rows, purpose, np.maximum(work, 0.01) / (1 + rows.copy), self._room(obs, free), *turns)
         else:
             reached, rank, purpose = _again(len(rows), self.now.item, at, of, purpose)
         close = _closed(obs, rows, reached & (purpose == 0) & (rows.copy == 0))
@@ -394,24 +395,32 @@ def _legal(obs: Observation, rows: f.Rows) -> np.ndarray:
     return mask
 
 
-def _reached(rows: f.Rows, purpose: np.ndarray, urgency: np.ndarray, room: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _reached(
+    rows: f.Rows, purpose: np.ndarray, urgency: np.ndarray, room: np.ndarray, kind: np.ndarray, able: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Which rows are decided on, and the rank of each that goes among those of its episode: the most urgent first, while agents
-    are free. A pool's later copies count only while the earlier ones go."""
+    are free. A pool's later copies count only while the earlier ones go. Types of items (`kind`, by row) take turns as often as
+    agents of theirs are free (`able`, by episode): else a type that is a little more urgent would take those of the others."""
     left = purpose == 0
     begins = rows.copy == 0
     total = np.cumsum(left)
     before = total - left
     valid = before == np.maximum.accumulate(np.where(begins, before, 0))
-    order = np.lexsort((np.arange(len(rows)), -urgency, rows.ep))
-    goes = (~left & valid)[order]
-    ep = rows.ep[order]
-    first = np.searchsorted(ep, ep)
-    ahead = np.cumsum(goes) - goes
-    ahead = ahead - ahead[first]
-    reached, rank = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.int64)
-    reached[order] = valid[order] & (ahead < room[ep])
-    rank[order] = ahead
-    return reached, rank
+    goes, place = ~left & valid, np.arange(len(rows))
+    turn = np.zeros(len(rows))
+    if able.shape[1] > 1:
+        turn = _ahead(goes, np.lexsort((place, -urgency, kind, rows.ep)), rows.ep * able.shape[1] + kind)
+        turn = turn / np.maximum(able[rows.ep, kind], 0.01)
+    rank = _ahead(goes, np.lexsort((place, -urgency, turn, rows.ep)), rows.ep)
+    return valid & (rank < room[rows.ep]), rank
+
+
+def _ahead(goes: np.ndarray, order: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """How many rows that go are before each of its group, in an order that is sorted by groups."""
+    ahead = np.cumsum(goes[order]) - goes[order]
+    out = np.zeros(len(order), np.int64)
+    out[order] = ahead - ahead[np.searchsorted(group[order], group[order])]
+    return out
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ from counterpoint.envs.teamworld.observation import Observation
 
 Floats = np.ndarray
 ITEM, AGENT, PAIR, ROLE = 42, 8, 4, 8
+SPAWNED = 6
+"""The place in a role's row that says whether it is later than the start."""
 TEAM = 15 + ITEM
 WORKER = 13
 SEEN_BY_CRITIC = WORKER + ITEM + 1
@@ -80,9 +82,13 @@ def context(obs: Observation) -> Context:
     for k, count in enumerate(obs.config.counts):  # items of a kind lie side by side
         if count:
             kinds[:, k], first = ready[:, first : first + count].sum(axis=1), first + count
-    is_lead = np.arange(members.shape[1]) == 0
-    types = np.stack([(members & ((obs.type == t) | is_lead)).sum(axis=1) for t in range(obs.config.types)], axis=1)
-    return Context(members.sum(axis=1), families, kinds.sum(axis=1), kinds, types)
+    return Context(members.sum(axis=1), families, kinds.sum(axis=1), kinds, by_type(obs, members))
+
+
+def by_type(obs: Observation, some: np.ndarray) -> np.ndarray:
+    """(E, types) how many of some agents are of each type; the orchestrator is of every one."""
+    is_lead = np.arange(some.shape[1]) == 0
+    return np.stack([(some & ((obs.type == t) | is_lead)).sum(axis=1) for t in range(obs.config.types)], axis=1)
 
 
 def item_rows(obs: Observation, about: Context, free: np.ndarray) -> Rows:
@@ -230,7 +236,7 @@ def role_rows(obs: Observation, about: Context) -> Floats:
             x[:, r, 3] = np.log1p((mine & serial).sum(axis=1)) / 4
             x[:, r, 4] = np.log1p(there) / 3
             x[:, r, 5] = np.log1p(about.workers) / 3
-            x[:, r, 6] = obs.round > 0
+            x[:, r, SPAWNED] = obs.round > 0
             x[:, r, 7] = obs.config.orchestrator_works
     return x
 
