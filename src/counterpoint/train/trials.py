@@ -55,7 +55,7 @@ def _tried(net: Network, world: TeamWorld, seeds: np.ndarray, spent: Counter[str
 
 
 def try_teams(net: Network, worlds: Sequence[TeamWorld], seed: int, progress: float) -> dict[str, int]:
-    """Move the make-up and then the sizes of teams to where greedy play of the same tasks is better; what that spent.
+    """Move stopping, late spawns, make-ups and sizes of teams to where greedy play of the same tasks is better; what that spent.
 
         gain(team) = sum_c shrunk(V_c(team) - V_c(present team)),   shrunk(d) = mean t^2 / (1 + t^2),  t = mean / standard error
 
