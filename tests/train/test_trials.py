@@ -13,7 +13,7 @@ import counterpoint as cpt
 from counterpoint.envs.teamworld.engine import Batch
 from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.train.jobs import play
-from counterpoint.train.policies.features import SPAWNED, context, role_rows
+from counterpoint.train.policies.features import LATE, context, role_rows
 from counterpoint.train.policies.network import Network
 from counterpoint.train.preset import named_preset
 from counterpoint.train.settings import settings_of
@@ -106,7 +106,7 @@ def test_stopping_too_early_and_spawning_again_and_again_are_found_by_trial() ->
     free = {"price": (0.0, 0.0), "brief_price": 0.0, "round_price": 0.01}
     worlds, net = [cpt.world("W1", vote_items=n, **free) for n in (12, 24)], network(-1.0)
     every = [_WorldTrials(net, world, np.arange(16), Counter()) for world in worlds]
-    stop, late = net.stop.bias.detach()[:1], net.gate.weight.detach()[0, SPAWNED : SPAWNED + 1]
+    stop, late = net.stop.bias.detach()[:1], net.gate.weight.detach()[0, LATE : LATE + 1]
     net.stop.weight.detach().zero_()
     stop.fill_(0.5)  # everybody goes home at once
     late.fill_(-9.0)

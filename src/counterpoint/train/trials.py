@@ -74,7 +74,7 @@ def try_teams(net: Network, worlds: Sequence[TeamWorld], seed: int, progress: fl
     spent: Counter[str] = Counter()
     step = _STEPS[0] + progress * (_STEPS[1] - _STEPS[0])
     every = [_WorldTrials(net, world, _tasks(seed, place, len(worlds), 1), spent) for place, world in enumerate(worlds)]
-    for logit in (net.stop.bias[:1], net.gate.weight[0, features.SPAWNED : features.SPAWNED + 1]):
+    for logit in (net.stop.bias[:1], net.gate.weight[0, features.LATE : features.LATE + 1]):
         _shift(every, logit)
     some = [one for one in every if (one.team.gate > 0).any()]
     for roles in sorted({len(one.x) for one in some}):

@@ -228,6 +228,7 @@ class LanguageTraining:
         i, begin = self.settings.imitate, time.perf_counter()
         losses: list[float] = []
         norms: list[float] = []
+        micro: list[float] = []
         while self.is_imitating and len(losses) < self.settings.steps_per_update:
             rng = np.random.default_rng((self.settings.seed, self.steps, 7))
             chosen = self._some_shown(rng)
@@ -240,6 +241,7 @@ class LanguageTraining:
                     told = learner.imitate(mine)
                     losses.append(told["loss"])
                     norms.append(told["gradient"])
+                    micro.append(told["micro_batch"])
             self.steps += 1
             if i.seconds:
                 self.seconds["imitate"] += time.perf_counter() - begin
@@ -247,7 +249,8 @@ class LanguageTraining:
         if not i.seconds:
             self.seconds["imitate"] += time.perf_counter() - begin
         self.update += 1
-        return {"phase": "imitate", "loss": float(np.mean(losses)), "gradient": float(np.mean(norms)), "steps": self.steps}
+        means = {"loss": float(np.mean(losses)), "gradient": float(np.mean(norms)), "micro_batch": min(micro)}
+        return {"phase": "imitate", **means, "steps": self.steps}
 
     def _some_shown(self, rng: np.random.Generator) -> list[int]:
         """Agents drawn at random, until their calls fill a batch."""

@@ -396,10 +396,10 @@ def _legal(obs: Observation, rows: f.Rows) -> np.ndarray:
 
 
 def _reached(
-    rows: f.Rows, purpose: np.ndarray, urgency: np.ndarray, room: np.ndarray, kind: np.ndarray, able: np.ndarray
+    rows: f.Rows, purpose: np.ndarray, urgency: np.ndarray, room: np.ndarray, types: np.ndarray, able: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Which rows are decided on, and the rank of each that goes among those of its episode: the most urgent first, while agents
-    are free. A pool's later copies count only while the earlier ones go. Types of items (`kind`, by row) take turns as often as
+    are free. A pool's later copies count only while the earlier ones go. Types of items (`types`, by row) take turns as often as
     agents of theirs are free (`able`, by episode): else a type that is a little more urgent would take those of the others."""
     left = purpose == 0
     begins = rows.copy == 0
@@ -409,8 +409,8 @@ def _reached(
     goes, place = ~left & valid, np.arange(len(rows))
     turn = np.zeros(len(rows))
     if able.shape[1] > 1:
-        turn = _ahead(goes, np.lexsort((place, -urgency, kind, rows.ep)), rows.ep * able.shape[1] + kind)
-        turn = turn / np.maximum(able[rows.ep, kind], 0.01)
+        turn = _ahead(goes, np.lexsort((place, -urgency, types, rows.ep)), rows.ep * able.shape[1] + types)
+        turn = turn / np.maximum(able[rows.ep, types], 0.01)
     rank = _ahead(goes, np.lexsort((place, -urgency, turn, rows.ep)), rows.ep)
     return valid & (rank < room[rows.ep]), rank
 

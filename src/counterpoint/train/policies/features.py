@@ -19,7 +19,7 @@ from counterpoint.envs.teamworld.observation import Observation
 
 Floats = np.ndarray
 ITEM, AGENT, PAIR, ROLE = 42, 8, 4, 8
-SPAWNED = 6
+LATE = 6
 """The place in a role's row that says whether it is later than the start."""
 TEAM = 15 + ITEM
 WORKER = 13
@@ -236,7 +236,7 @@ def role_rows(obs: Observation, about: Context) -> Floats:
             x[:, r, 3] = np.log1p((mine & serial).sum(axis=1)) / 4
             x[:, r, 4] = np.log1p(there) / 3
             x[:, r, 5] = np.log1p(about.workers) / 3
-            x[:, r, SPAWNED] = obs.round > 0
+            x[:, r, LATE] = obs.round > 0
             x[:, r, 7] = obs.config.orchestrator_works
     return x
 

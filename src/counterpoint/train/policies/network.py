@@ -27,7 +27,7 @@ from torch.nn import functional as F
 
 from counterpoint.envs.teamworld.config import KINDS, RULES
 from counterpoint.train.policies.choices import SIZES
-from counterpoint.train.policies.features import AGENT, ITEM, PAIR, ROLE, SEEN_BY_CRITIC, SPAWNED, TEAM, WORKER
+from counterpoint.train.policies.features import AGENT, ITEM, LATE, PAIR, ROLE, SEEN_BY_CRITIC, TEAM, WORKER
 
 PURPOSES = ("leave", "answer", "verify", "next")
 HEADS = ("stop", "spawn", "delegate", "communicate", "aggregate")
@@ -89,7 +89,7 @@ class Network(nn.Module):
         self.talk = _small(nn.Linear(_WIDTH, 2), -2.0, -2.0)
         self.gate, self.size = _small(nn.Linear(ROLE, 1), gate), _small(nn.Linear(ROLE, 1), 0.7)
         with torch.no_grad():  # a team is spawned once, at first
-            self.gate.weight[0, SPAWNED] = -4.0
+            self.gate.weight[0, LATE] = -4.0
         self.log_scale = nn.Parameter(torch.tensor(-0.5))
         self.item_value, self.item_critic = _mlp(ITEM + 1, 1), _mlp(ITEM, 3 + 4 + 2 + _POINT)
         self.team_critic, self.point_key = _mlp(TEAM, 3 + len(RULES)), nn.Linear(AGENT, _POINT)
