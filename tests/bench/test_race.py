@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from bench.race_made import tiny
 from counterpoint.bench.race import running
@@ -18,6 +19,7 @@ from counterpoint.bench.race.plan import OURS, change_of, grid, methods, planned
 from counterpoint.bench.race.rows import RaceFolder, read_rows, write_rows
 from counterpoint.bench.race.running import RaceSession
 from counterpoint.errors import InputError, NotFound
+from counterpoint.train.policies.network import Network
 from counterpoint.train.preset import named_preset
 
 TWO = ("grpo", OURS)
@@ -50,6 +52,24 @@ def test_rows_are_the_same_here_and_in_a_process_and_are_computed_once(tmp_path:
     assert RaceSession(race, here).go().done == 2
     with pytest.raises(InputError, match="another race"):
         RaceFolder.begin(here.path, tiny(TWO, budget=600).head())
+
+
+def test_a_run_that_calls_nobody_for_long_ends_there_and_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = tiny(("grpo",), seeds=1, budget=4000).final(methods(("grpo",))[0], "published")[0]
+    usual, before = running.work(run.payload()), Network.items
+    assert usual["spent"]["charged"] >= 4000
+    assert not usual["collapsed"]
+
+    def leaves(self: Network, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        purpose, brief, query = before(self, x)
+        return purpose + torch.tensor([50.0, 0.0, 0.0, 0.0]), brief, query
+
+    monkeypatch.setattr(Network, "items", leaves)
+    monkeypatch.setattr(running, "IDLE", 3)
+    idle = running.work(run.payload())
+    assert (idle["status"], idle["collapsed"], idle["updates"], idle["spent"]["calls"]) == ("done", True, 3, 0)
+    assert idle["curve"][-1][:2] == [idle["spent"]["charged"], round(idle["value"], 6)]
+    assert idle["spent"]["charged"] < 4000
 
 
 def test_a_row_in_other_hands_is_left_to_them_and_a_dead_process_frees_its_claim(tmp_path: Path) -> None:

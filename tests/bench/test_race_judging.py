@@ -80,6 +80,9 @@ def test_ranks_by_hand() -> None:
     # a beats c in every seed by the same, and b lies between, once above a and once below c
     table = shares(a=[0.9, 0.8, 0.7], b=[0.5, 0.9, 0.65], c=[0.6, 0.5, 0.4])
     assert ranked(table) == {"a": (1, 1, 2), "b": (2, 1, 3), "c": (3, 2, 3)}
+    assert {name: place for name, (place, _, _) in ranked(shares(a=[0.3], b=[0.5], c=[0.3], d=[0.3 + 1e-15], e=[0.1])).items()} == {
+        "b": 1, "a": 3, "c": 3, "d": 3, "e": 5,
+    }  # fmt: skip
     assert ranked(shares(a=[0.9], b=[0.1])) == {"a": (1, 1, 2), "b": (2, 1, 2)}
 
 

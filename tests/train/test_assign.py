@@ -172,6 +172,21 @@ def test_a_trace_that_a_mechanism_refuses_by_name_is_left_out(
     assert found.uncovered["stop"] == (ep == 2).sum()
 
 
+def test_what_cannot_be_judged_stops_the_run_unless_nobody_was_called(
+    net: Network, played: TracedRollout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(traces: Sequence[Trace]) -> Credit:
+        raise NotIdentified("no event carries a reward", "score them")
+
+    preset, out = _laboratory(monkeypatch, run), played.rollout
+    with pytest.raises(NotIdentified, match="no event"):
+        assigned(preset, out, played.traces, net, progress=0.0)
+    idle = dataclasses.replace(out, columns={**out.columns, "calls": np.zeros_like(out.columns["calls"])})
+    found = assigned(preset, idle, played.traces, net, progress=0.0)
+    assert found.uncovered["stop"] == len(out.tables["stop"]["ep"])
+    assert not any(rows.any() for rows in found.advantages.values())
+
+
 # -- rewards
 
 

@@ -25,7 +25,7 @@ import counterpoint.registry as registry
 from counterpoint.credit.mechanism import Mechanism, identified
 from counterpoint.envs.teamworld.config import Config
 from counterpoint.envs.teamworld.optimum.bound import optimum
-from counterpoint.errors import InputError, did_you_mean
+from counterpoint.errors import InputError, NotIdentified, did_you_mean
 from counterpoint.reward.paying import OURS, pay
 from counterpoint.reward.reward import Reward
 from counterpoint.reward.schedules import Indicator, scaffold_of, weight_at
@@ -91,7 +91,7 @@ def assigned(
         options["replay"] = replay
     if baselines and "start" in mechanism.options:
         options["start"] = baselines
-    credit, kept = identified(mechanism, paid.traces, options)
+    credit, kept = _judged(mechanism, paid.traces, options, is_idle=not out.columns["calls"].any())
     books = [_Book(t) for t in traces]
     for row in credit.rows:
         books[kept[row.trace]].put(row.unit, row.unit_id, row.value)
@@ -102,6 +102,18 @@ def assigned(
     covered = {name: np.nan_to_num(v, nan=0.0) for name, v in found.items()}
     spent = {} if replay is None else replay.spent
     return Assigned(covered, {n: k for n, k in lacking.items() if k}, credit, paid.first, spent)
+
+
+def _judged(
+    mechanism: Mechanism, traces: Sequence[Trace], options: Mapping[str, Any], *, is_idle: bool
+) -> tuple[Credit, list[int]]:  # fmt: skip
+    """The credit, and the places of its traces; no row at all where nobody was called and the mechanism has nothing to judge."""
+    try:
+        return identified(mechanism, traces, options)
+    except NotIdentified:
+        if not is_idle:
+            raise
+        return Credit("none", mechanism.estimand, False, (), ()), []
 
 
 def outcomes(preset: Preset, out: Rollout, traces: Sequence[Trace], *, progress: float) -> np.ndarray:

@@ -44,7 +44,7 @@ def _results(names: list[str]) -> dict[str, list[dict[str, Any]]]:
         ranked = [one for one in world.standings if one.is_ranked]
         for one in ranked:
             if one.method in names:
-                rank = f"rank {one.rank} [{one.rank_low}, {one.rank_high}] of {len(ranked)}"
+                rank = f"rank {one.rank:g} [{one.rank_low}, {one.rank_high}] of {len(ranked)}"
                 text = f"{world.world}: {interval(one.share)} % of the bound, {rank}, {counted(len(one.seeds), 'seed')}"
                 what = {"world": world.world, "share": one.share[0], "rank": one.rank, "seeds": len(one.seeds)}
                 out.setdefault(one.method, []).append({**what, "text": text})

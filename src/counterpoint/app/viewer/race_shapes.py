@@ -40,7 +40,7 @@ class RaceLine(Struct, frozen=True, kw_only=True):
     method: str
     point: str
     is_ranked: bool
-    rank: int
+    rank: float
     rank_low: int
     rank_high: int
     seeds: int

@@ -1,14 +1,16 @@
-"""Published methods on a language model, side by side: from one imitated model, at equal device time.
+"""Published methods on a language model, side by side: from the same imitated model, at equal device time.
 
-Each preset brings its rewards, its credit and its loss; on equal terms are the model, the start, the tasks, the teams of an
-update, the learning rate and its fall, and the seconds of reinforcement (the runs share the GPU, as many at once in every
-batch). All of them change one set of weights, whatever the regime of their source: the roles of regimes A and C are told apart
-by their calls alone, which departs from sources with networks apart. Ours is team credit with the ledger's shares.
+Each preset brings its rewards, its credit and its loss; on equal terms are the model, the start (one for each seed), the tasks,
+the teams of an update, the learning rate and its fall, and the seconds of reinforcement (the runs share the GPU, as many at once
+in every batch). Seeds share nothing: each can be a part of its own. All methods change one set of weights, whatever the regime of
+their source: the roles of regimes A and C are told apart by their calls alone, which departs from sources with networks apart.
+Ours is team credit with the ledger's shares.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from counterpoint.bench.claims._language import (
     begun,
     folder_of,
     go_on,
+    is_made,
     last_eval,
     scale,
     shown,
@@ -31,7 +34,9 @@ from counterpoint.bench.claims._language import played as reinforced
 from counterpoint.train.folder import RunFolder
 
 PRESETS = ("grpo", "dr_mas", "m_grpo", "c3", "sharp", "magrpo", "matpo", "agent_lightning", "sirius")
-_SECONDS = 90.0
+_SECONDS = 120.0
+_TEAMS = {"groups": 8, "samples": 8}
+"""Of an update: a third of what the other claims play, so that a method has some fifteen updates in its time."""
 
 
 def _arms() -> dict[str, dict[str, Any]]:
@@ -40,22 +45,29 @@ def _arms() -> dict[str, dict[str, Any]]:
     return {"ledger (ours)": ours} | {name: {"preset": name, "learn": {}} for name in PRESETS}
 
 
+def _runs(folder: Path, seeds: Sequence[int]) -> dict[str, list[Path]]:
+    return {arm: [folder / f"{arm.split()[0]}-{one}" for one in seeds] for arm in _arms()}
+
+
+def _config(arm: str, seed: int, start: Path) -> dict[str, Any]:
+    """A run of one method from a start."""
+    how = _arms()[arm]
+    learn = {**reinforced(0, **_TEAMS), "updates": 0, "seconds": max(1.0, _SECONDS * scale()), **how["learn"]}
+    learn.pop("steps")  # a method may say how many
+    more = {"task": [T1], "model": str(start), "imitate": {"steps": 0}, "adapters": "", "learn": learn}
+    return usual(seed, AT_ONCE, **more, **{k: v for k, v in how.items() if k == "preset"})
+
+
 def lm_methods(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """Nine published methods and ours on a language model, one start, equal device time: as it falls; needs CUDA."""
     folder = folder_of("lm-methods")
-    start = begun(folder, seed, usual(seed, 1, task=[T1], imitate=shown(500)))
-    runs: dict[str, list[Any]] = {}
-    given = []
-    for i in range(seeds):  # a seed of every method before the next one, so that a claim made in parts has whole comparisons
-        for arm, how in _arms().items():
-            run = folder / f"{arm.split()[0]}-{seed}-{seed + i}"
-            runs.setdefault(arm, []).append(run)
-            told = {**reinforced(0), "updates": 0, "seconds": max(1.0, _SECONDS * scale()), **how["learn"]}
-            told.pop("steps")  # a method may say how many
-            more = {"task": [T1], "model": str(start), "imitate": {"steps": 0}, "adapters": "", "learn": told}
-            given.append((run, usual(seed + i, AT_ONCE, **more, **{k: v for k, v in how.items() if k == "preset"})))
-    side_by_side(go_on, given)
-    yield from solved_rows("imitation", [start])
+    starts, runs = [folder / f"start-{one}" for one in range(seed, seed + seeds)], _runs(folder, range(seed, seed + seeds))
+    for i, one in enumerate(range(seed, seed + seeds)):  # a seed of every method before the next one
+        mine = {arm: some[i] for arm, some in runs.items()}
+        if not all(is_made(run) for run in mine.values()):  # where all are made, the start's weights are not asked for
+            begun(folder, one, usual(one, 1, task=[T1], imitate=shown(500)))
+        side_by_side(go_on, [(run, _config(arm, one, starts[i])) for arm, run in mine.items()])
+    yield from solved_rows("imitation", starts)
     for arm, some in runs.items():
         yield from solved_rows(arm, some)
         yield reported(f"{arm}: updates", [RunFolder.open(run).about["updates"] for run in some])

@@ -20,7 +20,7 @@ from counterpoint.bench.claim import ClaimRow, at_least
 from counterpoint.display import tracked
 from counterpoint.train.preset import named_preset
 
-UPDATES, TASKS = 14, 300
+UPDATES, TASKS = 28, 300
 _FIRST = 5_000
 # Easy questions: luck is small, so that a few hundred episodes are enough to learn from a team's reward alone.
 EASY: Mapping[str, Any] = {
@@ -32,7 +32,7 @@ _FREE: Mapping[str, Any] = {
     "misconception_b": [0.0] * 3,
 }  # fmt: skip
 # Who is paid for answers alone is judged where answers are all that costs: a debate in which a second look helps, a board, and
-# tasks of one call each. Who learns about agents, and not when to call them: where one family is hardly better than chance.
+# tasks of one call each.
 _DEBATE: Mapping[str, Any] = {
     **_FREE, "vote_items": 6, "max_votes": 8, "votes_per_agent": 8, "max_rounds": 24, "max_agents": 4, "types": 1,
     "skill_a": [0.7] * 3, "skill_b": [0.7] * 3, "refine_gain": 0.6, "round_price": 0.005,
@@ -45,10 +45,15 @@ _ONE_CALL: Mapping[str, Any] = {
     "mismatch": 0.0, "spawn_price": 0.001, "round_price": 0.005, "proposal_flaws": [0.0] * 3, "judge_false_accept": 0.05,
     "judge_false_reject": 0.05,
 }  # fmt: skip
-_UNEVEN: Mapping[str, Any] = {**EASY, "skill_a": [0.6] * 3}
+# Values that are learned by temporal differences, a round at a time: few questions and rounds, one family much better. One answer
+# for each question, calls free: whom to ask is all there is. Several answers, one family no better than chance: who insists.
+_UNEVEN: Mapping[str, Any] = {**EASY, "vote_items": 6, "max_agents": 6, "max_rounds": 8, "skill_a": [0.6] * 3}
+_COIN: Mapping[str, Any] = {**_FREE, "types": 1, "skill_a": [0.5] * 3, "skill_b": [0.99] * 3}
+_WHOM: Mapping[str, Any] = {**_COIN, "vote_items": 6, "max_votes": 1, "max_rounds": 6, "max_agents": 8}
+_INSIST: Mapping[str, Any] = {**_COIN, "vote_items": 8, "max_votes": 4, "max_rounds": 10, "max_agents": 6}
 SUITED: Mapping[str, Mapping[str, Any]] = {
     "maporl": _DEBATE, "comas": _DEBATE, "learning_to_deliberate": _DEBATE, "agent_qmix": _BOARD, "mae": _ONE_CALL,
-    "sage": _ONE_CALL, "difference_rewards": _UNEVEN, "marti_mars2": _UNEVEN,
+    "sage": _ONE_CALL, "vdn": _UNEVEN, "qmix": _UNEVEN, "difference_rewards": _WHOM, "marti_mars2": _INSIST,
 }  # fmt: skip
 """Where it is not `EASY`. What a preset needs of a world (acts, judges, a proposer, a second side) is added to either."""
 

@@ -34,6 +34,8 @@ SHARES = (50, 80, 90)
 _EXACT = 20
 """Up to so many differences every sign pattern is counted; beyond, some are drawn."""
 _BEST = 1e-12
+_DIGITS = 9
+"""In which means are equal."""
 
 
 def area(row: Row) -> float:
@@ -123,7 +125,8 @@ class Standing:
     cpu_s: float
     collapsed: float
     """Share of the seeds."""
-    rank: int = 0
+    rank: float = 0
+    """By the mean; equal ones share the mean of their ranks."""
     rank_low: int = 0
     rank_high: int = 0
     against: Mapping[str, Against] = field(default_factory=dict)
@@ -167,7 +170,7 @@ class Overall:
     """The mean of its ranks."""
     share: float
     """The mean of its final values as shares of the bounds."""
-    worlds: Mapping[str, tuple[int, float]]
+    worlds: Mapping[str, tuple[float, float]]
     """By world: rank and share."""
 
 
@@ -175,7 +178,7 @@ def overall(worlds: Sequence[WorldResult]) -> list[Overall]:
     """Methods with a final value in every world, by the mean of their ranks among those; ties by the mean share."""
     shares = {w.world: {s.method: s.share[0] for s in w.standings if s.is_ranked} for w in worlds}
     names = [m for m in next(iter(shares.values()), {}) if all(m in found for found in shares.values())]
-    places = {w: {m: i for i, m in enumerate(sorted(names, key=lambda m: -found[m]), 1)} for w, found in shares.items()}
+    places = {w: places_of({m: found[m] for m in names}) for w, found in shares.items()}
     out = [
         Overall(
             m, statistics.fmean(p[m] for p in places.values()), statistics.fmean(f[m] for f in shares.values()),
@@ -260,9 +263,16 @@ def _verdict(seeds: int, mean: float, low: float | None, high: float | None, p_h
     return ("better" if mean > 0 else "worse") if p_holm <= LEVEL else "not established"
 
 
-def ranked(shares: Mapping[str, Mapping[int, float]]) -> dict[str, tuple[int, int, int]]:
+def places_of(values: Mapping[str, float]) -> dict[str, float]:
+    """Ranks, the largest first; values that are equal, but for what sums in another order change, share the mean of theirs."""
+    at = [round(value, _DIGITS) for value in values.values()]
+    return {name: sum(x > mine for x in at) + (at.count(mine) + 1) / 2 for name, mine in zip(values, at, strict=True)}
+
+
+def ranked(shares: Mapping[str, Mapping[int, float]]) -> dict[str, tuple[float, int, int]]:
     """Rank by the mean, and the lowest and highest rank that pairs of methods leave open."""
-    names = sorted(shares, key=lambda name: (-statistics.fmean(shares[name].values()), name))
+    means = {name: statistics.fmean(held.values()) for name, held in shares.items()}
+    places, names = places_of(means), sorted(shares, key=lambda name: (-means[name], name))
     pairs = list(itertools.combinations(names, 2))
     adjusted = holm([_paired_p(shares[a], shares[b]) for a, b in pairs])
     low, high = dict.fromkeys(names, 1), dict.fromkeys(names, len(names))
@@ -271,7 +281,7 @@ def ranked(shares: Mapping[str, Mapping[int, float]]) -> dict[str, tuple[int, in
             above, below = (a, b) if statistics.fmean(_paired(shares[a], shares[b])) > 0 else (b, a)
             low[below] += 1
             high[above] -= 1
-    return {name: (place, low[name], high[name]) for place, name in enumerate(names, start=1)}
+    return {name: (places[name], low[name], high[name]) for name in names}
 
 
 def _paired_p(a: Mapping[int, float], b: Mapping[int, float]) -> float | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from counterpoint.bench.race.judging import CLAIM_SEEDS, SHARES, Against, Overall, Row, Standing, WorldResult, judged, overall
-from counterpoint.bench.race.plan import BASELINES, OURS, PLANS, PUBLISHED, about, methods, world_about
+from counterpoint.bench.race.plan import BASELINES, IDLE, OURS, PLANS, PUBLISHED, about, methods, world_about
 from counterpoint.bench.race.rows import read_rows
 from counterpoint.envs.teamworld.suites import SUITES
 from counterpoint.errors import InputError
@@ -102,7 +102,7 @@ def cells(one: Standing, known: Mapping[str, Any]) -> tuple[str, ...]:
     """One line of a world's table; `known` says what the methods are."""
     is_guessed = bool(known.get(one.method, {}).get("guessed"))
     point = one.point if one.is_ranked or one.point != PUBLISHED else "published, untuned"
-    rank = f"{one.rank} [{one.rank_low}, {one.rank_high}]" if one.is_ranked else "–"
+    rank = f"{one.rank:g} [{one.rank_low}, {one.rank_high}]" if one.is_ranked else "–"
     return (
         rank, one.method + (" ?" if is_guessed else ""), point,
         str(len(one.seeds)), interval(one.share), interval(one.area), *(_calls(one, share) for share in SHARES),
@@ -135,10 +135,13 @@ def difference(found: Against | None) -> str:
 def notes(result: RaceResult, world: WorldResult) -> list[str]:
     """What to know beside the numbers of a world."""
     out = []
-    charged = [r["spent"]["charged"] for r in result.rows if _is_final(r, world)]
+    every = [r["spent"]["charged"] for r in result.rows if _is_final(r, world)]
+    charged = [n for n in every if n >= world.budget]
     if charged:
         ends = f"a run ends with the update that spends its budget of {world.budget:,}"
         out.append(f"runs were charged {min(charged):,} to {max(charged):,}: {ends}")
+    if early := len(every) - len(charged):
+        out.append(f"{early} of {len(every)} runs ended earlier: {IDLE} updates in a row with under one call an episode")
     if charged and max(charged) > (1 + _EVEN) * min(charged):
         out.append(f"these are more than {_EVEN:.0%} apart, because updates are large here: a larger --budget evens that out")
     if world.is_screening:
@@ -199,7 +202,7 @@ def _opening(result: RaceResult, made_by: str) -> list[str]:
 def overview_cells(one: Overall, known: Mapping[str, Any]) -> tuple[str, ...]:
     """One line of the table over all worlds."""
     name = one.method + (" ?" if known.get(one.method, {}).get("guessed") else "")
-    by_world = (f"{100 * share:.0f} ({rank})" for rank, share in one.worlds.values())
+    by_world = (f"{100 * share:.0f} ({rank:g})" for rank, share in one.worlds.values())
     return f"{one.rank:.1f}", name, f"{100 * one.share:.0f}", *by_world
 
 
@@ -292,9 +295,11 @@ def _how(plan: Mapping[str, Any], head: Mapping[str, Any]) -> list[str]:
         "interval over training seeds. *Area*: the mean of the held-out curve over the budget. *Calls to q %*: what was charged "
         "when the curve first reached q % of the best value known in this world (a method's mean or a rule's); the median over "
         "the seeds that did. The bound is an expectation over tasks: on the tasks that were drawn a share may lie above 100 %.",
-        "- *rank*: by the mean; in brackets what paired t-tests leave open, Holm over all pairs of the world.",
+        "- *rank*: by the mean, equal ones sharing the mean of their ranks; in brackets what paired t-tests leave open, "
+        "Holm over all pairs of the world.",
         f"- *minus grpo*, *minus ours*: paired by seed, in % of the bound. Exact sign-flip test, Holm over the rows of a world; "
         f"a claim needs {CLAIM_SEEDS} seeds. *equal*: the whole 95 % interval lies within 2 % of the bound.",
-        "- *collapsed*: share of the seeds that ended calling nobody.",
+        f"- *collapsed*: share of the seeds that ended calling nobody. After {IDLE} updates in a row with under one call an "
+        "episode a run ends, and its value stays what it is.",
         f"- ours is `{OURS}`. It runs on the same terms, without the wider updates of its own file.",
     ]

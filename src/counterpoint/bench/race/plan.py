@@ -25,6 +25,9 @@ EPISODES = 32
 """Per update, for every method."""
 CURVE = (0.0, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 1.0)
 """Shares of the budget after which the held-out tasks are played."""
+IDLE = 100
+"""Updates in a row with under one call an episode, after which a run ends as collapsed: hardly anything is left to learn from. Of
+rows that were run to the end none is another recipe for that."""
 TUNING_SEED, CONFIRM_SEED = 100, 200
 FINAL_TASKS, TUNING_TASKS = 500_000, 600_000
 """The first held-out task; training begins at 1,000,000, and evaluations of `counterpoint train` at 0."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from counterpoint.bench.race.judging import best_points, chosen_point
-from counterpoint.bench.race.plan import CURVE, PUBLISHED, Method, Race, RaceRun, grid
+from counterpoint.bench.race.plan import CURVE, IDLE, PUBLISHED, Method, Race, RaceRun, grid
 from counterpoint.bench.race.rows import Claim, RaceFolder
 from counterpoint.errors import CounterpointError, Refused
 from counterpoint.train.runner import Job, Runner
@@ -53,24 +53,28 @@ def _trained(payload: Mapping[str, Any]) -> dict[str, Any]:
     first, count = payload["tasks"]
     tasks, points = first + np.arange(count), list(CURVE)
     curve: list[list[float]] = []
+    idle = 0
     while True:
-        if points and training.progress >= points[0]:
-            while points and training.progress >= points[0]:
-                points.pop(0)
+        is_over = training.is_done or idle >= IDLE
+        if is_over or training.progress >= points[0]:
+            points = [share for share in points if training.progress < share]
             values, columns = _played(training, tasks)
             value, calls = float(values.mean()), float(columns["calls"].mean())
             if not all(np.isfinite(held).all() for held in (np.asarray(value), *training.weights().values())):
                 raise CounterpointError(f"values or weights are not finite numbers after {training.update} updates")
             curve.append([training.totals["charged"], round(value, 6), round(calls, 3)])
-        if training.is_done:
+        if is_over:
             break
+        before = dict(training.totals)
         job = training.job(training.update, training.update, training.weights())
         training.learn([play(job.payload, job.weights)])
+        made = {k: n - before[k] for k, n in training.totals.items()}
+        idle = idle + 1 if made["calls"] < made["episodes"] else 0
     spread = float(values.std(ddof=1) / math.sqrt(count)) if count > 1 else 0.0
     means = {name: round(float(columns[name].mean()), 4) for name in ("agents", "rounds", "calls", "quality")}
     return {
         "status": "done", "value": value, "se": spread, "curve": curve, "updates": training.update,
-        "spent": dict(training.totals), "means": means, "collapsed": _is_collapsed(curve),
+        "spent": dict(training.totals), "means": means, "collapsed": idle >= IDLE or _is_collapsed(curve),
     }  # fmt: skip
 
 
