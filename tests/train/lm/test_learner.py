@@ -259,6 +259,10 @@ def test_where_memory_is_short_a_step_begins_again_with_smaller_micro_batches(mo
     assert met == [32, 16, 8, 8, 8, 8]
     assert expected["micro_batch"] == 8.0
     assert all(torch.equal(a, b) for a, b in zip(small.learned, short.learned, strict=True))
+    met.clear()
+    reads = LanguageLearner(Network(SHAPE), weights_of(), Options(lr=0.02, tokens=32))
+    reads.logps(given)  # log-probabilities that are only read, too
+    assert met == [32, 16, 8, 8, 8, 8]
 
 
 def test_where_one_conversation_is_too_long_for_the_memory_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     Loss = Callable[[Tensor, Sequence[int]], tuple[Tensor, dict[str, float]]]
     """From the log-probabilities of what some calls said, and the calls: their part of the loss, and of what to say of it."""
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -150,9 +152,12 @@ class LanguageLearner:
 
     def logps(self, sequences: Sequence[Said], weights: Weights | None = None) -> list[NDArray[np.float64]]:
         """Log-probabilities of what was said, one array for each sequence; no gradients."""
+        used = self.now() if weights is None else weights
+        return self._fitting(sequences, lambda: self._read(sequences, used))
+
+    def _read(self, sequences: Sequence[Said], used: Weights) -> list[NDArray[np.float64]]:
         out: list[NDArray[np.float64]] = [np.empty(0)] * len(sequences)
         with torch.no_grad():
-            used = self.now() if weights is None else weights
             for batch in self._batches(sequences):
                 got = self._said(used, batch).double().cpu().numpy()
                 calls = [i for one in batch for i in one.calls]
@@ -247,17 +252,7 @@ class LanguageLearner:
     # -- one step ----------------------------------------------------------------------------------------------------
 
     def _step(self, sequences: Sequence[Said], loss: Loss) -> dict[str, float]:
-        while True:
-            try:
-                told = self._gradient(sequences, loss)
-                break
-            except torch.OutOfMemoryError:
-                longest = max(len(one.tokens) for batch in self._batches(sequences) for one in batch)
-                if self.options.tokens <= longest:
-                    what = f"the GPU's memory is too small for one conversation of {longest:,} tokens"
-                    raise Refused(what, fix="a shorter context, adapters instead of all weights, or a smaller model") from None
-                self.options = replace(self.options, tokens=max(longest, self.options.tokens // 2))
-            torch.cuda.empty_cache()
+        told = self._fitting(sequences, lambda: self._gradient(sequences, loss))
         norm = float(torch.nn.utils.clip_grad_norm_(self.learned, self.options.clip_norm, foreach=True))
         if not np.isfinite(norm):
             self.optimizer.zero_grad(set_to_none=True)
@@ -265,6 +260,19 @@ class LanguageLearner:
             raise NotFinite(f"the gradient's size is {norm}", where=where, fix="a lower learning rate")
         self.optimizer.step()
         return told | {"gradient": norm, "micro_batch": float(self.options.tokens)}
+
+    def _fitting(self, sequences: Sequence[Said], made: Callable[[], _T]) -> _T:
+        """What is made of the sequences, in micro-batches that fit into the GPU's memory."""
+        while True:
+            try:
+                return made()
+            except torch.OutOfMemoryError:
+                longest = max(len(one.tokens) for batch in self._batches(sequences) for one in batch)
+                if self.options.tokens <= longest:
+                    what = f"the GPU's memory is too small for one conversation of {longest:,} tokens"
+                    raise Refused(what, fix="a shorter context, adapters instead of all weights, or a smaller model") from None
+                self.options = replace(self.options, tokens=max(longest, self.options.tokens // 2))
+            torch.cuda.empty_cache()
 
     def _gradient(self, sequences: Sequence[Said], loss: Loss) -> dict[str, float]:
         """The gradient of the loss over all sequences, left at the parameters; the loss, and what else is said of it."""
