@@ -91,7 +91,7 @@ def assigned(
         options["replay"] = replay
     if baselines and "start" in mechanism.options:
         options["start"] = baselines
-    credit, kept = _judged(mechanism, paid.traces, options, is_idle=not out.columns["calls"].any())
+    credit, kept = _judged(mechanism, paid.traces, options, out)
     books = [_Book(t) for t in traces]
     for row in credit.rows:
         books[kept[row.trace]].put(row.unit, row.unit_id, row.value)
@@ -105,13 +105,14 @@ def assigned(
 
 
 def _judged(
-    mechanism: Mechanism, traces: Sequence[Trace], options: Mapping[str, Any], *, is_idle: bool
+    mechanism: Mechanism, traces: Sequence[Trace], options: Mapping[str, Any], out: Rollout
 ) -> tuple[Credit, list[int]]:  # fmt: skip
     """The credit, and the places of its traces; no row at all where nobody was called and the mechanism has nothing to judge."""
     try:
         return identified(mechanism, traces, options)
     except NotIdentified:
-        if not is_idle:
+        calls = out.columns.get("calls")
+        if calls is None or calls.any():
             raise
         return Credit("none", mechanism.estimand, False, (), ()), []
 
