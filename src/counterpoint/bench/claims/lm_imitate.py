@@ -52,7 +52,7 @@ def lm_imitate(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     for when, evals, solved in (("before", first, before), ("after", last, after)):
         yield reported(f"all six: {when}, malformed", [e["malformed"] for e in evals])
         yield reported(f"all six: {when}, solved, sampled", solved.mean(1).tolist())
-    yield at_least("all six: more is solved than before", (after - before).mean(1).tolist(), 0.0, by="low")
+    yield at_least("all six: how much more is solved than before", (after - before).mean(1).tolist(), 0.1, by="low")
 
 
 def by_task(evals: Sequence[Mapping[str, Any]], key: str) -> np.ndarray:

@@ -13,8 +13,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from counterpoint.bench.claim import ClaimRow, reported
 from counterpoint.bench.claims._language import (
     AT_ONCE,
@@ -31,6 +29,7 @@ from counterpoint.bench.claims._language import (
     usual,
 )
 from counterpoint.bench.claims._language import played as reinforced
+from counterpoint.bench.race.judging import places_of
 from counterpoint.train.folder import RunFolder
 
 PRESETS = ("grpo", "dr_mas", "m_grpo", "c3", "sharp", "magrpo", "matpo", "agent_lightning", "sirius")
@@ -75,7 +74,7 @@ def lm_methods(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
         if arm != "grpo":
             over = [last_eval(a)["solved"] - last_eval(b)["solved"] for a, b in zip(some, runs["grpo"], strict=True)]
             yield reported(f"{arm} over grpo, solved, sampled", over)
-    solved = np.array([[last_eval(run)["solved"] for run in some] for some in runs.values()])
-    better, same = (solved[None] > solved[:, None]).sum(1), (solved[None] == solved[:, None]).sum(1)
-    for arm, places in zip(runs, better + (same + 1) / 2, strict=True):  # equal ones share the mean of their ranks
-        yield reported(f"{arm}: rank among {len(runs)}", [float(x) for x in places])
+    solved = [{arm: last_eval(some[i])["solved"] for arm, some in runs.items()} for i in range(seeds)]
+    places = [places_of(one) for one in solved]
+    for arm in runs:
+        yield reported(f"{arm}: rank among {len(runs)}", [one[arm] for one in places])

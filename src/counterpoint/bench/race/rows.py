@@ -151,7 +151,7 @@ def _json(path: Path, fix: str) -> dict[str, Any]:
 
 def write_rows(path: Path, head: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> None:
     """A race as one file: its head, then a row a line."""
-    put([(path, "".join(json.dumps(one) + "\n" for one in (head, *rows)).encode())])
+    put([(path, "".join(json.dumps(one, separators=(",", ":")) + "\n" for one in (head, *rows)).encode())])
 
 
 def read_rows(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
