@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -172,7 +173,7 @@ def test_a_trace_that_a_mechanism_refuses_by_name_is_left_out(
     assert found.uncovered["stop"] == (ep == 2).sum()
 
 
-def test_what_cannot_be_judged_stops_the_run_unless_nobody_was_called(
+def test_what_cannot_be_judged_stops_the_run_unless_nobody_was_called_or_asked(
     net: Network, played: TracedRollout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run(traces: Sequence[Trace]) -> Credit:
@@ -185,6 +186,13 @@ def test_what_cannot_be_judged_stops_the_run_unless_nobody_was_called(
     found = assigned(preset, idle, played.traces, net, progress=0.0)
     assert found.uncovered["stop"] == len(out.tables["stop"]["ep"])
     assert not any(rows.any() for rows in found.advantages.values())
+    assert out.config.vote_items
+    unasked = [
+        msgspec.structs.replace(t, events=[e for e in t.events if not (e.type == "return" and (e.task or "").startswith("vote "))])
+        for t in played.traces
+    ]
+    assert len(unasked[0].events) < len(played.traces[0].events)
+    assert not any(rows.any() for rows in assigned(preset, out, unasked, net, progress=0.0).advantages.values())
 
 
 # -- rewards

@@ -107,14 +107,22 @@ def assigned(
 def _judged(
     mechanism: Mechanism, traces: Sequence[Trace], options: Mapping[str, Any], out: Rollout
 ) -> tuple[Credit, list[int]]:  # fmt: skip
-    """The credit, and the places of its traces; no row at all where nobody was called and the mechanism has nothing to judge."""
+    """The credit, and the places of its traces; no row at all where the mechanism has nothing to judge in an idle batch."""
     try:
         return identified(mechanism, traces, options)
     except NotIdentified:
-        calls = out.columns.get("calls")
-        if calls is None or calls.any():
+        if not _is_idle(out, traces):
             raise
         return Credit("none", mechanism.estimand, False, (), ()), []
+
+
+def _is_idle(out: Rollout, traces: Sequence[Trace]) -> bool:
+    """Whether nobody was called in any episode; or, in a world with questions, nobody was asked one."""
+    calls = out.columns.get("calls")
+    if calls is None or not calls.any():
+        return calls is not None
+    asked = any(e.type == "return" and (e.task or "").startswith("vote ") for trace in traces for e in trace.events)
+    return out.config.vote_items > 0 and not asked
 
 
 def outcomes(preset: Preset, out: Rollout, traces: Sequence[Trace], *, progress: float) -> np.ndarray:

@@ -20,7 +20,8 @@ EVERY = SUITES["full"]
 def test_the_core_has_six_worlds_and_a_world_for_every_decision() -> None:
     assert len(SUITES["core"]) == 6
     assert set(SUITES["core"]) < set(EVERY)
-    assert {world.decision for world in SUITES["core"]} == {*DECISIONS, "all"}
+    assert {name for world in SUITES["core"] for name in world.decisions} == set(DECISIONS)
+    assert {world.decisions for world in SUITES["core"] if len(world.decisions) == 1} == {(name,) for name in DECISIONS}
     assert len({world.name for world in EVERY}) == len(EVERY)
 
 
@@ -62,6 +63,14 @@ def test_delegation_by_type_or_by_family_alone_is_worse_than_by_both() -> None:
         for way in ("matched", "by_type", "by_family", "dear")
     )
     assert all(both > other + 0.1 * crew.bound for other in alone)
+
+
+def test_doing_nothing_is_among_the_rules_and_leaves_half_of_the_questions_right() -> None:
+    """A question that nobody is asked keeps its default answer, which is right half of the time; nothing else pays."""
+    rules = {name: suite_worlds()[name].rules for name in ("width", "critic")}
+    assert rules["width"]["nobody"] == 0
+    assert rules["critic"]["nobody"] == pytest.approx((6 * 2 / 2 + 8 * 2 / 2) / 2, abs=1.5)
+    assert rules["critic"]["nobody"] < rules["critic"]["serial"] < rules["critic"]["known"]
 
 
 def test_no_rule_of_merging_does_for_questions_with_and_without_a_critic() -> None:

@@ -1,8 +1,8 @@
 """What the claims about language models share: runs in folders that are gone on with, several of them at once on one GPU.
 
 Always true: a run that is finished is read and not made again; one that was cut off goes on. So a claim can be made in parts: the
-same command again goes on where the last one ended. Delete the folder (`$COUNTERPOINT_RUNS`, else ./runs, then claims/NAME) to
-begin anew.
+same command again goes on where the last one ended, and finished runs are read without a GPU. Delete the folder
+(`$COUNTERPOINT_RUNS`, else ./runs, then claims/NAME) to begin anew.
 """
 
 from __future__ import annotations
@@ -58,18 +58,24 @@ def scaled(count: int, least: int = 2) -> int:
     return max(least, round(count * scale()))
 
 
-def device() -> str:
-    """The GPU; without one the claim is refused, but for a trial."""
+def has_gpu() -> bool:
+    """Whether there is a GPU with CUDA here."""
     from counterpoint.train.lm.policies import check_device
 
     try:
         check_device("cuda")
     except Refused:
-        if scale() < 1:
-            return "cpu"
-        fix = "run it on a machine with one"
-        raise Refused("this claim trains a language model and needs a GPU with CUDA", fix=fix) from None
-    return "cuda"
+        return False
+    return True
+
+
+def device() -> str:
+    """The GPU; without one the claim is refused, but for a trial."""
+    if has_gpu():
+        return "cuda"
+    if scale() < 1:
+        return "cpu"
+    raise Refused("this claim trains a language model and needs a GPU with CUDA", fix="run it on a machine with one")
 
 
 def folder_of(claim: str) -> Path:
@@ -78,10 +84,10 @@ def folder_of(claim: str) -> Path:
 
 
 def usual(seed: int, at_once: int, **more: Any) -> dict[str, Any]:
-    """Settings that all runs of the claims share, with `at_once` of them on one GPU."""
-    cores, is_gpu = os.cpu_count() or 2, device() == "cuda"
+    """Settings that all runs of the claims share, with `at_once` of them on one GPU; refused only when a run begins."""
+    cores, is_gpu = os.cpu_count() or 2, has_gpu() or scale() == 1
     return {
-        "model": model(), "device": device(), "seed": seed, "eval_every": 10_000, "checkpoint_every": 10_000,
+        "model": model(), "device": "cuda" if is_gpu else "cpu", "seed": seed, "eval_every": 10_000, "checkpoint_every": 10_000,
         "eval_episodes": scaled(HELD_OUT), "is_greedy_too": True, "is_eval_first": False, "keep_traces": 2,
         "workers": max(1, (cores - at_once) // at_once), "slots": max(128, 768 // at_once) if is_gpu else 32,
         "tokens": (49_152 if at_once == 1 else 24_576) if is_gpu else 4096, "context": 4096, **more,

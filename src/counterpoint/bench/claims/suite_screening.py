@@ -17,7 +17,7 @@ from counterpoint.envs.teamworld.suites import DECISIONS, SUITES, SuiteWorld, sc
 from counterpoint.errors import InputError
 
 LEAST = 0.10
-_TASKS = 16  # of each sort, world and repetition
+_TASKS = 32  # of each sort, world and repetition
 _REHEARSED = 8
 _CORE = {world.name for world in SUITES["core"]}
 

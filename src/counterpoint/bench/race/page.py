@@ -231,7 +231,7 @@ def _world_part(result: RaceResult, world: WorldResult) -> list[str]:
     rules = ", ".join(f"{name} {value / world.bound:.1%}" for name, value in told.get("rules", {}).items())
     out = [f"## {world.world}", ""]
     first, rest = told.get("about", "")[:1].upper(), told.get("about", "")[1:]
-    what = f"{first}{rest}. The decision it is about: {told['decision']}. " if told.get("decision") else ""
+    what = f"{first}{rest}. What it is about: {told['decision']}. " if told.get("decision") else ""
     out.append(f"{what}Bound {world.bound:.4g} points; best known {world.best_known / world.bound:.1%} of it."
                + (f" By hand: {rules}." if rules else ""))  # fmt: skip
     header = [*HEADER, "command"]

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 
 import counterpoint.registry as registry
+from counterpoint.envs.teamworld.action import Action
 from counterpoint.envs.teamworld.config import RULES, Config
+from counterpoint.envs.teamworld.observation import Observation
 from counterpoint.envs.teamworld.policies import play
 from counterpoint.envs.teamworld.policies.composed import ComposedPolicy, Parts
 from counterpoint.envs.teamworld.world import TeamWorld
@@ -24,6 +26,16 @@ from counterpoint.errors import NotFound, did_you_mean
 DECISIONS = ("spawn", "delegate", "communicate", "aggregate", "stop")
 _FIRST_TASK = 1_000_000
 _BEST = Parts(play="optimal")
+
+
+class _Nobody:
+    """Ends before anybody is called: what doing nothing is worth."""
+
+    name = "nobody"
+
+    def act(self, obs: Observation) -> Action:
+        """Stop."""
+        return Action(stop=np.ones(obs.episodes, np.bool_))
 
 
 @dataclass(frozen=True)
@@ -49,8 +61,8 @@ class SuiteWorld:
 
     @property
     def decision(self) -> str:
-        """The sub-decision that it is about, or "all"."""
-        return self.decisions[0] if len(self.decisions) == 1 else "all"
+        """The sub-decisions that it is about, in words."""
+        return ", ".join(self.decisions)
 
     @cached_property
     def worlds(self) -> tuple[TeamWorld, ...]:
@@ -70,11 +82,13 @@ class SuiteWorld:
 
     @cached_property
     def rules(self) -> dict[str, float]:
-        """What hand-made play gets on 16 tasks of each sort: the known play, one worker, and as many as may be."""
+        """What hand-made play gets on 16 tasks of each sort: the known play, nobody, one worker, and as many as may be."""
         seeds = _FIRST_TASK * len(self.mix) + np.arange(16 * len(self.mix))
-        out = {"known": float(self.values(self.known, seeds).mean())}
+        mine = [seeds[seeds % len(self.mix) == i] for i in range(len(self.mix))]
+        idle = [play(config, _Nobody(), some).value().mean() for config, some in zip(self.configs, mine, strict=True)]
+        out = {"known": float(self.values(self.known, seeds).mean()), "nobody": float(np.mean(idle))}
         for name in ("serial", "spawn_all"):
-            parts = [world.run(name, seeds[seeds % len(self.mix) == i]).values.mean() for i, world in enumerate(self.worlds)]
+            parts = [world.run(name, some).values.mean() for world, some in zip(self.worlds, mine, strict=True)]
             out[name] = float(np.mean(parts))
         return out
 
@@ -227,13 +241,16 @@ BRIEFING = SuiteWorld(
     (_BEST, _BEST),
 )  # fmt: skip
 
+_FEW_FINDS = {"pool_mean": 4.0, "pool_shape": 2.0, "pool_slots": 16, "pool_calls": 6, "pool_find": (0.3, 0.3), "pool_items": 2}
+
 CRITIC = SuiteWorld(
     "critic",
-    "questions of which three in four mislead everybody: behind a critic the votes that pass are right, without one they are not",
+    "questions of which three in four mislead everybody (behind a critic the votes that pass are right, without one not), "
+    "and two small pools that pay whoever asks",
     ("aggregate",),
     "wide_verify",
-    {**_LONG, **_TRICKS, "max_agents": 12},
-    ({"vote_items": 24, **_CRITIC}, {"vote_items": 32}),
+    {**_LONG, **_TRICKS, **_FEW_FINDS, "max_agents": 6, "vote_weight": 2.0, "max_votes": 4},
+    ({"vote_items": 6, **_CRITIC}, {"vote_items": 8}),
     (replace(_BEST, aggregate="majority"), _BEST),
 )
 
@@ -252,22 +269,26 @@ PATIENCE = SuiteWorld(
 
 CAMPAIGN = SuiteWorld(
     "campaign",
-    "urgent jobs for family A; patient pools for A and drafts for B, of two types; trick questions with a critic, and without",
-    DECISIONS,
+    "ten items each time: urgent jobs for family A; patient pools for A and drafts for B, of two types; trick questions with a "
+    "critic, and without, beside pools",
+    ("delegate", "communicate", "aggregate", "stop"),
     "mixture",
     {
-        **_LONG, **_JOBS, **_TRICKS, "drift": (0.0, 0.0), "max_agents": 24, "vote_items": 0, "pool_items": 0, "draft_items": 0,
-        "chain_items": 0, "node_modules": 0, "price": (0.05, 0.1), "spawn_price": 1.6, "brief_price": 0.12,
-        "node_right": (0.95, 0.5), "pool_find": (0.12, 0.04), "pool_mean": 12.0, "pool_shape": 0.3, "pool_slots": 96,
-        "pool_calls": 40, "draft_gain": (0.2, 0.6),
+        **_LONG, **_JOBS, **_TRICKS, "drift": (0.0, 0.0), "max_agents": 16, "vote_items": 0, "pool_items": 0, "draft_items": 0,
+        "chain_items": 0, "node_modules": 0, "price": (0.05, 0.1), "spawn_price": 1.2, "brief_price": 0.25,
+        "brief_factor": (0.3, 0.6, 1.0, 0.9), "node_right": (0.95, 0.5), "pool_find": (0.3, 0.06), "pool_mean": 7.5,
+        "pool_shape": 0.5, "pool_slots": 32, "pool_calls": 12, "draft_gain": (0.1, 0.6), "draft_calls": 10, "max_votes": 5,
     },
     (
-        {"node_modules": 24, "node_weight": 3.5, "round_price": 6.4},
-        {"pool_items": 5, "draft_items": 8, "types": 2},
-        {"vote_items": 24, "vote_weight": 1.5, **_CRITIC},
-        {"vote_items": 24, "vote_weight": 2.5},
+        {"node_modules": 10, "node_weight": 6.5, "round_price": 2.8},
+        {"pool_items": 7, "draft_items": 3, "types": 2, "pool_weight": 1.45, "draft_weight": 4.0, "mismatch": 0.2},
+        {"vote_items": 7, "pool_items": 3, "vote_weight": 7.0, "pool_weight": 1.1, **_CRITIC},
+        {"vote_items": 7, "pool_items": 3, "vote_weight": 10.0, "pool_weight": 0.8},
     ),
-    (replace(_BEST, spawn="8"), replace(_BEST, spawn="4"), replace(_BEST, aggregate="majority"), _BEST),
+    (
+        replace(_BEST, spawn="5"), replace(_BEST, spawn="7"), replace(_BEST, spawn="1", aggregate="majority"),
+        replace(_BEST, spawn="1"),
+    ),
 )  # fmt: skip
 
 ERRANDS = SuiteWorld(
@@ -297,7 +318,7 @@ TERSE = replace(
 )  # fmt: skip
 LAX_CRITIC = replace(
     CRITIC, name="lax_critic", about="as critic, with a critic that passes one wrong vote in eight",
-    mix=({"vote_items": 24, **_CRITIC, "critic_false_accept": 0.125}, {"vote_items": 32}),
+    mix=({"vote_items": 6, **_CRITIC, "critic_false_accept": 0.125}, {"vote_items": 8}),
 )  # fmt: skip
 DRAFTS = replace(
     PATIENCE, name="drafts", about="drafts alone, and dearer calls",
