@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -136,6 +137,27 @@ def test_the_running_mean_forgets_the_beginning() -> None:
     for one in (learner, again):
         one.swap()
         assert one.weights["norm"].tolist() == [4.0] * 16
+
+
+@pytest.mark.parametrize(("limit", "kept"), [(0.0, 1.0), (1e9, 1.0), (1.0, 0.0625), (1e-12, 0.0)])
+def test_an_update_that_moves_too_far_is_halved_or_taken_back(limit: float, kept: float) -> None:
+    weights = weights_of()
+    learner = LanguageLearner(Network(SHAPE), weights, Options(lr=0.05, kl_limit=limit))
+    before = {name: w.detach().clone() for name, w in weights.items()}
+    calls = [said(f"c{i}", [1, 2, i], [3 + i % 5, 0]) for i in range(6)]
+    amounts = np.array([1.0, -1.0])
+    sampled = [replace(c, sampler=p, advantages=amounts) for c, p in zip(calls, learner.logps(calls), strict=True)]
+    told = learner.improve(sampled, Objective())
+    gap = np.concatenate(learner.logps(sampled)) - np.concatenate([c.sampler for c in sampled if c.sampler is not None])
+    moved = float((np.expm1(gap) - gap).mean())
+    if not limit:
+        assert moved > 1
+        assert "step_kept" not in told
+        return
+    assert told["kl_after"] == pytest.approx(moved)
+    assert moved <= limit
+    assert told["step_kept"] == kept
+    assert all(torch.equal(before[n], weights[n]) for n in weights) == (kept == 0.0)
 
 
 def test_a_loss_that_is_no_number_changes_nothing_and_names_the_sequences() -> None:

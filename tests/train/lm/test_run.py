@@ -207,6 +207,7 @@ def test_bad_input_is_one_clear_error_and_nothing_is_written(model: Path, tmp_pa
         ({"device": "cuda"}, "no GPU"), ({"device": "tpu"}, "no device"), ({"learn": {"samples": 1}}, "groups of one"),
         ({"learn": {"credit": ["message_delete"]}}, "needs forks"),
         ({"learn": {"updates": 0}, "imitate": {"steps": 0}}, "nothing to learn"), ({"prices": {"agent": -1}}, "a price of -1"),
+        ({"learn": {"kl_limit": -0.1}}, "learn.kl_limit is -0.1"), ({"learn": {"kl_limit": 0.1, "loss": "sft"}}, "kl_limit is 0.1"),
         ({"learn": {"level": "word"}}, "learn.level"), ({"adapters": "each"}, "adapters"),
         ({"learn": {"options": {"group_relative": {"convetion": "rloo"}}}}, "convention"),
     ]  # fmt: skip

@@ -87,7 +87,7 @@ def _kl(rows: Sequence[Row]) -> LanguageAlert | None:
     if not isinstance(kl, (int, float)) or not kl > _KL:
         return None
     what = f"the policy moved {kl:.3g} nats per token within one update"
-    return LanguageAlert("kl_jump", what, "a lower learn.lr, or fewer learn.steps")
+    return LanguageAlert("kl_jump", what, "a lower learn.lr, fewer learn.steps, or a learn.kl_limit")
 
 
 def _silent(rows: Sequence[Row]) -> LanguageAlert | None:

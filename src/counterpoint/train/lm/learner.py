@@ -78,6 +78,12 @@ class Options:
     """Tokens of a micro-batch; on a CPU padding is counted."""
     steps: int = 1
     """Optimiser steps that the sequences of an update are divided among."""
+    kl_limit: float = 0.0
+    """Most that an update may move what was said, in KL per token; 0: no limit."""
+
+
+_JUDGED = 64
+"""Calls on which an update is held to its limit."""
 
 
 class _Laid(NamedTuple):
@@ -217,12 +223,33 @@ class LanguageLearner:
         if len(told) < len(sequences):
             raise InputError("a sequence without advantages or log-probabilities", fix="rows of sampled calls with credit")
         references = None if reference is None or not objective.beta else self.logps(told, reference)
+        before = [p.detach().clone() for p in self.learned] if self.options.kl_limit else []
         reports = []
         for part in self._parts(len(told)):
             mine = [told[i] for i in part]
             mine_reference = None if references is None else [references[i] for i in part]
             reports.append(self._policy_step(mine, objective, mine_reference))
-        return _means(reports)
+        return _means(reports) | (self._hold(told, before) if before and told else {})
+
+    def _hold(self, told: Sequence[Said], before: Sequence[Tensor]) -> dict[str, float]:
+        """Halve an update that moved too far towards where it began until it keeps the limit; after four halves take it back.
+
+        TRPO's backtracking (arXiv 1502.05477) on the sampled KL, mean over tokens of r - 1 - log r with r = pi / pi_old (k3), of
+        some of the calls that taught. It departs in the path: a straight line from the old weights to what the optimiser made of
+        them, and its moments stay as they are.
+        """
+        some = told[:: -(-len(told) // _JUDGED)]
+        old = np.concatenate([_known(s.sampler if s.old is None else s.old) for s in some])
+        for kept in (1.0, 0.5, 0.25, 0.125, 0.0625, 0.0):
+            if kept < 1:
+                with torch.no_grad():
+                    for now, was in zip(self.learned, before, strict=True):
+                        now.lerp_(was, 0.5) if kept else now.copy_(was)
+            ratio = np.concatenate(self.logps(some)) - old
+            moved = float((np.expm1(ratio) - ratio).mean())
+            if moved <= self.options.kl_limit:
+                break
+        return {"kl_after": moved, "step_kept": kept}
 
     def _policy_step(
         self, sequences: list[Said], objective: Objective, references: list[NDArray[np.float64]] | None

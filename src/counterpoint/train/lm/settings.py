@@ -154,6 +154,9 @@ class Learn:
     kl: Literal["k1", "k2", "k3"] = "k3"
     beta: float = 0.0
     """Weight of the divergence from the model that reinforcement begins with."""
+    kl_limit: float = 0.0
+    """Most that one update may move what was said (KL per token, 0.02 for instance): a step that goes further is halved, at most
+    four times, then taken back. 0: no limit. With `loss = "clip"` only."""
 
     def objective(self) -> Objective:
         """What an update minimises."""
@@ -232,6 +235,8 @@ class LanguageSettings:
             raise InputError(f"learn.alternate is {l.alternate}, learn.dpo_beta {l.dpo_beta}", fix="0 or more; above 0")
         if not 0 < l.last_rate <= 1:
             raise InputError(f"learn.last_rate is {l.last_rate}", fix="above 0 and at most 1")
+        if not l.kl_limit >= 0 or (l.kl_limit and l.loss != "clip"):
+            raise InputError(f"learn.kl_limit is {l.kl_limit}", fix='0 for none, or above: 0.02; with loss = "clip" only')
         if not 0 <= l.average < 1:
             raise InputError(f"learn.average is {l.average}", fix="0 for none, or below 1: 0.8")
         l.objective()

@@ -330,7 +330,7 @@ class LanguageTraining:
     def _improve(self, name: str, mine: list[Said]) -> dict[str, float]:
         learn, learner = self.settings.learn, self.policies.learners[name]
         learner.set_rate(self.rate())
-        learner.options = replace(learner.options, steps=learn.steps)
+        learner.options = replace(learner.options, steps=learn.steps, kl_limit=learn.kl_limit)
         if learn.loss == "sft":
             return learner.imitate_some([s for s in mine if s.advantages is not None and s.advantages.mean() > 0])
         if learn.loss == "dpo":
