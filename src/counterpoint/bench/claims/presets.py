@@ -18,6 +18,7 @@ import numpy as np
 import counterpoint.registry as registry
 from counterpoint.bench.claim import ClaimRow, at_least
 from counterpoint.display import tracked
+from counterpoint.envs.teamworld.suites import CRITIC
 from counterpoint.train.preset import named_preset
 
 UPDATES, TASKS = 28, 300
@@ -51,9 +52,14 @@ _UNEVEN: Mapping[str, Any] = {**EASY, "vote_items": 6, "max_agents": 6, "max_rou
 _COIN: Mapping[str, Any] = {**_FREE, "types": 1, "skill_a": [0.5] * 3, "skill_b": [0.99] * 3}
 _WHOM: Mapping[str, Any] = {**_COIN, "vote_items": 6, "max_votes": 1, "max_rounds": 6, "max_agents": 8}
 _INSIST: Mapping[str, Any] = {**_COIN, "vote_items": 8, "max_votes": 4, "max_rounds": 10, "max_agents": 6}
+# Six small pools, in which every call pays: who learns slowly, or from calls played again, sees what it does. And questions that
+# mislead beside two such pools.
+_SEARCH: Mapping[str, Any] = {**CRITIC.set, "vote_items": 0, "pool_items": 6}
+_ASK_TOO: Mapping[str, Any] = {**CRITIC.set, **CRITIC.mix[1]}
 SUITED: Mapping[str, Mapping[str, Any]] = {
     "maporl": _DEBATE, "comas": _DEBATE, "learning_to_deliberate": _DEBATE, "agent_qmix": _BOARD, "mae": _ONE_CALL,
     "sage": _ONE_CALL, "vdn": _UNEVEN, "qmix": _UNEVEN, "difference_rewards": _WHOM, "marti_mars2": _INSIST,
+    "c3_replay": _SEARCH, "dec_pomdp": _SEARCH, "puppeteer": _SEARCH, "magrpo": _ASK_TOO,
 }  # fmt: skip
 """Where it is not `EASY`. What a preset needs of a world (acts, judges, a proposer, a second side) is added to either."""
 
