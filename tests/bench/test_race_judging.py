@@ -15,6 +15,7 @@ from counterpoint.bench.race.judging import (
     best_points,
     calls_to,
     chosen_point,
+    final_of,
     judged,
     overall,
     ranked,
@@ -34,6 +35,15 @@ def test_area_and_calls_by_hand() -> None:
     assert calls_to(one, 8.1) is None
     # What was spent beyond the budget does not count; a curve that ends early stays where it is.
     assert area(row("a", 0, 8.0, curve=[[0, 0.0], [50, 8.0]])) == pytest.approx((0.5 * 4 + 0.5 * 8) / 10)
+
+
+def test_who_overspends_is_held_to_what_it_had_at_its_budget() -> None:
+    curve = [[0, 2.0], [80, 4.0], [180, 9.0]]
+    far = row("a", 0, 9.0, curve=curve) | {"spent": {"charged": 180}}
+    assert final_of(far) == pytest.approx(5.0)  # 4 at 80, 9 at 180: 100 is a fifth of the way
+    assert final_of(far | {"spent": {"charged": 110}}) == 9.0
+    assert calls_to(far, 5.5) == pytest.approx(110)
+    assert calls_to(far, 5.6) is None
 
 
 def test_sign_flips_by_hand() -> None:

@@ -36,6 +36,16 @@ _EXACT = 20
 _BEST = 1e-12
 _DIGITS = 9
 """In which means are equal."""
+_OVER = 1.1
+"""A run that was charged more than so many budgets is held to what it had at its budget."""
+
+
+def final_of(row: Row) -> float:
+    """The value when the budget was spent: the last one. Of a run whose last update went far beyond, what its curve has there."""
+    if row["spent"]["charged"] <= _OVER * row["budget"]:
+        return float(row["value"])
+    spent, value = zip(*(point[:2] for point in row["curve"]), strict=True)
+    return float(np.interp(row["budget"], spent, value))
 
 
 def area(row: Row) -> float:
@@ -48,13 +58,13 @@ def area(row: Row) -> float:
 
 
 def calls_to(row: Row, level: float) -> float | None:
-    """What was charged when the curve first reaches a value; None where it never does."""
+    """What was charged when the curve first reaches a value; None where it never does, or far beyond the budget."""
     before: tuple[float, float] | None = None
     for spent, value, *_ in row["curve"]:
         if value >= level:
-            if before is None or value == before[1]:
-                return float(spent)
-            return before[0] + (spent - before[0]) * (level - before[1]) / (value - before[1])
+            if before is not None and value != before[1]:
+                spent = before[0] + (spent - before[0]) * (level - before[1]) / (value - before[1])
+            return float(spent) if spent <= _OVER * row["budget"] else None
         before = spent, value
     return None
 
@@ -198,10 +208,10 @@ def _world(world: str, rows: Sequence[Row], rules: Mapping[str, float], baseline
     chosen = {name: chosen_point(r for r in rows if r["method"] == name) for name, _ in sides}
     main = {name: (name, chosen[name] if (name, chosen[name]) in sides else PUBLISHED) for name in chosen}
     main = {name: key for name, key in main.items() if key in sides}
-    values = {key: statistics.fmean(r["value"] for r in side.values()) for key, side in sides.items()}
+    values = {key: statistics.fmean(final_of(r) for r in side.values()) for key, side in sides.items()}
     best = max([*(values[key] for key in main.values()), *rules.values(), _BEST])
     standings = {key: _standing(key, side, best, is_ranked=key in main.values()) for key, side in sides.items()}
-    shares = {name: {s: r["value"] / r["bound"] for s, r in sides[key].items()} for name, key in main.items()}
+    shares = {name: {s: final_of(r) / r["bound"] for s, r in sides[key].items()} for name, key in main.items()}
     ranks, tests = ranked(shares), {b: against(shares, b) for b in baselines if b in shares}
     placed = []
     for one in standings.values():
@@ -222,7 +232,7 @@ def _standing(key: tuple[str, str], side: Mapping[int, Row], best: float, *, is_
         got = [x for x in (calls_to(row, best * share / 100) for row in rows) if x is not None]
         calls[share] = (statistics.median(got) if got else None, len(got))
     return Standing(
-        *key, is_ranked, tuple(sorted(side)), mean_interval([r["value"] / r["bound"] for r in rows]),
+        *key, is_ranked, tuple(sorted(side)), mean_interval([final_of(r) / r["bound"] for r in rows]),
         mean_interval([area(r) for r in rows]), calls, statistics.fmean(r["cpu_s"] for r in rows),
         statistics.fmean(bool(r["collapsed"]) for r in rows),
     )  # fmt: skip

@@ -292,7 +292,8 @@ def _how(plan: Mapping[str, Any], head: Mapping[str, Any]) -> list[str]:
         f"Plan `{plan['name']}` of suite `{head['suite']}`. {tuned}",
         "",
         "- *final*: the value on held-out tasks when the budget is spent, as a share of the world's bound, with Student's 95 % "
-        "interval over training seeds. *Area*: the mean of the held-out curve over the budget. *Calls to q %*: what was charged "
+        "interval over training seeds; a run that was charged over a tenth more is held to what its curve has at the budget. "
+        "*Area*: the mean of the held-out curve over the budget. *Calls to q %*: what was charged "
         "when the curve first reached q % of the best value known in this world (a method's mean or a rule's); the median over "
         "the seeds that did. The bound is an expectation over tasks: on the tasks that were drawn a share may lie above 100 %.",
         "- *rank*: by the mean, equal ones sharing the mean of their ranks; in brackets what paired t-tests leave open, "
