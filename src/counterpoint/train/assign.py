@@ -118,9 +118,10 @@ def _judged(
 
 def _is_idle(out: Rollout, traces: Sequence[Trace]) -> bool:
     """Whether nobody was called in any episode; or, in a world with questions, nobody was asked one."""
-    calls = out.columns.get("calls")
-    if calls is None or not calls.any():
-        return calls is not None
+    if "calls" not in out.columns:
+        return False
+    if not out.columns["calls"].any():
+        return True
     asked = any(e.type == "return" and (e.task or "").startswith("vote ") for trace in traces for e in trace.events)
     return out.config.vote_items > 0 and not asked
 

@@ -19,7 +19,7 @@ from counterpoint.errors import InputError, Refused
 from counterpoint.team.lm.adapter import Adapter
 from counterpoint.team.lm.network import LongRow, Network, Packed, Weights
 from counterpoint.train.learner import NotFinite
-from counterpoint.train.lm.objective import Objective
+from counterpoint.train.lm.objective import Objective, divergence_of
 from counterpoint.train.lm.packing import Conversation, Conversations, conversation, long_row, row_length, threads
 
 if TYPE_CHECKING:
@@ -223,30 +223,30 @@ class LanguageLearner:
         if len(told) < len(sequences):
             raise InputError("a sequence without advantages or log-probabilities", fix="rows of sampled calls with credit")
         references = None if reference is None or not objective.beta else self.logps(told, reference)
-        before = [p.detach().clone() for p in self.learned] if self.options.kl_limit else []
+        held = told[:: -(-len(told) // _JUDGED)] if told and self.options.kl_limit else []
+        before = [p.detach().clone() for p in self.learned] if held else []
+        old = self.logps(held) if held else []
         reports = []
         for part in self._parts(len(told)):
             mine = [told[i] for i in part]
             mine_reference = None if references is None else [references[i] for i in part]
             reports.append(self._policy_step(mine, objective, mine_reference))
-        return _means(reports) | (self._hold(told, before) if before and told else {})
+        return _means(reports) | (self._hold(held, old, before) if held else {})
 
-    def _hold(self, told: Sequence[Said], before: Sequence[Tensor]) -> dict[str, float]:
+    def _hold(self, held: Sequence[Said], old: Sequence[NDArray[np.float64]], before: Sequence[Tensor]) -> dict[str, float]:
         """Halve an update that moved too far towards where it began until it keeps the limit; after four halves take it back.
 
-        TRPO's backtracking (arXiv 1502.05477) on the sampled KL, mean over tokens of r - 1 - log r with r = pi / pi_old (k3), of
-        some of the calls that taught. It departs in the path: a straight line from the old weights to what the optimiser made of
-        them, and its moments stay as they are.
+        TRPO's backtracking (arXiv 1502.05477) on the sampled KL (k3) of some of the calls that taught, between the learner before
+        and after: what the engine rounds otherwise does not count. It departs in the path: a straight line from the old weights
+        to what the optimiser made of them, and its moments stay as they are.
         """
-        some = told[:: -(-len(told) // _JUDGED)]
-        old = np.concatenate([_known(s.sampler if s.old is None else s.old) for s in some])
+        was_said = torch.as_tensor(np.concatenate(old))
         for kept in (1.0, 0.5, 0.25, 0.125, 0.0625, 0.0):
             if kept < 1:
                 with torch.no_grad():
                     for now, was in zip(self.learned, before, strict=True):
                         now.lerp_(was, 0.5) if kept else now.copy_(was)
-            ratio = np.concatenate(self.logps(some)) - old
-            moved = float((np.expm1(ratio) - ratio).mean())
+            moved = float(divergence_of(was_said, torch.as_tensor(np.concatenate(self.logps(held))), "k3").mean())
             if moved <= self.options.kl_limit:
                 break
         return {"kl_after": moved, "step_kept": kept}
