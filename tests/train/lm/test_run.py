@@ -82,6 +82,13 @@ def test_the_mean_of_the_weights_is_what_a_run_leaves(model: Path, tmp_path: Pat
     assert any(not torch.equal(newest[n], kept[n]) for n in kept)
 
 
+def test_updates_beyond_the_limit_are_taken_back_and_the_metrics_say_so(model: Path, tmp_path: Path) -> None:
+    run = train_language(tmp_path / "run", config(model, learn={"updates": 2, "kl_limit": 1e-12}))
+    rows = [row for row in run.metrics() if row["phase"] == "learn" and row["sequences"]]
+    assert rows
+    assert {(row["step_kept"], row["kl_after"]) for row in rows} == {(0.0, 0.0)}
+
+
 def test_a_run_that_is_cut_off_goes_on_with_the_same_numbers(model: Path, tmp_path: Path) -> None:
     told = config(model, **SHORT)
     told["learn"] |= {"average": 0.5}
