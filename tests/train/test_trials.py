@@ -18,7 +18,7 @@ from counterpoint.train.policies.network import Network
 from counterpoint.train.preset import named_preset
 from counterpoint.train.settings import settings_of
 from counterpoint.train.training import Training
-from counterpoint.train.trials import Team, Trials, _gain, _level, _other_make_ups, _shift, _WorldTrials, try_teams
+from counterpoint.train.trials import Room, Team, Trials, _gain, _level, _other_make_ups, _shift, _WorldTrials, room_of, try_teams
 
 
 def network(leave: float) -> Network:
@@ -177,6 +177,41 @@ def test_a_run_counts_its_trials_and_ends_with_the_best(monkeypatch: pytest.Monk
     other = Training(t.settings)
     other.restore(t.state(), "here")
     assert all(torch.equal(a, b) for a, b in zip(other.player().parameters(), t.player().parameters(), strict=True))
+
+
+def test_what_a_round_of_trials_may_cost_by_hand() -> None:
+    assert room_of(0, {"charged": 900, "episodes": 10}) == Room(48, math.inf, 0.0)  # a run of so many updates
+    # 84,000 in 1,000 episodes: 126 a greedy one, 1,764 a task of a round; a fifth of the budget pays for 11 of them
+    assert room_of(100_000, {"charged": 84_000, "episodes": 1_000}) == Room(11, 16_000.0, 14 * 11 * 126.0)
+    assert room_of(100_000, {"charged": 84_000, "episodes": 1_000}, tasks=48) == Room(48, 16_000.0, 20_000.0)
+    assert room_of(100_000, {"charged": 200, "episodes": 200}).tasks == 48
+    assert room_of(1_000, {"charged": 1_200, "episodes": 10}) == Room(6, 0.0, 200.0)
+
+
+def test_trials_that_cannot_be_paid_are_not_played() -> None:
+    world = cpt.world("W1", vote_items=24)
+    whole = try_teams(network(-1.0), [world], 0, 0.5, tasks=8)
+    some = try_teams(network(-1.0), [world], 0, 0.5, tasks=8, most=whole["charged"] / 2)
+    assert 0 < some["charged"] <= 0.6 * whole["charged"]
+    assert try_teams(network(-1.0), [world], 0, 0.5, tasks=8, most=0.0) == {}
+
+
+@pytest.mark.parametrize("budget", [4_000, 12_000])
+def test_a_run_pays_for_its_trials_within_its_budget(budget: int) -> None:
+    settings = {"preset": "train.quick:tried", "world": "W1", "set": {"vote_items": 6}, "budget_calls": budget}
+    t = Training(settings_of(settings))
+    update = 0
+    while not t.is_done:
+        job, before = t.job(t.update, t.update, t.weights()), t.totals["charged"]
+        t.learn([play(job.payload, job.weights)])
+        update = update if t.trials.seen else t.totals["charged"] - before
+    assert t.trials.is_over
+    assert t.progress == 1
+    assert t.trials.seen[-1][0] == t.update
+    assert 0.6 * budget < t.totals["charged"] <= 1.1 * budget + update
+    other = Training(t.settings)
+    other.restore(t.state(), "here")
+    assert other.is_done
 
 
 def test_ours_is_tried_and_published_methods_are_not() -> None:

@@ -37,7 +37,7 @@ from counterpoint.train.settings import Settings
 from counterpoint.train.spawn_critic import SpawnCritic
 from counterpoint.train.spawn_head import SpawnGradient
 from counterpoint.train.staleness import correct
-from counterpoint.train.trials import Trials, try_teams
+from counterpoint.train.trials import Room, Trials, room_of, try_teams
 
 _KEPT = (
     *("x", "choice", "calls_to_go", "brief", "agent", "worth", "agent_x", "pair_x"),
@@ -108,6 +108,8 @@ class Training:
     def progress(self) -> float:
         """0 at the start, 1 when the budget or the updates are used up."""
         s = self.settings
+        if self.trials.is_over:
+            return 1.0
         by_budget = self.totals["charged"] / s.budget_calls if s.budget_calls else 0.0
         by_updates = self.update / s.updates if s.updates else 0.0
         return min(1.0, max(by_budget, by_updates))
@@ -220,17 +222,29 @@ class Training:
         self.update += 1
         paid = {} if recorded else {"calls": out.calls, "charged": out.charged}  # else somebody has paid for them before
         self._spend({"episodes": len(out.values), "forks": forks, "decisions": out.decisions, **paid})
-        every = 0 if recorded else self.preset.trial_every
-        if every and self.update >= 4 * every and (self.is_done or (self.progress >= 0.5 and self.update % every == 0)):
-            self._spend(self._try_teams())
-            self._spend(self.trials.hold(self._of(self.mean), self.worlds, self.settings.seed, self.update))
+        if not recorded:
+            self._try()
         return self._row(out, stats)
 
-    def _try_teams(self) -> dict[str, int]:
+    def _try(self) -> None:
+        """Now and then in the second half of a run, and at its end, trials within what is left of the budget."""
+        every, trials, budget = self.preset.trial_every, self.trials, self.settings.budget_calls
+        if not every or self.update < every:
+            return
+        room = room_of(budget, self.totals, trials.tasks)
+        is_last = self.is_done or bool(budget and self.totals["charged"] + room.expected >= budget)
+        is_due = self.update >= 4 * every and self.progress >= 0.5 and self.update % every == 0
+        if is_last or is_due:
+            trials.tasks = room.tasks
+            self._spend(self._try_teams(room))
+            self._spend(trials.hold(self._of(self.mean), self.worlds, self.settings.seed, self.update))
+            trials.is_over = is_last
+
+    def _try_teams(self, room: Room) -> dict[str, int]:
         """Teams of the mean network, and of the newest one with it, by trials; what that spent."""
         net = self._of(self.mean)
         before = {name: value.clone() for name, value in net.state_dict().items() if name.startswith(("gate.", "size.", "stop."))}
-        spent = try_teams(net, self.worlds, self.settings.seed, self.progress)
+        spent = try_teams(net, self.worlds, self.settings.seed, self.progress, tasks=room.tasks, most=room.most)
         with torch.no_grad():
             now, newest = net.state_dict(), self.net.state_dict()
             for name, old in before.items():

@@ -6,6 +6,7 @@ for every network of a run, so that returns are compared task by task; every cal
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -22,6 +23,13 @@ from counterpoint.train.spawn_critic import trust
 from counterpoint.train.spawn_head import fit_head
 
 _TASKS = 48
+_FEWEST = 6
+_PLAYS = 14
+"""How often the trial tasks are played, about: to try teams, and to hold the network that comes of it to them."""
+_SHARE = 0.2
+"""Most of a budget that one round of trials may take."""
+_DEARER = 1.5
+"""A greedy episode costs about so much more than the mean of a run's."""
 _FIRST = 900_000_000
 _STEPS = float(np.log(1.6)), float(np.log(1.2))
 """How far the logarithm of a team's size is tried, up and down, at the start of a run and at its end."""
@@ -42,9 +50,29 @@ class Team(NamedTuple):
     """Logarithms of how many."""
 
 
-def _tasks(seed: int, place: int, worlds: int, purpose: int) -> np.ndarray:
+class Room(NamedTuple):
+    """What a round of trials may cost."""
+
+    tasks: int
+    most: float
+    """What it may be charged in all."""
+    expected: float
+    """What it will be charged, about."""
+
+
+def room_of(budget: int, spent: Mapping[str, int], tasks: int = 0) -> Room:
+    """As many tasks as a fifth of the budget pays for, or as many as the rounds before had; without a budget all of them."""
+    if not budget:
+        return Room(_TASKS, math.inf, 0.0)
+    each = _DEARER * spent["charged"] / max(spent["episodes"], 1)
+    tasks = tasks or int(np.clip(_SHARE * budget / (_PLAYS * max(each, 1.0)), _FEWEST, _TASKS))
+    most = min(_SHARE * budget, max(0.0, budget - spent["charged"]))
+    return Room(tasks, most, min(_SHARE * budget, _PLAYS * tasks * each))
+
+
+def _tasks(seed: int, place: int, worlds: int, purpose: int, tasks: int) -> np.ndarray:
     """Trial tasks of a world; the two purposes have tasks of their own."""
-    each = max(4, _TASKS // worlds)
+    each = max(4, tasks // worlds)
     return _FIRST + (seed % 100_000) * 1_000 + 500 * purpose + place * each + np.arange(each)
 
 
@@ -54,7 +82,9 @@ def _tried(net: Network, world: TeamWorld, seeds: np.ndarray, spent: Counter[str
     return out
 
 
-def try_teams(net: Network, worlds: Sequence[TeamWorld], seed: int, progress: float) -> dict[str, int]:
+def try_teams(
+    net: Network, worlds: Sequence[TeamWorld], seed: int, progress: float, *, tasks: int = _TASKS, most: float = math.inf
+) -> dict[str, int]:
     """Move stopping, late spawns, make-ups and sizes of teams to where greedy play of the same tasks is better; what that spent.
 
         gain(team) = sum_c shrunk(V_c(team) - V_c(present team)),   shrunk(d) = mean t^2 / (1 + t^2),  t = mean / standard error
@@ -69,23 +99,39 @@ def try_teams(net: Network, worlds: Sequence[TeamWorld], seed: int, progress: fl
 
     What is drawn in training is no measure of a team: with choices drawn, items are dropped and called again by chance in every
     round, small teams have more rounds, and nobody learns to use a role that is rarely there. The tasks of a world differ in
-    luck and not in what is seen at their start, so that one change of the heads is right for all of them.
+    luck and hardly in what is seen at their start, so that one change of the heads is right for all of them; with several types
+    of work they do differ, and the team of the first task stands for all.
+
+    What would be charged more than `most` in all, by the mean of the plays so far, is not tried any more.
     """
     spent: Counter[str] = Counter()
     step = _STEPS[0] + progress * (_STEPS[1] - _STEPS[0])
-    every = [_WorldTrials(net, world, _tasks(seed, place, len(worlds), 1), spent) for place, world in enumerate(worlds)]
+    every = [
+        _WorldTrials(net, world, _tasks(seed, place, len(worlds), 1, tasks), spent) for place, world in enumerate(worlds)
+    ]
     for logit in (net.stop.bias[:1], net.gate.weight[0, features.LATE : features.LATE + 1]):
-        _shift(every, logit)
+        if _is_paid(every, 3, most):
+            _shift(every, logit)
     some = [one for one in every if (one.team.gate > 0).any()]
     for roles in sorted({len(one.x) for one in some}):
         alike = [one for one in some if len(one.x) == roles]
-        _move(alike, [[one.made_up(is_in) for one in alike] for is_in in _other_make_ups(alike)])
-        _level(alike)
+        others = _other_make_ups(alike)
+        if _is_paid(alike, 1 + len(others), most):
+            _move(alike, [[one.made_up(is_in) for one in alike] for is_in in others])
+            _level(alike)
     for one in some:
-        _move([one], [[one.team._replace(size=one.team.size + s)] for s in (-step, step)])
+        if _is_paid([one], 3, most):
+            _move([one], [[one.team._replace(size=one.team.size + s)] for s in (-step, step)])
     x, gate, size = (np.concatenate(parts) for parts in zip(*((one.x, *one.team) for one in every), strict=True))
     _set_heads(net, x, Team(gate, size))
     return dict(spent)
+
+
+def _is_paid(worlds: Sequence[_WorldTrials], plays: int, most: float) -> bool:
+    """Whether so many plays more in these worlds stay within `most`, by what the episodes so far were charged."""
+    spent = worlds[0].spent
+    each = spent["charged"] / max(spent["episodes"], 1)
+    return spent["charged"] + plays * each * sum(len(one.seeds) for one in worlds) < most
 
 
 class _WorldTrials:
@@ -182,11 +228,12 @@ def _move(worlds: Sequence[_WorldTrials], others: Sequence[Sequence[Team]]) -> N
 
 
 def _other_make_ups(worlds: Sequence[_WorldTrials]) -> list[np.ndarray]:
-    """Who else could be in, by role: those of most worlds, where they are not all alike; a sort more or less; all others."""
+    """Who else could be in, by role: those of most worlds, where they differ; a sort more or less; all others; everybody."""
     x, is_in = np.mean([one.x for one in worlds], axis=0), np.mean([one.team.gate for one in worlds], axis=0) > 0
     sorts = [x[i] for i in range(len(x)) if not (abs(x[:i] - x[i]).max(axis=1, initial=0.0) < _ALIKE).any()]
     of_sort = [np.array([abs(row - one).max() < _ALIKE for row in x]) for one in sorts]
-    others = {tuple(np.where(some, not is_in[some].all(), is_in)) for some in of_sort} | {tuple(is_in), tuple(~is_in)}
+    others = {tuple(np.where(some, not is_in[some].all(), is_in)) for some in of_sort}
+    others |= {tuple(is_in), tuple(~is_in), (True,) * len(x)}
     present = {tuple(one.team.gate > 0) for one in worlds}
     return [np.array(other) for other in sorted(others) if any(other) and present != {other}]
 
@@ -221,6 +268,10 @@ class Trials:
         self.units: list[float] = []
         self.seen: list[tuple[int, float]] = []
         """(update, score) of every trial."""
+        self.tasks = 0
+        """How many each of them has, once there was one."""
+        self.is_over = False
+        """Whether the last one was held: nothing is left for another update."""
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint."""
@@ -235,7 +286,7 @@ class Trials:
         spent: Counter[str] = Counter()
         means = []
         for place, world in enumerate(worlds):
-            out = _tried(net, world, _tasks(seed, place, len(worlds), 0), spent)
+            out = _tried(net, world, _tasks(seed, place, len(worlds), 0, self.tasks or _TASKS), spent)
             means.append(float(out.values.mean()))
         self.units = self.units or [max(abs(m), 1e-6) for m in means]
         score = float(np.mean([m / u for m, u in zip(means, self.units, strict=True)]))
