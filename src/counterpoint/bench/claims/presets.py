@@ -47,19 +47,18 @@ _ONE_CALL: Mapping[str, Any] = {
     "judge_false_reject": 0.05,
 }  # fmt: skip
 # Values that are learned by temporal differences, a round at a time: few questions and rounds, one family much better. One answer
-# for each question, calls free: whom to ask is all there is. Several answers, one family no better than chance: who insists.
+# for each question, calls free: whom to ask is all there is. A tree of attempts at one question, as its source has it, where one
+# family is no better than chance.
 _UNEVEN: Mapping[str, Any] = {**EASY, "vote_items": 6, "max_agents": 6, "max_rounds": 8, "skill_a": [0.6] * 3}
 _COIN: Mapping[str, Any] = {**_FREE, "types": 1, "skill_a": [0.5] * 3, "skill_b": [0.99] * 3}
 _WHOM: Mapping[str, Any] = {**_COIN, "vote_items": 6, "max_votes": 1, "max_rounds": 6, "max_agents": 8}
-_INSIST: Mapping[str, Any] = {**_COIN, "vote_items": 8, "max_votes": 4, "max_rounds": 10, "max_agents": 6}
-# Six small pools, in which every call pays: who learns slowly, or from calls played again, sees what it does. And questions that
-# mislead beside two such pools.
+_ATTEMPTS: Mapping[str, Any] = {**_COIN, "vote_items": 1, "max_votes": 4, "max_rounds": 8, "max_agents": 8}
+# Six small pools, in which every call pays: who learns slowly, or from calls played again, sees what it does.
 _SEARCH: Mapping[str, Any] = {**CRITIC.set, "vote_items": 0, "pool_items": 6}
-_ASK_TOO: Mapping[str, Any] = {**CRITIC.set, **CRITIC.mix[1]}
 SUITED: Mapping[str, Mapping[str, Any]] = {
     "maporl": _DEBATE, "comas": _DEBATE, "learning_to_deliberate": _DEBATE, "agent_qmix": _BOARD, "mae": _ONE_CALL,
-    "sage": _ONE_CALL, "vdn": _UNEVEN, "qmix": _UNEVEN, "difference_rewards": _WHOM, "marti_mars2": _INSIST,
-    "c3_replay": _SEARCH, "dec_pomdp": _SEARCH, "puppeteer": _SEARCH, "magrpo": _ASK_TOO,
+    "sage": _ONE_CALL, "vdn": _UNEVEN, "qmix": _UNEVEN, "difference_rewards": _WHOM, "marti_mars2": _ATTEMPTS,
+    "c3_replay": _SEARCH, "dec_pomdp": _SEARCH, "puppeteer": _SEARCH, "magrpo": _ATTEMPTS,
 }  # fmt: skip
 """Where it is not `EASY`. What a preset needs of a world (acts, judges, a proposer, a second side) is added to either."""
 
