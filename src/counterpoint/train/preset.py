@@ -104,8 +104,9 @@ class Preset:
     widens: tuple[int, int] = (0, 0)
     """From which update on, and how many times, an update has more episodes; (0, 0): never."""
     trial_every: int = 0
-    """Updates between trials in the second half of a run, the first after four times as many; the best network tried is the one
-    that plays (`Trials`), and other teams are tried (`try_teams`). 0: the last one plays."""
+    """Updates between trials in the second half of a run, the first after four times as many, and a last one at the end of a run
+    with at least so many updates, paid from its budget; the best network tried is the one that plays (`Trials`), and other teams
+    are tried (`try_teams`). 0: the last one plays."""
     tree: tuple[int, ...] = ()
     """Fan-outs of the rollouts of a task, whose product is `group`: (2, 4) is two beginnings with four ends each, which part at a
     round that is drawn anew for every task; all noise before it is shared, and what it cost is charged once. (): every rollout
