@@ -23,7 +23,7 @@ from counterpoint.train.policies.network import Network
 from counterpoint.train.preset import named_preset
 
 TWO = ("grpo", OURS)
-_TIMES = ("cpu_s", "wall_s", "ended")
+_TIMES = ("cpu_s", "ended")
 
 
 def without_times(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -183,6 +183,11 @@ def solved_rows(name: str, folders: Sequence[Path]) -> Iterator[ClaimRow]:
     yield reported(f"{name}, solved, greedy", [last_eval(one)["greedy_solved"] for one in folders])
 
 
+def gained(folders: Sequence[Path], others: Sequence[Path], key: str = "solved") -> list[float]:
+    """What runs have more of than others in their final evaluations, seed by seed."""
+    return [last_eval(a)[key] - last_eval(b)[key] for a, b in zip(folders, others, strict=True)]
+
+
 def seconds_per_step(folder: Path) -> float:
     """How long a step of imitation took, by the median row of a run; the first row, which compiles, is left out."""
     rows = [r for r in RunFolder.open(folder).metrics() if r.get("phase") == "imitate"]

@@ -19,6 +19,7 @@ from counterpoint.bench.claims._language import (
     T1,
     begun,
     folder_of,
+    gained,
     go_on,
     last_eval,
     ledger_hunt,
@@ -66,5 +67,4 @@ def _credited(team: str, task: dict[str, Any], length: dict[str, int], seed: int
         yield reported(f"{team}: {credit} credit, score", [last_eval(run)["score"] for run in some])
     for credit in ("agent", "ledger"):
         for key in ("solved", "score"):
-            over = [last_eval(a)[key] - last_eval(b)[key] for a, b in zip(runs[credit], runs["team"], strict=True)]
-            yield reported(f"{team}: {credit} over team credit, {key}", over)
+            yield reported(f"{team}: {credit} over team credit, {key}", gained(runs[credit], runs["team"], key))

@@ -23,6 +23,7 @@ from counterpoint.bench.claims._language import (
     begun,
     by_hand,
     folder_of,
+    gained,
     go_on,
     last_eval,
     seconds_per_step,
@@ -63,8 +64,7 @@ def lm_learn(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     for name, key in (("sampled", "solved"), ("greedy", "greedy_solved")):
         over = [last_eval(run)[key] - fakes for run in runs]
         yield at_least(f"reinforcement over the demonstrator, {name}", over, 0.0, by="low")
-        over = [last_eval(a)[key] - last_eval(b)[key] for a, b in zip(runs, more, strict=True)]
-        yield at_least(f"reinforcement over as long imitation, {name}", over, 0.0, by="low")
+        yield at_least(f"reinforcement over as long imitation, {name}", gained(runs, more, key), 0.0, by="low")
     yield reported("seconds of reinforcement, alone on the GPU", [seconds])
     yield reported("steps that imitation makes in them", [steps])
     yield reported("teams that reinforcement played", [RunFolder.open(run).about["spent"]["episodes"] for run in runs])

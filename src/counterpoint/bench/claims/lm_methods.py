@@ -23,6 +23,7 @@ from counterpoint.bench.claims._language import (
     T1,
     begun,
     folder_of,
+    gained,
     go_on,
     last_eval,
     scale,
@@ -36,7 +37,7 @@ from counterpoint.bench.race.judging import places_of
 from counterpoint.train.folder import RunFolder
 
 PRESETS = ("grpo", "dr_mas", "m_grpo", "c3", "sharp", "magrpo", "matpo", "agent_lightning", "sirius")
-LIMITS = (0.02, 0.1)
+_LIMITS = (0.02, 0.1)
 _OURS = "ledger (ours)"
 _SECONDS = 90.0
 _TEAMS = {"groups": 8, "samples": 8}
@@ -71,7 +72,7 @@ def lm_methods(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """Nine published methods and ours on a language model, one start, equal device time: as it falls; needs CUDA."""
     folder, arms = folder_of("lm-methods"), _arms()
     runs = _runs(folder, range(seed, seed + seeds))
-    limited = {limit: [folder / f"ledger-limit-{limit}-{one}" for one in range(seed, seed + seeds)] for limit in LIMITS}
+    limited = {limit: [folder / f"ledger-limit-{limit}-{one}" for one in range(seed, seed + seeds)] for limit in _LIMITS}
     start = begun(folder, seed, usual(seed, 1, task=[T1], imitate=shown(500)))
     given = [(runs[arm][i], _config(arms[arm], seed + i, start)) for i in range(seeds) for arm in _order(seed + i)]
     for limit, some in limited.items():
@@ -88,8 +89,7 @@ def _held(free: list[Path], limited: dict[float, list[Path]]) -> Iterator[ClaimR
     for limit, some in limited.items():
         name = f"ledger, updates of at most {limit} KL"
         yield from solved_rows(name, some)
-        over = [last_eval(a)["solved"] - last_eval(b)["solved"] for a, b in zip(some, free, strict=True)]
-        yield reported(f"{name}, over those without a limit, solved, sampled", over)
+        yield reported(f"{name}, over those without a limit, solved, sampled", gained(some, free))
         kept = [[row["step_kept"] for row in RunFolder.open(run).metrics() if "step_kept" in row] for run in some]
         yield reported(f"{name}: share of updates that were cut", [float(np.mean([k < 1 for k in one] or [0])) for one in kept])
 
@@ -101,8 +101,7 @@ def _ranked(runs: dict[str, list[Path]]) -> Iterator[ClaimRow]:
         yield reported(f"{arm}: updates", [RunFolder.open(run).about["updates"] for run in some])
     for arm, some in runs.items():
         if arm != "grpo":
-            over = [last_eval(a)["solved"] - last_eval(b)["solved"] for a, b in zip(some, runs["grpo"], strict=True)]
-            yield reported(f"{arm} over grpo, solved, sampled", over)
+            yield reported(f"{arm} over grpo, solved, sampled", gained(some, runs["grpo"]))
     solved = [{arm: last_eval(some[i])["solved"] for arm, some in runs.items()} for i in range(len(runs["grpo"]))]
     places = [places_of(one) for one in solved]
     for arm in runs:

@@ -47,8 +47,8 @@ _ONE_CALL: Mapping[str, Any] = {
     "judge_false_reject": 0.05,
 }  # fmt: skip
 # Values that are learned by temporal differences, a round at a time: few questions and rounds, one family much better. One answer
-# for each question, calls free: whom to ask is all there is. A tree of attempts at one question, as its source has it, where one
-# family is no better than chance.
+# for each question, calls free: whom to ask is all there is. Attempts at one question, as MARTI-MARS2 has it, where one family is
+# no better than chance.
 _UNEVEN: Mapping[str, Any] = {**EASY, "vote_items": 6, "max_agents": 6, "max_rounds": 8, "skill_a": [0.6] * 3}
 _COIN: Mapping[str, Any] = {**_FREE, "types": 1, "skill_a": [0.5] * 3, "skill_b": [0.99] * 3}
 _WHOM: Mapping[str, Any] = {**_COIN, "vote_items": 6, "max_votes": 1, "max_rounds": 6, "max_agents": 8}

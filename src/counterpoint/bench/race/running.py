@@ -6,7 +6,6 @@ row with its error; an interruption loses only what was under way. Points of the
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,18 +29,14 @@ _LOOK_S = 1.0
 
 def work(payload: Mapping[str, Any], _weights: Any = None) -> dict[str, Any]:
     """The result of one run; a run that fails says why."""
-    began, cpu = time.time(), time.process_time()
+    cpu = time.process_time()
     try:
         found = _trained(payload)
     except Exception as error:  # a method that fails is a row; the race goes on
         line = error.one_line() if isinstance(error, CounterpointError) else f"{type(error).__name__}: {error}"
         status = "refused" if isinstance(error, Refused) else "failed"
         found = {"status": status, "error": " ".join(line.split())[:500]}
-    return found | {
-        "cpu_s": round(time.process_time() - cpu, 2),
-        "ended": round(time.time()),
-        "wall_s": round(time.time() - began, 2),
-    }
+    return found | {"cpu_s": round(time.process_time() - cpu, 2), "ended": round(time.time())}
 
 
 def _trained(payload: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,10 +65,9 @@ def _trained(payload: Mapping[str, Any]) -> dict[str, Any]:
         training.learn([play(job.payload, job.weights)])
         made = {k: n - before[k] for k, n in training.totals.items()}
         idle = idle + 1 if made["calls"] < made["episodes"] else 0
-    spread = float(values.std(ddof=1) / math.sqrt(count)) if count > 1 else 0.0
     means = {name: round(float(columns[name].mean()), 4) for name in ("agents", "rounds", "calls", "quality")}
     return {
-        "status": "done", "value": value, "se": spread, "curve": curve, "updates": training.update,
+        "status": "done", "value": value, "curve": curve, "updates": training.update,
         "spent": dict(training.totals), "means": means, "collapsed": idle >= IDLE or _is_collapsed(curve),
     }  # fmt: skip
 
