@@ -33,7 +33,8 @@ INSIDE = (
     "audit/blame/weights.json",
     "formats/importing/prices.toml",
     "corpus/papers.jsonl",
-    "bench/race/released.jsonl",
+    "bench/race/released/screening.jsonl",
+    "bench/race/released/small.jsonl",
 )
 """What a user needs beside the code."""
 BESIDE = (

@@ -140,9 +140,18 @@ def test_a_world_by_hand() -> None:
     assert any("screening" in note for note in notes(result, world))
 
 
+def test_why_runs_ended_before_their_budget() -> None:
+    rows = [row("grpo", 0, 4.0), row("counterpoint", 0, 5.0, spent={"charged": 90}), row("counterpoint", 1, 5.0, spent={"charged": 95})]
+    rows.append(row("mappo", 0, 0.0, spent={"charged": 30}, collapsed=True))
+    world = judged(rows)[0]
+    said = notes(RaceResult(described({"suite": "core", "plan": {"name": "small"}}, rows), tuple(rows), (world,), ()), world)
+    assert "1 of 4 runs ended earlier: 100 updates in a row with under one call an episode" in said
+    assert "2 of 4 runs (counterpoint) ended with 90 or more: their last trial left the rest" in said
+
+
 def test_the_page_holds_every_cell_and_its_command() -> None:
     result = made()
-    page = markdown(result, "a command")
+    page = markdown(result)
     for one in result.worlds[0].standings:
         command = f"`counterpoint compare --all --plan small --worlds w --only {one.method} --seeds {len(one.seeds)} --budget 100`"
         assert "| " + " | ".join([*cells(one, result.head["methods"]), command]) + " |" in page
@@ -164,7 +173,7 @@ def test_all_worlds_together_by_hand() -> None:
     assert found[2].worlds == {"w": (3, pytest.approx(0.1)), "v": (3, pytest.approx(-0.5))}
     head = described({"suite": "core", "plan": {"name": "small", "tune_seeds": 2, "tune_budget": 50, "final_budget": 100}}, [])
     result = RaceResult(head | {"methods": {}}, tuple(rows), tuple(judged(rows)), tuple(found))
-    assert "| 1.5 | b | 70 | 80 (2) | 60 (1) |" in markdown(result, "a command")
+    assert "| 1.5 | b | 70 | 80 (2) | 60 (1) |" in markdown(result)
     assert result.only(["c"]).overall == (found[2],)  # its ranks are those among all
     assert [o.rank for o in result.only(["c", "alone"], ["w"]).overall] == [1.0, 4.0]
 
@@ -179,10 +188,9 @@ def test_a_page_is_a_function_of_its_file(tmp_path: Path) -> None:
     result = made()
     write_rows(tmp_path / "rows.jsonl", result.head, result.rows)
     read = result_of(tmp_path / "rows.jsonl")
-    assert markdown(read, "x") == markdown(RaceResult(result.head, result.rows, read.worlds, read.overall), "x")
+    assert markdown(read) == markdown(RaceResult(result.head, result.rows, read.worlds, read.overall))
 
 
-@pytest.mark.skipif(not RELEASED.is_file(), reason="no rows come with the package")
-def test_the_released_page_is_what_its_rows_give() -> None:
-    page = Path(__file__).parents[2] / "docs" / "methods.md"
-    assert page.read_text() == markdown(result_of(RELEASED), "counterpoint compare --all --released --table docs/methods.md")
+@pytest.mark.parametrize(("plan", "page"), [("screening", "methods.md"), ("small", "methods-small.md")])
+def test_the_released_page_is_what_its_rows_give(plan: str, page: str) -> None:
+    assert (Path(__file__).parents[2] / "docs" / page).read_text() == markdown(result_of(RELEASED[plan]))

@@ -19,7 +19,7 @@ from counterpoint.app.cli._output import SCHEMA_VERSION, emit, note, table
 from counterpoint.app.cli._progress import Bar, progress
 from counterpoint.app.words import plain_text
 from counterpoint.display import counted
-from counterpoint.errors import InputError
+from counterpoint.errors import InputError, NotFound, did_you_mean
 
 if TYPE_CHECKING:
     from counterpoint.bench.race.page import RaceResult
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from counterpoint.train.runner import Runner
 
 HOME = Path("runs/methods")
-_PAGE = "counterpoint compare --all --released --table docs/methods.md"
 
 
 def compare_all(asked: Mapping[str, Any], *, as_json: bool) -> None:
@@ -169,23 +168,31 @@ def _planned(race: Race, out: Path, *, as_json: bool) -> None:
 
 def _shown(asked: Mapping[str, Any], *, as_json: bool) -> None:
     from counterpoint.bench.race.page import markdown, result_of
-    from counterpoint.bench.race.rows import RELEASED, write_rows
+    from counterpoint.bench.race.rows import write_rows
     from counterpoint.files import put
 
-    if asked["released"] and asked["out"]:
-        raise InputError("--released and --out name two sets of rows", fix="leave one of them out")
-    place = RELEASED if asked["released"] else asked["out"] or HOME
-    result = result_of(place)
+    result = result_of(_released(asked) if asked["released"] else asked["out"] or HOME)
     if asked["export"]:
         write_rows(asked["export"], result.head, result.rows)
         note(f"wrote {asked['export']}: {counted(len(result.rows), 'row')}")
     if asked["table_file"]:
-        put([(asked["table_file"], markdown(result, _PAGE).encode())])
+        put([(asked["table_file"], markdown(result).encode())])
         note(f"wrote {asked['table_file']}")
     if asked["export"] or asked["table_file"]:
         return
     worlds = _names(asked["worlds"])
     _print(result.only(_names(asked["only"]), () if worlds == ("all",) else worlds), as_json=as_json)
+
+
+def _released(asked: Mapping[str, Any]) -> Path:
+    from counterpoint.bench.race.rows import RELEASED
+
+    plan = asked["plan"] or "screening"
+    if asked["out"]:
+        raise InputError("--released and --out name two sets of rows", fix="leave one of them out")
+    if plan not in RELEASED:
+        raise NotFound(f"no rows of plan {plan!r} come with Counterpoint", where="--plan", fix=did_you_mean(plan, RELEASED))
+    return RELEASED[plan]
 
 
 def _print(result: RaceResult, *, as_json: bool) -> None:

@@ -15,11 +15,10 @@ from counterpoint.errors import CounterpointError
 
 
 def presets_of(paper: Paper) -> list[dict[str, Any]]:
-    """The presets of a paper: name, source, the command that prints its rows, and its results world by world."""
+    """The presets of a paper: name, source, and its results world by world, each with the command that prints it."""
     names = [name for name in registry.ids("preset") if _is_of(name, paper)]
     found = _results(names) if names else {}
-    command = "counterpoint compare --all --released --only"
-    return [{"preset": n, "source": _source(n), "command": f"{command} {n}", "results": found.get(n, [])} for n in names]
+    return [{"preset": n, "source": _source(n), "results": found.get(n, [])} for n in names]
 
 
 def _source(name: str) -> str:
@@ -40,12 +39,15 @@ def _results(names: list[str]) -> dict[str, list[dict[str, Any]]]:
     from counterpoint.bench.race.rows import RELEASED
 
     out: dict[str, list[dict[str, Any]]] = {}
-    for world in result_of(RELEASED).worlds if RELEASED.is_file() else ():
+    for plan, world in ((plan, w) for plan, path in RELEASED.items() for w in result_of(path).worlds):
+        command = f"counterpoint compare --all{'' if plan == 'screening' else f' --plan {plan}'} --released --only"
         ranked = [one for one in world.standings if one.is_ranked]
         for one in ranked:
             if one.method in names:
                 rank = f"rank {one.rank:g} [{one.rank_low}, {one.rank_high}] of {len(ranked)}"
-                text = f"{world.world}: {interval(one.share)} % of the bound, {rank}, {counted(len(one.seeds), 'seed')}"
-                what = {"world": world.world, "share": one.share[0], "rank": one.rank, "seeds": len(one.seeds)}
-                out.setdefault(one.method, []).append({**what, "text": text})
+                seeds = f"{counted(len(one.seeds), 'seed')} of {world.budget:,} calls"
+                text = f"{world.world}: {interval(one.share)} % of the bound, {rank}, {seeds}"
+                what = {"world": world.world, "budget": world.budget, "share": one.share[0], "rank": one.rank}
+                more = {"seeds": len(one.seeds), "text": text, "command": f"{command} {one.method}"}
+                out.setdefault(one.method, []).append(what | more)
     return out

@@ -142,7 +142,7 @@ def show(key: str, extra: tuple[Path, ...], as_json: bool) -> None:
     for method in methods:
         click.echo(_wrapped("preset", f"{method['preset']}: counterpoint train --preset {method['preset']} --world W1"))
         for result in method["results"]:
-            click.echo(_wrapped("result", f"{result['text']}; {method['command']}"))
+            click.echo(_wrapped("result", f"{result['text']}; {result['command']}"))
 
 
 @corpus.command(epilog=_example("stats", "stats --with corpus.jsonl --json"))

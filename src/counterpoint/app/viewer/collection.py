@@ -126,7 +126,8 @@ class Collection:
             at, found = self._races
             if time.monotonic() - at > _RUNS_S:
                 found = {_name(path): path for root in self._roots for path in _folders_under(root) if is_race(path)}
-                found |= {"released": RELEASED} if RELEASED.is_file() else {}
+                named = {"released" if plan == "screening" else f"released-{plan}": path for plan, path in RELEASED.items()}
+                found |= {name: path for name, path in named.items() if path.is_file()}
                 self._races = time.monotonic(), found
             return found
 

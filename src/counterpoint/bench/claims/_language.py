@@ -188,6 +188,12 @@ def gained(folders: Sequence[Path], others: Sequence[Path], key: str = "solved")
     return [last_eval(a)[key] - last_eval(b)[key] for a, b in zip(folders, others, strict=True)]
 
 
+def score_while_learning(folder: Path) -> float:
+    """The mean score of the teams that a run played after its first update: how soon it learned."""
+    rows = [row["score"] for row in RunFolder.open(folder).metrics() if row.get("phase") == "learn"]
+    return float(np.mean(rows[1:]))
+
+
 def seconds_per_step(folder: Path) -> float:
     """How long a step of imitation took, by the median row of a run; the first row, which compiles, is left out."""
     rows = [r for r in RunFolder.open(folder).metrics() if r.get("phase") == "imitate"]

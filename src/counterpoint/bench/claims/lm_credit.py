@@ -23,6 +23,7 @@ from counterpoint.bench.claims._language import (
     go_on,
     last_eval,
     ledger_hunt,
+    score_while_learning,
     shown,
     side_by_side,
     solved_rows,
@@ -65,6 +66,11 @@ def _credited(team: str, task: dict[str, Any], length: dict[str, int], seed: int
     for credit, some in runs.items():
         yield from solved_rows(f"{team}: {credit} credit", some)
         yield reported(f"{team}: {credit} credit, score", [last_eval(run)["score"] for run in some])
+    soon = {credit: [score_while_learning(run) for run in some] for credit, some in runs.items()}
+    for credit, scores in soon.items():
+        yield reported(f"{team}: {credit} credit, score while learning", scores)
     for credit in ("agent", "ledger"):
+        over = [a - b for a, b in zip(soon[credit], soon["team"], strict=True)]
+        yield reported(f"{team}: {credit} over team credit, score while learning", over)
         for key in ("solved", "score"):
             yield reported(f"{team}: {credit} over team credit, {key}", gained(runs[credit], runs["team"], key))

@@ -4,6 +4,8 @@ Always true: a run starts from a random network and sees rewards and observation
 learn. Held-out tasks are the same for every policy, and differences are paired by task and training seed. The presets are
 compared on M at one smaller budget of worker calls and rounds, the same for all, forks included (a run ends with the update that
 spends it). W1 is also learned with prices and skills drawn from the seed.
+
+`counterpoint reproduce counterpoint.bench.claims.teamworld:wide_verify` is one part by itself.
 """
 
 from __future__ import annotations
@@ -36,13 +38,14 @@ RIVALS = ("grpo", "dr_mas", "m_grpo", "c3", "kimi_parl", "puppeteer", "sharp", "
 
 def teamworld(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """W1, D, M, and M against the other presets (the longest part)."""
+    for part in (wide_verify, other_prices, deep_chain, mixture, rivals):
+        yield from part(seed=seed, seeds=seeds)
+
+
+def _every(seed: int, seeds: int) -> range:
     if seeds < 1:
         raise InputError(f"seeds is at least 1, not {seeds}")
-    every = range(seed, seed + seeds)
-    yield from _wide_verify(every)
-    yield from _other_prices(every)
-    yield from _deep_chain(every)
-    yield from _mixture(every)
+    return range(seed, seed + seeds)
 
 
 def _drawn(s: int) -> dict[str, Any]:
@@ -59,9 +62,10 @@ def _drawn(s: int) -> dict[str, Any]:
     }
 
 
-def _wide_verify(every: range) -> Iterator[ClaimRow]:
+def wide_verify(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
+    """The part on W1: near its bound at three sizes, the worst seed too."""
     w1: TeamWorld = registry.get("env", "wide_verify")
-    runs = train_all([{**_W1, "seed": s} for s in every])
+    runs = train_all([{**_W1, "seed": s} for s in _every(seed, seeds)])
     for size, episodes in _SIZES.items():
         world = w1.replace(vote_items=size, max_agents=256)
         found = [share(r, world, np.arange(episodes) + 500_000) for r in runs]
@@ -69,28 +73,37 @@ def _wide_verify(every: range) -> Iterator[ClaimRow]:
         yield at_least(f"W1 N={size}: the worst seed", min(found), 0.93)
 
 
-def _other_prices(every: range) -> Iterator[ClaimRow]:
+def other_prices(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
+    """The part on W1 with prices and skills drawn from the seed."""
     w1: TeamWorld = registry.get("env", "wide_verify")
+    every = _every(seed, seeds)
     runs = train_all([{**_W1, "seed": s, "set": _drawn(s)} for s in every])
     found = [share(r, w1.replace(vote_items=64, **_drawn(s)), np.arange(200) + 500_000) for s, r in zip(every, runs, strict=True)]
     yield at_least("W1 N=64, prices and skills drawn from the seed: share of the certified bound", found, 0.95)
 
 
-def _deep_chain(every: range) -> Iterator[ClaimRow]:
+def deep_chain(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
+    """The part on D, where nobody is worth spawning."""
     world: TeamWorld = registry.get("env", "deep_chain")
-    played = [values_of(r, world, np.arange(200) + 500_000) for r in train_all([{**_D, "seed": s} for s in every])]
+    played = [values_of(r, world, np.arange(200) + 500_000) for r in train_all([{**_D, "seed": s} for s in _every(seed, seeds)])]
     yield at_most("D: agents spawned", [float(agents.mean()) for _, agents in played], 0.05)
     yield at_least("D: share of the optimum", [float(v.mean() / world.optimum().value) for v, _ in played], 0.9)
 
 
-def _mixture(every: range) -> Iterator[ClaimRow]:
+def mixture(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
+    """The part on M, against hand-made rules."""
     world: TeamWorld = registry.get("env", "mixture")
-    ours = [values_of(r, world, _TASKS)[0] for r in train_all([{**_M, "seed": s} for s in every])]
+    ours = [values_of(r, world, _TASKS)[0] for r in train_all([{**_M, "seed": s} for s in _every(seed, seeds)])]
     yield at_least("M: share of the bound", [float(v.mean() / world.optimum().value) for v in ours], 0.95)
     for rule in RULES:
         beside = world.run(rule, _TASKS).values
         yield _above(f"M: counterpoint - {rule}, points", [float((v - beside).mean()) for v in ours])
-    names = ("counterpoint", *RIVALS)
+
+
+def rivals(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
+    """The part on M against the other presets, at one smaller budget."""
+    world: TeamWorld = registry.get("env", "mixture")
+    names, every = ("counterpoint", *RIVALS), _every(seed, seeds)
     runs = train_all([{"preset": p, "world": "M", "seed": s, "budget_calls": _RIVAL_BUDGET} for p in names for s in every])
     scores = np.array([values_of(r, world, _TASKS)[0].mean() for r in runs]).reshape(len(names), len(every))
     for i, rival in enumerate(RIVALS, start=1):

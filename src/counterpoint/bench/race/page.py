@@ -135,13 +135,18 @@ def difference(found: Against | None) -> str:
 def notes(result: RaceResult, world: WorldResult) -> list[str]:
     """What to know beside the numbers of a world."""
     out = []
-    every = [r["spent"]["charged"] for r in result.rows if _is_final(r, world)]
-    charged = [n for n in every if n >= world.budget]
+    finals = [r for r in result.rows if _is_final(r, world)]
+    charged = [r["spent"]["charged"] for r in finals if r["spent"]["charged"] >= world.budget]
     if charged:
         ends = f"a run ends with the update that spends its budget of {world.budget:,}"
         out.append(f"runs were charged {min(charged):,} to {max(charged):,}: {ends}")
-    if early := len(every) - len(charged):
-        out.append(f"{early} of {len(every)} runs ended earlier: {IDLE} updates in a row with under one call an episode")
+    early = [r for r in finals if r["spent"]["charged"] < world.budget]
+    if idle := sum(r["collapsed"] for r in early):
+        out.append(f"{idle} of {len(finals)} runs ended earlier: {IDLE} updates in a row with under one call an episode")
+    if unspent := [r for r in early if not r["collapsed"]]:
+        names = ", ".join(dict.fromkeys(r["method"] for r in unspent))
+        least = min(r["spent"]["charged"] for r in unspent)
+        out.append(f"{len(unspent)} of {len(finals)} runs ({names}) ended with {least:,} or more: their last trial left the rest")
     if charged and max(charged) > (1 + _EVEN) * min(charged):
         out.append(f"these are more than {_EVEN:.0%} apart, because updates are large here: a larger --budget evens that out")
     if world.is_screening:
@@ -164,11 +169,12 @@ def _is_final(row: Row, world: WorldResult) -> bool:
 # -- the page ----------------------------------------------------------------------------------------------------------
 
 
-def markdown(result: RaceResult, made_by: str) -> str:
+def markdown(result: RaceResult) -> str:
     """The page of a race: what was run, a table for each world, what the methods are, and what is missing."""
     head, plan = result.head, result.head["plan"]
     finals = [r for r in result.rows if r["phase"] == "final"]
-    parts = ["# Every method, side by side", "", *_opening(result, made_by), ""]
+    title = "Every method, side by side" if plan["name"] == "screening" else f"Methods side by side: plan {plan['name']}"
+    parts = [f"# {title}", "", *_opening(result), ""]
     if len(result.worlds) > 1:
         parts += [*_overview_part(result), ""]
     for world in result.worlds:
@@ -183,7 +189,10 @@ def markdown(result: RaceResult, made_by: str) -> str:
     return "\n".join(parts)
 
 
-def _opening(result: RaceResult, made_by: str) -> list[str]:
+def _opening(result: RaceResult) -> list[str]:
+    plan = result.head["plan"]["name"]
+    command = "counterpoint compare --all " + ("" if plan == "screening" else f"--plan {plan} ") + "--released"
+    page = "docs/methods.md" if plan == "screening" else f"docs/methods-{plan}.md"
     seeds = sorted({len(s.seeds) for w in result.worlds for s in w.standings if s.is_ranked})
     budgets = sorted({w.budget for w in result.worlds})
     of_seeds = _count(seeds[0] if seeds else 0, "training seed")
@@ -194,7 +203,7 @@ def _opening(result: RaceResult, made_by: str) -> list[str]:
         f"bound is known: {of_seeds} each, {', '.join(f'{b:,}' for b in budgets)} calls and rounds a run, forks, "
         "trials and judges counted. The same seeds and tasks for all, 32 episodes an update, one network.",
         "",
-        f"This page is written by `{made_by}` from the rows that come with the package; `counterpoint compare --all --released "
+        f"This page is written by `{command} --table {page}` from the rows that come with the package; `{command} "
         "--only METHOD` prints a method's lines, and the command at the end of a line runs its rows again.",
     ]
 

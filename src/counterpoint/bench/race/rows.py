@@ -172,5 +172,5 @@ def read_rows(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     return lines[0], lines[1:]
 
 
-RELEASED = Path(__file__).parent / "released.jsonl"
-"""The rows that come with the package: those of docs/methods.md."""
+RELEASED = {plan: Path(__file__).parent / "released" / f"{plan}.jsonl" for plan in ("screening", "small")}
+"""The rows that come with the package, by their plan: those of docs/methods.md and of docs/methods-small.md."""
