@@ -319,9 +319,10 @@ class Observation:
         """What is seen of a kind; None when it has no items."""
         return self.seen.get(kind)
 
-    def uniform(self, decision: str, *keys: Any) -> np.ndarray:
-        """Keyed draws for a policy: (E, ...) numbers for a sub-decision of this round; keys broadcast behind the episode axis."""
-        return self.noise(DECISIONS.index(decision), keys)
+    def uniform(self, decision: str, *keys: Any, ep: np.ndarray | None = None) -> np.ndarray:
+        """Keyed draws for a policy: (E, ...) numbers for a sub-decision of this round; keys broadcast behind the episode axis.
+        With `ep`, draws of these episodes, one each, as often as each is there: they are the last axis, and so are keys."""
+        return self.noise(DECISIONS.index(decision), keys) if ep is None else self.noise(DECISIONS.index(decision), keys, ep)
 
 
 def _view(array: np.ndarray) -> np.ndarray:
@@ -368,12 +369,13 @@ def observation(config: Config, s: BatchState, batch: Running) -> Observation:
     now = batch.round
     words: dict[int, np.ndarray] = {}  # by place; without fresh noise the same for all, and asked for often
 
-    def noise(place: int, keys: tuple[Any, ...]) -> np.ndarray:
+    def noise(place: int, keys: tuple[Any, ...], ep: np.ndarray | None = None) -> np.ndarray:
         held = place if s.fresh_seed.shape[1] else -1
         if held not in words:
             words[held] = bits(batch.seeds(np.arange(s.episodes), place), _POLICY, now)
-        dims = max([np.ndim(k) for k in keys], default=0)
-        word = words[held].reshape(-1, *[1] * (dims - 1)) if dims > 1 else words[held]
+        dims = max([np.ndim(k) for k in keys], default=0) if ep is None else 0
+        word = words[held] if ep is None else words[held][ep]
+        word = word.reshape(-1, *[1] * (dims - 1)) if dims > 1 else word
         for key in (place, *keys):
             word = mixed(word, key)
         return share(word)

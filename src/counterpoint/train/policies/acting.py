@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -104,8 +105,11 @@ def _log_sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def _log_softmax(x: np.ndarray) -> np.ndarray:
-    x = x - x.max(axis=-1, keepdims=True)
-    return x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
+    """Of rows with a few columns: columns are summed as wholes, which is faster than short row after short row."""
+    columns = x.T.astype(np.float64, order="C")
+    columns -= columns.max(axis=0)
+    columns -= np.log(np.exp(columns).sum(axis=0))
+    return columns.T
 
 
 class TeamPolicy:
@@ -130,11 +134,13 @@ class TeamPolicy:
         """What was decided in this round before, where it is only decided again."""
         self.net, self.name, self.greedy, self.salt, self.record, self.force = net, name, greedy, salt, record, force
 
-    def noise(self, obs: Observation, decision: str, *keys: Any) -> np.ndarray | None:
-        """Uniform numbers, one per episode and key; None for a greedy policy."""
+    def noise(self, obs: Observation, decision: str, *keys: Any, ep: np.ndarray | None = None) -> np.ndarray | None:
+        """Uniform numbers, one per episode and key; with `ep`, for these episodes, as the last axis. None for a greedy policy."""
         if self.greedy:
             return None
         salt = salt_now(self.salt, obs)
+        if ep is not None:
+            return obs.uniform(decision, salt[ep], *keys, ep=ep)
         dims = max([np.ndim(k) for k in keys], default=0)
         return obs.uniform(decision, salt.reshape(-1, *[1] * (dims - 1)) if dims > 1 else salt, *keys)
 
@@ -150,8 +156,7 @@ class TeamPolicy:
 
     def _decided(self, obs: Observation) -> Action:
         about = f.context(obs)
-        free = obs.free & obs.running[:, None]
-        rows = f.item_rows(obs, about, free)
+        rows = f.item_rows(obs, about, obs.free)
         team = f.team_rows(obs, about, rows)
         with torch.no_grad():
             stop_logit, rule_logit, talk_logit = (t.numpy().astype(np.float64) for t in self.net.teams(torch.from_numpy(team)))
@@ -159,13 +164,12 @@ class TeamPolicy:
         stop = self._stop(obs, stop_logit, logp, team, about.open)
         spawns = self._spawn(obs, about, stop, logp)
         goes = obs.running & ~stop
-        calls, close = self._delegate(obs, rows, free & goes[:, None], logp)
-        called, coming = np.bincount(calls.ep, minlength=obs.episodes) > 0, np.zeros(obs.episodes, np.bool_)
-        coming[spawns.ep] = True
-        out = obs.alive & ~obs.free
-        out[:, 0] = False
-        waiting = out.any(axis=1) & (obs.config.straggler_rate > 0)
-        idle = goes & ~called & ~coming & ~waiting
+        calls, close = self._delegate(obs, rows, obs.free & goes[:, None], logp)
+        called = np.bincount(calls.ep, minlength=obs.episodes) > 0
+        idle = goes & ~called
+        idle[spawns.ep] = False
+        if obs.config.straggler_rate > 0:
+            idle &= ~(obs.alive & ~obs.free)[:, 1:].any(axis=1)
         talk, rule = self._talk(obs, talk_logit, rule_logit, called, team, logp)
         choose_acts(self, obs, calls, logp)
         return Action(
@@ -186,13 +190,13 @@ class TeamPolicy:
         self, obs: Observation, logit: np.ndarray, logp: np.ndarray, team: np.ndarray, open_items: np.ndarray
     ) -> np.ndarray:
         asked = obs.running & (obs.round > 0)
-        u = self.noise(obs, "stop")
-        stop = asked & ((logit > 0) if u is None else np.log(u) < _log_sigmoid(logit))
+        u, yes = self.noise(obs, "stop"), _log_sigmoid(logit)
+        stop = asked & ((logit > 0) if u is None else np.log(u) < yes)
         if self.now is not None:
             stop = asked & self.now.stop
-        logp[:, 0] = np.where(asked, np.where(stop, _log_sigmoid(logit), _log_sigmoid(-logit)), 0.0)
+        logp[:, 0] = np.where(asked, np.where(stop, yes, _log_sigmoid(-logit)), 0.0)
         if self.record is not None:
-            rows = np.flatnonzero(asked)
+            rows = asked.nonzero()[0]
             self.record.add(
                 "stop",
                 ep=rows,
@@ -200,7 +204,7 @@ class TeamPolicy:
                 x=team[rows],
                 choice=stop[rows],
                 logp=logp[rows, 0],
-                chance=np.exp(_log_sigmoid(logit[rows])),
+                chance=np.exp(yes[rows]),
                 open=open_items[rows],
             )
         return np.zeros_like(stop) if self.goes_on else stop
@@ -265,7 +269,7 @@ class TeamPolicy:
     # -- O2, O3 per item
 
     def _delegate(self, obs: Observation, rows: f.Rows, free: np.ndarray, logp: np.ndarray) -> tuple[Calls, np.ndarray | None]:
-        keep = np.any(free, axis=1)[rows.ep]
+        keep = free.any(axis=1)[rows.ep]
         if not keep.any():
             return Calls(), None
         if not keep.all():
@@ -283,10 +287,10 @@ class TeamPolicy:
         at, of = (rows.ep[:0], rows.ep[:0]) if self.now is None else self.now.places(rows, obs.config.items)
         if self.now is not None:
             self.now.allow(mask, at, of)
-        purpose_logp = _log_softmax(np.where(mask, purpose_logit, -np.inf).astype(np.float64))
+        purpose_logp = _log_softmax(np.where(mask, purpose_logit, -np.inf))
         place = rows.item + obs.config.items * rows.copy
-        draws = self.noise(obs, "delegate", np.arange(3)[:, None], np.arange(int(place.max()) + 1)[None, None])
-        u, u_brief, u_point = (None, None, None) if draws is None else draws[rows.ep, :, place].T
+        draws = self.noise(obs, "delegate", np.arange(3)[:, None], place, ep=rows.ep)
+        u, u_brief, u_point = (None, None, None) if draws is None else draws
         purpose = chosen(purpose_logp, u)
         if self.now is None:
             turns = obs.item_type[rows.ep, rows.item], f.by_type(obs, free)
@@ -294,12 +298,12 @@ class TeamPolicy:
         else:
             reached, rank, purpose = _again(len(rows), self.now.item, at, of, purpose)
         close = _closed(obs, rows, reached & (purpose == 0) & (rows.copy == 0))
-        go = np.flatnonzero(reached & (purpose > 0))
+        go = (reached & (purpose > 0)).nonzero()[0]
         pair = self.net.pair.weight.detach().numpy()[0]
         kept = agents if self.record is not None else None
         whom = None if self.now is None else _spread(len(rows), at, self.now.item["agent"][of] if len(of) else of, -1)[go]
         pointed = point(obs, rows, go, rank[go], free, query, key, pair, u_point, kept, whom)
-        brief_logp = _log_softmax(brief_logit[go].astype(np.float64))
+        brief_logp = _log_softmax(brief_logit[go])
         brief = chosen(brief_logp, None if u_brief is None else u_brief[go])
         if self.now is not None:
             brief = _spread(len(rows), at, self.now.item["brief"][of] if len(of) else of, 0)[go]
@@ -309,7 +313,7 @@ class TeamPolicy:
         if self.record is not None:
             decided.note(self.record, obs.round)
         at = go[taken]
-        calls = Calls.of(rows.ep[at], rows.item[at], pointed.agent[taken], brief[taken], purpose[at] - 1 + ANSWER)
+        calls = Calls(rows.ep[at], rows.item[at], pointed.agent[taken], brief[taken], purpose[at] - 1 + ANSWER)
         return calls, close
 
     def _room(self, obs: Observation, free: np.ndarray) -> np.ndarray:
@@ -331,18 +335,18 @@ class TeamPolicy:
         logp: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray]:
         u = self.noise(obs, "communicate", np.arange(2)[None])
-        talk = (talk_logit > 0) if u is None else np.log(u) < _log_sigmoid(talk_logit)
-        talk_logp = np.where(talk, _log_sigmoid(talk_logit), _log_sigmoid(-talk_logit))
+        yes = _log_sigmoid(talk_logit)
+        talk = (talk_logit > 0) if u is None else np.log(u) < yes
         rule_logp = _log_softmax(rule_logit)
         rule = chosen(rule_logp, self.noise(obs, "aggregate"))
         if self.now is not None:
             talk, rule = self.now.talk, self.now.rule
-            talk_logp = np.where(talk, _log_sigmoid(talk_logit), _log_sigmoid(-talk_logit))
-        own = np.take_along_axis(rule_logp, rule[:, None], axis=1)[:, 0]
+        talk_logp = np.where(talk, yes, _log_sigmoid(-talk_logit))
+        own = rule_logp[np.arange(obs.episodes), rule]
         logp[:, 3] += np.where(called, talk_logp.sum(axis=1), 0.0)
         logp[:, 4] += np.where(called, own, 0.0)
         if self.record is not None and called.any():
-            rows = np.flatnonzero(called)
+            rows = called.nonzero()[0]
             self.record.add("talk", ep=rows, round=obs.round, x=team[rows], choice=talk[rows], logp=talk_logp[rows])
             self.record.add(
                 "rule",
@@ -402,24 +406,23 @@ def _reached(
     are free. A pool's later copies count only while the earlier ones go. Types of items (`types`, by row) take turns as often as
     agents of theirs are free (`able`, by episode): else a type that is a little more urgent would take those of the others."""
     left = purpose == 0
-    begins = rows.copy == 0
-    total = np.cumsum(left)
-    before = total - left
-    valid = before == np.maximum.accumulate(np.where(begins, before, 0))
-    goes, place = ~left & valid, np.arange(len(rows))
-    turn = np.zeros(len(rows))
+    before = left.cumsum() - left
+    valid = before == np.maximum.accumulate(np.where(rows.copy == 0, before, 0))
+    goes, last = ~left & valid, -urgency
+    keys: tuple[np.ndarray, ...] = (last, rows.ep)
     if able.shape[1] > 1:
-        turn = _ahead(goes, np.lexsort((place, -urgency, types, rows.ep)), rows.ep * able.shape[1] + types)
-        turn = turn / np.maximum(able[rows.ep, types], 0.01)
-    rank = _ahead(goes, np.lexsort((place, -urgency, turn, rows.ep)), rows.ep)
+        turn = _ahead(goes, np.lexsort((last, types, rows.ep)), rows.ep * able.shape[1] + types)
+        keys = (last, turn / np.maximum(able[rows.ep, types], 0.01), rows.ep)
+    rank = _ahead(goes, np.lexsort(keys), rows.ep)
     return valid & (rank < room[rows.ep]), rank
 
 
 def _ahead(goes: np.ndarray, order: np.ndarray, group: np.ndarray) -> np.ndarray:
     """How many rows that go are before each of its group, in an order that is sorted by groups."""
-    ahead = np.cumsum(goes[order]) - goes[order]
-    out = np.zeros(len(order), np.int64)
-    out[order] = ahead - ahead[np.searchsorted(group[order], group[order])]
+    goes, group = goes[order], group[order]
+    ahead = goes.cumsum() - goes
+    out = np.empty(len(order), np.int64)
+    out[order] = ahead - ahead[group.searchsorted(group)]
     return out
 
 
@@ -440,15 +443,15 @@ class Decided:
     brief: np.ndarray
     brief_logp: np.ndarray
 
-    @property
+    @cached_property
     def own(self) -> np.ndarray:
         """Log-probability of each row's purpose."""
-        return np.take_along_axis(self.purpose_logp, self.purpose[:, None], axis=1)[:, 0]
+        return self.purpose_logp[np.arange(len(self.rows)), self.purpose]
 
-    @property
+    @cached_property
     def said(self) -> np.ndarray:
         """Log-probability of each brief."""
-        return np.take_along_axis(self.brief_logp, self.brief[:, None], axis=1)[:, 0]
+        return self.brief_logp[np.arange(len(self.go)), self.brief]
 
     def add_logp(self, logp: np.ndarray) -> None:
         """Add to the (E, 5) log-probabilities of the action: whom (2) and what is said (3)."""
@@ -460,7 +463,7 @@ class Decided:
     def note(self, record: Record, now: int) -> None:
         """Write the round's rows."""
         rows, go, pointed, n = self.rows, self.go, self.pointed, len(self.rows)
-        at = np.flatnonzero(self.reached)
+        at = self.reached.nonzero()[0]
         spread = {"agent": np.full(n, -1), "brief": np.zeros(n, np.int64), "brief_logp": np.zeros(n), "point_logp": np.zeros(n)}
         for name, values in (
             ("agent", pointed.agent),

@@ -18,6 +18,7 @@ from counterpoint.envs.teamworld.config import KINDS
 from counterpoint.envs.teamworld.observation import Observation
 
 Floats = np.ndarray
+Some = np.ndarray | slice
 ITEM, AGENT, PAIR, ROLE = 42, 8, 4, 8
 LATE = 6
 """The place in a role's row that says whether it is later than the start."""
@@ -68,67 +69,79 @@ _HASH = np.random.default_rng(0).standard_normal(ITEM)
 
 def distinct(x: Floats) -> tuple[np.ndarray, np.ndarray]:
     """(places of one row of each sort, sort of every row): most items of an episode look alike, and are judged once."""
-    _, first, sort = np.unique(x @ _HASH, return_index=True, return_inverse=True)
-    return first, sort
+    key = x @ _HASH
+    order = key.argsort(kind="stable")
+    ranked = key[order]
+    is_new = np.ones(len(key), np.bool_)
+    np.not_equal(ranked[1:], ranked[:-1], out=is_new[1:])
+    sort = np.empty(len(key), np.int64)
+    sort[order] = is_new.cumsum() - 1
+    return order[is_new], sort
 
 
 def context(obs: Observation) -> Context:
     """The counts."""
     members = obs.alive.copy()
     members[:, 0] &= obs.config.orchestrator_works
-    families = np.stack([(members & (obs.family == f)).sum(axis=1) for f in (0, 1)], axis=1)
-    ready = obs.ready & obs.running[:, None]
+    workers = members.sum(axis=1)
+    families = np.empty((obs.episodes, 2), np.int64)
+    families[:, 1] = (members & (obs.family == 1)).sum(axis=1)
+    families[:, 0] = workers - families[:, 1]
     kinds, first = np.zeros((obs.episodes, len(KINDS)), np.int64), 0
     for k, count in enumerate(obs.config.counts):  # items of a kind lie side by side
         if count:
-            kinds[:, k], first = ready[:, first : first + count].sum(axis=1), first + count
-    return Context(members.sum(axis=1), families, kinds.sum(axis=1), kinds, by_type(obs, members))
+            kinds[:, k], first = obs.ready[:, first : first + count].sum(axis=1), first + count
+    return Context(workers, families, kinds.sum(axis=1), kinds, by_type(obs, members))
 
 
 def by_type(obs: Observation, some: np.ndarray) -> np.ndarray:
     """(E, types) how many of some agents are of each type; the orchestrator is of every one."""
+    if obs.config.types == 1:
+        return some.sum(axis=1)[:, None]
     is_lead = np.arange(some.shape[1]) == 0
     return np.stack([(some & ((obs.type == t) | is_lead)).sum(axis=1) for t in range(obs.config.types)], axis=1)
 
 
 def item_rows(obs: Observation, about: Context, free: np.ndarray) -> Rows:
     """A row for every ready item of a running episode; a pool has one per free agent, as far as its calls reach."""
-    ep, item = np.nonzero(obs.ready & obs.running[:, None])
+    ep, item = obs.ready.nonzero()
     copy = np.zeros(len(ep), np.int64)
-    pools = obs.kind[item] == KINDS.index("pool")
-    if pools.any():
-        ep, item, copy = _copied(obs, ep, item, pools, free)
-    x = np.zeros((len(ep), ITEM), np.float32)
-    kind = obs.kind[item]
+    if "pool" in obs.seen:
+        ep, item, copy = _copied(obs, ep, item, free)
+    kind, able = obs.kind[item], about.by_type[ep, obs.item_type[ep, item]]
+    some = np.maximum(1, about.workers)
+    shared = np.zeros((obs.episodes, ITEM), np.float32)  # what the rows of an episode have in common
+    shared[:, 7] = 1 / (1 + about.workers)
+    shared[:, 8] = about.open / np.maximum(1, about.open + about.workers)
+    shared[:, 9] = _late(obs)
+    shared[:, 39] = about.by_family[:, 1] / some
+    x = shared[ep]
     x[np.arange(len(ep)), kind] = 1
     x[:, 5] = np.log1p(obs.calls[ep, item]) / 2
     x[:, 6] = np.log1p(copy)
-    x[:, 7] = 1 / (1 + about.workers[ep])
-    x[:, 8] = about.open[ep] / np.maximum(1, about.open[ep] + about.workers[ep])
-    x[:, 9] = _late(obs)
-    x[:, 39] = about.by_family[ep, 1] / np.maximum(1, about.workers[ep])
-    x[:, 40] = about.by_type[ep, obs.item_type[ep, item]] / np.maximum(1, about.workers[ep])
-    x[:, 41] = about.by_type[ep, obs.item_type[ep, item]] == 0
-    for name, fill in _FILL.items():
-        seen = obs.of(name)
-        rows = np.flatnonzero(kind == KINDS.index(name))
-        if seen is not None and len(rows):
-            fill(x, rows, obs, seen, ep[rows], item[rows] - seen.first_item)
+    x[:, 40] = able / some[ep]
+    x[:, 41] = able == 0
+    for name, seen in obs.seen.items():
+        rows = slice(None) if len(obs.seen) == 1 else (kind == KINDS.index(name)).nonzero()[0]
+        fill, mine = _FILL[name], ep[rows]
+        if len(mine):
+            fill(x, rows, obs, seen, mine, item[rows] - seen.first_item)
     return Rows(ep, item, copy, x)
 
 
-def _copied(obs: Observation, ep: np.ndarray, item: np.ndarray, pools: np.ndarray, free: np.ndarray) -> tuple[np.ndarray, ...]:
+def _copied(obs: Observation, ep: np.ndarray, item: np.ndarray, free: np.ndarray) -> tuple[np.ndarray, ...]:
     """Pools as often as free agents may search them this round."""
     share = -(-free.sum(axis=1) // max(1, obs.config.pool_items))
     room = obs.config.pool_calls - obs.calls[ep, item]
-    times = np.where(pools, np.clip(np.minimum(share[ep], room), 1, None), 1)
-    first = np.cumsum(times) - times
-    return np.repeat(ep, times), np.repeat(item, times), np.arange(times.sum()) - np.repeat(first, times)
+    times = np.where(obs.kind[item] == KINDS.index("pool"), np.maximum(1, np.minimum(share[ep], room)), 1)
+    ends = times.cumsum()
+    each = np.arange(len(ep)).repeat(times)
+    return ep[each], item[each], np.arange(len(each)) - (ends - times)[each]
 
 
-def _votes(x: Floats, rows: np.ndarray, obs: Observation, seen: Any, ep: np.ndarray, item: np.ndarray) -> None:
+def _votes(x: Floats, rows: Some, obs: Observation, seen: Any, ep: np.ndarray, item: np.ndarray) -> None:
     tally, answer = seen.tally[ep, item], seen.answer[ep, item].astype(np.int64)
-    at = np.arange(len(rows))
+    at = np.arange(len(ep))
     for f in (0, 1):
         fore, against = tally[at, f, answer], tally[at, f, 1 - answer]
         x[rows, 10 + 3 * f], x[rows, 11 + 3 * f] = fore / 4, against / 4
@@ -138,7 +151,7 @@ def _votes(x: Floats, rows: np.ndarray, obs: Observation, seen: Any, ep: np.ndar
     x[rows, 18] = seen.rejected[ep, item].sum(axis=1) / 4
 
 
-def _pools(x: Floats, rows: np.ndarray, obs: Observation, seen: Any, ep: np.ndarray, item: np.ndarray) -> None:
+def _pools(x: Floats, rows: Some, obs: Observation, seen: Any, ep: np.ndarray, item: np.ndarray) -> None:
     found, calls = seen.count[ep, item], obs.calls[ep, item + seen.first_item]
     x[rows, 19] = np.log1p(found) / 2
     x[rows, 20] = found / (3.0 + calls)
@@ -146,7 +159,7 @@ def _pools(x: Floats, rows: np.ndarray, obs: Observation, seen: Any, ep: np.ndar
     x[rows, 22] = calls / 40
 
 
-def _drafts(x: Floats, rows: np.ndarray, obs: Observation, seen: Any, ep: np.ndarray, item: np.ndarray) -> None:
+def _drafts(x: Floats, rows: Some, obs: Observation, seen: Any, ep: np.ndarray, item: np.ndarray) -> None:
     x[rows, 23] = seen.shown[ep, item] / 8
     x[rows, 24] = seen.zeros[ep, item] / 6
     x[rows, 25] = np.minimum(seen.zeros[ep, item], 2)
@@ -154,7 +167,7 @@ def _drafts(x: Floats, rows: np.ndarray, obs: Observation, seen: Any, ep: np.nda
     x[rows, 27] = obs.calls[ep, item + seen.first_item] / 20
 
 
-def _chains(x: Floats, rows: np.ndarray, obs: Observation, seen: Any, ep: np.ndarray, item: np.ndarray) -> None:
+def _chains(x: Floats, rows: Some, obs: Observation, seen: Any, ep: np.ndarray, item: np.ndarray) -> None:
     c, hop = obs.config, seen.hop[ep, item]
     passes, fails = seen.passes[ep, item], seen.fails[ep, item]
     x[rows, 28] = (c.chain_hops - 1 - hop) / 6
@@ -168,12 +181,13 @@ def _chains(x: Floats, rows: np.ndarray, obs: Observation, seen: Any, ep: np.nda
     x[rows, 35] = np.where(known, past % 16, 0).sum(axis=1) / 3
 
 
-def _nodes(x: Floats, rows: np.ndarray, obs: Observation, seen: Any, ep: np.ndarray, item: np.ndarray) -> None:
+def _nodes(x: Floats, rows: Some, obs: Observation, seen: Any, ep: np.ndarray, item: np.ndarray) -> None:
     needs = seen.needs
-    x[rows, 36] = needs[ep, item].sum(axis=1) / 4
+    count = needs[ep, item].sum(axis=1)
+    x[rows, 36] = count / 4
     waiting = (needs & ~seen.done[:, :, None]).sum(axis=1)
     x[rows, 37] = waiting[ep, item] / 4
-    x[rows, 38] = needs[ep, item].sum(axis=1) == 0
+    x[rows, 38] = count == 0
 
 
 _FILL = {"vote": _votes, "pool": _pools, "draft": _drafts, "chain": _chains, "node": _nodes}
@@ -181,12 +195,12 @@ _FILL = {"vote": _votes, "pool": _pools, "draft": _drafts, "chain": _chains, "no
 
 def agent_rows(obs: Observation) -> Floats:
     """(E, slots in use, AGENT) a row for every slot."""
-    width = int(np.flatnonzero(np.any(obs.alive, axis=0)).max(initial=0)) + 1
+    width = int(obs.alive.any(axis=0).nonzero()[0].max(initial=0)) + 1
     family, taken = obs.family[:, :width], obs.taken[:, :width]
     x = np.zeros((*family.shape, AGENT), np.float32)
     for f in (0, 1):
-        x[:, :, f] = family == f
-        x[:, :, 2 + f] = (family == f) * _late(obs)
+        x[:, :, f] = mine = family == f
+        x[:, :, 2 + f] = mine * _late(obs)
     x[:, 0, 4] = 1
     x[:, :, 5] = np.log1p(taken) / 3
     x[:, :, 6] = taken == 0
@@ -208,10 +222,10 @@ def team_rows(obs: Observation, about: Context, rows: Rows) -> Floats:
     x[:, 13] = obs.asks > 0
     x[:, 14] = np.log1p(np.minimum(about.open, _MANY)) / 4
     count = np.bincount(rows.ep, minlength=obs.episodes)
-    some = np.flatnonzero(count)
+    some = count.nonzero()[0]
     if len(some):
-        first = np.concatenate([[0], np.cumsum(count[some])[:-1]])
-        x[some, 15:] = np.add.reduceat(rows.x, first, axis=0) / count[some, None]
+        each = count[some]
+        x[some, 15:] = np.add.reduceat(rows.x, each.cumsum() - each, axis=0) / each[:, None]
     return x
 
 
@@ -223,12 +237,11 @@ def role_rows(obs: Observation, about: Context) -> Floats:
     """(E, 2 * types, ROLE) a row for every role that could be spawned: family times type, type running fastest."""
     types = obs.config.types
     x = np.zeros((obs.episodes, 2 * types, ROLE), np.float32)
-    ready = obs.ready & obs.running[:, None]
     serial = (obs.kind >= KINDS.index("draft"))[None]
     for f in (0, 1):
         for t in range(types):
             r = f * types + t
-            mine = ready & (obs.item_type == t)
+            mine = obs.ready & (obs.item_type == t)
             there = (obs.alive & (obs.family == f) & (obs.type == t))[:, 1:].sum(axis=1)
             x[:, r, 0] = 1
             x[:, r, 1] = f
@@ -282,9 +295,9 @@ def _pairs(obs: Observation, ep: np.ndarray, item: np.ndarray, alive: int) -> np
     x = np.zeros((len(ep), alive, PAIR), np.float32)
     x[:, :, 0] = obs.type[ep, :alive] == obs.item_type[ep, item][:, None]
     x[:, 0, 0] = 1
-    nodes = np.flatnonzero(obs.kind[item] == _NODE)
+    seen = obs.of("node")
+    nodes = (obs.kind[item] == _NODE).nonzero()[0] if seen is not None else ()
     if len(nodes):
-        seen = obs.of("node")
         inner = item[nodes] - seen.first_item
         x[nodes, :, 1] = _affinity(obs, ep[nodes], inner)[:, :alive]
         root = ~seen.needs[ep[nodes], inner].any(axis=1)
@@ -313,7 +326,7 @@ def _chosen(
 ) -> tuple[np.ndarray, np.ndarray]:
     """One agent for each row that has any, and its log-probability."""
     at = np.arange(len(score))
-    score = np.where(may, score, -np.inf).astype(np.float64)
+    score = np.where(may, score, -np.inf)
     score -= score.max(axis=1, keepdims=True)
     share = np.exp(score)
     total = share.sum(axis=1, keepdims=True)
@@ -346,20 +359,21 @@ def point(
         mine = order[starts[0] : starts[-1]]
         ep, item = rows.ep[go[mine]], rows.item[go[mine]]
         pairs, barred = _pairs(obs, ep, item, width), _barred(obs, ep, item, width)
-        score = np.einsum("rd,rkd->rk", query[go[mine]], key[ep]) + pairs @ pair
+        score = (np.einsum("rd,rkd->rk", query[go[mine]], key[ep]) + pairs @ pair).astype(np.float64)
+        noise = None if u is None else u[go[mine]]
         could = np.zeros((len(mine), width), np.bool_)
         for begin, end in itertools.pairwise((starts - starts[0]).tolist()):
             may = left[ep[begin:end]]
             if barred is not None:
                 may &= ~barred[begin:end]
             could[begin:end] = may
-            at = begin + np.flatnonzero(may.any(axis=1))
+            at = begin + may.any(axis=1).nonzero()[0]
             if whom is not None:
                 at = at[whom[mine[at]] >= 0]
             if not len(at):
                 continue
-            noise, asked = None if u is None else u[go[mine[at]]], None if whom is None else whom[mine[at]]
-            choice, own = _chosen(score[at], could[at], noise, asked)
+            asked = None if whom is None else whom[mine[at]]
+            choice, own = _chosen(score[at], could[at], None if noise is None else noise[at], asked)
             agent[mine[at]], logp[mine[at]] = choice, own
             left[ep[at], choice] = False
         if agent_x is not None:
