@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import counterpoint as cpt
-from counterpoint.train.critics import _losses, _some, by_kind, drawn, fit
+from counterpoint.train.critics import _losses, _prepared, _taken, by_kind, drawn, fit
 from counterpoint.train.learner import NotFinite
 from counterpoint.train.losses.soft import _choice, _expected, _item_loss, _stop_loss, improve
 from counterpoint.train.losses.td import Beats, Mixer, Options, _measure, beats_of, learn, utilities
@@ -172,14 +172,12 @@ def test_every_kind_of_item_is_drawn_equally_often() -> None:
     assert drawn(Ends(), chances, 3).tolist() == [0, 1, 4]  # type: ignore[arg-type]
 
 
-def test_some_rows_are_of_one_draw() -> None:
-    t = {"y": torch.arange(3.0), "x": 10 * torch.arange(3.0)}
-    found = _some(np.random.default_rng(0), t, 8)
-    assert len(found["y"]) == 3
-    assert torch.equal(found["x"], 10 * found["y"])
-    assert len(_some(np.random.default_rng(0), t, 2)["y"]) == 2
-    many = torch.cat([_some(np.random.default_rng(k), t, 3)["y"] for k in range(50)])
-    assert set(many.tolist()) == {0.0, 1.0, 2.0}
+def test_every_step_takes_the_rows_that_were_drawn_for_it() -> None:
+    t = {"y": torch.arange(3.0), "x": 10 * torch.arange(6.0).reshape(3, 2)}
+    found = _taken(t, [np.array([2, 0]), np.array([1, 1])])
+    assert [each["y"].tolist() for each in found] == [[2.0, 0.0], [1.0, 1.0]]
+    assert [each["x"].tolist() for each in found] == [[[40.0, 50.0], [0.0, 10.0]], [[20.0, 30.0], [20.0, 30.0]]]
+    assert _taken(t, []) == []
 
 
 def test_what_the_critics_are_regressed_on() -> None:
@@ -201,8 +199,8 @@ def test_what_the_critics_are_regressed_on() -> None:
     with torch.no_grad():
         net.point_key.weight.zero_()
         net.point_key.bias.zero_()
-        found = {k: float(v) for k, v in _losses(net, {"item": item, "team": team, "rule": rule}).items()}
-        bare = _losses(net, {"item": item, "team": team})
+        found = {k: float(v) for k, v in _losses(net, {"item": _prepared(item), "team": team, "rule": rule}).items()}
+        bare = _losses(net, {"item": _prepared(item), "team": team})
     assert found == {
         "item": pytest.approx((1.0**2 + 0.9**2) / 2), "brief": pytest.approx((4 - 5) ** 2), "point": pytest.approx(((1 - 2) ** 2 + (2 - 5) ** 2) / 2),
         "level": pytest.approx(1 / 3), "work": pytest.approx((0.25 + 0.25 + 0.25) / 3),
@@ -212,7 +210,7 @@ def test_what_the_critics_are_regressed_on() -> None:
     assert float(bare["team"]) == pytest.approx(2.5)
     nobody = {**item, "choice": torch.zeros(3, dtype=torch.int64), "agent": torch.full((3,), -1)}
     with torch.no_grad():
-        none = _losses(net, {"item": nobody, "team": team})
+        none = _losses(net, {"item": _prepared(nobody), "team": team})
     assert [float(none[k]) for k in ("item", "brief", "point")] == [0, 0, 0]
 
 

@@ -49,17 +49,23 @@ def fit(
     every = {"item": item, "team": team}
     if any("rule" in x.tables for x in lessons):  # somebody was called
         every["rule"] = _joined(lessons, "rule", ("x", "choice", "talk")) | {"y": np.concatenate([x.rule for x in lessons])}
-    tables = {
+    tables: dict[str, Mapping[str, Tensor]] = {
         name: {k: torch.from_numpy(v.astype(np.float32) if v.dtype == np.float64 else v) for k, v in t.items()}
         for name, t in every.items()
     }
     sums: dict[str, float] = {}
     chances = by_kind(item["x"])
+    tables["item"] = _prepared(tables["item"])
+    places: dict[str, list[np.ndarray]] = {name: [] for name in tables}
     for _ in range(steps):
-        some = {name: _some(rng, t, size // 4) for name, t in tables.items() if name != "item"}
-        at = torch.from_numpy(drawn(rng, chances, size))
-        some["item"] = {k: v.index_select(0, at) for k, v in tables["item"].items()}
-        losses = _losses(net, some)
+        for name in ("team", "rule"):
+            if name in tables:
+                n = len(tables[name]["y"])
+                places[name].append(rng.integers(0, n, min(size // 4, n)))
+        places["item"].append(drawn(rng, chances, size))
+    some = {name: _taken(t, places[name]) for name, t in tables.items()}
+    for step in range(steps):
+        losses = _losses(net, {name: each[step] for name, each in some.items()})
         loss = torch.stack(list(losses.values())).sum()
         optimizer.zero_grad()
         finite(loss, "critics'").backward()
@@ -82,25 +88,36 @@ def drawn(rng: np.random.Generator, chances: np.ndarray, size: int) -> np.ndarra
     return np.minimum(np.searchsorted(chances, rng.random(n) * chances[-1], side="right"), len(chances) - 1)
 
 
-def _some(rng: np.random.Generator, t: Mapping[str, Tensor], size: int) -> dict[str, Tensor]:
-    n = len(t["y"])
-    at = torch.from_numpy(rng.integers(0, n, min(size, n)))
-    return {k: v.index_select(0, at) for k, v in t.items()}
+def _prepared(t: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Item rows with the columns that losses read beside those of the record; made once for all steps."""
+    return {
+        **t, "go": (t["choice"] > 0).float(), "told": (t["agent"] > 0).float(), "called": (t["agent"] >= 0).float(),
+        "purpose": (t["choice"][:, None] - 1).clamp_min(0), "log_calls": torch.log1p(t["calls_to_go"]),
+        "scored": torch.cat([t["x"], t["worth"]], dim=1),
+    }  # fmt: skip
+
+
+def _taken(t: Mapping[str, Tensor], places: Sequence[np.ndarray]) -> list[dict[str, Tensor]]:
+    """The rows of every step, which are all taken at once; every step has as many."""
+    if not places:
+        return []
+    at = torch.from_numpy(np.concatenate(places))
+    parts = {k: v.index_select(0, at).split(len(places[0])) for k, v in t.items()}
+    return [{k: part[step] for k, part in parts.items()} for step in range(len(places))]
 
 
 def _losses(net: Network, some: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
     t, out = some["item"], {}
     q, brief, work, query, level = net.judge_items(t["x"])
-    go, told, called = (t["choice"] > 0).float(), (t["agent"] > 0).float(), (t["agent"] >= 0).float()
-    own = q.gather(1, (t["choice"][:, None] - 1).clamp_min(0))[:, 0]
-    out["item"] = (go * (own - t["y"]) ** 2).sum() / go.sum().clamp_min(1)
+    own = q.gather(1, t["purpose"])[:, 0]
+    out["item"] = (t["go"] * (own - t["y"]) ** 2).sum() / t["go"].sum().clamp_min(1)
     said = brief.gather(1, t["brief"][:, None])[:, 0]
-    out["brief"] = (told * (said - t["left"]) ** 2).sum() / told.sum().clamp_min(1)
+    out["brief"] = (t["told"] * (said - t["left"]) ** 2).sum() / t["told"].sum().clamp_min(1)
     whom = net.judge_pairs(query, t["agent_x"], t["pair_x"])
-    out["point"] = (called * (whom - t["left"]) ** 2).sum() / called.sum().clamp_min(1)
+    out["point"] = (t["called"] * (whom - t["left"]) ** 2).sum() / t["called"].sum().clamp_min(1)
     out["level"] = F.mse_loss(level, t["g"])
-    out["work"] = F.mse_loss(work, torch.log1p(t["calls_to_go"]))
-    out["value"] = F.mse_loss(net.item_value(torch.cat([t["x"], t["worth"]], dim=1)).squeeze(-1), t["g"])
+    out["work"] = F.mse_loss(work, t["log_calls"])
+    out["value"] = F.mse_loss(net.judge_scored(t["scored"]), t["g"])
     r, team = some.get("rule"), some["team"]
     value, rules, talk = net.judge_teams(team["x"] if r is None else torch.cat([team["x"], r["x"]]))
     at = len(team["y"])

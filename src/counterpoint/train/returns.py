@@ -89,7 +89,7 @@ def lesson(net: Network, out: Rollout, *, lam: float = 0.9) -> Lesson | None:
         q, _, _, _, level = net.judge_items(torch.from_numpy(t["x"]))
         v = level.numpy().astype(np.float64)
         own = F.pad(q, (1, 0)).numpy().astype(np.float64)[np.arange(len(v)), t["choice"]]
-        known = net.item_value(torch.from_numpy(scored_rows(t, unit))).squeeze(-1).numpy().astype(np.float64)
+        known = net.judge_scored(torch.from_numpy(scored_rows(t, unit))).numpy().astype(np.float64)
     adv, worth = _along_chains(t, t["reward"] / unit, known, _would_leave(net, t), lam)
     item = adv + v
     left = np.where(t["agent"] >= 0, item - own, 0.0)

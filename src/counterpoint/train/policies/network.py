@@ -137,6 +137,10 @@ class Network(nn.Module):
         q, brief, work, level, query = _through(self.item_critic, x).split([3, 4, 1, 1, _POINT], dim=-1)
         return q, brief, work[..., 0], query, level[..., 0]
 
+    def judge_scored(self, x: Tensor) -> Tensor:
+        """V (R,) of item rows with one number more: what the verifier says of the draft."""
+        return _through(self.item_value, x).squeeze(-1)
+
     def judge_pairs(self, query: Tensor, agent_x: Tensor, pair_x: Tensor) -> Tensor:
         """What an agent adds to an item's Q."""
         return (query * _head(self.point_key, agent_x)).sum(-1) + _head(self.point_pair, pair_x)[..., 0]
