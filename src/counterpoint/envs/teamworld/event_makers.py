@@ -89,9 +89,13 @@ def bases(price: tuple[float, float], **fixed: Any) -> Memo:
 class EventRows:
     """The rows of one type of event in one episode, as lists."""
 
-    def __init__(self, table: dict[str, np.ndarray], rows: np.ndarray, ids: list[str], t: list[float], names: list[str]) -> None:
+    def __init__(self, table: dict[str, np.ndarray], rows: slice, ids: list[str], t: list[float], names: list[str]) -> None:
         self._table, self._rows, self._names = table, rows, names
         self.ids, self.t = ids, t
+
+    def has(self, name: str) -> bool:
+        """Whether any row has something else than 0 in a column."""
+        return bool(self._table[name][self._rows].any())
 
     def __getitem__(self, name: str) -> list[Any]:
         return self._table[name][self._rows].tolist()
@@ -111,8 +115,11 @@ class EventRows:
         return zip(self["tokens_in"], self["tokens_out"], self["family"], strict=True)
 
 
-def chosen_of(name: str, chosen: str, noop: int, value: int, count: int, brief: int) -> dict[str, Any]:
-    """What a decision chose, in words and numbers."""
+def chosen_of(code: tuple[int, int, int, int, int]) -> tuple[str, str, dict[str, Any], Said]:
+    """The name of a decision, and what it chose: in a word, in words and numbers, and as a text."""
+    place, noop, value, count, brief = code
+    name = DECISIONS[place]
+    chosen = "noop" if noop else name
     extra: dict[str, Any] = {"sub_decision": name}
     match name:
         case "stop":
@@ -131,16 +138,16 @@ def chosen_of(name: str, chosen: str, noop: int, value: int, count: int, brief: 
         case _:
             extra["chosen"] = chosen if noop else RULES[value]
             extra["rule"] = RULES[value]
-    return extra
+    text = ", ".join([f"{k} {v}" for k, v in extra.items() if k != "sub_decision"])
+    return name, chosen, extra, text_of(f"{name}: {text}")
 
 
 def marked(events: list[Event], p: EventRows) -> list[Event]:
     """The events with what only the maker of the world knows: planted attacks, controls, corrupted content."""
-    marks, corrupt = p["mark"], p["corrupt"]
-    if not any(marks) and not any(corrupt):
+    if not p.has("mark") and not p.has("corrupt"):
         return events
     out = []
-    for event, mark, bad in zip(events, marks, corrupt, strict=True):
+    for event, mark, bad in zip(events, p["mark"], p["corrupt"], strict=True):
         if mark or bad:
             name, extra, change = MARKS[mark], dict(event.extra or {}), {}
             if name in CONTROLS:
@@ -164,6 +171,7 @@ class Makers:
         self._kind = [KINDS[int(np.searchsorted(ends, i, side="right"))] for i in range(config.items)]
         self._task = [f"{kind} {i}" for i, kind in enumerate(self._kind)]
         self._tail = Memo(lambda code: about_text(code >> 32, code & LOW))
+        self._choice, self._lead = Memo(chosen_of), Memo(lambda key: make_key("orchestrator", key[0], (key[1],)))
         self._tool, self._brief, self._claim = Memo(self._tool_of), Memo(self._brief_of), Memo(self._claim_of)
         price, outside = config.token_price_usd, {"trusted": False, "ok": True, "source": "tool"}
         self._base = {
@@ -196,14 +204,11 @@ class Makers:
         }
 
     def _decisions(self, p: EventRows, policy: str | None) -> Written:
-        events, texts, base = [], [], self._base["decision"]
-        rows = zip(*(p[n] for n in ("decision", "noop", "value", "count", "brief", "logp", "round", "reward")), strict=True)
-        for event, t, agent, row, cost in zip(p.ids, p.t, p.who(), rows, p.priced(), strict=True):
-            place, noop, value, count, brief, logp, now, pay = row
-            name = DECISIONS[place]
-            chosen = "noop" if noop else name
-            extra = chosen_of(name, chosen, noop, value, count, brief)
-            said = text_of(f"{name}: " + ", ".join([f"{k} {v}" for k, v in extra.items() if k != "sub_decision"]))
+        events, texts, base, choices, keys = [], [], self._base["decision"], self._choice, self._lead
+        chosen_by = zip(*(p[n] for n in ("decision", "noop", "value", "count", "brief")), strict=True)
+        rows = zip(p["logp"], p["round"], p["reward"], strict=True)
+        for event, t, agent, choice, row, cost in zip(p.ids, p.t, p.who(), chosen_by, rows, p.priced(), strict=True):
+            (name, chosen, extra, said), (logp, now, pay) = choices[choice], row
             events.append(
                 replace(
                     base[cost],
@@ -216,9 +221,9 @@ class Makers:
                     options=OPTIONS[name],
                     logp=logp,
                     policy=policy,
-                    key=make_key("orchestrator", name, (now,)),
-                    extra=extra,
-                    **({} if pay != pay else {"reward": {ZERO_SUM if name == "stop" else "quality": pay}}),
+                    key=keys[name, now],
+                    extra=dict(extra),
+                    reward=None if pay != pay else {ZERO_SUM if name == "stop" else "quality": pay},
                 )
             )
             texts.append(said)

@@ -84,23 +84,23 @@ def columns(batch: Batch) -> dict[str, np.ndarray]:
     return out | {f"cost_{name}": s.costs[:, i].copy() for i, name in enumerate(COSTS)}
 
 
-def meta(world: Setting, seed: int, policy: str | None, edits: list[dict[str, Any]] | None = None) -> dict[str, Any]:
-    """What it takes to run an episode again."""
-    config = {k: list(v) if isinstance(v, tuple) else v for k, v in world.config.stated().items()}
+def meta(
+    world: Setting, stated: Mapping[str, Any], seed: int, policy: str | None, edits: list[dict[str, Any]] | None = None
+) -> dict[str, Any]:
+    """What it takes to run an episode again; `stated` is what the world's configuration states."""
     return {
         "world": world.name,
         "version": world.version,
-        "config": config,
+        "config": {k: list(v) if isinstance(v, tuple) else v for k, v in stated.items()},
         "seed": int(seed),
         "policy": policy,
         "edits": edits or [],
     }
 
 
-def parts_of(batch: Batch, ep: int) -> dict[str, float]:
+def parts_of(batch: Batch, ep: int, quality: float) -> dict[str, float]:
     """The reward of an episode, in parts: R1 is the quality, costs are negative, R7 is what the orchestration itself did."""
     s = batch.state
-    quality = float(batch.quality()[ep])
     out = {"team": quality - float(s.costs[ep].sum()), "R1": quality}
     if batch.config.opponent_rounds:
         out["opponent"] = -out["team"]
@@ -123,15 +123,16 @@ def traced(
     assert batch.writer is not None
     rows = Episodes(world.config, batch.writer.log, batch.state.episodes)
     name = policy if policy is None or isinstance(policy, str) else policy.name
+    quality, title, stated = batch.quality().tolist(), f"{world.name}{world.variant}", world.config.stated()
 
     def make(i: int) -> Trace:
         s, done = batch.state, edits[i] if edits else []
         names = agent_names(s.parent[i], s.ordinal[i], int(s.spawned[i]))
         seed = int(seeds[i])
-        task = f"{world.name}{world.variant}-{seed}"
+        task = f"{title}-{seed}"
         tag = f"{task}-{name or 'by-hand'}" + "".join(f"-{edit['id']}" for edit in done)
-        rewards = parts_of(batch, i) | rows.means(i)
-        about = {"task_id": task, "system": f"teamworld/{world.version}", "meta": meta(world, seed, name, done)}
+        rewards = parts_of(batch, i, quality[i]) | rows.means(i)
+        about = {"task_id": task, "system": f"teamworld/{world.version}", "meta": meta(world, stated, seed, name, done)}
         return rows.trace(i, names, rewards, trace_id=tag, policy=name, **about)
 
     return make

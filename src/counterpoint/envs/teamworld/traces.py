@@ -28,8 +28,14 @@ def agent_names(parent: np.ndarray, ordinal: np.ndarray, spawned: int) -> list[s
     return names
 
 
+def _rounded(seconds: np.ndarray) -> np.ndarray:
+    """To microseconds, as `round` does it; many events of a batch have one time."""
+    distinct, code = np.unique(seconds, return_inverse=True)
+    return np.array([round(t, 6) for t in distinct.tolist()])[code]
+
+
 class Episodes:
-    """The rows of a log, split by episode."""
+    """The rows of a log, split by episode, and within an episode by type of event."""
 
     def __init__(self, config: Config, log: EventLog, episodes: int) -> None:
         self.config = config
@@ -44,6 +50,12 @@ class Episodes:
         self._edges = (place[src[by_ep]], place[dst[by_ep]], kind[by_ep])
         self._edge_bounds = np.searchsorted(ep[src[by_ep]], np.arange(episodes + 1))
         self._ids = [f"e{i + 1}" for i in range(int(np.diff(self._bounds).max(initial=0)))]
+        codes = ep.astype(np.int64) * len(EVENT_TYPES) + self._table["type"]
+        by_type = np.argsort(codes, kind="stable")
+        self._by_type = {name: column[by_type] for name, column in self._table.items()}
+        self._by_type["t"] = _rounded(self._by_type["t"])
+        self._type_bounds = np.searchsorted(codes[by_type], np.arange(episodes * len(EVENT_TYPES) + 1))
+        self._places = place[by_type]
         self._makers = Makers(config)
 
     def count(self, ep: int) -> int:
@@ -55,7 +67,7 @@ class Episodes:
 
     def trace(self, ep: int, names: list[str], rewards: Mapping[str, float], **fields: Any) -> Trace:
         """The trace of one episode."""
-        events, texts, costs = self._events(self._rows(ep), names, fields.pop("policy", None))
+        events, texts, costs = self._events(ep, names, fields.pop("policy", None))
         at, ids = slice(self._edge_bounds[ep], self._edge_bounds[ep + 1]), self._ids
         src, dst, kind = (column[at].tolist() for column in self._edges)
         edges = [Edge(ids[a], ids[b], EDGE_TYPES[k]) for a, b, k in zip(src, dst, kind, strict=True)]
@@ -76,28 +88,27 @@ class Episodes:
         drafts = reward[kind == EVENT["aggregate"]]
         return out | ({"R4": float(np.sum(drafts))} if len(drafts) else {})
 
-    def _events(self, rows: np.ndarray, names: list[str], policy: str | None) -> tuple[list[Event], dict[str, str], dict]:
+    def _events(self, ep: int, names: list[str], policy: str | None) -> tuple[list[Event], dict[str, str], dict]:
         """The events in order, their texts by reference, and the sums of their costs."""
-        types = self._table["type"][rows]
-        by_type = np.argsort(types, kind="stable")
-        bounds = np.searchsorted(types[by_type], np.arange(len(EVENT_TYPES) + 1)).tolist()
-        ids = [self._ids[i] for i in by_type.tolist()]
-        t = [round(v, 6) for v in self._table["t"][rows[by_type]].tolist()]
+        bounds = self._type_bounds[ep * len(EVENT_TYPES) : (ep + 1) * len(EVENT_TYPES) + 1].tolist()
+        start, whole = bounds[0], slice(bounds[0], bounds[-1])
+        ids = [self._ids[i] for i in self._places[whole].tolist()]
+        t = self._by_type["t"][whole].tolist()
         made: list[Event] = []
         texts: list[Said | None] = []
         for name, write in self._makers.of_types(policy).items():
             a, b = bounds[EVENT[name]], bounds[EVENT[name] + 1]
             if a < b:
-                part = EventRows(self._table, rows[by_type[a:b]], ids[a:b], t[a:b], names)
+                part = EventRows(self._by_type, slice(a, b), ids[a - start : b - start], t[a - start : b - start], names)
                 some, about = write(part)
                 made += marked(some, part)
                 texts += about
-        back = np.empty(len(rows), np.int64)
-        back[by_type] = np.arange(len(rows))
+        back = np.empty(len(ids), np.int64)
+        back[self._places[whole]] = np.arange(len(ids))
         places = back.tolist()
         contents = dict([said for i in places if (said := texts[i])])
-        calls = made[bounds[EVENT["tool_call"]] : bounds[EVENT["tool_call"] + 1]]
-        return [made[i] for i in places], contents, self._costs(rows, t, calls)
+        calls = made[bounds[EVENT["tool_call"]] - start : bounds[EVENT["tool_call"] + 1] - start]
+        return [made[i] for i in places], contents, self._costs(self._rows(ep), t, calls)
 
     def _costs(self, rows: np.ndarray, t: list[float], calls: list[Event]) -> dict[str, Any]:
         """What `summed_costs` counts, from columns, and the money."""
