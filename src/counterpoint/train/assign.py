@@ -264,17 +264,17 @@ class _Book:
     """The credit of one trace, by unit, and by the key of an event."""
 
     def __init__(self, trace: Trace) -> None:
-        self._key = {e.id: e.key for e in trace.events}
+        self._key: dict[str, str | None] = {}
         self._amount: dict[tuple[str, str], float] = {}
-        self._lead: dict[tuple[str, int], float] = {}
-        spawns = [e for e in trace.events if e.type == "spawn" and e.extra and "slot" in e.extra and e.to]
-        self.names = {0: _MAIN} | {e.extra["slot"]: e.to for e in spawns}  # type: ignore[index,misc]
-        self._role: dict[str, str] = {_MAIN: _MAIN} | {e.to or "": e.role or "" for e in spawns}
+        self.names, self._role = {0: _MAIN}, {_MAIN: _MAIN}
         self._about: dict[tuple[int | None, str, int], tuple[int, ...]] = {}
         """Of a call in a round, by agent and item: the item and the number of the call, as keys have them."""
         for e in trace.events:
+            self._key[e.id] = e.key
             if e.type == "tool_call" and (key := parse_key(e.key)) is not None and key.about:
                 self._about[e.turn, key.who, key.about[0]] = key.about
+            elif e.type == "spawn" and e.extra and "slot" in e.extra and e.to:
+                self.names[e.extra["slot"]], self._role[e.to] = e.to, e.role or ""
 
     def put(self, unit: str, unit_id: str, value: float) -> None:
         """Enter an amount: under the event's key, where the id is an event's."""
@@ -293,13 +293,11 @@ class _Book:
 
     def decision(self, name: str, now: int) -> float:
         """The credit of a decision of the orchestrator."""
-        if (name, now) not in self._lead:
-            whats = (name, "draft") if name == "aggregate" else (name,)
-            own = [("event", make_key(_MAIN, what, (now,))) for what in whats]
-            wider = [("turn", f"{_MAIN}#{now}"), ("agent", _MAIN), ("role", _MAIN), ("orchestrator", _MAIN), ("team", "")]
-            found = self._first([*own, *wider])
-            self._lead[name, now] = np.nan if found is None else found
-        return self._lead[name, now]
+        whats = (name, "draft") if name == "aggregate" else (name,)
+        own = [("event", make_key(_MAIN, what, (now,))) for what in whats]
+        wider = [("turn", f"{_MAIN}#{now}"), ("agent", _MAIN), ("role", _MAIN), ("orchestrator", _MAIN), ("team", "")]
+        found = self._first([*own, *wider])
+        return np.nan if found is None else found
 
     def call(self, slot: int, item: int, now: int, *, to_agent: bool) -> float | None:
         """The credit of a call, None where only its decision may have one."""
@@ -360,7 +358,6 @@ def _rows(out: Rollout, books: Sequence[_Book], preset: Preset) -> dict[str, np.
 
 def _item_rows(t: Mapping[str, np.ndarray], books: Sequence[_Book], to_agent: bool) -> dict[str, np.ndarray]:
     """Purposes, briefs and pointers: the call's credit, or else that of the decision to make it."""
-    found: dict[str, np.ndarray] = {}
     called = t["agent"] >= 0
     own = np.full(len(called), np.nan)
     refused = np.zeros(len(called), np.bool_)
@@ -370,12 +367,17 @@ def _item_rows(t: Mapping[str, np.ndarray], books: Sequence[_Book], to_agent: bo
         amount = books[ep].call(slot, item, now, to_agent=to_agent)
         if amount is not None:
             own[row], refused[row] = amount, np.isnan(amount)
-    for name, decision in (("item", "delegate"), ("brief", "communicate"), ("point", "delegate")):
-        wider = _each(t, lambda ep, now, decision=decision: books[ep].decision(decision, now))  # type: ignore[misc]
-        amounts = np.where(np.isnan(own) & ~refused, wider, own)
-        found[name] = amounts if name == "item" else np.where(called, amounts, 0.0)
-    return found
+    lacks = np.isnan(own) & ~refused
+    whom, what = (
+        np.where(lacks, _each(t, lambda ep, now, decision=decision: books[ep].decision(decision, now)), own)  # type: ignore[misc]
+        for decision in ("delegate", "communicate")
+    )
+    return {"item": whom, "brief": np.where(called, what, 0.0), "point": np.where(called, whom, 0.0)}
 
 
 def _each(t: Mapping[str, np.ndarray], amount: Callable[[int, int], float]) -> np.ndarray:
-    return np.array([amount(ep, now) for ep, now in zip(t["ep"].tolist(), t["round"].tolist(), strict=True)], np.float64)
+    """An amount by row, which is one for all rows of an episode's round."""
+    rounds = int(t["round"].max(initial=0)) + 1
+    places, of = np.unique(t["ep"] * rounds + t["round"], return_inverse=True)
+    amounts = [amount(*divmod(place, rounds)) for place in places.tolist()]
+    return np.array(amounts, np.float64)[of]
