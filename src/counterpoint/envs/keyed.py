@@ -34,7 +34,7 @@ def _words(value: Any) -> np.ndarray:
         return array
     if array.dtype.kind not in "iub":
         raise TypeError(f"keys are integers, not {array.dtype}")
-    return array.astype(np.int64).view(np.uint64)
+    return array.astype(np.int64, copy=False).view(np.uint64)
 
 
 def _step(part: Any) -> Any:
@@ -75,8 +75,9 @@ def share(word: np.ndarray) -> np.ndarray:
 
 def normal(seeds: Any, *keys: Any) -> np.ndarray:
     """A standard normal number by Box and Muller from two keyed uniforms."""
-    radius = np.sqrt(-2.0 * np.log1p(-uniform(seeds, *keys, 1)))
-    return np.asarray(radius * np.cos(2 * np.pi * uniform(seeds, *keys, 2)))
+    word = bits(seeds, *keys)
+    radius = np.sqrt(-2.0 * np.log1p(-share(mixed(word, 1))))
+    return np.asarray(radius * np.cos(2 * np.pi * share(mixed(word, 2))))
 
 
 def child_seed(seed: int, *keys: int) -> int:

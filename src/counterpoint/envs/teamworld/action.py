@@ -53,8 +53,8 @@ class Calls:
         """`act`, also where nothing was chosen."""
         return np.zeros(len(self), np.int64) if self.act is None else self.act
 
-    def where(self, keep: np.ndarray) -> Calls:
-        """The calls that a mask or an index array selects."""
+    def where(self, keep: np.ndarray | slice) -> Calls:
+        """The calls that a mask, an index array or a slice selects."""
         act = None if self.act is None else self.act[keep]
         return Calls(self.ep[keep], self.item[keep], self.agent[keep], self.brief[keep], self.purpose[keep], act)
 

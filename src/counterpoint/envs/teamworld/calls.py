@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from counterpoint.envs.keyed import bits, purpose
+from counterpoint.envs.keyed import bits, mixed, purpose, share
 from counterpoint.envs.teamworld import acts, defences
 from counterpoint.envs.teamworld.action import VERIFY, Calls
 from counterpoint.envs.teamworld.attacks import MARKS, Attacked, attacked
@@ -95,7 +95,8 @@ def answered(
     }  # fmt: skip
     # a liar, or an agent that is asked again, had the same answer from the tool
     own_words = attack.wrong & (attack.mark == _LIAR) if attack is not None else np.zeros(len(c), np.bool_)
-    own_words = own_words | (anew != word)
+    if anew is not word:
+        own_words = own_words | (anew != word)
     table["tool"] = table["claim"] if honest is None else np.where(own_words, honest.claim, table["claim"])
     if has_acts:
         _talked(s, kind, again, c.acts, table, back, honest, own_words)
@@ -170,11 +171,14 @@ def _delays(config: Config, draw: Callable[[int], np.ndarray], calls: int) -> np
 
 def _draws(word: np.ndarray) -> Callable[[int], np.ndarray]:
     """One uniform number per call for a purpose."""
-    return lambda what: (bits(word, what) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    start = bits(word)
+    return lambda what: share(mixed(start, what))
 
 
 def _redrawn(c: Calls, word: np.ndarray, edits: list[Edit], stage: str) -> np.ndarray:
     """The words of the calls, other ones where a fork draws a result or a return anew; the same array where none does."""
+    if not edits:
+        return word
     again = np.zeros(len(c), np.int64)
     for edit in find(edits, stage):
         if isinstance(edit.do, Substitute) and edit.do.value is None:
@@ -250,7 +254,7 @@ def passed(batch: Running, name: str, table: Table, edits: list[Edit]) -> tuple[
         if isinstance(edit.do, Delete):
             first = getattr(s.kinds, name).first_item
             sent &= ~((ep == edit.ep) & (table["agent"] == edit.slot) & (table["item"] + first == edit.item))
-    delivered, draw = sent.copy(), batch.way_back(name, table)
+    delivered, draw = sent.copy(), lambda what: batch.way_back(name, table)(what)
     match config.topology:
         case "planner_executor_critic" if name == "vote":
             u = draw(_CRITIC)

@@ -76,7 +76,8 @@ def deliver(batch: Running, arrived: dict[str, list[Table]], action: Action, goe
     s, c = batch.state, batch.config
     rule = np.full(s.episodes, BAYES) if action.rule is None else np.asarray(action.rule, np.int64)
     heard = np.zeros(s.episodes, np.bool_) if action.broadcast is None else np.asarray(action.broadcast, np.bool_) & goes
-    s.costs[heard, _MESSAGES] += c.broadcast_price * (s.alive[heard].sum(axis=1) - 1)
+    if heard.any():
+        s.costs[heard, _MESSAGES] += c.broadcast_price * (s.alive[heard].sum(axis=1) - 1)
     kept: list[tuple[str, Table]] = []
     read = np.zeros(s.episodes, np.bool_)
     for edit in find(edits, "insert"):
@@ -100,7 +101,8 @@ def deliver(batch: Running, arrived: dict[str, list[Table]], action: Action, goe
         if batch.writer:
             batch.writer.returned(name, table, sent, delivered, rejected, accepts)
         _obeyed(batch, table, delivered, edits)
-        s.counts[:, 2] -= np.bincount(table["ep"][~sent], minlength=s.episodes)
+        if not sent.all():
+            s.counts[:, 2] -= np.bincount(table["ep"][~sent], minlength=s.episodes)
         read[table["ep"][delivered]] = True
         counted = delivered & ~rejected
         lossy = rule[table["ep"]] == _LOSSY
@@ -113,7 +115,8 @@ def deliver(batch: Running, arrived: dict[str, list[Table]], action: Action, goe
     _inserted(batch, edits, rule, goes)
     s.counts[:, 2] += read
     if batch.writer:
-        batch.writer.aggregated(np.flatnonzero(goes), action, rule, batch.value(), batch.quality())
+        quality = batch.quality()
+        batch.writer.aggregated(np.flatnonzero(goes), action, rule, quality - s.costs.sum(axis=1), quality)
 
 
 def _verdicts(batch: Running, table: Table, sent: np.ndarray) -> np.ndarray:
@@ -301,7 +304,7 @@ class Batch(Running):
 
     def observe(self) -> Observation:
         """What the orchestrators see."""
-        return observation(self.config, self.state, self)
+        return observation(self.config, self.state, self, self._limits, self._kind)
 
     # -- acting
 
@@ -407,8 +410,9 @@ class Batch(Running):
         full = np.zeros(s.episodes, np.bool_) if action.full_return is None else np.asarray(action.full_return, np.bool_)
         arrived = arrivals(self, goes)
         place, longest = ranks(calls.ep), np.zeros(s.episodes, np.int64)
-        for name, kind in s.kinds.present():
-            rows = np.flatnonzero(self._kind[calls.item] == KINDS.index(name))
+        present = s.kinds.present()
+        for name, kind in present:
+            rows = slice(None) if len(present) == 1 else np.flatnonzero(self._kind[calls.item] == KINDS.index(name))
             x = calls.where(rows)
             if not len(x):
                 continue
@@ -441,18 +445,18 @@ class Batch(Running):
         """What the calls cost, and the harm done."""
         s, c = self.state, self.config
         count = lambda w=None: np.bincount(x.ep, w, s.episodes)  # noqa: E731
-        own = x.agent == 0
+        own, calls = x.agent == 0, count()
         price = call_prices(c, x, np.array(c.price)[s.family[x.ep, x.agent]])
         if c.chain_items:
             check = (x.purpose == 1) & (self._kind[x.item] == KINDS.index("chain"))
             price = np.where(check, c.check_price, price)
         s.costs[:, _CALLS] += count(price)
         brief = np.where(own, 0, x.brief) if attack is None else np.where(own, 0, x.brief) + attack.padding
-        s.costs[:, _MESSAGES] += c.brief_price * count(brief) + c.return_price * count() * full
-        s.counts[:, 0] += count().astype(np.int64)
+        s.costs[:, _MESSAGES] += c.brief_price * count(brief) + c.return_price * calls * full
+        s.counts[:, 0] += calls
         s.counts[:, 2] += (count(4.0 - 2 * own)).astype(np.int64)
         if c.topology == "harness":
-            s.costs[:, _TOPOLOGY] += c.gateway_price * count()
+            s.costs[:, _TOPOLOGY] += c.gateway_price * calls
         if attack is not None:
             s.violations += count(attack.violation).astype(np.int64)
             s.costs[:, _HARM] += c.harm_price * count(attack.violation)

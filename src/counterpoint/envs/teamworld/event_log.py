@@ -84,8 +84,8 @@ class EventLog:
 
     def link(self, src: np.ndarray, dst: np.ndarray, kind: str) -> None:
         """Edges from earlier rows to later ones; a source of -1 is no edge."""
-        keep = src >= 0
-        if keep.any():
+        keep = (src >= 0).nonzero()[0]
+        if len(keep):
             self.edges.append((src[keep], dst[keep], EDGE[kind]))
 
     def table(self) -> dict[str, np.ndarray]:

@@ -35,7 +35,8 @@ _ON = {
     "AV3": "return",
     "AV6": "return",
 }
-_PLACES = np.array([_ON.get(name, "") for name in MARKS])
+_SHOWS = {place: np.array([_ON.get(name) == place for name in MARKS]) for place in _ON.values()}
+"""By place and mark: whether it shows there."""
 _BENIGN = MARKS.index("benign_imperative")
 _TAINT = 1 + list(DEFENCES).index("taint")
 
@@ -220,7 +221,7 @@ class Writer:
             t=self._t(c.ep[told], _BRIEF),
             tokens_out=tokens,
             family=1,
-            mark=mark[told] * (_PLACES[mark[told]] == "brief"),
+            mark=mark[told] * _SHOWS["brief"][mark[told]],
             **some,
         )
         log.link(log.decision[c.ep[told]], brief[told], "causal")
@@ -238,7 +239,7 @@ class Writer:
     ) -> None:
         """Tool calls and what they give."""
         log, k = self.log, self.config
-        mark, place, start = table["mark"], _PLACES[table["mark"]], self._t(c.ep, _CALL)
+        mark, start = table["mark"], self._t(c.ep, _CALL)
         dur = self._durations(name, c, table)
         call = log.add(
             c.ep,
@@ -249,12 +250,13 @@ class Writer:
             dur=dur,
             tokens_in=k.brief_tokens * np.maximum(c.brief, 0),
             family=table["family"],
-            mark=mark * (place == "tool_call"),
+            mark=mark * _SHOWS["tool_call"][mark],
             **common,
         )
         self._reads(name, c, brief, call, table.pop("reads", None))
         self._attacks(c.ep, mark, np.where(brief < 0, call, -1))
-        poisoned = (mark > 0) & (place == "tool_result") & (mark != _BENIGN)
+        in_result = _SHOWS["tool_result"][mark]
+        poisoned = in_result & (mark != _BENIGN)
         rows = log.add(
             c.ep,
             type=EVENT["tool_result"],
@@ -263,8 +265,8 @@ class Writer:
             value=table["tool"],
             tokens_in=k.call_tokens,
             family=table["family"],
-            mark=mark * (place == "tool_result"),
-            corrupt=table["corrupt"] & np.isin(place, ("brief", "tool_result")),
+            mark=mark * in_result,
+            corrupt=table["corrupt"] & (_SHOWS["brief"][mark] | in_result),
             reward=np.where(poisoned, -1.0, 1.0),
             **common,
         )
@@ -313,11 +315,11 @@ class Writer:
     def _reads(self, name: str, c: Calls, brief: np.ndarray, call: np.ndarray, whom: np.ndarray | None) -> None:
         """What a worker reads: its brief, what it remembers, the work it builds on, shared notes, what was broadcast."""
         s, log = self.state, self.log
+        last = log.last[c.ep, c.agent]
         log.link(brief, call, "message")
         log.link(np.where(brief < 0, log.decision[c.ep], -1), call, "causal")
-        first = log.last[c.ep, c.agent] < 0
-        log.link(np.where(first, log.spawn[c.ep, c.agent], -1), call, "spawn")
-        log.link(np.where(c.agent > 0, log.last[c.ep, c.agent], -1), call, "temporal")
+        log.link(np.where(last < 0, log.spawn[c.ep, c.agent], -1), call, "spawn")
+        log.link(np.where(c.agent > 0, last, -1), call, "temporal")
         if whom is not None and log.said is not None:
             row, slot = np.nonzero(whom)
             log.link(log.said[c.ep[row], c.item[row], slot], call[row], "message")
@@ -356,7 +358,7 @@ class Writer:
             t=self._t(ep, _BACK),
             tokens_out=k.call_tokens + (k.brief_tokens * t["messages"][told] if "messages" in t else 0),
             family=t["family"][told],
-            mark=t["mark"][told] * (_PLACES[t["mark"][told]] == "return"),
+            mark=t["mark"][told] * _SHOWS["return"][t["mark"][told]],
             corrupt=t["corrupt"][told],
             ok=delivered[told],
             confidence=t["confidence"][told] if "confidence" in t else -1.0,

@@ -339,8 +339,8 @@ def detached(obs: Observation) -> Observation:
     return dataclasses.replace(obs, **(changes | {"seen": seen}))
 
 
-def _ready(config: Config, s: BatchState) -> np.ndarray:
-    ready = s.open & (s.calls < limits(config)) & ~s.done[:, None]
+def _ready(config: Config, s: BatchState, call_limits: np.ndarray) -> np.ndarray:
+    ready = s.open & (s.calls < call_limits) & ~s.done[:, None]
     for name, kind in s.kinds.present():
         at = slice(kind.first_item, kind.first_item + config.counts[KINDS.index(name)])
         if name in ("draft", "chain", "node"):
@@ -355,8 +355,8 @@ def _ready(config: Config, s: BatchState) -> np.ndarray:
     return ready
 
 
-def observation(config: Config, s: BatchState, batch: Running) -> Observation:
-    """The present observation of a batch."""
+def observation(config: Config, s: BatchState, batch: Running, call_limits: np.ndarray, kinds: np.ndarray) -> Observation:
+    """The present observation of a batch, whose items have these limits and are of these kinds."""
     seen = {}
     for name, kind in s.kinds.present():
         view = SimpleNamespace(**{n: _view(getattr(kind, n)) for n in SEEN[name]}, first_item=kind.first_item)
@@ -367,16 +367,18 @@ def observation(config: Config, s: BatchState, batch: Running) -> Observation:
     free = s.alive & (s.busy <= s.round[:, None]) & ~s.done[:, None]
     free[:, 0] &= config.orchestrator_works
     now = batch.round
-    words: dict[int, np.ndarray] = {}  # by place; without fresh noise the same for all, and asked for often
+    words: dict[int, np.ndarray] = {}  # by place; without fresh noise those of all places are mixed at once
+    places = np.arange(len(DECISIONS))
 
     def noise(place: int, keys: tuple[Any, ...], ep: np.ndarray | None = None) -> np.ndarray:
-        held = place if s.fresh_seed.shape[1] else -1
-        if held not in words:
-            words[held] = bits(batch.seeds(np.arange(s.episodes), place), _POLICY, now)
+        if place not in words:
+            some = places[place : place + 1] if s.fresh_seed.shape[1] else places
+            word = mixed(bits(batch.seeds(np.arange(s.episodes), place), _POLICY, now), some[:, None])
+            words.update(zip(some.tolist(), word, strict=True))
         dims = max([np.ndim(k) for k in keys], default=0) if ep is None else 0
-        word = words[held] if ep is None else words[held][ep]
+        word = words[place] if ep is None else words[place][ep]
         word = word.reshape(-1, *[1] * (dims - 1)) if dims > 1 else word
-        for key in (place, *keys):
+        for key in keys:
             word = mixed(word, key)
         return share(word)
 
@@ -396,9 +398,9 @@ def observation(config: Config, s: BatchState, batch: Running) -> Observation:
         spawned=_view(s.spawned),
         item_type=_view(s.item_type),
         open=_view(s.open),
-        ready=_view(_ready(config, s)),
+        ready=_view(_ready(config, s, call_limits)),
         calls=_view(s.calls),
-        kind=_view(np.repeat(np.arange(len(KINDS)), config.counts)),
+        kind=_view(kinds),
         seen=seen,
         noise=noise,
         attacks_left=_view(config.opponent_rounds - s.opposed),

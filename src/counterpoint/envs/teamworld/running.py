@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from counterpoint.envs.keyed import bits, mixed
+from counterpoint.envs.keyed import mixed, uniform
 from counterpoint.envs.teamworld import attacks
 from counterpoint.envs.teamworld.action import Action, Spawns
 from counterpoint.envs.teamworld.config import KINDS, Config
@@ -90,9 +90,7 @@ class Running:
         def draw(what: int) -> np.ndarray:
             seeds = self.seeds(table["ep"], place)
             key = self.state.key[table["ep"], table["agent"]]
-            return (bits(seeds, what, key, table["item"] + first, table["attempt"]) >> np.uint64(11)).astype(
-                np.float64
-            ) * 2.0**-53
+            return uniform(seeds, what, key, table["item"] + first, table["attempt"])
 
         return draw
 
