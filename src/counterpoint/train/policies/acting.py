@@ -151,15 +151,15 @@ class TeamPolicy:
     def decide(self, obs: Observation) -> tuple[Action, Action]:
         """(what the rows of the record say, what is carried out); they differ only where another policy is followed."""
         self.now = None if self.follow is None else self.follow(obs)
-        made = self._decided(obs)
+        with torch.no_grad():
+            made = self._decided(obs)
         return made, made if self.now is None or self.now.action is None else self.now.action
 
     def _decided(self, obs: Observation) -> Action:
         about = f.context(obs)
         rows = f.item_rows(obs, about, obs.free)
         team = f.team_rows(obs, about, rows)
-        with torch.no_grad():
-            stop_logit, rule_logit, talk_logit = (t.numpy().astype(np.float64) for t in self.net.teams(torch.from_numpy(team)))
+        stop_logit, rule_logit, talk_logit = (t.numpy().astype(np.float64) for t in self.net.teams(torch.from_numpy(team)))
         logp = np.zeros((obs.episodes, len(DECISIONS)))
         stop = self._stop(obs, stop_logit, logp, team, about.open)
         spawns = self._spawn(obs, about, stop, logp)
@@ -217,8 +217,7 @@ class TeamPolicy:
             return Spawns()
         x = f.role_rows(obs, about)
         roles = x.shape[1]
-        with torch.no_grad():
-            gate, size = (t.numpy().astype(np.float64) for t in self.net.roles(torch.from_numpy(x)))
+        gate, size = (t.numpy().astype(np.float64) for t in self.net.roles(torch.from_numpy(x)))
         scale = float(np.exp(self.net.log_scale.item()))
         places = np.arange(roles)[None]
         u = self.noise(obs, "spawn", 0, places)
@@ -269,7 +268,7 @@ class TeamPolicy:
     # -- O2, O3 per item
 
     def _delegate(self, obs: Observation, rows: f.Rows, free: np.ndarray, logp: np.ndarray) -> tuple[Calls, np.ndarray | None]:
-        keep = free.any(axis=1)[rows.ep]
+        keep = np.any(free, axis=1)[rows.ep]
         if not keep.any():
             return Calls(), None
         if not keep.all():
@@ -277,10 +276,9 @@ class TeamPolicy:
         first, sort = f.distinct(rows.x)
         x = torch.from_numpy(rows.x[first])
         agents = f.agent_rows(obs)
-        with torch.no_grad():
-            purpose_logit, brief_logit, query = (t.numpy()[sort] for t in self.net.items(x))
-            work = self.net.judge_items(x)[2].numpy()[sort]
-            key = self.net.key(torch.from_numpy(agents)).numpy()
+        purpose_logit, brief_logit, query = (t.numpy()[sort] for t in self.net.items(x))
+        work = self.net.judge_items(x)[2].numpy()[sort]
+        key = self.net.keys(torch.from_numpy(agents)).numpy()
         mask = _legal(obs, rows)
         if self.force is not None:
             self.force.forbid(mask, rows, obs.calls)

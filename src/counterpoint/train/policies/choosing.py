@@ -28,8 +28,7 @@ def _choose(
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """(what is chosen, its log-probability) from a head of `choices.py`; `told` was chosen before."""
     x, mask = rows
-    with torch.no_grad():
-        logp = policy.net.options(name, torch.from_numpy(x), torch.from_numpy(mask)).numpy().astype(np.float64)
+    logp = policy.net.options(name, torch.from_numpy(x), torch.from_numpy(mask)).numpy().astype(np.float64)
     choice = chosen(logp, u) if told is None else told
     own = np.take_along_axis(logp, choice[:, None], axis=1)[:, 0]
     if policy.record is not None and len(choice):

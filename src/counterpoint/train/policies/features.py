@@ -195,7 +195,7 @@ _FILL = {"vote": _votes, "pool": _pools, "draft": _drafts, "chain": _chains, "no
 
 def agent_rows(obs: Observation) -> Floats:
     """(E, slots in use, AGENT) a row for every slot."""
-    width = int(obs.alive.any(axis=0).nonzero()[0].max(initial=0)) + 1
+    width = int(np.any(obs.alive, axis=0).nonzero()[0].max(initial=0)) + 1
     family, taken = obs.family[:, :width], obs.taken[:, :width]
     x = np.zeros((*family.shape, AGENT), np.float32)
     for f in (0, 1):

@@ -54,12 +54,13 @@ def _small(layer: nn.Linear, *biases: float) -> nn.Linear:
 def _through(layers: nn.Module, x: Tensor) -> Tensor:
     """What the layers of `_mlp` make of x: the same operations as calling them, without a call for every layer's hooks."""
     for layer in layers._modules.values():
-        x = F.linear(x, layer.weight, layer.bias) if isinstance(layer, nn.Linear) else torch.relu(x)
+        x = _head(layer, x) if isinstance(layer, nn.Linear) else torch.relu(x)
     return x
 
 
 def _head(layer: nn.Linear, x: Tensor) -> Tensor:
-    return F.linear(x, layer.weight, layer.bias)
+    own = layer._parameters  # where a module looks for `weight` and `bias` in the end
+    return F.linear(x, own["weight"], own["bias"])  # type: ignore[arg-type]
 
 
 class Network(nn.Module):
@@ -158,6 +159,10 @@ class Network(nn.Module):
         query = h if third is first else _through(third, x)
         return _head(self.purpose, h), _head(self.brief, brief), _head(self.query, query)
 
+    def keys(self, x: Tensor) -> Tensor:
+        """(..., D) what agents are to queries."""
+        return _head(self.key, x)
+
     def teams(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Stop logit (E,), rule logits (E, 6), logits of full return and broadcast (E, 2)."""
         first, second, third = self.for_stop, self.for_rule, self.for_talk
@@ -168,7 +173,7 @@ class Network(nn.Module):
 
     def roles(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Gate logits and mean log sizes of roles, shape without the last axis."""
-        return self.gate(x).squeeze(-1), self.size(x).squeeze(-1)
+        return _head(self.gate, x).squeeze(-1), _head(self.size, x).squeeze(-1)
 
     def workers(self, x: Tensor) -> Tensor:
         """Logits of deferring to the draft, (R,)."""
