@@ -460,28 +460,27 @@ class Decided:
 
     def note(self, record: Record, now: int) -> None:
         """Write the round's rows."""
-        rows, go, pointed, n = self.rows, self.go, self.pointed, len(self.rows)
-        at = self.reached.nonzero()[0]
+        rows, go, pointed, at = self.rows, self.go, self.pointed, self.reached.nonzero()[0]
+        n, place = len(at), self.reached.cumsum() - 1  # of a row among those that are written
         spread = {"agent": np.full(n, -1), "brief": np.zeros(n, np.int64), "brief_logp": np.zeros(n), "point_logp": np.zeros(n)}
+        mine = place[go]
         for name, values in (
             ("agent", pointed.agent),
             ("brief", self.brief),
             ("brief_logp", self.said),
             ("point_logp", pointed.logp),
         ):
-            spread[name][go] = values
+            spread[name][mine] = values
         spread["agent_x"], spread["pair_x"] = np.zeros((n, f.AGENT), np.float32), np.zeros((n, f.PAIR), np.float32)
-        mine = go[pointed.row[pointed.picked]]
-        spread["agent_x"][mine], spread["pair_x"][mine] = pointed.agent_x[pointed.picked], pointed.pair_x[pointed.picked]
-        spread |= {"item": rows.item, "copy": rows.copy, "x": rows.x, "mask": self.mask, "choice": self.purpose, "logp": self.own}
-        spread["rank"] = self.rank
+        whose = mine[pointed.row[pointed.picked]]
+        spread["agent_x"][whose], spread["pair_x"][whose] = pointed.agent_x[pointed.picked], pointed.pair_x[pointed.picked]
+        own = {"item": rows.item, "copy": rows.copy, "x": rows.x, "mask": self.mask, "choice": self.purpose, "logp": self.own}
+        own["rank"] = self.rank
         first = record.count("item")
-        record.add("item", ep=rows.ep[at], round=now, **{name: column[at] for name, column in spread.items()})
-        where = np.full(n, -1)
-        where[at] = first + np.arange(len(at))
+        record.add("item", ep=rows.ep[at], round=now, **spread, **{name: column[at] for name, column in own.items()})
         if len(pointed.row):
             candidates = {"agent_x": pointed.agent_x, "pair_x": pointed.pair_x, "picked": pointed.picked}
-            record.add("candidate", ep=rows.ep[go][pointed.row], round=now, row=where[go][pointed.row], **candidates)
+            record.add("candidate", ep=rows.ep[go][pointed.row], round=now, row=first + mine[pointed.row], **candidates)
 
 
 def _closed(obs: Observation, rows: f.Rows, left: np.ndarray) -> np.ndarray | None:

@@ -336,7 +336,9 @@ def _chosen(
         choice = score.argmax(axis=1)
     else:
         choice = np.minimum((share.cumsum(axis=1) < u[:, None] * total).sum(axis=1), score.shape[1] - 1)
-        choice = np.where(may[at, choice], choice, score.argmax(axis=1))
+        is_free = may[at, choice]
+        if not is_free.all():
+            choice = np.where(is_free, choice, score.argmax(axis=1))
     return choice, score[at, choice] - np.log(total[:, 0])
 
 
@@ -367,14 +369,14 @@ def point(
             if barred is not None:
                 may &= ~barred[begin:end]
             could[begin:end] = may
-            at = begin + may.any(axis=1).nonzero()[0]
-            if whom is not None:
-                at = at[whom[mine[at]] >= 0]
-            if not len(at):
+            asked = may.any(axis=1) if whom is None else may.any(axis=1) & (whom[mine[begin:end]] >= 0)
+            at: Some = slice(begin, end) if asked.all() else begin + asked.nonzero()[0]
+            wanted = mine[at]
+            if not len(wanted):
                 continue
-            asked = None if whom is None else whom[mine[at]]
-            choice, own = _chosen(score[at], could[at], None if noise is None else noise[at], asked)
-            agent[mine[at]], logp[mine[at]] = choice, own
+            told = None if whom is None else whom[wanted]
+            choice, own = _chosen(score[at], could[at], None if noise is None else noise[at], told)
+            agent[wanted], logp[wanted] = choice, own
             left[ep[at], choice] = False
         if agent_x is not None:
             r, k = np.nonzero(could)
