@@ -33,7 +33,7 @@ export function Race(props: { spec: RaceSpec }) {
       {Object.keys(world.rules).length > 0 && <p class="page-note">Hand-made policies, in % of the bound:{" "}
         {Object.entries(world.rules).map(([name, share]) => `${name.replaceAll("_", " ")} ${percent(share)}`).join(" · ")}</p>}
       {world.is_screening && <p class="notice">A screening: with fewer than 12 seeds no difference here is established.</p>}
-      <Lines lines={lines} of={world.lines.length} />
+      <Lines lines={lines} of={ranked(world.lines)} />
       <Curves world={world} lines={lines} />
       <Terms of={["bound", "hand-made policies", "best known", "final", "area", "calls to q %", "rank", "point", "seed", "collapsed",
         "minus grpo, minus counterpoint"]} />
@@ -59,21 +59,24 @@ function Choices(props: { spec: RaceSpec; worlds: RaceWorld[]; world: RaceWorld 
 }
 
 const percent = (value: number) => `${(100 * value).toFixed(1)} %`;
+/** How many methods have a rank: published numbers beside tuned ones are a line without one. */
+const ranked = (lines: RaceLine[]) => lines.filter((line) => line.is_ranked).length;
 const tenth = (value: number) => (100 * value).toFixed(1);
 
 function Lines(props: { lines: RaceLine[]; of: number }) {
   const most = Math.max(1, ...props.lines.map((line) => line.high ?? line.mean));
   const least = Math.min(0, ...props.lines.map((line) => line.low ?? line.mean));
+  const found = ranked(props.lines);
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Methods"><table class="wide race">
-      <caption>{props.lines.length === props.of ? `${props.of} methods` : `${props.lines.length} of ${props.of} methods`}</caption>
-      <thead><tr><th scope="col" class="number">rank</th><th scope="col">method</th>
+      <caption>{found === props.of ? `${props.of} methods` : `${found} of ${props.of} methods`}</caption>
+      <thead><tr><th scope="col" class="number">rank</th><th scope="col">method</th><th scope="col">point</th>
         <th scope="col" class="number">seeds</th><th scope="col" class="number">final, % of bound</th>
         <th scope="col"><span class="hidden">picture</span></th>
         {BASELINES.map((name) => <th key={name} scope="col" class="number">minus {name}</th>)}
         <th scope="col" class="number">area, %</th>
         {[50, 80, 90].map((share) => <th key={share} scope="col" class="number">calls to {share} %</th>)}
-        <th scope="col" class="number">collapsed</th><th scope="col" class="number">CPU s</th><th scope="col">point</th>
+        <th scope="col" class="number">collapsed</th><th scope="col" class="number">CPU s</th>
         <th scope="col">reward, unit, trains</th></tr></thead>
       <tbody>{props.lines.map((line) => <Line key={line.method + line.point} line={line} least={least} most={most} />)}</tbody>
     </table></div>
@@ -88,6 +91,7 @@ function Line(props: { line: RaceLine; least: number; most: number }) {
     <tr class={line.is_ranked ? "" : "quiet"}>
       <td class="number">{line.is_ranked ? <><strong>{line.rank}</strong> [{line.rank_low}, {line.rank_high}]</> : "–"}</td>
       <th scope="row" title={title.filter(Boolean).join("\n")}><bdi>{line.method}</bdi>{line.guessed.length > 0 && " ?"}</th>
+      <td>{line.is_ranked ? line.point : "published, untuned"}</td>
       <td class="number">{line.seeds}</td>
       <td class="number"><strong>{tenth(line.mean)}</strong>
         {line.low !== null && line.high !== null && ` [${tenth(line.low)}, ${tenth(line.high)}]`}</td>
@@ -100,7 +104,6 @@ function Line(props: { line: RaceLine; least: number; most: number }) {
       {line.calls.map((calls, i) => <td key={i} class="number">{calls === null ? "–" : compact(calls)}
         {line.reached[i]! < line.seeds && calls !== null && <span class="quiet"> {line.reached[i]}/{line.seeds}</span>}</td>)}
       <td class="number">{(100 * line.collapsed).toFixed(0)} %</td><td class="number">{line.cpu_s.toFixed(0)}</td>
-      <td>{line.is_ranked ? line.point : "published, untuned"}</td>
       <td class="quiet">{[line.families.join(" "), line.unit, line.trains.join(" ")].filter(Boolean).join(" · ")}</td>
     </tr>
   );
