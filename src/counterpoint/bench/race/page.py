@@ -191,7 +191,7 @@ def markdown(result: RaceResult) -> str:
 
 def _opening(result: RaceResult) -> list[str]:
     plan = result.head["plan"]["name"]
-    command = "counterpoint compare --all " + ("" if plan == "screening" else f"--plan {plan} ") + "--released"
+    command = f"counterpoint compare --all {of_plan(plan)}--released"
     page = "docs/methods.md" if plan == "screening" else f"docs/methods-{plan}.md"
     seeds = sorted({len(s.seeds) for w in result.worlds for s in w.standings if s.is_ranked})
     budgets = sorted({w.budget for w in result.worlds})
@@ -250,10 +250,15 @@ def _world_part(result: RaceResult, world: WorldResult) -> list[str]:
     return [*out, "", *(f"- {line}" for line in notes(result, world))]
 
 
+def of_plan(plan: str) -> str:
+    """The option that a command needs for a plan, with a space behind it; none for the usual one."""
+    return "" if plan == "screening" else f"--plan {plan} "
+
+
 def row_command(head: Mapping[str, Any], world: WorldResult, one: Standing) -> str:
     """The command that runs the rows of a line again."""
     plan, suite = head["plan"]["name"], head["suite"]
-    first = ("" if plan == "screening" else f"--plan {plan} ") + ("" if suite == "core" else f"--suite {suite} ")
+    first = of_plan(plan) + ("" if suite == "core" else f"--suite {suite} ")
     what = f"{first}--worlds {world.world} --only {one.method}"
     return f"counterpoint compare --all {what} --seeds {len(one.seeds)} --budget {world.budget}"
 

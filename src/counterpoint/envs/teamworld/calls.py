@@ -254,7 +254,12 @@ def passed(batch: Running, name: str, table: Table, edits: list[Edit]) -> tuple[
         if isinstance(edit.do, Delete):
             first = getattr(s.kinds, name).first_item
             sent &= ~((ep == edit.ep) & (table["agent"] == edit.slot) & (table["item"] + first == edit.item))
-    delivered, draw = sent.copy(), lambda what: batch.way_back(name, table)(what)
+    delivered = sent.copy()
+
+    def draw(what: int) -> np.ndarray:
+        """Worked out only where a topology asks."""
+        return batch.way_back(name, table)(what)
+
     match config.topology:
         case "planner_executor_critic" if name == "vote":
             u = draw(_CRITIC)

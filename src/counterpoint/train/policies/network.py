@@ -59,8 +59,7 @@ def _through(layers: nn.Module, x: Tensor) -> Tensor:
 
 
 def _head(layer: nn.Linear, x: Tensor) -> Tensor:
-    own = layer._parameters  # where a module looks for `weight` and `bias` in the end
-    return F.linear(x, own["weight"], own["bias"])  # type: ignore[arg-type]
+    return F.linear(x, layer.weight, layer.bias)
 
 
 class Network(nn.Module):
