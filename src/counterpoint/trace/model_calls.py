@@ -34,8 +34,9 @@ def model_call(event: Event) -> Mapping[str, Any] | None:
 def common_prefix(a: Ints, b: Ints) -> int:
     """How many first tokens are the same."""
     n = min(len(a), len(b))
-    differ = np.flatnonzero(a[:n] != b[:n])
-    return int(differ[0]) if len(differ) else n
+    differs = a[:n] != b[:n]
+    first = int(differs.argmax()) if n else 0
+    return first if n and differs[first] else n
 
 
 def ids_of(given: Any) -> Ints | None:

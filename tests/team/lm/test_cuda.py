@@ -21,8 +21,8 @@ if find_spec("transformers") is None:
 
 from counterpoint.team.lm.engine import Ask, Engine  # noqa: E402
 from counterpoint.team.lm.network import Network, _rms, read  # noqa: E402
-from counterpoint.team.lm.sampling import END, FREE, Start  # noqa: E402
-from counterpoint.team.lm.slots import Cached  # noqa: E402
+from counterpoint.team.lm.sampling import END, FREE, SPACE, Start, draw_freely  # noqa: E402
+from counterpoint.team.lm.slots import Cached, Slots  # noqa: E402
 
 SIZES: dict[str, Any] = {
     "vocab_size": 97, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -88,6 +88,22 @@ def test_the_same_answers_as_on_a_cpu(family: str, tmp_path: Path) -> None:
     _alike(cpu, gpu)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+@pytest.mark.parametrize("words", [97, 4096, 49_152])
+def test_a_kernel_draws_as_on_a_cpu(words: int) -> None:
+    from counterpoint.team.lm import cuda
+
+    torch.manual_seed(words)
+    logits, noise, spaces = torch.randn(96, words) * 3, torch.rand(96), torch.rand(words) < 0.3
+    heat, node = torch.tensor([0.0, 1.0, 0.7, 2.0] * 24), torch.tensor([FREE, SPACE, 3] * 32)
+    given = logits, heat, noise, node, spaces
+    want, got = draw_freely(*given), [x.cpu() for x in cuda._freely(*(x.cuda() for x in given))]
+    same = want[0] == got[0]
+    assert same.float().mean() > 0.97  # sums round differently, so that a number near a border falls to its other side
+    assert torch.allclose(want[1][same], got[1][same], atol=1e-5)
+    assert spaces[got[0][node == SPACE]].all()
+
+
 def test_state_on_the_device_and_what_the_host_makes_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if find_spec("triton") is None:
         monkeypatch.setitem(sys.modules, "counterpoint.team.lm.kernels", ModuleType("kernels"))
@@ -102,6 +118,8 @@ def test_state_on_the_device_and_what_the_host_makes_of_it(tmp_path: Path, monke
         return _rms(out, weights["norm"], network.shape.eps)
 
     monkeypatch.setattr(cuda, "hidden", hidden)
+    monkeypatch.setattr(cuda, "_freely", draw_freely)
+    monkeypatch.setattr(cuda._DeviceSlots, "_copy", Slots._copy)
     monkeypatch.setattr(cuda.CudaEngine, "_graph", lambda self, batch: SimpleNamespace(replay=lambda: self._token(batch)))
     shape, weights = read(_folder("llama", tmp_path))
     gpu = cuda.CudaEngine(Network(shape), weights, ends=(96,), lines=LINES, slots=8, room=64, most=4, look=3)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,13 +17,45 @@ import torch
 from counterpoint.team.lm import kernels
 from counterpoint.team.lm.engine import Answer, Engine, _Row
 from counterpoint.team.lm.network import Network, Weights
-from counterpoint.team.lm.sampling import END, FREE, draw
+from counterpoint.team.lm.sampling import END, FREE, SPACE, draw
 from counterpoint.team.lm.slots import Slots
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 _BATCHES = (1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
+_COPIED = 4096
+"""Numbers that a program copies at once."""
+
+
+class _DeviceSlots(Slots):
+    """Slots whose beginnings are copied many at once, before the next pass."""
+
+    def __init__(self, network: Network, count: int) -> None:
+        super().__init__(network, count)
+        self._copies: list[tuple[int, int, int]] = []
+
+    def _copy(self, source: int, slot: int, count: int) -> None:
+        self._copies.append((source, slot, count))
+
+    def copy_all(self) -> None:
+        """Make the copies that were asked for, in their order."""
+        if not self._copies or self._all is None:
+            return
+        keys, shape = self._all, self.network.shape
+        source, slot, count = np.array(self._copies, np.int64).T
+        numbers = count * shape.kv_heads * shape.head_width
+        told = torch.as_tensor(np.stack([source, slot, numbers]), device=keys.device)
+        parts, blocks = 2 * shape.layers, -(-int(numbers.max()) // _COPIED)
+        kernels.copy_beginnings[(parts, blocks)](
+            keys, *told, len(slot), keys.stride(1), keys.stride(2), BLOCK=_COPIED, num_warps=8
+        )
+        self._copies.clear()
+
+    def clear(self) -> None:
+        """Forget what every idle slot holds."""
+        self._copies.clear()
+        super().clear()
 
 
 class _Plan:
@@ -106,6 +139,14 @@ def hidden(network: Network, weights: Weights, ids: Tensor, plan: _Plan) -> Tens
     return normed(delta, weights["norm"])
 
 
+def _freely(logits: Tensor, temperature: Tensor, noise: Tensor, node: Tensor, after_space: Tensor) -> tuple[Tensor, Tensor]:
+    """`draw_freely` in one kernel."""
+    rows, width = logits.shape
+    token, logp = torch.empty_like(node), torch.empty_like(noise)
+    kernels.pick[(rows,)](logits, temperature, noise, node, after_space, token, logp, width, SPACE=SPACE, BLOCK=4096, num_warps=8)
+    return token, logp
+
+
 def _wide(width: int, least: int = 16) -> int:
     """The next power of two."""
     return max(least, 1 << (width - 1).bit_length())
@@ -138,7 +179,7 @@ class CudaEngine(Engine):
         """`room`: tokens that a slot holds at first; `most`: tokens of an answer at first; `look`: tokens between two looks."""
         super().__init__(network, weights, ends=ends, after_space=after_space, lines=lines, slots=slots, reads=reads)
         device = network.device
-        self.slots = Slots(network, slots + 1)
+        self.slots: _DeviceSlots = _DeviceSlots(network, slots + 1)
         del self.slots.idle[slots]
         self.slots.grow(min(room, network.shape.context))
         self.look, self._is_end = look, torch.zeros(network.shape.vocabulary, dtype=torch.bool, device=device)
@@ -148,31 +189,36 @@ class CudaEngine(Engine):
         self._state = _State(slots, most, 64, 16, device)
         self._graphs: dict[int, Any] = {}
         self._room = self.slots.room
+        self._draw = partial(draw, freely=_freely)
 
     # -- one pass ----------------------------------------------------------------------------------------------------
 
     def step(self) -> list[tuple[int, Answer]]:
         """Who waits joins and writes a token; then everybody writes a few."""
         with torch.inference_mode():
-            old = len(self._rows)
-            self._join()
-            fresh = self._rows[old:]
+            fresh: list[_Row] = []
+            logits: list[Tensor] = []
+            while joined := self._join():  # the host goes on with the next while the device reads these
+                logits.append(self._read(joined))
+                fresh += joined
             if fresh:
-                self._read(fresh)
+                self._write(fresh, torch.cat(logits))
             done = self._leave()
+            self._place([row for row in fresh if not (row.is_over or row.is_full)])
             if self._rows and not (self._waiting and self.slots.idle):
                 self._decode()
                 done += self._leave()
         return done
 
-    def _read(self, rows: Sequence[_Row]) -> None:
+    def _read(self, rows: Sequence[_Row]) -> Tensor:
+        """The logits after the prompts of rows."""
+        self.slots.copy_all()
         new = [row.new() for row in rows]
         logits = self._pass([ids for _, ids in new], [(row.slot, before) for row, (before, _) in zip(rows, new, strict=True)])
         for row in rows:
-            row.read = len(row.ask.prompt)
-            self.slots.holds(row.slot, np.asarray(row.ask.prompt, np.int64))
-        self._write(rows, logits)
-        self._place([row for row in rows if not (row.is_over or row.is_full)])
+            row.read = len(row.prompt)
+            self.slots.holds(row.slot, row.prompt, row.hashes)
+        return logits
 
     def _pass(self, ids: Sequence[np.ndarray], places: Sequence[tuple[int, int]]) -> Tensor:
         plan = _Reading(self.slots, [(slot, before, len(new)) for new, (slot, before) in zip(ids, places, strict=True)])
@@ -193,7 +239,7 @@ class CudaEngine(Engine):
             to[at] = torch.tensor(values, device=device, dtype=to.dtype)
 
         tell(s.token, [row.tokens[-1] for row in rows])
-        tell(s.place, [len(row.ask.prompt) + len(row.tokens) - 1 for row in rows])
+        tell(s.place, [len(row.prompt) + len(row.tokens) - 1 for row in rows])
         tell(s.count, [len(row.tokens) for row in rows])
         tell(s.limit, [row.limit for row in rows])
         tell(s.node, [row.slot * s.nodes + row.node if row.node >= 0 else row.node for row in rows])
@@ -258,23 +304,35 @@ class CudaEngine(Engine):
             graph.replay()
         self.stats.passes += self.look
         self.stats.widest = max(self.stats.widest, len(rows))
-        self._collect(rows)
+        is_done = self._state.is_done[self._active[: len(rows)]].tolist()
+        self._collect([row for row, is_row_done in zip(rows, is_done, strict=True) if is_row_done])
 
     def _collect(self, rows: Sequence[_Row]) -> None:
-        """What the device has written since the last look."""
+        """What the device has written of some rows since it was last looked at."""
         if not rows:
             return
         s = self._state
         at = torch.tensor([row.slot for row in rows], device=self.network.device)
-        count, node, is_over = s.count[at].tolist(), s.node[at].tolist(), s.is_over[at].tolist()
-        longest = max(count)
+        state = torch.stack([s.count[at], s.node[at], s.is_over[at].long()]).tolist()
+        longest = max(state[0])
         written, logps = s.written[at, :longest].tolist(), s.logps[at, :longest].tolist()
-        for row, n, where, over, ids, lp in zip(rows, count, node, is_over, written, logps, strict=True):
-            have, row.is_over = len(row.tokens), over
-            row.tokens += ids[have:n]
-            row.logps += lp[have:n]
-            row.node = where - row.slot * s.nodes if where >= 0 else where
-            self.stats.written += n - have
+        for row, count, node, is_over, ids, lp in zip(rows, *state, written, logps, strict=True):
+            had = len(row.tokens)
+            row.tokens += ids[had:count]
+            row.logps += lp[had:count]
+            row.is_over = bool(is_over)
+            row.node = node - row.slot * s.nodes if node >= 0 else node
+            self.stats.written += count - had
+
+    def written(self, ticket: int) -> Sequence[int]:
+        """What a call has written so far."""
+        self._collect([row for row in self._rows if row.ticket == ticket])
+        return super().written(ticket)
+
+    def cancel(self, ticket: int) -> Answer | None:
+        """End a call now, with what it has written; None where it waits or is over."""
+        self._collect([row for row in self._rows if row.ticket == ticket])
+        return super().cancel(ticket)
 
     def _graph(self, batch: int) -> Any:
         if batch not in self._graphs:
@@ -302,7 +360,7 @@ class CudaEngine(Engine):
         count, is_done, limit, before = s.count[at], s.is_done[at], s.limit[at], s.node[at]
         where = count.clamp(max=s.most - 1)
         noise = s.noise[at].gather(1, where[:, None])[:, 0]
-        token, logp, node = draw(logits, s.heat[at], noise, before, s.tokens, s.leads, self._after_space)
+        token, logp, node = self._draw(logits, s.heat[at], noise, before, s.tokens, s.leads, self._after_space)
         s.written[at, where] = torch.where(is_done, s.written[at, where], token)
         s.logps[at, where] = torch.where(is_done, s.logps[at, where], logp)
         s.token[at] = torch.where(is_done, s.token[at], token)
@@ -315,4 +373,4 @@ class CudaEngine(Engine):
         s.is_done[at] = is_done | is_over | ((node < 0) & (count + 1 >= limit))
 
     def _logits(self, normed: Tensor) -> Tensor:
-        return torch.nn.functional.linear(normed, self.weights["words" if self.network.shape.is_tied else "out"]).float()
+        return torch.nn.functional.linear(normed, self.weights["words" if self.network.shape.is_tied else "out"])

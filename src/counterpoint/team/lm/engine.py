@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from counterpoint.team.lm.sampling import (
     start_logps,
     uniforms,
 )
-from counterpoint.team.lm.slots import Cached, Slots, hashes_of
+from counterpoint.team.lm.slots import BLOCK, Cached, Slots, hashes_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -80,11 +81,29 @@ class Stats:
     widest: int = 0
 
 
+@dataclass(frozen=True)
+class _Waiting:
+    """A call that has no slot yet."""
+
+    ticket: int
+    ask: Ask
+    prompt: np.ndarray
+
+    @cached_property
+    def hashes(self) -> list[int]:
+        """Of its blocks; made when it may join, while the network reads other prompts."""
+        return hashes_of(self.prompt)
+
+
 @dataclass
 class _Row:
     ticket: int
     ask: Ask
+    prompt: np.ndarray
+    hashes: list[int]
     noise: np.ndarray
+    limit: int
+    """Tokens that it may write once its start is written."""
     trie: list[dict[int, int]]
     node: int
     slot: int = -1
@@ -98,17 +117,14 @@ class _Row:
     start_logps: tuple[float, ...] | None = None
 
     @classmethod
-    def of(cls, ticket: int, ask: Ask, context: int) -> _Row:
+    def of(cls, waiting: _Waiting, context: int) -> _Row:
         """A row that has no slot yet."""
+        ask, prompt = waiting.ask, waiting.prompt
         trie = Trie.of(ask.starts).nodes if ask.starts else []
         longest = max((len(s.ids) for s in ask.starts), default=0)
-        room = min(max(ask.most, longest), context - len(ask.prompt))
-        return cls(ticket, ask, uniforms(ask.seed, room), trie, 0 if trie else FREE)
-
-    @property
-    def limit(self) -> int:
-        """Tokens that it may write once its start is written."""
-        return min(self.ask.most, len(self.noise))
+        room = min(max(ask.most, longest), context - len(prompt))
+        noise = uniforms(ask.seed, room) if ask.temperature > 0 else np.zeros(room, np.float32)
+        return cls(waiting.ticket, ask, prompt, waiting.hashes, noise, min(ask.most, room), trie, 0 if trie else FREE)
 
     @property
     def is_full(self) -> bool:
@@ -118,23 +134,13 @@ class _Row:
     @property
     def unread(self) -> int:
         """Tokens of the prompt that the network has not read yet."""
-        return len(self.ask.prompt) - self.read
+        return len(self.prompt) - self.read
 
     def new(self, most: int | None = None) -> tuple[int, np.ndarray]:
         """What the network has not read yet, of a prompt at most so many: how many tokens stand before it, and its tokens."""
         if self.unread:
-            end = len(self.ask.prompt) if most is None else min(self.read + most, len(self.ask.prompt))
-            return self.read, np.asarray(self.ask.prompt[self.read : end], np.int64)
-        return len(self.ask.prompt) + len(self.tokens) - 1, np.array([self.tokens[-1]], np.int64)
-
-
-class _Waiting(NamedTuple):
-    """A call that has no slot yet."""
-
-    ticket: int
-    ask: Ask
-    prompt: np.ndarray
-    hashes: list[int]
+            return self.read, self.prompt[self.read : None if most is None else self.read + most]
+        return len(self.prompt) + len(self.tokens) - 1, np.array([self.tokens[-1]], np.int64)
 
 
 class Engine:
@@ -162,6 +168,7 @@ class Engine:
         self.slots, self.stats = Slots(network, slots), Stats()
         spaces = np.ones(network.shape.vocabulary, bool) if after_space is None else after_space
         self._after_space = torch.as_tensor(spaces, device=network.device)
+        self._draw = draw
         self._waiting: deque[_Waiting] = deque()
         self._rows: list[_Row] = []
         self._next = 0
@@ -191,8 +198,7 @@ class Engine:
             raise InputError(f"an answer of at most {ask.most} tokens", fix="at least one token")
         if len(ask.prompt) + need > context:
             raise TooLong(f"the prompt has {len(ask.prompt):,} tokens and the model reads {context:,}", fix="shorten it")
-        prompt = np.asarray(ask.prompt, np.int64)
-        self._waiting.append(_Waiting(self._next, ask, prompt, hashes_of(prompt)))
+        self._waiting.append(_Waiting(self._next, ask, np.asarray(ask.prompt, np.int64)))
         self._next += 1
         self.stats.asked += 1
         return self._next - 1
@@ -229,35 +235,36 @@ class Engine:
             if row.unread:
                 row.read += len(ids)
                 if not row.unread:
-                    self.slots.holds(row.slot, np.asarray(row.ask.prompt, np.int64))
+                    self.slots.holds(row.slot, row.prompt, row.hashes)
         ready = [k for k, (row, _, _) in enumerate(work) if not row.unread]
         if ready:
             self._write([work[k][0] for k in ready], logits[ready])
 
-    def _join(self) -> None:
-        """Rows for calls that wait, as far as slots and the tokens of one pass go.
+    def _join(self) -> list[_Row]:
+        """Rows for calls that wait, as far as slots and the tokens of one pass go; those that are new.
 
         Of those that begin alike, the first reads the beginning, and the others join a pass later with a copy.
         """
-        later, reads = deque[_Waiting](), [row for row in self._rows if row.unread]
+        later, reads, joined = deque[_Waiting](), [row for row in self._rows if row.unread], list[_Row]()
         budget = self.reads - sum(row.unread for row in reads)
-        reading = {h for row in reads for h in hashes_of(np.asarray(row.ask.prompt, np.int64))}
+        reading = {h for row in reads for h in row.hashes}
         while self._waiting and self.slots.idle and budget > 0:
             waiting = self._waiting.popleft()
-            ticket, ask, prompt, hashes = waiting
-            new = hashes[self.slots.known(hashes) :]
+            new = waiting.hashes[self.slots.known(waiting.hashes) :]
             if any(h in reading for h in new):
                 later.append(waiting)
                 continue
             reading.update(new)
-            row = _Row.of(ticket, ask, self.network.shape.context)
-            row.slot, row.reused = self.slots.take(prompt, len(prompt) + len(row.noise), hashes)
+            row = _Row.of(waiting, self.network.shape.context)
+            row.slot, row.reused = self.slots.take(row.prompt, len(row.prompt) + len(row.noise), row.hashes)
             row.read = row.reused
             self._rows.append(row)
+            joined.append(row)
             budget -= row.unread
             self.stats.read += row.unread
             self.stats.reused += row.reused
         self._waiting.extendleft(reversed(later))
+        return joined
 
     def _pass(self, ids: Sequence[np.ndarray], places: Sequence[tuple[int, int]]) -> Tensor:
         """The logits after the last new token of each row; keys and values of all new tokens are in their slots."""
@@ -284,7 +291,7 @@ class Engine:
         for k in range(max((len(places) for _, _, places in asked), default=0)):
             now = [(row, known, places[k]) for row, known, places in asked if k < len(places)]
             paths = [np.array(place.path, np.int64) for _, _, place in now]
-            lines = self._pass(paths, [(row.slot, len(row.ask.prompt) + place.common) for row, _, place in now])
+            lines = self._pass(paths, [(row.slot, len(row.prompt) + place.common) for row, _, place in now])
             for (row, known, place), line in zip(now, lines, strict=True):
                 known[place.node] = allowed_logps(line, row.trie[place.node], row.ask.temperature)
         for row, known, _ in asked:
@@ -304,7 +311,7 @@ class Engine:
 
         heat = told([row.ask.temperature for row in rows], torch.float32)
         noise = told([float(row.noise[len(row.tokens)]) for row in rows], torch.float32)
-        drawn = draw(logits, heat, noise, told(node, torch.int64), *table, self._after_space)
+        drawn = self._draw(logits, heat, noise, told(node, torch.int64), *table, self._after_space)
         for row, token, logp, then in zip(rows, *(x.tolist() for x in drawn), strict=True):
             row.tokens.append(token)
             row.logps.append(logp)
@@ -317,14 +324,15 @@ class Engine:
         return token in self.ends or (row.ask.is_one_line and row.node < 0 and token in self.lines)
 
     def _leave(self) -> list[tuple[int, Answer]]:
-        done = [row for row in self._rows if row.is_over or row.is_full]
-        if done:
-            self._rows = [row for row in self._rows if not (row.is_over or row.is_full)]
+        done, going = list[_Row](), list[_Row]()
+        for row in self._rows:
+            (done if row.is_over or row.is_full else going).append(row)
+        self._rows = going
         return [(row.ticket, self._let_go(row)) for row in done]
 
     def _let_go(self, row: _Row) -> Answer:
-        read = np.asarray(row.ask.prompt[: row.read], np.int64)
-        self.slots.holds(row.slot, np.concatenate([read, np.array(row.tokens[:-1], np.int64)]))
+        held = np.concatenate([row.prompt[: row.read], np.array(row.tokens[:-1], np.int64)])
+        self.slots.holds(row.slot, held, hashes_of(held, row.hashes[: row.read // BLOCK]))
         self.slots.release(row.slot)
         return Answer(tuple(row.tokens), tuple(row.logps), "stop" if row.is_over else "length", row.reused, row.start_logps)
 
@@ -344,7 +352,7 @@ class Engine:
 
     def cancel(self, ticket: int) -> Answer | None:
         """End a call now, with what it has written; None where it waits or is over."""
-        self._waiting = deque(asked for asked in self._waiting if asked[0] != ticket)
+        self._waiting = deque(asked for asked in self._waiting if asked.ticket != ticket)
         row = next((row for row in self._rows if row.ticket == ticket), None)
         if row is None:
             return None

@@ -139,6 +139,65 @@ def turn_and_keep(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
+def pick(  # type: ignore[no-untyped-def]
+    LOGITS, HEAT, NOISE, NODE, SPACES, TOKEN, LOGP, width, SPACE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """One token of a row by inverse transform of its softmax, or the likeliest, and its log-probability: a row per program.
+
+    Two passes over the logits: the sum of their exponentials, then where the sum up to a place exceeds the noise's share.
+    """
+    row, o = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
+    heat, is_spaced = tl.load(HEAT + row), tl.load(NODE + row) == SPACE
+    is_greedy = heat <= 0
+    heat = tl.where(is_greedy, 1.0, heat)
+    top = tl.full([BLOCK], -1e30, tl.float32)
+    mass = tl.zeros([BLOCK], tl.float32)
+    where = tl.zeros([BLOCK], tl.int32)
+    for begin in range(0, width, BLOCK):
+        at = begin + o
+        is_allowed = (at < width) & ((is_spaced == 0) | (tl.load(SPACES + at, mask=at < width, other=0) != 0))
+        x = tl.load(LOGITS + row * width + at, mask=is_allowed, other=-1e30).to(tl.float32) / heat
+        higher = tl.maximum(top, x)
+        mass = mass * tl.exp(top - higher) + tl.where(is_allowed, tl.exp(x - higher), 0.0)
+        where = tl.where(x > top, at, where)
+        top = higher
+    highest = tl.max(top, 0)
+    total = tl.sum(mass * tl.exp(top - highest), 0)
+    likeliest = tl.min(tl.where(top == highest, where, width), 0)
+    target, so_far, drawn = tl.load(NOISE + row) * total, 0.0, 0
+    for begin in range(0, tl.where(is_greedy, 0, width), BLOCK):
+        at = begin + o
+        is_allowed = (at < width) & ((is_spaced == 0) | (tl.load(SPACES + at, mask=at < width, other=0) != 0))
+        x = tl.load(LOGITS + row * width + at, mask=is_allowed, other=-1e30).to(tl.float32) / heat
+        p = tl.where(is_allowed, tl.exp(x - highest), 0.0)
+        drawn += tl.sum(((so_far + tl.cumsum(p, 0) <= target) & (at < width)).to(tl.int32), 0)
+        so_far += tl.sum(p, 0)
+    # by rounding, the last sum may stay below the target, or a token that is not allowed may be met
+    is_met = (is_greedy == 0) & (drawn < width)
+    token = tl.where(is_met, drawn, likeliest)
+    is_fit = (is_spaced == 0) | (tl.load(SPACES + token) != 0)
+    token = tl.where(is_fit, token, likeliest)
+    tl.store(TOKEN + row, token.to(tl.int64))
+    tl.store(LOGP + row, tl.load(LOGITS + row * width + token).to(tl.float32) / heat - highest - tl.log(total))
+
+
+@triton.jit
+def copy_beginnings(  # type: ignore[no-untyped-def]
+    ALL, SOURCE, SLOT, COUNT, copies, part_step, slot_step, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The first COUNT numbers of slots into other slots, in every part (keys or values of a layer), one copy after the other.
+
+    A program per part and block makes all copies of its block, so that one may read what another before it has written.
+    """
+    at = tl.program_id(1).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    base = ALL + tl.program_id(0).to(tl.int64) * part_step + at
+    for i in range(copies):
+        is_there = at < tl.load(COUNT + i)
+        kept = tl.load(base + tl.load(SOURCE + i) * slot_step, mask=is_there)
+        tl.store(base + tl.load(SLOT + i) * slot_step, kept, mask=is_there)
+
+
+@triton.jit
 def gate(JOINED, OUT, inner, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     """silu(first half) * second half, row by row."""
     row, at = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)

@@ -9,7 +9,7 @@ and its log-probability is that at temperature 1.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
@@ -128,27 +128,43 @@ def allowed_table(nodes: Sequence[dict[int, int]], device: torch.device) -> tupl
 
 
 def draw(
-    logits: Tensor, temperature: Tensor, noise: Tensor, node: Tensor, tokens: Tensor, leads: Tensor, after_space: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+    logits: Tensor, temperature: Tensor, noise: Tensor, node: Tensor, tokens: Tensor, leads: Tensor, after_space: Tensor,
+    *, freely: Callable[..., tuple[Tensor, Tensor]] | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """One token of each row: (token, its log-probability, where the row is then), each [rows].
 
-    `logits` [rows, vocabulary] float32; `temperature`, `noise` and `node` [rows]; `tokens` and `leads` as `allowed_table` gives
-    them; `after_space` [vocabulary] says which tokens begin with a space.
+    `logits` [rows, vocabulary]; `temperature`, `noise` and `node` [rows]; `tokens` and `leads` as `allowed_table` gives them;
+    `after_space` [vocabulary] says which tokens begin with a space; `freely`: what draws where no trie holds a row.
     """
     import torch
 
-    is_greedy = temperature <= 0
-    scaled = logits / torch.where(is_greedy, 1.0, temperature)[:, None]
-    scaled = scaled.masked_fill((node == SPACE)[:, None] & ~after_space[None], -torch.inf)
-    free, free_logp = _pick(scaled, noise, is_greedy)
+    free, free_logp = (freely or draw_freely)(logits, temperature, noise, node, after_space)
     here = node.clamp(min=0)
     allowed = tokens[here]
-    among = scaled.gather(1, allowed.clamp(min=0)).masked_fill(allowed < 0, -torch.inf)
-    picked, picked_logp = _pick(among, noise, is_greedy)
+    among = logits.gather(1, allowed.clamp(min=0)).float() / _heat(temperature)
+    picked, picked_logp = _pick(among.masked_fill(allowed < 0, -torch.inf), noise, temperature <= 0)
     is_held = node >= 0
     token = torch.where(is_held, allowed.gather(1, picked[:, None])[:, 0], free)
     logp = torch.where(is_held, picked_logp, free_logp)
     return token, logp, torch.where(is_held, leads[here].gather(1, picked[:, None])[:, 0], FREE)
+
+
+def draw_freely(
+    logits: Tensor, temperature: Tensor, noise: Tensor, node: Tensor, after_space: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Any token of each row, or any that begins with a space where its node says so, and its log-probability."""
+    import torch
+
+    scaled = logits.float() / _heat(temperature)
+    scaled = scaled.masked_fill((node == SPACE)[:, None] & ~after_space[None], -torch.inf)
+    return _pick(scaled, noise, temperature <= 0)
+
+
+def _heat(temperature: Tensor) -> Tensor:
+    """What logits are divided by: 1 where the most likely token is taken."""
+    import torch
+
+    return torch.where(temperature <= 0, 1.0, temperature)[:, None]
 
 
 def _pick(scaled: Tensor, noise: Tensor, is_greedy: Tensor) -> tuple[Tensor, Tensor]:

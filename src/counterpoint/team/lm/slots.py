@@ -6,9 +6,10 @@ written to until the slot is taken for another sequence.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Sequence
-from itertools import islice, takewhile
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +20,7 @@ from counterpoint.trace.model_calls import common_prefix
 if TYPE_CHECKING:
     from torch import Tensor
 
-_BLOCK = 16
+BLOCK = 16
 """Prefixes are known by blocks of so many tokens."""
 _SLACK = 4
 """A prompt that leaves out at most so many of a slot's last tokens goes on in it."""
@@ -43,7 +44,7 @@ class Slots:
         """The tokens whose keys and values a slot holds."""
         self.idle: OrderedDict[int, None] = OrderedDict.fromkeys(range(count))
         """Slots that nobody writes in, those that are soonest taken first."""
-        self._hashes: list[list[int]] = [[] for _ in range(count)]
+        self._hashes: list[Sequence[int]] = [[] for _ in range(count)]
         self._known: dict[int, dict[int, None]] = {}
         """Hash of a whole number of blocks from the beginning, to the slots that hold them."""
 
@@ -80,12 +81,16 @@ class Slots:
             if source is not None and source in self.idle and 3 * left_out <= len(self.held[source]):
                 self.idle.move_to_end(source, last=False)  # most likely the same conversation, which goes on in its copy
         if source is not None and common and slot != source:
-            assert self._all is not None
-            self._all[:, :, slot, :common] = self._all[:, :, source, :common]
+            self._copy(source, slot, common)
             self.filled[slot] = max(self.filled[slot], common)
-        self.holds(slot, prompt[: common if source is not None else 0])
+        self.holds(slot, prompt[:common], hashes[: common // BLOCK])
         del self.idle[slot]
-        return slot, common if source is not None else 0
+        return slot, common
+
+    def _copy(self, source: int, slot: int, count: int) -> None:
+        """Keys and values of another slot's first tokens into a slot."""
+        assert self._all is not None
+        self._all[:, :, slot, :count] = self._all[:, :, source, :count]
 
     def _longest(self, prompt: np.ndarray, hashes: Sequence[int]) -> tuple[int | None, int]:
         """A slot that begins with as many whole blocks of the prompt as any does, rather one that nobody writes in."""
@@ -93,26 +98,27 @@ class Slots:
         if not n:
             return None, 0
         slots = self._known[hashes[n - 1]]
-        few = list(islice(reversed(slots), _LOOKED_AT))
-        best = max(few, key=lambda slot: (common_prefix(self.held[slot], prompt), slot in self.idle))
-        return best, common_prefix(self.held[best], prompt)
+        few = [(common_prefix(self.held[slot], prompt), slot in self.idle, slot) for slot in islice(reversed(slots), _LOOKED_AT)]
+        common, _, best = max(few, key=lambda one: one[:2])
+        return best, common
 
     def known(self, hashes: Sequence[int]) -> int:
         """How many first blocks some slot holds."""
-        low, high = 0, len(hashes)
-        while low < high:  # who holds some blocks holds those before them
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if hashes[middle - 1] in self._known else (low, middle - 1)
-        return low
+        # who holds some blocks holds those before them
+        return bisect_left(range(len(hashes)), True, key=lambda k: hashes[k] not in self._known)
 
-    def holds(self, slot: int, ids: np.ndarray) -> None:
-        """The keys and values of these tokens are in the slot now."""
-        before, self._hashes[slot] = self._hashes[slot], hashes_of(ids, self.held[slot], self._hashes[slot])
-        self.held[slot] = ids
-        kept = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, self._hashes[slot], strict=False)))
+    def holds(self, slot: int, ids: np.ndarray, hashes: Sequence[int]) -> None:
+        """The keys and values of these tokens, with their hashes, are in the slot now."""
+        before, self._hashes[slot], self.held[slot] = self._hashes[slot], hashes, ids
+        both = range(min(len(before), len(hashes)))
+        kept = bisect_left(both, True, key=lambda k: before[k] != hashes[k])
         self._drop(slot, before[kept:])
-        for hashed in self._hashes[slot][kept:]:
-            self._known.setdefault(hashed, {})[slot] = None
+        for hashed in hashes[kept:]:
+            known = self._known.get(hashed)
+            if known is None:
+                self._known[hashed] = {slot: None}
+            else:
+                known[slot] = None
 
     def release(self, slot: int) -> None:
         """Nobody writes in the slot any more."""
@@ -135,17 +141,12 @@ class Slots:
             self._forget(slot)
 
 
-def hashes_of(ids: np.ndarray, begins: np.ndarray | None = None, known: Sequence[int] = ()) -> list[int]:
-    """A hash of the first block, of the first two, ...; a tail that fills no block has none.
-
-    `known` are those of `begins`, which `ids` may begin with: what they have in common is not hashed again.
-    """
-    blocks = len(ids) // _BLOCK
-    same = 0 if begins is None or not known else min(common_prefix(begins, ids) // _BLOCK, len(known), blocks)
-    out = list(known[:same])
-    so_far, raw, width = out[-1] if out else 0, ids.tobytes(), _BLOCK * ids.itemsize
-    for k in range(same, blocks):
-        so_far = hash((so_far, raw[k * width : (k + 1) * width]))
+def hashes_of(ids: np.ndarray, known: Sequence[int] = ()) -> list[int]:
+    """A hash of the first block, of the first two, ...; a tail that fills no block has none. `known`: those of its beginning."""
+    out, width = list(known), BLOCK * ids.itemsize
+    so_far, raw = out[-1] if out else 0, ids[len(out) * BLOCK :].tobytes()
+    for begin in range(0, len(raw) - width + 1, width):
+        so_far = hash((so_far, raw[begin : begin + width]))
         out.append(so_far)
     return out
 
