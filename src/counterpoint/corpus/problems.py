@@ -92,7 +92,7 @@ PROBLEMS = (
         "The cost of rollouts",
         "cost per run in tokens and dollars; the engine against what a user would take",
         "counterpoint reproduce lm-engine; counterpoint bench run short --team ...",
-        "6.4x `generate` at 256 agents",
+        "8.9x `generate` at 256 agents",
         "20x was the goal",
     ),
     Problem(

@@ -8,6 +8,9 @@ all rounds in one engine, which keeps what it has read; `generate` gets each rou
 Shares are of the H200's data sheet: 4.8 TB/s of memory, 989 TFLOP/s in bfloat16. A decode step must read all weights once and the
 keys and values of every row; a training step multiplies each weight outside the embedding with each token six times, and queries
 with the keys they see.
+
+`counterpoint reproduce counterpoint.bench.claims.lm_engine:many_agents` is one part by itself (also `few_agents`, `learning`,
+`continuous`).
 """
 
 from __future__ import annotations
@@ -30,22 +33,30 @@ Rounds = list[list[list[int]]]
 def lm_engine(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """The engine against transformers' generate and generate_batch on team rollouts; shares of the GPU's limits; needs CUDA."""
     load = _Load(device(), seed)
-    for agents, goal in ((256, 20.0), (1024, 15.0)):
-        rounds = load.rounds(scaled(agents))
-        count = sum(map(len, rounds)) * _NEW
-        ours = _seconds(load.wait, load.answer, rounds)
-        theirs = _seconds(load.wait, load.generate, rounds)
-        yield reported(f"{agents} agents: new tokens per second, ours", [count / t for t in ours])
-        yield reported(f"{agents} agents: new tokens per second, generate", [count / t for t in theirs])
-        yield at_least(f"{agents} agents: ours over generate, end to end", median(theirs) / median(ours), goal)
-        if agents == 256:
-            yield reported("256 agents: first tokens as transformers', greedy", load.agreement(rounds))
-        yield from load.decoding(f"{agents} agents", rounds[-1])
+    yield from load.against_generate(256, 20.0)
+    yield from load.against_generate(1024, 15.0)
     yield from load.learning()
-    if load.is_gpu:  # on a CPU, in a trial, it takes minutes
-        first = load.rounds(256)[:1]
-        batch, alone = (_seconds(load.wait, work, first) for work in (load.generate_batch, load.answer))
-        yield reported("256 agents, first calls alone: ours over generate_batch", median(batch) / median(alone))
+    yield from load.against_generate_batch()
+
+
+def few_agents(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
+    """The part with 256 agents."""
+    yield from _Load(device(), seed).against_generate(256, 20.0)
+
+
+def many_agents(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
+    """The part with 1,024 agents."""
+    yield from _Load(device(), seed).against_generate(1024, 15.0)
+
+
+def learning(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
+    """The part about training steps."""
+    yield from _Load(device(), seed).learning()
+
+
+def continuous(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
+    """The part against generate_batch."""
+    yield from _Load(device(), seed).against_generate_batch()
 
 
 def _seconds(wait: Callable[[], None], work: Callable[..., Any], *given: Any) -> list[float]:
@@ -116,6 +127,28 @@ class _Load:
         long = [said for said in self.shown if len(said) >= _ROUNDS]
         mine = [long[i % len(long)] for i in range(agents)]
         return [[[int(x) for x in said[r].prompt] for said in mine] for r in range(_ROUNDS)]
+
+    # -- against transformers
+
+    def against_generate(self, agents: int, goal: float) -> Iterator[ClaimRow]:
+        """Some agents' calls, in ours and in theirs."""
+        rounds = self.rounds(scaled(agents))
+        count = sum(map(len, rounds)) * _NEW
+        ours = _seconds(self.wait, self.answer, rounds)
+        theirs = _seconds(self.wait, self.generate, rounds)
+        yield reported(f"{agents} agents: new tokens per second, ours", [count / t for t in ours])
+        yield reported(f"{agents} agents: new tokens per second, generate", [count / t for t in theirs])
+        yield at_least(f"{agents} agents: ours over generate, end to end", median(theirs) / median(ours), goal)
+        if agents == 256:
+            yield reported("256 agents: first tokens as transformers', greedy", self.agreement(rounds))
+        yield from self.decoding(f"{agents} agents", rounds[-1])
+
+    def against_generate_batch(self) -> Iterator[ClaimRow]:
+        """The first calls of agents, in ours and by continuous batching; on a CPU, in a trial, it would take minutes."""
+        if self.is_gpu:
+            first = self.rounds(256)[:1]
+            batch, alone = (_seconds(self.wait, work, first) for work in (self.generate_batch, self.answer))
+            yield reported("256 agents, first calls alone: ours over generate_batch", median(batch) / median(alone))
 
     # -- three ways to answer
 
