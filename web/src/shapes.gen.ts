@@ -407,6 +407,7 @@ export interface RaceRow {
   rows: number;
   methods: number;
   worlds: string[];
+  is_released: boolean;
 }
 
 /** A method minus a baseline, as shares of the bound. */

@@ -49,6 +49,15 @@ def test_the_page_has_the_lines_that_the_command_prints(tmp_path: Path, ends: An
     assert {one["name"] for one in world["curves"]} == {f"share of the bound/{line['method']}" for line in world["lines"]}
 
 
+def test_a_folder_called_as_ours_is_not_taken_for_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    filled(tmp_path / "released")
+    with viewing(Collection(runs=[tmp_path / "released"]), tmp_path) as viewer:
+        listed = {one["id"]: one["is_released"] for one in viewer.ask("/api/races").json}
+        assert listed == {"./released": False, "released": True, "released-small": True}
+        assert len(viewer.ask(f"/api/race?id={quote('./released', safe='')}").json["worlds"]) == 1
+
+
 def test_a_race_as_a_page_and_as_one_file(tmp_path: Path, ends: Any) -> None:
     folder = filled(tmp_path / "race")
     assert ends("--all", "--out", str(folder), "--table", "page.md", "--export", "rows.jsonl")[0] == 0

@@ -69,7 +69,7 @@ function Races() {
     <>
       {data.map((race) => (
         <p key={race.id}>All methods, ranked: <Link to={{ page: "compare", spec: `race:${race.id}` }}>
-          {race.id.startsWith("released") ? "results that come with Counterpoint" : <bdi>{race.id}</bdi>}</Link>{" "}
+          {race.is_released ? "results that come with Counterpoint" : <bdi>{race.id}</bdi>}</Link>{" "}
           <span class="quiet">{count(race.methods, "method")}, plan {race.plan}</span></p>
       ))}
       {!data.length && <><p class="quiet">To rank all methods:</p><Command text="counterpoint compare --all" /></>}

@@ -125,8 +125,9 @@ class Collection:
         with self._lock:
             at, found = self._races
             if time.monotonic() - at > _RUNS_S:
-                found = {_name(path): path for root in self._roots for path in _folders_under(root) if is_race(path)}
                 named = {"released" if plan == "screening" else f"released-{plan}": path for plan, path in RELEASED.items()}
+                mine = [path for root in self._roots for path in _folders_under(root) if is_race(path)]
+                found = {f"./{_name(path)}" if _name(path) in named else _name(path): path for path in mine}
                 found |= {name: path for name, path in named.items() if path.is_file()}
                 self._races = time.monotonic(), found
             return found

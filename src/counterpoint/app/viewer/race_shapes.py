@@ -19,6 +19,8 @@ class RaceRow(Struct, frozen=True, kw_only=True):
     rows: int
     methods: int
     worlds: list[str]
+    is_released: bool
+    """Whether its rows come with the package."""
 
 
 class RaceDifference(Struct, frozen=True, kw_only=True):

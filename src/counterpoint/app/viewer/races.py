@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def races(collection: Collection) -> list[RaceRow]:
     """Every race that can be read; one that cannot says why when it is opened."""
-    from counterpoint.bench.race.rows import read_rows
+    from counterpoint.bench.race.rows import RELEASED, read_rows
 
     out = []
     for name, path in collection.races().items():
@@ -27,7 +27,9 @@ def races(collection: Collection) -> list[RaceRow]:
             head, rows = read_rows(path)
             found = [list(dict.fromkeys(row[what] for row in rows)) for what in ("method", "world")]
             plan, suite = head["plan"]["name"], head["suite"]
-            out.append(RaceRow(id=name, plan=plan, suite=suite, rows=len(rows), methods=len(found[0]), worlds=found[1]))
+            size = {"rows": len(rows), "methods": len(found[0])}
+            is_released = path in RELEASED.values()
+            out.append(RaceRow(id=name, plan=plan, suite=suite, worlds=found[1], is_released=is_released, **size))
         except (CounterpointError, OSError, KeyError):
             continue
     return out
