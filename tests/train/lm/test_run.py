@@ -63,6 +63,7 @@ def test_a_model_learns_a_choice_that_only_its_reward_teaches(model: Path, tmp_p
     rows = [row for row in run.metrics() if row["phase"] == "imitate" or row["sequences"]]
     assert {row["phase"] for row in rows} == {"imitate", "learn"}
     assert {row["micro_batch"] for row in rows} == {rows[0]["micro_batch"]}  # a machine with room halves nothing
+    assert all(0.5 < row["reused"] < 1 for row in rows if row["phase"] == "learn")  # samples of one task begin alike
     _, weights = read(tmp_path / "run" / "model")
     _, before = read(model)
     assert any(not torch.equal(weights[n], before[n]) for n in weights)

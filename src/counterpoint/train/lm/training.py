@@ -269,7 +269,9 @@ class LanguageTraining:
         if (learn.beta or learn.loss == "dpo") and self.reference is None:
             self.reference = self.policies.snapshot()
         self.policies.refresh()
+        before = self.policies.engines.stats
         played, kept, flat = self._groups()
+        now = self.policies.engines.stats
         rolled = time.perf_counter()
         rows = advantages(kept, learn, progress=self.progress) if kept else None
         told: dict[str, float] = {}
@@ -292,6 +294,7 @@ class LanguageTraining:
             "kl": told.get("kl_old"),
             "flat_groups": flat,
             "sequences": sequences,
+            "reused": (now.reused - before.reused) / max(1, now.reused - before.reused + now.read - before.read),
         }
         if rows is not None:
             row["unplaced"] = float(sum(abs(u.value) for u in rows.placement.unplaced))
