@@ -35,6 +35,14 @@ def test_live_coupling_in_small() -> None:
     assert rows["coupled less fresh credit, in standard errors"].ok
 
 
+def test_live_coupling_with_a_run_in_which_nobody_speaks() -> None:
+    claim = _claim("live_coupling")
+    silent = ("ledger_hunt", "planner_executor_critic")
+    assert not claim._pair(*silent, 872, 1).coupled.rows
+    rows = {r.name: r for r in claim.rows(872, 1, (silent, ("split_evidence", "centralized")), 2)}
+    assert rows["coupled less fresh credit, in standard errors"].ok
+
+
 def test_live_attack_in_small() -> None:
     scenes = (("ledger_hunt", "AV2", "centralized"), ("split_evidence", "AV3", "hierarchical"), ("ledger_hunt", "AV4", "swarm"))
     rows = list(_claim("live_attack").rows(44, 2, scenes, (("ledger_hunt", "benign", "harness"),)))

@@ -77,8 +77,9 @@ def rows(seed: int, seeds: int, teams: tuple[tuple[str, str], ...], k: int) -> I
         mine = [p for p in every if p.team == team]
         yield ClaimRow(f"{team}: returns, all seeds in one", _ratio(mine, of_returns=True), None, None, "none: reported", True)
     yield ClaimRow("forks, coupled less fresh", *_forks(every), "= 0", _forks(every)[0] == 0)
-    # One number per run: the messages of a run share their noise.
-    gaps = np.array([np.mean([a.value - b.value for a, b in zip(p.coupled.rows, p.fresh.rows, strict=True)]) for p in every])
+    # One number per run: the messages of a run share their noise. In some runs nobody says anything.
+    spoke = [list(zip(p.coupled.rows, p.fresh.rows, strict=True)) for p in every if p.coupled.rows]
+    gaps = np.array([np.mean([a.value - b.value for a, b in run]) for run in spoke])
     yield equal_within("coupled less fresh credit, in standard errors", _z(gaps), 0.0, _MANY_ERRORS)
     yield from _unread(seed, seeds)
 
