@@ -6,6 +6,7 @@ when. There the network computes on the CPU in their place.
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,7 +21,7 @@ if find_spec("transformers") is None:
     pytest.skip("needs the llm extra", allow_module_level=True)
 
 from counterpoint.team.lm.engine import Ask, Engine  # noqa: E402
-from counterpoint.team.lm.network import Network, _rms, read  # noqa: E402
+from counterpoint.team.lm.network import Network, _rms, read, shape_of  # noqa: E402
 from counterpoint.team.lm.sampling import END, FREE, SPACE, Start, draw_freely  # noqa: E402
 from counterpoint.team.lm.slots import Cached, Slots  # noqa: E402
 
@@ -33,6 +34,9 @@ OWN: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 STARTS = [Start((5, 6)), Start((5, 7, 8), END), Start((9,), FREE)]
 LINES = (6, 8, 30, 60)
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+HAS_KERNELS = torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET") == "1"
+"""Triton's interpreter runs kernels on a CPU, slowly."""
 
 
 def _prompt(seed: int, length: int) -> list[int]:
@@ -88,7 +92,7 @@ def test_the_same_answers_as_on_a_cpu(family: str, tmp_path: Path) -> None:
     _alike(cpu, gpu)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+@pytest.mark.skipif(not HAS_KERNELS, reason="there is no GPU here, and no TRITON_INTERPRET=1")
 @pytest.mark.parametrize("words", [97, 4096, 49_152])
 def test_a_kernel_draws_as_on_a_cpu(words: int) -> None:
     from counterpoint.team.lm import cuda
@@ -97,11 +101,27 @@ def test_a_kernel_draws_as_on_a_cpu(words: int) -> None:
     logits, noise, spaces = torch.randn(96, words) * 3, torch.rand(96), torch.rand(words) < 0.3
     heat, node = torch.tensor([0.0, 1.0, 0.7, 2.0] * 24), torch.tensor([FREE, SPACE, 3] * 32)
     given = logits, heat, noise, node, spaces
-    want, got = draw_freely(*given), [x.cpu() for x in cuda._freely(*(x.cuda() for x in given))]
+    want, got = draw_freely(*given), [x.cpu() for x in cuda._freely(*(x.to(DEVICE) for x in given))]
     same = want[0] == got[0]
     assert same.float().mean() > 0.97  # sums round differently, so that a number near a border falls to its other side
     assert torch.allclose(want[1][same], got[1][same], atol=1e-5)
     assert spaces[got[0][node == SPACE]].all()
+
+
+@pytest.mark.skipif(not HAS_KERNELS, reason="there is no GPU here, and no TRITON_INTERPRET=1")
+def test_a_kernel_copies_beginnings_one_after_the_other(tmp_path: Path) -> None:
+    from counterpoint.team.lm import cuda
+
+    slots = cuda._DeviceSlots(Network(shape_of(_folder("llama", tmp_path)), device=DEVICE), 6)
+    slots.grow(200)
+    assert slots._all is not None
+    slots._all.normal_()
+    want = slots._all.clone()
+    for source, slot, count in ((0, 1, 150), (1, 2, 200), (3, 1, 90), (2, 4, 170), (1, 0, 40), (5, 3, 1)):
+        slots._copy(source, slot, count)  # some read what another one before them has written, or overwrite what one has read
+        want[:, :, slot, :count] = want[:, :, source, :count]
+    slots.copy_all()
+    assert torch.equal(slots._all, want)
 
 
 def test_state_on_the_device_and_what_the_host_makes_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,11 +25,17 @@ def races(collection: Collection) -> list[RaceRow]:
     for name, path in collection.races().items():
         try:
             head, rows = read_rows(path)
-            found = [list(dict.fromkeys(row[what] for row in rows)) for what in ("method", "world")]
-            plan, suite = head["plan"]["name"], head["suite"]
-            size = {"rows": len(rows), "methods": len(found[0])}
-            is_released = path in RELEASED.values()
-            out.append(RaceRow(id=name, plan=plan, suite=suite, worlds=found[1], is_released=is_released, **size))
+            out.append(
+                RaceRow(
+                    id=name,
+                    plan=head["plan"]["name"],
+                    suite=head["suite"],
+                    rows=len(rows),
+                    methods=len({row["method"] for row in rows}),
+                    worlds=list(dict.fromkeys(row["world"] for row in rows)),
+                    is_released=path in RELEASED.values(),
+                )
+            )
         except (CounterpointError, OSError, KeyError):
             continue
     return out
