@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from counterpoint.bench.claims.lm_credit import eight_workers  # noqa: E402
+from counterpoint.bench.claims.lm_credit import eight_workers, eight_workers_control  # noqa: E402
 from counterpoint.bench.claims.lm_learn import lm_learn  # noqa: E402
 from counterpoint.errors import Refused  # noqa: E402
 from counterpoint.train.folder import RunFolder  # noqa: E402
@@ -17,6 +17,7 @@ from counterpoint.train.folder import RunFolder  # noqa: E402
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_without_a_gpu_it_is_refused_before_anything_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COUNTERPOINT_RUNS", str(tmp_path / "runs"))
+    monkeypatch.delenv("COUNTERPOINT_LM_SCALE", raising=False)
     with pytest.raises(Refused, match="needs a GPU"):
         next(lm_learn(seed=0, seeds=1))
     assert not (tmp_path / "runs").exists()
@@ -27,7 +28,8 @@ def finished(folder: Path, scores: list[float], *, solved: float, score: float) 
     about = {"preset": "lm", "world": "T1", "world_version": 1, "world_config": {}, "seed": 0}
     with RunFolder.create(folder, {}, about) as run:
         for update, one in enumerate(scores, start=1):
-            row = {"update": update, "episodes": update, "forks": 0, "calls": update, "decisions": update, "phase": "learn", "score": one}
+            row = {"update": update, "episodes": update, "forks": 0, "calls": update, "decisions": update}
+            row |= {"phase": "learn", "score": one, "kl_old": 0.001 * update}
             run.append_metrics(row)
         run.append_eval({"update": len(scores), "first_seed": 0, "values": [score], "solved": solved, "greedy_solved": solved, "score": score})
         run.set_status("finished")
@@ -47,3 +49,16 @@ def test_finished_runs_are_joined_without_a_gpu(tmp_path: Path, monkeypatch: pyt
     assert found["8 workers: ledger over team credit, score while learning"].value == pytest.approx(0.0)  # the first update is the start's
     assert found["8 workers: agent over team credit, solved"].value == pytest.approx((0.1 + 0.2) / 2)
     assert found["8 workers: ledger over team credit, score"].value == pytest.approx(-0.1)
+    assert found["8 workers: agent credit, nats per token that an update moves"].value == pytest.approx(0.002)
+
+
+def test_the_control_is_held_against_agent_credit_and_asks_for_no_other_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COUNTERPOINT_RUNS", str(tmp_path))
+    home = tmp_path / "claims" / "lm-credit" / "8-workers"
+    finished(home / "start-0", [], solved=0.01, score=0.7)
+    finished(home / "agent-0-0", [0.1, 0.7], solved=0.2, score=0.9)
+    finished(home / "control-0-0", [0.1, 0.6], solved=0.15, score=0.8)
+    found = {row.name: row.value for row in eight_workers_control(seed=0, seeds=1)}
+    assert found["8 workers: team credit at twice the rate, score"] == pytest.approx(0.8)
+    assert found["8 workers: agent over team credit at twice the rate, solved"] == pytest.approx(0.05)
+    assert found["8 workers: agent over team credit at twice the rate, score while learning"] == pytest.approx(0.1)

@@ -90,7 +90,7 @@ def usual(seed: int, at_once: int, **more: Any) -> dict[str, Any]:
         "model": model(), "device": "cuda" if is_gpu else "cpu", "seed": seed, "eval_every": 10_000, "checkpoint_every": 10_000,
         "eval_episodes": scaled(HELD_OUT), "is_greedy_too": True, "is_eval_first": False, "keep_traces": 2,
         "workers": max(1, (cores - at_once) // at_once), "slots": max(128, 768 // at_once) if is_gpu else 32,
-        "tokens": (49_152 if at_once == 1 else 24_576) if is_gpu else 4096, "context": 4096, **more,
+        "tokens": (49_152 if at_once == 1 else 16_384) if is_gpu else 4096, "context": 4096, **more,
     }  # fmt: skip
 
 
@@ -192,6 +192,11 @@ def score_while_learning(folder: Path) -> float:
     """The mean score of the teams that a run played after its first update: how soon it learned."""
     rows = [row["score"] for row in RunFolder.open(folder).metrics() if row.get("phase") == "learn"]
     return float(np.mean(rows[1:]))
+
+
+def moved_by_updates(folder: Path) -> float:
+    """How far an update of a run moved what was said, in nats per token, in the mean over its updates; one without spread: 0."""
+    return float(np.mean([row.get("kl_old", 0.0) for row in RunFolder.open(folder).metrics() if row.get("phase") == "learn"]))
 
 
 def seconds_per_step(folder: Path) -> float:
