@@ -189,6 +189,18 @@ def test_other_bad_calls(ends: Any, tmp_path: Path) -> None:
         assert words in got[2], (arguments, got)
 
 
+def test_runs_of_one_preset_with_other_settings_are_not_taken_for_seeds_of_it(ends: Any, tmp_path: Path) -> None:
+    two_sides(tmp_path)
+    toml = tmp_path / "b1" / "run.toml"
+    before = toml.read_text()
+    toml.write_text("eval_every = 77\n" + before)
+    assert ends("a*", "b*")[0] == 0  # how often it is looked at is no other way
+    toml.write_text(before + "\n[learn]\nlr = 0.5\n")
+    code, _, err = ends("a*", "b*")
+    assert (code, "is c3 like b0, with another learn.lr" in err, "LABEL=" in err) == (2, True, True)
+    assert ends("a*", "new=b*")[0] == 0  # somebody says so
+
+
 def test_a_run_by_its_name_in_runs_and_named_twice(ends: Any, tmp_path: Path) -> None:
     two_sides(tmp_path / "runs")
     code, out, _ = ends("a0", "a1", "a1", "runs/a2", "b0", "b1", "b2", "--json")

@@ -261,6 +261,12 @@ def test_a_line_holds_means_and_alerts_mark_their_column(capsys: pytest.CaptureF
     assert lines[4] == f"! step 2  serial_collapse  spawning collapsed 3.4 -> 1.1: {look}"
 
 
+def test_json_lines_say_what_they_are_whatever_kind_of_run_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    Json()("start", {"kind": "language model", "seed": 0})
+    found = json.loads(capsys.readouterr().out)
+    assert (found["kind"], found["run_kind"]) == ("start", "language model")
+
+
 def test_watching_draws_the_same_rows(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     assert type(printer(as_json=False, watch=True)) is Lines  # nobody looks at a live table in a pipe

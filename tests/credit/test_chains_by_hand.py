@@ -531,8 +531,9 @@ def test_spread_over_tokens_of_several_traces() -> None:
     found = token_spread(mixed, credit=every)
     assert rows(found) == {(0, "e2#0"): 0.375, (0, "e2#1"): 0.375}
     assert (set(found.unidentified), found.notes["lost"]) == ({(0, "e0"), (0, "e1")}, 2)
-    agents = token_spread(traces, credit=uniform(traces))
-    assert agents.rows == ()  # rows of agents are left out
+    assert found.notes["lost_credit"] == sum(r.value for r in every.rows if r.unit_id in ("e0", "e1"))
+    with pytest.raises(NotIdentified, match="rows per agent, none per event"):
+        token_spread(traces, credit=uniform(traces))
     with pytest.raises(InputError, match="of other traces"):
         token_spread(traces[::-1], credit=of)
     for wrong in (lambda e: [0.0], lambda e: [np.inf], lambda e: [1.0, 1.0]):

@@ -38,6 +38,9 @@ def _said(*texts: tuple[str, str], task: str = "0a000000-1111", **fields: Any) -
         (_said(("human_intervention user", '{"args":[{"query":"What is it?"}]}')), "What is it?"),
         (_said(("human_intervention user", "<a>"), task="task/one"), "task/one"),
         (_said(("tool_call main", "ls")), None),
+        (_said(("tool_call main", "ls"), meta={"root_span": "invoke_agent planner"}), "invoke_agent planner"),
+        (_said(("tool_call main", "ls"), task="one", meta={"root_span": "invoke_agent planner"}), "one"),
+        (_said(("tool_call main", "ls"), meta={"root_span": "0a000000-2222"}), None),
     ],
 )
 def test_a_title_is_what_was_asked(trace: Trace, title: str | None) -> None:

@@ -54,8 +54,11 @@ class _Lazy:
         if self._made is None:
             made = self._make()
             if made.version != self.version:
+                fix = f"use the model that recorded it: {self.name} {self.version}"
+                if self.name == "engine":
+                    fix = "a model that was learning recorded it; record teams of the finished one: record --model local:RUN"
                 raise NotIdentified(
-                    f"the model has changed: {made.version}", f"use the model that recorded it: {self.name} {self.version}"
+                    f"the model has changed: {made.version}", fix
                 )
             self._made = made
         return await self._made.complete(call)

@@ -52,6 +52,8 @@ def parse_key(text: str | None) -> EventKey | None:
 
 TITLE = "title"
 """In `meta`: what was asked for, in one line; the source's own title where it has one."""
+ROOT_SPAN = "root_span"
+"""In `meta`: the name of the span that all others are in, for logs that hold no texts."""
 PROJECT = "project"
 """In `meta`: the name of the project it was about."""
 MODELS = "models"

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from counterpoint.trace.keys import BEGAN, MODELS, PROJECT, TITLE, names_of
+from counterpoint.trace.keys import BEGAN, MODELS, PROJECT, ROOT_SPAN, TITLE, names_of
 from counterpoint.trace.records import Event
 from counterpoint.trace.steered import order_of
 from counterpoint.trace.trace import Trace
@@ -51,7 +51,10 @@ def title_of(trace: Trace) -> str | None:
         return line
     if text is not None:
         return first_line(text)
-    return None if is_opaque(trace.task_id.rpartition("/")[2]) else first_line(trace.task_id)
+    if not is_opaque(trace.task_id.rpartition("/")[2]):
+        return first_line(trace.task_id)
+    span = trace.meta.get(ROOT_SPAN)
+    return first_line(span) if isinstance(span, str) and not is_opaque(span) else None
 
 
 def _simulated(meta: Mapping[str, Any]) -> str | None:

@@ -83,7 +83,8 @@ class RunSession(ABC):
                     self._stopped()
                     raise
         except NotFinite as error:
-            why = f"update {self.number}: {error.what}; batch of {self.batch()}"
+            named = f": {error.where}" if error.where else ""
+            why = f"update {self.number}: {error.what}; batch of {self.batch()}{named}"
             self._failed(why)
             kept = self.run.latest_checkpoint()
             where, fix = os.fspath(self.run.path), "a lower learning rate, or another seed"
@@ -97,7 +98,8 @@ class RunSession(ABC):
 
     def started(self) -> None:
         """Tell what run this is."""
-        self.tell("start", {**self.run.about, "run": os.fspath(self.run.path), "update": self._learning.update})
+        now = {"update": self._learning.update, "progress": self._learning.progress}
+        self.tell("start", {**self.run.about, "run": os.fspath(self.run.path), **now})
 
     def wrote(self, row: dict[str, Any]) -> None:
         """One row of metrics, written and told."""

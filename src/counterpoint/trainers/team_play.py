@@ -82,7 +82,7 @@ class TeamPlay:
             first = _FIRST + (self.rounds * (learn.resample + 1) + turn) * learn.groups
             seeds, name = range(first, first + missing), f"r{self.rounds}"
             traces = self.play(seeds, samples=learn.samples, temperature=learn.temperature, name=name)
-            equal = flat_groups(traces)
+            equal = flat_groups(traces, learn)
             everything += traces
             kept += [t for t in traces if (t.task_id or t.trace_id) not in equal]
             missing = len(equal)

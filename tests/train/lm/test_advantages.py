@@ -88,8 +88,18 @@ def test_the_most_specific_mechanism_wins_and_the_lead_keeps_the_teams(trace: Tr
 
 
 def test_groups_without_spread_are_found(trace: Trace) -> None:
-    assert flat_groups(samples(trace, 0.5, 0.5)) == {trace.task_id}
-    assert flat_groups(samples(trace, 0.5, 0.6)) == set()
+    assert flat_groups(samples(trace, 0.5, 0.5), Learn()) == {trace.task_id}
+    assert flat_groups(samples(trace, 0.5, 0.6), Learn()) == set()
+
+
+def test_a_group_is_flat_by_what_the_run_pays_and_not_by_the_score(trace: Trace) -> None:
+    short, long = samples(trace, 0.5, 0.5)  # the same score, and other costs
+    events = [msgspec.structs.replace(e, tokens_out=9 * e.tokens_out if e.tokens_out else e.tokens_out) for e in long.events]
+    long = msgspec.structs.replace(long, events=events)
+    cheap = Learn(reward={"paramanager": {}})
+    assert flat_groups([short, long], Learn()) == {trace.task_id}
+    assert flat_groups([short, long], cheap) == set()
+    assert flat_groups(samples(trace, 0.5, 0.5), cheap) == {trace.task_id}
 
 
 def test_alerts_say_what_goes_wrong_once() -> None:

@@ -164,6 +164,7 @@ def test_calls_that_do_not_fit_are_left_out_and_that_is_said(model: Path, tmp_pa
     assert "left out" in notes[0]
     with pytest.raises(InputError, match="can be learned"):
         train_language(tmp_path / "none", told | {"context": 20})
+    assert not (tmp_path / "none").exists()  # going on with it would end in the same way
 
 
 def test_tables_and_pairs_from_python_are_kept() -> None:
@@ -174,6 +175,82 @@ def test_tables_and_pairs_from_python_are_kept() -> None:
     assert told["learn"] == {"updates": 3, "groups": 2, "lr": 0.5}
     assert told["task"] == [{"name": "T1", "set": {"documents": 9}, "limits": {"width": 3}}]
     assert language_config(None, model="x", tasks=("T1",), demos="fake:0.7")["imitate"] == {"demos": "fake:0.7", "steps": 300}
+    none = language_config(None, model="x", tasks=("T1",), demos="fake:0.7", pairs=["imitate.steps=0"])
+    assert none["imitate"]["steps"] == 0  # said, and not left out
+    with pytest.raises(InputError, match="imitate is 3"):
+        language_config(None, model="x", tasks=("T1",), pairs=["imitate=3"])
+
+
+def test_a_preset_that_is_typed_wins_over_what_a_file_says(model: Path, tmp_path: Path) -> None:
+    from counterpoint.app.api.language import language_config, language_planned
+
+    source = tmp_path / "run.toml"
+    folder = train_language(tmp_path / "run", config(model, **SHORT) | {"preset": "grpo"}).path
+    source.write_bytes((folder / "run.toml").read_bytes())
+    allow = ["tests.lm_help:colours"]
+    again = language_planned(language_config(source, allow=allow), out=None, seeds=None, source=source)[0][1]
+    assert again == RunFolder.open(folder).config()  # a run's own file says that run
+    other = language_planned(language_config(source, allow=allow, preset="dr_mas"), out=None, seeds=None, source=source)[0][1]
+    plain = language_settings({"model": "x", "task": [{"name": "T1"}], "preset": "dr_mas", "learn": {"updates": 2}}).as_dict()
+    assert {key: other["learn"][key] for key in ("credit", "level", "clip_low", "reward")} == {
+        key: plain["learn"][key] for key in ("credit", "level", "clip_low", "reward")
+    }
+    assert (other["adapters"], other["learn"]["groups"]) == (plain["adapters"], 2)  # what no preset says stays
+
+
+@pytest.mark.parametrize("place", ["preset", "task", "topology", "credit", "reward"])
+def test_code_that_a_file_names_is_not_imported_without_consent(place: str, model: Path, tmp_path: Path) -> None:
+    import sys
+
+    from counterpoint.app.api.language import language_config
+
+    evil = {
+        "preset": 'preset = "evil_code:x"\n', "task": '[[task]]\nname = "evil_code:x"\n',
+        "topology": '[[task]]\nname = "T1"\ntopology = "evil_code:x"\n', "credit": '[learn]\ncredit = ["evil_code:x"]\n',
+        "reward": '[learn]\nreward = {"evil_code:x" = {}}\n',
+    }[place]  # fmt: skip
+    task = "" if "[[task]]" in evil else '\n[[task]]\nname = "T1"\n'
+    text = f'model = "x"\n{evil}{task}'
+    (tmp_path / "evil_code.py").write_text(f"open({str(tmp_path / 'was_here')!r}, 'w')\n")
+    source = tmp_path / "e.toml"
+    source.write_text(text)
+    sys.path.insert(0, str(tmp_path))
+    try:
+        with pytest.raises(Refused, match="third-party code: evil_code:x"):
+            language_config(source, pairs=["documents=8"])
+        run = train_language(tmp_path / "run", config(model, **SHORT)).path
+        (run / "run.toml").write_text(text)
+        with pytest.raises(Refused, match="third-party code: evil_code:x"):
+            train_language(run, {}, resume=True)
+    finally:
+        sys.path.remove(str(tmp_path))
+    assert not (tmp_path / "was_here").exists()
+
+
+def test_weights_are_kept_in_the_numbers_in_which_they_were_judged(model: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    from counterpoint.team.lm.conversion import export
+
+    told = config(model, **SHORT)
+    told["learn"] |= {"lr": 1e-6, "updates": 1}
+    run = train_language(tmp_path / "run", told)
+    export(find(str(run.path)), tmp_path / "out")
+    for folder in (run.path / "model", tmp_path / "out"):
+        assert {w.dtype for w in load_file(folder / "model.safetensors").values()} == {torch.float32}
+
+
+def test_traces_of_others_are_left_out_in_one_clear_error(model: Path, tmp_path: Path) -> None:
+    from counterpoint.trace import Event, Trace
+
+    with Store(tmp_path / "store", create=True) as store:
+        said = Event(id="e0", t=0, type="message", agent="main", content_ref="r")
+        store.add(Trace(trace_id="t", task_id="x", events=[said], contents={"r": "hello"}))
+    told = config(model, **SHORT)
+    told["imitate"] |= {"demos": str(tmp_path / "store")}
+    with pytest.raises(InputError, match="can be learned"):
+        train_language(tmp_path / "run", told)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_loss_that_is_no_number_keeps_the_last_checkpoint(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +264,7 @@ def test_a_loss_that_is_no_number_keeps_the_last_checkpoint(model: Path, tmp_pat
         return real(self, sequences)
 
     monkeypatch.setattr(LanguageLearner, "imitate", broken)
-    with pytest.raises(NotFinite, match=r"000001\.pt"):
+    with pytest.raises(NotFinite, match=r"batch of demonstrations: shown-\d+.*000001\.pt"):
         train_language(tmp_path / "run", config(model, **SHORT))
     assert RunFolder.open(tmp_path / "run").about["status"] == "failed"
 
@@ -216,6 +293,7 @@ def test_bad_input_is_one_clear_error_and_nothing_is_written(model: Path, tmp_pa
         ({"learn": {"credit": ["message_delete"]}}, "needs forks"),
         ({"learn": {"updates": 0}, "imitate": {"steps": 0}}, "nothing to learn"), ({"prices": {"agent": -1}}, "a price of -1"),
         ({"learn": {"kl_limit": -0.1}}, "learn.kl_limit is -0.1"), ({"learn": {"kl_limit": 0.1, "loss": "sft"}}, "kl_limit is 0.1"),
+        ({"learn": {"lr": -1.0}}, "learn.lr is -1.0"), ({"imitate": {"warmup": -1}}, "below 0"), ({"imitate": {"lr": 0.0}}, "imitate.lr is 0"),
         ({"learn": {"level": "word"}}, "learn.level"), ({"adapters": "each"}, "adapters"),
         ({"learn": {"options": {"group_relative": {"convetion": "rloo"}}}}, "convention"),
     ]  # fmt: skip

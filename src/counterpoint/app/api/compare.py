@@ -76,6 +76,7 @@ def grouped(found: Sequence[tuple[str | None, Path]]) -> list[Group]:
     _one_format([path for _, path in found])
     groups: dict[str, Group] = {}
     seen: dict[Path, str] = {}
+    unlabelled = {path.resolve() for label, path in found if label is None}
     for label, path in found:
         run = RunFolder.open(path)
         key = label or str(run.about["preset"])
@@ -91,7 +92,34 @@ def grouped(found: Sequence[tuple[str | None, Path]]) -> list[Group]:
             where = ", ".join(os.fspath(r.path) for r in group.runs if r.about["seed"] == twice[0])
             fix = "name one of them, or give each its own LABEL="
             raise InputError(f"several runs of {group.label} have training seed {twice[0]}", where=where, fix=fix)
+        _check_alike(group, [run for run in group.runs if run.path.resolve() in unlabelled])
     return list(groups.values())
+
+
+_APART = {
+    "seed", "device", "runner", "workers", "threads", "slots", "tokens", "eval_every", "checkpoint_every", "keep_traces",
+    "keep_episodes", "staleness",
+}  # fmt: skip
+"""Settings in which the training seeds of one way may differ."""
+
+
+def _check_alike(group: Group, runs: Sequence[RunFolder]) -> None:
+    """Runs that nobody put under one label are seeds of one way only where they were made alike."""
+    settings = [_flat(run.config()) for run in runs]
+    for run, own in zip(runs[1:], settings[1:], strict=True):
+        differ = [n for n in sorted({*own, *settings[0]}) if own.get(n) != settings[0].get(n) and n.split(".")[0] not in _APART]
+        if differ:
+            what = f"is {group.label} like {runs[0].path}, with another {', '.join(differ[:3])}"
+            fix = "give each way its own LABEL=, as in a=runs/x* b=runs/y*; one label for all takes them for seeds of one way"
+            raise InputError(what + (" ..." if len(differ) > 3 else ""), where=os.fspath(run.path), fix=fix)
+
+
+def _flat(settings: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """Tables of settings as names with dots."""
+    out: dict[str, Any] = {}
+    for name, value in settings.items():
+        out |= _flat(value, f"{before}{name}.") if isinstance(value, Mapping) else {f"{before}{name}": value}
+    return out
 
 
 def _paths(name: str) -> list[tuple[str | None, Path]]:
@@ -384,7 +412,7 @@ def compare_groups(groups: Sequence[Group], metric: str, baseline: str | None, *
     base = labels.index(baseline) if baseline else 0
     against = reasons(groups, base)
     if against and not anyway:
-        fix = "train them alike, with one --budget of many updates (the last one is not cut short); or --anyway (anyway=True)"
+        fix = "train them alike, with one --budget of many updates (language models: learn.updates); or --anyway (anyway=True)"
         raise Refused("not comparable: " + joined_reasons(against), fix=fix)
     found = sides(groups, metric)
     return RunComparison(metric, tuple(groups), base, tuple(against), found, compared(found.sides, baseline=base))

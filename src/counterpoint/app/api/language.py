@@ -55,7 +55,8 @@ def language_config(
     **options: Any,
 ) -> dict[str, Any]:
     """The settings of a file, or none, with what was named beside it."""
-    from counterpoint.train.lm.settings import read_language_settings
+    from counterpoint.train.lm.methods import without_preset
+    from counterpoint.train.lm.settings import named_in, read_language_settings
 
     config = {} if source is None else dict(read_language_settings(source))
     config |= {} if model is None else {"model": model}
@@ -67,26 +68,31 @@ def language_config(
     for mix in config["task"]:
         mix |= {} if topology is None else {"topology": topology}
     named = {*tasks, *([topology] if topology else []), *credit, *([options["preset"]] if options.get("preset") else [])}
+    registry.check_consent(named_in(config), {*allow, *named}, where=str(source))
+    if options.get("preset") and source is not None:  # what is typed wins over the file, and over the preset that is in it
+        for name in (config.get("preset"), options["preset"]):
+            config = without_preset(config, name) if name else config
     tables = {name: {**(config.get(name) or {}), **(options.pop(name, None) or {})} for name in ("learn", "imitate")}
     tables["learn"] |= {"credit": list(credit)} if credit else {}
     tables["imitate"] |= {} if demos is None else {"demos": demos}
     config |= {name: value for name, value in options.items() if value is not None} | tables
     for pair in pairs:
         _set(config, pair)
+    for name in ("learn", "imitate"):
+        if not isinstance(config[name], Mapping):
+            raise InputError(f"{name} is {config[name]!r}", where="--set", fix=f"a setting of it: {name}.lr=1e-4")
     _defaults(config, demos is not None)
     _chosen(config["imitate"], where)
-    mine = [n for mix in config["task"] for n in (mix["name"], mix.get("topology", ""))] + list(config["learn"].get("credit", ()))
-    mine += [config["preset"]] if isinstance(config.get("preset"), str) else []
-    registry.check_consent(mine, {*allow, *named}, where=str(source))
+    registry.check_consent(named_in(config), {*allow, *named}, where=str(source))
     return config
 
 
 def _defaults(config: dict[str, Any], has_demos: bool) -> None:
     """What a run does where nothing says how long: imitation where demonstrations are named, then reinforcement."""
     imitate, learn = config["imitate"], config["learn"]
-    if not any(imitate.get(n) for n in ("steps", "seconds")) and (has_demos or "demos" in imitate):
+    if not {"steps", "seconds"} & imitate.keys() and (has_demos or "demos" in imitate):
         imitate["steps"] = 300
-    if not any(learn.get(n) for n in ("updates", "seconds")) and "updates" not in learn:
+    if not {"updates", "seconds"} & learn.keys():
         learn["updates"] = 40
 
 
@@ -141,9 +147,16 @@ def language_planned(
     config: Mapping[str, Any], *, out: Path | None, seeds: int | None, source: Path | None
 ) -> list[tuple[Path, dict[str, Any]]]:
     """Every run to be trained: its folder and its settings, all looked up."""
+    from counterpoint.team.lm.weights import find, lasting_name
+    from counterpoint.train.lm.policies import check_device
     from counterpoint.train.lm.settings import language_settings
 
     full = language_settings(config, where=None if source is None else str(source)).as_dict()
+    find(full["model"])
+    check_device(full["device"])
+    full["model"] = lasting_name(full["model"])  # a run goes on wherever it is called from
+    if not (demos := full["imitate"]["demos"]).startswith("fake"):
+        full["imitate"]["demos"] = str(Path(demos).resolve())
     tasks = "-".join(dict.fromkeys(find_task(mix["name"]).short for mix in full["task"]))
     usual = "-".join(part for part in ("lm", Path(full["model"]).name, tasks, full["preset"].replace(":", "-")) if part)
     name = out or _HOME / (source.stem if source is not None else usual)

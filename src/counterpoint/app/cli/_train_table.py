@@ -73,7 +73,8 @@ class Json:
 
     def __call__(self, kind: str, row: Row) -> None:
         """Told by the run."""
-        _out(lambda: emit({"kind": kind, **row}))
+        more = {"run_kind": row["kind"]} if "kind" in row else {}
+        _out(lambda: emit({**row, **more, "kind": kind}))
 
     def close(self) -> None:
         """Nothing is left open."""
@@ -91,7 +92,6 @@ class Lines:
         self._alerts: list[Row] = []
         self._decided = self._stored = 0
         self._run = ""
-        self._is_begun = False
         self._open = ExitStack()
         self._bar = self._open.enter_context(progress("training", 1, quiet=self.draws_itself))
 
@@ -102,6 +102,7 @@ class Lines:
         match kind:
             case "start":
                 self._run, self._decided = str(row["run"]), row["spent"]["decisions"]
+                self._bar.begin_at(row.get("progress", 0.0))
                 self._head(row)
             case "update":
                 self._since.append(row)
@@ -177,9 +178,6 @@ class Lines:
 
     def _how_far(self, row: Row) -> None:
         level = f"reward {row['reward']:.2f}" if "reward" in row else f"loss {row['loss']:.3f}"
-        if not self._is_begun:
-            self._bar.begin_at(row["progress"])
-            self._is_begun = True
         self._bar.at(row["progress"], about=f"update {row['update']:,}  {level}")
 
 

@@ -146,6 +146,8 @@ def _language(given: Mapping[str, Any]) -> list[tuple[Path, dict[str, Any]]] | N
     wrong = [name for name in _FOR_WORLDS if given[name] is not None]
     if wrong:
         raise InputError(f"{_FLAGS[wrong[0]]} is not for language models", where="--lm", fix="leave it out; see --help")
+    if given["runner"] == "here":
+        raise InputError("language models play in processes of their own", where="--runner here", fix="processes, or ray")
     adapters, updates = given["adapters"], given["updates"]
     config = language_config(
         source, model=given["lm"], tasks=_names(given["tasks"]), topology=given["topology"], demos=given["demos"],

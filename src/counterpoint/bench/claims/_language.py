@@ -195,7 +195,8 @@ def score_while_learning(folder: Path) -> float:
 
 
 def moved_by_updates(folder: Path) -> float:
-    """How far an update of a run moved what was said, in nats per token, in the mean over its updates; one without spread: 0."""
+    """How far updates of a run moved the calls that they learned from, in nats per token (k3, in the mean over an update's steps,
+    the engine's rounding included); an update without spread counts as 0."""
     return float(np.mean([row.get("kl_old", 0.0) for row in RunFolder.open(folder).metrics() if row.get("phase") == "learn"]))
 
 

@@ -5,8 +5,8 @@ its team's score against the other teams on the task (team); a worker by what th
 (agent); or everybody by what changed the score of all that was returned so far (ledger). All play the same number of teams: the
 counterfactuals make a merge again and ask no model, so forks cost no calls. Seeds, tasks and first samples are the same for all.
 
-At the same learning rate, updates by finer credit move the model about twice as far. So a control has team credit at twice the
-rate: what agent credit has more than that is not the length of its steps.
+At the same learning rate, updates by agent credit move the model further, by 1.8 times on the calls that they learn from. So a
+control has team credit at twice the rate: what agent credit has more than that is not the length of its steps.
 
 `counterpoint reproduce counterpoint.bench.claims.lm_credit:eight_workers` is one width by itself, `:eight_workers_control` its
 control (also `two_workers`, `two_workers_control`).

@@ -7,7 +7,7 @@ by name (a credit on it would be lost in silence), and so is one that wrote none
 
 Source: survey section 4, token unit; every broadcast of the formula sheet is this with `weights="last"` or the event's credit
 undivided. `credit` is the credit of any mechanism with rows per event (message, tool, orchestrator decision); rows of other
-units are left out.
+units are left out, and credit that has no others is refused. `lost_credit` in the notes is what events without tokens had.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _run(
         raise InputError("the credit is of other traces", fix="give the traces that it was computed from, in that order")
     rows: list[tuple[TraceUnit, float]] = []
     refused: dict[tuple[int, str], str] = {}
-    declared = np.zeros(len(traces))
+    declared, left_out = np.zeros(len(traces)), 0.0
     for row in credit.rows:
         place = traces[row.trace].index.get(row.unit_id) if row.unit in ("message", "tool", "orchestrator") else None
         if place is None:
@@ -59,11 +59,16 @@ def _run(
         event = traces[row.trace].events[place]
         if not event.tokens_out:
             refused[row.trace, event.id] = "the event wrote no tokens" if event.tokens_out == 0 else "tokens_out is not recorded"
+            left_out += row.value
             continue
         parts = shares(row.value, _weights(event, event.tokens_out, weights))
         declared[row.trace] += row.value
         rows += [(TraceUnit(row.trace, "token", f"{event.id}#{j}"), part) for j, part in enumerate(parts)]
+    if credit.rows and not (rows or refused):
+        units = ", ".join(sorted({row.unit for row in credit.rows}))
+        raise NotIdentified(f"{credit.mechanism} has rows per {units}, none per event", "credit= of a mechanism that has")
     notes = {"of": credit.mechanism, "weights": weights if isinstance(weights, str) else "given", "lost": len(refused)}
+    notes |= {"lost_credit": left_out} if refused else {}
     return credit_of(
         "token_spread", _ESTIMAND, traces, rows, declared=declared, unidentified=refused, notes=notes, fix="record tokens_out"
     )

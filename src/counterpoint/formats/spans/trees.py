@@ -22,6 +22,7 @@ from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.spans.nests import MAIN, Entries, Nest
 from counterpoint.formats.spans.span import Span
 from counterpoint.trace import Trace
+from counterpoint.trace.keys import ROOT_SPAN
 
 _PASSED = frozenset({"allow", "allowed", "pass", "passed", "ok", "accept", "accepted", "approve", "approved", "safe", "none"})
 _STOPPED = frozenset({"deny", "denied", "block", "blocked", "reject", "rejected", "refused", "triggered", "escalate"})
@@ -65,7 +66,7 @@ class _Tree:
     def put(self) -> None:
         roots = self.nest.children[None]
         if roots and (name := self.spans[roots[0]].name):
-            self.draft.meta["root_span"] = name
+            self.draft.meta[ROOT_SPAN] = name
         for name, is_start in self.nest.moments():
             span = self.spans[name]
             method = getattr(self, f"_{span.kind}_{'starts' if is_start else 'ends'}", None)

@@ -178,7 +178,8 @@ def export(source: Source, target: Path, policy: str | None = None) -> None:
     folder = ready_folder(source)
     shape, weights = read(folder)
     target.parent.mkdir(parents=True, exist_ok=True)
-    write_folder(folder, shape, adapted(weights, source.adapters(policy or names[0]), source.name), target)
+    whole = adapted(weights, source.adapters(policy or names[0]), source.name)
+    write_folder(folder, shape, whole, target, kind=_kind_of(folder))
 
 
 def shrink(source: Source, target: Path, rank: int) -> None:
@@ -202,8 +203,18 @@ def shrink(source: Source, target: Path, rank: int) -> None:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def write_folder(like: Path, shape: Shape, weights: Weights, target: Path) -> None:
-    """Weights as a transformers folder, with the tokeniser of the folder they came from; whole or not at all."""
+def _kind_of(folder: Path) -> str:
+    """In what numbers the weights of a folder are kept: float32, or bfloat16 for all else."""
+    config: dict[str, Any] = json.loads((folder / "config.json").read_text())
+    return "float32" if "float32" in (config.get("dtype"), config.get("torch_dtype")) else "bfloat16"
+
+
+def write_folder(like: Path, shape: Shape, weights: Weights, target: Path, *, kind: str = "bfloat16") -> None:
+    """Weights as a transformers folder, with the tokeniser of the folder they came from; whole or not at all.
+
+    `kind`: the numbers they are kept in. Those of a network that computes in float32 are not to be rounded: small steps of
+    learning would be lost.
+    """
     import torch
     from safetensors.torch import save_file
 
@@ -215,10 +226,10 @@ def write_folder(like: Path, shape: Shape, weights: Weights, target: Path) -> No
             if file.suffix in (".json", ".jinja", ".txt", ".model") and not file.name.endswith(".index.json"):
                 shutil.copy2(file, draft / file.name)
         (draft / MANIFEST).unlink(missing_ok=True)  # it has the digests of the weights that these began with
-        halves = {n: t.to("cpu", torch.bfloat16).contiguous() for n, t in as_transformers(shape, weights).items()}
-        save_file(halves, draft / "model.safetensors", {"format": "pt"})
+        kept = {n: t.to("cpu", getattr(torch, kind)).contiguous() for n, t in as_transformers(shape, weights).items()}
+        save_file(kept, draft / "model.safetensors", {"format": "pt"})
         config: dict[str, Any] = json.loads((draft / "config.json").read_text())
-        config |= {name: "bfloat16" for name in ("dtype", "torch_dtype") if name in config}
+        config |= dict.fromkeys([n for n in ("dtype", "torch_dtype") if n in config] or ["dtype"], kind)
         (draft / "config.json").write_text(json.dumps(config, indent=1) + "\n")
         draft.chmod(0o777 & ~_umask())
         if target.exists():

@@ -179,7 +179,8 @@ def find(spec: str) -> Source:
 
 def lasting_name(spec: str) -> str:
     """What finds the same weights from another folder: a name stays, a path becomes absolute."""
-    is_kept = os.sep not in spec and (models_folder() / spec / "config.json").is_file()
+    kept = (models_folder() / spec / "config.json", SHIPPED / spec / TRAINED)
+    is_kept = os.sep not in spec and any(file.is_file() for file in kept)
     return spec if spec.lower() in KNOWN or is_kept else str(Path(spec).expanduser().resolve())
 
 

@@ -183,8 +183,12 @@ def normalised(rows: Sequence[CreditRow], traces: Sequence[Trace], how: str) -> 
     return out
 
 
-def flat_groups(traces: Sequence[Trace]) -> set[str]:
-    """The tasks whose samples all earned the same: compared with each other they teach nothing."""
+def flat_groups(traces: Sequence[Trace], learn: Learn, *, progress: float = 0.0) -> set[str]:
+    """The tasks whose samples teach nothing: all earned the same or, with rewards of the run's own, no call has an advantage."""
+    if learn.reward:
+        rows = advantages(traces, learn, progress=progress).rows
+        taught = {r.trace for r in rows if r.advantage or (r.token_advantages is not None and r.token_advantages.any())}
+        return {t.task_id or t.trace_id for t in traces} - {traces[i].task_id or traces[i].trace_id for i in taught}
     by: dict[str, list[float]] = {}
     for trace in traces:
         by.setdefault(trace.task_id or trace.trace_id, []).append(trace.rewards["team"])

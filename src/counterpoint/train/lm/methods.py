@@ -32,6 +32,13 @@ def with_preset(given: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {**told, **{k: v for k, v in given.items() if k != "learn"}}
 
 
+def without_preset(given: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Settings as given, without those that the preset sets: another one is to say them."""
+    told = with_preset({}, name)
+    learn = {key: value for key, value in (given.get("learn") or {}).items() if key not in told["learn"]}
+    return {**{key: value for key, value in given.items() if key != "adapters" or "adapters" not in told}, "learn": learn}
+
+
 def language_preset(preset: Preset, name: str) -> dict[str, Any]:
     """What a preset sets: `adapters`, and keys of [learn]."""
     if "lm" not in preset.learns or preset.loss_name not in _LOSSES:

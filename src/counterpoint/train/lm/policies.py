@@ -132,7 +132,8 @@ class Policies:
         """What `local:RUN` reads: a transformers folder, or adapters and the name of their model; written whole or not at all."""
         if not self.settings.adapters:
             (learner,) = self.learners.values()
-            write_folder(self.files.folder, self.files.shape, {n: w.detach() for n, w in learner.weights.items()}, run / "model")
+            weights, kind = {n: w.detach() for n, w in learner.weights.items()}, str(self.network.dtype).removeprefix("torch.")
+            write_folder(self.files.folder, self.files.shape, weights, run / "model", kind=kind)
             return
         names: dict[str, str] = {}
         for name, learner in self.learners.items():

@@ -7,6 +7,7 @@ Always true: what is said of `train.session` and `train.lm.training`; a run is l
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ import torch
 
 import counterpoint.registry as registry
 from counterpoint.envs.task import task as find_task
-from counterpoint.errors import CounterpointError, InputError, NotFound
+from counterpoint.errors import CounterpointError, InputError, NotFound, Refused
 from counterpoint.store import Store
 from counterpoint.trace import Trace
 from counterpoint.train.folder import RunFolder
@@ -24,7 +25,7 @@ from counterpoint.train.lm.advantages import paid
 from counterpoint.train.lm.alerts import language_alerts
 from counterpoint.train.lm.driver import Driver, Rollout
 from counterpoint.train.lm.policies import ModelFiles, Policies, check_device, check_memory, read_model
-from counterpoint.train.lm.settings import LanguageSettings, language_settings
+from counterpoint.train.lm.settings import LanguageSettings, language_settings, named_in
 from counterpoint.train.lm.training import LanguageTraining, Played, decisions, first_task
 from counterpoint.train.lm.worker_link import Host
 from counterpoint.train.runner import check_ray
@@ -50,10 +51,10 @@ def train_language(
         run = RunFolder.open(path, write=True)
         with run:
             where = os.fspath(path / "run.toml")
+            registry.check_consent(named_in(run.config()), {*allow, *named_in(config)}, where=where)
             settings = language_settings(run.config(), where=where)
             if config and language_settings(config) != settings:
                 raise InputError("holds a run with other settings", where=os.fspath(path), fix="begin another run")
-            registry.check_consent(settings.names(), allow, where=where)
             if run.about["status"] != "finished":
                 if settings.runner == "ray":
                     check_ray()
@@ -68,8 +69,13 @@ def train_language(
     device = check_device(settings.device)
     files = read_model(settings.model, device)
     check_memory(files.shape, settings.adapters, device)
-    with RunFolder.create(path, settings.as_dict(), about_of(settings, files)) as run:
-        _go_on(run, settings, tell, address=address, files=files)
+    try:
+        with RunFolder.create(path, settings.as_dict(), about_of(settings, files)) as run:
+            _go_on(run, settings, tell, address=address, files=files)
+    except (InputError, NotFound, Refused):
+        if path.is_dir() and not (run := RunFolder.open(path)).metrics() and not run.evals():
+            shutil.rmtree(path)  # nothing was learned yet, and going on would end in the same way
+        raise
     return RunFolder.open(path)
 
 
@@ -78,7 +84,7 @@ def about_of(settings: LanguageSettings, files: ModelFiles) -> dict[str, Any]:
     tasks = [find_task(mix.name) for mix in settings.task]
     name = "+".join(dict.fromkeys(t.short for t in tasks))
     learn = settings.learn
-    how = "+".join(learn.credit) if learn.updates or learn.seconds else "imitate"
+    how = (settings.preset or "+".join(learn.credit)) if learn.updates or learn.seconds else "imitate"
     plain = settings.as_dict()
     first = settings.first_eval_seed
     return {
@@ -193,7 +199,8 @@ class LanguageSession(RunSession):
 
     def _show(self) -> None:
         i, t = self.settings.imitate, self.training
-        traces = self._faked() if i.demos.startswith("fake") else [paid(x, t.settings.prices) for x in _stored(i.demos, i.ids)]
+        is_faked = i.demos.startswith("fake")
+        traces = self._faked() if is_faked else _stored(i.demos, i.ids)
         retold, left_out = t.show(traces)
         if retold:
             self.tell("note", {"what": f"{retold:,} calls that were shown have no token ids: tokenised again"})
@@ -201,7 +208,8 @@ class LanguageSession(RunSession):
             why = f"no prompt, or longer than {t.policies.context:,} tokens"
             self.tell("note", {"what": f"{left_out:,} calls that were shown are left out: {why}"})
         shown = sum(len(said) for _, said in t.shown)
-        t.demonstrators = Played(list(traces)).row() | {"teams": len(traces), "calls_shown": shown, "by": i.demos}
+        judged = traces if is_faked else [paid(x, t.settings.prices) for x in traces if "team" in x.rewards]
+        t.demonstrators = (Played(judged).row() if judged else {}) | {"teams": len(traces), "calls_shown": shown, "by": i.demos}
         if "demonstrators" not in self.run.about:
             self.run.change(demonstrators=t.demonstrators | {"decisions": decisions(traces)})
 

@@ -25,7 +25,7 @@ from counterpoint.credit.mechanism import Mechanism
 from counterpoint.envs.task import task as find_task
 from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
 from counterpoint.files import read_toml
-from counterpoint.team.session import Spec
+from counterpoint.team.session import Spec, make_model
 from counterpoint.team.state import Limits
 from counterpoint.train.lm.methods import check_rewards, with_preset
 from counterpoint.train.lm.objective import Objective
@@ -49,9 +49,12 @@ class TaskMix:
     def spec(self, seed: int, model: str, options: Mapping[str, Any] | None = None) -> Spec:
         """The team of one instance."""
         limits = Limits.of({"max_tokens": 96, **self.limits})
-        named = find_task(self.name).name if ":" not in self.name else self.name
+        found = find_task(self.name)
+        named = found.name if ":" not in self.name else self.name
+        usual = {name: getattr(found.config, name, None) for name in self.set}
+        dials = {n: float(x) if type(x) is int and type(usual[n]) is float else x for n, x in self.set.items()}  # 0 is 0.0
         told: dict[str, Any] = {"topology": self.topology, "harness": self.harness, "limits": limits}
-        return Spec(task=named, config=self.set, seed=seed, model=model, options=dict(options or {}), **told)
+        return Spec(task=named, config=dials, seed=seed, model=model, options=dict(options or {}), **told)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,6 +242,12 @@ class LanguageSettings:
             raise InputError(f"learn.kl_limit is {l.kl_limit}", fix='0 for none, or above: 0.02; with loss = "clip" only')
         if not 0 <= l.average < 1:
             raise InputError(f"learn.average is {l.average}", fix="0 for none, or below 1: 0.8")
+        for name, rate in (("imitate.lr", i.lr), ("learn.lr", l.lr)):
+            if not 0 < rate < float("inf"):
+                raise InputError(f"{name} is {rate}", fix="above 0: 3e-5")
+        if i.steps < 0 or i.seconds < 0 or l.updates < 0 or l.seconds < 0 or i.warmup < 0:
+            what = "a limit below 0 in imitate.steps, .seconds, .warmup, learn.updates or .seconds"
+            raise InputError(what, fix="0 for none, or above")
         l.objective()
         self._look_up()
 
@@ -246,8 +255,13 @@ class LanguageSettings:
         """Tasks, topologies, dials, limits and mechanisms are found before anything is played."""
         for mix in self.task:
             spec = mix.spec(0, "engine")
-            spec.make_task()
+            try:
+                task = spec.make_task()
+            except InputError as error:
+                raise InputError(error.what, where=error.where or f"task {mix.name}", why=error.why, fix=error.fix) from None
             spec.make_topology()
+            if self.imitate.demos.startswith("fake"):
+                make_model(self.imitate.demos, task, **self.imitate.options)
             if mix.harness != "text":
                 why = "a model that learns speaks in lines of text"
                 raise InputError(f"{mix.name} cannot use the harness {mix.harness!r}", why=why, fix='harness = "text"')
@@ -270,10 +284,6 @@ class LanguageSettings:
                 if option not in known:
                     raise InputError(f"{name} has no option {option!r}", where="learn.options", fix=did_you_mean(option, known))
 
-    def names(self) -> list[str]:
-        """What is looked up by name, and may be code from outside the package."""
-        return [n for mix in self.task for n in (mix.name, mix.topology)] + [*self.learn.credit, *self.learn.reward]
-
     def as_dict(self) -> dict[str, Any]:
         """Every key, for run.toml."""
         plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
@@ -285,6 +295,18 @@ _LEAST = {
     "workers": 0, "slots": 0, "tokens": 0, "context": 0, "steps_per_update": 1, "threads": 1, "first_eval_seed": 0,
 }  # fmt: skip
 _TABLES: dict[str, Any] = {"imitate": Imitate, "learn": Learn, "prices": Prices}
+
+
+def named_in(given: Mapping[str, Any]) -> list[str]:
+    """What settings that nobody has checked yet name, and what may be code from outside the package: for `check_consent`."""
+    learn, tasks = given.get("learn"), given.get("task")
+    found: list[Any] = [given.get("preset")]
+    for mix in tasks if isinstance(tasks, (list, tuple)) else ():
+        found += [mix.get(key) for key in ("name", "topology", "harness")] if isinstance(mix, Mapping) else []
+    for key in ("credit", "reward") if isinstance(learn, Mapping) else ():
+        some = learn.get(key)  # type: ignore[union-attr]
+        found += [some] if isinstance(some, str) else list(some) if isinstance(some, (list, tuple, Mapping)) else []
+    return [name for name in found if isinstance(name, str)]
 
 
 def language_settings(given: Mapping[str, Any], *, where: str | None = None) -> LanguageSettings:

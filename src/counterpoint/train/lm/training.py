@@ -184,6 +184,7 @@ class LanguageTraining:
             Rollout(
                 spec=self.mix_of(seed).spec(seed, model, options), seed=keyed_seed(s.seed, f"{name} {seed} {k}"),
                 temperature=temperature, trace_id=f"{name}-{seed}-{k}", policies=self.policies.speaks_for(),
+                version="" if model != "engine" else f"update {self.update}",
             )
             for seed in seeds for k in range(samples)
         ]  # fmt: skip
@@ -233,7 +234,7 @@ class LanguageTraining:
             rng = np.random.default_rng((self.settings.seed, self.steps, 7))
             chosen = self._some_shown(rng)
             share = self.steps / i.steps if i.steps else self.seconds["imitate"] / i.seconds
-            rate = i.lr * min(1.0, (self.steps + 1) / i.warmup) * max(_LAST_RATE, 1 - share)
+            rate = i.lr * min(1.0, (self.steps + 1) / max(1, i.warmup)) * max(_LAST_RATE, 1 - share)
             for name, learner in self.policies.learners.items():
                 mine = [said for k in chosen if self.shown[k][0] == name for said in self.shown[k][1]]
                 if mine:
@@ -354,7 +355,7 @@ class LanguageTraining:
             name = f"u{self.update}"
             traces = self.play(seeds, samples=learn.samples, temperature=learn.temperature, name=name).traces
             self._spent(traces)
-            equal = flat_groups(traces)
+            equal = flat_groups(traces, learn, progress=self.progress)
             everything += traces
             kept += [t for t in traces if (t.task_id or t.trace_id) not in equal]
             flat, made = flat + len(equal), made + missing
