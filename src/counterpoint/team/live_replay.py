@@ -38,6 +38,7 @@ from counterpoint.trace.replay import Delete, Do, Fork, Insert
 BADGES = ("reused", "recorded", "re-run", "simulated")
 _AT_ONCE = 8
 _FIX = "record it again with this version: `counterpoint record`"
+_FINISHED = "a model recorded it while it learned; record teams of the finished one: counterpoint record --model local:RUN"
 T = TypeVar("T")
 
 
@@ -54,9 +55,7 @@ class _Lazy:
         if self._made is None:
             made = self._make()
             if made.version != self.version:
-                fix = f"use the model that recorded it: {self.name} {self.version}"
-                if self.name == "engine":
-                    fix = "a model that was learning recorded it; record teams of the finished one: record --model local:RUN"
+                fix = _FINISHED if self.name == "engine" else f"use the model that recorded it: {self.name} {self.version}"
                 raise NotIdentified(
                     f"the model has changed: {made.version}", fix
                 )
@@ -166,6 +165,7 @@ def _model_of(spec: Spec, task: TextTask) -> Model:
     if kind == "fake" or (kind == "local" and rest.replace("-", "").replace("_", "").replace(".", "").isalnum()):
         return make_model(spec.model, task, **spec.options)
     fix = f"name the model again, as in --model {kind}:..." + (" --base-url URL" if kind == "openai" else "")
+    fix = (_FINISHED if kind == "engine" else fix) + "; or credit without forks, such as remerge"
     raise NotIdentified(f"the recording cannot answer a changed call, and {kind} models are asked only where you name them", fix)
 
 

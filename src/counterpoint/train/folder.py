@@ -19,6 +19,7 @@ episode (rows of older versions, which charged calls alone, have none). An evalu
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import re
@@ -148,9 +149,10 @@ class RunFolder:
     def create(cls, path: str | os.PathLike[str], config: Mapping[str, Any], about: Mapping[str, Any]) -> RunFolder:
         """A new run. `about` gives preset, world, world_version, world_config and seed, and may give more."""
         path = Path(path)
+        fix = f"another name, or go on with it: counterpoint train --resume {path}"
+        taken = InputError("exists already and is not empty", where=os.fspath(path), fix=fix)
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            fix = f"another name, or go on with it: counterpoint train --resume {path}"
-            raise InputError("exists already and is not empty", where=os.fspath(path), fix=fix)
+            raise taken
         missing = [name for name in _REQUIRED if name not in about]
         if missing:
             raise InputError(f"a run needs {', '.join(missing)}", where="about", fix="state every one: " + ", ".join(_REQUIRED))
@@ -169,8 +171,10 @@ class RunFolder:
                     (draft / f"{name}.jsonl").touch()
                 draft.chmod(0o755)
                 os.rename(draft, path)
-            except BaseException:
+            except BaseException as error:
                 shutil.rmtree(draft, ignore_errors=True)
+                if isinstance(error, OSError) and error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise taken from error  # another process was quicker
                 raise
         return cls(path, _read_about(path), write=True)
 
@@ -222,6 +226,13 @@ class RunFolder:
         if last is not None and (found is None or last != found.name):
             left = f"it goes on from {found.name}" if found else "it begins again"
             out.append(f"checkpoint {last} is gone: {left}, and trains the updates since then again")
+        rows = {row["update"] for row in self.metrics()}
+        if rows and last is None and found is None:
+            out.append("there is no checkpoint: it begins again")
+        made = int(found.stem) if found else 0
+        if lost := [update for update in range(1, made + 1) if update not in rows]:
+            what = f"metrics.jsonl lacks {len(lost)} of {made} rows, the first of update {lost[0]}"
+            out.append(f"{what}: they are lost, what was learned is not")
         return out
 
     @property

@@ -1,8 +1,8 @@
 """A run while it is going on: its rows, evaluations, alerts, checkpoints, and every way in which it can end.
 
-Always true: the run's folder is whole after every step, whatever ends it. Ctrl-C drops what is being played or finishes what is
-being learned, writes a checkpoint and is passed on; a loss that is no number leaves the last good checkpoint and says which
-batch it was.
+Always true: the run's folder is whole after every step, whatever ends it. Ctrl-C, or SIGTERM, drops what is being played or
+finishes what is being learned, writes a checkpoint and is passed on; a loss that is no number leaves the last good checkpoint
+and says which batch it was.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class RunSession(ABC):
             why = f"update {self.number}: {error.what}; batch of {self.batch()}{named}"
             self._failed(why)
             kept = self.run.latest_checkpoint()
-            where, fix = os.fspath(self.run.path), "a lower learning rate, or another seed"
+            where, fix = os.fspath(self.run.path), error.fix or "a lower learning rate, or another seed"
             last = f"the last good checkpoint is {kept.name}" if kept else "there was no checkpoint yet"
             raise NotFinite(why, where=where, why=last, fix=fix) from error
         except Exception as error:
@@ -162,7 +162,7 @@ class RunSession(ABC):
 
 
 class Interrupts:
-    """Ctrl-C, held back while something must stay whole: a context manager around a long task.
+    """Ctrl-C, or a scheduler's SIGTERM, held back while something must stay whole: a context manager around a long task.
 
     Outside `whole()` an interruption is a `KeyboardInterrupt` at once; inside, the first one waits for its end and a second one
     does not. `is_broken` says that something was cut in two. Who ignored or handled the signal before gets it back.
@@ -171,19 +171,19 @@ class Interrupts:
     def __init__(self) -> None:
         self.is_broken = self._is_pending = False
         self._depth = 0
-        self._before: Any = None
-        self._is_ours = False
+        self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupts:
         # only the main thread may listen; a process that was told to ignore the signal goes on ignoring it
-        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-            self._before = signal.signal(signal.SIGINT, self._hear)
-            self._is_ours = True
+        for number in (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ():
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._hear)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._is_ours:
-            signal.signal(signal.SIGINT, self._before or signal.default_int_handler)
+        for number, before in self._before.items():
+            usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            signal.signal(number, before or usual)
 
     def _hear(self, _number: int, _frame: FrameType | None) -> None:
         if self._depth and not self._is_pending:

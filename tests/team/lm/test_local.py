@@ -33,6 +33,7 @@ from counterpoint.team.lm.conversion import export
 from counterpoint.team.lm.engine import Ask, Engine
 from counterpoint.team.lm.network import Network, read
 from counterpoint.team.lm.sampling import Trie
+from counterpoint.team.lm.tensor_files import read_folder
 from counterpoint.team.lm.weights import MANIFEST, Source, find, sha256, trained
 from counterpoint.team.model import Call, Completion, Message, Model, ModelFailed
 from counterpoint.team.models.local import LocalModel, local
@@ -369,13 +370,17 @@ def _refused(folder: Path, **options: Any) -> list[ModelFailed]:
     return told
 
 
-def test_weights_that_cannot_be_loaded_fail_every_call_with_the_reason(tiny: Path, tmp_path: Path) -> None:
+def test_damaged_weights_fail_every_call_with_the_reason_and_those_cut_off_are_refused_at_once(tiny: Path, tmp_path: Path) -> None:
     broken = shutil.copytree(tiny, tmp_path / "broken")
     (broken / MANIFEST).write_text(json.dumps({"sha256": {"config.json": "0", "tokenizer.json": sha256(broken / "tokenizer.json")}}))
     assert {failed.what for failed in _refused(broken)} == {"is damaged: config.json"}
     (broken / MANIFEST).unlink()
-    (broken / "model.safetensors").write_bytes(b"\0" * 100)
-    assert {failed.what for failed in _refused(broken)} == {"these weights cannot be loaded"}
+    (broken / "model.safetensors").write_bytes((tiny / "model.safetensors").read_bytes()[:-100])
+    with pytest.raises(InputError, match="these weights cannot be loaded") as raised:
+        local(str(broken))
+    assert raised.value.where == "broken/model.safetensors"
+    with pytest.raises(InputError, match="these weights cannot be loaded"):
+        export(find(str(broken)), tmp_path / "out")
     (broken / "model.safetensors").unlink()
     (broken / "pytorch_model.bin").write_bytes(b"PK")
     with pytest.raises(InputError, match=r"pickled \.bin files are not read"):
@@ -388,6 +393,48 @@ def test_a_model_of_another_kind_is_refused_before_it_is_asked(tiny: Path, tmp_p
     (other / "config.json").write_text(json.dumps(said | {"model_type": "bloom"}))
     with pytest.raises(InputError, match=r"the model family 'bloom' is not supported \(the engine knows llama, mistral, qwen2, qwen3\)"):
         local(str(other))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"num_key_value_heads": 3}, "4 heads cannot share 3 keys and values"), ({"num_attention_heads": 0}, "config.json cannot be read"),
+        ({"vocab_size": 100}, "words is"), ({"intermediate_size": 48}, "gate_up is"), ({"num_hidden_layers": 1}, "the weights have 2 layers"),
+        ({"num_hidden_layers": 3}, "the weights lack model.layers.2"),
+    ],
+)  # fmt: skip
+def test_weights_that_are_not_those_of_the_config_are_refused(
+    changes: dict[str, int], words: str, tiny: Path, tmp_path: Path
+) -> None:
+    other = shutil.copytree(tiny, tmp_path / "other")
+    said = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps(said | changes))
+    with pytest.raises(InputError, match=words):
+        read_folder(other, "other")
+    (other / "config.json").write_text("[1]")
+    with pytest.raises(InputError, match=r"config\.json cannot be read"):
+        local(str(other))
+
+
+def test_an_end_that_the_tokenizer_does_not_have_is_passed_over(tiny: Path, tmp_path: Path) -> None:
+    other = shutil.copytree(tiny, tmp_path / "other")
+    said = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps(said | {"eos_token_id": [2, 99_999]}))
+    assert set(Chat.read(other).ends) == set(Chat.read(tiny).ends)
+
+
+def test_a_full_disk_is_the_systems_own_error(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import safetensors.torch
+    from safetensors import SafetensorError
+
+    def full(*_: Any) -> None:
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(safetensors.torch, "save_file", full)
+    with pytest.raises(OSError, match="No space left") as raised:
+        export(find(str(tiny)), tmp_path / "out")
+    assert raised.value.errno == 28
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_tokenizer_of_another_model_is_refused(tiny: Path, tmp_path: Path) -> None:
@@ -405,8 +452,9 @@ def test_no_gpu_and_too_little_memory_are_said(tiny: Path, monkeypatch: pytest.M
     from counterpoint.team.models import local as module
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert (told := _refused(tiny, device="cuda")[0]).what == "there is no GPU that torch can use"
-    assert told.fix == "device=cpu"
+    with pytest.raises(InputError, match="there is no GPU that torch can use") as raised:
+        local(str(tiny), device="cuda")
+    assert raised.value.fix == "device=cpu"
     monkeypatch.setattr(module, "_free_bytes", lambda options: 1000)
     assert _refused(tiny)[0].what.startswith("too little memory: the weights take about 0.0 GB")
 

@@ -198,6 +198,89 @@ def test_a_preset_that_is_typed_wins_over_what_a_file_says(model: Path, tmp_path
     assert (other["adapters"], other["learn"]["groups"]) == (plain["adapters"], 2)  # what no preset says stays
 
 
+def test_a_folder_that_is_there_is_not_touched(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = config(model, **SHORT)
+    real = RunFolder.create
+
+    def slow(path: Any, *given: Any) -> RunFolder:
+        real(path, *given).close()  # another process was quicker
+        return real(path, *given)
+
+    monkeypatch.setattr(RunFolder, "create", slow)
+    with pytest.raises(InputError, match="exists already"):
+        train_language(tmp_path / "run", told)
+    assert (tmp_path / "run" / "run.toml").is_file()
+    monkeypatch.undo()
+    (tmp_path / "own").mkdir()
+    with pytest.raises(InputError, match="can be learned"):
+        train_language(tmp_path / "own", told | {"context": 20})
+    assert list((tmp_path / "own").iterdir()) == []  # a folder that somebody made is left to them
+
+
+def test_weights_that_compute_no_numbers_are_not_kept(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = LanguageLearner.imitate
+
+    def broken(self: LanguageLearner, sequences: Any) -> dict[str, float]:
+        told = real(self, sequences)
+        if len(broken_at) == 1:
+            with torch.no_grad():
+                self.learned[0].fill_(float("inf"))
+        broken_at.append(1)
+        return told
+
+    broken_at: list[int] = []
+    monkeypatch.setattr(LanguageLearner, "imitate", broken)
+    told = config(model, **SHORT)
+    told["learn"] |= {"updates": 0}
+    with pytest.raises(NotFinite, match=r"last good checkpoint is 000001\.pt|no number"):
+        train_language(tmp_path / "run", told)
+    assert RunFolder.open(tmp_path / "run").about["status"] == "failed"
+    assert not (tmp_path / "run" / "model").exists()
+
+
+def test_a_model_that_computes_no_numbers_is_one_clear_error(model: Path, tmp_path: Path) -> None:
+    import shutil
+
+    from safetensors.torch import load_file, save_file
+
+    poisoned = shutil.copytree(model, tmp_path / "poisoned")
+    weights = load_file(poisoned / "model.safetensors")
+    weights["model.norm.weight"].fill_(float("nan"))
+    save_file(weights, poisoned / "model.safetensors", {"format": "pt"})
+    with pytest.raises(NotFinite, match="no number"):
+        train_language(tmp_path / "run", config(poisoned, **SHORT))
+
+
+def test_the_context_of_a_run_holds_in_play_too(model: Path, tmp_path: Path) -> None:
+    run = train_language(tmp_path / "run", config(model, **SHORT) | {"context": 190, "imitate": {"steps": 0}})
+    assert all(row["too_long"] > 0 for row in run.metrics())
+
+
+def test_a_scheduler_that_ends_a_run_leaves_a_checkpoint(model: Path, tmp_path: Path) -> None:
+    import os
+    import signal
+
+    def tell(kind: str, row: Any) -> None:
+        if kind == "update" and row["update"] == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(KeyboardInterrupt):
+        train_language(tmp_path / "run", config(model, **SHORT) | {"checkpoint_every": 100}, progress=tell)
+    run = RunFolder.open(tmp_path / "run")
+    assert run.about["status"] == "interrupted"
+    assert run.latest_checkpoint() is not None
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_rows_that_were_lost_are_said(model: Path, tmp_path: Path) -> None:
+    run = train_language(tmp_path / "run", config(model, **SHORT))
+    with RunFolder.open(run.path, write=True) as opened:  # as one that was killed
+        opened.change(status="running", rows={})
+    lines = (run.path / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    (run.path / "metrics.jsonl").write_bytes(lines[0] + lines[1][:30])
+    assert any("metrics.jsonl lacks" in note for note in RunFolder.open(run.path).notes())
+
+
 @pytest.mark.parametrize("place", ["preset", "task", "topology", "credit", "reward"])
 def test_code_that_a_file_names_is_not_imported_without_consent(place: str, model: Path, tmp_path: Path) -> None:
     import sys
@@ -293,7 +376,9 @@ def test_bad_input_is_one_clear_error_and_nothing_is_written(model: Path, tmp_pa
         ({"learn": {"credit": ["message_delete"]}}, "needs forks"),
         ({"learn": {"updates": 0}, "imitate": {"steps": 0}}, "nothing to learn"), ({"prices": {"agent": -1}}, "a price of -1"),
         ({"learn": {"kl_limit": -0.1}}, "learn.kl_limit is -0.1"), ({"learn": {"kl_limit": 0.1, "loss": "sft"}}, "kl_limit is 0.1"),
-        ({"learn": {"lr": -1.0}}, "learn.lr is -1.0"), ({"imitate": {"warmup": -1}}, "below 0"), ({"imitate": {"lr": 0.0}}, "imitate.lr is 0"),
+        ({"learn": {"lr": -1.0}}, "learn.lr is -1.0"), ({"prices": {"agent": float("nan")}}, "a price of nan"), ({"learn": {"credit": []}}, "who earned"),
+        ({"learn": {"temperature": -1.0}}, "temperature is -1"), ({"imitate": {"demos": "fake:7"}}, "fake"), ({"learn": {"lr": 1e37}}, "at most 1"),
+        ({"imitate": {"warmup": -1}}, "below 0"), ({"imitate": {"lr": 0.0}}, "imitate.lr is 0"),
         ({"learn": {"level": "word"}}, "learn.level"), ({"adapters": "each"}, "adapters"),
         ({"learn": {"options": {"group_relative": {"convetion": "rloo"}}}}, "convention"),
     ]  # fmt: skip

@@ -98,10 +98,12 @@ def _defaults(config: dict[str, Any], has_demos: bool) -> None:
 
 def _chosen(imitate: dict[str, Any], where: str | None) -> None:
     """The traces of a store that are shown, found by the query."""
+    from counterpoint.train.lm.settings import is_fake
+
     demos = imitate.get("demos", "fake:1")
-    if where is not None and demos.startswith("fake"):
+    if where is not None and is_fake(demos):
         raise InputError("there is no store to choose from", where="--where", fix="--demos STORE")
-    if not demos.startswith("fake"):
+    if not is_fake(demos):
         query = where if where is not None else imitate.get("where", "")
         imitate |= {"where": query, "ids": imitate.get("ids") or chosen_ids(demos, query)}
 
@@ -149,13 +151,13 @@ def language_planned(
     """Every run to be trained: its folder and its settings, all looked up."""
     from counterpoint.team.lm.weights import find, lasting_name
     from counterpoint.train.lm.policies import check_device
-    from counterpoint.train.lm.settings import language_settings
+    from counterpoint.train.lm.settings import is_fake, language_settings
 
     full = language_settings(config, where=None if source is None else str(source)).as_dict()
     find(full["model"])
     check_device(full["device"])
     full["model"] = lasting_name(full["model"])  # a run goes on wherever it is called from
-    if not (demos := full["imitate"]["demos"]).startswith("fake"):
+    if not is_fake(demos := full["imitate"]["demos"]):
         full["imitate"]["demos"] = str(Path(demos).resolve())
     tasks = "-".join(dict.fromkeys(find_task(mix["name"]).short for mix in full["task"]))
     usual = "-".join(part for part in ("lm", Path(full["model"]).name, tasks, full["preset"].replace(":", "-")) if part)

@@ -53,7 +53,7 @@ def models(ctx: click.Context, runs: tuple[Path, ...], as_json: bool) -> None:
     ]
     click.echo(table(("model", "state", "size", "parameters", "numbers", "licence", "from"), cells, right=(2, 3)))
     for found in rows:
-        if found.state != "ready" and found.path != SHIPPED / found.name:
+        if found.state not in ("ready", "cannot be read") and found.path != SHIPPED / found.name:
             note(f"counterpoint models install {found.name}")
 
 

@@ -48,7 +48,7 @@ _SETTINGS = {
     "  counterpoint train --resume runs/mine-seed3\n\n"
     "Exit codes: 0 finished, 1 failed (a loss that is no number, a full disk), 2 a wrong option or setting,\n"
     "3 no such file, run, preset or world, 5 the world or machine lacks what is asked for,\n"
-    "6 another process writes the run, 130 interrupted (a checkpoint is kept)."
+    "6 another process writes the run, 130 interrupted, or ended by SIGTERM (a checkpoint is kept)."
 )
 @click.argument("source", required=False, metavar="[RUN.toml]", type=click.Path(path_type=Path))
 @click.option("--preset", metavar="NAME", help="A preset of --list, or package.module:object.  [default: counterpoint]")

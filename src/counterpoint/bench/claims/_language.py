@@ -20,7 +20,7 @@ import numpy as np
 
 from counterpoint.bench.claim import ClaimRow, reported
 from counterpoint.display import working
-from counterpoint.errors import CounterpointError, Refused
+from counterpoint.errors import CounterpointError, InputError, Refused
 from counterpoint.train.folder import RunFolder
 
 HELD_OUT = 512
@@ -50,7 +50,11 @@ def model() -> str:
 
 def scale() -> float:
     """How much of the usual size is made: 1, or less by $COUNTERPOINT_LM_SCALE for a trial, whose numbers mean nothing."""
-    return float(os.environ.get("COUNTERPOINT_LM_SCALE", "1"))
+    said = os.environ.get("COUNTERPOINT_LM_SCALE", "1")
+    try:
+        return float(said)
+    except ValueError:
+        raise InputError(f"{said!r} is no number", where="COUNTERPOINT_LM_SCALE", fix="1, or less for a trial: 0.01") from None
 
 
 def scaled(count: int, least: int = 2) -> int:

@@ -99,12 +99,15 @@ class Adapter:
 
     def save(self, file: Path, *, base: str) -> None:
         """Write it in bfloat16, whole or not at all; `base` is the digest of the weights that it is for."""
-        from safetensors.torch import save_file
+        from counterpoint.team.lm.tensor_files import save_tensors
 
         tensors = {name: t.detach().to("cpu", torch.bfloat16).contiguous() for name, t in self.as_tensors().items()}
         draft = file.with_name(f".{file.name}.tmp")
-        save_file(tensors, draft, metadata={"scale": str(self.scale), "base": base})
-        os.replace(draft, file)
+        try:
+            save_tensors(tensors, draft, {"scale": str(self.scale), "base": base})
+            os.replace(draft, file)
+        finally:
+            draft.unlink(missing_ok=True)
 
     @classmethod
     def of_tensors(cls, tensors: Mapping[str, Tensor], *, scale: float) -> Adapter:

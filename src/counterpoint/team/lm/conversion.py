@@ -166,7 +166,7 @@ def _write(packed: Path, draft: Path) -> None:
 def export(source: Source, target: Path, policy: str | None = None) -> None:
     """What was trained, with its adapters added, as a transformers folder."""
     from counterpoint.team.lm.adapter import adapted
-    from counterpoint.team.lm.network import read
+    from counterpoint.team.lm.tensor_files import read_folder
 
     if target.exists():
         raise InputError("exists already", where=str(target), fix="choose another folder")
@@ -176,7 +176,7 @@ def export(source: Source, target: Path, policy: str | None = None) -> None:
     if policy is None and len(names) > 1:
         raise InputError(f"several policies: {', '.join(names)}", where=source.name, fix=f"--policy {names[0]}")
     folder = ready_folder(source)
-    shape, weights = read(folder)
+    _, shape, weights = read_folder(folder, source.name)
     target.parent.mkdir(parents=True, exist_ok=True)
     whole = adapted(weights, source.adapters(policy or names[0]), source.name)
     write_folder(folder, shape, whole, target, kind=_kind_of(folder))
@@ -216,9 +216,9 @@ def write_folder(like: Path, shape: Shape, weights: Weights, target: Path, *, ki
     learning would be lost.
     """
     import torch
-    from safetensors.torch import save_file
 
     from counterpoint.team.lm.network import as_transformers
+    from counterpoint.team.lm.tensor_files import save_tensors
 
     draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
@@ -227,7 +227,7 @@ def write_folder(like: Path, shape: Shape, weights: Weights, target: Path, *, ki
                 shutil.copy2(file, draft / file.name)
         (draft / MANIFEST).unlink(missing_ok=True)  # it has the digests of the weights that these began with
         kept = {n: t.to("cpu", getattr(torch, kind)).contiguous() for n, t in as_transformers(shape, weights).items()}
-        save_file(kept, draft / "model.safetensors", {"format": "pt"})
+        save_tensors(kept, draft / "model.safetensors", {"format": "pt"})
         config: dict[str, Any] = json.loads((draft / "config.json").read_text())
         config |= dict.fromkeys([n for n in ("dtype", "torch_dtype") if n in config] or ["dtype"], kind)
         (draft / "config.json").write_text(json.dumps(config, indent=1) + "\n")

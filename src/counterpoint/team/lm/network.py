@@ -63,6 +63,13 @@ class Shape:
     is_tied: bool = True
     """Words are read and written by one table."""
 
+    def __post_init__(self) -> None:
+        for name in ("layers", "heads", "kv_heads", "head_width", "width", "inner", "vocabulary", "context"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name.replace('_', ' ')}: {getattr(self, name)}")
+        if self.heads % self.kv_heads:
+            raise ValueError(f"{self.heads} heads cannot share {self.kv_heads} keys and values")
+
     @classmethod
     def of(cls, config: Mapping[str, Any], where: str | None = None) -> Shape:
         """From a `config.json` as transformers writes it; an unknown family is one clear error."""
@@ -138,10 +145,13 @@ def _names(shape: Shape) -> Iterator[tuple[str, tuple[str, ...]]]:
 def shape_of(folder: Path) -> Shape:
     """The shape that a transformers folder's `config.json` tells."""
     try:
-        return Shape.of(json.loads((folder / "config.json").read_text("utf-8")), folder.name)
+        config = json.loads((folder / "config.json").read_text("utf-8"))
+        if not isinstance(config, dict):
+            raise ValueError("no object of names and values")
+        return Shape.of(config, folder.name)
     except InputError:
         raise
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError) as error:
         raise InputError(f"config.json cannot be read: {error}", where=folder.name, fix="a transformers folder") from error
 
 
@@ -155,6 +165,10 @@ def read(folder: Path, *, device: str = "cpu", dtype: torch.dtype | None = None)
     for file in sorted(folder.glob("*.safetensors")):
         with safe_open(file, framework="pt") as opened:
             found |= {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - not a dict
+    layers = {int(name.split(".")[2]) for name in found if name.startswith("model.layers.")}
+    if layers and max(layers) >= shape.layers:
+        what = f"the weights have {max(layers) + 1} layers, and config.json says {shape.layers}"
+        raise InputError(what, where=folder.name, fix="a whole transformers folder")
     weights: Weights = {}
     for name, parts in _names(shape):
         weights[name] = _joined(parts, found, folder.name).to(device=device, dtype=dtype or torch.float32).contiguous()

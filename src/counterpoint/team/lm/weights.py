@@ -252,7 +252,7 @@ class FoundWeights:
     name: str
     """What to call it by."""
     state: str
-    """`ready`, `in the package` (installed, not yet converted) or `not installed`."""
+    """`ready`, `in the package` (installed, not yet converted), `not installed`, or of a run, `cannot be read`."""
     size_bytes: int | None
     parameters: int | None
     dtype: str | None
@@ -267,7 +267,17 @@ def trained(folder: Path) -> list[FoundWeights]:
     if not folder.is_dir():
         raise NotFound(f"no folder {folder.name!r}", where="--runs", fix="a run's folder, or a folder of runs")
     runs = [p for p in (folder, *sorted(folder.iterdir())) if (p / TRAINED).is_file() or (p / "model" / "config.json").is_file()]
-    return [described(_folder(run.resolve())) for run in runs]
+    return [_described_run(run.resolve(), is_one=len(runs) == 1) for run in runs]
+
+
+def _described_run(run: Path, *, is_one: bool) -> FoundWeights:
+    """One of several runs that is broken does not hide the others."""
+    try:
+        return described(_folder(run))
+    except (InputError, NotFound) as error:
+        if is_one:
+            raise
+        return FoundWeights(run.name, "cannot be read", None, None, None, error.what, None, run)
 
 
 def listed() -> list[FoundWeights]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import errno
-import logging
 import math
 import queue
 import threading
@@ -24,7 +23,8 @@ from counterpoint.errors import CounterpointError, InputError, did_you_mean
 from counterpoint.team.lm.chat import Chat
 from counterpoint.team.lm.conversion import ready_folder
 from counterpoint.team.lm.engine import Answer, Ask, Engine, Engines, Stats, TooLong
-from counterpoint.team.lm.network import Network, Shape, Weights, read, shape_of
+from counterpoint.team.lm.network import Network, Shape, Weights, shape_of
+from counterpoint.team.lm.tensor_files import check_headers, read_folder
 from counterpoint.team.lm.weights import Source, damaged, described, find, require_extra
 from counterpoint.team.model import Call, Completion, Failure, ModelFailed
 
@@ -90,13 +90,21 @@ class Options:
 # -- loading -------------------------------------------------------------------------------------------------------------
 
 
+def _check_device(options: Options) -> None:
+    """Raise where there is no GPU and one is asked for."""
+    if not options.is_gpu:
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        raise InputError("there is no GPU that torch can use", where=f"device={options.device}", fix="device=cpu")
+
+
 def load(source: Source, options: Options) -> tuple[Chat, Engines]:
     """A model in memory; anything that is wrong with its folder is one `InputError`."""
     import torch
-    from safetensors import SafetensorError
 
-    if options.is_gpu and not torch.cuda.is_available():
-        raise InputError("there is no GPU that torch can use", where=f"device={options.device}", fix="device=cpu")
+    _check_device(options)
     if ":" in options.device:
         torch.cuda.set_device(options.device)  # kernels and graphs run on the thread's own device
     torch.set_num_threads(options.threads)
@@ -105,19 +113,7 @@ def load(source: Source, options: Options) -> tuple[Chat, Engines]:
         fix = "`counterpoint models install NAME` makes the folder again; remove one that was made from a file"
         raise InputError(f"is damaged: {', '.join(wrong)}", where=folder.name, why="the checksum differs", fix=fix)
     _enough_memory(folder, options)
-    try:
-        chat = Chat.read(folder)
-        shape, weights = read(folder, device=options.device, dtype=getattr(torch, options.numbers))
-    except (SafetensorError, OSError, RuntimeError) as error:
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        fix = "a folder as `save_pretrained` writes it: config.json, *.safetensors, tokenizer.json"
-        raise InputError("these weights cannot be loaded", where=folder.name, why=first, fix=fix) from error
-    if chat.size > shape.vocabulary:
-        what = f"the tokenizer has {chat.size:,} tokens and the model {shape.vocabulary:,}"
-        raise InputError(what, where=folder.name, fix="a tokenizer that belongs to the model")
-    if chat.template is None:
-        # Base models have none, and can learn to act with any rendering: said aloud, not refused.
-        logging.getLogger("counterpoint").warning("%s has no chat template: prompts are lines of `role: text`", source.name)
+    chat, shape, weights = read_folder(folder, source.name, device=options.device, dtype=getattr(torch, options.numbers))
     if not source.layers:
         return chat, Engines({"": _engine(chat, shape, weights, options)})
     from counterpoint.team.lm.adapter import adapted
@@ -426,4 +422,6 @@ def local(spec: str, **options: Any) -> LocalModel:
     require_extra(gguf=source.is_gguf)
     if not source.is_gguf:
         shape_of(source.path)
+        check_headers(source.path)
+    _check_device(chosen)
     return LocalModel(source, chosen)

@@ -10,7 +10,7 @@ import os
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,8 @@ from counterpoint.team.lm.adapter import Adapter, adapted
 from counterpoint.team.lm.chat import Chat
 from counterpoint.team.lm.conversion import ready_folder, write_folder
 from counterpoint.team.lm.engine import Engine, Engines
-from counterpoint.team.lm.network import Network, Shape, Weights, read
+from counterpoint.team.lm.network import Network, Shape, Weights
+from counterpoint.team.lm.tensor_files import read_folder
 from counterpoint.team.lm.weights import find, lasting_name
 from counterpoint.train.lm.learner import LanguageLearner, Options
 from counterpoint.train.lm.settings import LanguageSettings
@@ -159,7 +160,8 @@ def engine_of(settings: LanguageSettings, files: ModelFiles, *, share: int = 1) 
     spaces = np.zeros(shape.vocabulary, bool)
     spaces[: min(chat.size, shape.vocabulary)] = chat.after_space[: shape.vocabulary]
     ends = sorted(i for i in {*chat.ends, *chat.lines} if i < shape.vocabulary)
-    network = Network(shape, device=device, dtype=_dtype(device))
+    fits = replace(shape, context=min(shape.context, settings.context or _CONTEXT))
+    network = Network(fits, device=device, dtype=_dtype(device))
     weights = {n: w.detach().to(network.dtype, copy=True) for n, w in files.weights.items()}
     if device.type != "cuda":
         return Engine(network, weights, ends=ends, after_space=spaces, slots=settings.slots or 64)
@@ -177,7 +179,6 @@ def read_model(spec: str, device: torch.device) -> ModelFiles:
         what = f"this run trained {len(source.policies)} policies: {', '.join(source.policies)}"
         raise InputError(what, where=source.name, fix="begin with one: counterpoint models export RUN FOLDER --policy NAME")
     folder = ready_folder(source)
-    shape, weights = read(folder, device=str(device))
+    chat, shape, weights = read_folder(folder, source.name, device=str(device))
     weights = adapted(weights, source.adapters(source.policies[0]), source.name)
-    chat = Chat.read(folder)
     return ModelFiles(source.name, folder, source.digest(), shape, weights, chat)

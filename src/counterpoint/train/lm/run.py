@@ -25,7 +25,7 @@ from counterpoint.train.lm.advantages import paid
 from counterpoint.train.lm.alerts import language_alerts
 from counterpoint.train.lm.driver import Driver, Rollout
 from counterpoint.train.lm.policies import ModelFiles, Policies, check_device, check_memory, read_model
-from counterpoint.train.lm.settings import LanguageSettings, language_settings, named_in
+from counterpoint.train.lm.settings import LanguageSettings, is_fake, language_settings, named_in
 from counterpoint.train.lm.training import LanguageTraining, Played, decisions, first_task
 from counterpoint.train.lm.worker_link import Host
 from counterpoint.train.runner import check_ray
@@ -69,13 +69,15 @@ def train_language(
     device = check_device(settings.device)
     files = read_model(settings.model, device)
     check_memory(files.shape, settings.adapters, device)
-    try:
-        with RunFolder.create(path, settings.as_dict(), about_of(settings, files)) as run:
+    was_there = path.is_dir()
+    with RunFolder.create(path, settings.as_dict(), about_of(settings, files)) as run:
+        try:
             _go_on(run, settings, tell, address=address, files=files)
-    except (InputError, NotFound, Refused):
-        if path.is_dir() and not (run := RunFolder.open(path)).metrics() and not run.evals():
-            shutil.rmtree(path)  # nothing was learned yet, and going on would end in the same way
-        raise
+        except (InputError, NotFound, Refused):
+            if not run.metrics() and not run.evals():  # nothing was learned yet, and going on would end in the same way
+                shutil.rmtree(path)
+                path.mkdir() if was_there else None
+            raise
     return RunFolder.open(path)
 
 
@@ -185,10 +187,12 @@ class LanguageSession(RunSession):
                 if t.is_done:
                     self._finish()
                 elif t.update % s.checkpoint_every == 0:
+                    t.check_weights()
                     self.save(is_best=is_best)
 
     def _finish(self) -> None:
         """The model that was made is what is kept: a last checkpoint would hold it again, with its optimiser's numbers."""
+        self.training.check_weights()
         policies = self.training.policies
         with policies.averaged():
             policies.export(self.run.path)
@@ -199,7 +203,7 @@ class LanguageSession(RunSession):
 
     def _show(self) -> None:
         i, t = self.settings.imitate, self.training
-        is_faked = i.demos.startswith("fake")
+        is_faked = is_fake(i.demos)
         traces = self._faked() if is_faked else _stored(i.demos, i.ids)
         retold, left_out = t.show(traces)
         if retold:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,7 +73,7 @@ class Prices:
 
     def __post_init__(self) -> None:
         for name, value in dataclasses.asdict(self).items():
-            if value < 0:
+            if not 0 <= value < math.inf:
                 raise InputError(f"a price of {value} for each {name}", fix="0 or more")
 
 
@@ -243,8 +244,12 @@ class LanguageSettings:
         if not 0 <= l.average < 1:
             raise InputError(f"learn.average is {l.average}", fix="0 for none, or below 1: 0.8")
         for name, rate in (("imitate.lr", i.lr), ("learn.lr", l.lr)):
-            if not 0 < rate < float("inf"):
-                raise InputError(f"{name} is {rate}", fix="above 0: 3e-5")
+            if not 0 < rate <= 1:
+                raise InputError(f"{name} is {rate}", fix="above 0 and at most 1: 3e-5")
+        if not 0 < l.temperature < math.inf:
+            raise InputError(f"learn.temperature is {l.temperature}", fix="above 0: 1.0")
+        if not l.credit and (l.updates or l.seconds):
+            raise InputError("nobody says who earned it", where="learn.credit", fix='credit = ["group_relative"]')
         if i.steps < 0 or i.seconds < 0 or l.updates < 0 or l.seconds < 0 or i.warmup < 0:
             what = "a limit below 0 in imitate.steps, .seconds, .warmup, learn.updates or .seconds"
             raise InputError(what, fix="0 for none, or above")
@@ -260,7 +265,7 @@ class LanguageSettings:
             except InputError as error:
                 raise InputError(error.what, where=error.where or f"task {mix.name}", why=error.why, fix=error.fix) from None
             spec.make_topology()
-            if self.imitate.demos.startswith("fake"):
+            if is_fake(self.imitate.demos):
                 make_model(self.imitate.demos, task, **self.imitate.options)
             if mix.harness != "text":
                 why = "a model that learns speaks in lines of text"
@@ -295,6 +300,11 @@ _LEAST = {
     "workers": 0, "slots": 0, "tokens": 0, "context": 0, "steps_per_update": 1, "threads": 1, "first_eval_seed": 0,
 }  # fmt: skip
 _TABLES: dict[str, Any] = {"imitate": Imitate, "learn": Learn, "prices": Prices}
+
+
+def is_fake(who: str) -> bool:
+    """Whether a demonstrator is a fake (`fake:0.7`), and not a store."""
+    return who.partition(":")[0] == "fake"
 
 
 def named_in(given: Mapping[str, Any]) -> list[str]:

@@ -26,11 +26,12 @@ from counterpoint.trace import Trace
 from counterpoint.trace.model_calls import chat_of
 from counterpoint.trace.rows import Credit
 from counterpoint.train.folder import FORMAT, check_format
+from counterpoint.train.learner import NotFinite
 from counterpoint.train.lm.advantages import advantages, flat_groups, paid
 from counterpoint.train.lm.driver import Driver, Rollout
 from counterpoint.train.lm.learner import Said, pairs_of, sequences_of, with_old
 from counterpoint.train.lm.policies import Policies
-from counterpoint.train.lm.settings import LanguageSettings, TaskMix
+from counterpoint.train.lm.settings import LanguageSettings, TaskMix, is_fake
 
 _LEARN, _SHOW = 1_000_000, 2_000_000
 _APART = 10_000
@@ -123,6 +124,8 @@ class LanguageTraining:
         self.demonstrators: dict[str, Any] = {}
         """How those who showed did themselves."""
         self.reference: dict[str, dict[str, torch.Tensor]] | None = None
+        self._last: dict[str, Said] = {}
+        """A call that each policy learned from last."""
         self._by_seed = [mix for mix in settings.task for _ in range(mix.share)]
 
     # -- how far
@@ -179,7 +182,7 @@ class LanguageTraining:
     def play(self, seeds: Sequence[int], *, samples: int = 1, temperature: float, name: str, model: str = "engine") -> Played:
         """Teams on the tasks of these seeds, each `samples` times."""
         s = self.settings
-        options = s.imitate.options if model.startswith("fake") else {}
+        options = s.imitate.options if is_fake(model) else {}
         rollouts = [
             Rollout(
                 spec=self.mix_of(seed).spec(seed, model, options), seed=keyed_seed(s.seed, f"{name} {seed} {k}"),
@@ -189,6 +192,10 @@ class LanguageTraining:
             for seed in seeds for k in range(samples)
         ]  # fmt: skip
         traces = self.driver.play(rollouts, self.policies.engines if model == "engine" else None)
+        for trace in traces if model == "engine" else ():
+            if not all(np.isfinite(call["note"].get("logps") or ()).all() for call in _calls(trace)):
+                what = "how likely the model finds what it says is no number"
+                raise NotFinite(what, where=trace.trace_id, fix="other weights, or a lower learning rate")
         return Played([paid(t, s.prices) for t in traces])
 
     def show(self, traces: Sequence[Trace]) -> tuple[int, int]:
@@ -238,6 +245,7 @@ class LanguageTraining:
             for name, learner in self.policies.learners.items():
                 mine = [said for k in chosen if self.shown[k][0] == name for said in self.shown[k][1]]
                 if mine:
+                    self._last[name] = mine[0]
                     learner.set_rate(rate)
                     told = learner.imitate(mine)
                     losses.append(told["loss"])
@@ -279,6 +287,7 @@ class LanguageTraining:
         sequences = 0
         for name, mine in self._taught(rows).items():
             sequences += len(mine)
+            self._last |= {name: mine[0]} if mine else {}
             report = self._improve(name, mine)
             is_one = len(self.policies.names) == 1
             told |= report if is_one else {f"{name}.{k}": v for k, v in report.items()}
@@ -397,6 +406,15 @@ class LanguageTraining:
         return row, played
 
     # -- checkpoints
+
+    def check_weights(self) -> None:
+        """Raise `NotFinite` where what was learned cannot be kept: it no longer computes numbers."""
+        for name, learner in self.policies.learners.items():
+            said = [self._last[name]] if name in self._last else []
+            is_sound = all(bool(torch.isfinite(p).all()) for p in learner.learned)
+            if not is_sound or not all(np.isfinite(x).all() for x in learner.logps(said)):
+                where = said[0].name if said else None
+                raise NotFinite("the weights no longer compute numbers", where=where, fix="a lower learning rate")
 
     def state(self) -> bytes:
         """All of it."""
