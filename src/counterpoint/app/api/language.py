@@ -149,13 +149,12 @@ def language_planned(
     config: Mapping[str, Any], *, out: Path | None, seeds: int | None, source: Path | None
 ) -> list[tuple[Path, dict[str, Any]]]:
     """Every run to be trained: its folder and its settings, all looked up."""
-    from counterpoint.team.lm.weights import find, lasting_name
-    from counterpoint.train.lm.policies import check_device
+    from counterpoint.team.lm.weights import KNOWN, find, lasting_name
     from counterpoint.train.lm.settings import is_fake, language_settings
 
     full = language_settings(config, where=None if source is None else str(source)).as_dict()
-    find(full["model"])
-    check_device(full["device"])
+    if full["model"].lower() not in KNOWN:  # a plan may be made before the model is installed, and for another machine
+        find(full["model"])
     full["model"] = lasting_name(full["model"])  # a run goes on wherever it is called from
     if not is_fake(demos := full["imitate"]["demos"]):
         full["imitate"]["demos"] = str(Path(demos).resolve())
