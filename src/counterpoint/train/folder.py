@@ -130,6 +130,14 @@ def _versions() -> dict[str, str | None]:
     }
 
 
+def flat_settings(settings: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """Settings with their tables as names with dots: learn.lr."""
+    out: dict[str, Any] = {}
+    for name, value in settings.items():
+        out |= flat_settings(value, f"{before}{name}.") if isinstance(value, Mapping) else {f"{before}{name}": value}
+    return out
+
+
 class RunFolder:
     """One run. `create` makes it, `open` reads it, `open(..., write=True)` goes on with it."""
 
@@ -220,6 +228,7 @@ class RunFolder:
         out = [] if self.is_summed else ["it was begun by an older version and has no sums: damage would not be noticed"]
         then, now = self._about.get("settings"), self.config()
         if isinstance(then, dict):
+            then, now = flat_settings(then), flat_settings(now)
             differ = [k for k in sorted({*then, *now}) if then.get(k) != now.get(k)]
             out += [f"run.toml was changed since the run began: {k} is {now.get(k)!r}, was {then.get(k)!r}" for k in differ]
         last, found = self._pointed("last"), self.latest_checkpoint()

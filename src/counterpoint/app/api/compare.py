@@ -105,21 +105,15 @@ _APART = {
 
 def _check_alike(group: Group, runs: Sequence[RunFolder]) -> None:
     """Runs that nobody put under one label are seeds of one way only where they were made alike."""
-    settings = [_flat(run.config()) for run in runs]
+    from counterpoint.train.folder import flat_settings
+
+    settings = [flat_settings(run.config()) for run in runs]
     for run, own in zip(runs[1:], settings[1:], strict=True):
         differ = [n for n in sorted({*own, *settings[0]}) if own.get(n) != settings[0].get(n) and n.split(".")[0] not in _APART]
         if differ:
             what = f"is {group.label} like {runs[0].path}, with another {', '.join(differ[:3])}"
             fix = "give each way its own LABEL=, as in a=runs/x* b=runs/y*; one label for all takes them for seeds of one way"
             raise InputError(what + (" ..." if len(differ) > 3 else ""), where=os.fspath(run.path), fix=fix)
-
-
-def _flat(settings: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """Tables of settings as names with dots."""
-    out: dict[str, Any] = {}
-    for name, value in settings.items():
-        out |= _flat(value, f"{before}{name}.") if isinstance(value, Mapping) else {f"{before}{name}": value}
-    return out
 
 
 def _paths(name: str) -> list[tuple[str | None, Path]]:
