@@ -201,3 +201,14 @@ def test_the_orders_that_nobody_decided_are_no_calls_of_anybody(traces: list[Tra
     question: Event = traces[0].events[0]
     found = call_rows(traces, credit_of("ledger", traces))
     assert (0, question.id) in {(u.trace, u.unit_id) for u in found.placement.unplaced}
+
+
+def test_options_whose_names_are_taken_are_given_by_name() -> None:
+    import counterpoint as cpt
+
+    trace = team(*TEAMS[0], "fake:1")
+    with pytest.raises(TypeError):
+        cpt.rows(trace, "token_spread", credit="ledger")  # type: ignore[call-overload]
+    of = {"credit": credit_of("ledger", [trace], {"unit": "all"})}
+    spread = cpt.rows(trace, "token_spread", given=of)
+    assert any(row.token_advantages is not None for row in spread.rows)

@@ -112,12 +112,13 @@ def test_alerts_say_what_goes_wrong_once() -> None:
         "entropy": 0.001,
         "tokens_per_call": 30.0,
         "malformed": 0.2,
+        "too_long": 0.2,
         "mismatch": 0.2,
         "kl": 0.5,
         "roles": {"lead": 5},
         "flat_groups": 0.9,
     }
-    codes = ("entropy_collapse", "length_drift", "malformed", "mismatch", "kl_jump", "silent_role", "zero_variance")
+    codes = ("entropy_collapse", "length_drift", "malformed", "too_long", "mismatch", "kl_jump", "silent_role", "zero_variance")
     for (name, value), code in zip(wrong.items(), codes, strict=True):
         bad = [*metrics, *({**good, name: value, "update": 10 + i} for i in range(5))]
         found = [a.code for a in language_alerts(bad, [])]

@@ -85,10 +85,18 @@ def forked_by(*, model: Any, base_url: str | None, key_env: str | None, allow: S
     return replay
 
 
-def rows(traces: Source, credit: Credit | str = "group_relative", *, store: StorePlace = None, **options: Any) -> CallRows:
+def rows(
+    traces: Source,
+    credit: Credit | str = "group_relative",
+    *,
+    store: StorePlace = None,
+    given: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> CallRows:
     """Training rows: one per model call, with the advantage that a credit of any unit gives it.
 
-    `credit` is the name of a mechanism, with its `options`, or a credit that was computed of these very traces. Credit of an
+    `credit` is the name of a mechanism, with its `options`, or a credit that was computed of these very traces; options by names
+    that are taken here go into `given`, as in `rows(traces, "token_spread", given={"credit": "ledger"})`. Credit of an
     effect goes to the call that caused it; what no call carries is in `placement.unplaced` with its amount.
 
     >>> import counterpoint as cpt
@@ -100,8 +108,9 @@ def rows(traces: Source, credit: Credit | str = "group_relative", *, store: Stor
     from counterpoint.credit.call_rows import call_rows
 
     many = many_traces(traces, store)
-    given = credit_of(credit, many, options, replay=replay_of) if isinstance(credit, str) else credit
-    return call_rows(many, given)
+    told = {**options, **(given or {})}
+    found = credit_of(credit, many, told, replay=replay_of) if isinstance(credit, str) else credit
+    return call_rows(many, found)
 
 
 def reward(traces: Source, kind: str = "team_outcome", *, store: StorePlace = None, **options: Any) -> Signals:

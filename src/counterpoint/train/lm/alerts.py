@@ -3,6 +3,7 @@
     entropy_collapse   the model has become nearly certain of every word it writes, and was not before
     length_drift       answers are twice as long, or half as long, as they were
     malformed          more than one answer in twenty is no legal act
+    too_long           more than one call in twenty has a prompt that does not fit, and is not answered
     mismatch           the engine's log-probabilities are not the learner's
     kl_jump            an update moved the policy far from what had sampled
     silent_role        a role that used to speak does not speak any more
@@ -46,7 +47,7 @@ def language_alerts(metrics: Sequence[Row], alerts: Sequence[Row]) -> list[Langu
     if not rows:
         return []
     recent = {a["code"] for a in alerts if metrics[-1]["update"] - a["update"] < AGAIN}
-    found = (_entropy(rows), _length(rows), _malformed(rows), _mismatch(rows), _kl(rows), _silent(rows), _flat(rows))
+    found = (look(rows) for look in (_entropy, _length, _malformed, _too_long, _mismatch, _kl, _silent, _flat))
     return [alert for alert in found if alert is not None and alert.code not in recent]
 
 
@@ -72,6 +73,14 @@ def _malformed(rows: Sequence[Row]) -> LanguageAlert | None:
         return None
     fix = "more imitation first, or a lower rate; counterpoint show has the error of each such call"
     return LanguageAlert("malformed", f"{now:.0%} of the answers are no legal act", fix)
+
+
+def _too_long(rows: Sequence[Row]) -> LanguageAlert | None:
+    now = _mean(rows[-WINDOW:], "too_long")
+    if not now > _MALFORMED:
+        return None
+    what = f"{now:.0%} of the prompts are longer than the context, and are not answered"
+    return LanguageAlert("too_long", what, "a longer context (context=), smaller tasks, or fewer turns (limits.turns)")
 
 
 def _mismatch(rows: Sequence[Row]) -> LanguageAlert | None:
