@@ -134,7 +134,8 @@ def flat_settings(settings: Mapping[str, Any], before: str = "") -> dict[str, An
     """Settings with their tables as names with dots: learn.lr."""
     out: dict[str, Any] = {}
     for name, value in settings.items():
-        out |= flat_settings(value, f"{before}{name}.") if isinstance(value, Mapping) else {f"{before}{name}": value}
+        is_table = isinstance(value, Mapping) and len(value) > 0  # an empty one is a value
+        out |= flat_settings(value, f"{before}{name}.") if is_table else {f"{before}{name}": value}
     return out
 
 
