@@ -77,7 +77,7 @@ class Chat:
         # a token that the template opens or closes a turn with ends an answer too: what follows is not the model's to say
         special = {t.content: i for i, t in tokenizer.get_added_tokens_decoder().items() if t.special}
         ends += [i for text, i in sorted(special.items()) if template and text in template]
-        known = list(dict.fromkeys(e for e in ends if type(e) is int and 0 <= e < tokenizer.get_vocab_size()))
+        known = list(dict.fromkeys(e for e in ends if type(e) is int and e >= 0 and tokenizer.id_to_token(e) is not None))
         return cls(tokenizer, template=template, ends=known, names=names)
 
     @classmethod

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-
-
 _FIX = "a folder as `save_pretrained` writes it: config.json, *.safetensors, tokenizer.json"
 
 

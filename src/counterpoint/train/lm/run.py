@@ -76,7 +76,8 @@ def train_language(
         except (InputError, NotFound, Refused):
             if not run.metrics() and not run.evals():  # nothing was learned yet, and going on would end in the same way
                 shutil.rmtree(path)
-                path.mkdir() if was_there else None
+                if was_there:
+                    path.mkdir()
             raise
     return RunFolder.open(path)
 

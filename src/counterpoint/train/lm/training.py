@@ -124,8 +124,6 @@ class LanguageTraining:
         self.demonstrators: dict[str, Any] = {}
         """How those who showed did themselves."""
         self.reference: dict[str, dict[str, torch.Tensor]] | None = None
-        self._last: dict[str, Said] = {}
-        """A call that each policy learned from last."""
         self._by_seed = [mix for mix in settings.task for _ in range(mix.share)]
 
     # -- how far
@@ -245,7 +243,6 @@ class LanguageTraining:
             for name, learner in self.policies.learners.items():
                 mine = [said for k in chosen if self.shown[k][0] == name for said in self.shown[k][1]]
                 if mine:
-                    self._last[name] = mine[0]
                     learner.set_rate(rate)
                     told = learner.imitate(mine)
                     losses.append(told["loss"])
@@ -287,7 +284,6 @@ class LanguageTraining:
         sequences = 0
         for name, mine in self._taught(rows).items():
             sequences += len(mine)
-            self._last |= {name: mine[0]} if mine else {}
             report = self._improve(name, mine)
             is_one = len(self.policies.names) == 1
             told |= report if is_one else {f"{name}.{k}": v for k, v in report.items()}
@@ -408,13 +404,10 @@ class LanguageTraining:
     # -- checkpoints
 
     def check_weights(self) -> None:
-        """Raise `NotFinite` where what was learned cannot be kept: it no longer computes numbers."""
+        """Raise `NotFinite` where weights are no numbers any more, and cannot be kept."""
         for name, learner in self.policies.learners.items():
-            said = [self._last[name]] if name in self._last else []
-            is_sound = all(bool(torch.isfinite(p).all()) for p in learner.learned)
-            if not is_sound or not all(np.isfinite(x).all() for x in learner.logps(said)):
-                where = said[0].name if said else None
-                raise NotFinite("the weights no longer compute numbers", where=where, fix="a lower learning rate")
+            if not all(bool(torch.isfinite(p).all()) for p in learner.learned):
+                raise NotFinite("the weights are no numbers any more", where=f"policy {name}", fix="a lower learning rate")
 
     def state(self) -> bytes:
         """All of it."""
