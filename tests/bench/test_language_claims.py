@@ -52,13 +52,15 @@ def test_finished_runs_are_joined_without_a_gpu(tmp_path: Path, monkeypatch: pyt
     assert found["8 workers: agent credit, nats per token that an update moves"].value == pytest.approx(0.002)
 
 
-def test_the_control_is_held_against_agent_credit_and_asks_for_no_other_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_controls_are_held_against_agent_credit_and_ask_for_no_other_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COUNTERPOINT_RUNS", str(tmp_path))
     home = tmp_path / "claims" / "lm-credit" / "8-workers"
     finished(home / "start-0", [], solved=0.01, score=0.7)
     finished(home / "agent-0-0", [0.1, 0.7], solved=0.2, score=0.9)
+    finished(home / "matched-0-0", [0.1, 0.8], solved=0.25, score=0.8)
     finished(home / "control-0-0", [0.1, 0.6], solved=0.15, score=0.8)
     found = {row.name: row.value for row in eight_workers_control(seed=0, seeds=1)}
     assert found["8 workers: team credit at twice the rate, score"] == pytest.approx(0.8)
     assert found["8 workers: agent over team credit at twice the rate, solved"] == pytest.approx(0.05)
     assert found["8 workers: agent over team credit at twice the rate, score while learning"] == pytest.approx(0.1)
+    assert found["8 workers: agent over team credit at 1.4 times the rate, solved"] == pytest.approx(-0.05)

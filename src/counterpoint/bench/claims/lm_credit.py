@@ -5,11 +5,13 @@ its team's score against the other teams on the task (team); a worker by what th
 (agent); or everybody by what changed the score of all that was returned so far (ledger). All play the same number of teams: the
 counterfactuals make a merge again and ask no model, so forks cost no calls. Seeds, tasks and first samples are the same for all.
 
-At the same learning rate, updates by agent credit move the model further, by 1.8 times on the calls that they learn from. So a
-control has team credit at twice the rate: what agent credit has more than that is not the length of its steps.
+At the same learning rate, updates by agent credit move the model further, by 1.8 times on the calls that they learn from. So two
+controls have team credit at 1.4 times the rate, which with eight workers should move the model as far as agent credit does in the
+first update (0.0051 nats per token; team credit moves it 0.0020, and at twice the rate 0.0136), and at twice the rate: what agent
+credit has more than those is not the length of its steps.
 
 `counterpoint reproduce counterpoint.bench.claims.lm_credit:eight_workers` is one width by itself, `:eight_workers_control` its
-control (also `two_workers`, `two_workers_control`).
+controls (also `two_workers`, `two_workers_control`).
 """
 
 from __future__ import annotations
@@ -41,9 +43,10 @@ _ARMS: dict[str, dict[str, Any]] = {
     "team": {"credit": ["group_relative"]},
     "agent": {"credit": ["group_relative", "difference"]},
     "ledger": {"credit": ["group_relative", "ledger"]},
+    "matched": {"credit": ["group_relative"], "lr": 1.4e-4},
     "control": {"credit": ["group_relative"], "lr": 2e-4},
 }
-_NAMES = {"control": "team credit at twice the rate"}
+_NAMES = {"matched": "team credit at 1.4 times the rate", "control": "team credit at twice the rate"}
 _TWO: tuple[str, dict[str, Any], dict[str, int]] = "2 workers", T1, {"updates": 12, "groups": 16}
 _EIGHT: tuple[str, dict[str, Any], dict[str, int]] = "8 workers", ledger_hunt(24, 8, width=8), {"updates": 8, "groups": 6}
 
@@ -65,12 +68,12 @@ def eight_workers(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
 
 
 def two_workers_control(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
-    """The control of teams of 2."""
+    """The controls of teams of 2."""
     yield from _held_to_longer_steps(*_TWO, seed, seeds)
 
 
 def eight_workers_control(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
-    """The control of teams of 8."""
+    """The controls of teams of 8."""
     yield from _held_to_longer_steps(*_EIGHT, seed, seeds)
 
 
@@ -86,10 +89,11 @@ def _credited(team: str, task: dict[str, Any], length: dict[str, int], seed: int
 
 
 def _held_to_longer_steps(team: str, task: dict[str, Any], length: dict[str, int], seed: int, seeds: int) -> Iterator[ClaimRow]:
-    """One width's control, and what agent credit has more than it."""
-    _, runs = _made(team, task, length, seed, seeds, ("agent", "control"))
-    yield from _rows_of(team, "control", runs["control"])
-    yield from _over(team, "agent", runs["agent"], "control", runs["control"])
+    """One width's controls, and what agent credit has more than them."""
+    _, runs = _made(team, task, length, seed, seeds, ("agent", *_NAMES))
+    for arm in _NAMES:
+        yield from _rows_of(team, arm, runs[arm])
+        yield from _over(team, "agent", runs["agent"], arm, runs[arm])
 
 
 def _made(
