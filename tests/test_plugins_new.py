@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -128,3 +130,15 @@ def test_commands_of_other_packages(here: Path, monkeypatch: pytest.MonkeyPatch,
     assert "cannot be loaded" in told["broken"]["help"]
     assert run("my_lab.tokens:json", "x") == 2  # a module, no command
     assert "not a click command" in capsys.readouterr().err
+
+
+def test_a_warning_is_one_line_on_stderr_and_names_its_place_only_in_debugging(tmp_path: Path) -> None:
+    (tmp_path / "warns.py").write_text(
+        "import click, warnings\n@click.command()\ndef it():\n    warnings.warn('a worker was replaced', RuntimeWarning)\n    click.echo('{}')\n"
+    )
+    for asked, said in (([], ["warning: a worker was replaced"]), (["--debug"], ["RuntimeWarning: a worker was replaced"])):
+        words = [sys.executable, "-m", "counterpoint", *asked, "warns:it"]
+        found = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)})
+        assert (found.returncode, found.stdout) == (0, "{}\n")
+        assert [line for line in said if line in found.stderr] == said
+        assert ("warns.py:4" in found.stderr) == bool(asked)

@@ -143,6 +143,19 @@ def test_the_command_lists_shows_and_says_damage(kept: Path) -> None:
     assert "damaged: config.json" in broken.stdout
 
 
+def test_weights_that_are_cut_off_are_not_ready(kept: Path) -> None:
+    file = some_weights(kept / "mine") / "model.safetensors"
+    whole = file.read_bytes()
+    for data, why in ((whole[:-4], f"is cut off: {len(whole) - 4:,} of {len(whole):,} bytes"), (whole[:40], "is no safetensors file")):
+        file.write_bytes(data)
+        (found,) = (row for row in listed() if row.name == "mine")
+        assert (found.state, found.source) == ("cannot be read", f"model.safetensors {why}")
+        shown = CliRunner().invoke(models, ["show", "mine"])
+        assert shown.exit_code == 4
+        assert why in shown.stdout
+        assert "bring the files once more" in shown.stderr
+
+
 def test_an_unknown_name_is_not_found() -> None:
     for args in (["show", "smolm2"], ["install", "smollm3-135m"]):
         result = CliRunner().invoke(models, args)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
+from typing import Any
 
 import click
 
@@ -92,10 +94,17 @@ def _print_error(error: CounterpointError, *, as_json: bool) -> None:
     click.echo("\n".join(lines), err=True)
 
 
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """A warning as one line on stderr, without the place in the source that gave it."""
+    click.echo(f"warning: {message}", err=True)
+
+
 def main(argv: list[str] | None = None) -> None:
     """Run a command and end the process with its exit code."""
     args = sys.argv[1:] if argv is None else argv
     debug = "--debug" in args
+    if not debug:
+        warnings.showwarning = _show_warning
     args = [a for a in args if a != "--debug"]
     from counterpoint.app.cli._progress import shown
 

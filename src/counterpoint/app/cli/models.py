@@ -93,7 +93,7 @@ def show(ctx: click.Context, name: str, as_json: bool) -> None:
 
     NAME is one that `counterpoint models` lists, a folder, a .gguf file, or the folder of a run.
     """
-    from counterpoint.team.lm.weights import damaged
+    from counterpoint.team.lm.weights import KNOWN, damaged
 
     found = _find(name)
     wrong = damaged(found.path) if found.path is not None and found.path.is_dir() else None
@@ -114,9 +114,10 @@ def show(ctx: click.Context, name: str, as_json: bool) -> None:
             ("path", about["path"] or "-"),
         ]
         click.echo(table((found.name, ""), rows))
-    if wrong:
+    if wrong or found.state == "cannot be read":
         if not as_json:
-            note(f"fix    counterpoint models install {found.name}")
+            own = "bring the files once more"
+            note(f"fix    {f'counterpoint models install {found.name}' if found.name in KNOWN else own}")
         ctx.exit(4)
 
 

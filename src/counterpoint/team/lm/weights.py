@@ -14,9 +14,10 @@ import hashlib
 import importlib
 import importlib.util
 import json
+import math
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -252,12 +253,12 @@ class FoundWeights:
     name: str
     """What to call it by."""
     state: str
-    """`ready`, `in the package` (installed, not yet converted), `not installed`, or of a run, `cannot be read`."""
+    """`ready`, `in the package` (installed, not yet converted), `not installed`, or `cannot be read`."""
     size_bytes: int | None
     parameters: int | None
     dtype: str | None
     source: str | None
-    """Where it is from; None: nobody wrote it down."""
+    """Where it is from, or why it cannot be read; None: nobody wrote it down."""
     licence: str | None
     path: Path | None
 
@@ -307,9 +308,14 @@ def described(source: Source) -> FoundWeights:
     path = source.path
     files = [path] if source.is_gguf else [p for p in path.iterdir() if p.is_file()]
     size = sum(p.stat().st_size for p in files)
-    parameters, dtype = (None, "gguf") if source.is_gguf else _counted(path)
+    parameters, dtype, fault = (None, "gguf", None) if source.is_gguf else _counted(sorted(path.glob("*.safetensors")))
+    for layer in source.layers:
+        fault = fault or _counted(file for _, file in layer)[2]
     said = {"source": f"file {path.name}"} if source.is_gguf else manifest(path)
     name = path.stem if source.is_gguf else next((k.name for k in KNOWN.values() if k.folder == path.name), path.name)
+    if fault is not None:
+        named = name if source.run is None else source.name
+        return FoundWeights(named, "cannot be read", size, None, None, fault, said.get("licence"), source.run or path)
     if source.run is None:
         return FoundWeights(name, "ready", size, parameters, dtype, said.get("source"), said.get("licence"), path)
     about = "trained weights"
@@ -346,24 +352,23 @@ def manifest(path: Path) -> dict[str, Any]:
     return said if isinstance(said, dict) else {}
 
 
-def _counted(path: Path) -> tuple[int | None, str | None]:
-    """Parameters and number format, from the headers of the safetensors files."""
+def _counted(files: Iterable[Path]) -> tuple[int | None, str | None, str | None]:
+    """Parameters and number format, from the headers of the safetensors files, and which file is no such file or cut off."""
     count, formats = 0, set()
-    for file in path.glob("*.safetensors"):
+    for file in files:
         try:
             with file.open("rb") as data:
                 (length,) = struct.unpack("<Q", data.read(8))
                 header = json.loads(data.read(length)) if length < 2**27 else {}
-            for name, entry in header.items():
-                if name != "__metadata__":
-                    size = 1
-                    for side in entry["shape"]:
-                        size *= side
-                    count += size
-                    formats.add(str(entry["dtype"]).lower())
-        except (OSError, ValueError, KeyError, TypeError, struct.error):
-            return None, None
-    return (count, "+".join(sorted(formats))) if formats else (None, None)
+            tensors = [entry for name, entry in header.items() if name != "__metadata__"]
+            count += sum(math.prod(entry["shape"]) for entry in tensors)
+            formats |= {str(entry["dtype"]).lower() for entry in tensors}
+            asked = 8 + length + max((entry["data_offsets"][1] for entry in tensors), default=0)
+        except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, struct.error):
+            return None, None, f"{file.name} is no safetensors file"
+        if file.stat().st_size < asked:
+            return None, None, f"{file.name} is cut off: {file.stat().st_size:,} of {asked:,} bytes"
+    return (count, "+".join(sorted(formats)), None) if formats else (None, None, None)
 
 
 def damaged(path: Path) -> list[str] | None:
