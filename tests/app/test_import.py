@@ -19,7 +19,8 @@ import zstandard
 
 from counterpoint import Store
 from counterpoint.app.cli.import_ import summary
-from counterpoint.app.importing import Account, Outcome, import_sessions, sessions_under, span
+from counterpoint.app.import_account import Account, Outcome
+from counterpoint.app.importing import import_sessions, sessions_under, span
 from counterpoint.app.logs import Found, find, importers, read_logs
 from counterpoint.formats.importing import files
 from counterpoint.trace.check import problems
@@ -86,6 +87,27 @@ def test_a_session_that_grew_is_updated_not_doubled(cpt: Run, tmp_path: Path) ->
     with Store(tmp_path / "traces", create=False) as store:
         assert store.ids() == [SHOP]
         assert len(store.get(SHOP).events) > few
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_session_of_which_less_is_left_stays_as_it_is_stored(jobs: str, cpt: Run, tmp_path: Path) -> None:
+    """A file that was cut off, and transcripts of sub-agents that were deleted: the store may be the only copy."""
+    shutil.copytree(CLAUDE / "projects" / "-repo-shop", tmp_path / "logs")
+    told(cpt("import", "logs", "--json", cwd=tmp_path))
+    with Store(tmp_path / "traces", create=False) as store:
+        before = store.get(SHOP)
+    for folder in (tmp_path / "logs").rglob("subagents"):
+        shutil.rmtree(folder)
+    log = tmp_path / "logs" / f"{SHOP}.jsonl"
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:8]))
+    done = cpt("import", "logs", "--jobs", jobs, cwd=tmp_path)
+    assert "kept     1 session of which the store has more than was read" in done.stdout
+    with Store(tmp_path / "traces", create=False) as store:
+        assert store.get(SHOP) == before
+    assert cpt("rm", SHOP, "--yes", cwd=tmp_path).returncode == 0
+    told(cpt("import", "logs", "--json", "--jobs", jobs, cwd=tmp_path))
+    with Store(tmp_path / "traces", create=False) as store:
+        assert 0 < len(store.get(SHOP).events) < len(before.events)
 
 
 def test_dry_run_stores_nothing(cpt: Run, tmp_path: Path) -> None:

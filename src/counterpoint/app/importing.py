@@ -1,9 +1,9 @@
 """Logs into a store: session by session, again and again without doubling, with an account of what was found.
 
 Always true: a session whose files have not changed since they were imported is not read again; one that grew replaces what it
-was; one that fails is named and the rest goes on. What is remembered about imports (`imports/` in the store) only saves work:
-without it everything is read again and the store stays the same. One session, and at most `_BATCH` events that wait
-to be stored, are in memory.
+was, and one of which less is left does not; one that fails is named and the rest goes on. What is remembered about imports
+(`imports/` in the store) only saves work: without it everything is read again and the store stays the same. One session, and at
+most `_BATCH` events that wait to be stored, are in memory.
 """
 
 from __future__ import annotations
@@ -12,18 +12,17 @@ import gc
 import os
 import re
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
+from counterpoint.app.import_account import Outcome
+from counterpoint.app.import_identity import put_away
 from counterpoint.app.logs import Found, find, importer
 from counterpoint.errors import InputError
 from counterpoint.files import put
@@ -35,7 +34,6 @@ from counterpoint.formats.masking import glance
 from counterpoint.store import Store
 from counterpoint.trace import Trace
 from counterpoint.trace.keys import STATED
-from counterpoint.trace.quantities import NO_TRANSCRIPT
 
 # Traces wait to be stored until there are so many events or characters of text: small sessions share a part of the lake.
 _BATCH = 10_000
@@ -43,7 +41,6 @@ _BATCH_TEXT = 6_000_000
 # Sessions that a worker takes at once: enough to share a part of the lake, few enough to share out the work.
 _TOGETHER = 8
 _UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-_NO_USAGE = "the tokens of a model call"
 
 
 def homes() -> list[tuple[str, Path]]:
@@ -97,90 +94,6 @@ def _is_of(session: Session, project: str) -> bool:
     return any(where.search(f.head()) for f in session.files)
 
 
-@dataclass
-class Outcome:
-    """What became of one session."""
-
-    importer: str
-    session: str
-    status: str
-    """added, updated, unchanged, empty or failed."""
-    traces: list[str] = field(default_factory=list)
-    agents: int = 0
-    events: int = 0
-    tokens: int = 0
-    stated: int = 0
-    """Tokens of agents whose transcript is not there, as others state them."""
-    report: Report = field(default_factory=Report)
-    secrets: Counter[str] = field(default_factory=Counter)
-    """About how many there are in what was stored together: told with the last session of it."""
-    error: str | None = None
-    seconds: float = 0.0
-
-    def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
-        plain = {"importer": self.importer, "session": self.session, "status": self.status, "traces": self.traces}
-        counts = {"agents": self.agents, "events": self.events, "tokens": self.tokens, "secrets": dict(self.secrets)}
-        return {**plain, **counts, "report": self.report.as_dict(), "error": self.error}
-
-
-@dataclass
-class Account:
-    """All outcomes together: what the summary says."""
-
-    by_importer: dict[str, Counter[str]] = field(default_factory=dict)
-    """Importer to counts: sessions, traces, agents, events, and sessions by status."""
-    seconds: dict[str, float] = field(default_factory=dict)
-    report: Report = field(default_factory=Report)
-    tokens: int = 0
-    stated: int = 0
-    traces: int = 0
-    """Traces that were stored, or were there already."""
-    secrets: Counter[str] = field(default_factory=Counter)
-    failed: list[Outcome] = field(default_factory=list)
-
-    def add(self, outcome: Outcome) -> None:
-        """Count an outcome in."""
-        counts = self.by_importer.setdefault(outcome.importer, Counter())
-        traces = len(outcome.traces) if outcome.status != "failed" else 0
-        counts.update(sessions=1, traces=traces, agents=outcome.agents, events=outcome.events)
-        counts[outcome.status] += 1
-        self.seconds[outcome.importer] = self.seconds.get(outcome.importer, 0.0) + outcome.seconds
-        self.report.add(outcome.report)
-        self.tokens += outcome.tokens
-        self.stated += outcome.stated
-        self.traces += traces
-        self.secrets.update(outcome.secrets)
-        if outcome.status == "failed":
-            self.failed.append(outcome)
-
-    @property
-    def without_usage(self) -> int:
-        """Model calls whose tokens the source does not say."""
-        return self.report.lacks.get(_NO_USAGE, 0)
-
-    @property
-    def without_transcript(self) -> int:
-        """Agents that are known and whose records are not there."""
-        return self.report.lacks.get(NO_TRANSCRIPT, 0)
-
-    def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
-        return {
-            "sources": {name: dict(counts) for name, counts in self.by_importer.items()},
-            "traces": self.traces,
-            **self.report.as_dict(),
-            "tokens": {
-                "accounted": self.tokens,
-                "stated": self.stated,
-                "model_calls_without_usage": self.without_usage,
-                "agents_without_transcript": self.without_transcript,
-            },
-            "secrets": dict(self.secrets),
-            "failed": [o.as_dict() for o in self.failed],
-        }
-
-
 def import_sessions(
     sessions: Iterable[tuple[str, Session]],
     store: Store | None,
@@ -201,10 +114,12 @@ def import_sessions(
         for name, session in sessions:
             session.prices = prices
             key, print_ = f"{name}:{session.key}", _fingerprint(session)
-            if not is_again and memory.knows(key, print_):
+            is_known = memory.knows(key, print_)
+            if is_known and not is_again:
                 yield Outcome(name, session.key, "unchanged", traces=memory.traces(key))
                 continue
             outcome, traces = _read(name, session, is_strict=is_strict)
+            outcome.is_reread = is_known
             memory.keep_identity(key, session, outcome, traces)
             waiting += [(outcome, trace) for trace in traces]
             done.append((key, print_, outcome))
@@ -234,10 +149,11 @@ def import_in_parallel(
         changed = []
         for name, session in sessions:
             key = f"{name}:{session.key}"
-            if not is_again and memory.knows(key, _fingerprint(session)):
+            is_known = memory.knows(key, _fingerprint(session))
+            if is_known and not is_again:
                 yield Outcome(name, session.key, "unchanged", traces=memory.traces(key))
             else:
-                changed.append((name, session))
+                changed.append((name, session, is_known))
         changed.sort(key=lambda row: -sum(f.size for f in row[1].files))
         parts = [changed[k : k + _TOGETHER] for k in range(0, len(changed), _TOGETHER)]
         # Processes of their own, not forks: Arrow's threads and the store's do not survive a fork.
@@ -252,18 +168,19 @@ def import_in_parallel(
                 memory.save()
 
 
-def _part(folder: Path, prices: Prices, sessions: list[tuple[str, Session]]) -> list[tuple[str, str, Outcome]]:
+def _part(folder: Path, prices: Prices, sessions: list[tuple[str, Session, bool]]) -> list[tuple[str, str, Outcome]]:
     """In a worker: read and store some sessions."""
     waiting: list[tuple[Outcome, Trace]] = []
     done = []
     with Store(folder, create=False) as store:
-        for name, session in sessions:
+        for name, session, is_known in sessions:
             session.prices = prices
             outcome, traces = _read(name, session, is_strict=False)
+            outcome.is_reread = is_known
             waiting += [(outcome, trace) for trace in traces]
             done.append((f"{name}:{session.key}", _fingerprint(session), outcome))
         _count_secrets(waiting)
-        _store(waiting, store)
+        put_away(waiting, store)
     return done
 
 
@@ -272,7 +189,7 @@ def _settle(
 ) -> list[Outcome]:
     """Store what waits; only then is a session done, and remembered."""
     _count_secrets(waiting)
-    _store(waiting, store)
+    put_away(waiting, store)
     settled, done[:] = list(done), []
     for key, print_, outcome in settled:
         memory.note(key, print_, outcome)
@@ -319,83 +236,6 @@ def _strictly(outcome: Outcome) -> InputError:
     more = outcome.report.broken_count - 1
     what = str(first["what"]) + (f", and {more:,} more" if more > 0 else "")
     return InputError(what, where=where, fix="repair it, or import without --strict: the rest of the session is read")
-
-
-# -- identity ------------------------------------------------------------------------------------------------------------------
-# Where a file lies says nothing about which run it holds. A source with ids of its own is believed: the same id and the same
-# first event are the same run, which may have grown. Where a source has none, all that the run says tells it from others.
-
-
-def source_of(importer: str, trace: Trace) -> str:
-    """Where a trace comes from, as the store keeps it: another run has another one, the same run the same."""
-    run = trace.meta["import"].get("run")
-    if run is None and trace.events:
-        first = trace.events[0]
-        said = f"{first.id}\0{first.at}\0{first.content_ref}"
-        run = f"{trace.trace_id}:{blake2b(said.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"
-    return f"{importer}:{run}"
-
-
-def _store(waiting: list[tuple[Outcome, Trace]], store: Store | None) -> None:
-    """Put the waiting traces away. A run whose id another run has already is stored under an id of its own."""
-    batch, waiting[:] = list(waiting), []
-    if store is None or not batch:
-        return
-    longest: dict[tuple[str, str], int] = {}
-    sources = [source_of(outcome.importer, trace) for outcome, trace in batch]
-    for (_, trace), source in zip(batch, sources, strict=True):
-        key = trace.trace_id, source
-        longest[key] = max(longest.get(key, 0), len(trace.events))
-    kept = [
-        (outcome, trace, source)
-        for (outcome, trace), source in zip(batch, sources, strict=True)
-        if len(trace.events) == longest[trace.trace_id, source]  # of two copies of one run, the one that goes further
-    ]
-    new = [trace.trace_id not in store for _, trace, _ in kept]
-    try:
-        done = store.add_many([trace for _, trace, _ in kept], [source for _, _, source in kept])
-    except InputError:
-        done = [_store_alone(outcome, trace, source, store) for outcome, trace, source in kept]
-    for (outcome, _, _), what, is_new in zip(kept, done, new, strict=True):
-        if outcome.status != "failed" and not is_new:
-            outcome.status = what
-
-
-def _store_alone(outcome: Outcome, trace: Trace, source: str, store: Store) -> str:
-    """Store a trace whose id may be another run's: then under an id of its own, which it gets again next time."""
-    mark = blake2b(source.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
-    others = [f"{outcome.importer}-{trace.trace_id}"] if _importer_of(store, trace.trace_id) != outcome.importer else []
-    for name in (trace.trace_id, *others, f"{trace.trace_id}-{mark}"):
-        try:
-            what = store.add(msgspec.structs.replace(trace, trace_id=name), source)
-        except InputError as error:
-            if name == trace.trace_id and not others and _is_same_run(store, trace):
-                return store.add(trace)
-            outcome.error = error.one_line()
-            continue
-        if name != trace.trace_id:
-            outcome.traces[outcome.traces.index(trace.trace_id)] = name
-            outcome.report.mended["runs whose id another run has: stored under another"] += 1
-        outcome.error = None
-        return what
-    outcome.status = "failed"
-    return "failed"
-
-
-def _importer_of(store: Store, trace_id: str) -> str:
-    """Which importer stored a trace."""
-    return next((str(row.source or "").partition(":")[0] for row in store.rows() if row.id == trace_id), "")
-
-
-def _is_same_run(store: Store, trace: Trace) -> bool:
-    """Whether a stored trace is an earlier reading of this one: most events of the shorter are in the longer.
-
-    Asked only where the first event differs, as when an earlier span came in late.
-    """
-    if trace.meta["import"].get("run") is not None:
-        return False
-    stored, own = ({e.id for e in t.events} for t in (store.get(trace.trace_id), trace))
-    return 2 * len(stored & own) > min(len(stored), len(own))
 
 
 def _fingerprint(session: Session) -> str:

@@ -23,7 +23,7 @@ from counterpoint.errors import InputError, NotFound
 if TYPE_CHECKING:
     from collections import Counter
 
-    from counterpoint.app.importing import Account, Outcome
+    from counterpoint.app.import_account import Account, Outcome
     from counterpoint.app.logs import Found
     from counterpoint.formats.importing.usage import Prices
 
@@ -70,7 +70,8 @@ def import_(paths: tuple[str, ...], format_: str | None, is_following: bool, as_
     if is_following:
         follow(places, format_, table, options, as_json=as_json)
         return
-    from counterpoint.app.importing import Account, sessions_under, span
+    from counterpoint.app.import_account import Account
+    from counterpoint.app.importing import sessions_under, span
 
     since = time.time() - span(options["last"]) if options["last"] else None
     found = sessions_under(places, format=format_, since=since, project=options["project"], limit=options["limit"])
@@ -131,7 +132,7 @@ def _own_files(found: Found, since: float | None) -> list[str]:
 
 def _own(paths: list[str], options: dict[str, Any], *, quiet: bool) -> Iterator[Outcome]:
     """Traces that Counterpoint exported, with what people said about them; what is stored already stays as it is."""
-    from counterpoint.app.importing import Outcome
+    from counterpoint.app.import_account import Outcome
     from counterpoint.app.library import read
 
     if not paths:
@@ -266,6 +267,8 @@ def summary(account: Account, found: Found, *, is_dry: bool = False) -> str:
         lines.append(f"unknown  {counted(report.unknown.total(), 'record')} of kinds we do not know ({_listed(report.unknown)})")
     if report.mended:
         lines.append(f"repaired {_listed(report.mended)}")
+    if kept := sum(counts["kept"] for counts in account.by_importer.values()):
+        lines.append(f"kept     {counted(kept, 'session')} of which the store has more than was read (`rm` it to let it in)")
     lacks = {what: n for what, n in report.lacks.items() if not what.startswith(("the tokens", "the transcript of a sub-agent"))}
     lines += [f"missing  {what} ({n:,})" for what, n in sorted(lacks.items(), key=lambda row: -row[1])[:5]]
     lines += _skipped(found)
@@ -276,7 +279,7 @@ def summary(account: Account, found: Found, *, is_dry: bool = False) -> str:
 
 
 def _statuses(counts: Counter[str]) -> str:
-    return ", ".join(f"{counts[s]:,} {s}" for s in ("updated", "unchanged", "empty", "failed") if counts[s])
+    return ", ".join(f"{counts[s]:,} {s}" for s in ("updated", "unchanged", "kept", "empty", "failed") if counts[s])
 
 
 def _listed(counts: Counter[str]) -> str:

@@ -1,0 +1,98 @@
+"""What became of the sessions that were imported: of each, and of all together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from counterpoint.formats.importing.report import Report
+from counterpoint.trace.quantities import NO_TRANSCRIPT
+
+_NO_USAGE = "the tokens of a model call"
+
+
+@dataclass
+class Outcome:
+    """What became of one session."""
+
+    importer: str
+    session: str
+    status: str
+    """added, updated, unchanged, kept (the store has more of it), empty or failed."""
+    traces: list[str] = field(default_factory=list)
+    agents: int = 0
+    events: int = 0
+    tokens: int = 0
+    stated: int = 0
+    """Tokens of agents whose transcript is not there, as others state them."""
+    report: Report = field(default_factory=Report)
+    secrets: Counter[str] = field(default_factory=Counter)
+    """About how many there are in what was stored together: told with the last session of it."""
+    error: str | None = None
+    seconds: float = 0.0
+    is_reread: bool = False
+    """Whether its files are those of the import before: what is found less is then no loss of theirs."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        plain = {"importer": self.importer, "session": self.session, "status": self.status, "traces": self.traces}
+        counts = {"agents": self.agents, "events": self.events, "tokens": self.tokens, "secrets": dict(self.secrets)}
+        return {**plain, **counts, "report": self.report.as_dict(), "error": self.error}
+
+
+@dataclass
+class Account:
+    """All outcomes together: what the summary says."""
+
+    by_importer: dict[str, Counter[str]] = field(default_factory=dict)
+    """Importer to counts: sessions, traces, agents, events, and sessions by status."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    report: Report = field(default_factory=Report)
+    tokens: int = 0
+    stated: int = 0
+    traces: int = 0
+    """Traces that were stored, or were there already."""
+    secrets: Counter[str] = field(default_factory=Counter)
+    failed: list[Outcome] = field(default_factory=list)
+
+    def add(self, outcome: Outcome) -> None:
+        """Count an outcome in."""
+        counts = self.by_importer.setdefault(outcome.importer, Counter())
+        traces = len(outcome.traces) if outcome.status != "failed" else 0
+        counts.update(sessions=1, traces=traces, agents=outcome.agents, events=outcome.events)
+        counts[outcome.status] += 1
+        self.seconds[outcome.importer] = self.seconds.get(outcome.importer, 0.0) + outcome.seconds
+        self.report.add(outcome.report)
+        self.tokens += outcome.tokens
+        self.stated += outcome.stated
+        self.traces += traces
+        self.secrets.update(outcome.secrets)
+        if outcome.status == "failed":
+            self.failed.append(outcome)
+
+    @property
+    def without_usage(self) -> int:
+        """Model calls whose tokens the source does not say."""
+        return self.report.lacks.get(_NO_USAGE, 0)
+
+    @property
+    def without_transcript(self) -> int:
+        """Agents that are known and whose records are not there."""
+        return self.report.lacks.get(NO_TRANSCRIPT, 0)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "sources": {name: dict(counts) for name, counts in self.by_importer.items()},
+            "traces": self.traces,
+            **self.report.as_dict(),
+            "tokens": {
+                "accounted": self.tokens,
+                "stated": self.stated,
+                "model_calls_without_usage": self.without_usage,
+                "agents_without_transcript": self.without_transcript,
+            },
+            "secrets": dict(self.secrets),
+            "failed": [o.as_dict() for o in self.failed],
+        }
